@@ -253,7 +253,11 @@ def _check_domain(kernel: Simulation, task: TaskState, shares: Sequence[Allotted
     nodes = sum([share.machine.bit for share in shares])
     if not any(nodes & ~domain == 0 for domain in terms.domains):
         names = ", ".join(share.machine.node.name for share in shares[:5])
-        _refuse_start(kernel, task, f"its job requires nodes of one {request.level}, and {names} are of several")
+        _refuse_start(
+            kernel,
+            task,
+            f"its job requires nodes of one {request.level or request.constraint}, and {names} are of several",
+        )
 
 
 def _check_range(kernel: Simulation, task: TaskState, elastic: Elastic, total: int) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Cluster, Job, NodePartition, QueueTree, Request
-from dagsim.model.job import satisfies
+from dagsim.model.job import satisfies, ways
 from dagsim.systems.cluster.forks import COPIED, SAME, State
 
 if TYPE_CHECKING:
@@ -137,6 +137,9 @@ class SiteState(State):
             reservation = self._numbers.get(request.reservation, -1)
         licences = tuple([pair for pair in request.licences if pair[0] in self.licences])
         domains = self._domains(job.id, request) if request.level and self.levels else ()
+        if request.constraint and len(alternatives := ways(request.constraint)) > 1 and any(self._features):
+            sets = [self._satisfying(alternative) for alternative in alternatives]
+            domains = tuple([domain & alike for domain in domains or (self.all_nodes,) for alike in sets])
         if nodes == self.all_nodes and not (self.closed or self.drained or licences or domains):
             return None
         return Terms(nodes, limit_s, reservation, licences, domains)
