@@ -12,7 +12,8 @@ What a job asks for is stated in one of many ways: ``select``, Torque's ``nodes`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from functools import partial
@@ -88,7 +89,8 @@ class Pbs(Reader):
             records = self.records(source, options, report)
             return tables_of(source, len(_COLUMNS), records, (_ARRIVAL, _START, _END, _ETIME))
 
-        return job_blocks((_batch(table, options) for table in in_parts(read, _keys, report)), report, most)
+        keys = _keys if options.arrival == "qtime" else _keys_apart
+        return job_blocks((_batch(table, options, keys) for table in in_parts(read, keys, report)), report, most)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         which = "all attempts together" if options.protocol == "all-attempts" else "its last attempt"
@@ -307,9 +309,27 @@ def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
     return table.texts(_ID), table.numbers(_ARRIVAL)
 
 
-def _batch(table: Table, options: TraceOptions) -> JobBatch:
+def _keys_apart(table: Table) -> tuple[np.ndarray, np.ndarray]:
+    """The same, where jobs of one id that were created at different times are told apart."""
+    ids, created_s = _keys(table)
+    return objects([f"{id} {time!r}" for id, time in zip(ids.tolist(), created_s.tolist(), strict=True)]), created_s
+
+
+def _own_ids(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of jobs in order of arrival, later ones of the same id with a number; (J,) bool: those with one."""
+    seen: Counter[str] = Counter()
+    ids = []
+    for key in keys.tolist():
+        id = key.partition(" ")[0]
+        seen[id] += 1
+        ids.append(id if seen[id] == 1 else f"{id}#{seen[id]}")
+    return objects(ids), np.array(["#" in id for id in ids], bool)
+
+
+def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np.ndarray, np.ndarray]]) -> JobBatch:
     """Jobs of a table, each from the first or the last of its attempts that are usable."""
-    checks, groups = Checks(table), rows_by_job(*_keys(table))
+    checks, groups = Checks(table), rows_by_job(*keys(table))
+    ids, again = _own_ids(groups.ids)
     start_s, ran_s = _ran(checks)
     job, count, every = groups.job_of_row(), len(groups.ids), options.protocol == "all-attempts"
     usable = np.flatnonzero(checks.usable)
@@ -337,6 +357,7 @@ def _batch(table: Table, options: TraceOptions) -> JobBatch:
     checks.findings.note(
         shown[kept & (sizes > 1)], "of several kinds of chunks, which need not start together here", stage=1
     )
+    checks.findings.note(shown[kept & again], "with the id of an earlier job, taken as jobs of their own", stage=1)
     limit, user, account, queue, hosts = (table.words(column).chosen(shown) for column in _SHOWN)
     limits, reasons = zip(*map(_seconds, limit.words), strict=True)
     drop(np.array([bool(reason) for reason in reasons])[limit.place], "whose walltime is not a duration")
@@ -351,7 +372,7 @@ def _batch(table: Table, options: TraceOptions) -> JobBatch:
         for column in (seconds, np.array(limits)[limit.place])
     )
     every_job = JobArrays(
-        ids=groups.ids,
+        ids=ids,
         arrival_s=groups.time,
         first=bounds(sizes),
         name=np.where(sizes[of_job] > 1, chunk - begins[of_job] + 1, 0).astype(np.int32),
