@@ -239,6 +239,13 @@ def _finished(source: Source, options: TraceOptions, report: ReadReport) -> Iter
             yield place, _row(id, finite_number(fields.get(arrival, ""), arrival), "E", fields)
 
 
+def waiting_comments(source: Source) -> Iterator[tuple[str, str]]:
+    """Yield the id of each job that waits, and the scheduler's comment on it."""
+    for _, id, job in _listed_jobs(source):
+        if job.get("job_state", "") in _QUEUED and "[]" not in id:
+            yield id.partition(".")[0], job.get("comment", "")
+
+
 class Qstat(Pbs):
     """The jobs that run and wait in PBS. A run begins when the queue was printed: running jobs are on their nodes
     since their start, and end at their time limits; waiting jobs take as long as theirs.

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from dagsim.cli import app
 from dagsim.errors import TraceError
 from dagsim.traces import open_trace, recognise
 
@@ -135,3 +137,14 @@ def test_a_cut_record_is_dropped_or_named(samples: Path, tmp_path: Path, name: s
         else:
             assert list(trace.jobs())
             assert trace.report.open == 0
+
+
+def test_the_queue_of_pbs_can_be_forecast(samples: Path, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(
+        "cluster:\n  groups:\n  - {name: p, hosts: 'p[1-2]', count: 2, gpu: V100-16, gpus: 2, cpus: 16}\n"
+    )
+    options = ["--config", str(tmp_path / "c.yaml"), "--algo", "easy", "--futures", "3", "--json"]
+    ended = CliRunner().invoke(app, ["eta", "--state", str(samples / "qstat" / "qstat.txt"), *options])
+    assert ended.exit_code == 0, ended.output
+    (row,) = json.loads(ended.stdout.splitlines()[-1])["jobs"]
+    assert row["job"] == "311"
