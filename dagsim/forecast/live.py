@@ -230,7 +230,7 @@ def _missing_limits(listing: Listing, queues: QueueTree | None) -> list[str]:
     there = {
         "QOS": any(qos.limits or qos.user_limits or qos.account_limits for qos in tree.qos),
         "Assoc": any(node.limits or node.user_limits or node.limits_of for node in nodes),
-        "quota": any(node.quota for node in nodes),
+        "quota": tree.has_quota,
     }
     remarks = []
     for kind, known in there.items():
