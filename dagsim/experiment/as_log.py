@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dagsim.errors import InputError, UnknownName
-from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.experiment.store import Store
 from dagsim.model import Cluster, Job, Kind, TaskGraph
 from dagsim.registry import nearest
-from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 from dagsim.traces.export import FORMATS, Written, export
 
 
@@ -44,8 +43,8 @@ def write_run(
         hint = nearest(to_format or "", FORMATS)
         raise UnknownName(f"--to-format {to_format!r}: a run can be written as {', '.join(FORMATS)}{hint}")
     store = Store.open(path)
-    if store.config.system_kind != "cluster":
-        raise InputError(f"{path}: a run of the system {store.config.system_kind!r} is no log of a cluster")
+    if (kind := store.config.kind) != "cluster":
+        raise InputError(f"{path}: a run of the system {kind!r} is no log of a cluster")
     line, scenario = store.line(0), cluster_scenario_of(store.config)
     runs, earlier = _last_runs(store)
     jobs = list(scenario.jobs(line.seed))
