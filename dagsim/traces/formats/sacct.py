@@ -89,6 +89,7 @@ _AGAIN = "with the id of an earlier job of another time, user or cluster; jobs o
 _NO_LIST = "whose list of nodes cannot be read, so their nodes are unknown"
 _OTHER_LENGTH = "whose list of nodes and NNodes disagree"
 _DAY_S = 86400.0
+_SHORT_TIME = 8  # characters of a number of seconds that is no date
 _MIXED = "that mix GPU types on a node, which all run on one type here"
 _CLOCK_S = 1.0
 """Slurm's clock counts whole seconds, and each column is rounded by itself."""
@@ -347,6 +348,8 @@ class _Reading:
     """Reads the rows of a source."""
     reuse: _Reuse = field(default_factory=lambda: _Reuse())
     """The ids that were used again."""
+    dated: list[bool] = field(default_factory=list)
+    """Whether the log's clock counts from 1970, once that is known."""
     alike: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """By user and name, the ids of jobs since the last that waited for all before it (singleton), from that one on."""
 
@@ -535,8 +538,15 @@ class _Reading:
                 scaled.append(long)
         odd = (seconds <= 0) | (seconds >= UNSET_MOMENTS[1])
         if odd.any():
-            seconds[odd & np.isin(seconds, UNSET_MOMENTS)] = nan
+            seconds[odd & np.isin(seconds, UNSET_MOMENTS[not self._is_dated(table) :])] = nan
         return seconds
+
+    def _is_dated(self, table: Table) -> bool:
+        """True if the log's clock counts from 1970; a log that was made may begin at 0."""
+        if not self.dated:
+            submit = table.texts(_AT["Submit"]).tolist()
+            self.dated.append(any(len(text) > _SHORT_TIME and not text.startswith("1970-") for text in submit))
+        return self.dated[0]
 
     def job(self, time: float, rows: dict[int, list[str]]) -> tuple[Job, int] | None:
         """Job of its rows and their number, or ``None`` if it cannot be kept."""

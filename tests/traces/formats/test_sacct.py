@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dagsim.errors import ConfigError, TraceError
+from dagsim.model import Request
 from dagsim.traces import TraceOptions, open_trace
 
 Reading = Callable[..., Any]
@@ -490,7 +491,7 @@ def test_real_runs_are_read_whole_and_alike_as_text_and_json(read: Reading, data
     }
     by_id = {job.id: job for job in document.jobs}
     # The text has no column SubmitLine, so only the JSON says what was requested beside resources.
-    assert all(job.request is None for job in text.jobs)
+    assert all(job.request is None or job.request == Request(partitions=job.request.partitions) for job in text.jobs)
     for job in text.jobs:
         full = by_id[job.id]
         if full.request is not None and (full.request.exclusive or full.request.spread is False):
@@ -499,7 +500,7 @@ def test_real_runs_are_read_whole_and_alike_as_text_and_json(read: Reading, data
             full = replace(full, graph=job.graph)
         if full.request is not None:  # so is --nice
             full = replace(full, priority=job.priority)
-        assert replace(full, request=None) == job
+        assert replace(full, request=None) == replace(job, request=None)
     assert len(document.jobs) - len(text.jobs) == (run == "backfill-nodes-again-24.11")  # a job ended in between
 
 
@@ -787,9 +788,10 @@ def test_dates_that_a_zone_skips_are_noted(read: Reading, log: Log) -> None:
 
 @pytest.mark.parametrize("unset", ["0", "4294967294", "4294967295", "18446744073709551614", "Unknown", "None", "N/A"])
 def test_moments_that_are_none_are_not_taken_for_times(read: Reading, log: Log, unset: str) -> None:
-    assert read(log({}, {"JobID": "8", "Submit": unset})).dropped == {"without Submit": 1}
-    assert read(log({}, {"JobID": "8", "Start": unset})).dropped == {"that ended before they started": 1}
-    got = read(log({"Eligible": unset, "End": unset}))
+    times = {name: str(1_760_000_000 + int(_ROW[name])) for name in ("Submit", "Eligible", "Start", "End")}
+    assert read(log(times, times | {"JobID": "8", "Submit": unset})).dropped == {"without Submit": 1}
+    assert read(log(times, times | {"JobID": "8", "Start": unset})).dropped == {"that ended before they started": 1}
+    got = read(log(times | {"Eligible": unset, "End": unset}))
     assert (got.jobs[0].eligible_s, got.jobs[0].tasks[0].work) == (0, 100)
 
 
