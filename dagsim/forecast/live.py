@@ -13,7 +13,6 @@ import numpy as np
 
 from dagsim.config.schema import Config
 from dagsim.errors import InputError, TraceError
-from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.forecast.backtest import Backtest, Forecasts, forecasts_of
 from dagsim.forecast.futures import Future, Player, QueueState, policy_of, run_time_classes
 from dagsim.forecast.log import JobLog, read_sacct_log, read_snapshot
@@ -23,7 +22,7 @@ from dagsim.forecast.reasons import Fate, is_limit, verdict_of
 from dagsim.forecast.rows import KINDS, Listed, Rows, read_reasons, rows_of
 from dagsim.forecast.scores import LEVELS, log_wait, quantiles_of
 from dagsim.model import Cluster, QueueTree
-from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 from dagsim.traces import TraceOptions, format_of
 from dagsim.traces.documents import elements
 from dagsim.traces.source import Source
@@ -156,7 +155,7 @@ class Question(NamedTuple):
         scenario, file = cluster_scenario_of(config), config.trace()
         trace = file.open(scenario.cluster, scenario.runtime)
         log, t = read_snapshot(trace)
-        listing = read_reasons(Source(state))
+        listing = read_reasons(Source(state), file.options.zone())
         remarks = _remarks(log, scenario.cluster) + _missing_limits(listing, scenario.queues)
         if later := int(np.count_nonzero(log.submit_s > t)):
             remarks.append(f"{later:,} jobs were submitted after the instant of the snapshot: they are left out")
@@ -231,7 +230,7 @@ def _missing_limits(listing: Listing, queues: QueueTree | None) -> list[str]:
     there = {
         "QOS": any(qos.limits or qos.user_limits or qos.account_limits for qos in tree.qos),
         "Assoc": any(node.limits or node.user_limits or node.limits_of for node in nodes),
-        "quota": any(node.quota for node in nodes),
+        "quota": tree.has_quota,
     }
     remarks = []
     for kind, known in there.items():

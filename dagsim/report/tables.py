@@ -238,6 +238,7 @@ def hours_tables(info: TraceInfo) -> list[Grid]:
 
 
 OUTSIDE = 0.01
+_MOST_NOTES = 5
 """Share of values outside the range of an agent's training from which a warning is due. Shipped agents on their own
 workload see at most 0.05 %, at other loads as well; on clusters ten times as large 1.4 %, on presets of real traces 10
 to 16 %.
@@ -339,18 +340,27 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
 
 def rejection_notes(lines: Iterable[CellRun]) -> list[str]:
     """A warning if a run rejects jobs for their GPU type, which mostly means that log and cluster
-    call a type by different names.
+    call a type by different names; and what policies noted about their runs.
     """
+    lines = list(lines)
+    noted = {
+        f"warning: {line.policy}: {note}": None
+        for line in lines
+        for note in line.workload.get("decider", {}).get("notes", ())
+    }
     rejected, arrived = max(
         ((line.metrics.get("rejected_no_such_gpu") or 0, line.metrics.get("jobs_arrived") or 0) for line in lines),
         default=(0, 0),
     )
+    more = [f"warning: and {len(noted) - _MOST_NOTES:,} more notes of policies"] if len(noted) > _MOST_NOTES else []
+    own = [*list(noted)[:_MOST_NOTES], *more]
     if not rejected:
-        return []
+        return own
     share = f" of {arrived:,.0f} ({rejected / arrived:.0%})" if arrived else ""
     return [
+        *own,
         f"warning: up to {rejected:,.0f}{share} jobs of a run were rejected, because the cluster has no GPU type that "
-        "they may use; --read gpu_names=SITE=TYPE gives a type of the log another name (dagsim list gpus)"
+        "they may use; --read gpu_names=SITE=TYPE gives a type of the log another name (dagsim list gpus)",
     ]
 
 

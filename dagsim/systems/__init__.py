@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
 
+from dagsim.errors import PluginError
 from dagsim.registry import Entry, Registry
 
-__all__ = ["SYSTEMS"]
+if TYPE_CHECKING:
+    from dagsim.systems.seam import System
+
+__all__ = ["DEFAULT_SYSTEM", "LISTS", "SYSTEMS", "all_systems", "system_named"]
 
 SYSTEMS: Registry[Any] = Registry(
     "system",
     [
-        Entry("cluster", ".cluster.scenario:ClusterSystem", "DAG jobs on a heterogeneous GPU cluster, on SimPy"),
+        Entry("cluster", ".cluster.section:ClusterSystem", "DAG jobs on a heterogeneous GPU cluster, on SimPy"),
         Entry("mixture", ".cluster.mixture:MixtureScenario", "another GPU cluster with other jobs for every seed"),
-        Entry("spark", ".spark.scenario:SparkScenario", "DAGs of stages on Spark executors (Decima)"),
-        Entry("ramp", ".ramp.scenario:RampScenario", "computation graphs, partitioned, on an optical fabric (PAC-ML)"),
     ],
     group="dagsim.systems",
     listing="dagsim list systems",
@@ -22,3 +25,47 @@ SYSTEMS: Registry[Any] = Registry(
     method="kernel",
 )
 """Every system by name, as the class of its settings: what ``system`` means in a configuration."""
+
+DEFAULT_SYSTEM = "cluster"
+"""The system of a configuration that names none. Its keys are at the top level (``default.TopKeys``)."""
+
+
+LISTS: Registry[Any] = Registry(
+    "list",
+    [
+        Entry("policies", ".policies:POLICIES", "policy"),
+        Entry("placements", ".policies:PLACEMENT_RULES", "placement"),
+        Entry("networks", ".network:NETWORKS", "network"),
+        Entry("setups", ".models:SETUPS", "set-up"),
+        Entry("communications", ".models:COMMUNICATIONS", "communication model"),
+        Entry("sharings", ".models:SHARINGS", "sharing model"),
+        Entry("runtimes", ".models:RUNTIMES", "runtime"),
+        Entry("failures", ".models:FAILURE_MODELS", "failure model"),
+        Entry("codecs", ".codecs:CODECS", "codec"),
+        Entry("rewards", ".rewards:TERMS", "reward term"),
+    ],
+    group="dagsim.lists",
+    home="dagsim.systems.cluster",
+)
+"""The registries of all systems by the name of their list (``dagsim list NAME``), each with the word for an entry."""
+
+
+def system_named(name: str) -> type[System]:
+    """Return the class of a system by its name in a configuration.
+
+    Raises:
+        UnknownName: There is no such system.
+        PluginError: It belongs to another package, and cannot be imported.
+    """
+    return cast("type[System]", SYSTEMS.get(name))
+
+
+def all_systems() -> dict[str, type[System]]:
+    """Return every system by its name in a configuration, without those of other packages that
+    cannot be imported.
+    """
+    systems: dict[str, type[System]] = {}
+    for name in SYSTEMS.names():
+        with suppress(PluginError):
+            systems[name] = system_named(name)
+    return systems

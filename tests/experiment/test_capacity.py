@@ -17,7 +17,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from dagsim.cli import app
-from dagsim.config.schema import ClusterSection, Config, NodeGroup, Setting, dump_config, load_config, plain
+from dagsim.config.schema import Config, Setting, dump_config, load_config, plain
 from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.capacity.machines import (
     GpuCount,
@@ -36,6 +36,7 @@ from dagsim.metrics.series import JobSeries
 from dagsim.model import GPU_TYPES
 from dagsim.model.gpu import LIST_PRICES
 from dagsim.report.comparison import plan_table
+from dagsim.systems.cluster.section import ClusterSection, NodeGroup
 from dagsim.workload.load import Load
 
 CLUSTER = ClusterSection(

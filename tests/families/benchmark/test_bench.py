@@ -125,7 +125,7 @@ def test_a_sample_is_spread_over_the_tasks(file: Path) -> None:
     content = read_entry(file)
     for seed in range(5):
         picked = picked_cells(content, 2, seed)
-        assert {run.cell.config.system_kind for run in picked} == {"cluster", "ramp"}
+        assert {run.cell.config.kind for run in picked} == {"cluster", "ramp"}
 
 
 def test_the_leaderboard_ranks_only_what_can_be_compared(file: Path, tmp_path: Path) -> None:
@@ -181,6 +181,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.family("programs")
 def test_a_program_is_an_entry_that_can_be_verified_if_its_code_is_allowed(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OLDEST, encoding="utf-8")
     program = f"exec:{sys.executable} -SE {tmp_path / 'own.py'}"

@@ -1,0 +1,127 @@
+"""Sections of a configuration, and parts that are chosen by name: ``kind`` names the class, the
+other keys are its fields. Systems describe their settings with these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, ValidationInfo
+from pydantic_core import core_schema
+
+from dagsim.errors import ConfigError, UnknownName
+from dagsim.own_code import attribute, name_of
+from dagsim.registry import Registry
+
+DEFAULT_KIND = "x-default-kind"
+"""Key of the JSON schema: the ``kind`` of a part that leaves it out."""
+
+
+class Section(BaseModel):
+    """A part of the configuration: frozen, and without unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A part of a configuration whose class is code outside dagsim, read without importing that
+    class.
+    """
+
+    kind: str
+    settings: Mapping[str, Any]
+    """The part as it stands in the file, including ``kind``."""
+
+
+class Registered:
+    """``Annotated[Any, Registered(NETWORKS, "uniform")]``: a part whose class is named by ``kind``,
+    or is ``default``.
+
+    The class is imported only when a configuration uses it. A user's own class (``module:attr`` or
+    an entry point) must be a dataclass, and needs no field ``kind``. If the validation context says
+    ``own: False``, a ``module:attr`` becomes a ``Foreign``.
+    """
+
+    def __init__(self, registry: Registry[Any], default: str | None = None) -> None:
+        self.registry = registry
+        self.default = default
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return core_schema.with_info_plain_validator_function(self._validate)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        classes = [self.registry.get(name) for name in self.registry.names()]
+        union = [handler(TypeAdapter(class_).core_schema) for class_ in classes if isinstance(class_, type)]
+        return {"anyOf": union, **({} if self.default is None else {DEFAULT_KIND: self.default})}
+
+    def read(self, value: Any) -> Any:
+        """Build the object that a name, or a mapping with its ``kind``, describes.
+
+        Raises:
+            ConfigError: There is no such kind, or a key or value is wrong.
+        """
+        try:
+            return self._object(dict(value) if isinstance(value, Mapping) else value, None)
+        except ValidationError as error:
+            fault = error.errors()[0]
+            where = ".".join(map(str, fault["loc"]))
+            raise ConfigError(f"{self.registry.kind}: {where}: {fault['msg']}") from None
+
+    def _validate(self, value: Any, info: ValidationInfo) -> Any:
+        return self._object(value, info.context)
+
+    def _object(self, value: Any, context: Any) -> Any:
+        if isinstance(value, str):
+            value = {"kind": value}
+        if not isinstance(value, dict):
+            if is_dataclass(value) and not isinstance(value, type):
+                return value
+            raise ConfigError(f"should be a mapping with a kind, got {value!r}")
+        kind = value.get("kind", self.default)
+        if not isinstance(kind, str):
+            raise ConfigError(f"kind is missing; allowed: {', '.join(self.registry.names())}")
+        if self.registry.is_own(kind) and (context or {}).get("own") is False:
+            return Foreign(kind, value)
+        try:
+            cls = self.registry.get(kind)
+        except UnknownName as error:
+            raise ConfigError(str(error)) from None
+        if not isinstance(cls, type) or not is_dataclass(cls):
+            raise ConfigError(f"kind {kind!r}: {cls!r} is no dataclass, so it cannot be configured")
+        own = any(field.name == "kind" and field.default == kind for field in fields(cls))
+        settings = value if own else {key: part for key, part in value.items() if key != "kind"}
+        return _adapter(cls).validate_python(settings, context=context)
+
+
+class Later:
+    """``Annotated[Any, Later("module:Class")]``: a section whose class is imported only if the
+    section is present. In a ``TaggedUnion`` it has a ``kind``.
+    """
+
+    def __init__(self, target: str, kind: str | None = None) -> None:
+        self.target = target
+        self.kind = kind
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return core_schema.with_info_plain_validator_function(self._validate)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
+        return handler(_adapter(attribute(self.target)).core_schema)
+
+    def _validate(self, value: Any, info: ValidationInfo) -> Any:
+        return _adapter(attribute(self.target)).validate_python(value, context=info.context)
+
+
+@cache
+def _adapter(cls: type) -> TypeAdapter[Any]:
+    return TypeAdapter(cls)
+
+
+def kind_of(value: Any) -> str | None:
+    """The ``kind`` that names a user's own class in a configuration; None for classes of dagsim."""
+    cls = type(value)
+    return None if cls.__module__.split(".")[0] == "dagsim" else name_of(cls)
