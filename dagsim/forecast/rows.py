@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from dagsim.forecast.futures import QueueState
 from dagsim.forecast.log import JobLog
 from dagsim.forecast.reasons import Fate, is_limit, verdict_of
 from dagsim.traces.formats.kubernetes import waiting_workloads
+from dagsim.traces.formats.pbs import is_qstat, waiting_comments
 from dagsim.traces.slurm_queue import is_squeue, waiting_jobs
 from dagsim.traces.source import Source
 
@@ -96,12 +98,16 @@ def read_queue_log(path: Path) -> QueueLog:
     return QueueLog(times, [listings[time] for time in times])
 
 
-def read_reasons(source: Source) -> dict[str, Listed]:
-    """Read what a snapshot says of its waiting jobs, by their names (of arrays: the array's)."""
+def read_reasons(source: Source, zone: ZoneInfo | None = None) -> dict[str, Listed]:
+    """Read what a snapshot says of its waiting jobs, by their names (of arrays: the array's). ``zone`` is that
+    of dates in text.
+    """
+    if is_qstat(source):
+        return {name: Listed(comment, np.nan) for name, comment in waiting_comments(source)}
     if not is_squeue(source):
         return {name: Listed(reason, np.nan) for name, reason in waiting_workloads(source)}
     listing: dict[str, Listed] = {}
-    for job in waiting_jobs(source):
+    for job in waiting_jobs(source, zone):
         other = listing.get(job.name)
         estimate_s = np.nan if job.start_s is None else job.start_s
         estimate_s = estimate_s if other is None else float(np.fmin(estimate_s, other.estimate_s))

@@ -43,16 +43,20 @@ READERS: Registry[Reader] = Registry(
         Entry("dax", ".dax:Dax"),
         Entry("eagle", ".centres:Eagle"),
         Entry("fdata", ".centres:Fdata"),
+        Entry("flux", ".flux:Flux"),
         Entry("frontier", ".centres:FrontierJobs"),
         Entry("gavel", ".gavel:GavelTrace"),
         Entry("google2011", ".google2011:Google2011"),
         Entry("google2019", ".google2019:Google2019"),
+        Entry("gridengine", ".gridengine:GridEngine"),
         Entry("helios", ".helios:Helios"),
+        Entry("htcondor", ".htcondor:HtCondor"),
         Entry("itp", ".itp:Itp"),
         Entry("jsonl", ".jsonl:JsonLines"),
         Entry("kestrel", ".centres:Kestrel"),
         Entry("kubernetes", ".kubernetes:Kubernetes"),
         Entry("kubernetes-now", ".kubernetes:KubernetesNow"),
+        Entry("lsf", ".lsf:Lsf"),
         Entry("openb2023", ".openb2023:Openb2023"),
         Entry("pai2020", ".pai2020:Pai2020"),
         Entry("pbs", ".pbs:Pbs"),
@@ -60,6 +64,7 @@ READERS: Registry[Reader] = Registry(
         Entry("pipedream", ".pipedream:PipeDream"),
         Entry("pm100", ".centres:Pm100"),
         Entry("plain", ".plain:Plain"),
+        Entry("qstat", ".pbs:Qstat"),
         Entry("sacct", ".sacct:Sacct"),
         Entry("slurm-events", ".slurm_events:SlurmEvents"),
         Entry("squeue", ".squeue:Squeue"),
@@ -114,11 +119,14 @@ def recognise(path: Path | str) -> str:
 
 
 def format_of(path: Path | str, options: TraceOptions) -> str:
-    """Return the name of the format to read ``path`` in; with ``--map`` it is a plain table, or SWF.
+    """Return the name of the format to read ``path`` in; with ``--map`` it is a plain table, or SWF, and with
+    columns that are named it is sacct's.
 
     Raises:
         TraceError: The file cannot be read or is not recognised.
     """
+    if options.columns and not options.map:
+        return "sacct"
     if not options.map:
         return recognise(path)
     return "swf" if reader("swf").recognises(Source(path)) else "plain"

@@ -67,6 +67,10 @@ class KueueSite(ImportedSite):
         manifests = self.objects.get("Workload", {}).values()
         return [one for manifest in manifests if (one := kueue_workload_object(manifest, priorities)) is not None]
 
+    def restarts(self, queues: QueueTree) -> bool:
+        """True, since the pods of an evicted workload start again."""
+        return True
+
     def found_nodes(self) -> list[FoundNode]:
         """All nodes.
 

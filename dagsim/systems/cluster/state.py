@@ -13,7 +13,7 @@ from simpy import Environment
 from simpy.events import Event, Process
 
 from dagsim.errors import IllegalDecision
-from dagsim.model import Job, Task, TrainingState
+from dagsim.model import Job, JobFacts, Task, TrainingState
 from dagsim.systems.cluster.clock import Due
 from dagsim.systems.cluster.forks import COPIED, EMPTY, SAME, State
 from dagsim.systems.cluster.network.base import Flow
@@ -90,6 +90,16 @@ class JobState(State):
             task.rank_s = rank_s
         self.ideal_s = max(ranks)
         return self.ideal_s
+
+    def facts(self) -> JobFacts:
+        """What remains of it after it left. To be asked before estimates take the place of true durations."""
+        job, gpu_s, most = self.job, 0.0, 0.0
+        for entry in self.tasks:
+            if gpus := entry.task.gpus * entry.task.instances:
+                gpu_s += gpus * entry.best_s
+                most = max(most, gpus)
+        submitted = (job.id, job.arrival_s, job.priority, job.tenant, job.deadline_s, job.weight)
+        return JobFacts(*submitted, self.ideal_s, gpu_s, float(most), job.graph.names, job.graph.parents)
 
 
 class TaskState(State):
@@ -190,6 +200,8 @@ class TaskState(State):
         twin: TaskState = TaskState._alike(self)
         twin.piece, twin.waiting, twin.restore_s = piece, waiting, restore_s
         if left != self.left:
+            # Estimates shrink by the same part as the truth, so a piece tells a policy how much is left, as a
+            # checkpoint does. Only the rank's own part shrinks: the path behind this task is as long as before.
             kept = left / self.left
             twin.left = left
             twin.seconds = tuple([seconds * kept if seconds < inf else inf for seconds in self.seconds])
@@ -682,6 +694,20 @@ class Frontier(State):
             self.ended.append(ended)
         if rated is not None:
             self.rated.append(rated)
+
+    def withdraw(self, tasks: Iterable[TaskState]) -> None:
+        """Take ready tasks out that will never start. Indexes of ready tasks are made anew when they are next asked
+        for.
+        """
+        for task in tasks:
+            task.waiting = 0
+            del self.ready[task]
+        gone = {id(index): key for key, index in self.indexes.items() if hasattr(index, "push")}
+        self._pushes.clear()
+        for listeners in (self.started, self.ended, self.rated):
+            listeners[:] = [call for call in listeners if id(getattr(call, "__self__", None)) not in gone]
+        for key in gone.values():
+            del self.indexes[key]
 
     def believe_estimates(self) -> None:
         """Let tasks take their estimates from now on, for look-ahead."""

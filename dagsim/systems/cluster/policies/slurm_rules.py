@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from math import floor, inf
+from operator import or_
 from typing import NamedTuple, TypeAlias
 
 from dagsim.model import Caps, Demand, Node, NodePartition, Qos, QueueTree
@@ -55,7 +57,7 @@ class SlurmRules:
         self._holders: dict[tuple[str, str, str, str, str], tuple[Holder, ...]] = {}
         self._times: dict[int, list[list[tuple[float, float]]]] = {}
         """For each job and task, the time limit and the seconds until it is killed, by type."""
-        self._possible: dict[tuple[Demand, int, int, bool], bool] = {}
+        self._possible: dict[tuple[Demand, int, int, bool, tuple[int, ...]], bool] = {}
         self._empty: ClusterState | None = None
         self._groups: dict[tuple[tuple[int, ...], bool], tuple[NodesOfTypes, ...]] = {}
         self._parts: dict[int, tuple[NodePartition, ...]] = {}
@@ -100,7 +102,7 @@ class SlurmRules:
         amounts = self.amounts(task)
         if part.exclusive or not self.alone(task.job, part):
             return amounts
-        nodes = self.nodes[part.name] & sum(group.nodes for group in self.groups(task))
+        nodes = self.nodes[part.name] & reduce(or_, [group.nodes for group in self.groups(task)])
         if task.demand.terms is not None:
             nodes &= task.demand.terms.nodes
         count = (task.demand.gang or 1) if self.spread(task.job) else 1
@@ -177,12 +179,24 @@ class SlurmRules:
         """True if no limit and no partition prevents a task of the job from ever starting."""
         return all(
             any(
-                self.holdings.ever(self.holders(job, part), self.least(task, part))
-                and self.holds(view, task, self.nodes[part.name])
-                for part in self.parts(job)
+                self.holdings.ever(self.holders(job, part, gpu), self.least(task, part))
+                and self.holds(view, task, nodes)
+                for part, gpu, nodes in self.ways(view, task)
             )
             for task in job.tasks
         )
+
+    def ways(self, view: ClusterView, task: TaskState) -> Iterator[tuple[NodePartition, str, int]]:
+        """Yield the ways in which a task may start: a partition, a GPU type if limits tell types apart, and nodes."""
+        for part in self.parts(task.job):
+            nodes = self.nodes[part.name]
+            self.holders(task.job, part)  # sets the limits of a user who has appeared
+            if not (self.holdings.limits_types and task.demand.demand.gpus):
+                yield part, "", nodes
+                continue
+            for type_ in task.demand.types:
+                gpu = view.gpu_types[type_]
+                yield part, "" if gpu is None else gpu.name, nodes & self.of_type[type_]
 
     def holds(self, view: ClusterView, task: TaskState, nodes: int) -> bool:
         """True if the nodes, empty, have room for a start of the task."""
@@ -192,7 +206,7 @@ class SlurmRules:
             return True  # otherwise the kernel would have rejected it
         if demand.terms is not None:
             nodes &= demand.terms.nodes
-        key = (demand.demand, demand.gang, nodes, distinct)
+        key = (demand.demand, demand.gang, nodes, distinct, demand.terms.domains if demand.terms is not None else ())
         if key not in self._possible:
             self._possible[key] = False
             if self._empty is None:
@@ -216,6 +230,10 @@ class SlurmRules:
             by_type = [NodesOfTypes(self.of_type[type_], (type_,)) for type_ in demand.types]
             joined = (NodesOfTypes(sum(self.of_type[type_] for type_ in demand.types), demand.types),)
             groups = self._groups[demand.types, mixes] = joined if mixes else tuple(by_type)
+        if demand.bound and demand.terms is not None:  # all nodes of one domain, or of one way of the constraint
+            return tuple(
+                [group._replace(nodes=group.nodes & domain) for group in groups for domain in demand.terms.domains]
+            )
         return groups
 
     def _limit(self, queues: QueueTree) -> None:
@@ -417,17 +435,16 @@ class SlurmWaits:
         Slurm's names of limits; nothing if one of them admits it.
         """
         reasons: dict[str, None] = {}
-        for part in self._rules.parts(task.job):
-            own = list(self._never_in(task, part))
+        for part, gpu, nodes in self._rules.ways(self._view, task):
+            own = list(self._never_in(task, part, gpu, nodes))
             if not own:
                 return
             reasons |= dict.fromkeys(own)
         yield from reasons
 
-    def _never_in(self, task: TaskState, part: NodePartition) -> Iterator[str]:
-        rules, view, types = self._rules, self._view, task.demand.types
-        gpu = view.gpu_types[types[0]] if len(types) == 1 and task.demand.demand.gpus else None
-        holders = rules.holders(task.job, part, "" if gpu is None else gpu.name)
+    def _never_in(self, task: TaskState, part: NodePartition, gpu: str, nodes: int) -> Iterator[str]:
+        rules, view = self._rules, self._view
+        holders = rules.holders(task.job, part, gpu)
         for holder, what, limit, amount in rules.holdings.exceeded(holders, rules.least(task, part)):
             plain = holder[2:] if holder[0] == "gpus" else holder
             reason = _REASONS[plain[0]].format(_RESOURCES[what])
@@ -439,8 +456,8 @@ class SlurmWaits:
             most_s = rules.qos[qos].max_time_s if qos in rules.qos else None
             if most_s is not None and most_s < claimed_s < inf:
                 yield f"QOSMaxWallDurationPerJob ({most_s:g} s) < {claimed_s:g} s: the QOS {qos}"
-        if not rules.holds(view, task, rules.nodes[part.name]):
-            yield f"the partition {part.name}, idle, has no room for it"
+        if not rules.holds(view, task, nodes):
+            yield f"the partition {part.name}, idle, has no room for it{f' on {gpu}' if gpu else ''}"
 
     def nodes(self, task: TaskState) -> int:
         """The nodes of its partition."""
