@@ -10,6 +10,7 @@ from dagsim.model import Cluster, Edge, Job, Kind, Node, Task, TaskGraph, gpu_ty
 from dagsim.model.log import Schedule
 from dagsim.network import Island
 from dagsim.systems.cluster import ClusterKernel, Estimates, MovingDelay, NodeFailures, Preemption, UniformNetwork
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.network.shared import SharedNetwork
 
 seconds = st.sampled_from((0.0, 0.5, 1.0, 1.0, 2.0, 3.5, 10.0))
@@ -73,7 +74,7 @@ def models(draw: st.DrawFn) -> dict[str, object]:
 
 
 def simulation(cluster: Cluster, jobs: list[Job], models: dict[str, object], seed: int = 3) -> ClusterKernel:
-    return ClusterKernel(cluster, jobs, seed=seed, **models)  # type: ignore[arg-type]
+    return ClusterKernel(cluster, jobs, Models(**models), seed=seed)  # type: ignore[arg-type]
 
 
 def check_log(cluster: Cluster, jobs: list[Job], schedule: Schedule) -> None:

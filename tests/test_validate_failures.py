@@ -13,6 +13,7 @@ from dagsim.errors import ModelError
 from dagsim.model import Cluster, Elastic, Job, Kind, Node, Task, gpu_type
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel, Maintenance, NodeFailures, Preemption
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import FailureLog, FailureModel, SpotCapacity
 from dagsim.systems.cluster.policies import POLICIES
 
@@ -30,7 +31,7 @@ def played(
         rates = {"T4": {16: epoch_s, 32: epoch_s}}
         elastic = Elastic(nodes, nodes, EpochTraining(epochs, {0: 16, int(epochs / 2): 32}, rates))
     job = Job.single("a", Task("t", work_s, nodes, gang=nodes > 1 or bool(epoch_s), elastic=elastic))
-    kernel = ClusterKernel(cluster, [job], preemption=preemption, disturbances=failures)
+    kernel = ClusterKernel(cluster, [job], Models(preemption=preemption, disturbances=failures))
     return kernel.run(POLICIES.create("fifo"))
 
 
@@ -150,7 +151,7 @@ def test_jobs_of_higher_priority_take_the_gpus_of_lower_ones_when_a_spot_node_go
     jobs = [Job.single(f"p{level}", Task("t", 1000), priority=level) for level in (0, 1, 2)]
     spot = SpotCapacity(200, 50, notice_s=10, nodes=(0,))
     schedule = ClusterKernel(
-        cluster, jobs, preemption=Preemption(write_s=5, restart_s=7), disturbances=(spot,), seed=1
+        cluster, jobs, Models(preemption=Preemption(write_s=5, restart_s=7), disturbances=(spot,)), seed=1
     ).run(POLICIES.create("kube-default"))
     done_s = {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
     stops = [row.job for row in schedule.log if row.kind in (Kind.PREEMPTED, Kind.FAILED)]

@@ -11,6 +11,7 @@ import stress
 from dagsim.model import Cluster, Edge, Job, Kind, Node, Record, Task, TaskGraph, gpu_type
 from dagsim.model.log import Schedule, ScheduleLog
 from dagsim.systems.cluster import ClusterKernel, Maintenance
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.testing.violations import as_recorded, stuck, violations
 
@@ -35,7 +36,7 @@ JOBS = [
 
 def played() -> Schedule:
     """The gang fails when node ``b`` goes down at 3, and starts over at 4."""
-    kernel = ClusterKernel(CLUSTER, JOBS, disturbances=(Maintenance((1,), 3.0, 4.0),))
+    kernel = ClusterKernel(CLUSTER, JOBS, Models(disturbances=(Maintenance((1,), 3.0, 4.0),)))
     return kernel.run(POLICIES.create("fifo-fit"))
 
 

@@ -16,7 +16,7 @@ from dagsim.errors import TraceError
 from dagsim.forecast.futures import QueueState
 from dagsim.forecast.log import JobLog
 from dagsim.traces.formats.kubernetes import waiting_workloads
-from dagsim.traces.slurm import is_squeue, waiting_reasons
+from dagsim.traces.slurm_queue import is_squeue, waiting_reasons
 from dagsim.traces.source import Source
 
 KINDS = ("plain", "limited", "dependent", "begin later", "reservation", "never")

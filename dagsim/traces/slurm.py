@@ -7,7 +7,6 @@ versions.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -36,18 +35,18 @@ __all__ = [
     "duration_s",
     "folder_parts",
     "is_json",
-    "is_squeue",
     "is_unset",
+    "json_number",
     "licences_or_none",
     "limit_s",
+    "listed_tasks",
     "memory_gb",
     "moment_s",
+    "plain_text",
     "resources",
     "sacct_rows",
     "sacct_tables",
-    "squeue_instant_s",
     "state",
-    "waiting_reasons",
     "with_older_columns",
 ]
 
@@ -467,28 +466,6 @@ def is_json(source: Source) -> bool:
     return head.lstrip().startswith("{") and '"jobs"' in head and '"submission"' in head
 
 
-def is_squeue(source: Source) -> bool:
-    """True if the source is output of ``squeue --json`` or ``scontrol show job --json``."""
-    head = "\n".join(source.head(1 << 16))
-    return head.lstrip().startswith("{") and all(f'"{key}"' in head for key in ("jobs", "job_state", "submit_time"))
-
-
-def squeue_instant_s(source: Source) -> float | None:
-    """When ``squeue`` was called: ``last_update`` of its controller, else (before v0.0.40) a second
-    after the last submission or start of a job; ``None`` if the file has no job.
-    """
-    with source.files[0].open_binary() as stream:
-        content = stream.read()
-    updates = [_UPDATE_S.search(match[1]) for match in _LAST_UPDATE.finditer(content)]
-    if moments := [float(update[1]) for update in updates if update is not None]:
-        return max(moments)
-    seen = []
-    for _, job in elements(source, "jobs"):
-        names = ("submit_time", "start_time") if _squeue_state(job)[0] == "RUNNING" else ("submit_time",)
-        seen += [value for name in names if isinstance(value := _number(job.get(name)), int | float)]
-    return max(seen) + 1.0 if seen else None
-
-
 def delimiter_of(source: Source) -> str | None:
     """Separator between the columns of ``sacct``'s text output; ``None`` if the first line is not
     its header.
@@ -524,9 +501,8 @@ def sacct_tables(source: Source, report: ReadReport, delimiter: str | None) -> I
 
 def _plain_tables(source: Source, report: ReadReport, delimiter: str | None) -> Iterator[Table]:
     """The rows of one file, or of several files that are parts of one log."""
-    if is_json(source) or is_squeue(source):
-        rows = _json_rows(source, report) if is_json(source) else _squeue_rows(source, report)
-        return tables_of(source, len(COLUMNS), rows)
+    if is_json(source):
+        return tables_of(source, len(COLUMNS), _json_rows(source, report))
     mark = delimiter or delimiter_of(source) or "|"
     names: list[str] = []
 
@@ -691,18 +667,18 @@ def _json_row(job: Mapping[str, Any]) -> list[str]:
     """
     time, state, tres = (object_in(job.get(name)) for name in ("time", "state", "tres"))
     row = {
-        "JobIDRaw": _text(_number(job.get("job_id"))),
+        "JobIDRaw": plain_text(json_number(job.get("job_id"))),
         "JobID": _job_id(job),
         "User": text_in(job.get("user")) or text_in(job, "association", "user"),
         "Account": text_in(job.get("account")),
         "Partition": text_in(job.get("partition")),
         "State": _state(state.get("current")),
-        "TimelimitRaw": _text(_number(time.get("limit"))),
-        "NNodes": _text(_number(job.get("allocation_nodes"))),
-        "NCPUS": _text(_number(object_in(job.get("required")).get("CPUs"))),
+        "TimelimitRaw": plain_text(json_number(time.get("limit"))),
+        "NNodes": plain_text(json_number(job.get("allocation_nodes"))),
+        "NCPUS": plain_text(json_number(object_in(job.get("required")).get("CPUs"))),
         "ReqTRES": _tres(tres.get("requested")),
         "AllocTRES": _tres(tres.get("allocated")),
-        "Restarts": _text(_number(job.get("restart_cnt"))),
+        "Restarts": plain_text(json_number(job.get("restart_cnt"))),
         "NodeList": text_in(job.get("nodes")),
         "QOS": text_in(job.get("qos")),
         "Constraints": text_in(job.get("constraints")),
@@ -710,154 +686,13 @@ def _json_row(job: Mapping[str, Any]) -> list[str]:
         "SubmitLine": text_in(job.get("submit_line")),
     }
     for column, name in (("Submit", "submission"), ("Eligible", "eligible"), ("Start", "start"), ("End", "end")):
-        row[column] = _text(_number(time.get(name)) or None)
-    row["ElapsedRaw"] = _text(_number(time.get("elapsed")))
-    row["Suspended"] = _text(_number(time.get("suspended")))
+        row[column] = plain_text(json_number(time.get(name)) or None)
+    row["ElapsedRaw"] = plain_text(json_number(time.get("elapsed")))
+    row["Suspended"] = plain_text(json_number(time.get("suspended")))
     return [row.get(name, "") for name in COLUMNS]
 
 
-def _squeue_rows(source: Source, report: ReadReport) -> Iterator[Row]:
-    """Rows of jobs as they will be when all have run until their time limits: waiting jobs without
-    nodes, as if they had started when they became eligible.
-    """
-    now_s = squeue_instant_s(source) or 0.0
-    unlisted: set[str] = set()
-    """Ids of jobs that wait and are left out."""
-    dependent: list[tuple[list[str], str, list[Row]]] = []
-    for number, job in elements(source, "jobs"):
-        ids = _squeue_ids(job)
-        report.rows += len(ids)
-        state, reason = _squeue_state(job)
-        conditions = _conditions(job) if state == "PENDING" and reason == "Dependency" else ""
-        why = "" if conditions or state != "PENDING" else _NOT_QUEUED.get(reason, "")
-        if why:
-            unlisted.update(ids)
-            report.skip(why, len(ids))
-        elif state not in ("PENDING", "RUNNING"):
-            report.skip("of jobs that are ending" if state in ENDED else "of jobs that neither run nor wait", len(ids))
-        else:
-            rows: list[Row] = [(number, _squeue_row(job, id, state == "RUNNING", now_s)) for id in ids]
-            if conditions:
-                dependent.append((ids, conditions, rows))
-            else:
-                yield from rows
-    dependent.sort(key=lambda waiting: int(re.sub(r"\D.*", "", waiting[0][0]) or 0))
-    for ids, conditions, rows in dependent:
-        if unlisted.intersection(re.findall(r"\d+(?:_\d+)?", conditions)):  # they wait for a job that is held
-            unlisted.update(ids)
-            report.skip(_NOT_QUEUED["Dependency"], len(ids))
-        else:
-            yield from rows
-
-
-def waiting_reasons(source: Source) -> Iterator[tuple[str, str, float | None]]:
-    """Yield each waiting job of ``squeue --json``: the number of its submission (its array, else its
-    own), Slurm's reason, and Slurm's estimate of the start, if it has one.
-    """
-    for _, job in elements(source, "jobs"):
-        state, reason = _squeue_state(job)
-        start = _number(job.get("start_time"))
-        if state == "PENDING":
-            start_s = float(start) if isinstance(start, int) and start else None
-            yield _squeue_ids(job)[0].partition("_")[0], reason, start_s
-
-
-def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> list[str]:
-    nodes, asked = _text(_number(job.get("node_count"))), text_in(job.get("tres_req_str"))
-    if "gres/gpu:" not in asked and (typed := _PER_NODE.search(text_in(job.get("tres_per_node")))):
-        asked += f",gres/gpu:{typed[1]}={int(typed[2] or 1) * int(nodes if nodes.isdecimal() else 1)}"
-    submit, eligible, start = (_number(job.get(f"{name}_time")) or None for name in ("submit", "eligible", "start"))
-    limit = _number(job.get("time_limit"))
-    lasts_s = 60.0 * limit if isinstance(limit, int | float) and limit > 0 else _UNLIMITED_S
-    if not runs:
-        moments = [moment for moment in (submit, eligible) if isinstance(moment, int | float)]
-        start = max(moments, default=None)
-    elif isinstance(start, int | float):
-        lasts_s = max(lasts_s, now_s - start + _OVERDUE_S)
-    row = {
-        "JobIDRaw": _text(_number(job.get("job_id"))),
-        "JobID": id,
-        "User": text_in(job.get("user_name")),
-        "Account": text_in(job.get("account")),
-        "Partition": text_in(job.get("partition")),
-        "State": "COMPLETED",
-        "Submit": _text(submit),
-        "Eligible": _text(eligible),
-        "Start": _text(start),
-        "ElapsedRaw": _text(int(lasts_s)),
-        "TimelimitRaw": _text(limit),
-        "NNodes": nodes,
-        "NCPUS": _text(_number(job.get("cpus"))),
-        "ReqTRES": asked,
-        "AllocTRES": (text_in(job.get("tres_alloc_str")) if runs else "") or asked,
-        "NodeList": text_in(job.get("nodes")) if runs else "",
-        "QOS": text_in(job.get("qos")),
-        "Constraints": text_in(job.get("features")),
-        "Reservation": text_in(job.get("resv_name")),
-        "SubmitLine": _queue_line(job),
-    }
-    return [row.get(name, "") for name in COLUMNS]
-
-
-def _conditions(job: Mapping[str, Any]) -> str:
-    """The conditions that a job of ``squeue --json`` still waits for, as sbatch takes them."""
-    return re.sub(r"_\*|\([a-z]*\)", "", text_in(job.get("dependency")))
-
-
-def _queue_line(job: Mapping[str, Any]) -> str:
-    """The terms of a job of ``squeue --json`` that a submission states, as ``submission`` reads them."""
-    words = ["-d", _conditions(job)] if _conditions(job) else []
-    limit = _number(job.get("array_max_tasks")) or text_in(job.get("array_task_string")).partition("%")[2]
-    words += [f"--array=0%{limit}"] if limit else []
-    if not (words or text_in(job.get("name"))):
-        return ""
-    return shlex.join(["squeue", "-J", text_in(job.get("name")) or "wrap", *words])
-
-
-def _squeue_state(job: Mapping[str, Any]) -> tuple[str, str]:
-    """State and reason of a job: ``RUNNING`` for one that holds its nodes, suspended or not."""
-    current = job.get("job_state")
-    words = current if isinstance(current, list) else [current]
-    reason = text_in(job.get("state_reason"))
-    if "COMPLETING" in words:
-        return "COMPLETED", reason
-    if any(word in words for word in ("RUNNING", "CONFIGURING", "SUSPENDED")):
-        return "RUNNING", reason
-    return next((word for word in words if isinstance(word, str)), ""), reason
-
-
-def _squeue_ids(job: Mapping[str, Any]) -> list[str]:
-    """The id of a job, or those of the tasks of an array that wait together."""
-    task, parent = _number(job.get("array_task_id")), _number(job.get("array_job_id"))
-    leader, offset = _number(job.get("het_job_id")), _number(job.get("het_job_offset"))
-    own = _text(_number(job.get("job_id")))
-    if parent and task is not None:
-        return [f"{_text(parent)}_{_text(task)}"]
-    if listed := _listed(text_in(job.get("array_task_string"))).partition("%")[0]:
-        tasks = array_ids(f"{_text(parent) if parent else own}_[{listed}]")
-        return [own] if "_[" in tasks[0] else tasks
-    if leader and offset is not None:
-        return [f"{_text(leader)}+{_text(offset)}"]
-    return [own]
-
-
-_LAST_UPDATE = re.compile(rb'"last_update"\s*:\s*(\{[^{}]*\}|\d+)')
-_UPDATE_S = re.compile(rb'(?:"number"\s*:\s*|^)([1-9]\d*)')
-_PER_NODE = re.compile(r"gpu:([A-Za-z][\w.-]*)(?:[:=](\d{1,4}))?")
-_UNLIMITED_S = 365 * 86400.0
-"""Slurm plans with a year for jobs without a time limit."""
-_OVERDUE_S = 60.0
-"""Time left to a job beyond its limit (OverTimeLimit)."""
-_NOT_QUEUED = {
-    "JobHeldUser": "that are held",
-    "JobHeldAdmin": "that are held",
-    "Dependency": "that wait for other jobs",
-    "DependencyNeverSatisfied": "that wait for other jobs",
-}
-"""Reasons of waiting jobs that no scheduler would start."""
-
-
-def _number(value: Any) -> int | float | str | None:
+def json_number(value: Any) -> int | float | str | None:
     """A number, plain or as ``{"set", "infinite", "number"}``; ``UNLIMITED``; or empty."""
     if isinstance(value, dict):
         if value.get("infinite"):
@@ -868,7 +703,7 @@ def _number(value: Any) -> int | float | str | None:
     return None if value in (_NO_VALUE, _NO_VALUE + 1) else value
 
 
-def _text(value: int | float | str | None) -> str:
+def plain_text(value: int | float | str | None) -> str:
     if isinstance(value, int) and abs(value) >= 1 << 63:
         return "inf"  # a number with thousands of digits is damage
     return "" if value is None else str(value)
@@ -884,18 +719,18 @@ def _state(current: Any) -> str:
 
 def _job_id(job: Mapping[str, Any]) -> str:
     array, het = object_in(job.get("array")), object_in(job.get("het"))
-    task, offset = _number(array.get("task_id")), _number(het.get("job_offset"))
-    parent, leader = _number(array.get("job_id")), _number(het.get("job_id"))
+    task, offset = json_number(array.get("task_id")), json_number(het.get("job_offset"))
+    parent, leader = json_number(array.get("job_id")), json_number(het.get("job_id"))
     if parent and task is not None:
-        return f"{_text(parent)}_{_text(task)}"
+        return f"{plain_text(parent)}_{plain_text(task)}"
     if parent and (bits := text_in(array.get("task"))):
-        return f"{_text(parent)}_[{_listed(bits)}]"
+        return f"{plain_text(parent)}_[{listed_tasks(bits)}]"
     if leader and offset is not None:
-        return f"{_text(leader)}+{_text(offset)}"
-    return _text(_number(job.get("job_id")))
+        return f"{plain_text(leader)}+{plain_text(offset)}"
+    return plain_text(json_number(job.get("job_id")))
 
 
-def _listed(tasks: str) -> str:
+def listed_tasks(tasks: str) -> str:
     """Convert a hexadecimal bit mask of tasks, bit i for task i, to a list like ``3-60``; other
     texts are unchanged.
     """
@@ -919,8 +754,8 @@ def _tres(listed: Any) -> str:
     parts = []
     for resource in list_in(listed):
         kind, name, count = (object_in(resource).get(key) for key in ("type", "name", "count"))
-        if (size := _number(count)) is None or not isinstance(kind, str):
+        if (size := json_number(count)) is None or not isinstance(kind, str):
             continue
         label = f"{kind}/{name}" if isinstance(name, str) and name else kind
-        parts.append(f"{label}={_text(size)}{'M' if kind == 'mem' else ''}")
+        parts.append(f"{label}={plain_text(size)}{'M' if kind == 'mem' else ''}")
     return ",".join(parts)

@@ -18,6 +18,7 @@ from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.lane.lookout import ArrivedJob, Attempt, Follower, Lookout
 from dagsim.systems.cluster.lane.playout import AS_PROPOSED, WAIT
 from dagsim.systems.cluster.lane.proposals import BY_TASK, BY_WORK
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 
 NEVER = 1e12
@@ -133,7 +134,7 @@ def test_the_true_future_decides_nothing():
         job if job.arrival_s <= now_s else replace(job, arrival_s=now_s + (job.arrival_s - now_s) * 7 + 1)
         for job in jobs
     ]
-    kernels = [ClusterKernel(world.cluster, them, runtime=world.runtime, seed=7) for them in (jobs, noise)]
+    kernels = [ClusterKernel(world.cluster, them, Models(runtime=world.runtime), seed=7) for them in (jobs, noise)]
     logs = [rows(kernel.run(Search())) for kernel in kernels]
     until = [[row for row in all_rows if row[1] <= now_s] for all_rows in logs]
     assert len(until[0]) > 30

@@ -17,6 +17,7 @@ from dagsim.metrics.utilization import energy
 from dagsim.model import Admit, Cluster, Decision, Job, Reject, Start, Task
 from dagsim.systems.cluster import ClusterKernel, ClusterView
 from dagsim.systems.cluster.codecs.candidates import Candidates
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.seam import Conversation
@@ -137,7 +138,7 @@ def gate(view: ClusterView) -> Iterator[Decision]:
 def test_shaping_holds_where_jobs_wait_to_be_admitted() -> None:
     # Three jobs of 10 s on one GPU: they take 10 s, nothing, and 20 s, of which 10 s each are their work.
     jobs = [Job.single(str(number), Task("t", 10.0)) for number in range(3)]
-    simulation = ClusterKernel(Cluster.of({"V100": 1}), jobs, admission=True)
+    simulation = ClusterKernel(Cluster.of({"V100": 1}), jobs, Models(admission=True))
     reward = Reward(RewardConfig({"shaped_job_seconds": 1.0}), simulation, TERMS)
     conversation, total = Conversation(simulation), 0.0
     while conversation.view is not None:

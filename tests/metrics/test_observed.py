@@ -10,6 +10,7 @@ from dagsim.metrics.why import observed_against_simulated
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 
@@ -18,7 +19,9 @@ from dagsim.systems.cluster.policies import POLICIES
 def schedule() -> Schedule:
     """Three jobs of 10 s one after the other on one GPU, all there at 0, of 1, 1 and a half GPU."""
     jobs = [Job.single(f"j{n}", Task("t", 10, gpus=gpus), tenant=who) for n, (gpus, who) in enumerate(_JOBS)]
-    return ClusterKernel(Cluster.of({"T4": 1}, per_node=1), jobs, runtime=Recorded()).run(POLICIES.create("fifo"))
+    return ClusterKernel(Cluster.of({"T4": 1}, per_node=1), jobs, Models(runtime=Recorded())).run(
+        POLICIES.create("fifo")
+    )
 
 
 _JOBS = ((1, "a"), (1, "b"), (0.5, "b"))

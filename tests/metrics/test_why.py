@@ -13,6 +13,7 @@ from dagsim.model import Cluster, Job, Node, Task, gpu_type
 from dagsim.model.log import Schedule
 from dagsim.report.tables import why_lines, why_tables
 from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import Maintenance
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.waits import Cause, CauseKind, Stretch
@@ -24,7 +25,7 @@ def job(name: str, seconds: float, gpus: float, arrival_s: float = 0.0, tenant: 
 
 def two_nodes(*jobs: Job, policy: str = "fifo", **models: object) -> Schedule:
     nodes = tuple(Node(f"n{index}", gpu_type("T4"), 2) for index in range(2))
-    return ClusterKernel(Cluster(nodes), jobs, **models).run(POLICIES.create(policy))  # type: ignore[arg-type]
+    return ClusterKernel(Cluster(nodes), jobs, Models(**models)).run(POLICIES.create(policy))  # type: ignore[arg-type]
 
 
 def test_who_held_the_gpus_is_weighed_by_gpu_seconds() -> None:
@@ -95,7 +96,7 @@ def test_nodes_of_a_type_that_is_not_asked_for_do_not_count() -> None:
     nodes = (Node("t", gpu_type("T4"), 2), Node("v", gpu_type("V100-16"), 2))
     jobs = [Job.single(name, Task("t", 8, gpus=2, gpu_types=("T4",)), at) for name, at in (("a", 0.0), ("b", 2.0))]
     away = Maintenance(nodes=(1,), start_s=3.0, end_s=6.0)
-    schedule = ClusterKernel(Cluster(nodes), jobs, disturbances=(away,)).run(POLICIES.create("fifo"))
+    schedule = ClusterKernel(Cluster(nodes), jobs, Models(disturbances=(away,))).run(POLICIES.create("fifo"))
     assert wait_reasons(schedule, 1).blocked_s == {Blocker.HELD: 6.0}
 
 

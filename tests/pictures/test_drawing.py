@@ -13,6 +13,7 @@ from dagsim.model import Cluster, Job, Node, Task, gpu_type
 from dagsim.pictures import Scene
 from dagsim.pictures.scene import Box, clock, layout
 from dagsim.systems.cluster import ClusterKernel, Maintenance
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 
 T4 = gpu_type("T4")
@@ -67,7 +68,7 @@ def scene() -> Scene:
         Job.single("half", Task("t", 20.0, gpus=0.5)),
         Job.single("two", Task("t", 4.0, gpus=2), 1.0),
     ]
-    kernel = ClusterKernel(cluster, jobs, disturbances=(Maintenance((2,), 3.0, 4.0),))
+    kernel = ClusterKernel(cluster, jobs, Models(disturbances=(Maintenance((2,), 3.0, 4.0),)))
     return Scene(kernel.run(POLICIES.create("fifo")), "Three jobs")
 
 

@@ -11,6 +11,7 @@ from dagsim.model.log import Schedule
 from dagsim.network import Island
 from dagsim.network.collectives import StepTraffic
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.communication import ModelTraffic
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.network import Storage
@@ -41,7 +42,7 @@ class Steps:
 
 
 def run(jobs: list[Job], nodes: dict[str, list[int]], at: dict[float, Decision] | None = None) -> Schedule:
-    kernel = ClusterKernel(CLUSTER, jobs, network=NETWORK, communication=SENDS)
+    kernel = ClusterKernel(CLUSTER, jobs, Models(network=NETWORK, communication=SENDS))
     return kernel.run(Steps(nodes, at or {}))
 
 
@@ -64,7 +65,7 @@ def test_a_slower_type_takes_fewer_steps_a_second_and_sends_as_much_in_all() -> 
     cluster = Cluster((*CLUSTER.nodes[:2], *[Node(name, gpu_type("V100-16"), 8) for name in "xy"]))
     job = Job.single("j", Task("t", 100.0, 2, True, speeds={"A100-80": 2.0, "V100-16": 1.0}, model="net"))
     network = SharedNetwork(Island(rails=1, bandwidth_gb_s=10.0))
-    kernel = ClusterKernel(cluster, [job], network=network, communication=SENDS)
+    kernel = ClusterKernel(cluster, [job], Models(network=network, communication=SENDS))
     schedule = kernel.run(Steps({"t": [2, 3]}, {}))
     usage = LinkTraffic(schedule, [job], network, SENDS, Recorded(), Preemption()).links()
     assert {round(use.bytes / 1e9, 6) for use in usage if use.traffic} == {50 * 4.0}  # 50 steps of 1 s on the A100

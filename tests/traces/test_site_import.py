@@ -15,6 +15,7 @@ from dagsim.errors import TraceError
 from dagsim.model import Caps, Cluster, Job, Kind, Node, QueueTree, Task
 from dagsim.model.gpu import gpu_type
 from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.traces.site_import import read_site
 from dagsim.traces.slurm_site import site_files
@@ -198,7 +199,7 @@ def test_jobs_reach_their_cluster_queue_by_their_local_queue(tmp_path: Path) -> 
         for name, at_s, namespace, gpus in (("a", 0, "cats", 8), ("b", 1, "dogs", 6), ("c", 2, "dogs", 4))
     ]
     queues = QueueTree(site.queues().tree)
-    schedule = ClusterKernel(cluster, jobs, queues=queues).run(POLICIES.create("kueue"))
+    schedule = ClusterKernel(cluster, jobs, Models(queues=queues)).run(POLICIES.create("kueue"))
     starts = {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.STARTED}
     assert starts == {"a": 0, "c": 10, "b": 20}  # c needs no more than speech's own quota, b two GPUs that vision lends
 

@@ -1,6 +1,7 @@
 """The GPU cluster, simulated with SimPy."""
 
 from dagsim.systems.cluster.kernel import ClusterKernel
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import Maintenance, MovingDelay, NodeFailures, Preemption, Setup
 from dagsim.systems.cluster.models.runtime import Estimates, Runtime
 from dagsim.systems.cluster.network import Network, UniformNetwork
@@ -12,6 +13,7 @@ __all__ = [
     "ClusterView",
     "Estimates",
     "Maintenance",
+    "Models",
     "MovingDelay",
     "Network",
     "NodeFailures",

@@ -39,7 +39,6 @@ from dagsim.model import (
     Migrate,
     Placement,
     Preempt,
-    QueueTree,
     Reject,
     RejectReason,
     Resize,
@@ -65,16 +64,8 @@ from dagsim.systems.cluster.legality import (
     stopped,
     wake_up,
 )
-from dagsim.systems.cluster.models.failures import (
-    FailureModel,
-    FailureProcess,
-    Outages,
-    Preemption,
-    Setup,
-    start_all,
-)
-from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Runtime
-from dagsim.systems.cluster.models.sharing import Sharing
+from dagsim.systems.cluster.models import Models
+from dagsim.systems.cluster.models.failures import FailureProcess, Outages, start_all
 from dagsim.systems.cluster.network.base import (
     NO_CARRIER,
     Carrier,
@@ -82,7 +73,6 @@ from dagsim.systems.cluster.network.base import (
     Flow,
     ForeseeingCarrier,
     GangCarrier,
-    Network,
     Storage,
     levels_in,
 )
@@ -134,12 +124,8 @@ class ClusterKernel:
     """One cluster, one stream of jobs, and the models of everything that takes time.
 
     ``jobs`` must be in order of arrival and is read lazily: only the next job and those in the
-    system are in memory. ``runtime`` turns work into seconds. ``setup``, ``network``, ``sharing``,
-    ``communication``, ``preemption`` and ``disturbances`` are off by default; ``estimates`` are exact by default. With
-    ``admission=True`` every arrival waits for ``Admit`` or ``Reject``. A job is not ready before its
-    ``eligible_s``. Policies read ``queues``; its partitions, reservations and licences bind all of
-    them. ``origin_s`` is the time of the log at 0 s. The same arguments and ``seed`` give the same
-    log, byte for byte.
+    system are in memory. A job is not ready before its ``eligible_s``. ``origin_s`` is the time of the
+    log at 0 s. The same arguments and ``seed`` give the same log, byte for byte.
 
     The simulation begins at ``begins_s``. Jobs that arrived earlier are in the system then, and
     their instances in flight run (``Job.in_flight``): the log starts with this past. Times of
@@ -210,23 +196,16 @@ class ClusterKernel:
         self,
         cluster: Cluster,
         jobs: Iterable[Job],
+        models: Models | None = None,
         *,
-        runtime: Runtime | None = None,
-        setup: Setup | None = None,
-        network: Network | None = None,
-        sharing: Sharing | None = None,
-        communication: Communication | None = None,
-        preemption: Preemption | None = None,
-        disturbances: Sequence[FailureModel] = (),
-        estimates: Estimates | None = None,
+        seed: int = 0,
         observers: Sequence[Observer] = (),
-        admission: bool = False,
-        queues: QueueTree | None = None,
         origin_s: float = 0.0,
         begins_s: float = 0.0,
-        seed: int = 0,
     ) -> None:
-        self.queues = queues
+        models = Models() if models is None else models
+        setup, network, sharing = models.setup, models.network, models.sharing
+        self.queues = queues = models.queues
         self.schedule = Schedule(cluster, seed=seed, begins_s=begins_s)
         names = [node.name for node in cluster.nodes]
         levels = None if network is None else levels_in(network, names)
@@ -242,17 +221,18 @@ class ClusterKernel:
         self._source: Iterator[Job] = iter(jobs)
         self._next_job: Job | None = None
         self._jobs_left = True
-        self._runtime = runtime if runtime is not None else Recorded()
+        self._runtime = models.runtime
         self._setup = setup
         self.sharing = sharing
-        self.preemption = preemption if preemption is not None else Preemption()
-        self._estimates = estimates if estimates is not None else Estimates()
+        self.preemption = models.preemption
+        self._estimates = models.estimates
         self._estimated = self._estimates.kind != "exact"
+        disturbances = models.disturbances
         if queues is not None and queues.outages:
             down = down_windows(queues, names, origin_s, begins_s)
             disturbances = [*disturbances, Outages(down)]
         self._disturbing: list[FailureProcess] = start_all(disturbances, len(cluster.nodes), seed, begins_s)
-        self._admission = admission
+        self._admission = models.admission
         self._shows_truth = False
         self._keeps_on_failure = self.preemption.on_failure == "resume" or self.preemption.interval_s is not None
         plain = setup is None and network is None and sharing is None and self.preemption.interval_s is None
@@ -283,7 +263,7 @@ class ClusterKernel:
         self._observe(observers)
         self._start_clock(begins_s)
         self._carrier: Carrier | None = None if network is None else network.carrier(self.clock, cluster)
-        self._communication = self._communicating(communication)
+        self._communication = self._communicating(models.communication)
         self._storage: Storage | None = getattr(network, "storage", None)
         self._storage_nodes = [] if self._storage is None else self._storage.numbers(names)
         self._by_network = self._storage is not None and self._storage.checkpoints

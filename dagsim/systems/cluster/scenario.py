@@ -17,6 +17,7 @@ from dagsim.systems.cluster.choice import CompiledKernel, Engine, EngineUse, com
 from dagsim.systems.cluster.codecs import CODECS
 from dagsim.systems.cluster.jobs import JOBS_KEPT, JobStream, StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
 from dagsim.systems.cluster.models.runtime import Estimates, Fed, Recorded, Runtime
 from dagsim.systems.cluster.models.sharing import Sharing
@@ -128,7 +129,7 @@ class ClusterScenario:
     jobs of a trace may use beside those that they name. ``request`` are the terms of drawn jobs and
     those of a trace, as far as these state none. ``outages`` takes nodes away while the trace's own
     machines were away.
-    The models are those of ``ClusterKernel``, and ``begins_s`` is its beginning for a list of jobs;
+    The models are those of ``Models``, and ``begins_s`` is its beginning for a list of jobs;
     a trace knows its own. With ``admission``, each job waits for ``Admit`` or ``Reject``. ``engine``
     applies to policies given by name (``engaged``): a caller of ``kernel`` decides live, which requires
     the SimPy kernel.
@@ -233,20 +234,22 @@ class ClusterScenario:
         return ClusterKernel(
             self.cluster,
             jobs if on_arrivals is None else CountedJobs(jobs, on_arrivals),
-            runtime=self.runtime,
-            setup=self.setup,
-            network=self.network,
-            sharing=self.sharing,
-            communication=self.communication,
-            preemption=self.preemption,
-            disturbances=(*self.disturbances, *outages),
-            estimates=self.estimates,
+            Models(
+                runtime=self.runtime,
+                setup=self.setup,
+                network=self.network,
+                sharing=self.sharing,
+                communication=self.communication,
+                preemption=self.preemption,
+                disturbances=(*self.disturbances, *outages),
+                estimates=self.estimates,
+                queues=queues,
+                admission=self.admission,
+            ),
+            seed=seed,
             observers=observers,
-            admission=self.admission,
-            queues=queues,
             origin_s=origin_s,
             begins_s=jobs.begins_s,
-            seed=seed,
         )
 
     def fitted(self, policy: ClusterPolicy) -> ClusterPolicy:

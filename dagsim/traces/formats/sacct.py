@@ -106,6 +106,9 @@ class Sacct(Reader):
         }
     )
 
+    tables = staticmethod(sacct_tables)
+    """Reads the rows of a source."""
+
     def recognises(self, source: Source) -> bool:
         if folder_parts(source) is not None:
             return True
@@ -125,7 +128,7 @@ class Sacct(Reader):
         )
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
-        reading = _Reading.of(options)
+        reading = _Reading.of(options, self.tables)
         parts = in_parts(partial(reading.rows, source), reading.keys, report)
         return job_blocks(map(reading.batch, parts), report, most)
 
@@ -257,11 +260,13 @@ class _Reading:
     named: dict[str, str]
     times: _Times
     """Times of the rows of the table."""
+    tables: Callable[[Source, ReadReport, str | None], Iterator[Table]] = sacct_tables
+    """Reads the rows of a source."""
     alike: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """By user and name, the ids of jobs since the last that waited for all before it (singleton), from that one on."""
 
     @classmethod
-    def of(cls, options: TraceOptions) -> _Reading:
+    def of(cls, options: TraceOptions, tables: Callable[[Source, ReadReport, str | None], Iterator[Table]]) -> _Reading:
         """Prepare a reading with these options.
 
         Raises:
@@ -269,11 +274,11 @@ class _Reading:
         """
         if options.protocol not in (None, *_PROTOCOLS):
             raise ConfigError(f"sacct has no protocol {options.protocol!r}; choose from {', '.join(_PROTOCOLS)}")
-        return cls(options, Findings(), options.zone(), options.named_gpus(), _EXAMPLE)
+        return cls(options, Findings(), options.zone(), options.named_gpus(), _EXAMPLE, tables)
 
     def rows(self, source: Source, report: ReadReport) -> Iterator[Table]:
         """Rows of jobs with an id and a submission time; steps are skipped."""
-        for table in sacct_tables(source, report, self.options.delimiter):
+        for table in self.tables(source, report, self.options.delimiter):
             ids = _ids(table).tolist()
             steps = np.array(["." in id and "." in id.partition("[")[0] for id in ids], bool)  # cut lists have dots too
             if steps.any():

@@ -14,7 +14,7 @@ from dagsim.traces.formats.sacct import Sacct
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block
 from dagsim.traces.report import ReadReport
-from dagsim.traces.slurm import is_squeue, squeue_instant_s
+from dagsim.traces.slurm_queue import is_squeue, queue_tables, squeue_instant_s
 from dagsim.traces.source import Source
 
 
@@ -28,6 +28,8 @@ class Squeue(Sacct):
     name = "squeue"
     summary = "Slurm's queue at one instant: squeue --json"
     uses = frozenset({"gpus_per_task", "reference_gpu", "floor_s", "tenant", "demand", "mig", "shards", "gpu_names"})
+
+    tables = staticmethod(queue_tables)
 
     def recognises(self, source: Source) -> bool:
         return is_squeue(source)

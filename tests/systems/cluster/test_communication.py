@@ -13,6 +13,7 @@ from dagsim.network import Cable, Explicit, FatTree, Island, Route
 from dagsim.network.collectives import GroupTraffic, Member, StepTraffic, exchange, nvlink_bytes_s
 from dagsim.network.llm import LlmTraining, step_s
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.communication import Llm, ModelTraffic
 from dagsim.systems.cluster.models.runtime import Flops, Recorded
 from dagsim.systems.cluster.models.sharing import MeasuredPairs
@@ -56,7 +57,7 @@ def ends(kernel: ClusterKernel) -> dict[str, float]:
 
 
 def kernel(jobs: list[Job], network: SharedNetwork = ONE_NIC, **traffic: StepTraffic) -> ClusterKernel:
-    return ClusterKernel(FOUR, jobs, network=network, communication=ModelTraffic(traffic))
+    return ClusterKernel(FOUR, jobs, Models(network=network, communication=ModelTraffic(traffic)))
 
 
 def spread(collective: str, gb: float, ranks: list[int], nvlink_gb_s: float, rails: int, nic_gb_s: float) -> float:
@@ -143,7 +144,7 @@ def test_a_gang_with_overlap_takes_no_more_than_it_needs_from_others() -> None:
         for name, work in (("slow", 4.0), ("fast", 1e-9))
     ]
     simulated = ClusterKernel(
-        cluster, jobs, network=network, communication=ModelTraffic({"slow": slow, "fast": fast})
+        cluster, jobs, Models(network=network, communication=ModelTraffic({"slow": slow, "fast": fast}))
     )  # a ring of two sends half of the bytes over the link
     simulated.run(placed({"slow": [0, 1], "fast": [0, 1]}))
     assert ends(simulated) == pytest.approx({"slow": 4.0, "fast": 10.0 / (10.0 - 1.25)}, rel=1e-9)
@@ -193,7 +194,7 @@ def test_a_slower_type_computes_longer_per_step_and_sends_as_much() -> None:
     cluster = Cluster((*FOUR.nodes[:2], Node("x", v100, 8), Node("y", v100, 8)))
     jobs = [Job.single("j", Task("t", 100.0, 2, True, speeds={"A100-80": 2.0, "V100-16": 1.0}, model="net"))]
     simulated = ClusterKernel(
-        cluster, jobs, network=ONE_NIC, communication=ModelTraffic({"net": StepTraffic(4.0, 1.0, calls=0)})
+        cluster, jobs, Models(network=ONE_NIC, communication=ModelTraffic({"net": StepTraffic(4.0, 1.0, calls=0)}))
     )
     simulated.run(placed({"j": [2, 3]}))
     assert ends(simulated)["j"] == pytest.approx(50 * (2 + 0.4), rel=1e-12)  # 50 steps
@@ -237,8 +238,7 @@ def test_a_run_in_flight_at_the_beginning_communicates_from_then_on() -> None:
     simulated = ClusterKernel(
         FOUR,
         [past],
-        network=ONE_NIC,
-        communication=ModelTraffic({"net": StepTraffic(4.0, 1.0, calls=0)}),
+        Models(network=ONE_NIC, communication=ModelTraffic({"net": StepTraffic(4.0, 1.0, calls=0)})),
         begins_s=30.0,
     )
     simulated.run(placed({}))
@@ -295,7 +295,7 @@ def train_on_rails(gpus: int, **changes: int) -> None:
     training = LlmTraining(7e9, 32, 4096, 2048, 4, checkpointing=True, **changes)  # type: ignore[arg-type]
     network = SharedNetwork(Island(rails=8, bandwidth_gb_s=24.0))  # HDR, as the measured A100 runs
     job = Job.single("j", Task("t", 50.0, gpus, True, model="mpt-7b"))
-    simulated = ClusterKernel(FOUR, [job], runtime=Llm({"mpt-7b": training}), network=network)
+    simulated = ClusterKernel(FOUR, [job], Models(runtime=Llm({"mpt-7b": training}), network=network))
     simulated.run(placed({"j": list(range(gpus // 8))}))
     assert ends(simulated)["j"] == pytest.approx(50 * step_s(training, A100, gpus), rel=1e-9)
 
@@ -311,7 +311,7 @@ def train_on_rails(gpus: int, **changes: int) -> None:
 )
 def test_models_that_do_not_go_together_are_refused(models: dict[str, object], message: str) -> None:
     with pytest.raises(ModelError, match=message):
-        ClusterKernel(FOUR, [], communication=ModelTraffic(default=StepTraffic(1.0, 1.0)), **models)  # type: ignore[arg-type]
+        ClusterKernel(FOUR, [], Models(communication=ModelTraffic(default=StepTraffic(1.0, 1.0)), **models))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -337,9 +337,9 @@ def test_numbers_out_of_range_are_errors(make: Callable[[], object]) -> None:
 def test_an_unknown_language_model_and_a_gpu_without_measurements_are_named() -> None:
     runtime = Llm({"mpt-7b": LlmTraining(7e9, 32, 4096, 2048, 4)})
     with pytest.raises(ModelError, match=r"runtime llm has no model 'mpt-7'.*mpt-7b"):
-        ClusterKernel(FOUR, [gang("j", 1, 2, "mpt-7")], runtime=runtime, network=ONE_NIC).run(placed({}))
+        ClusterKernel(FOUR, [gang("j", 1, 2, "mpt-7")], Models(runtime=runtime, network=ONE_NIC)).run(placed({}))
     cluster = Cluster((Node("n", gpu_type("T4"), 8),))
-    simulated = ClusterKernel(cluster, [gang("j", 1, 2, "mpt-7b")], runtime=runtime, network=ONE_NIC)
+    simulated = ClusterKernel(cluster, [gang("j", 1, 2, "mpt-7b")], Models(runtime=runtime, network=ONE_NIC))
     simulated.run(placed({}))
     assert [row.kind for row in simulated.schedule.log] == [Kind.ARRIVED, Kind.REJECTED]
 
@@ -355,9 +355,15 @@ def test_gangs_on_an_oversubscribed_tree_share_its_links_upward() -> None:
 
 def test_preemption_that_begins_again_loses_the_work_at_any_rate() -> None:
     simulated = ClusterKernel(
-        FOUR, [gang("i", 100, 2)], network=ONE_NIC, communication=ModelTraffic(default=StepTraffic(4.0, 1.0, calls=0)),
-        preemption=Preemption(on_resume="restart"), runtime=Recorded(),
-    )  # fmt: skip
+        FOUR,
+        [gang("i", 100, 2)],
+        Models(
+            network=ONE_NIC,
+            communication=ModelTraffic(default=StepTraffic(4.0, 1.0, calls=0)),
+            preemption=Preemption(on_resume="restart"),
+            runtime=Recorded(),
+        ),
+    )
 
     def decide(view: ClusterView) -> Iterator[Decision]:
         for task in view.ready:

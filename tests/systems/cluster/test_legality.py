@@ -34,6 +34,7 @@ from dagsim.model import (
     gpu_type,
 )
 from dagsim.systems.cluster import ClusterKernel, Maintenance
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.view import ClusterView
@@ -58,7 +59,7 @@ JOBS = [
 
 def conversation() -> tuple[ClusterKernel, Iterator[ClusterView], ClusterView]:
     """At 0 s: three ready tasks, nothing running, the node ``off`` down."""
-    kernel = ClusterKernel(CLUSTER, JOBS, disturbances=(Maintenance((3,), 0, 9),))
+    kernel = ClusterKernel(CLUSTER, JOBS, Models(disturbances=(Maintenance((3,), 0, 9),)))
     decisions = kernel.decisions()
     view = next(decisions)
     return kernel, decisions, view
@@ -185,7 +186,7 @@ def test_a_task_of_a_job_that_is_done_is_refused() -> None:
 
 
 def test_an_applicants_task_is_refused_until_it_is_admitted() -> None:
-    kernel = ClusterKernel(CLUSTER, JOBS, admission=True)
+    kernel = ClusterKernel(CLUSTER, JOBS, Models(admission=True))
     decisions = kernel.decisions()
     first = next(decisions).applicants[0].tasks[0]
     state = cluster_state(kernel)

@@ -28,6 +28,7 @@ from dagsim.model import (
     gpu_type,
 )
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Maintenance, Preemption
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.sharing import MeasuredPairs, PairTable
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -62,7 +63,7 @@ def together(view: ClusterView) -> Iterator[Decision]:
 
 def kernel(jobs: list[Job], gpus: int = 1, **models: object) -> ClusterKernel:
     cluster = Cluster((Node("n", T4, gpus, 8, 64),))
-    return ClusterKernel(cluster, jobs, **({"sharing": PAIRS} | models))  # type: ignore[arg-type]
+    return ClusterKernel(cluster, jobs, Models(**({"sharing": PAIRS} | models)))  # type: ignore[arg-type]
 
 
 def ends(simulated: ClusterKernel) -> dict[str, float]:

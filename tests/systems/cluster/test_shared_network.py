@@ -36,6 +36,7 @@ from dagsim.model.log import Schedule
 from dagsim.network import Cable, Explicit, Island, Route
 from dagsim.systems.cluster import ClusterKernel, Preemption
 from dagsim.systems.cluster.clock import Clock
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import Maintenance
 from dagsim.systems.cluster.network import Flow, Storage, UniformNetwork
 from dagsim.systems.cluster.network.shared import SharedNetwork
@@ -78,26 +79,28 @@ def test_two_children_share_the_nic_of_their_parents_node() -> None:
     tasks = (Task("parent", 1.0), Task("near", 1.0), Task("far", 1.0))
     graph = TaskGraph(tasks, (Edge(0, 1, 1e9), Edge(0, 2, 3e9)))
     placed = Placed({"j.parent": 0, "j.near": 1, "j.far": 2})
-    schedule = ClusterKernel(THREE, [Job("j", graph)], network=ONE_NIC).run(placed)
+    schedule = ClusterKernel(THREE, [Job("j", graph)], Models(network=ONE_NIC)).run(placed)
     assert computing(schedule) == {("j", 1): 3, ("j", 2): 5}
 
 
 def test_flows_of_several_rails_are_as_fast_as_all_rails_together() -> None:
     network = SharedNetwork(Island(rails=4, bandwidth_gb_s=1.0, latency_s=0.5))
-    schedule = ClusterKernel(THREE, [Job("j", PAIR)], network=network).run(Placed({"j.parent": 0, "j.child": 1}))
+    schedule = ClusterKernel(THREE, [Job("j", PAIR)], Models(network=network)).run(
+        Placed({"j.parent": 0, "j.child": 1})
+    )
     assert computing(schedule) == {("j", 1): 3}  # 1 + two links of .5 s + 4 GB at 4 GB/s
 
 
 def test_a_killed_job_leaves_its_share_to_the_others() -> None:
     # Two jobs send 4 GB each from node a from 1 on. At 3 each has 3 GB left, and the second one is killed.
     placed = Placed({"i.parent": 0, "i.child": 1, "j.parent": 0, "j.child": 2}, kill_s=3.0)
-    schedule = ClusterKernel(THREE, [Job("i", PAIR), Job("j", PAIR)], network=ONE_NIC).run(placed)
+    schedule = ClusterKernel(THREE, [Job("i", PAIR), Job("j", PAIR)], Models(network=ONE_NIC)).run(placed)
     assert computing(schedule) == {("i", 1): 6}
 
 
 def test_a_fork_of_flows_under_way_arrives_at_the_same_times() -> None:
     placed = Placed({"i.parent": 0, "i.child": 1, "j.parent": 0, "j.child": 2})
-    kernel = ClusterKernel(THREE, [Job("i", PAIR), Job("j", PAIR, 0.7)], network=ONE_NIC)
+    kernel = ClusterKernel(THREE, [Job("i", PAIR), Job("j", PAIR, 0.7)], Models(network=ONE_NIC))
     kernel.run(placed, until_s=2.2)
     forked = kernel.fork().run(placed)
     assert forked.log == kernel.run(placed).log
@@ -112,7 +115,7 @@ def test_a_link_for_each_pair_of_nodes_is_the_uniform_network_up_to_shared_links
     links = (Cable("ab", 2.0), Cable("ba", 2.0))
     explicit = Explicit(links, (Route("a", "b", ("ab",)), Route("b", "a", ("ba",))))
     logs = [
-        ClusterKernel(cluster, jobs[:1], network=network).run(POLICIES.create("fifo-fit")).ended_s
+        ClusterKernel(cluster, jobs[:1], Models(network=network)).run(POLICIES.create("fifo-fit")).ended_s
         for network in (UniformNetwork(2.0), SharedNetwork(explicit))
     ]
     assert logs[1] >= logs[0] * (1 - 1e-12)
@@ -202,7 +205,7 @@ class Forking(Placed):
 
 def test_a_fork_at_the_instant_of_a_kill_gives_the_freed_share_to_the_others() -> None:
     forking = Forking({"i.parent": 0, "i.child": 1, "j.parent": 0, "j.child": 2}, kill_s=3.0)
-    ClusterKernel(THREE, [Job("i", PAIR), Job("j", PAIR)], network=ONE_NIC).run(forking)
+    ClusterKernel(THREE, [Job("i", PAIR), Job("j", PAIR)], Models(network=ONE_NIC)).run(forking)
     assert forking.forked is not None
     assert computing(forking.forked) == {("i", 1): 6}
 
@@ -232,7 +235,9 @@ def completions(kernel: ClusterKernel) -> dict[str, float]:
 
 
 def stored(jobs: list[Job], nodes: dict[str, int], at: dict[float, list[Decision]]) -> ClusterKernel:
-    kernel = ClusterKernel(THREE, jobs, network=STORED, preemption=Preemption(restart_s=3, checkpoint_s_per_gb=100))
+    kernel = ClusterKernel(
+        THREE, jobs, Models(network=STORED, preemption=Preemption(restart_s=3, checkpoint_s_per_gb=100))
+    )
     kernel.run(Steps(nodes, at), until_s=11)
     forked = kernel.fork()
     rest = {time_s: steps for time_s, steps in at.items() if time_s > 11}
@@ -254,7 +259,9 @@ def test_a_run_that_moves_carries_its_memory_to_its_new_node() -> None:
     # 6 GB at 1 GB/s from a to b, and 3 s of restart; 5 of 30 s of work were done.
     job = Job.single("i", Task("t", 30.0, memory_gb=6.0))
     cluster = Cluster(tuple(Node(name, V100, 2, memory_gb=10) for name in "abc"))
-    kernel = ClusterKernel(cluster, [job], network=STORED, preemption=Preemption(restart_s=3, checkpoint_s_per_gb=100))
+    kernel = ClusterKernel(
+        cluster, [job], Models(network=STORED, preemption=Preemption(restart_s=3, checkpoint_s_per_gb=100))
+    )
     kernel.run(Steps({"i": 0}, {5.0: [Migrate(0, (Share(1),))]}))
     assert completions(kernel) == {"i": 5 + 6 + 3 + 25}
 
@@ -264,7 +271,9 @@ def test_a_run_that_returns_later_reads_its_state_from_the_storage_beside_others
     # so that j has its data at 28 and i its state at 30; then 3 s of restart, and 25 s of work are left.
     cluster = Cluster(tuple(Node(name, V100, 2, memory_gb=10) for name in "abc"))
     jobs = [Job.single("i", Task("t", 30.0, memory_gb=6.0)), Job.single("j", Task("t", 10.0, model="bert"), 20.0)]
-    kernel = ClusterKernel(cluster, jobs, network=STORED, preemption=Preemption(restart_s=3, checkpoint_s_per_gb=100))
+    kernel = ClusterKernel(
+        cluster, jobs, Models(network=STORED, preemption=Preemption(restart_s=3, checkpoint_s_per_gb=100))
+    )
     kernel.run(Steps({"i": 0, "j": 1}, {5.0: [Preempt(0)], 20.0: []}))
     assert completions(kernel) == {"i": 30 + 3 + 25, "j": 38}
 
@@ -272,7 +281,7 @@ def test_a_run_that_returns_later_reads_its_state_from_the_storage_beside_others
 def test_a_storage_node_that_the_cluster_lacks_is_named() -> None:
     network = SharedNetwork(Island(rails=1), Storage(("nas",)))
     with pytest.raises(ModelError, match="storage: the cluster has no node 'nas'"):
-        ClusterKernel(THREE, [], network=network)
+        ClusterKernel(THREE, [], Models(network=network))
     for make in (lambda: Storage(()), lambda: Storage(("c",), {"bert": -1.0}), lambda: Storage(("c",), default_gb=inf)):
         with pytest.raises(ModelError, match="storage"):
             make()
@@ -286,7 +295,7 @@ def test_what_a_failure_leaves_is_in_the_storage_and_a_restart_reads_its_data_ag
         (Preemption(on_failure="restart"), 4, 30),  # its data again
     ):
         down = Maintenance((0,), 10.0, 50.0)
-        kernel = ClusterKernel(cluster, [job], network=STORED, preemption=preemption, disturbances=[down])
+        kernel = ClusterKernel(cluster, [job], Models(network=STORED, preemption=preemption, disturbances=[down]))
         kernel.run(Failing())
         assert completions(kernel) == {"i": 10 + read_s + left_s}
 
@@ -313,7 +322,7 @@ def test_a_gang_that_moves_sends_what_each_node_has() -> None:
             elif view.now == 5 and 0 in view.running:
                 yield Migrate(0, (Share(2, 4),))
 
-    kernel = ClusterKernel(cluster, [job], network=STORED)
+    kernel = ClusterKernel(cluster, [job], Models(network=STORED))
     kernel.run(Moves())
     assert completions(kernel) == {"i": 5 + 8 + 25}
 

@@ -25,6 +25,7 @@ from dagsim.model import (
 )
 from dagsim.model.gpu import GpuType
 from dagsim.systems.cluster import ClusterKernel, choice
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.workload.arrays import JobArrays
@@ -45,7 +46,7 @@ def job(name: str, at_s: float, seconds: float, gpus: int = 1, limit_s: float | 
 
 def starts(jobs: Sequence[Job], policy: str, queues: QueueTree | None = None) -> dict[str, tuple[float, int]]:
     """Time and node of the start of each job."""
-    schedule = ClusterKernel(cluster(), list(jobs), queues=queues).run(POLICIES.create(policy))
+    schedule = ClusterKernel(cluster(), list(jobs), Models(queues=queues)).run(POLICIES.create(policy))
     rows = [row for row in schedule.log if row.kind == Kind.STARTED]
     return {schedule.jobs[row.job].id: (row.time_s, row.node) for row in rows}
 
@@ -114,7 +115,7 @@ def test_a_fork_keeps_licences_reservations_and_jobs_that_are_not_eligible() -> 
     queues = QueueTree(licences={"matlab": 1}, reservations=(NodeReservation("maint", ("s0",), 30, 50),))
     asked = Request(licences=(("matlab", 1),))
     jobs = [job("one", 0, 10, request=asked), job("two", 1, 5, request=asked), job("held", 2, 5, eligible_s=40.0)]
-    kernel = ClusterKernel(cluster(), jobs, queues=queues)
+    kernel = ClusterKernel(cluster(), jobs, Models(queues=queues))
     kernel.run(POLICIES.create("fifo-fit"), until_s=5)
     twin = kernel.fork()
     logs = [list(simulation.run(POLICIES.create("fifo-fit")).log) for simulation in (kernel, twin)]
@@ -247,7 +248,7 @@ def test_nothing_starts_on_a_drained_node_and_its_runs_go_on(policy: str) -> Non
 @pytest.mark.parametrize("policy", BINDING)
 def test_runs_fail_on_a_node_that_goes_down_and_start_again(policy: str) -> None:
     queues = QueueTree(outages=(NodeOutage(("s0",), 4, 20, "down"), NodeOutage(("s0",), 15, 25, "down")))
-    schedule = ClusterKernel(cluster(), [job("a", 0, 10, request=Request("slow"))], queues=queues).run(
+    schedule = ClusterKernel(cluster(), [job("a", 0, 10, request=Request("slow"))], Models(queues=queues)).run(
         POLICIES.create(policy)
     )
     rows = [(row.kind, row.time_s) for row in schedule.log if row.kind in (Kind.STARTED, Kind.FAILED, Kind.FINISHED)]
@@ -257,7 +258,9 @@ def test_runs_fail_on_a_node_that_goes_down_and_start_again(policy: str) -> None
 
 def test_outages_are_on_the_clock_of_the_log() -> None:
     queues = QueueTree(outages=(NodeOutage(("s0", "f0"), 1000, 1030), NodeOutage(("s0",), 1060, 1070, "down")))
-    kernel = ClusterKernel(cluster(), [job("a", 5, 50, request=Request("slow"))], queues=queues, origin_s=1000.0)
+    kernel = ClusterKernel(
+        cluster(), [job("a", 5, 50, request=Request("slow"))], Models(queues=queues), origin_s=1000.0
+    )
     schedule = kernel.run(POLICIES.create("fifo"))
     assert [row.time_s for row in schedule.log if row.kind == Kind.STARTED] == [30, 70]
 

@@ -34,6 +34,7 @@ from dagsim.model import (
 )
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel, Maintenance, MovingDelay, Preemption, UniformNetwork
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.models.runtime import Estimates
 from dagsim.systems.cluster.policies import POLICIES
@@ -61,7 +62,7 @@ def job(name: str, *works: float, arrival_s: float = 0.0, chained: bool = False)
 
 
 def play(cluster: Cluster, jobs: list[Job], policy: str, **models: object) -> Schedule:
-    return ClusterKernel(cluster, jobs, **models).run(POLICIES.create(policy))  # type: ignore[arg-type]
+    return ClusterKernel(cluster, jobs, Models(**models)).run(POLICIES.create(policy))  # type: ignore[arg-type]
 
 
 def starts(schedule: Schedule) -> list[tuple[float, str, int]]:
@@ -93,7 +94,7 @@ def stopping(stops: dict[float, float]) -> Deciding:
 @pytest.mark.parametrize(("mode", "end_s"), [("resume", 12.0), ("restart", 18.0)])
 def test_a_second_preemption_keeps_what_the_first_one_kept(mode: str, end_s: float) -> None:
     # 10 s: 4 are done by 4, then 2 of the 6 left from 5 to 7, the last 4 from 8 to 12 (or all 10 from 8 to 18).
-    kernel = ClusterKernel(ONE, [single("j", 10.0)], preemption=Preemption(mode))  # type: ignore[arg-type]
+    kernel = ClusterKernel(ONE, [single("j", 10.0)], Models(preemption=Preemption(mode)))  # type: ignore[arg-type]
     schedule = kernel.run(stopping({4.0: 5.0, 7.0: 8.0}))
     assert [row.time_s for row in schedule.log if row.kind == Kind.PREEMPTED] == [4, 7]
     assert schedule.ended_s == end_s
@@ -204,7 +205,7 @@ def test_a_fork_goes_on_with_what_is_being_fetched() -> None:
     # As above: 2 of 4 GB from the other node at 1 GB/s, from 1 to 3. At 1.5 the fork still has three quarters to fetch.
     cluster = Cluster((Node("a", A100, 1), Node("b", A100, 1)))
     graph = TaskGraph((Task("parent", 1.0, instances=2), Task("child", 1.0)), (Edge(0, 1, 4e9),))
-    kernel = ClusterKernel(cluster, [Job("j", graph)], network=UniformNetwork(1.0))
+    kernel = ClusterKernel(cluster, [Job("j", graph)], Models(network=UniformNetwork(1.0)))
     kernel.run(POLICIES.create("fifo"), until_s=1.5)
     assert kernel.fork().run(POLICIES.create("fifo")).ended_s == 4
     assert kernel.run(POLICIES.create("fifo")).ended_s == 4
@@ -226,7 +227,7 @@ def test_what_a_row_of_the_log_does_not_speak_of_is_left_out() -> None:
             yield Kill(2)
 
     jobs = [single("large", 1.0, gpus=2), single("one", 1.0), single("two", 1.0), single("late", 1.0, 3.0)]
-    kernel = ClusterKernel(ONE, jobs, admission=True, disturbances=[Maintenance((0,), 1.0, 3.0)])
+    kernel = ClusterKernel(ONE, jobs, Models(admission=True, disturbances=[Maintenance((0,), 1.0, 3.0)]))
     log = list(kernel.run(Deciding(decide), until_s=3.5).log)
     assert log == [
         Record(Kind.ARRIVED, 0.0, job=0),
@@ -299,7 +300,7 @@ def test_a_node_that_came_back_and_left_for_good_is_missed() -> None:
     away = Outages(((0, 1.0, 2.0), (0, 3.0, inf)))
     waiting = Deciding(lambda view: [Wait(view.now + 1.0)])
     with pytest.raises(Stalled, match="not to come back"):
-        ClusterKernel(ONE, [single("j", 1.0)], disturbances=[away]).run(waiting, until_s=50.0)
+        ClusterKernel(ONE, [single("j", 1.0)], Models(disturbances=[away])).run(waiting, until_s=50.0)
 
 
 def test_a_run_that_is_late_can_be_stopped_in_a_fork() -> None:
@@ -322,7 +323,7 @@ def test_a_run_that_is_late_can_be_stopped_in_a_fork() -> None:
         yield from (Start(task, (Share(0, 1),)) for task in list(view.ready) if view.now == 0.0)
         yield Wait(50.0 if view.now < 50.0 else 1000.0)
 
-    kernel = ClusterKernel(cluster, [late], estimates=Estimates("predicted"))
+    kernel = ClusterKernel(cluster, [late], Models(estimates=Estimates("predicted")))
     assert kernel.run(Deciding(decide)).ended_s == 100.0
     assert seen == [((0.0, inf), 0.0)]
 
@@ -369,7 +370,7 @@ class Natural:
 def test_a_policy_may_loop_over_what_its_decisions_change() -> None:
     jobs = [single(f"j{number}", 4.0, number // 2) for number in range(8)]
     cluster = Cluster((Node("n", A100, 4),))
-    schedule = ClusterKernel(cluster, jobs, admission=True).run(Natural())
+    schedule = ClusterKernel(cluster, jobs, Models(admission=True)).run(Natural())
     assert sum(row.kind == Kind.COMPLETED for row in schedule.log) == 8
     assert sum(row.kind == Kind.PREEMPTED for row in schedule.log) == 4
 

@@ -10,6 +10,7 @@ from dagsim.model import Cluster, Decision, Job, Kill, Kind, Migrate, Node, Pree
 from dagsim.network import Island
 from dagsim.network.collectives import StepTraffic
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.communication import ModelTraffic
 from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess, Maintenance, SpotCapacity
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded
@@ -65,9 +66,10 @@ class Played:
 
         def play(until_s: float | None = None) -> ClusterKernel:
             kernel = ClusterKernel(
-                CLUSTER, jobs, network=network, preemption=preemption, communication=traffic,
-                disturbances=[*disturbances],
-            )  # fmt: skip
+                CLUSTER,
+                jobs,
+                Models(network=network, preemption=preemption, communication=traffic, disturbances=[*disturbances]),
+            )
             policy = Steps(nodes, at or {}, again_s or {})
             if until_s is not None:
                 kernel.run(policy, until_s)
@@ -274,7 +276,7 @@ def test_a_fork_of_the_view_expects_the_states_under_way() -> None:
             if view.now < 7:
                 yield Wait(5 if view.now < 5 else 7)
 
-    ClusterKernel(CLUSTER, [job("i")], network=STORED, preemption=EVERY_10).run(Forking())
+    ClusterKernel(CLUSTER, [job("i")], Models(network=STORED, preemption=EVERY_10)).run(Forking())
     assert forked == [11 + 6 + 25 + 2 * 6]
 
 
@@ -295,8 +297,14 @@ def test_a_fork_of_the_view_believes_the_estimate_of_a_run_that_still_sends_its_
 
     claimed = Job.single("i", Task("t", 30.0, memory_gb=6.0, estimate=60.0))
     kernel = ClusterKernel(
-        CLUSTER, [claimed], network=STORED, preemption=Preemption(), estimates=Estimates("predicted"),
-        disturbances=[Spot(1e9, 1e9, 30.0, (0,))],
-    )  # fmt: skip
+        CLUSTER,
+        [claimed],
+        Models(
+            network=STORED,
+            preemption=Preemption(),
+            estimates=Estimates("predicted"),
+            disturbances=[Spot(1e9, 1e9, 30.0, (0,))],
+        ),
+    )
     kernel.run(Forking())
     assert ends == [21 + 6 + 30]

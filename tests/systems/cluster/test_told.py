@@ -16,6 +16,7 @@ import dagsim.systems.cluster.policies
 from dagsim.model import Cluster, Edge, Job, Node, Preempt, Share, Start, Task, TaskGraph, gpu_type
 from dagsim.systems.cluster import ClusterKernel, Preemption, UniformNetwork
 from dagsim.systems.cluster.api import NEVER_S, ClusterView, ExpectedFree
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 from tests.cases import clusters, job_lists, models, simulation
 
@@ -176,7 +177,7 @@ def test_expected_ends_wait_for_inputs_that_are_late():
             for task in [task for task in view.ready if task.waiting and task.job.number == 0]:
                 yield Start(task, (Share(task.index),))
 
-    ClusterKernel(Cluster(tuple(nodes)), jobs, network=UniformNetwork(1.0, 0.0)).run(Policy(), until_s=15)
+    ClusterKernel(Cluster(tuple(nodes)), jobs, Models(network=UniformNetwork(1.0, 0.0))).run(Policy(), until_s=15)
     assert seen == {0: [], 1: [], 2: [7], 8: [13], 12: [16]}
 
 

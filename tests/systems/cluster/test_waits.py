@@ -27,6 +27,7 @@ from dagsim.model import (
 )
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import Maintenance
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.waits import Stretch, binding_causes, causes_by_time
@@ -52,7 +53,7 @@ def why(
     **models: object,
 ) -> list[tuple[float, float, tuple[str, ...]]]:
     """From when to when the job waited, and for what."""
-    kernel = ClusterKernel(Cluster(machines), jobs, queues=queues, **models)  # type: ignore[arg-type]
+    kernel = ClusterKernel(Cluster(machines), jobs, Models(queues=queues, **models))  # type: ignore[arg-type]
     schedule = kernel.run(POLICIES.create(policy))
     number = [fact.id for fact in schedule.jobs].index(name)
     return [
@@ -159,7 +160,7 @@ def test_each_limit_of_slurm_is_named_with_who_has_reached_it() -> None:
     jobs = [job("a", 10, 2, **ada), job("b", 1, 1, 1.0, **ada), job("c", 1, 2, 2.0, **bo), job("d", 1, 1, 3.0, cpus=5)]
 
     def causes_of(name: str, among: Sequence[Job]) -> list[str]:
-        schedule = ClusterKernel(Cluster(nodes(2)), among, queues=queues).run(POLICIES.create(FIFO))
+        schedule = ClusterKernel(Cluster(nodes(2)), among, Models(queues=queues)).run(POLICIES.create(FIFO))
         number = [fact.id for fact in schedule.jobs].index(name)
         return [cause.what for stretch in explained(schedule, among, number, FIFO, queues) for cause in stretch.causes]
 
@@ -210,7 +211,7 @@ def test_quotas_of_kueue_are_told_used_up_or_lent() -> None:
     jobs[3] = job("b", 1, 1, 1.0, account="b")
 
     def causes_of(among: Sequence[Job], number: int) -> list[str]:
-        schedule = ClusterKernel(Cluster(nodes(2)), among, queues=queues).run(POLICIES.create("kueue"))
+        schedule = ClusterKernel(Cluster(nodes(2)), among, Models(queues=queues)).run(POLICIES.create("kueue"))
         return [
             cause.what for stretch in explained(schedule, among, number, "kueue", queues) for cause in stretch.causes
         ]
@@ -258,7 +259,7 @@ def test_who_starts_whenever_there_is_room_is_never_kept_by_the_order(policy: st
     seen: set[str] = set()
     for seed in range(3):
         jobs = random_jobs(random.Random(seed))
-        kernel = ClusterKernel(Cluster(machines), jobs, queues=queues, disturbances=(down,))
+        kernel = ClusterKernel(Cluster(machines), jobs, Models(queues=queues, disturbances=(down,)))
         schedule = kernel.run(POLICIES.create(policy))
         for number in range(0, len(jobs), 2):
             if not _rejected(schedule, number):

@@ -37,6 +37,7 @@ from dagsim.systems.cluster import (
     Preemption,
     UniformNetwork,
 )
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.view import ClusterView
@@ -63,7 +64,7 @@ def dag(*works: float, edges: Iterable[tuple[int, int]] = (), size: float = 0.0,
 
 
 def run(cluster: Cluster, jobs: Iterable[Job], policy: str = "fifo-fit", **models: object) -> Schedule:
-    return ClusterKernel(cluster, jobs, **models).run(POLICIES.create(policy))  # type: ignore[arg-type]
+    return ClusterKernel(cluster, jobs, Models(**models)).run(POLICIES.create(policy))  # type: ignore[arg-type]
 
 
 def times(schedule: Schedule, kind: Kind) -> list[tuple[float, int, int]]:
@@ -189,7 +190,7 @@ def test_an_illegal_decision_names_time_and_reason(why: str) -> None:
     nodes = (Node("big", A100, 4), Node("small", A100, 1), Node("t4", T4, 4), Node("down", A100, 4))
     job = Job.single("j", Task("t", 1, instances=2, gpu_types=("A100-40",)), 1.0)
     decide = Deciding(lambda view: [CASES[why](next(iter(view.ready)))] if view.ready else [])
-    simulation = ClusterKernel(Cluster(nodes), [job], disturbances=(Maintenance((3,), 0, 9),))
+    simulation = ClusterKernel(Cluster(nodes), [job], Models(disturbances=(Maintenance((3,), 0, 9),)))
     with pytest.raises(IllegalDecision, match=f"at 1 s: .*{why}"):
         simulation.run(decide)
 
@@ -237,7 +238,7 @@ def preempting_at(time_s: float) -> Deciding:
 )
 def test_preemption_keeps_or_loses_work_and_costs(preemption: Preemption, ends_s: float) -> None:
     job = Job.single("j", Task("t", 10, memory_gb=8))
-    schedule = ClusterKernel(gpus(1), [job], preemption=preemption).run(preempting_at(4))
+    schedule = ClusterKernel(gpus(1), [job], Models(preemption=preemption)).run(preempting_at(4))
     assert [row.time_s for row in schedule.log if row.kind == Kind.PREEMPTED] == [4]
     assert schedule.ended_s == ends_s
 
@@ -339,7 +340,7 @@ def test_jobs_wait_to_be_admitted() -> None:
             yield Start(task, (Share(0),))
 
     jobs = [dag(1), dag(1, arrival_s=1)]
-    schedule = ClusterKernel(gpus(1), jobs, admission=True).run(Deciding(decide))
+    schedule = ClusterKernel(gpus(1), jobs, Models(admission=True)).run(Deciding(decide))
     assert [(row.time_s, row.job, row.value) for row in schedule.log if row.kind == Kind.REJECTED] == [
         (0, 0, RejectReason.BY_POLICY)
     ]
@@ -364,7 +365,7 @@ def test_what_a_policy_forks_ends_when_it_expects_it_to() -> None:
             seen.append(view.fork().run(POLICIES.create("fifo")).ended_s)
         yield from POLICIES.create("fifo").decide(view)
 
-    schedule = ClusterKernel(gpus(1), jobs, estimates=Estimates("predicted")).run(Deciding(decide))
+    schedule = ClusterKernel(gpus(1), jobs, Models(estimates=Estimates("predicted"))).run(Deciding(decide))
     assert seen[0] == 7
     assert schedule.ended_s == 11
 
@@ -388,5 +389,5 @@ def test_a_claim_is_scaled_as_work_is() -> None:
 
     cluster = Cluster((Node("a", A100, 2), Node("t", T4, 2)))
     task = Task("t", 5.0, speeds={"A100-40": 3.0, "T4": 0.7}, estimate=11.0)
-    ClusterKernel(cluster, [Job.single("j", task)], estimates=Estimates("predicted")).run(Deciding(decide))
+    ClusterKernel(cluster, [Job.single("j", task)], Models(estimates=Estimates("predicted"))).run(Deciding(decide))
     assert seen == [(11.0 / 3.0, 11.0 / 0.7)]

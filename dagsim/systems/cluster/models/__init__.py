@@ -1,12 +1,50 @@
-"""Models of everything that takes time or goes wrong on the GPU cluster, by name."""
+"""Models of everything that takes time or goes wrong on the GPU cluster: those of a run as one value,
+and all of them by name.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from dagsim.model import QueueTree
 from dagsim.registry import Entry, Registry
+from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Runtime
+from dagsim.systems.cluster.models.sharing import Sharing
+from dagsim.systems.cluster.network.base import Communication, Network
 
-__all__ = ["COMMUNICATIONS", "FAILURE_MODELS", "RUNTIMES", "SETUPS", "SHARINGS"]
+__all__ = ["COMMUNICATIONS", "FAILURE_MODELS", "RUNTIMES", "SETUPS", "SHARINGS", "Models"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Models:
+    """The rules by which a cluster simulates its jobs. By default, tasks take the seconds that they were
+    recorded with, nothing fails, nothing else takes time, and estimates are exact.
+    """
+
+    runtime: Runtime = field(default_factory=Recorded)
+    """Turns the work of a task into seconds on each type of GPU."""
+    setup: Setup | None = None
+    """Seconds that a run spends on its GPUs before it computes."""
+    network: Network | None = None
+    """Carries the inputs of tasks and, with a storage, the states of runs."""
+    sharing: Sharing | None = None
+    """Rates of two tasks on the same GPUs; ``None`` without ``Join``."""
+    communication: Communication | None = None
+    """What gangs send in each step, over ``network``; a runtime may say that itself."""
+    preemption: Preemption = field(default_factory=Preemption)
+    """What a stopped run keeps, what its return costs, and periodic checkpoints."""
+    disturbances: Sequence[FailureModel] = ()
+    """What takes nodes down and brings them back."""
+    estimates: Estimates = field(default_factory=Estimates)
+    """What policies know of the seconds."""
+    queues: QueueTree | None = None
+    """Queues, which policies read; partitions, reservations and licences, which bind all policies."""
+    admission: bool = False
+    """True if every arrival waits for ``Admit`` or ``Reject``."""
+
 
 RUNTIMES: Registry[Any] = Registry(
     "runtime",

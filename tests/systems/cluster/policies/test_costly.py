@@ -11,6 +11,7 @@ from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Job, Start, Task
 from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel, Estimates
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.gavel_events import by_rate, by_throughput, shares
 from dagsim.systems.cluster.policies.look_ahead import Profile, assign, plan_slots
@@ -31,7 +32,7 @@ def test_conservative_delays_nobody(run, rows):
 
 def test_conservative_moves_everybody_up_when_a_run_ends_early():
     jobs = [Job.single("1", Task("t", 4.0, estimate=10.0)), Job.single("2", Task("t", 1.0, estimate=1.0))]
-    simulation = ClusterKernel(Cluster.of({"V100": 1}), jobs, estimates=Estimates("predicted"))
+    simulation = ClusterKernel(Cluster.of({"V100": 1}), jobs, Models(estimates=Estimates("predicted")))
     assert starts(simulation.run(POLICIES.create("conservative"))) == [0, 4]
 
 
@@ -177,6 +178,6 @@ def test_a_fork_of_the_view_knows_neither_truth_nor_what_is_to_come():
                     yield Start(task, placement)
 
     jobs = [Job.single("1", Task("t", 4.0, estimate=9.0)), Job.single("2", Task("t", 1.0, estimate=1.0), 2.0)]
-    simulation = ClusterKernel(Cluster.of({"V100": 1}), jobs, estimates=Estimates("predicted"))
+    simulation = ClusterKernel(Cluster.of({"V100": 1}), jobs, Models(estimates=Estimates("predicted")))
     assert simulation.run(Asking()).ended_s == 5.0
     assert seen["done"] == 9.0

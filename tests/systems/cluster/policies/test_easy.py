@@ -7,6 +7,7 @@ import check_lane
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
 from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel, Estimates
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 
 
@@ -94,7 +95,7 @@ def test_a_pass_for_every_event_sees_what_ends_early_as_held(run):
     jobs = [one, Job.single("2", Task("t", 1, gpus=2, estimate=1), 1), Job.single("3", Task("t", 4, estimate=4), 5)]
     by_policy = {}
     for name in ("easy", "easy-events"):
-        by_policy[name] = starts(ClusterKernel(cluster, jobs, estimates=estimates).run(POLICIES.create(name)))
+        by_policy[name] = starts(ClusterKernel(cluster, jobs, Models(estimates=estimates)).run(POLICIES.create(name)))
     assert by_policy == {"easy": [0, 5, 6], "easy-events": [0, 9, 5]}
 
 
@@ -113,7 +114,7 @@ def test_of_two_ends_at_once_the_later_holds_until_its_turn(run):
         Job.single("wide", Task("t", 1, gpus=3, estimate=1), 1),
         Job.single("short", Task("t", 3, gpus=2, estimate=3), 2),
     ]
-    schedule = ClusterKernel(cluster, jobs, estimates=estimates).run(POLICIES.create("easy-events"))
+    schedule = ClusterKernel(cluster, jobs, Models(estimates=estimates)).run(POLICIES.create("easy-events"))
     assert starts(schedule) == [0, 0, 8, 5]
 
 

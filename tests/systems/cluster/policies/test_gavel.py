@@ -8,6 +8,7 @@ from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel, Preemption
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.gavel_ledger import GavelJob, GavelLedger, Situation
 from dagsim.systems.cluster.policies.gavel_shares import GivenShares, allocator
@@ -115,7 +116,7 @@ def test_given_shares_of_another_time_are_refused():
 
 
 def ends(policy, jobs, **models):
-    schedule = ClusterKernel(Cluster.of({"V100": 1}), jobs, **models).run(policy)
+    schedule = ClusterKernel(Cluster.of({"V100": 1}), jobs, Models(**models)).run(policy)
     return [row.time_s for row in schedule.log if row.kind == Kind.COMPLETED]
 
 

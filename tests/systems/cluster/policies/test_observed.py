@@ -12,6 +12,7 @@ from dagsim.metrics import columns
 from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.traces import open_trace
@@ -20,7 +21,7 @@ from dagsim.traces.source import Source
 
 
 def replayed(cluster: Cluster, jobs: list[Job]) -> Schedule:
-    return ClusterKernel(cluster, jobs, runtime=Recorded()).run(POLICIES.create("recorded"))
+    return ClusterKernel(cluster, jobs, Models(runtime=Recorded())).run(POLICIES.create("recorded"))
 
 
 def starts(schedule: Schedule) -> dict[str, list[tuple[float, float, str]]]:

@@ -9,6 +9,7 @@ import pytest
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Job, Kind, Task
 from dagsim.systems.cluster import ClusterKernel, Preemption
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 
 
@@ -41,7 +42,7 @@ def test_a_gang_takes_two_nodes_of_one_type_and_nothing_else():
 def test_rounds_end_though_stopped_runs_lose_their_work(spec):
     # One GPU, two jobs of 1,000 s: after each loss of its work a job runs for twice as long before it is stopped
     jobs = [Job.single(str(number), Task("t", 1000.0)) for number in range(2)]
-    kernel = ClusterKernel(Cluster.of({"V100": 1}), jobs, preemption=Preemption("restart"))
+    kernel = ClusterKernel(Cluster.of({"V100": 1}), jobs, Models(preemption=Preemption("restart")))
     schedule = kernel.run(POLICIES.create(spec), until_s=50_000.0)
     assert sum(row[0] == Kind.COMPLETED for row in schedule.log.since(0)) == 2
 

@@ -16,6 +16,7 @@ from dagsim.model import Cluster, Decision, Job, Kind, Node, Placement, Request,
 from dagsim.network import Dragonfly, FabricLevel, FatTree, Island, Tree, TreeSwitch
 from dagsim.network.collectives import StepTraffic
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.communication import ModelTraffic
 from dagsim.systems.cluster.network import Storage
 from dagsim.systems.cluster.network.shared import SharedNetwork
@@ -62,7 +63,7 @@ def place(rule: str, cluster: Cluster, network: SharedNetwork, busy: Iterable[in
     """The names of the nodes that each job gets first while ``busy`` nodes (from 0) are taken."""
     held = [Job.single("busy", Task("t", 1000.0, gpus=cluster.nodes[0].gpus)) for _ in busy]
     policy = Busy(rule, busy)
-    ClusterKernel(cluster, [*held, *jobs], network=network).run(policy, until_s=5)
+    ClusterKernel(cluster, [*held, *jobs], Models(network=network)).run(policy, until_s=5)
     return {
         name: {cluster.nodes[share.node].name for share in placement or ()} for name, placement in policy.placed.items()
     }
@@ -160,7 +161,7 @@ def test_every_job_that_requires_a_level_ends_within_it(policy: str) -> None:
         for job in jobs
     ]
     cluster = fabric(6, 8)
-    kernel = ClusterKernel(cluster, jobs, network=SharedNetwork(tree))
+    kernel = ClusterKernel(cluster, jobs, Models(network=SharedNetwork(tree)))
     kernel.run(POLICIES.create(policy))
     [level] = tree.levels([node.name for node in cluster.nodes])
     nodes: dict[int, set[int]] = {}
@@ -181,18 +182,18 @@ def test_nodes_of_several_racks_are_refused_and_named() -> None:
                 yield Start(task, (Share(0), Share(2)))
 
     network = SharedNetwork(FatTree((2, 2), (1, 1), (1, 1)))
-    kernel = ClusterKernel(fabric(4), [gang("j", 2, level="rack")], network=network)
+    kernel = ClusterKernel(fabric(4), [gang("j", 2, level="rack")], Models(network=network))
     with pytest.raises(IllegalDecision, match="requires nodes of one rack, and n1, n3 are of several"):
         kernel.run(Across())
 
 
 def test_a_gang_too_large_for_its_level_is_rejected_and_an_unknown_level_is_named() -> None:
     network = SharedNetwork(FatTree((2, 2), (1, 1), (1, 1)))
-    kernel = ClusterKernel(fabric(4), [gang("j", 3, level="rack")], network=network)
+    kernel = ClusterKernel(fabric(4), [gang("j", 3, level="rack")], Models(network=network))
     kernel.run(POLICIES.create("fifo"))
     assert [row.kind for row in kernel.schedule.log] == [Kind.ARRIVED, Kind.REJECTED]
     with pytest.raises(ModelError, match="no level 'zone'; its levels are host, rack"):
-        ClusterKernel(fabric(4), [gang("j", 3, level="zone")], network=network).run(POLICIES.create("fifo"))
+        ClusterKernel(fabric(4), [gang("j", 3, level="zone")], Models(network=network)).run(POLICIES.create("fifo"))
     with pytest.raises(ModelError, match="segment must be 1 or more"):
         Request(segment=0)
 
@@ -221,11 +222,11 @@ def test_skewed_models_wait_for_few_nodes_and_others_fill_gaps() -> None:
     held = [Job.single("busy", Task("t", 1000.0, gpus=gpus)) for gpus in (6, 6, 4)]
     for model, nodes in (("VGG-16", {2}), ("resnet50", {0, 1})):
         policy = Busy("skew", [2, 1, 0])
-        ClusterKernel(fabric(3), [*held, job(model)], network=network).run(policy, until_s=1)
+        ClusterKernel(fabric(3), [*held, job(model)], Models(network=network)).run(policy, until_s=1)
         assert {share.node for share in policy.placed["j"] or ()} == nodes
     held[2] = held[0]
     policy = Busy("skew", [2, 1, 0])
-    ClusterKernel(fabric(3), [*held, job("alexnet")], network=network).run(policy, until_s=1)
+    ClusterKernel(fabric(3), [*held, job("alexnet")], Models(network=network)).run(policy, until_s=1)
     assert policy.placed["j"] is None
 
 
@@ -252,7 +253,9 @@ def test_a_placement_by_topology_keeps_gangs_fast() -> None:
     mean = {}
     for rule in ("worst-fit", "topology"):
         kernel = ClusterKernel(
-            fabric(4), jobs, network=network, communication=ModelTraffic(default=StepTraffic(10.0, 1.0, calls=0))
+            fabric(4),
+            jobs,
+            Models(network=network, communication=ModelTraffic(default=StepTraffic(10.0, 1.0, calls=0))),
         )
         kernel.run(POLICIES.create(f"fifo[placement={rule}]"))
         mean[rule] = sum(row.time_s for row in kernel.schedule.log if row.kind == Kind.COMPLETED)
@@ -289,9 +292,11 @@ def fragmented(
     kernel = ClusterKernel(
         cluster,
         [*busy, late],
-        network=SharedNetwork(FatTree((3,), (1,), (1,), bandwidth_gb_s=10.0)),
-        communication=ModelTraffic({"net": StepTraffic(10.0, 1.0, calls=0)}),
-        preemption=preemption,
+        Models(
+            network=SharedNetwork(FatTree((3,), (1,), (1,), bandwidth_gb_s=10.0)),
+            communication=ModelTraffic({"net": StepTraffic(10.0, 1.0, calls=0)}),
+            preemption=preemption,
+        ),
     )
     kernel.run(Held(policy, [number // runs for number in range(3 * runs)]))
     jobs, log = kernel.schedule.jobs, kernel.schedule.log
@@ -335,9 +340,11 @@ def moved_over_the_network(state_gb: float, *readers: int) -> tuple[dict[int, fl
     kernel = ClusterKernel(
         Cluster(tuple(nodes)),
         [*busy, *reads, late],
-        network=SharedNetwork(FatTree((6,), (1,), (1,), bandwidth_gb_s=10.0), Storage(STORES, {"data": 1e5})),
-        communication=ModelTraffic({"net": StepTraffic(10.0, 1.0, calls=0)}),
-        preemption=Preemption(restart_s=5),
+        Models(
+            network=SharedNetwork(FatTree((6,), (1,), (1,), bandwidth_gb_s=10.0), Storage(STORES, {"data": 1e5})),
+            communication=ModelTraffic({"net": StepTraffic(10.0, 1.0, calls=0)}),
+            preemption=Preemption(restart_s=5),
+        ),
     )
     kernel.run(Held("defrag", [0, 1, 2, *readers]))
     log, computing_s = kernel.schedule.log, {}
@@ -385,8 +392,7 @@ def test_nothing_moves_out_of_nodes_that_the_gang_may_not_use() -> None:
     kernel = ClusterKernel(
         Cluster(tuple(nodes)),
         [*busy, late],
-        network=SharedNetwork(Island()),
-        communication=ModelTraffic(default=StepTraffic(100.0, 1.0, calls=0)),
+        Models(network=SharedNetwork(Island()), communication=ModelTraffic(default=StepTraffic(100.0, 1.0, calls=0))),
     )
     kernel.run(Held("defrag", range(3)))
     moved = [row.job for row in kernel.schedule.log if row.kind == Kind.PREEMPTED]
@@ -403,8 +409,9 @@ def test_nothing_moves_where_cores_or_memory_would_be_missing() -> None:
         kernel = ClusterKernel(
             cluster,
             [*busy, late],
-            network=SharedNetwork(Island()),
-            communication=ModelTraffic(default=StepTraffic(100.0, 1.0, calls=0)),
+            Models(
+                network=SharedNetwork(Island()), communication=ModelTraffic(default=StepTraffic(100.0, 1.0, calls=0))
+            ),
         )
         kernel.run(Held("defrag", range(3)))
         assert sum(row.kind == Kind.PREEMPTED for row in kernel.schedule.log) == moves
@@ -426,8 +433,8 @@ def test_segments_lie_within_hosts_and_are_free_without_levels(policy: str) -> N
     for request, expected in (({"level": "host", "segment": 2}, {0: 2, 1: 2}), ({"segment": 2}, None)):
         busy = [Job.single("busy", Task("t", 100.0, gpus=gpus)) for gpus in (2, 4, 6)]
         kernel = ClusterKernel(
-            fabric(3), [*busy, gang("j", 4, 2, 1.0, **request)], network=SharedNetwork(Island())
-        )  # fmt: skip
+            fabric(3), [*busy, gang("j", 4, 2, 1.0, **request)], Models(network=SharedNetwork(Island()))
+        )
         kernel.run(Held(policy, [0, 1, 2]))
         nodes = {row.node: row.instances for row in kernel.schedule.log if row.kind == Kind.STARTED and row.job == 3}
         assert sum(nodes.values()) == 4
@@ -500,7 +507,7 @@ def test_jobs_that_overtake_do_not_delay_the_oldest_one_that_needs_a_rack(segmen
     ]
     cluster = fabric(25)
     policy = Watched(SegmentsInBlocks() if segments else SmallestDomain())
-    kernel = ClusterKernel(cluster, jobs, network=SharedNetwork(FatTree((5, 5), (1, 1), (1, 1))))
+    kernel = ClusterKernel(cluster, jobs, Models(network=SharedNetwork(FatTree((5, 5), (1, 1), (1, 1)))))
     kernel.run(policy)
     starts, nodes, arrived = {}, {}, 0  # type: ignore[var-annotated]
     for row in kernel.schedule.log:

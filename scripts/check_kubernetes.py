@@ -1,0 +1,118 @@
+"""Ask dagsim's `kueue` and `kube-default` for decisions that the real programs took, and count the equal ones.
+
+    python scripts/check_kubernetes.py FOLDER [FOLDER ...] [--json] [--only TEXT]
+
+Each state becomes the manifests that ``kubectl get -o json`` would give. The product's import reads
+them, and the product's policy decides. The script prints the right, wrong and inexpressible
+decisions of each family with their causes, and fails if a family is below its gate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from kubernetes_golden import Format, Verdict, kube, kueue
+
+FORMATS: dict[str, Format] = {"kube": kube, "kueue": kueue}
+OUTCOMES = ("right", "wrong", "not_expressible")
+
+
+def documents(folder: Path) -> Iterator[tuple[Path, Any]]:
+    """Yield each JSON file below the folder, compressed or not, with its content."""
+    for file in sorted(folder.rglob("*.json*")):
+        if file.name.endswith((".json", ".json.gz")):
+            with (gzip.open if file.suffix == ".gz" else open)(file, "rt") as text:
+                yield file, json.load(text)
+
+
+def verdicts(folders: Iterable[Path], only: str = "") -> Iterator[tuple[str, Verdict]]:
+    """Yield the verdicts of all files of a known format, each with the name of its format; ``only``
+    leaves out files whose path does not contain it.
+    """
+    for folder in folders:
+        for file, document in documents(folder):
+            for name, form in FORMATS.items():
+                if only in str(file) and form.holds(document):
+                    for verdict in form.verdicts(file, document):
+                        yield name, verdict
+
+
+class Count:
+    """The verdicts of one family."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.causes: Counter[str] = Counter()
+        self.examples: dict[str, str] = {}
+        self.gate = 0.0
+
+    def add(self, verdict: Verdict) -> None:
+        """Count a verdict."""
+        self.outcomes[verdict.outcome] += 1
+        self.gate = max(self.gate, verdict.gate)
+        if verdict.outcome != "right":
+            cause = f"{verdict.outcome.replace('_', ' ')}: {verdict.cause}"
+            self.causes[cause] += 1
+            self.examples.setdefault(cause, verdict.case)
+
+    @property
+    def share(self) -> float:
+        """The share of right decisions."""
+        return self.outcomes["right"] / self.outcomes.total()
+
+
+def count(folders: Iterable[Path], only: str = "") -> dict[str, dict[str, Count]]:
+    """Count the verdicts by format and family."""
+    counts: dict[str, dict[str, Count]] = {name: {} for name in FORMATS}
+    for name, verdict in verdicts(folders, only):
+        counts[name].setdefault(verdict.family, Count()).add(verdict)
+    return counts
+
+
+def report(counts: dict[str, dict[str, Count]]) -> None:
+    """Print a table, and the causes below it."""
+    print(f"{'':5} {'family':28} {'right':>7} {'wrong':>7} {'not expressible':>15} {'share':>9} {'gate':>7}")
+    for name, families in counts.items():
+        for family, one in families.items():
+            right, wrong, other = (one.outcomes[outcome] for outcome in OUTCOMES)
+            mark = "" if one.share >= one.gate else "  below its gate"
+            print(f"{name:5} {family:28} {right:7,} {wrong:7,} {other:15,} {one.share:9.2%} {one.gate:7.1%}{mark}")
+    for name, families in counts.items():
+        for family, one in families.items():
+            for cause, times in one.causes.most_common(12):
+                print(f"{name} {family}: {times:,} x {cause} (as in {one.examples[cause]})")
+
+
+def main() -> int:
+    """Check the folders named on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="+")
+    parser.add_argument("--json", action="store_true", help="print the counts as JSON")
+    parser.add_argument("--only", default="", metavar="TEXT", help="check files whose path contains this text")
+    arguments = parser.parse_args()
+    for folder in arguments.folder:
+        if not folder.is_dir():
+            parser.error(f"{folder} is not a folder")
+    counts = count(arguments.folder, arguments.only)
+    if not any(counts.values()):
+        parser.error(f"no file below {arguments.folder[0]} has one of the formats {', '.join(FORMATS)}")
+    if arguments.json:
+        rows = {
+            name: {family: {outcome: one.outcomes[outcome] for outcome in OUTCOMES} for family, one in families.items()}
+            for name, families in counts.items()
+        }
+        print(json.dumps(rows, indent=1))
+    else:
+        report(counts)
+    return int(any(one.share < one.gate for families in counts.values() for one in families.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+"""Decisions of the real Kubernetes schedulers, and what dagsim decides in the same states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of one recorded decision (a state, or one workload or pod of a timeline).
+
+    ``cause`` says in a few words why the decision is not right, so that equal causes can be counted.
+    ``gate`` is the share of right decisions that the family of the case must reach.
+    """
+
+    family: str
+    case: str
+    outcome: Literal["right", "wrong", "not_expressible"]
+    cause: str = ""
+    gate: float = 0.995
+
+
+class Format(Protocol):
+    """A module that reads one format of recorded decisions."""
+
+    def holds(self, document: Any) -> bool:
+        """Return True if the parsed JSON has this format."""
+        ...
+
+    def verdicts(self, file: Path, document: Any) -> Iterator[Verdict]:
+        """Yield a verdict for each decision of the document."""
+        ...
