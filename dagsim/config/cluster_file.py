@@ -115,7 +115,8 @@ def _figures(gpu: GpuType) -> dict[str, Any]:
 
 
 def _group(group: dict[str, Any]) -> dict[str, Any]:
-    plain = {"features": [], "weight": 1.0}
+    plain = {"features": [], "weight": 1.0, "manifest": {}}
+    group["manifest"] = json.loads(group["manifest"] or "{}")
     lean = {
         key: list(value) if isinstance(value, tuple) else value for key, value in group.items() if value is not None
     }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import islice
 from math import inf
 from typing import NamedTuple
 
@@ -38,6 +39,8 @@ class Cycle:
         self.profile = profile
         self.snapshot = snapshot
         self.filters = Filters(profile, snapshot)
+        self.now = inf
+        """The present; pods that start now stay."""
 
     def feasible(self, waiting: Waiting) -> np.ndarray:
         """Indices of the nodes that the pod may go to. One that is nominated is tried on its node first, and
@@ -52,13 +55,13 @@ class Cycle:
                 passing[node] = self.filters.passes_with_nominated(*self._asked(waiting), node)
         return np.flatnonzero(passing)
 
-    def ranked(self, pod: Pod, nodes: np.ndarray) -> np.ndarray:
-        """The feasible nodes, best first; of equal ones the first of the cluster."""
-        if len(nodes) < 2:
-            return nodes
-        return nodes[np.argsort(-total(self.profile, self.snapshot, pod, nodes), kind="stable")]
+    def best(self, pod: Pod, nodes: np.ndarray) -> int:
+        """The feasible node with the highest score, of equal ones the first. A single one is not scored."""
+        if len(nodes) == 1:
+            return int(nodes[0])
+        return int(nodes[np.argmax(total(self.profile, self.snapshot, pod, nodes))])
 
-    def may_preempt(self, waiting: Waiting, leaving: Callable[[PodKey], bool]) -> bool:
+    def may_preempt(self, waiting: Waiting) -> bool:
         """True if the pod may preempt others now: its policy allows it, and it does not wait for pods that
         leave its nominated node already.
         """
@@ -68,26 +71,14 @@ class Cycle:
         if nominated is None or self.filters.verdicts(waiting.pod)[0][nominated] == 2:
             return True
         there = self.snapshot.pods[nominated].values()
-        return not any(bound.priority < waiting.priority and leaving(bound.key) for bound in there)
-
-    def victims(self, waiting: Waiting) -> Victims | None:
-        """The preemption that kube-scheduler would choose, None if none helps."""
-        candidates = self.candidates(waiting)
-        return min(candidates, key=_harm) if candidates else None
+        return not any(bound.priority < waiting.priority and bound.leaving for bound in there)
 
     def candidates(self, waiting: Waiting) -> list[Victims]:
-        """The nodes on which preemption would help, with the victims there, in the order of nodes."""
-        snapshot, profile = self.snapshot, self.profile
-        nodes = len(snapshot.nodes)
-        most = max(nodes * profile.candidates_percent // 100, profile.candidates_least, 1)
-        found: list[Victims] = []
-        for node in np.flatnonzero(self._could_help(waiting)).tolist():
-            victims = self._victims_on(waiting, node)
-            if victims is not None:
-                found.append(victims)
-                if len(found) >= most:
-                    break
-        return found
+        """The nodes on which preemption would help, with the victims there, from the best to the worst."""
+        nodes = len(self.snapshot.nodes)
+        most = max(nodes * self.profile.candidates_percent // 100, self.profile.candidates_least, 1)
+        looked_at = (self._victims_on(waiting, node) for node in np.flatnonzero(self._could_help(waiting)).tolist())
+        return sorted(islice(filter(None, looked_at), most), key=_harm)
 
     def _could_help(self, waiting: Waiting) -> np.ndarray:
         """True for each node where the pod would have enough of each resource without the pods of lower
@@ -101,7 +92,7 @@ class Cycle:
         needs, known = snapshot.needs(pod)
         could = (self.filters.verdicts(pod)[0] == 1) & (freed[-1] > 0)
         if not known:
-            return could & False
+            could &= snapshot.is_open
         asked = needs > 0
         left = snapshot.allocatable[asked] - snapshot.requested[asked] + freed[:-1][asked]
         enough = left >= needs[asked][:, None]
@@ -115,7 +106,9 @@ class Cycle:
         """The fewest and least important pods that must go for the pod to fit on the node."""
         snapshot = self.snapshot
         lower = [
-            bound for bound in snapshot.pods[node].values() if bound.priority < waiting.priority and not bound.stays
+            bound
+            for bound in snapshot.pods[node].values()
+            if bound.priority < waiting.priority and bound.start_s < self.now
         ]
         if not lower:
             return None

@@ -7,10 +7,14 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
+from dagsim.errors import ModelError
+from dagsim.model import Demand, Node
 from dagsim.traces.documents import list_in, object_in, text_in
+from dagsim.traces.fields import Dirty
 from dagsim.traces.kube_objects import (
     DEFAULT_CPU,
     DEFAULT_MEMORY,
+    WHOLE_GPUS,
     amounts,
     has_own_requests,
     pod_requests,
@@ -357,7 +361,7 @@ def image_name(image: str) -> str:
 class NodeObject:
     """What kube-scheduler reads of a node."""
 
-    __slots__ = ("allocatable", "cordoned", "images", "labels", "most_pods", "name", "taints")
+    __slots__ = ("allocatable", "cordoned", "images", "is_open", "labels", "most_pods", "name", "taints")
 
     def __init__(self, name: str, manifest: Mapping[str, Any]) -> None:
         metadata, spec, status = (object_in(manifest, part) for part in ("metadata", "spec", "status"))
@@ -373,6 +377,8 @@ class NodeObject:
         self.allocatable = amounts(object_in(status, "allocatable"))
         self.most_pods = self.allocatable.pop("pods", None)
         """Maximum number of pods; None without a limit."""
+        self.is_open = False
+        """True if nothing is known of its labels and further resources, so that none of them keeps a pod away."""
         self.images: dict[str, int] = {
             image_name(name): size
             for image in list_in(status, "images")
@@ -382,6 +388,8 @@ class NodeObject:
 
     def selected(self, terms: Collection[Selector]) -> bool:
         """True if the node matches one of the terms."""
+        if self.is_open:
+            return True
         labels = {**self.labels, _NAME_FIELD: self.name}
         return any(term.matches(labels) for term in terms)
 
@@ -393,7 +401,44 @@ class NodeObject:
         )
 
 
+GPUS = "gpu"
+"""The GPUs of nodes, whatever their vendor: what a task without a manifest asks for."""
+
+
 @lru_cache(maxsize=1 << 16)
 def pod_of(manifest: str) -> Pod:
-    """The pod that a manifest describes; pods of one template are one object."""
-    return Pod(json.loads(manifest))
+    """The pod that a manifest describes; pods of one template are one object.
+
+    Raises:
+        ModelError: The manifest cannot be read.
+    """
+    try:
+        return Pod(json.loads(manifest))
+    except (Dirty, TypeError, ValueError) as error:
+        raise ModelError(f"a task's manifest describes no pod ({error}): {manifest[:200]}") from None
+
+
+@lru_cache(maxsize=1 << 16)
+def plain_pod(demand: Demand) -> Pod:
+    """The pod of a task without a manifest. Shares of GPUs are left to the kernel."""
+    requests = {"cpu": f"{demand.cpus:.9f}", "memory": int(demand.memory_gb * 2**30), GPUS: int(demand.gpus)}
+    asked = {name: size for name, size in requests.items() if size and size != "0.000000000"}
+    return Pod({"spec": {"containers": [{"resources": {"requests": asked}}]}})
+
+
+def node_of(node: Node) -> NodeObject:
+    """What is known of a node of the cluster. Its cores, memory and GPUs are those of the cluster, whatever
+    its manifest says.
+
+    Raises:
+        ModelError: The manifest cannot be read.
+    """
+    try:
+        seen = NodeObject(node.name, json.loads(node.manifest) if node.manifest else {})
+    except (Dirty, TypeError, ValueError) as error:
+        raise ModelError(f"node {node.name!r}: its manifest describes no node ({error})") from None
+    seen.is_open = not node.manifest
+    gpus = [name for name in WHOLE_GPUS if name in seen.allocatable or seen.is_open]
+    seen.allocatable |= {"cpu": round(node.cpus * 1000), "memory": round(node.memory_gb * 2**30)}
+    seen.allocatable |= dict.fromkeys([GPUS, *gpus], node.gpus)
+    return seen

@@ -79,7 +79,7 @@ class Filters:
             if bound.priority >= priority and bound.key != key
         ]
         for bound in others:
-            snapshot.add(node, bound._replace(key=("nominated", bound.key), stays=True))
+            snapshot.add(node, bound._replace(key=("nominated", bound.key)))
         passes = self.passes(pod, node)
         for bound in others:
             snapshot.remove(node, ("nominated", bound.key))
@@ -135,7 +135,7 @@ class Filters:
                 continue
             row = snapshot.row.get(name)
             if row is None:
-                yield "NodeResourcesFit", np.ones(len(snapshot.nodes), bool)[at], f"Insufficient {name}", _FOR_NOW
+                yield "NodeResourcesFit", ~snapshot.is_open[at], f"Insufficient {name}", _FOR_NOW
             else:
                 free = snapshot.allocatable[row, at] - snapshot.requested[row, at]
                 yield "NodeResourcesFit", size > free, f"Insufficient {name}", _FOR_NOW
@@ -224,9 +224,7 @@ def eligible(snapshot: Snapshot, profile: Profile, pod: Pod, constraint: Spread)
 
 def scores(profile: Profile, snapshot: Snapshot, pod: Pod, nodes: np.ndarray) -> dict[str, np.ndarray]:
     """Weighted scores by plugin of the feasible ``nodes`` (indices)."""
-    return {
-        name: weight * _SCORES[name](profile, snapshot, pod, nodes) for name, weight in profile.weights.items() if weight
-    }
+    return {name: weight * _SCORES[name](profile, snapshot, pod, nodes) for name, weight in profile.weights if weight}
 
 
 def total(profile: Profile, snapshot: Snapshot, pod: Pod, nodes: np.ndarray) -> np.ndarray:

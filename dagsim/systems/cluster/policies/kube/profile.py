@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -68,7 +68,7 @@ class Profile:
     """The plugins that decide, with their weights and arguments; by default those of kube-scheduler."""
 
     filters: frozenset[str] = frozenset(FILTERS)
-    weights: Mapping[str, int] = field(default_factory=lambda: dict(WEIGHTS))
+    weights: Weighted = tuple(WEIGHTS.items())
     preempts: bool = True
     fit: FitArguments = FitArguments()
     balanced: BalancedArguments = BalancedArguments()
@@ -104,7 +104,10 @@ def read_profile(path: Path, name: str = "") -> Profile:
         document = safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, YAMLError) as error:
         raise ConfigError(f"{path}: cannot be read as a KubeSchedulerConfiguration: {error}") from None
-    if not isinstance(document, dict) or document.get("kind", "KubeSchedulerConfiguration") != "KubeSchedulerConfiguration":
+    if (
+        not isinstance(document, dict)
+        or document.get("kind", "KubeSchedulerConfiguration") != "KubeSchedulerConfiguration"
+    ):
         raise ConfigError(f"{path}: not a KubeSchedulerConfiguration (kind: {object_in(document).get('kind')!r})")
     return profile_of(document, str(path), name)
 
@@ -198,7 +201,7 @@ class _Reading:
         for point in sorted(plugins):
             if point not in _POINTS:
                 self._unmodelled.append(f"plugins at {point}")
-        return Profile(frozenset(filters), weights, preempts)
+        return Profile(frozenset(filters), tuple(weights.items()), preempts)
 
     def _fit(self, arguments: Mapping[str, Any], at: str) -> FitArguments:
         stated = object_in(arguments, "scoringStrategy")
@@ -210,7 +213,10 @@ class _Reading:
         if strategy == allowed[2]:
             key = f"{at}.scoringStrategy.requestedToCapacityRatio.shape"
             for entry in list_in(stated, "requestedToCapacityRatio", "shape"):
-                used, score = self._whole(entry, "utilization", 0, key, 0, 100), self._whole(entry, "score", 0, key, 0, 10)
+                used, score = (
+                    self._whole(entry, "utilization", 0, key, 0, 100),
+                    self._whole(entry, "score", 0, key, 0, 10),
+                )
                 if shape and used <= shape[-1][0]:
                     raise self._wrong(f"{key}.utilization", used, "more than that of the point before")
                 shape.append((used, 10 * score))
@@ -250,8 +256,7 @@ class _Reading:
         return ConfigError(f"{self._where}: {key} is {value!r}; it must be {allowed}")
 
 
-def of_arguments(scoring: str, weights: Iterable[tuple[str, float]]) -> FitArguments:
+def fit_arguments(scoring: str, weights: Iterable[tuple[str, int]]) -> FitArguments:
     """The arguments of NodeResourcesFit for a strategy (``least`` or ``most``) and weights of resources."""
     strategies = {"least": "LeastAllocated", "most": "MostAllocated"}
-    return FitArguments(strategies[scoring], tuple([(name, weight) for name, weight in weights if weight]))  # type: ignore[misc]
-
+    return FitArguments(strategies[scoring], tuple([(name, weight) for name, weight in weights if weight]))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from dagsim.systems.cluster.policies.kube.objects import HostPort, NodeObject, Pod, Selector, Term
 
-PodKey: TypeAlias = object
+PodKey: TypeAlias = Any
 """Names a pod."""
 
 _NO_LIMIT = 1 << 40
@@ -24,8 +24,6 @@ class Bound(NamedTuple):
     pod: Pod
     priority: float
     start_s: float
-    stays: bool = False
-    """True if it may not be preempted now."""
     leaving: bool = False
     """True if it has been told to go, but holds its node still."""
 
@@ -56,6 +54,7 @@ class Snapshot:
         self.pods: list[dict[PodKey, Bound]] = [{} for _ in self.nodes]
         self.count = np.zeros(len(self.nodes), np.int64)
         self.most_pods = np.full(len(self.nodes), _NO_LIMIT, np.int64)
+        self.is_open = np.array([node.is_open for node in self.nodes], bool)
         self.nominated: dict[int, dict[PodKey, Bound]] = {}
         """Pods that are nominated for a node, by node."""
         self.by_priority: dict[float, np.ndarray] = {}
@@ -88,7 +87,9 @@ class Snapshot:
         self._about_nodes.clear()
 
     def _describe(self, index: int, node: NodeObject) -> None:
-        self.allocatable[:, index] = [node.allocatable.get(name, 0) for name in self.row]
+        missing = _NO_LIMIT if node.is_open else 0
+        self.allocatable[:, index] = [node.allocatable.get(name, missing) for name in self.row]
+        self.is_open[index] = node.is_open
         self.most_pods[index] = _NO_LIMIT if node.most_pods is None else node.most_pods
 
     def needs(self, pod: Pod) -> tuple[np.ndarray, bool]:
@@ -133,8 +134,6 @@ class Snapshot:
                 column[index] += sign
 
     def _count_priority(self, index: int, bound: Bound, sign: int) -> None:
-        if bound.stays:
-            return
         column = self.by_priority.get(bound.priority)
         if column is None:
             column = self.by_priority[bound.priority] = np.zeros((len(self.row) + 1, len(self.nodes)), np.int64)
@@ -166,11 +165,7 @@ class Snapshot:
                 known = int(matches_all(subject, pod))  # type: ignore[arg-type]
             else:
                 selector, namespace = subject  # type: ignore[misc]
-                known = int(
-                    namespace == pod.namespace
-                    and bool(selector.requirements)
-                    and selector.matches(pod.labels)
-                )
+                known = int(namespace == pod.namespace and bool(selector.requirements) and selector.matches(pod.labels))
             self._answers[query, pod] = known
         return known
 
