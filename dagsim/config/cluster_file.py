@@ -18,7 +18,7 @@ from dagsim.files import write_text
 from dagsim.model import GpuType, NodeOutage, NodePartition, NodeReservation, QueueTree
 from dagsim.model.gpu import canonical
 from dagsim.traces import TraceOptions
-from dagsim.traces.nodes import ImportedCluster, grouped, read_nodes
+from dagsim.traces.nodes import ImportedCluster, grouped, is_kube, read_nodes
 from dagsim.traces.site_import import read_site, with_jobs
 from dagsim.traces.sites import folded, named_gpus
 from dagsim.traces.slurm_site import read_slurm_site, site_files
@@ -46,9 +46,11 @@ def import_site(
         name, queues, network = site.cluster_name or out.stem, site.queues(named), site.network(imported.node_names())
         unmodelled = with_jobs(site.unmodelled, queues, paths, site.written_s)  # the queues and the network add to them
         text = cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy)
-    elif len(files) == 1:
-        imported = grouped(read_nodes(Source(files[0])), named, keep_all=keep_all)
-        text = cluster_yaml(imported, out.stem, origin)
+    elif files and (len(files) == 1 or any(is_kube(Source(file)) for file in files)):
+        listed = files if len(files) == 1 else [file for file in files if is_kube(Source(file))]
+        nodes = [node for file in listed for node in read_nodes(Source(file))]
+        imported = grouped(nodes, named, keep_all=keep_all)
+        text = cluster_yaml(imported, out.stem, origin, policy="kube-default" if nodes[0].manifest else "")
     else:
         read = "; ".join(read_slurm_site(files, zone).read) or "nothing recognised"
         raise InputError(
@@ -76,7 +78,7 @@ def cluster_yaml(
     queues: QueueTree | None = None,
     unmodelled: Iterable[str] = (),
     network: Mapping[str, Any] | None = None,
-    policy: str = "slurm-multifactor",
+    policy: str = "",
 ) -> str:
     """Write ``cluster``, ``gpu_types``, ``queues``, ``policy`` and ``network``; nodes that were left
     out, notes, and settings that are not modelled become comments.
@@ -97,6 +99,7 @@ def cluster_yaml(
         document["cluster"]["accept"] = imported.accept
     if queues is not None:
         document["queues"] = _lean(queues)
+    if policy:
         document["policy"] = policy
     if network is not None:
         document["network"] = network

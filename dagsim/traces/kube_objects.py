@@ -1,7 +1,7 @@
-"""Quantities of Kubernetes and the resources that a pod asks for (KEP-753), in whole units.
+"""Terms of Kubernetes: quantities, the resources that a pod asks for (KEP-753), and selectors.
 
-A unit is a thousandth of a core for ``cpu``, a byte for memory, ephemeral storage and huge pages, and
-one piece of anything else, as in kube-scheduler. Fractions of a unit are rounded up.
+Resources are counted in whole units, as in kube-scheduler: thousandths of a core for ``cpu``, bytes for memory,
+ephemeral storage and huge pages, and pieces of anything else. Fractions of a unit are rounded up.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from dagsim.traces.documents import list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
@@ -34,12 +34,16 @@ DEFAULT_CPU, DEFAULT_MEMORY = 100, 200 << 20
 """What NodeResourcesFit assumes, when it scores, for each container that requests no CPU or memory."""
 
 
-def quantity(text: Any) -> Fraction:
+def quantity(text: Any) -> float:
     """Parse a quantity: ``7500m``, ``64Gi``, ``.5Gi``, ``64G``, ``1e9`` or a plain number.
 
     Raises:
         Dirty: The text is not a quantity, or negative.
     """
+    return float(_exact(text))
+
+
+def _exact(text: Any) -> Fraction:
     plain = isinstance(text, int | float | str) and not isinstance(text, bool)
     return _quantity(str(text).strip()[:80] if plain else "")
 
@@ -61,7 +65,7 @@ def units(resource: str, text: Any) -> int:
     Raises:
         Dirty: The text is not a quantity, or negative.
     """
-    value = ceil(quantity(text) * (1000 if resource == "cpu" else 1))
+    value = ceil(_exact(text) * (1000 if resource == "cpu" else 1))
     if value >= _MOST:
         raise Dirty("whose resources are impossible")
     return value
@@ -150,3 +154,77 @@ def largest(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
         for name, size in amounts.items():
             most[name] = max(most.get(name, 0), size)
     return most
+
+
+Labels: TypeAlias = Mapping[str, str]
+
+
+class Requirement(NamedTuple):
+    """One condition on labels."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def holds(self, labels: Labels) -> bool:
+        """True if the labels meet the condition."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value in self.values
+            case "NotIn":
+                return value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case "Gt" | "Lt":
+                if value is None or len(self.values) != 1 or not (_is_whole(value) and _is_whole(self.values[0])):
+                    return False
+                above = int(value) - int(self.values[0])
+                return above > 0 if self.operator == "Gt" else above < 0
+        return False
+
+
+def _is_whole(text: str) -> bool:
+    return text.lstrip("+-").isdecimal() and len(text) < 20
+
+
+class Selector(NamedTuple):
+    """Conditions on labels, all of which must hold; ``None`` in place of a selector matches nothing."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Labels) -> bool:
+        """True if the labels meet all conditions."""
+        return all(requirement.holds(labels) for requirement in self.requirements)
+
+    def extended(self, more: Iterable[Requirement]) -> Selector:
+        """The selector with more conditions."""
+        return Selector(tuple(dict.fromkeys([*self.requirements, *more])))
+
+
+NOTHING = Selector((Requirement("", "In"),))
+"""A selector that matches nothing."""
+
+
+def label_selector(value: Any) -> Selector:
+    """The label selector of a term or constraint. One that is missing matches nothing."""
+    if not isinstance(value, dict):
+        return NOTHING
+    return Selector((*equal_to(object_in(value, "matchLabels")), *requirements_of(list_in(value, "matchExpressions"))))
+
+
+def equal_to(labels: Mapping[str, Any]) -> tuple[Requirement, ...]:
+    """The conditions that labels have these values."""
+    return tuple([Requirement(key, "In", (str(value),)) for key, value in sorted(labels.items())])
+
+
+def requirements_of(listed: Iterable[Any]) -> tuple[Requirement, ...]:
+    """The conditions of ``matchExpressions``."""
+    return tuple(
+        [
+            Requirement(text_in(rule, "key"), text_in(rule, "operator"), tuple(map(str, list_in(rule, "values"))))
+            for rule in listed
+        ]
+    )

@@ -20,7 +20,8 @@ from dagsim.model import GPU_TYPES, QueueNode, QueueTree
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
-from dagsim.traces.kube import TYPE_LABELS, WHOLE_GPUS, level_name, quantity
+from dagsim.traces.kube import TYPE_LABELS, level_name
+from dagsim.traces.kube_objects import WHOLE_GPUS, quantity
 from dagsim.traces.nodes import FoundNode, ImportedSite, is_kube, read_nodes
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Source

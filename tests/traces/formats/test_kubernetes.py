@@ -11,7 +11,8 @@ import pytest
 
 from dagsim.model import Request
 from dagsim.traces.fields import Dirty
-from dagsim.traces.kube import pod_demand, quantity, wanted_type
+from dagsim.traces.kube import pod_demand, wanted_type
+from dagsim.traces.kube_objects import quantity
 
 Reading = Callable[..., Any]
 

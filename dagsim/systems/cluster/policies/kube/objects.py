@@ -14,10 +14,17 @@ from dagsim.traces.fields import Dirty
 from dagsim.traces.kube_objects import (
     DEFAULT_CPU,
     DEFAULT_MEMORY,
+    NOTHING,
     WHOLE_GPUS,
+    Labels,
+    Requirement,
+    Selector,
     amounts,
+    equal_to,
     has_own_requests,
+    label_selector,
     pod_requests,
+    requirements_of,
 )
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -25,83 +32,13 @@ ZONE = "topology.kubernetes.io/zone"
 _NAME_FIELD = "metadata.name"
 """The only field of a node that a node selector may use; kept beside the labels under this name."""
 
-Labels: TypeAlias = Mapping[str, str]
 Amounts: TypeAlias = Mapping[str, int]
 """Units of resources by name, see ``dagsim.traces.kube_objects``."""
 
 
-class Requirement(NamedTuple):
-    """One condition on labels."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-    def holds(self, labels: Labels) -> bool:
-        """True if the labels meet the condition."""
-        value = labels.get(self.key)
-        match self.operator:
-            case "In":
-                return value in self.values
-            case "NotIn":
-                return value not in self.values
-            case "Exists":
-                return value is not None
-            case "DoesNotExist":
-                return value is None
-            case "Gt" | "Lt":
-                if value is None or len(self.values) != 1 or not (_is_whole(value) and _is_whole(self.values[0])):
-                    return False
-                above = int(value) - int(self.values[0])
-                return above > 0 if self.operator == "Gt" else above < 0
-        return False
-
-
-def _is_whole(text: str) -> bool:
-    return text.lstrip("+-").isdecimal() and len(text) < 20
-
-
-class Selector(NamedTuple):
-    """Conditions on labels, all of which must hold; ``None`` in place of a selector matches nothing."""
-
-    requirements: tuple[Requirement, ...] = ()
-
-    def matches(self, labels: Labels) -> bool:
-        """True if the labels meet all conditions."""
-        return all([requirement.holds(labels) for requirement in self.requirements])
-
-    def extended(self, more: Iterable[Requirement]) -> Selector:
-        """The selector with more conditions."""
-        return Selector(tuple(dict.fromkeys([*self.requirements, *more])))
-
-
-NOTHING = Selector((Requirement("", "In"),))
-"""A selector that matches nothing."""
-
-
-def label_selector(value: Any) -> Selector:
-    """The label selector of a term or constraint. One that is missing matches nothing."""
-    if not isinstance(value, dict):
-        return NOTHING
-    return Selector((*_equal(object_in(value, "matchLabels")), *_requirements(list_in(value, "matchExpressions"))))
-
-
-def _equal(labels: Mapping[str, Any]) -> tuple[Requirement, ...]:
-    return tuple([Requirement(key, "In", (str(value),)) for key, value in sorted(labels.items())])
-
-
-def _requirements(listed: Iterable[Any]) -> tuple[Requirement, ...]:
-    return tuple(
-        [
-            Requirement(text_in(rule, "key"), text_in(rule, "operator"), tuple(map(str, list_in(rule, "values"))))
-            for rule in listed
-        ]
-    )
-
-
 def _node_term(term: Any) -> Selector:
     """A node selector term; an empty one matches nothing. Fields are looked up like labels."""
-    rules = (*_requirements(list_in(term, "matchExpressions")), *_requirements(list_in(term, "matchFields")))
+    rules = (*requirements_of(list_in(term, "matchExpressions")), *requirements_of(list_in(term, "matchFields")))
     return Selector(rules) if rules else NOTHING
 
 
@@ -168,7 +105,7 @@ class HostPort(NamedTuple):
         return self[1:] == other[1:] and (self.ip == other.ip or _ANYWHERE in (self.ip, other.ip))
 
 
-_ANYWHERE = "0.0.0.0"  # noqa: S104 - an address in a manifest, nothing is opened
+_ANYWHERE = "0.0.0.0"
 
 
 class Pod:
@@ -222,7 +159,7 @@ class Pod:
         self._read_node_affinity(spec, affinity)
         self._read_pod_affinity(affinity)
         self._read_spread(spec)
-        self.service_labels = _equal(object_in(resolved, "services"))
+        self.service_labels = equal_to(object_in(resolved, "services"))
         """The labels by which the pod's Services and owner select it, for the default spreading."""
         self.budgets: tuple[tuple[str, int], ...] = tuple(
             [(str(name), int(allowed)) for name, allowed in object_in(resolved, "budgets").items()]
@@ -274,7 +211,7 @@ class Pod:
         )
 
     def _read_node_affinity(self, spec: Mapping[str, Any], affinity: Mapping[str, Any]) -> None:
-        chosen = Selector(_equal(object_in(spec, "nodeSelector")))
+        chosen = Selector(equal_to(object_in(spec, "nodeSelector")))
         terms, self.preferred_nodes = node_affinity_terms(object_in(affinity, "nodeAffinity"))
         self.node_terms = tuple([chosen.extended(term.requirements) for term in terms]) or (chosen,)
         """A node must match one of them."""
@@ -414,7 +351,7 @@ def pod_of(manifest: str) -> Pod:
     """
     try:
         return Pod(json.loads(manifest))
-    except (Dirty, TypeError, ValueError) as error:
+    except (Dirty, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise ModelError(f"a task's manifest describes no pod ({error}): {manifest[:200]}") from None
 
 
@@ -435,7 +372,7 @@ def node_of(node: Node) -> NodeObject:
     """
     try:
         seen = NodeObject(node.name, json.loads(node.manifest) if node.manifest else {})
-    except (Dirty, TypeError, ValueError) as error:
+    except (Dirty, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise ModelError(f"node {node.name!r}: its manifest describes no node ({error})") from None
     seen.is_open = not node.manifest
     gpus = [name for name in WHOLE_GPUS if name in seen.allocatable or seen.is_open]

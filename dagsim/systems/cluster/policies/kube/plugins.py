@@ -8,7 +8,7 @@ rounding is reproduced.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from math import log
 from typing import TypeAlias
 
@@ -264,7 +264,7 @@ def _utilization_score(arguments: FitArguments, allocated: np.ndarray, capacity:
     used = np.where(allocated > capacity, 100, allocated * 100 // size)
     points = arguments.shape
     score = np.full(len(used), points[-1][1], np.int64)
-    for (low, from_), (high, to) in reversed(list(zip(points, points[1:], strict=False))):
+    for (low, from_), (high, to) in reversed(list(pairwise(points))):
         rise = (to - from_) * (used - low)
         steps = np.abs(rise) // (high - low) * np.sign(rise)  # rounded towards 0
         score = np.where(used <= high, from_ + steps, score)

@@ -26,7 +26,7 @@ _TaskKey: TypeAlias = tuple[int, int, int]
 """Number of the job, index of the task and number of the piece."""
 
 
-def profile_from(scoring: str, cpu: int, memory: int, gpu: int, config: str) -> Profile:
+def profile_from(scoring: str, cpu: float, memory: float, gpu: float, config: str) -> Profile:
     """The profile of a file, or the default one with a strategy and weights.
 
     Raises:
@@ -39,9 +39,9 @@ def profile_from(scoring: str, cpu: int, memory: int, gpu: int, config: str) -> 
     require(scoring in ("least", "most"), "scoring must be least or most; config=FILE states others", scoring)
     weights = [("cpu", cpu), ("memory", memory), *[(name, gpu) for name in (*WHOLE_GPUS, GPUS)]]
     for name, weight in weights:
-        whole = isinstance(weight, int) and 0 <= weight <= 100
+        whole = 0 <= weight <= 100 and weight == int(weight)
         require(whole, f"the weight of {name} in scores must be a whole number from 0 to 100", weight)
-    return replace(Profile(), fit=fit_arguments(scoring, weights))
+    return replace(Profile(), fit=fit_arguments(scoring, [(name, int(weight)) for name, weight in weights]))
 
 
 class KubeDefault:
@@ -156,7 +156,9 @@ class NodeScorer:
     those of ``KubeDefault``.
     """
 
-    def __init__(self, scoring: str = "least", cpu: int = 1, memory: int = 1, gpu: int = 0, config: str = "") -> None:
+    def __init__(
+        self, scoring: str = "least", cpu: float = 1, memory: float = 1, gpu: float = 0, config: str = ""
+    ) -> None:
         self._profile = profile_from(scoring, cpu, memory, gpu, config)
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:

@@ -98,7 +98,7 @@ def read_profile(path: Path, name: str = "") -> Profile:
     Raises:
         ConfigError: The file cannot be read, or a setting is wrong; the message names the file and the key.
     """
-    from yaml import YAMLError, safe_load  # noqa: PLC0415 - only this parameter needs it
+    from yaml import YAMLError, safe_load
 
     try:
         document = safe_load(path.read_text(encoding="utf-8"))
