@@ -31,8 +31,8 @@ from dagsim.experiment.bound import bound_of
 from dagsim.experiment.carry_out import check_plan
 from dagsim.experiment.executors import CellExecutor, CellWork
 from dagsim.experiment.kept_files import CLOCKED, CellRun
-from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid, code_digest
-from dagsim.experiment.provenance import digest, provenance
+from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
+from dagsim.experiment.provenance import code_digest, digest, provenance
 from dagsim.experiment.store import Store
 from dagsim.files import parsed_json
 from dagsim.metrics.standings import PolicyResult, not_done, standings

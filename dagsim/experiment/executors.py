@@ -20,7 +20,8 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, DagsimError, PluginError, RunFolderError, SimulationError
 from dagsim.experiment.kept_files import CellRun, Keep, run_of
-from dagsim.experiment.plan import Cell, code_digest
+from dagsim.experiment.plan import Cell
+from dagsim.experiment.provenance import code_digest
 from dagsim.experiment.simulate import run_policy
 from dagsim.processes import end_with_parent, starting
 from dagsim.registry import Entry, Registry

@@ -19,8 +19,8 @@ from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, SimulationError, one_line
 from dagsim.experiment.executors import CellWork, OnProgress, Wanted, check_code, with_trace_at
 from dagsim.experiment.kept_files import CellRun
-from dagsim.experiment.plan import Cell, code_digest
-from dagsim.experiment.provenance import digest
+from dagsim.experiment.plan import Cell
+from dagsim.experiment.provenance import code_digest, digest
 from dagsim.experiment.scenario import scenario_of
 
 if TYPE_CHECKING:

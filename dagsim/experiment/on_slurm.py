@@ -14,7 +14,8 @@ from typing import Any
 from dagsim.errors import ConfigError, DagsimError, SimulationError, one_line
 from dagsim.experiment.executors import CellWork, OnProgress, Wanted, portable
 from dagsim.experiment.kept_files import CellRun
-from dagsim.experiment.plan import Cell, code_digest
+from dagsim.experiment.plan import Cell
+from dagsim.experiment.provenance import code_digest
 from dagsim.registry import nearest
 
 _TRIES = 3

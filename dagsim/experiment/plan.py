@@ -8,20 +8,19 @@ import json
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache, wraps
+from functools import cached_property, lru_cache, wraps
 from hashlib import sha256
 from itertools import product
 from math import floor, isfinite, prod
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-import dagsim
 from dagsim.config import yaml
 from dagsim.config.bundled import find_config
 from dagsim.config.schema import Config, Setting, load_config, plain
 from dagsim.errors import ConfigError
 from dagsim.experiment.kept_files import Keep
-from dagsim.experiment.provenance import digest, sources_of
+from dagsim.experiment.provenance import code_digest, digest, sources_of
 from dagsim.experiment.scenario import experiment_seeds
 from dagsim.metrics import glossary
 from dagsim.metrics.own import value_name
@@ -314,18 +313,6 @@ def _metrics(value: Any, place: str, own: Iterable[str]) -> tuple[str, ...]:
     return tuple(map(str, value))
 
 
-_SIMULATES = (
-    "model",
-    "network",
-    "workload",
-    "traces",
-    "systems",
-    "metrics",
-    "seeds.py",
-    "experiment/simulate.py",
-    "experiment/kept_files.py",
-)
-"""The parts of dagsim that compute the numbers of a cell."""
 _NOT_THE_CELL = ("engine", "policy", "precision", "seed", "seeds", "train")
 """Keys of the configuration that do not change the numbers of a cell, or are hashed separately."""
 _ID = 16
@@ -503,17 +490,3 @@ def _whole_numbers(value: Any) -> Any:
         case list():
             return [_whole_numbers(part) for part in value]
     return value
-
-
-@cache
-def code_digest() -> str:
-    """SHA-256 of the simulating code: another version of it makes different cells."""
-    total, root = sha256(dagsim.__version__.encode()), Path(dagsim.__file__).parent
-    for path in sorted(_sources(root)):
-        total.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return total.hexdigest()
-
-
-def _sources(root: Path) -> Iterable[Path]:
-    for part in _SIMULATES:
-        yield from (root / part).rglob("*.py") if (root / part).is_dir() else [root / part]

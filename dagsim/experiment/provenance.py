@@ -9,7 +9,8 @@ import platform
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,11 @@ from dagsim.files import file_hash
 from dagsim.own_code import own_names, source_file
 from dagsim.registry import Spec
 
+_CANNOT_MATTER = ("cli", "report", "testing", "configs", "workloads", "ARCHITECTURE.md", "py.typed")
+"""What in the package cannot change the numbers of a cell. Everything else counts, also each data
+file, so a new file is safe by default. ``configs`` and ``workloads`` are in the wheel only; what
+a configuration takes from them is part of its own hash.
+"""
 _KINDS = {"code": "the source of", "checkpoints": "the checkpoint of", "traces": "the trace"}
 _PACKAGE = Path(__file__).parents[1]
 
@@ -76,11 +82,11 @@ def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
 
 
 def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -> list[str]:
-    """Return sentences on the files in a manifest that differ from those in ``now``
-    (``provenance``), or without ``now`` from the present files at their paths. Names that
+    """Return sentences on the simulating code and the files in a manifest that differ from those in
+    ``now`` (``provenance``), or without ``now`` from the present files at their paths. Names that
     ``now`` lacks are not compared.
     """
-    sentences = []
+    sentences = [changed] if (changed := _code_changed(recorded)) else []
     for kind, noun in _KINDS.items():
         for name, fact in (recorded.get(kind) or {}).items():
             path = Path(fact["file"])
@@ -97,6 +103,37 @@ def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -
                     f"{noun} {name} has changed: {path} (SHA-256 {fact['sha256'][:12]}..., now {sha[:12]}...)"
                 )
     return sentences
+
+
+@cache
+def code_digest() -> str:
+    """SHA-256 of the simulating code and its data files: another version of it makes different cells."""
+    total, root = sha256(dagsim.__version__.encode()), Path(dagsim.__file__).parent
+    for path in digested_files(root):
+        total.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return total.hexdigest()
+
+
+def digested_files(package: Path) -> list[Path]:
+    """Return the files of the package that decide what a cell computes, sorted."""
+    return [
+        path
+        for path in sorted(package.rglob("*"))
+        if path.relative_to(package).parts[0] not in _CANNOT_MATTER
+        and "__pycache__" not in path.parts
+        and path.suffix != ".pt"  # an agent that a policy uses is among the sources of that policy
+        and path.is_file()
+    ]
+
+
+def _code_changed(recorded: Mapping[str, Any]) -> str:
+    """Say how the simulating code differs from that of a manifest; empty if it is the same."""
+    code = recorded.get("code_sha256")
+    if code == code_digest():
+        return ""
+    if code is None:
+        return "it does not record the code of dagsim that made it"
+    return f"the code of dagsim has changed (SHA-256 {code[:12]}..., now {code_digest()[:12]}...)"
 
 
 def digest(path: Path) -> str:
@@ -169,6 +206,7 @@ def manifest(
         "config_sha256": config_hash(config),
         "trace": None if trace is None else {"path": trace["file"], "sha256": trace["sha256"]},
         **files,
+        "code_sha256": code_digest(),
         "git_commit": _commit(Path(__file__).parents[2]),
         "python": platform.python_version(),
         "platform": platform.platform(),

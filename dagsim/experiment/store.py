@@ -255,6 +255,11 @@ class Store:
             raise RunFolderError(f"{path}: exists and is not a run folder; choose another place with --out or --name")
         if before is not None and before.get("command") != plan.command:
             raise RunFolderError(f"{path}: belongs to dagsim {before.get('command')}; use another --name or --out")
+        if before is not None and before.get("code_sha256") != facts["code_sha256"]:
+            raise RunFolderError(
+                f"{path}: its cells were made by other code of dagsim and cannot be continued; use another --name or "
+                "--out, or delete the folder"
+            )
         facts["created"] = facts["created"] if before is None else before["created"]
         store = cls(path, plan.config, facts)
         store.claim()
@@ -414,11 +419,7 @@ class Store:
                 f"{self.path}: cannot be resumed: its manifest does not say which policies were to run (made by an "
                 "older dagsim, or by a command that has no --resume); run it again: its command is in command.txt"
             )
-        if changed := changes(self.manifest):
-            raise RunFolderError(
-                f"{self.path}: cannot be resumed: {'; '.join(changed)}. Bring the old file back, or start a new run"
-            )
-        self.check_trace()
+        self.check_unchanged()
         try:
             self.claim()
             self._mend()
@@ -426,6 +427,18 @@ class Store:
             self.mark("running")
         except OSError as error:
             raise unwritable(self.path, error) from None
+
+    def check_unchanged(self) -> None:
+        """Check that everything that determines the run is still the same.
+
+        Raises:
+            RunFolderError: The simulating code, the trace or another file has changed since the run began, or is gone.
+        """
+        if changed := changes(self.manifest):
+            raise RunFolderError(
+                f"{self.path}: cannot be resumed: {'; '.join(changed)}. Bring the old version back, or start a new run"
+            )
+        self.check_trace()
 
     def check_trace(self) -> None:
         """Check that the jobs are still the same.

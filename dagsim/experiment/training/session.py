@@ -96,12 +96,12 @@ def resumed_training(path: Path) -> Store:
     """Open the run folder of a stopped training.
 
     Raises:
-        InputError: Another command made the folder, or its trace has changed.
+        InputError: Another command made the folder, or a file that determines the training run has changed.
     """
     folder = Store.open(path, own=True)
     if (command := folder.manifest["command"]) != "train":
         raise InputError(f"{path}: was made by dagsim {command}: dagsim {command} --resume {path}")
-    folder.check_trace()
+    folder.check_unchanged()
     return folder
 
 
