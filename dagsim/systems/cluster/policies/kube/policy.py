@@ -77,10 +77,12 @@ class KubeDefault:
             require(0 <= seconds < inf, f"{name} must be 0 or more", seconds)
         self._profile = profile if preempt else replace(profile, preempts=False)
         self._restart_s, self._grace_s = restart_s, grace_s
-        self._leaving: dict[int, float] = {}
-        """When each run ends that was told to go."""
+        self._leaving: dict[int, _Leaving] = {}
+        """Pods of preempted runs that hold their nodes still, by run."""
         self._nominated: dict[_TaskKey, int] = {}
         """The nodes for which tasks are nominated."""
+        self.nominations: dict[str, int] = {}
+        """For each job of a nominated pod, the number of the node that is promised to it."""
         self._now = inf
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
@@ -91,7 +93,6 @@ class KubeDefault:
         state = _state(view, self._profile)
         queue = view.index((_Queue, self._profile, self._restart_s), partial(_Queue, state, self._restart_s))
         self._repeat(view, state)
-        yield from self._dismiss(view)
         queue.release(view)
         while (task := queue.first(view.now)) is not None:
             placement = state.place(view, task)
@@ -103,26 +104,25 @@ class KubeDefault:
                 self._nominated.pop(_key(task), None)
                 yield Start(task, placement)
             queue.tried(view, task, placement is not None)
-        wake_s = min([queue.next_s(), *self._leaving.values()])
+        self.nominations = state.nominations(view) if state.snapshot.nominated else {}
+        wake_s = min([queue.next_s(), *[leaving.until_s for leaving in self._leaving.values()]])
         if wake_s < inf:
             yield Wait(wake_s)
 
     def _repeat(self, view: ClusterView, state: _State) -> None:
-        """Tell the state of nominations and dismissals that it does not have: that of a fork is new."""
-        for run in self._leaving:
-            state.dismiss(run)
+        """Bring the state up to date with pods that leave, and with nominations that it does not have: that of a
+        fork is new.
+        """
+        for run, leaving in list(self._leaving.items()):
+            if leaving.until_s <= view.now:
+                del self._leaving[run]
+                state.leave(leaving)
+            else:
+                state.linger(leaving)
         lacking = [key for key in self._nominated if state.snapshot.nomination(key) is None]
         for task in view.ready if lacking else ():
             if _key(task) in lacking:
                 state.nominate(task, self._nominated[_key(task)])
-
-    def _dismiss(self, view: ClusterView) -> Iterator[Preempt]:
-        """Stop the runs whose grace is over."""
-        for run, until_s in list(self._leaving.items()):
-            if run not in view.running or until_s <= view.now:
-                del self._leaving[run]
-                if run in view.running:
-                    yield Preempt(run)
 
     def _preempt(self, view: ClusterView, state: _State, task: TaskState) -> Iterator[Preempt]:
         """Stop runs of lower priority, or tell them to go, if that makes room for the task."""
@@ -141,14 +141,22 @@ class KubeDefault:
                 self._nominated.pop(other.key, None)
         snapshot.withdraw(key)
         state.nominate(task, victims.node)
-        runs = list(dict.fromkeys([bound.key[0] for bound in victims.pods if not bound.leaving]))
-        if not self._grace_s:
-            yield from map(Preempt, runs)
-            return
-        self._nominated[key] = victims.node
-        for run in runs:
-            self._leaving[run] = view.now + self._grace_s
-            state.dismiss(run)
+        for run in dict.fromkeys([bound.key[0] for bound in victims.pods if not bound.leaving]):
+            if self._grace_s:
+                self._nominated[key] = victims.node
+                pods = state.pods_of(view.running[run])
+                self._leaving[run] = _Leaving(view.now + self._grace_s, pods)
+                yield Preempt(run)
+                state.linger(self._leaving[run])
+            else:
+                yield Preempt(run)
+
+
+class _Leaving(NamedTuple):
+    """Pods that have been told to go, each with its node, and when they are gone."""
+
+    until_s: float
+    pods: tuple[tuple[int, Bound], ...]
 
 
 class NodeScorer:
@@ -196,11 +204,8 @@ class _State:
 
     def started(self, run: Run, now: float) -> None:
         """Add the pods of a run."""
-        pod, priority = _pod(run.task), run.job.job.priority
-        for machine, count, *_ in run.held:
-            for number in range(count):
-                bound = Bound((run.id, machine.index, number), pod, priority, run.started_s, pod.terminating)
-                self.snapshot.add(machine.index, bound)
+        for node, bound in self.pods_of(run):
+            self.snapshot.add(node, bound)
         self.starts += 1
 
     def ended(self, run: Run, now: float) -> None:
@@ -210,15 +215,39 @@ class _State:
                 self.snapshot.remove(machine.index, (run.id, machine.index, number))
             self.freed.append(machine.index)
 
-    def dismiss(self, run: int) -> None:
-        """Mark the pods of a run as leaving."""
-        for node, bound_pods in enumerate(self.snapshot.pods):
-            for key in [key for key, bound in bound_pods.items() if key[0] == run and not bound.leaving]:
-                self.snapshot.dismiss(node, key)
+    @staticmethod
+    def pods_of(run: Run) -> tuple[tuple[int, Bound], ...]:
+        """The pods of a run, each with its node."""
+        pod, priority = _pod(run.task), run.job.job.priority
+        return tuple(
+            [
+                (machine.index, Bound((run.id, machine.index, number), pod, priority, run.started_s, pod.terminating))
+                for machine, count, *_ in run.held
+                for number in range(count)
+            ]
+        )
+
+    def linger(self, leaving: _Leaving) -> None:
+        """Keep the room of the pods of a preempted run taken, if that is not so yet."""
+        for node, bound in leaving.pods:
+            if (key := ("leaving", *bound.key)) not in self.snapshot.pods[node]:
+                self.snapshot.add(node, bound._replace(key=key, leaving=True))
+
+    def leave(self, leaving: _Leaving) -> None:
+        """Free the room of pods that are gone."""
+        for node, bound in leaving.pods:
+            if (key := ("leaving", *bound.key)) in self.snapshot.pods[node]:
+                self.snapshot.remove(node, key)
+            self.freed.append(node)
 
     def nominate(self, task: TaskState, node: int) -> None:
         """Promise the task room on a node."""
         self.snapshot.nominate(node, Bound(_key(task), _pod(task), task.job.job.priority, inf))
+
+    def nominations(self, view: ClusterView) -> dict[str, int]:
+        """The nominated node of each job."""
+        nodes = {key: node for node, bound_pods in self.snapshot.nominated.items() for key in bound_pods}
+        return {task.job.job.id: nodes[_key(task)] for task in view.ready if _key(task) in nodes}
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         """Place one pod of the task, or a whole gang."""
@@ -285,7 +314,7 @@ class _State:
             if not len(self._allowed(np.array([victims.node]), task.demand, None)):
                 continue
             machine: NodeState = view.machines.list[victims.node].copy()
-            for run in dict.fromkeys([bound.key[0] for bound in victims.pods]):
+            for run in dict.fromkeys([bound.key[0] for bound in victims.pods if bound.key[0] != "leaving"]):
                 for held, count, mask, on in view.running[run].held:
                     if held.index == victims.node:
                         machine = machine.after(view.running[run].task.demand, count, mask, on)
@@ -433,7 +462,7 @@ class _Queue:
         state, released = self._state, view.machines.released
         blocked = self._blocked[: len(self._by_number)]
         again = np.zeros(len(blocked), bool)
-        if released != self.seen:
+        if released != self.seen or state.freed:
             if self.seen >= 0 and released - self.seen == len(state.freed):
                 for node in set(state.freed):
                     again |= self._fit(node)
