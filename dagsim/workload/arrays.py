@@ -173,8 +173,8 @@ class TaskKind(NamedTuple):
     def task(self, name: str, work: float, instances: int, estimate: float | None = None) -> Task:
         """Create a task of this kind."""
         speeds = None if self.speeds is None else dict(self.speeds)
-        rest = speeds, self.model, self.batch, estimate, None, self.manifest
-        return Task(name, work, instances, self.gang, *self.demand, *rest)
+        own = self.gang, *self.demand, speeds, self.model, self.batch
+        return Task(name, work, instances, *own, estimate, manifest=self.manifest)
 
 
 def _kinds_of(tasks: Sequence[Task]) -> tuple[np.ndarray, tuple[TaskKind, ...]]:

@@ -14,15 +14,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dagsim.systems.cluster.policies.kube.objects import (
-    HOSTNAME,
-    UNSCHEDULABLE,
-    Pod,
-    Selector,
-    Spread,
-)
+from dagsim.systems.cluster.policies.kube.objects import HOSTNAME, UNSCHEDULABLE, Pod, Spread
 from dagsim.systems.cluster.policies.kube.profile import BalancedArguments, FitArguments, Profile
 from dagsim.systems.cluster.policies.kube.snapshot import CPU, MEMORY, PodKey, Snapshot, by_domain, matches_all
+from dagsim.traces.kube_objects import Selector
 
 _FITS, _FOR_NOW, _FOR_GOOD = 0, 1, 2
 """A node passes; it fails, but preemption might help; it fails, and preemption cannot help."""
@@ -57,7 +52,7 @@ class Filters:
 
     def passing(self, pod: Pod) -> np.ndarray:
         """True for each node that passes all filters. Nominated pods do not count."""
-        passing = self.static(pod) == 0
+        passing: np.ndarray = self.static(pod) == 0
         for _, fails, _, _ in self._dynamic(pod, None):
             passing &= ~fails
         return passing
@@ -160,7 +155,8 @@ class Filters:
         snapshot = self._snapshot
         if pod.affinity:
             column = snapshot.counts("terms", pod.affinity)
-            met, labelled, anywhere = True, True, False
+            everywhere = np.ones(len(snapshot.nodes), bool)[at]
+            met, labelled, anywhere = everywhere, everywhere, False
             for term in pod.affinity:
                 domains = snapshot.domains(term.key)
                 sums = by_domain(domains, column)
@@ -260,7 +256,7 @@ def _utilization_score(arguments: FitArguments, allocated: np.ndarray, capacity:
     if arguments.strategy == "LeastAllocated":
         return np.where(allocated > capacity, 0, (capacity - allocated) * 100 // size)
     if arguments.strategy == "MostAllocated":
-        return np.minimum(allocated, capacity) * 100 // size
+        return np.asarray(np.minimum(allocated, capacity) * 100 // size)
     used = np.where(allocated > capacity, 100, allocated * 100 // size)
     points = arguments.shape
     score = np.full(len(used), points[-1][1], np.int64)
@@ -354,7 +350,7 @@ def _images(profile: Profile, snapshot: Snapshot, pod: Pod, nodes: np.ndarray) -
 
     least, most = 23 << 20, (1000 << 20) * max(pod.containers, 1)
     present = snapshot.about_nodes(("images", pod.images), compute)[nodes]
-    return 100 * (np.clip(present, least, most) - least) // (most - least)
+    return np.asarray(100 * (np.clip(present, least, most) - least) // (most - least))
 
 
 def _spread(profile: Profile, snapshot: Snapshot, pod: Pod, nodes: np.ndarray) -> np.ndarray:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dagsim.errors import ConfigError
-from dagsim.systems.cluster.policies.kube.objects import HOSTNAME, ZONE, Selector, node_affinity_terms
+from dagsim.systems.cluster.policies.kube.objects import HOSTNAME, ZONE, node_affinity_terms
 from dagsim.traces.documents import list_in, object_in, text_in
+from dagsim.traces.kube_objects import Selector
 
 FILTERS = (
     "NodeUnschedulable",

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from dagsim.systems.cluster.policies.kube.objects import HostPort, NodeObject, Pod, Selector, Term
+from dagsim.systems.cluster.policies.kube.objects import HostPort, NodeObject, Pod, Term
+from dagsim.traces.kube_objects import Selector
 
 PodKey: TypeAlias = Any
 """Names a pod."""
@@ -164,7 +165,8 @@ class Snapshot:
             if kind == "terms":
                 known = int(matches_all(subject, pod))  # type: ignore[arg-type]
             else:
-                selector, namespace = subject  # type: ignore[misc]
+                selector: Selector = subject[0]  # type: ignore[index]
+                namespace: str = subject[1]  # type: ignore[index]
                 known = int(namespace == pod.namespace and bool(selector.requirements) and selector.matches(pod.labels))
             self._answers[query, pod] = known
         return known
