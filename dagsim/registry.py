@@ -14,31 +14,19 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from dagsim.errors import CodeNotAllowed, ConfigError, PluginError, UnknownName, one_line
+from dagsim.family import Entry as Entry
+from dagsim.family import family_entries, refuse_missing
 from dagsim.own_code import allowed, attribute, is_own
 
 T = TypeVar("T")
 Factory = TypeVar("Factory", bound=Callable[..., object])
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One entry of a registry. ``target`` is a function or class that makes the object, or the
-    ``"module:attr"`` of one. ``moved`` are parameters that it no longer has, each with the spec that
-    has them now.
-    """
-
-    name: str
-    target: str | Callable[..., object]
-    summary: str = ""
-    tags: tuple[str, ...] = ()
-    moved: tuple[tuple[str, str], ...] = ()
 
 
 class Spec(NamedTuple):
@@ -96,7 +84,17 @@ class Registry(Generic[T]):
         self.method = method
         self.group = group
         self.listing = listing
-        self._entries = {entry.name: _at_home(entry, home) for entry in builtins}
+        self._builtins = [_at_home(entry, home) for entry in builtins]
+
+    @property
+    def _own_group(self) -> str:
+        return (self.group or "").removeprefix("dagsim.")
+
+    @cached_property
+    def _entries(self) -> dict[str, Entry]:
+        """Entries of the core, then those of the families."""
+        added = [_at_home(entry, home) for home, entry in family_entries(self._own_group)]
+        return {entry.name: entry for entry in (*self._builtins, *added)}
 
     def register(self, name: str, summary: str = "", tags: Iterable[str] = ()) -> Callable[[Factory], Factory]:
         """Decorate a class or function that makes a ``T``. Raises ValueError if the name is taken."""
@@ -257,6 +255,7 @@ class Registry(Generic[T]):
         return values
 
     def _unknown(self, name: str) -> UnknownName:
+        refuse_missing(self._own_group, name)
         names = self.names()
         hint = nearest(name, names) or f"; known: {', '.join(names)}"
         return UnknownName(f"unknown {self.kind} {name!r}{hint}" + (f" ({self.listing})" if self.listing else ""))

@@ -24,9 +24,9 @@ from typing import Any
 import command
 from command import markdown
 
-from dagsim.experiment.bench import read_entry, suite
+from dagsim.families.benchmark.bench import read_entry, suite
+from dagsim.families.benchmark.page import leaderboards
 from dagsim.metrics.compare import Paired, Row, Verdict, compared, holm, paired, verdict
-from dagsim.report.benchmark import leaderboards
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 from dagsim.traces import READERS, reader
 

@@ -33,11 +33,11 @@ from sweeps import RESULTS, ROOT, finished
 
 from dagsim.agents.search import Search, SearchMemory
 from dagsim.config.schema import Config, load_config
-from dagsim.experiment.bound import bound_of
 from dagsim.experiment.ledger import Ledger
 from dagsim.experiment.plan import Axis, SweepGrid
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import Timed, make_policy, run_policy
+from dagsim.families.bounds.bound import bound_of
 from dagsim.files import write_text
 from dagsim.metrics import summarize
 from dagsim.metrics.compare import Paired, paired

@@ -25,7 +25,7 @@ import command
 import numpy as np
 from command import Say
 
-from dagsim.experiment.papers import opened, sequence_jobs, sequence_starts, simulated
+from dagsim.families.benchmark.papers import opened, sequence_jobs, sequence_starts, simulated
 from dagsim.files import write_text
 from dagsim.metrics import bounded_slowdown_hpc, to_csv
 from dagsim.metrics.intervals import t_quantile

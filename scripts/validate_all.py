@@ -38,8 +38,8 @@ from fgd.pods import read_pods
 from rich.table import Table
 
 from dagsim.elastic.profiles import read_applications
-from dagsim.experiment import papers
-from dagsim.experiment.papers import PaperFigure
+from dagsim.families.benchmark import papers
+from dagsim.families.benchmark.papers import PaperFigure
 from dagsim.report.terminal import console, counted
 from dagsim.traces import open_trace
 from dagsim.traces.source import Source

@@ -20,11 +20,11 @@ import numpy as np
 
 from dagsim import simulate
 from dagsim.errors import InputError, Stalled
-from dagsim.experiment.bound import scenario_bound
+from dagsim.families.bounds.bound import scenario_bound
+from dagsim.families.bounds.lagrangian import lagrangian
+from dagsim.families.bounds.relaxation import relaxation_of
 from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.report.terminal import counted
-from dagsim.systems.cluster.bounds.lagrangian import lagrangian
-from dagsim.systems.cluster.bounds.relaxation import relaxation_of
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing import Case, random_case

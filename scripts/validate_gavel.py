@@ -19,11 +19,11 @@ from typing import Any
 
 import command
 
+from dagsim.families.gavel.allocations import GAVEL_POLICIES, GivenShares, TotalDuration, allocator
+from dagsim.families.gavel.ledger import Allocation, Allocator, GavelJob
+from dagsim.families.gavel.published import Gavel
 from dagsim.model import Cluster, Job, Task, gpu_type
 from dagsim.model.log import Kind
-from dagsim.systems.cluster.policies.gavel import Gavel
-from dagsim.systems.cluster.policies.gavel_ledger import Allocation, Allocator, GavelJob
-from dagsim.systems.cluster.policies.gavel_shares import GAVEL_POLICIES, GivenShares, TotalDuration, allocator
 from dagsim.systems.cluster.scenario import ClusterScenario
 
 NO_PROGRAM = ("isolated", "fifo_perf", "fifo_packed", "allox")

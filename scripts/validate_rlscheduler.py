@@ -15,7 +15,7 @@ from pathlib import Path
 
 import command
 
-from dagsim.experiment.papers import SCORES, opened, sequence_slowdowns
+from dagsim.families.benchmark.papers import SCORES, opened, sequence_slowdowns
 
 
 def _work(options: command.Options, say: command.Say) -> dict[str, dict[str, float]]:

@@ -21,8 +21,8 @@ import command
 
 from dagsim.config.cluster_file import import_site
 from dagsim.config.schema import Setting, load_config
-from dagsim.experiment.papers import PaperFigure
 from dagsim.experiment.scenario import cluster_scenario_of
+from dagsim.families.benchmark.papers import PaperFigure
 from dagsim.systems.cluster.policies import POLICIES
 
 MOST_JOBS = 100

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import command
 
-from dagsim.experiment.papers import OptimaReached, graph_tasks, optima_reached
+from dagsim.families.benchmark.papers import OptimaReached, graph_tasks, optima_reached
 from dagsim.traces import open_trace
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import command
 
-from dagsim.experiment.papers import opened, simulated
+from dagsim.families.benchmark.papers import opened, simulated
 from dagsim.metrics import bounded_slowdown_hpc, wait
 from dagsim.model import Job
 from dagsim.traces import Trace

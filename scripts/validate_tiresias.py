@@ -18,9 +18,9 @@ from typing import Any
 import command
 
 from dagsim.errors import InputError
+from dagsim.families.tiresias.events import TiresiasEvents
 from dagsim.model import Cluster
 from dagsim.model.log import Kind
-from dagsim.systems.cluster.policies.tiresias import TiresiasEvents
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces import open_trace
 

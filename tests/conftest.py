@@ -15,6 +15,8 @@ import pytest
 import typer.testing
 from hypothesis import settings
 
+from dagsim.family import families
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # small networks gain nothing from threads, and lose where cores are busy
 for number in (signal.SIGINT, signal.SIGHUP):  # as from a terminal, if `nohup` or `&` had them ignored
     if signal.getsignal(number) is signal.SIG_IGN:
@@ -37,6 +39,12 @@ def data() -> Path:
         if not (folder / part).is_dir():
             pytest.fail(f"DAGSIM_DATA={named}: there is no folder {part}/ in it")
     return folder
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("family"):
+        if missing := set(mark.args) - families().keys():
+            pytest.skip(f"this installation lacks the family {', '.join(sorted(missing))}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -153,6 +153,7 @@ def test_other_packages_add_names_by_entry_points(monkeypatch: pytest.MonkeyPatc
     assert policies.create("ours[seed=2]").seed == 2
 
 
+@pytest.mark.family("gavel")
 def test_a_parameter_that_moved_to_another_name_is_refused_with_its_successor() -> None:
     with pytest.raises(UnknownName, match=r"'gavel' no longer has 'objective'; use gavel-events\[objective=...\]"):
         POLICIES.create("gavel[objective=makespan]")

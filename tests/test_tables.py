@@ -52,6 +52,7 @@ def test_a_table_has_as_many_seeds_as_the_ledger_gave(name: str) -> None:
         assert len(seeds) == end - first
 
 
+@pytest.mark.family("gavel", "tiresias")
 def test_every_policy_is_in_the_grid() -> None:
     policies = [
         policy for name in ("grid", "grid-slow") for policy in tables.sweep_of(f"baselines/{name}").axes[0].values
@@ -66,6 +67,7 @@ def _figures(row: dict[str, str]) -> dict[str, str]:
     return {column: value for column, value in row.items() if column != "verdict"}
 
 
+@pytest.mark.family("gavel")
 def test_the_grids_files_come_out_to_the_last_digit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def small(name: str, seeds: range | None = None) -> SweepGrid:
         policies = ["sjf", "srtf"] if name == "baselines/grid" else ["sjf", "gavel-events"]

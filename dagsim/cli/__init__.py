@@ -1,34 +1,16 @@
 """The ``dagsim`` command: parse options, call the library, print. One file per command or group of
-commands.
+commands; families bring commands of their own.
 
 Slow imports are inside the command that needs them.
 """
 
-from dagsim.cli import (
-    bench,
-    calibrate,
-    capacity,
-    compare,
-    eta,
-    evaluate,
-    inputs,
-    report,
-    trace,
-    train,
-)
-from dagsim.cli.app import app, main
+from importlib import import_module
 
-__all__ = [
-    "app",
-    "bench",
-    "calibrate",
-    "capacity",
-    "compare",
-    "eta",
-    "evaluate",
-    "inputs",
-    "main",
-    "report",
-    "trace",
-    "train",
-]
+from dagsim.cli import calibrate, capacity, compare, eta, evaluate, inputs, report, trace, train
+from dagsim.cli.app import app, main
+from dagsim.family import command_modules
+
+__all__ = ["app", "calibrate", "capacity", "compare", "eta", "evaluate", "inputs", "main", "report", "trace", "train"]
+
+for _module in command_modules():
+    import_module(_module)

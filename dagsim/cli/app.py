@@ -18,6 +18,7 @@ import typer
 
 from dagsim.cli.options import REMOVED
 from dagsim.errors import DagsimError, InputError
+from dagsim.family import refuse_missing
 from dagsim.own_code import Allowed, allow
 from dagsim.processes import Stops, exit_code
 
@@ -51,6 +52,14 @@ class _Guarded(typer.core.TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         names: list[str] = super().list_commands(ctx)
         return sorted(names, key=ORDER.index)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and self.get_command(ctx, args[0]) is None:
+            try:
+                refuse_missing("commands", args[0])
+            except DagsimError as error:
+                raise _ended(error, f"dagsim {error}", 2) from None
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         with allow(ctx.obj):

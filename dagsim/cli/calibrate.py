@@ -10,7 +10,7 @@ import typer
 
 from dagsim.cli.app import app
 from dagsim.cli.options import ConfigFile, Experiment, Json, Quiet, Settings, TraceFlags, expand_options
-from dagsim.cli.shared import experiment, trace_at
+from dagsim.cli.shared import audited, experiment, trace_at
 
 
 @app.command("calibrate")
@@ -43,12 +43,13 @@ def calibrate_site(
     watched = not (quiet or json_)
     what = Experiment(config=config, set_=set_)
     chosen = experiment(what, reading, "slurm-multifactor", first=trace_at(trace), watched=watched)
+    audit = audited(chosen, told=watched)
     result = calibrate(chosen, fit, counted("fitting", watched, "replays", every=5))
     if output is not None:
         text = f"# Fitted by dagsim calibrate on the first {result.fitted:,} of {result.jobs:,} jobs of {trace.name}.\n"
         write_text(output, text + dump_config(result.config))
     if json_:
-        typer.echo(json.dumps(result.to_dict()))
+        typer.echo(json.dumps({"audit": audit.to_dict(), **result.to_dict()}))
         return
     if quiet:
         return

@@ -8,7 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -17,7 +17,7 @@ import typer
 
 from dagsim.cli.app import app
 from dagsim.cli.options import ConfigFile, Experiment, Settings, SweepOutput, TraceFlags, expand_options
-from dagsim.cli.shared import carried, experiment, trace_at, trust
+from dagsim.cli.shared import audited, carried, experiment, trace_at, trust
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dagsim.experiment.plan import Cell, Plan
     from dagsim.experiment.store import Store
     from dagsim.report.answer import Recommendation
+    from dagsim.systems.cluster.audit import Audit
     from dagsim.workload.load import Load
 
 
@@ -224,8 +225,8 @@ def whatif(
     from dagsim.report.comparison import whatif_table
 
     policies = _names(policy)
-    chosen = with_memberships(_configured(reading, trace, config, set_, policies[:1], growth, watched=shown.watched))
-    asked = WhatIf.of(chosen, policies, add or (), remove or (), accept or (), price or (), prices)
+    chosen, audit = _configured(reading, trace, config, set_, policies[:1], growth, watched=shown.watched)
+    asked = WhatIf.of(with_memberships(chosen), policies, add or (), remove or (), accept or (), price or (), prices)
     folder, runs = swept(Plan.of_grid(asked.grid(trace, shown.name), "whatif"), shown)
     trials = trials_of(folder, runs, asked.config, asked.demand)
     choices = alternatives_of(trials, asked.clusters, asked.prices, metric)
@@ -244,7 +245,7 @@ def whatif(
     remarks = [*_grown(growth), *(line for section in asked.clusters.values() for line in joined(today, section))]
     facts = {"run": str(folder.path), "metric": metric, "prices": asked.prices.to_dict(), **_log_facts(load, fit)}
     facts["choices"] = [choice.to_dict() for choice in choices]
-    _tell_answer(folder.path, whatif_answer(choices, metric, fit, grid, begins, remarks), facts, shown, remarks)
+    _tell_answer(folder.path, whatif_answer(choices, metric, fit, grid, begins, remarks), facts, shown, remarks, audit)
 
 
 @app.command("plan")
@@ -295,7 +296,7 @@ def plan_capacity(
     from dagsim.report.terminal import progress
 
     Targets.read(target, bounded=budget is None)  # before the trace is read, which may take long
-    chosen = _configured(reading, trace, config, set_, [policy] if policy else [], growth, watched=shown.watched)
+    chosen, audit = _configured(reading, trace, config, set_, [policy] if policy else [], growth, watched=shown.watched)
     file = None if plot is None else _drawable(plot)
     with progress(wanted=shown.watched, every_run=True) as watch:
         planned = plan_size(
@@ -315,31 +316,36 @@ def plan_capacity(
         )
     drawn = _drawn(planned, file or planned.path / "plots" / "plan.svg")
     remarks = [*_grown(growth), f"drawn: {drawn}"]
-    _tell_answer(planned.path, plan_answer(planned, _grown(growth)), _facts(planned), shown, remarks)
+    _tell_answer(planned.path, plan_answer(planned, _grown(growth)), _facts(planned), shown, remarks, audit)
     if planned.search.best is None:
         raise typer.Exit(1)
 
 
 def _tell_answer(
-    folder: Path, answer: Recommendation, facts: Mapping[str, Any], shown: SweepOutput, remarks: Iterable[str]
+    folder: Path,
+    answer: Recommendation,
+    facts: Mapping[str, Any],
+    shown: SweepOutput,
+    remarks: Iterable[str],
+    audit: Audit,
 ) -> None:
     """Keep an answer in its folder, write the page for the person who decides, and print the answer
-    and the remarks, or the facts as JSON.
+    and the remarks, or the facts as JSON. Contradictions of the input come first; the terminal has them.
     """
     from dagsim.experiment.store import Store
     from dagsim.report.answer import write_answer
     from dagsim.report.page.document import write_page
     from dagsim.report.terminal import show_grid
 
-    write_answer(folder, answer)
+    write_answer(folder, replace(answer, sentences=(*audit.sentences(), *answer.sentences)))
     page = write_page([Store.open(folder)], folder / "report.html")
     if shown.json_:
-        typer.echo(json.dumps(facts))
+        typer.echo(json.dumps({"audit": audit.to_dict(), **facts}))
     elif not shown.quiet:
         for sentence in answer.sentences:
             typer.echo(sentence)
         show_grid(answer.grid, shown.table, wide=shown.wide)
-        for line in (*remarks, f"page: {page}", f"run folder: {folder}"):
+        for line in (*remarks, *audit.sentences(urgent=False), f"page: {page}", f"run folder: {folder}"):
             typer.echo(line)
 
 
@@ -352,22 +358,23 @@ def _configured(
     growth: str | None,
     *,
     watched: bool,
-) -> Config:
-    """Return the configuration with its log, its cluster, and the first of the policies; arrivals
-    are more frequent if the demand grows.
+) -> tuple[Config, Audit]:
+    """Return the configuration with its log, its cluster, and the first of the policies, and the
+    contradictions of the log, which are printed. Arrivals are more frequent if the demand grows.
 
     Raises:
         InputError: An option is wrong, or the log or the cluster cannot be read.
     """
     what = Experiment(config=config, set_=set_)
     chosen = experiment(what, reading, policies[0] if policies else None, first=trace_at(trace), watched=watched)
+    audit = audited(chosen, told=watched)
     if growth is None:
-        return chosen
+        return chosen, audit
     if reading.load is not None:
         raise typer.BadParameter("--growth: goes with the demand of the log; leave out --load")
     from dagsim.experiment.capacity.whatif import with_growth
 
-    return with_growth(chosen, _percent(growth))
+    return with_growth(chosen, _percent(growth)), audit
 
 
 def _percent(text: str) -> float:

@@ -1,6 +1,4 @@
-"""``dagsim compare``, ``why`` and ``bound``: compare finished runs, explain why a job waited, and bound
-what any schedule can reach.
-"""
+"""``dagsim compare`` and ``why``: compare finished runs, and explain why a job waited."""
 
 from __future__ import annotations
 
@@ -14,21 +12,11 @@ import typer
 
 from dagsim.cli.app import app
 from dagsim.cli.options import (
-    ConfigFile,
-    Experiment,
-    Jobs,
     Json,
-    Quiet,
-    Seed,
-    Settings,
     TableLook,
-    TraceFlags,
     Wide,
-    Windows,
-    expand_options,
     fraction,
 )
-from dagsim.cli.shared import experiment, trace_at
 from dagsim.report.grid import TableFormat
 
 if TYPE_CHECKING:
@@ -116,15 +104,16 @@ def _to_bound(
 ) -> dict[str, float]:
     """Share of the way from the reference to the bound, by policy."""
     from dagsim.errors import InputError
-    from dagsim.experiment.bound import bounds_of_runs, shares_of_the_way
+    from dagsim.family import service
     from dagsim.report.terminal import counted
 
     if metric != "jct_s.mean":
         raise InputError(f"--bound: goes with the metric jct_s.mean, not with {metric}")
     if differences:
         raise InputError(f"--bound: the runs need the same cluster and models, but differ: {'; '.join(differences)}")
-    bounds = bounds_of_runs(folder.config, lines, counted("bounding", watched, "seeds", every=1))
-    return shares_of_the_way(lines, bounds, reference)
+    bounds = service("bounds_of_runs")(folder.config, lines, counted("bounding", watched, "seeds", every=1))
+    shares: dict[str, float] = service("shares_of_the_way")(lines, bounds, reference)
+    return shares
 
 
 @app.command()
@@ -201,51 +190,3 @@ def _place(folder: Store, policy: str | None, number: int | None) -> int:
     if policy not in policies:
         raise InputError(f"{folder.path}: no finished run of {policy!r}{nearest(policy, policies)}")
     return policies.index(policy)
-
-
-@app.command("bound")
-@expand_options
-def print_bound(
-    reading: TraceFlags,
-    trace: Annotated[Path | None, typer.Option("--trace", "-t", help="A trace, as its publisher ships it.")] = None,
-    workload: Jobs = None,
-    config: ConfigFile = None,
-    set_: Settings = None,
-    seed: Seed = None,
-    windows: Windows = None,
-    preemptive: Annotated[
-        bool, typer.Option("--preemptive", help="Include schedules that stop runs and resume them.")
-    ] = False,
-    area: Annotated[
-        bool, typer.Option("--area", help="Multiply the time of each job by its GPU-seconds, as area_jct_s does.")
-    ] = False,
-    json_: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Print a proven lower bound of the sum of completion times, over all schedules of a workload.
-
-    Small cases are solved exactly (docs/reference/bound.md).
-
-    Example: dagsim bound --workload heterogeneous --seed 3
-    """
-    from dagsim.experiment.bound import bound_of
-    from dagsim.experiment.scenario import experiment_seeds, workload_label
-    from dagsim.report.terminal import counted
-
-    watched = not (quiet or json_)
-    what, log = Experiment(workload, config, set_, seed=seed), [] if trace is None else trace_at(trace)
-    chosen = experiment(what, reading, windows=windows, first=log, watched=watched)
-    number = experiment_seeds(chosen)[0]
-    watch = counted("searching for prices", watched, "steps", every=10)
-    least = bound_of(chosen, number, preemptive=preemptive, by_area=area, watch=watch)
-    if json_:
-        typer.echo(json.dumps({**least.to_dict(), "seed": number, "workload": workload_label(chosen)}))
-    elif not quiet:
-        unit, by = ("GPU s^2", ", weighted by area") if area else ("s", "")
-        which = "all schedules" if least.preemptive else "all schedules that do not stop a run"
-        typer.echo(
-            f"{workload_label(chosen)}, seed {number}: {least.jobs:,} jobs take {least.bound_s:,.6g} {unit} or more in "
-            f"sum, {least.mean_s:,.6g} s on average{by} ({least.kind} bound; {which})"
-        )
-        if least.rejected:
-            typer.echo(f"left out: {least.rejected:,} jobs that the cluster cannot run")

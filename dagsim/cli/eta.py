@@ -26,7 +26,7 @@ from dagsim.cli.options import (
     Workers,
     expand_options,
 )
-from dagsim.cli.shared import experiment, trace_at
+from dagsim.cli.shared import audited, experiment, trace_at
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
@@ -141,7 +141,7 @@ def _forecast(
     from dagsim.errors import InputError
     from dagsim.forecast.live import Question, is_idle, workload_of
     from dagsim.forecast.planned import PlannedJob, shapes_of
-    from dagsim.report.forecast import queue_grid, shapes_grid, shapes_sentences
+    from dagsim.report.forecast import queue_grid, shapes_grid, shapes_sentences, without_grid, without_sentence
     from dagsim.report.terminal import show_grid
 
     if asked.config is None and reading.cluster is None:
@@ -153,7 +153,9 @@ def _forecast(
         return
     first = [Setting(f"--state {state}", "workload", workload_of(state))]
     config = experiment(asked, reading, first=first, watched=output.watched)
+    audit = audited(config, told=output.watched)
     question = Question.read(config, state, history, algo, *counts)
+    remarks = [*audit.sentences(), *question.remarks, *audit.sentences(urgent=False)]
     for remark in question.remarks:
         typer.echo(f"{state.name}: {remark}", err=True)
     answers: dict[str, Prospect[Any]] = {}
@@ -164,17 +166,20 @@ def _forecast(
         answers["planned"] = _refined(lambda early: question.shapes(wanted, early), shapes_grid, output.watched)
     if plan is None or names or output.page is not None:
         answers["jobs"] = queue = _refined(lambda early: question.answers(names, early), queue_grid, output.watched)
-        if missing := sorted(names - {row.job for row in queue.rows}):
-            raise InputError(f"{state}: job {missing[0]} does not wait there, or can never start")
+        if missing := sorted(names - {row.job for row in queue.rows} - {job.job for job in queue.without}):
+            raise InputError(f"{state}: job {missing[0]} does not wait there")
+        if queue.without:
+            typer.echo(f"{state.name}: {without_sentence(queue.without)}", err=True)
     if output.page is not None:
         from dagsim.files import write_text
         from dagsim.report.page.forecasting import queue_page
 
         title = f"{state.name}: when jobs start"
-        write_text(output.page, queue_page(title, answers["jobs"], answers.get("planned"), remarks=question.remarks))
+        write_text(output.page, queue_page(title, answers["jobs"], answers.get("planned"), remarks=remarks))
     if output.json:
         latest, *_ = answers.values()
         basis = {
+            "audit": audit.to_dict(),
             "t": question.t,
             "seed": config.seed,
             "futures": latest.futures,
@@ -182,6 +187,8 @@ def _forecast(
             "jobs": [],
         }
         rows = {name: [row.to_dict() for row in answer.rows] for name, answer in answers.items()}
+        if "jobs" in answers:
+            rows["no_forecast"] = [job.to_dict() for job in answers["jobs"].without]
         typer.echo(json.dumps(basis | rows))
     elif output.watched:
         if "planned" in answers:
@@ -189,6 +196,8 @@ def _forecast(
             typer.echo("\n".join(shapes_sentences(answers["planned"].rows)))
         if "jobs" in answers and (names or plan is None):
             show_grid(queue_grid(answers["jobs"]))
+            if answers["jobs"].without:
+                show_grid(without_grid(answers["jobs"].without))
 
 
 def _refined(
@@ -241,6 +250,7 @@ def _backtest(
 
     with TemporaryDirectory() as scratch:
         config = _configured(path, asked, Path(scratch), reading, watched=output.watched)
+    audit = audited(config, told=output.watched)
     log, queue, player = read_backtest(config, path, algo)
     forecaster = Forecaster(player, *counts, config.seed, oracle)
     since_s, until_s = _instant(config, "from", reading.from_, log), _instant(config, "until", reading.until, log)
@@ -250,7 +260,8 @@ def _backtest(
     )
     progress = counted(f"forecasting at {len(instants):,} instants", output.watched, "done", every=1)
     test = run_backtest(log, queue, forecaster, instants, workers or cores(), progress)
-    scores = test.to_dict() if output.page is not None or not output.quiet or output.json else {}
+    wanted = output.page is not None or not output.quiet or output.json
+    scores = {"audit": audit.to_dict(), **test.to_dict()} if wanted else {}
     if output.page is not None:
         from dagsim.files import write_text
         from dagsim.report.page.forecasting import backtest_page

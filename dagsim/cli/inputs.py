@@ -105,7 +105,7 @@ def show_workload(
     chosen = configured(config, set_, given(seed=seed), workload)
     cluster = chosen.build_cluster()
     jobs = cluster_scenario_of(chosen).jobs(chosen.seed)
-    info = workload_info(jobs, cluster, chosen.runtime)
+    info = workload_info(jobs, cluster, chosen.runtime, whole=jobs.are_whole)
     if json_:
         typer.echo(json.dumps({"workload": workload, "cluster": str(cluster), **info.to_dict(), **jobs.facts()}))
         return

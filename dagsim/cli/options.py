@@ -160,7 +160,7 @@ READ_KEYS = (
 )
 """Keys of ``--read``. The other fields of ``TraceOptions`` have options of their own."""
 
-REMOVED = {f"--{key.replace('_', '-')}": f"--read {key}={{}}" for key in READ_KEYS} | {
+REMOVED = {f"--{key.replace('_', '-')}": f"--read {key}={{}}" for key in READ_KEYS if key != "strict"} | {
     "--measure": "--set workload.measure={}",
     "--engine": "--set engine={}",
     "--window-jobs": "--windows Nx{} (N windows), or --set workload.window={}",
@@ -265,6 +265,12 @@ class TraceFlags(NamedTuple):
         ),
     ] = None
     until: Annotated[str | None, _of_trace(metavar="WHEN", help="Leave out the jobs that arrive later.")] = None
+    strict: Annotated[
+        bool,
+        _of_trace(
+            "--strict", help="Refuse a log that contradicts itself or the site for over 1 % of its jobs or hours."
+        ),
+    ] = False
 
     def settings(self) -> list[Setting]:
         """Return settings for the options that were given.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dagsim.experiment.store import Store
     from dagsim.metrics.intervals import OverTime
     from dagsim.metrics.standings import PolicyResult
+    from dagsim.systems.cluster.audit import Audit
 
 
 def trust(*files: Path) -> None:
@@ -112,8 +113,23 @@ def experiment(
     except ConfigError:  # perhaps because of an option that fits no other workload than a trace
         _refuse_without_trace(configured(what.config, what.set_, settings, what.workload), asked)
         raise
-    _refuse_without_trace(config, asked)
-    return on_its_cluster(config, trace.cluster, counted("sizing a cluster to the trace", wanted=watched))
+    _refuse_without_trace(config, [*asked, *(["--strict"] if trace.strict else [])])
+    config = on_its_cluster(config, trace.cluster, counted("sizing a cluster to the trace", wanted=watched))
+    if trace.strict:
+        audited(config, told=False).refuse(config.trace().path)
+    return config
+
+
+def audited(config: Config, *, told: bool) -> Audit:
+    """Judge the log of a configuration before anything is simulated, and print what contradicts itself or
+    the site.
+    """
+    from dagsim.experiment.scenario import cluster_scenario_of
+
+    audit = cluster_scenario_of(config).audit()
+    for sentence in audit.sentences() if told else ():
+        typer.echo(sentence)
+    return audit
 
 
 def trace_at(path: Path, option: str = "--trace") -> list[Setting]:
@@ -317,7 +333,7 @@ def _tell(kept: Kept, output: Output) -> None:
         notes.append(f"{last} / {first}, {len(over.pieces)} blocks of {over.jobs:,} jobs: {over}")
     ranked = folder.ranked
     if output.json_:
-        typer.echo(json.dumps(folder.to_dict() | _comparison(kept, ranked, over)))
+        typer.echo(json.dumps(_audit_of(lines) | folder.to_dict() | _comparison(kept, ranked, over)))
     elif not output.quiet:
         _print(folder, lines, ranked, output, notes)
     if sys.stdout.isatty() if output.plots is None else output.plots:
@@ -326,6 +342,11 @@ def _tell(kept: Kept, output: Output) -> None:
         draw(folder, ranked=ranked)
     if tell_failures(folder):
         raise typer.Exit(1)
+
+
+def _audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
+    """The contradictions of the input of the first run that has some, for JSON."""
+    return next(({"audit": line.workload["audit"]} for line in lines if "audit" in line.workload), {})
 
 
 def tell_failures(folder: Store) -> int:
@@ -370,6 +391,7 @@ def _print(
     from dagsim.report.comparison import comparison_table
     from dagsim.report.grid import TableFormat
     from dagsim.report.tables import (
+        contradictions,
         fidelity_lines,
         observed_table,
         rejection_notes,
@@ -379,9 +401,10 @@ def _print(
     )
     from dagsim.report.terminal import show_grid
 
-    urgent = rejection_notes(lines) if output.table is TableFormat.TEXT else []
+    told = [line.workload for line in lines]
+    urgent = contradictions(told) or rejection_notes([line for line in lines if "audit" not in line.workload])
     for note in urgent:  # first of all, since every figure below lacks these jobs
-        typer.echo(note)
+        typer.echo(note, err=output.table is not TableFormat.TEXT)
     workload, sample = folder.label, sample_of(folder.config)
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):
         lines, notes = shown, (*notes, "one run: seeds change nothing here")
@@ -397,7 +420,7 @@ def _print(
     for policy, line in reversed(first.items()):
         if "observed" in line.workload:
             show_grid(observed_table(policy, line.workload["observed"]), output.table, wide=output.wide)
-    for note in (*notes, *workload_notes([line.workload for line in lines]), *run_notes(lines)):
+    for note in (*notes, *workload_notes(told), *run_notes(lines)):
         if note not in urgent:
             typer.echo(note)
     for policy, line in reversed(first.items()):

@@ -51,6 +51,9 @@ def show_trace(
     map_: TraceColumns = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the plot.")] = Path("results"),
     plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw the distributions.")] = True,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse a trace that contradicts itself for more than 1 % of its jobs.")
+    ] = False,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -69,10 +72,14 @@ def show_trace(
     file = TraceFile(str(path), format_, TraceOptions(start=start, limit=limit, map=map_))
     file.check()
     info = trace_info(file, Recorded(), counted(f"reading {path.name}", wanted=not (quiet or json_)))
+    if strict:
+        info.audit.refuse(str(path))
     drawn = draw_trace(info, out) if plot else None
     if json_:
         typer.echo(json.dumps(info.to_dict() | {"plot": None if drawn is None else str(drawn)}))
     elif not quiet:
+        for sentence in info.audit.sentences():
+            typer.echo(sentence)
         tables = [*info_tables(info.workload), *hours_tables(info)]
         tables += [published_table(info)] if info.comparison else []
         console().print(*tables, sep="\n")

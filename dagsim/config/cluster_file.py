@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -11,18 +12,20 @@ from typing import Annotated, Any, TypeAlias
 import yaml
 from pydantic import Field, ValidationError
 
-from dagsim.config.schema import Section, load_config
+from dagsim.config.schema import Config, Section, load_config
 from dagsim.config.yaml import explain, read_yaml
-from dagsim.errors import ConfigError, InputError
+from dagsim.errors import ConfigError, DagsimError, InputError
 from dagsim.files import write_text
 from dagsim.model import GpuType, NodeOutage, NodePartition, NodeReservation, QueueTree
 from dagsim.model.gpu import canonical
-from dagsim.traces import TraceOptions
+from dagsim.systems.cluster.audit import Audit, Auditor
+from dagsim.traces import Trace, TraceOptions
 from dagsim.traces.nodes import ImportedCluster, grouped, is_kube, read_nodes
-from dagsim.traces.site_import import read_site, with_jobs
+from dagsim.traces.site_import import log_in, read_site, with_jobs
 from dagsim.traces.sites import folded, named_gpus
 from dagsim.traces.slurm_site import read_slurm_site, site_files
 from dagsim.traces.source import Source
+from dagsim.workload.accept import accepting
 
 _SHOWN, _NAMED = 20, 8
 
@@ -41,10 +44,12 @@ def import_site(
     named, zone, files = named_gpus(gpus, "--gpu"), TraceOptions(timezone=timezone).zone(), site_files(paths)
     site, origin = read_site(files, zone), ", ".join(path.name for path in paths)
     unmodelled: list[str] = []
+    log: Trace | None = None
     if site is not None:
         imported = grouped(site.found_nodes(), named, keep_all=True, in_order=True)
         name, queues, network = site.cluster_name or out.stem, site.queues(named), site.network(imported.node_names())
-        unmodelled = with_jobs(site.unmodelled, queues, paths, site.written_s)  # the queues and the network add to them
+        log = log_in(paths)
+        unmodelled = with_jobs(site.unmodelled, log, site.written_s)  # the queues and the network add to them
         text = cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy)
     elif files and (len(files) == 1 or any(is_kube(Source(file)) for file in files)):
         listed = files if len(files) == 1 else [file for file in files if is_kube(Source(file))]
@@ -58,7 +63,9 @@ def import_site(
             "ClusterQueues, nor the output of `qmgr -c 'print server'`"
         )
     write_text(out, text)
-    lines = [f"{out}: {load_config(out).build_cluster()}"]
+    config = load_config(out)
+    audit = Audit() if log is None else _audit_of(config, log)
+    lines = [*audit.sentences(), f"{out}: {config.build_cluster()}"]
     lines += [f"read {line}" for line in (() if site is None else site.read)]
     lines += [f"noted: {note}" for note in imported.notes] + [f"not modelled: {what}" for what in unmodelled]
     if left_out := imported.left_out:
@@ -68,7 +75,17 @@ def import_site(
         f"GPU type {kind!r} is not known: say what it is with --gpu {kind}=TYPE, or fill in {out}"
         for kind in imported.unknown
     ]
-    return lines
+    return [*lines, *audit.sentences(urgent=False)]
+
+
+def _audit_of(config: Config, log: Trace) -> Audit:
+    """The contradictions of a site's own log."""
+    auditor = Auditor(config.build_cluster(), config.queues, config.runtime, config.cluster.accept)
+    log.change = lambda jobs: accepting(jobs, config.cluster.accept, config.runtime, config.build_cluster().gpu_types)
+    log.watcher = auditor
+    with suppress(DagsimError):  # only an option can read it
+        log.arrays()
+    return auditor.audit(log.report)
 
 
 def cluster_yaml(

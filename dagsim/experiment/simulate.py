@@ -14,11 +14,12 @@ from typing import Any, NamedTuple, cast
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, DagsimError, PluginError, PolicyFailed, UnknownName, one_line
 from dagsim.experiment.scenario import scenario_of
+from dagsim.family import refuse_missing
 from dagsim.metrics import Summary, summarize
 from dagsim.metrics.own import own_values
 from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
-from dagsim.registry import Spec
+from dagsim.registry import Registry, Spec
 from dagsim.systems.cluster.choice import EngineUse
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import Conversation, Kernel, Policy, Scenario, View, decisions_of, fitted
@@ -307,7 +308,7 @@ class ExternalCommand(NamedTuple):
     """A scheduler in another program: ``kind[params]:address``."""
 
     kind: str
-    """A name of ``_PROGRAMS``: ``exec`` or ``batsim``."""
+    """A name of ``PROGRAMS``, such as ``exec``."""
     address: str
     """The command, or the endpoint of Batsim's protocol."""
     head: str
@@ -323,13 +324,10 @@ class ExternalCommand(NamedTuple):
         return (self.address if self.kind == "exec" else str(self.params.get("start", ""))).split()
 
 
-_PROGRAMS = {
-    "exec": "dagsim.systems.cluster.policies.external:External",
-    "batsim": "dagsim.systems.cluster.policies.batsim:Batsim",
-}
+PROGRAMS: Registry[Any] = Registry("program", group="dagsim.programs", method="decide")
 """Policies that talk to a scheduler in another program, by kind."""
 
-_PROGRAM = re.compile(rf"(({'|'.join(_PROGRAMS)})(?:\[[^\]]*\])?):(.*)", re.DOTALL)
+_PROGRAM = re.compile(r"((\w+)(?:\[[^\]]*\])?):(.*)", re.DOTALL)
 
 
 def external_command(spec: str) -> ExternalCommand | None:
@@ -340,7 +338,9 @@ def external_command(spec: str) -> ExternalCommand | None:
         ConfigError: The parameters cannot be read.
     """
     match = _PROGRAM.fullmatch(spec.strip())
-    if match is None:
+    if match is None or match[2] not in PROGRAMS:
+        if match is not None:
+            refuse_missing("programs", match[2])
         return None
     command = ExternalCommand(match[2], match[3].strip(), match[1])
     Spec.parse(command.head)
@@ -348,15 +348,12 @@ def external_command(spec: str) -> ExternalCommand | None:
 
 
 def _external(scenario: Scenario, spec: str, command: ExternalCommand) -> Policy[Any, Any]:
-    from dagsim.registry import Entry, Registry
-
     if (names := allowed()) is not None:
         names.check("policy", spec)
     if scenario.system != "cluster":
         raise UnknownName(f"policy {spec!r}: other programs can schedule the system 'cluster' only")
-    programs: Registry[Any] = Registry("policy", [Entry(kind, target) for kind, target in _PROGRAMS.items()])
     address = command.address
-    program: Policy[Any, Any] = programs.create(command.head, command=address, endpoint=address)
+    program: Policy[Any, Any] = PROGRAMS.create(command.head, command=address, endpoint=address)
     return program
 
 

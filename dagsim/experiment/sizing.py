@@ -18,6 +18,7 @@ from dagsim.model.gpu import canonical
 from dagsim.systems.cluster.models.runtime import HasRates, Runtime
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrays import JobArrays
+from dagsim.workload.load import ArrivalTimes
 
 LOAD = 0.9
 """The offered load for which a cluster is sized."""
@@ -66,12 +67,13 @@ class TotalDemand:
         """Maximum that one instance takes."""
         self.gang_cpus = self.gang_gb = 0.0
         """Maximum that one gang takes."""
-        self.first_s, self.last_s = inf, 0.0
-        """First and last arrival."""
+        self.arrivals = ArrivalTimes()
+        self.period_s: float | None = None
+        """Seconds for which the arrivals stand, if that is known."""
 
     def add(self, job: Job) -> None:
         """Add ``job``."""
-        self.first_s, self.last_s = min(self.first_s, job.arrival_s), max(self.last_s, job.arrival_s)
+        self.arrivals.add(job.arrival_s)
         asked = _Asked(defaultdict(float))
         path_s = job.graph.critical_path([self._add(task, asked) for task in job.graph.tasks])
         share = 1 / path_s if path_s > 0 else 0.0
@@ -85,7 +87,7 @@ class TotalDemand:
 
     def add_arrays(self, jobs: JobArrays, runtime: HasRates) -> None:
         """Add all jobs at once; the totals equal those of adding them one by one."""
-        self.first_s, self.last_s = float(jobs.arrival_s[0]), float(jobs.arrival_s[-1])
+        self.arrivals.add_all(jobs.arrival_s)
         job = np.repeat(np.arange(len(jobs)), np.diff(jobs.first))
         shortest, mean_s = np.zeros(jobs.tasks), np.zeros(jobs.tasks)
         asked_s: dict[str, np.ndarray] = {}
@@ -117,11 +119,6 @@ class TotalDemand:
                 self.core_s, self.cores_at_once = totals
             else:
                 self.gb_s, self.gb_at_once = totals
-
-    @property
-    def span_s(self) -> float:
-        """Seconds from the first arrival to the last."""
-        return self.last_s - self.first_s
 
     def _add(self, task: Task, asked: _Asked) -> float:
         """Add the task to ``asked``; return its shortest time in seconds."""
@@ -202,8 +199,7 @@ def _sized_to_part(
         return cluster_for(widest)
     for job in jobs.jobs():
         demand.add(job)
-    demand.first_s = begins_s
-    demand.last_s = begins_s + (demand.last_s - begins_s) * trace.options.time_scale
+    demand.period_s = (demand.arrivals.last_s - begins_s) * trace.options.time_scale
     demand.gpus = widest.gpus
     for name in widest.gpu_s:
         demand.gpu_s.setdefault(name, 0.0)
@@ -235,17 +231,18 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     name none. There are enough of them for the widest gang. Nodes without GPUs are added if the
     nodes with GPUs have too few cores or too little memory.
 
-    The load refers to the time from the first arrival to the last. If jobs last much longer than
-    that, this rule would give more machines than all jobs use at once; the cluster is then just
+    The load refers to the period for which the arrivals stand (``ArrivalTimes``). If jobs last much
+    longer than that, this rule would give more machines than all jobs use at once; the cluster is then just
     large enough that no job waits.
 
     Raises:
         ConfigError: The cluster would be larger than any real one.
     """
+    period_s = demand.arrivals.period_s if demand.period_s is None else demand.period_s
 
     def needed_for(seconds: float, at_once: float) -> float:
         """Units needed for the load; never more than all jobs hold at once if none waits."""
-        return min(seconds / (demand.span_s * load), at_once) if demand.span_s > 0 else at_once
+        return min(seconds / (period_s * load), at_once) if period_s > 0 else at_once
 
     gpus = max(_NODE.gpus, _whole(demand.instance_gpus, "GPUs a node"))
     cpus = max(_NODE.cpus, float(_whole(demand.instance_cpus, "cores a node")))

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 from dagsim.config.schema import Config
 from dagsim.experiment.sizing import TotalDemand, cluster_for
 from dagsim.model import GPU_TYPES, Job
+from dagsim.systems.cluster.audit import Audit
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.traces import Trace
+from dagsim.traces.report import Hours
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.info import Tally, WorkloadInfo
 
@@ -54,12 +56,15 @@ class TraceInfo:
     """True if the machines are those of the trace."""
     comparison: tuple[tuple[PublishedFigure, float], ...]
     """Published figures, each with its value for this file."""
+    audit: Audit
+    """Contradictions of the trace with itself."""
     hours: dict[str, dict[str, ResourceHours]]
     """By ``account``, ``user`` and ``partition``, where jobs name one; the largest first."""
 
     def to_dict(self) -> dict[str, Any]:
         """All statistics as plain values, ready for JSON."""
         return {
+            "audit": self.audit.to_dict(),
             "path": str(self.trace.source),
             "format": self.trace.format,
             "read": self.trace.report.to_dict(),
@@ -75,12 +80,10 @@ class TraceInfo:
         }
 
     def mean_busy(self) -> dict[str, float | None]:
-        """GPUs and cores that would be busy on average between the first and the last arrival if no
-        job waited.
-        """
-        span_s = self.workload.span_s
+        """GPUs and cores that would be busy on average over the period of the log if no job waited."""
+        period_s = self.workload.period_s
         parts = {"gpus": self.workload.gpu_work, "cores": self.workload.cpu_work}
-        return {name: work / span_s if span_s else None for name, work in parts.items()}
+        return {name: work / period_s if period_s else None for name, work in parts.items()}
 
 
 def trace_info(file: TraceFile, runtime: Runtime, watch: Callable[[Iterable[Job]], Iterable[Job]] = iter) -> TraceInfo:
@@ -101,7 +104,9 @@ def trace_info(file: TraceFile, runtime: Runtime, watch: Callable[[Iterable[Job]
     cluster = own or Config(cluster=cluster_for(demand)).build_cluster()
     compared = [(figure, _value(info, figure.statistic)) for figure in published(trace.format, str(trace.source))]
     hours = hours_by_owner(_every_attempt(file, trace.format).as_recorded().jobs())
-    return TraceInfo(trace, tally, info, str(cluster), own is not None, tuple(compared), hours)
+    report, total = trace.report, Hours(info.gpu_work / 3600, info.cpu_work / 3600)
+    audit = Audit(info.jobs, report.kept + report.dropped.total(), total, report.contradictions)
+    return TraceInfo(trace, tally, info, str(cluster), own is not None, tuple(compared), audit, hours)
 
 
 def hours_by_owner(jobs: Iterable[Job]) -> dict[str, dict[str, ResourceHours]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from functools import partial
 from math import log1p, nan
 from multiprocessing import get_context
 from pathlib import Path
@@ -20,12 +21,13 @@ from dagsim.forecast.calibration import Outcomes, calibrated, censoring_weights,
 from dagsim.forecast.futures import Player, QueueState, policy_of, starts_by
 from dagsim.forecast.log import JobLog, read_sacct_log
 from dagsim.forecast.members import Forecaster, Past, is_long
-from dagsim.forecast.rows import KINDS, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
-from dagsim.forecast.scores import CEILING, LEVELS, Score, crps, ratio, score
+from dagsim.forecast.rows import KINDS, SCORED, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
+from dagsim.forecast.scores import CEILING, LEVELS, Score, crps, log_wait, ratio, score
 from dagsim.processes import end_with_parent, kill_workers, starting
 from dagsim.traces import format_of
 from dagsim.traces.formats.swf import waits_s
 from dagsim.workload.accept import accepting
+from dagsim.workload.arrays import objects
 
 BASELINES = ("slurm", "limits", "history", "history_account", "qbets", "limits_history")
 _MEMBERS = ("arrivals", "runs", "history_account")
@@ -100,6 +102,12 @@ class Forecasts:
     """(n,) bool: True if Slurm had an estimate."""
     seen_s: np.ndarray
     started: np.ndarray
+    least_s: np.ndarray
+    """(n,) float64: seconds until the begin time that its user asked for, at least 0."""
+    silent: np.ndarray
+    """(m,) object: the submissions without a forecast, at each instant."""
+    silent_kind: np.ndarray
+    """(m,) object: why: they can ``never`` start, or wait for something ``outside``."""
     raw: dict[str, np.ndarray]
 
     @classmethod
@@ -128,7 +136,8 @@ def played(
         listing = None
         if queue is not None and (place := queue.latest(t)) >= 0:
             listing = queue.listings[place]
-        yield forecasts_of(rows_of(QueueState.at(log, t), listing), forecaster, past, number)
+        rows = rows_of(QueueState.at(log, t), listing, partial(forecaster.player.obstacle, t=t))
+        yield forecasts_of(rows, forecaster, past, number)
 
 
 def forecasts_of(
@@ -137,7 +146,6 @@ def forecasts_of(
     """The forecasts of these rows at the ``instant``-th time (``Forecaster.raw``), and their outcomes
     as the log has them.
     """
-    rows = rows.eligible()
     raw = forecaster.raw(rows, past, instant, played)
     log, jobs = rows.state.log, rows.first
     seen_s, started = outcomes_of(log, rows)
@@ -150,6 +158,9 @@ def forecasts_of(
         np.isfinite(rows.estimate_s),
         seen_s,
         started,
+        np.maximum(log.begin_s[jobs] - rows.state.t, 0.0),
+        objects([silent.name for silent in rows.silent]),
+        objects([KINDS[silent.kind] for silent in rows.silent]),
         raw,
     )
 
@@ -201,10 +212,13 @@ def run_backtest(
         if count == 1
         else played_in_processes(log, queue, forecaster, instants, count)
     )
-    several = sorted([part for part in progress(forecasts) if len(part.t)], key=lambda part: float(part.t[0]))
+    parts = list(progress(forecasts))
+    several = sorted([part for part in parts if len(part.t)], key=lambda part: float(part.t[0]))
     if not several:
-        raise InputError(f"no job waits at any of the {len(instants):,} instants")
-    test = Backtest(Forecasts.joined(several), log)
+        why = " that could have a forecast" if any(len(part.silent) for part in parts) else ""
+        raise InputError(f"no job{why} waits at any of the {len(instants):,} instants")
+    silent, kinds = (np.concatenate([getattr(part, name) for part in parts]) for name in ("silent", "silent_kind"))
+    test = Backtest(replace(Forecasts.joined(several), silent=silent, silent_kind=kinds), log)
     if not test.counted.any():
         raise InputError(
             "no forecast is scored: scores begin after a tenth of the instants and 40 starts of forecast jobs, "
@@ -240,7 +254,19 @@ class Backtest:
                 self.calibrated["limits_history"] = pooled(
                     self.outcomes, [self.calibrated[name] for name in pair], lag_s
                 )
+        self.forecast = np.maximum(self.forecast, log_wait(forecasts.least_s)[:, None])
         self.scored = self._scored(log)
+        silent = dict(zip(forecasts.silent.tolist(), forecasts.silent_kind.tolist(), strict=True))
+        started = set(log.array[np.isfinite(log.start_s)].tolist())
+        self.no_forecast: dict[str, int] = {
+            kind: sum(other == kind for other in silent.values()) for kind in ("never", "outside")
+        }
+        """Submissions without a forecast at the last instant that lists them so, by kind; and how many
+        of those that could never start did start.
+        """
+        self.no_forecast["never_but_started"] = sum(
+            kind == "never" and name in started for name, kind in silent.items()
+        )
 
     def _calibrated(self, quantiles: np.ndarray) -> np.ndarray:
         rows = self.forecasts
@@ -261,7 +287,7 @@ class Backtest:
         last hour of submissions of a log that goes on after them.
         """
         rows = self.forecasts
-        scored = np.isin(rows.kind, [KINDS.index("plain"), KINDS.index("limited")])
+        scored = np.isin(rows.kind, SCORED)
         if self.is_oracle or not len(rows.t):
             return scored
         first_s, last_s = rows.t[0], rows.t[-1]
@@ -323,6 +349,7 @@ class Backtest:
         if "runs" in self.raw:
             answer["beyond_horizon"] = int(np.count_nonzero(self.raw["runs"][self.scored, 9] >= CEILING))
         answer["instants"] = len(np.unique(rows.t))
+        answer["no_forecast"] = self.no_forecast
         baselines: dict[str, Any] = {}
         for name in BASELINES if not self.is_oracle else ():
             if name not in self.raw:

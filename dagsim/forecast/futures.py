@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import e, inf, log2
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dagsim.config.schema import Config
+from dagsim.errors import Stalled
 from dagsim.experiment.simulate import make_policy
 from dagsim.forecast.history import RunTimes, classes_of
 from dagsim.forecast.log import JobLog
@@ -21,6 +23,7 @@ from dagsim.systems.cluster.past import jobs_at
 from dagsim.systems.cluster.policies.slurm_backfill import load_compiled
 from dagsim.systems.cluster.policies.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
 from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.cluster.waits import Obstacles
 from dagsim.systems.seam import Conversation
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
@@ -153,6 +156,8 @@ class Player:
         self._estimated = replace(scenario, estimates=Estimates("predicted"), engine="simpy", outages=False)
         self._policy = policy
         self._log = log
+        self._obstacles: Obstacles | None = None
+        self._hindered: dict[int, str] = {}
         queues = scenario.queues
         self._cycle_s = float(queues.scheduler.get("bf_interval_s", 30.0)) if queues and queues.scheduler else 0.0
         """Time between two cycles of the scheduler: what could start at an instant, but has not, waits
@@ -163,6 +168,22 @@ class Player:
     def of(self, log: JobLog) -> Player:
         """The same for another log."""
         return Player(self._estimated, self._policy, log)
+
+    def obstacle(self, job: int, t: float) -> str:
+        """Describe what prevents the job at an index of the log from ever starting after ``t``, even if
+        nothing else runs; empty if nothing does.
+        """
+        words = self._hindered.get(job)
+        if words is None:
+            self._obstacles = self._obstacles or Obstacles(self._estimated, self._policy)
+            claimed = self._log.jobs.chosen(np.array([job]))
+            if not self._log.limited[job]:
+                claimed = replace(claimed, estimate=None)
+            (asked,) = claimed.jobs()
+            words = self._obstacles.of(asked, t)
+            if asked.request is None or not asked.request.reservation:  # a reservation ends
+                self._hindered[job] = words
+        return words
 
     def starts_alone(self, state: QueueState) -> bool:
         """True if each waiting job of the state starts within a week."""
@@ -219,12 +240,13 @@ class Player:
         watch = _Watch(
             policy, {scene.targets[place]: row for row, group in enumerate(groups) for place in group.tolist()}
         )
-        talk = Conversation(kernel, begins_s + horizon_s)
         cycle_s = self._cycle_s * (0.5 if kind is Future.ORACLE else rng.random())
-        if talk.view is not None and talk.view.now == begins_s and cycle_s:
-            talk.answer([Wait(begins_s + cycle_s)])
-        while talk.view is not None and watch.left:
-            talk.answer(watch.decide(talk.view))
+        with suppress(Stalled):  # what waits for a rule does so until the end of the future
+            talk = Conversation(kernel, begins_s + horizon_s)
+            if talk.view is not None and talk.view.now == begins_s and cycle_s:
+                talk.answer([Wait(begins_s + cycle_s)])
+            while talk.view is not None and watch.left:
+                talk.answer(watch.decide(talk.view))
         return np.array([watch.started_s.get(id, inf) for id in scene.targets]) - begins_s
 
     def _arrivals(
@@ -322,8 +344,9 @@ def starts_by(scenario: ClusterScenario, policy: str, jobs: JobArrays) -> np.nda
     kernel, decider = whole.kernel(0), make_policy(whole, policy, 0)
     watch = _Watch(decider, {id: number for number, id in enumerate(jobs.ids.tolist())})
     talk = Conversation(kernel)
-    while talk.view is not None:
-        talk.answer(watch.decide(talk.view))
+    with suppress(Stalled):
+        while talk.view is not None:
+            talk.answer(watch.decide(talk.view))
     return np.array([watch.started_s.get(id, np.nan) for id in jobs.ids.tolist()])
 
 

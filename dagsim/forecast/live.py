@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -18,9 +19,10 @@ from dagsim.forecast.futures import Future, Player, QueueState, policy_of, run_t
 from dagsim.forecast.log import JobLog, read_sacct_log, read_snapshot
 from dagsim.forecast.members import Forecaster, Past
 from dagsim.forecast.planned import PlannedJob, with_planned
+from dagsim.forecast.reasons import Fate, is_limit, verdict_of
 from dagsim.forecast.rows import KINDS, Listed, Rows, read_reasons, rows_of
 from dagsim.forecast.scores import LEVELS, log_wait, quantiles_of
-from dagsim.model import Cluster
+from dagsim.model import Cluster, QueueTree
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces import TraceOptions, format_of
 from dagsim.traces.documents import elements
@@ -80,6 +82,26 @@ class ExpectedShape:
         return {"shape": str(self.shape)} | self.shape.to_dict() | chances | medians | quantiles
 
 
+class WithoutForecast(NamedTuple):
+    """A waiting job or array that gets no forecast."""
+
+    job: str
+    user: str
+    partition: str
+    kind: str
+    """``never`` or ``outside``, of ``KINDS``."""
+    why: str
+
+    @property
+    def words(self) -> str:
+        """The kind and the reason: ``never: QOSMaxCpuPerUser (96) < 144 ...``."""
+        return f"{'never' if self.kind == 'never' else 'not known'}: {self.why}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The values by name, for JSON."""
+        return self._asdict()
+
+
 T = TypeVar("T")
 
 
@@ -92,6 +114,8 @@ class Prospect(Generic[T]):
     """Number of futures of the present state. They are the first of all: as many alone give the same."""
     instants: int
     """Number of earlier instants whose forecasts calibrate these."""
+    without: Sequence[WithoutForecast] = ()
+    """The waiting jobs that get no forecast."""
 
     @property
     def calibrated(self) -> bool:
@@ -133,7 +157,7 @@ class Question(NamedTuple):
         trace = file.open(scenario.cluster, scenario.runtime)
         log, t = read_snapshot(trace)
         listing = read_reasons(Source(state))
-        remarks = _remarks(log, listing, scenario.cluster)
+        remarks = _remarks(log, scenario.cluster) + _missing_limits(listing, scenario.queues)
         if later := int(np.count_nonzero(log.submit_s > t)):
             remarks.append(f"{later:,} jobs were submitted after the instant of the snapshot: they are left out")
         if trace.report.dropped:
@@ -152,7 +176,8 @@ class Question(NamedTuple):
 
     def shapes(self, shapes: Sequence[PlannedJob], early: IsDue | None = None) -> Iterator[Prospect[ExpectedShape]]:
         """The forecasts of planned jobs, better and better (``expected_shapes``)."""
-        return expected_shapes(self.log, self.forecaster, self.t, shapes, self.scenario.cluster, early=early)
+        cluster, listing = self.scenario.cluster, self.listing
+        return expected_shapes(self.log, self.forecaster, self.t, shapes, cluster, listing=listing, early=early)
 
 
 def is_idle(state: Path) -> bool:
@@ -186,18 +211,37 @@ def workload_of(state: Path) -> dict[str, str]:
     return workload | ({"format": "kubernetes-now"} if named == "kubernetes" else {})
 
 
-def _remarks(log: JobLog, listing: Listing, cluster: Cluster) -> list[str]:
-    """Remarks on a snapshot: its waiting jobs without a forecast, and nodes that do not exist."""
+def _remarks(log: JobLog, cluster: Cluster) -> list[str]:
+    """Remarks on a snapshot: nodes that do not exist, and limits that the site does not have."""
     names = {name for names in log.nodes.words for name in names}
     unknown = sorted(names - {node.name for node in cluster.nodes})
-    names_of_rows = {name.rpartition("/")[0] if name not in listing else name for name in log.array.tolist()}
-    silent = len([name for name in listing if name not in names_of_rows and name.count("/") < 2])
-    remarks = [f"{silent:,} jobs are held or wait for other jobs: they get no forecast"] if silent else []
+    remarks = []
     if 2 * len(unknown) > len(names):
         remarks.append(
             f"{len(unknown):,} of the {len(names):,} nodes on which jobs run are not in the cluster of the "
             f"configuration, such as {unknown[0]}: is it another cluster? These jobs get a place by best fit"
         )
+    return remarks
+
+
+def _missing_limits(listing: Listing, queues: QueueTree | None) -> list[str]:
+    """Remarks on jobs that wait for a limit of a kind that the configuration lacks."""
+    tree = queues or QueueTree()
+    nodes = [node for node, _ in tree.walk()]
+    there = {
+        "QOS": any(qos.limits or qos.user_limits or qos.account_limits for qos in tree.qos),
+        "Assoc": any(node.limits or node.user_limits or node.limits_of for node in nodes),
+        "quota": any(node.quota for node in nodes),
+    }
+    remarks = []
+    for kind, known in there.items():
+        reasons = [job.reason for job in listing.values() if job.reason.startswith(kind) and is_limit(job.reason)]
+        reasons = [reason for reason in reasons if verdict_of(reason).fate is Fate.KNOWN]
+        if reasons and not known:
+            remarks.append(
+                f"{len(reasons):,} jobs wait for a limit such as {reasons[0]}, of which the configuration has none: "
+                "their forecasts are too early"
+            )
     return remarks
 
 
@@ -211,22 +255,23 @@ def expected(
     """
     past = Past(log, baselines=False)
     past.move(t)
-    rows = rows_of(QueueState.at(log, t), listing).eligible()
+    rows = rows_of(QueueState.at(log, t), listing, partial(forecaster.player.obstacle, t=t))
     if jobs:
         rows = rows.chosen([place for place, job in enumerate(rows.first.tolist()) if log.array[job] in jobs])
+    without = [job for job in _without(log, rows, listing) if not jobs or job.job in jobs]
     played: list[np.ndarray] = []
     for waits_s in forecaster.waits(Future.RUNS, rows, past, instants):
         played.append(waits_s)
         if len(played) == forecaster.futures or (early is not None and early(len(played))):
             present = forecasts_of(rows, forecaster, past, instants, played)
-            yield Prospect(_shown(log, [present], rows, listing), len(played), 0)
+            yield Prospect(_shown(log, [present], rows, listing), len(played), 0, without)
     for earlier in _earlier(log, forecaster, t, instants):
-        yield Prospect(_shown(log, [*earlier, present], rows, listing), len(played), len(earlier))
+        yield Prospect(_shown(log, [*earlier, present], rows, listing), len(played), len(earlier), without)
 
 
 def expected_shapes(
     log: JobLog, forecaster: Forecaster, t: float, shapes: Sequence[PlannedJob], cluster: Cluster,
-    instants: int = _INSTANTS, early: IsDue | None = None,
+    instants: int = _INSTANTS, listing: Listing | None = None, early: IsDue | None = None,
 ) -> Iterator[Prospect[ExpectedShape]]:  # fmt: skip
     """Yield the forecasts of planned jobs that would be submitted at ``t``, each as if it were the
     only one, better and better as those of ``expected``. Shapes that even the idle cluster could
@@ -242,13 +287,16 @@ def expected_shapes(
     ids = {id: place for place, id in enumerate(several.jobs.ids.tolist())}
     places = [ids[f"planned-{number}"] for number in range(1, count + 1)]
     alone = [replace(state, running=state.running[:0], waiting=np.array([place])) for place in places]
-    kept = [number for number, shape in enumerate(alone) if player.starts_alone(shape)]
+    kept = [
+        number
+        for number, shape in enumerate(alone)
+        if not player.obstacle(places[number], t) and player.starts_alone(shape)
+    ]
     if not kept:
-        raise InputError(
-            f"--job: {shapes[0]} could never start, even on the idle cluster: it asks for more than the nodes of its "
-            "partition have, or than a limit of its account, QOS or partition allows"
-        )
-    others = state.waiting[~np.isin(state.waiting, places)]
+        why = player.obstacle(places[0], t) or "it starts in none of the futures of a week"
+        raise InputError(f"--job: {shapes[0]} could never start, even on the idle cluster: {why}")
+    queue = rows_of(state, listing, partial(player.obstacle, t=t)).state
+    others = queue.waiting[~np.isin(queue.waiting, places)]
     rows = [
         Rows(
             replace(state, waiting=np.append(others, places[number])),
@@ -293,7 +341,8 @@ def _earlier(log: JobLog, forecaster: Forecaster, t: float, instants: int) -> It
         past = Past(log, baselines=False)
         for place in places:
             past.move(grid[place])
-            rows = rows_of(QueueState.at(log, grid[place]), None)
+            obstacle = partial(forecaster.player.obstacle, t=grid[place])
+            rows = rows_of(QueueState.at(log, grid[place]), None, obstacle)
             parts[place] = forecasts_of(rows, fewer, past, place)
         yield [parts[place] for place in sorted(parts) if len(parts[place].t)]
 
@@ -322,6 +371,17 @@ def _shown(log: JobLog, several: Sequence[Forecasts], rows: Rows, listing: Listi
         waits_s = tuple(np.expm1(logs).tolist())
         forecasts.append(Expected(name, log.user[job], log.partition[job], kind_name, reason, waits_s, *within))
     return sorted(forecasts, key=lambda forecast: forecast.quantiles_s[9])
+
+
+def _without(log: JobLog, rows: Rows, listing: Listing | None) -> list[WithoutForecast]:
+    """The jobs without a forecast, those first that can never start."""
+    places = {name: place for place, name in enumerate(log.array.tolist())}
+    jobs = []
+    for name, kind, why in rows.silent:
+        listed, place = (listing or {}).get(name) or Listed("", np.nan), places.get(name)
+        own = ("", "") if place is None else (log.user[place], log.partition[place])
+        jobs.append(WithoutForecast(name, listed.user or own[0], listed.partition or own[1], KINDS[kind], why))
+    return sorted(jobs, key=lambda job: (job.kind, job.job))
 
 
 def _shapes(

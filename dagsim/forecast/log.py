@@ -20,13 +20,11 @@ from dagsim.traces.formats.sacct import readable_hosts
 from dagsim.traces.report import ReadReport
 from dagsim.traces.slurm import COLUMNS, array_ids, moment_s, resources, sacct_tables, state
 from dagsim.traces.source import Source
-from dagsim.traces.submission import options_of
+from dagsim.traces.submission import begin_after_s, options_of
 from dagsim.traces.trace import Trace
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
-_SECONDS = {"": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
 _BILLING = re.compile(r"(?:^|,)billing=(\d{1,15})(?:,|$)")
-_BEGIN = re.compile(r"now\+(\d{1,9})(second|minute|hour|day|week)?s?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +55,8 @@ class JobLog:
     """(n,) object: the submission of each job: its array, else its own id."""
     ends_s: float
     """The end of the log."""
+    limited: np.ndarray
+    """(n,) bool: True if the log states a time limit; else ``limit_s`` is an assumption."""
     billing: np.ndarray
     """(n,) float64: what the site charges for each second of a run, known from its start on; NaN if
     the log does not say.
@@ -82,18 +82,24 @@ class JobLog:
     @classmethod
     def of(cls, jobs: JobArrays, origin_s: float = 0.0, start_s: np.ndarray | None = None) -> JobLog:
         """The log of jobs with observed starts, which run for their work. Their estimates are their
-        limits; a job without one has a week.
+        limits; a job without one has a week. Components of a heterogeneous job are jobs of one submission.
 
         Raises:
-            TraceError: The jobs have no starts, or are not of one task each.
+            TraceError: The jobs have no starts, or tasks that wait for each other.
         """
         seen_s = jobs.observed_start_s if start_s is None else start_s
         if seen_s is None or (np.isnan(seen_s).all() and start_s is None):
             raise TraceError("the log has no starts of jobs, so that there are no waits to forecast")
+        submission = jobs.ids.tolist()
         if (np.diff(jobs.first) != 1).any():
-            raise TraceError("forecasts need a log of jobs of one task each")
+            if len(jobs.parent):
+                raise TraceError("forecasts need a log of jobs whose tasks do not wait for each other")
+            components = np.diff(jobs.first)
+            submission, seen_s = np.repeat(jobs.ids, components).tolist(), np.repeat(seen_s, components)
+            jobs = jobs.apart()
         limit_s = np.full(len(jobs), nan) if jobs.estimate is None else jobs.estimate
-        limit_s = np.maximum(np.where(np.isnan(limit_s), 7 * 86400.0, limit_s), 1.0)
+        limited = np.isfinite(limit_s)
+        limit_s = np.maximum(np.where(limited, limit_s, 7 * 86400.0), 1.0)
         eligible_s = jobs.arrival_s if jobs.eligible_s is None else jobs.eligible_s
         asked = replace(
             jobs,
@@ -115,8 +121,9 @@ class JobLog:
             asked.arrival_s,
             [()] * len(jobs),
             jobs.observed_nodes or Labels(np.zeros(len(jobs), np.int32), ((),)),
-            objects(jobs.ids.tolist()),
+            objects(submission),
             float(np.nanmax(np.concatenate([end_s, asked.arrival_s]))),
+            limited,
             np.full(len(jobs), nan),
             *_names(jobs),
         )
@@ -149,7 +156,7 @@ class JobLog:
         return cls(jobs.chosen(order), nodes=labels, ends_s=ends_s, **columns)
 
 
-_COLUMNS = ("limit_s", "start_s", "end_s", "eligible_s", "begin_s", "array", "billing")
+_COLUMNS = ("limit_s", "start_s", "end_s", "eligible_s", "begin_s", "array", "limited", "billing")
 _LISTS = ("parents", "user", "account", "partition")
 
 
@@ -165,7 +172,7 @@ def _names(jobs: JobArrays) -> tuple[list[str], list[str], list[str]]:
 
 
 def read_snapshot(trace: Trace) -> tuple[JobLog, float]:
-    """The jobs of a listing of a queue, and its instant.
+    """The jobs of a listing of a queue, and its instant. What is eligible only later has a begin time.
 
     Raises:
         TraceError: It cannot be read, or is not a listing of a queue.
@@ -176,10 +183,13 @@ def read_snapshot(trace: Trace) -> tuple[JobLog, float]:
             f"{trace.source}: not a snapshot; give the output of squeue --json or kubectl get pods -o json"
         )
     start_s = np.full(len(jobs), nan) if jobs.observed_start_s is None else jobs.observed_start_s
-    limit_s = jobs.work if jobs.estimate is None else np.where(np.isnan(jobs.estimate), jobs.work, jobs.estimate)
-    jobs = replace(jobs, estimate=limit_s)  # without a limit, the reader expects some time
+    limited = np.zeros(len(jobs), bool) if jobs.estimate is None else np.isfinite(jobs.estimate)
+    # Without a limit, the reader expects some time.
+    jobs = replace(jobs, estimate=jobs.work if jobs.estimate is None else np.where(limited, jobs.estimate, jobs.work))
     log = JobLog.of(jobs, trace.meta["origin_s"], start_s)
-    return replace(log, array=objects([id.partition("_")[0] for id in jobs.ids.tolist()]), ends_s=t), t
+    begin_s = np.where(log.eligible_s > t, log.eligible_s, log.begin_s)
+    array = objects([id.partition("_")[0] for id in log.array.tolist()])
+    return replace(log, array=array, begin_s=begin_s, limited=limited, ends_s=t), t
 
 
 class _Row(NamedTuple):
@@ -264,9 +274,8 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None) -> Iterator[_R
     if fields["ReqTRES"] or fields["AllocTRES"]:
         ran = ran and resources(fields["AllocTRES"]).is_stated
     line = options_of(fields["SubmitLine"])
-    begin_s = submit_s
-    if later := _BEGIN.fullmatch(line.get("begin", "")):
-        begin_s += int(later[1]) * _SECONDS[later[2] or ""]
+    later_s = begin_after_s(line.get("begin", ""), submit_s, lambda text: moment_s(text, "begin", zone))
+    begin_s = submit_s + (later_s or 0.0)
     parents = tuple(re.findall(r"(?<=:)\d+", line.get("dependency", "")))
     eligible_s = begin_s
     if parents or line.get("dependency") == "singleton" or not line:  # else accounting may rewrite it later

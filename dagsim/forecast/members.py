@@ -10,7 +10,7 @@ import numpy as np
 from dagsim.forecast.futures import Future, Player, run_times_at
 from dagsim.forecast.history import History, RunTimes
 from dagsim.forecast.log import JobLog
-from dagsim.forecast.rows import Rows
+from dagsim.forecast.rows import SCORED, Rows
 from dagsim.forecast.scores import LEVELS, log_wait, quantiles_of
 
 
@@ -84,7 +84,10 @@ class Forecaster:
             methods["limits"] = _spread(self.waits(Future.LIMITS, rows, past, instant))
         if self.arrivals:
             methods["arrivals"] = _spread(self.waits(Future.ARRIVALS, rows, past, instant))
-        return methods | self.from_waits(rows, past)
+        waits = self.from_waits(rows, past)
+        simulated = ~np.isin(rows.kind, SCORED)  # past waits do not know begin times and dependencies
+        waits["history_account"] = np.where(simulated[:, None], methods["runs"], waits["history_account"])
+        return methods | waits
 
     def waits(self, kind: Future, rows: Rows, past: Past, instant: int) -> Iterator[np.ndarray]:
         """Yield for each future of a kind the (n,) seconds until each row starts. The first of many

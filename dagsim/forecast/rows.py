@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import re
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,32 +14,40 @@ import numpy as np
 from dagsim.errors import TraceError
 from dagsim.forecast.futures import QueueState
 from dagsim.forecast.log import JobLog
+from dagsim.forecast.reasons import Fate, is_limit, verdict_of
 from dagsim.traces.formats.kubernetes import waiting_workloads
-from dagsim.traces.slurm_queue import is_squeue, waiting_reasons
+from dagsim.traces.slurm_queue import is_squeue, waiting_jobs
 from dagsim.traces.source import Source
 
-KINDS = ("plain", "limited", "dependent", "begin later", "reservation", "never")
-"""Kinds of rows. The first two are scored; the last gets no forecast."""
-_PLAIN, _LIMITED, _DEPENDENT, _LATER, _RESERVED, _NEVER = range(len(KINDS))
-_REASONS = {
-    "Dependency": _DEPENDENT,
-    "BeginTime": _LATER,
-    "Reservation": _RESERVED,
-    "DependencyNeverSatisfied": _NEVER,
-    "JobHeldUser": _NEVER,
-    "JobHeldAdmin": _NEVER,
-}
-
-
-_HELD_BACK = re.compile("Limit|Max|Grp|^quota$")
+KINDS = ("plain", "limited", "dependent", "begin later", "reservation", "never", "outside")
+"""Kinds of rows. The first two are scored; the last two get no forecast."""
+_PLAIN, _LIMITED, _DEPENDENT, _LATER, _RESERVED, _NEVER, _OUTSIDE = range(len(KINDS))
+SCORED = (_PLAIN, _LIMITED)
+_REASONS = {"Dependency": _DEPENDENT, "BeginTime": _LATER, "Reservation": _RESERVED}
+_WITHOUT = {Fate.NEVER: _NEVER, Fate.OUTSIDE: _OUTSIDE}
 
 
 class Listed(NamedTuple):
-    """A waiting job or array, as Slurm showed it."""
+    """A waiting job or array, as the scheduler showed it."""
 
     reason: str
     estimate_s: float
-    """Slurm's own estimate of the start, NaN if it had none."""
+    """The scheduler's own estimate of the start, NaN if it had none."""
+    user: str = ""
+    partition: str = ""
+    after: tuple[str, ...] = ()
+    """Submissions that it still waits for."""
+    one_of: bool = False
+    """True if one of them is enough."""
+
+
+class Silent(NamedTuple):
+    """A waiting job or array without a forecast."""
+
+    name: str
+    kind: int
+    """Index in ``KINDS``: ``never`` or ``outside``."""
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,26 +101,29 @@ def read_reasons(source: Source) -> dict[str, Listed]:
     if not is_squeue(source):
         return {name: Listed(reason, np.nan) for name, reason in waiting_workloads(source)}
     listing: dict[str, Listed] = {}
-    for name, reason, start_s in waiting_reasons(source):
-        other = listing.get(name)
-        estimate_s = np.nan if start_s is None else start_s
-        listing[name] = Listed(reason, estimate_s if other is None else float(np.fmin(estimate_s, other.estimate_s)))
+    for job in waiting_jobs(source):
+        other = listing.get(job.name)
+        estimate_s = np.nan if job.start_s is None else job.start_s
+        estimate_s = estimate_s if other is None else float(np.fmin(estimate_s, other.estimate_s))
+        listing[job.name] = Listed(job.reason, estimate_s, job.user, job.partition, job.after, job.one_of)
     return listing
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The n rows of the queue at an instant. The waiting tasks of an array are one row, whose start
-    is that of the next of them.
+    """The n rows of the queue at an instant that get a forecast, and the jobs that get none. The
+    waiting tasks of an array are one row, whose start is that of the next of them.
     """
 
     state: QueueState
+    """What runs and waits, without the jobs that get no forecast: no future starts them."""
     members: Sequence[np.ndarray]
     """Indices into ``state.waiting`` of the jobs of each row."""
     kind: np.ndarray
     """(n,) int64: index in ``KINDS``."""
     estimate_s: np.ndarray
-    """(n,) float64: Slurm's estimate of the start, NaN without one."""
+    """(n,) float64: the scheduler's estimate of the start, NaN without one."""
+    silent: Sequence[Silent] = ()
 
     def __len__(self) -> int:
         return len(self.members)
@@ -132,11 +142,7 @@ class Rows:
     def chosen(self, places: Sequence[int]) -> Rows:
         """The rows at these places."""
         members = [self.members[place] for place in places]
-        return Rows(self.state, members, self.kind[list(places)], self.estimate_s[list(places)])
-
-    def eligible(self) -> Rows:
-        """The rows of jobs that can become eligible: only these get a forecast."""
-        return self.chosen(np.flatnonzero(self.kind != _NEVER).tolist())
+        return replace(self, members=members, kind=self.kind[list(places)], estimate_s=self.estimate_s[list(places)])
 
     def earliest(self, starts: np.ndarray) -> np.ndarray:
         """(..., n) first starts of each row, from those of the waiting jobs in the last axis."""
@@ -145,30 +151,109 @@ class Rows:
         return np.stack([starts[..., places].min(axis=-1) for places in self.members], axis=-1)
 
 
-def rows_of(state: QueueState, listing: dict[str, Listed] | None) -> Rows:
-    """The rows of a state; with a listing of the queue, those that it shows."""
+def rows_of(state: QueueState, listing: dict[str, Listed] | None, obstacle: Callable[[int], str] | None = None) -> Rows:
+    """The rows of a state; with a listing of the queue, those that it shows. ``obstacle`` describes
+    what prevents the job at an index of the log from ever starting.
+    """
     log = state.log
     places: dict[str, list[int]] = {}
-    for place, name in enumerate(log.array[state.waiting].tolist()):
-        if listing is None or name in listing:
-            places.setdefault(name, []).append(place)
-    eligible_s, kinds, estimates = state.eligible_s, [], []
-    for name, listed in places.items():
-        job = state.waiting[listed[0]]
-        kind, estimate_s = _PLAIN, np.nan
-        if np.isinf(eligible_s[listed]).all():
-            kind = _LATER if log.begin_s[job] > state.t else _DEPENDENT
-        if listing is not None:
-            reason, estimate_s = listing[name]
-            kind = _REASONS.get(reason, _LIMITED if _HELD_BACK.search(reason) else _PLAIN)
-        kinds.append(kind)
-        estimates.append(estimate_s)
+    names_of_jobs = log.array[state.waiting].tolist()
+    for place, name in enumerate(names_of_jobs):
+        places.setdefault(name, []).append(place)
+    eligible_s, listed = state.eligible_s, listing or {}
+    kinds: dict[str, int] = {}
+    silent: dict[str, Silent] = {}
+    for name, members in places.items():
+        job, entry = int(state.waiting[members[0]]), listed.get(name)
+        reason = "" if entry is None else entry.reason
+        kinds[name] = _REASONS.get(reason, _LIMITED if is_limit(reason) else _PLAIN)
+        if kinds[name] == _PLAIN and np.isinf(eligible_s[members]).all():
+            is_later = log.begin_s[job] > state.t
+            kinds[name] = _LATER if is_later else _DEPENDENT if entry is None else _PLAIN
+        if obstacle is not None and verdict_of(reason).fate is Fate.KNOWN and (words := obstacle(job)):
+            silent[name] = Silent(name, _NEVER, words)
+    for name, entry in listed.items():
+        verdict = verdict_of(entry.reason)
+        if verdict.fate is not Fate.KNOWN and not _is_piece(name, places):
+            silent[name] = Silent(name, _WITHOUT[verdict.fate], f"{entry.reason}: {verdict.words}")
+    _follow(state, listed, places, kinds, silent)
+    kept = np.array([name not in silent for name in names_of_jobs], bool)
+    number = np.cumsum(kept) - 1
+    names = [name for name in places if name not in silent and (listing is None or name in listing)]
     return Rows(
-        state,
-        [np.array(listed) for listed in places.values()],
-        np.array(kinds, np.int64),
-        np.array(estimates, float),
+        replace(state, waiting=state.waiting[kept]),
+        [number[places[name]] for name in names],
+        np.array([kinds[name] for name in names], np.int64),
+        np.array([np.nan if listing is None else listing[name].estimate_s for name in names], float),
+        list(silent.values()),
     )
+
+
+def _is_piece(name: str, places: Mapping[str, object]) -> bool:
+    """True for a pod set of a workload that has a row, or whose pod sets have rows of their own."""
+    return name.rpartition("/")[0] in places or f"{name}/0" in places
+
+
+def _follow(
+    state: QueueState, listing: Mapping[str, Listed], places: Mapping[str, list[int]], kinds: Mapping[str, int],
+    silent: dict[str, Silent],
+) -> None:  # fmt: skip
+    """Add the jobs to ``silent`` that wait for a job without a forecast, for one of which nothing is
+    known, or for a cause that nobody states.
+    """
+    log, t = state.log, state.t
+    running = dict(zip(log.array[state.running].tolist(), state.running.tolist(), strict=True))
+    waiting = {*places, *listing}
+    ended = set(log.array[: int(np.searchsorted(log.submit_s, t, "right"))].tolist()) - waiting - running.keys()
+
+    def hurdle(other: str) -> tuple[int, str] | None:
+        """The kind and the reason if nobody knows when a job ends; None if the simulation does."""
+        if other in silent:
+            kind = silent[other].kind
+            return kind, f"job {other}, which {'never starts' if kind == _NEVER else 'has no forecast either'}"
+        if other not in waiting and other not in running:
+            how = "has ended in another way" if other in ended else "neither runs nor waits here"
+            return _OUTSIDE, f"job {other}, which {how}"
+        if (job := running.get(other)) is not None and not log.limited[job]:
+            return _OUTSIDE, f"job {other}, which has no time limit"
+        return None
+
+    needs = {}
+    for name in waiting - silent.keys():
+        entry = listing.get(name)
+        if (entry.reason == "Dependency") if entry is not None else kinds[name] == _DEPENDENT:
+            needs[name] = _needed(state, entry, places.get(name), ended)
+    found = True
+    while found:
+        found = False
+        for name, (others, one_of) in list(needs.items()):
+            hurdles = [hurdle(other) for other in others]
+            blocked = [one for one in hurdles if one is not None]
+            if not others:
+                silent[name] = Silent(name, _OUTSIDE, "Dependency: nobody states on which job")
+            elif blocked and not (one_of and None in hurdles):
+                kind, why = min(blocked)
+                silent[name] = Silent(name, kind, f"Dependency: on {why}")
+            else:
+                continue
+            found = True
+            del needs[name]
+
+
+def _needed(
+    state: QueueState, entry: Listed | None, members: Sequence[int] | None, ended: Collection[str]
+) -> tuple[tuple[str, ...], bool]:
+    """The submissions that a job waits for, and True if one of them is enough. Of those that its
+    submission names, those that have ended count only if there are no others.
+    """
+    if entry is not None and entry.after:
+        return entry.after, entry.one_of
+    if members is None:
+        return (), False
+    log, job = state.log, int(state.waiting[members[0]])
+    request = None if log.jobs.request is None else log.jobs.request.words[log.jobs.request.place[job]]
+    parents = log.parents[job]
+    return tuple([parent for parent in parents if parent not in ended]) or parents, bool(request and request.after_one)
 
 
 def outcomes_of(log: JobLog, rows: Rows) -> tuple[np.ndarray, np.ndarray]:

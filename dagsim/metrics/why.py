@@ -320,7 +320,9 @@ class ObservedWaits:
     by_partition: dict[str, WaitPair]
     by_size: dict[str, WaitPair]
     left_out: int
-    """Number of jobs without an observed start, or that did not start in the simulation."""
+    """Number of jobs without an observed start."""
+    missed: int
+    """Number of jobs with an observed start that did not start in the simulation."""
     median_abs_log_ratio: float
     """Median over the jobs of |log((simulated + 10 s) / (observed + 10 s))|: 0.16 to 0.22 between two
     real runs of the same submissions.
@@ -360,7 +362,7 @@ def observed_against_simulated(
     both = np.flatnonzero(np.isfinite(observed) & np.isfinite(simulated) & cols.counted)
     if not len(both):
         return None
-    observed, simulated = observed[both], simulated[both]
+    observed_s, observed, simulated = observed, observed[both], simulated[both]
     ratios = np.abs(np.log((simulated + _SLACK_S) / (observed + _SLACK_S)))
     tenants = [jobs.tenant[index] for index in both]
     sizes = np.searchsorted([most for most, _ in SIZES], jobs.gpus[both])
@@ -369,7 +371,8 @@ def observed_against_simulated(
         _grouped(tenants, observed, simulated),
         _grouped([partitions[index] for index in both.tolist()], observed, simulated) if any(partitions) else {},
         _grouped([SIZES[size][1] for size in sizes], observed, simulated, [name for _, name in SIZES]),
-        int(cols.counted.sum()) - len(both),
+        int((cols.counted & ~np.isfinite(observed_s)).sum()),
+        int((cols.counted & np.isfinite(observed_s)).sum()) - len(both),
         float(np.median(ratios)),
         int((unclipped[both] < -_EARLY_S).sum()),
     )

@@ -1,15 +1,16 @@
-"""Sums that are equal to the last bit on every Python, bits of a set, indices of distinct values,
-and type checks of numbers.
+"""Sums that are equal to the last bit on every Python, the comparison of computed values, bits of a
+set, indices of distinct values, and type checks of numbers.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from itertools import count
+from math import isclose
 from operator import add
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,6 +25,39 @@ def ordered_sum(terms: Iterable[float]) -> float:
     gives the same log on any Python.
     """
     return reduce(add, terms, 0.0)
+
+
+COMPUTED = 1e-9
+"""Relative difference within which computed numbers are equal."""
+
+
+def differences(value: Any, other: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Compare two values made of mappings, sequences, texts and numbers, of which one was computed on
+    another machine. Yields the place of each difference (``scores.batch.low``) and both values there.
+
+    Logarithms and sums in NumPy and in the C library differ in the last digits between processors.
+    So numbers with a fraction are equal within ``COMPUTED``. Everything else is compared exactly,
+    because it is the same everywhere: whole numbers, texts, hashes of logs.
+    """
+    if isinstance(value, Mapping) and isinstance(other, Mapping):
+        for key in dict.fromkeys([*value, *other]):
+            within = f"{place}.{key}" if place else f"{key}"
+            if key in value and key in other:
+                yield from differences(value[key], other[key], within)
+            else:
+                yield within, value.get(key), other.get(key)
+    elif isinstance(value, list | tuple) and isinstance(other, list | tuple) and len(value) == len(other):
+        for number, (one, theirs) in enumerate(zip(value, other, strict=True)):
+            yield from differences(one, theirs, f"{place}[{number}]")
+    elif not _are_equal(value, other):
+        yield place, value, other
+
+
+def _are_equal(value: Any, other: Any) -> bool:
+    numbers = [one for one in (value, other) if isinstance(one, int | float) and not isinstance(one, bool)]
+    if len(numbers) == 2 and any(isinstance(one, float) for one in numbers):
+        return isclose(value, other, rel_tol=COMPUTED) or (value != value and other != other)
+    return type(value) is type(other) and bool(value == other)
 
 
 def bits(mask: int) -> Iterator[int]:

@@ -439,7 +439,7 @@ class Job:
     - ``weight`` is the cost of a second of waiting of this job.
     - ``observed_start_s`` and ``observed_nodes`` come from the log of a real cluster: when and on which
       nodes the job started there, in the attempt that is kept. It may not start before ``eligible_s``,
-      because of a dependency, a hold or a begin time.
+      because of a dependency, a hold or a begin time. ``observed_gpu`` is the GPU type that it held there.
     - ``user``, ``account``, ``partition`` (a batch system's queue) and ``qos`` are those of its
       submission, where known; ``request`` holds its further terms. Metrics are grouped by ``tenant``.
     - ``in_flight`` are its instances that already run when the simulation begins. Tasks that are done
@@ -466,6 +466,7 @@ class Job:
     qos: str = ""
     in_flight: tuple[InFlight, ...] = ()
     request: Request | None = None
+    observed_gpu: str = ""
 
     def __post_init__(self) -> None:
         try:

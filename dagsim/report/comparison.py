@@ -100,7 +100,7 @@ def comparison_table(
     ``ranked`` are the ``standings`` by ``metric``. Policies with equal results on every seed share
     a row. Without ``wide`` the table fits 80 columns; ``wide`` adds the ratio of means, the median
     ratio, Holm's p and other metrics. ``to_bound`` adds each policy's share of the way to a lower
-    bound (``dagsim.experiment.bound``).
+    bound (the family ``bounds``).
     """
     sample, n = ranked[0].sample, ranked[0].n
     policies = "1 policy" if len(ranked) == 1 else f"{len(ranked)} policies"

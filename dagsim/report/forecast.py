@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dagsim.forecast.live import Expected, ExpectedShape, Prospect
+from dagsim.forecast.live import Expected, ExpectedShape, Prospect, WithoutForecast
 from dagsim.report.grid import Grid
 
 _UNITS = (("s", 1.0, 100.0), ("min", 60.0, 6000.0), ("h", 3600.0, 48 * 3600.0))
@@ -56,6 +56,22 @@ def queue_grid(answer: Prospect[Expected]) -> Grid:
     counts = f"{len(rows):,} waiting jobs; {basis(answer)}."
     notes = (counts, PROMISE, *(() if answer.calibrated else (UNCALIBRATED,)))
     return Grid("Time until waiting jobs start", heads, cells, notes, texts=(0, 1, 2, 4, 7))
+
+
+def without_grid(without: Sequence[WithoutForecast]) -> Grid:
+    """The table of the waiting jobs that get no forecast, each with the reason."""
+    cells = [(job.job, job.user, job.partition, job.words) for job in without]
+    return Grid("Waiting jobs without a forecast", ("job", "user", "partition", "why"), cells, texts=(0, 1, 2, 3))
+
+
+def without_sentence(without: Sequence[WithoutForecast]) -> str:
+    """Say how many waiting jobs get no forecast, in two kinds."""
+    never = sum(job.kind == "never" for job in without)
+    words = [
+        *([f"{never:,} jobs can never start under the present rules"] if never else []),
+        *([f"{len(without) - never:,} jobs are held or wait for other jobs or events"] if len(without) > never else []),
+    ]
+    return f"{', '.join(words)}: they get no forecast"
 
 
 def shapes_grid(answer: Prospect[ExpectedShape]) -> Grid:
@@ -126,6 +142,13 @@ def backtest_sentences(scores: Mapping[str, Any]) -> list[str]:
         f"{inside}; half of the medians are within a factor of {2.718281828 ** scores['median_abs_log']:.1f}.",
         f"{counts}; {scores['never_started']:,} rows never started. Errors are natural logarithms of 1 s + the wait.",
     ]
+    silent = scores["no_forecast"]
+    if silent["never"] or silent["outside"]:
+        lines.append(
+            f"No forecast: {silent['never']:,} submissions that could never start under the rules "
+            f"({silent['never_but_started']:,} of them started all the same), and {silent['outside']:,} that were held "
+            "or waited for something that no simulation knows."
+        )
     parts = scores["by_partition"] if len(scores["by_partition"]) > 1 else {}
     for name, entry in parts.items():
         lines.append(f"partition {name or '(none)'}: coverage {entry['coverage_90']:.2f} of {entry['n']:,} rows")

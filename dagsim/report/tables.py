@@ -136,8 +136,9 @@ def observed_table(policy: str, waits: Mapping[str, Any], tenants: int = _TENANT
         )
         for name, pair in groups.items()
     ]
-    left_out, unlisted = waits["left_out"], len(waits["by_tenant"]) - tenants
-    notes = [f"{left_out:,} jobs left out: not observed, or not started here"] if left_out else []
+    left_out, missed, unlisted = waits["left_out"], waits.get("missed", 0), len(waits["by_tenant"]) - tenants
+    notes = [f"{missed:,} jobs missed: they started in the log and never start here"] if missed else []
+    notes += [f"{left_out:,} jobs left out: not observed"] if left_out else []
     notes += [f"{unlisted:,} tenants with fewer jobs are in runs.jsonl"] if unlisted > 0 else []
     return Grid(f"{policy}: observed and simulated waits in s", heads, rows, tuple(notes))
 
@@ -152,9 +153,11 @@ def fidelity_lines(policy: str, waits: Mapping[str, Any]) -> list[str]:
             f"{what} {_relative(pair['observed_s'][what], pair['simulated_s'][what])}" for what in ("mean", "p95")
         )
 
+    missed, both = waits.get("missed", 0), waits["total"]["jobs"]
+    told = f"{missed:,} of {missed + both:,} jobs that started in the log never start here; of the others, "
     lines = [
-        f"{policy}: waits against the log: {errors(waits['total'])}; half of the jobs are within a factor of "
-        f"{exp(waits['median_abs_log_ratio']):.2f} (of wait + 10 s)"
+        f"{policy}: waits against the log: {told if missed else ''}{errors(waits['total'])}; half of the jobs are "
+        f"within a factor of {exp(waits['median_abs_log_ratio']):.2f} (of wait + 10 s)"
     ]
     for kind, key in (("account", "by_tenant"), ("partition", "by_partition"), ("size", "by_size")):
         groups = {name: pair for name, pair in waits[key].items() if pair["jobs"] >= _FEW_WAITS}
@@ -251,6 +254,7 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     if len(by_types := {tuple(of.get("gpu_load_by_types", ())) for of in workloads}) == 1:
         notes += [f"demand of jobs that may use only {text}" for text in by_types.pop()[:-1]]
     notes += [f"warning: {text}" for text in dict.fromkeys(of["warning"] for of in workloads if of.get("warning"))][:1]
+    notes += contradictions(workloads, urgent=False)
     if (trace := workloads[0].get("trace")) is not None:
         notes += [f"trace ({trace['format']}): {trace['read']}"]
         from dagsim.traces import reader
@@ -293,6 +297,16 @@ def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"windows begin on an empty cluster: {reasons[0]}"
 
 
+def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = True) -> list[str]:
+    """Sentences on where the input contradicts itself or the site: what comes before any result, or what
+    need not. Of several windows, those of the worst count.
+    """
+    from dagsim.systems.cluster.audit import Audit
+
+    audits = [Audit.of_dict(of["audit"]) for of in workloads if "audit" in of]
+    return max(audits, key=Audit.worst).sentences(urgent) if audits else []
+
+
 def run_notes(lines: Iterable[CellRun]) -> list[str]:
     """Notes on policies that read true durations, on agents far from the jobs and clusters of their
     training, on jobs that ask for other GPU types, and on nodes that fail faster than jobs run.
@@ -308,7 +322,7 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
         clairvoyant += [line.policy] if facts.get("clairvoyant") else []
     names = ", ".join(dict.fromkeys(clairvoyant))
     notes = [f"clairvoyant (reads true durations, which no scheduler knows): {names}"] if names else []
-    notes += rejection_notes(lines)
+    notes += rejection_notes([line for line in lines if "audit" not in line.workload])
     if stopped > 1:
         notes.append(
             f"warning: failing nodes stopped up to {stopped:.1f} runs per completed job: nodes stay up (mean_up_s) for "
@@ -343,7 +357,7 @@ def trace_notes(info: TraceInfo) -> list[str]:
     """Notes on a trace for its statistics: the part that was read, its load, and published figures."""
     busy = ", ".join(f"{number(value)} {name}" for name, value in info.mean_busy().items() if value)
     load = info.workload.load
-    notes = [f"trace ({info.trace.format}): {info.trace.report}"]
+    notes = [*info.audit.sentences(urgent=False), f"trace ({info.trace.format}): {info.trace.report}"]
     notes += [f"assumed {question}: {answer}" for question, answer in info.trace.assumptions.items()]
     if busy:
         notes.append(f"average demand if no job had to wait: {busy}")

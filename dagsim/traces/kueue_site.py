@@ -18,10 +18,12 @@ import yaml
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import GPU_TYPES, QueueNode, QueueTree
 from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.kueue import KueueObjects, Workload
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
 from dagsim.traces.kube import TYPE_LABELS, level_name
 from dagsim.traces.kube_objects import WHOLE_GPUS, quantity
+from dagsim.traces.kueue_objects import KINDS, full_name, kueue_objects, kueue_workload_object
 from dagsim.traces.nodes import FoundNode, ImportedSite, is_kube, read_nodes
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Source
@@ -46,6 +48,28 @@ class KueueSite(ImportedSite):
     objects: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
     """By kind and name; names of LocalQueues have their namespace, ``team/queue``."""
     nodes: list[FoundNode] = field(default_factory=list)
+
+    node_manifests: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def kueue_objects(self) -> KueueObjects:
+        """Return what the administrator configured.
+
+        Raises:
+            TraceError: An object cannot be read.
+        """
+        manifests = [manifest for kind in KINDS for manifest in self.objects.get(kind, {}).values()]
+        return kueue_objects(manifests, self.node_manifests)
+
+    def workloads(self) -> list[Workload]:
+        """Return the workloads that wait or hold quota, in the order of the files.
+
+        Raises:
+            TraceError: A workload cannot be read.
+        """
+        classes = self.objects.get("WorkloadPriorityClass", {})
+        priorities = {name: float(one.get("value", 0)) for name, one in classes.items()}
+        manifests = self.objects.get("Workload", {}).values()
+        return [one for manifest in manifests if (one := kueue_workload_object(manifest, priorities)) is not None]
 
     def found_nodes(self) -> list[FoundNode]:
         """All nodes.
@@ -251,16 +275,17 @@ def read_kueue_site(files: Sequence[Path]) -> KueueSite:
         source = Source(file)
         if is_kube(source):
             site.nodes += read_nodes(source)
+            site.node_manifests += [node for _, node in elements(source, "items")]
             site.read.append(f"{file.name}: kubectl get nodes")
         elif is_kueue(source):
             kinds: Counter[str] = Counter()
             for element in _objects(source):
                 kind, name = text_in(element, "kind"), text_in(element, "metadata", "name")
-                if not text_in(element, "apiVersion").startswith(f"{_GROUP}/") or not name:
+                group = text_in(element, "apiVersion").partition("/")[0]
+                if group not in (_GROUP, f"config.{_GROUP}") or not (name or kind == "Configuration"):
                     continue
                 kinds[kind] += 1
-                full = f"{text_in(element, 'metadata', 'namespace')}/{name}" if kind == "LocalQueue" else name
-                site.objects.setdefault(kind, {})[full] = element
+                site.objects.setdefault(kind, {})[full_name(element)] = element
             site.read.append(f"{file.name}: {', '.join(f'{count} {kind}' for kind, count in kinds.items())}")
     return site
 

@@ -2,16 +2,92 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.traces.fields import Dirty
 from dagsim.workload.records import clipped
 
 _DETAILS = 100
+_IDS = 3
+"""Jobs that are named per reason."""
+
+
+class Hours(NamedTuple):
+    """GPU-hours and core-hours."""
+
+    gpus: float = 0.0
+    cores: float = 0.0
+
+    def plus(self, other: Hours) -> Hours:
+        """Add two amounts."""
+        return Hours(self.gpus + other.gpus, self.cores + other.cores)
+
+
+NO_HOURS = Hours()
+
+
+@dataclass(slots=True)
+class Contradiction:
+    """Jobs or rows that contradict themselves, each other, or the site, in one way (a key of
+    ``CONTRADICTIONS``).
+    """
+
+    count: int = 0
+    """Jobs, or rows of the kinds in ``OF_ROWS``."""
+    hours: Hours = NO_HOURS
+    reasons: dict[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
+    """By reason, the number of jobs or rows, and the first of them: ids, or ``file:line``."""
+
+    def add(self, reason: str, first: Iterable[str], count: int = 1) -> None:
+        """Add ``count`` jobs or rows to a reason, the first of which are named."""
+        before, named = self.reasons.get(reason, (0, ()))
+        self.reasons[reason] = before + count, (*named, *first)[:_IDS]
+
+
+CONTRADICTIONS: Mapping[str, str] = {
+    "impossible": "ran in the log and can never run here",
+    "stuck": "wait and can never run here",
+    "smaller nodes": "held more of a node than it has here",
+    "nodes": "ran on nodes that the cluster lacks",
+    "gpu types": "ran on other GPU types than their nodes have here",
+    "partitions": "ran in partitions that the site lacks",
+    "accounts": "belong to accounts that the site lacks",
+    "qos": "ran under a QOS that the site lacks",
+    "reservations": "ran in reservations that the site lacks",
+    "columns": "have columns that disagree",
+    "times": "have times that cannot be",
+    "ids": "have the id of another row",
+    "text": "state their GPUs only in text",
+}
+"""Kinds of contradictions, each with the predicate of its sentence."""
+OF_ROWS = ("columns", "times", "ids", "text")
+"""Kinds that readers find in the rows of a log alone."""
+_PHRASES = {
+    kind: re.compile("|".join(phrases))
+    for kind, phrases in {
+        "times": (
+            *("an end before the start", "times are out of order", "impossible time", "starts? before"),
+            *("after their start", "elapsed time", "duration_s is not", "wall time is not", "hours? change"),
+            *("hour that is skipped", "end before a parent", "negative [a-z ]*(time|duration|arrival|submi)"),
+        ),
+        "ids": ("id another", "(task|instance) another row", "id of an earlier"),
+        "columns": ("disagree", "did not request", "mix GPU types", "wider than the machine", "column twice"),
+        "text": ("only in (their )?(text|command)", "GPUs of SubmitLine"),
+    }.items()
+}
+"""Words of a reason for dropping or noting a row by which it is a contradiction."""
+
+
+@cache
+def contradiction_in(reason: str) -> str:
+    """Kind of the contradiction that a reason for dropping or noting a row tells of; empty for others."""
+    return next((kind for kind, phrases in _PHRASES.items() if phrases.search(reason)), "")
 
 
 @dataclass(slots=True)
@@ -22,6 +98,9 @@ class ReadReport:
     - A *dropped* row is faulty.
     - A *noted* row is kept, but something about it had to be tolerated.
     - A *skipped* row is valid but was not requested (outside the window, another kind of record).
+
+    Dropped and noted rows that contradict themselves or each other are also listed by kind
+    (``contradictions``).
     """
 
     strict: bool = False
@@ -35,6 +114,8 @@ class ReadReport:
     skipped: Counter[str] = field(default_factory=Counter)
     details: list[str] = field(default_factory=list)
     """``file:line: reason``, in order of occurrence."""
+    contradictions: dict[str, Contradiction] = field(default_factory=dict)
+    """By kind."""
 
     def drop(self, reason: str, where: str, rows: int = 1, detail: str = "") -> None:
         """Count ``rows`` faulty rows under ``reason``, a phrase that follows a number (``cyclic``,
@@ -50,6 +131,7 @@ class ReadReport:
         if self.strict:
             raise TraceError(f"{where}: {text} (strict reading stops at the first row that would be dropped)")
         self.dropped[reason] += rows
+        self._contradict(reason, where, rows)
         self._detail(f"{where}: dropped, {text}")
 
     def dropping(
@@ -68,7 +150,17 @@ class ReadReport:
     def note(self, reason: str, where: str, times: int = 1) -> None:
         """Count a tolerated irregularity."""
         self.noted[reason] += times
+        self._contradict(reason, where, times)
         self._detail(f"{where}: {reason}")
+
+    def count(self, reason: str, *, drops: bool, rows: int, hours: Hours = NO_HOURS) -> None:
+        """Count further rows that are dropped or noted for a reason, without their places, and the hours of
+        all jobs that it concerns.
+        """
+        (self.dropped if drops else self.noted)[reason] += rows
+        if kind := contradiction_in(reason):
+            self._contradict(reason, "", rows)
+            self.contradictions[kind].hours = self.contradictions[kind].hours.plus(hours)
 
     def skip(self, reason: str, rows: int = 1) -> None:
         """Count rows that are valid but were not requested."""
@@ -101,6 +193,12 @@ class ReadReport:
             if counts:
                 parts.append(f"{verb} " + ", ".join(f"{count:,} {reason}" for reason, count in counts.most_common()))
         return f"read {self.rows:,} rows: " + "; ".join(parts)
+
+    def _contradict(self, reason: str, where: str, rows: int) -> None:
+        if kind := contradiction_in(reason):
+            of = self.contradictions.setdefault(kind, Contradiction())
+            of.count += rows
+            of.add(reason, [where] if where else [], rows)
 
     def _detail(self, text: str) -> None:
         if self.lists_more:

@@ -22,7 +22,7 @@ from dagsim.model import Demand, Job
 from dagsim.traces.chunks import Table, date_seconds, distinct_texts
 from dagsim.traces.fields import Dirty, are_counts, seconds_since_1970
 from dagsim.traces.reader import Block
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import NO_HOURS, Hours, ReadReport, contradiction_in
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, ranges
 from dagsim.workload.records import MOST_INSTANCES
 
@@ -120,9 +120,16 @@ class Findings:
             for row in finding.rows.tolist()
         }
 
-    def tell(self, report: ReadReport, table: _Located, job: np.ndarray, last: int) -> None:
+    def tell(
+        self,
+        report: ReadReport,
+        table: _Located,
+        job: np.ndarray,
+        last: int,
+        hours: Callable[[np.ndarray], Hours] = lambda jobs: NO_HOURS,
+    ) -> None:
         """Report all findings of jobs up to ``last``; ``job`` is (n,), the job of each row of the
-        table.
+        table, and ``hours`` returns the hours of jobs.
 
         Raises:
             TraceError: A row is dropped in strict mode.
@@ -157,9 +164,12 @@ class Findings:
             reported += 1
         rest = order[reported:]  # only the counts of further findings are reported
         totals = np.bincount(which[rest], counts[rest], len(self._listed)).astype(np.int64)
-        for finding in dict.fromkeys(which[rest].tolist()):
-            tally = report.dropped if self._listed[finding].drops else report.noted
-            tally[self._listed[finding].text] += int(totals[finding])
+        for place in dict.fromkeys(which[order].tolist()):
+            found = self._listed[place]
+            if totals[place] or contradiction_in(found.text):
+                jobs = np.unique(job[found.rows])
+                told = hours(jobs[jobs <= last]) if contradiction_in(found.text) else NO_HOURS
+                report.count(found.text, drops=found.drops, rows=int(totals[place]), hours=told)
 
 
 class JobBatch(NamedTuple):
@@ -184,10 +194,15 @@ class JobBatch(NamedTuple):
         if most is not None and len(kept) >= most:
             kept = kept[:most]
             last = int(kept[-1])
-        self.findings.tell(report, self.table, self.job, last)
+        self.findings.tell(report, self.table, self.job, last, self._hours)
         rows = self.rows[kept]
         report.kept += int(rows.sum())
         return Block(self.every.chosen(kept), rows)
+
+    def _hours(self, jobs: np.ndarray) -> Hours:
+        """Hours of those of some jobs that are kept."""
+        gpu_h, core_h = self.every.chosen(jobs[self.kept[jobs]]).hours()
+        return Hours(float(gpu_h.sum()), float(core_h.sum()))
 
 
 class Checks:

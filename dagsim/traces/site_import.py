@@ -11,8 +11,8 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from dagsim.errors import DagsimError, TraceError
-from dagsim.model import Job, QueueTree
-from dagsim.traces import open_trace
+from dagsim.model import Job
+from dagsim.traces import Trace, open_trace
 from dagsim.traces.kueue_site import is_kueue, read_kueue_site
 from dagsim.traces.nodes import ImportedSite
 from dagsim.traces.pbs_site import is_qmgr, read_pbs_site
@@ -61,22 +61,26 @@ def read_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> ImportedSi
     return site
 
 
-def with_jobs(
-    unmodelled: Iterable[str], queues: QueueTree, paths: Sequence[Path], written_s: float | None = None
-) -> list[str]:
+def log_in(paths: Sequence[Path]) -> Trace | None:
+    """The log in the folder of a site; None if it has none, or one that only an option can read."""
+    with suppress(DagsimError):
+        if len(paths) == 1 and paths[0].is_dir():
+            return open_trace(paths[0])
+    return None
+
+
+def with_jobs(unmodelled: Iterable[str], log: Trace | None, written_s: float | None = None) -> list[str]:
     """Settings that are not modelled, each with the number of jobs of the folder's log that it
     affects, if its owner (a partition, QOS, reservation or queue) is known and the folder has a log.
-    Also lists partitions, accounts and reservations that the log names and the site lacks, and jobs
-    that were submitted after ``written_s``, the date of the configuration.
+    Also lists jobs that were submitted after ``written_s``, the date of the configuration.
     """
     settings = list(unmodelled)
     jobs: list[Job] = []
     origin_s = 0.0
-    with suppress(DagsimError):  # there is no log, or one that only an option can read
-        if len(paths) == 1 and paths[0].is_dir():
-            trace = open_trace(paths[0])
-            jobs = list(trace.jobs())
-            origin_s = trace.meta.get("origin_s", 0.0)
+    with suppress(DagsimError):  # only an option can read it
+        if log is not None:
+            jobs = list(log.jobs())
+            origin_s = log.meta.get("origin_s", 0.0)
     if not jobs:
         return settings
     if written_s is not None and (later := sum(origin_s + job.arrival_s > written_s for job in jobs)):
@@ -96,23 +100,4 @@ def with_jobs(
         owner = _OWNED.match(text)
         number = None if owner is None else counts[owner[1]][owner[2].rpartition("/")[2]]
         listed.append(text if number is None else f"{text} ({number:,} of {len(jobs):,} jobs)")
-    tree = {name.rpartition("/")[2] for node, _ in queues.walk() for name in (node.name, *node.aliases)}
-    names = (
-        {"queue": tree}
-        if not queues.partitions
-        else {
-            "partition": {part.name for part in queues.partitions},
-            "account": tree,
-            "QOS": {qos.name for qos in queues.qos},
-            "reservation": {reservation.name for reservation in queues.reservations},
-        }
-    )
-    for kind, there in names.items():
-        lacking = {name: count for name, count in counts[kind].items() if name and name not in there}
-        if lacking and (there or kind == "reservation"):
-            shown = ", ".join(list(lacking)[:3])
-            listed.append(
-                f"{kind} {shown}: in the log, but not in the site's files, which may be older or of another cluster "
-                f"({sum(lacking.values()):,} of {len(jobs):,} jobs)"
-            )
     return listed

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import Any
+from math import inf
+from typing import Any, NamedTuple
 
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import elements, text_in
@@ -18,6 +19,8 @@ _UPDATE_S = re.compile(rb'(?:"number"\s*:\s*|^)([1-9]\d*)')
 _PER_NODE = re.compile(r"gpu:([A-Za-z][\w.-]*)(?:[:=](\d{1,4}))?")
 _UNLIMITED_S = 365 * 86400.0
 """Slurm plans with a year for jobs without a time limit."""
+_FIRST = 1_000_000_000
+"""Priority by which a suspended job comes back before waiting ones."""
 _OVERDUE_S = 60.0
 """Time left to a job beyond its limit (OverTimeLimit)."""
 _NOT_QUEUED = {
@@ -63,9 +66,14 @@ def _squeue_rows(source: Source, report: ReadReport) -> Iterator[Row]:
     now_s = squeue_instant_s(source) or 0.0
     unlisted: set[str] = set()
     """Ids of jobs that wait and are left out."""
+    listed: set[str] = set()
+    """Submissions in the file."""
     dependent: list[tuple[list[str], str, list[Row]]] = []
+    suspended: list[Row] = []
+    first_s = inf
     for number, job in elements(source, "jobs"):
         ids = _squeue_ids(job)
+        listed.add(re.split("[_+]", ids[0], maxsplit=1)[0])
         report.rows += len(ids)
         state, reason = _squeue_state(job)
         conditions = _conditions(job) if state == "PENDING" and reason == "Dependency" else ""
@@ -73,33 +81,64 @@ def _squeue_rows(source: Source, report: ReadReport) -> Iterator[Row]:
         if why:
             unlisted.update(ids)
             report.skip(why, len(ids))
-        elif state not in ("PENDING", "RUNNING"):
+        elif state not in ("PENDING", "RUNNING", "SUSPENDED"):
             report.skip("of jobs that are ending" if state in ENDED else "of jobs that neither run nor wait", len(ids))
         else:
             rows: list[Row] = [(number, _squeue_row(job, id, state == "RUNNING", now_s)) for id in ids]
-            if conditions:
+            submit_s = json_number(job.get("submit_time"))
+            first_s = min(first_s, submit_s) if isinstance(submit_s, int | float) else first_s
+            if state == "SUSPENDED":
+                suspended += rows
+            elif conditions:
                 dependent.append((ids, conditions, rows))
             else:
                 yield from rows
+    for number, fields in suspended:  # it has started before all that wait, and comes back before them
+        times = dict.fromkeys(map(COLUMNS.index, ("Submit", "Eligible", "Start")), plain_text(min(first_s, now_s) - 1))
+        yield number, [times.get(place, field) for place, field in enumerate(fields)]
     dependent.sort(key=lambda waiting: int(re.sub(r"\D.*", "", waiting[0][0]) or 0))
     for ids, conditions, rows in dependent:
-        if unlisted.intersection(re.findall(r"\d+(?:_\d+)?", conditions)):  # they wait for a job that is held
-            unlisted.update(ids)
+        needed = re.findall(r"(?<=:)\d+(?:_\d+)?", conditions)
+        missing = [id for id in needed if id.partition("_")[0] not in listed]
+        if unlisted.intersection(needed) or (missing and not ("?" in conditions and len(missing) < len(needed))):
+            unlisted.update(ids)  # they wait for a job that is held, or that the file lacks
             report.skip(_NOT_QUEUED["Dependency"], len(ids))
         else:
             yield from rows
 
 
-def waiting_reasons(source: Source) -> Iterator[tuple[str, str, float | None]]:
-    """Yield each waiting job of ``squeue --json``: the number of its submission (its array, else its
-    own), Slurm's reason, and Slurm's estimate of the start, if it has one.
-    """
+class WaitingJob(NamedTuple):
+    """A waiting job or array as a queue lists it."""
+
+    name: str
+    """The number of its submission: its array, else its own."""
+    reason: str
+    start_s: float | None = None
+    """The scheduler's estimate of the start, if it has one."""
+    user: str = ""
+    partition: str = ""
+    after: tuple[str, ...] = ()
+    """The jobs and arrays that it still waits for."""
+    one_of: bool = False
+    """True if one of these is enough."""
+
+
+def waiting_jobs(source: Source) -> Iterator[WaitingJob]:
+    """Yield each waiting or suspended job of ``squeue --json``."""
     for _, job in elements(source, "jobs"):
         state, reason = _squeue_state(job)
-        start = json_number(job.get("start_time"))
-        if state == "PENDING":
-            start_s = float(start) if isinstance(start, int) and start else None
-            yield _squeue_ids(job)[0].partition("_")[0], reason, start_s
+        if state not in ("PENDING", "SUSPENDED"):
+            continue
+        start, conditions = json_number(job.get("start_time")), text_in(job.get("dependency"))
+        yield WaitingJob(
+            re.split("[_+]", _squeue_ids(job)[0], maxsplit=1)[0],
+            reason if state == "PENDING" else "Suspended",
+            float(start) if state == "PENDING" and isinstance(start, int) and start else None,
+            text_in(job.get("user_name")),
+            text_in(job.get("partition")),
+            tuple(dict.fromkeys(re.findall(r"(?<=:)\d+", conditions))),
+            "?" in conditions,
+        )
 
 
 def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> list[str]:
@@ -109,6 +148,9 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
     submit, eligible, start = (json_number(job.get(f"{name}_time")) or None for name in ("submit", "eligible", "start"))
     limit = json_number(job.get("time_limit"))
     lasts_s = 60.0 * limit if isinstance(limit, int | float) and limit > 0 else _UNLIMITED_S
+    if (ran := _suspended_after_s(job)) is not None:  # it comes back, for the rest of its limit
+        lasts_s = max(lasts_s - ran, _OVERDUE_S)
+        limit = lasts_s / 60 if isinstance(limit, int | float) else limit
     if not runs:
         moments = [moment for moment in (submit, eligible) if isinstance(moment, int | float)]
         start = max(moments, default=None)
@@ -149,19 +191,33 @@ def _queue_line(job: Mapping[str, Any]) -> str:
     words = ["-d", _conditions(job)] if _conditions(job) else []
     limit = json_number(job.get("array_max_tasks")) or text_in(job.get("array_task_string")).partition("%")[2]
     words += [f"--array=0%{limit}"] if limit else []
+    words += [f"--nice=-{_FIRST}"] if _suspended_after_s(job) is not None else []
     if not (words or text_in(job.get("name"))):
         return ""
     return shlex.join(["squeue", "-J", text_in(job.get("name")) or "wrap", *words])
 
 
+def _suspended_after_s(job: Mapping[str, Any]) -> float | None:
+    """Seconds that a suspended job has run; None for any other job."""
+    if _squeue_state(job)[0] != "SUSPENDED":
+        return None
+    ran_s = json_number(job.get("pre_sus_time"))
+    if isinstance(ran_s, int | float):
+        return float(ran_s)
+    start, stop = (json_number(job.get(f"{name}_time")) for name in ("start", "suspend"))
+    return float(stop - start) if isinstance(start, int | float) and isinstance(stop, int | float) else 0.0
+
+
 def _squeue_state(job: Mapping[str, Any]) -> tuple[str, str]:
-    """State and reason of a job: ``RUNNING`` for one that holds its nodes, suspended or not."""
+    """State and reason of a job: ``RUNNING`` for one that holds its nodes."""
     current = job.get("job_state")
     words = current if isinstance(current, list) else [current]
     reason = text_in(job.get("state_reason"))
     if "COMPLETING" in words:
         return "COMPLETED", reason
-    if any(word in words for word in ("RUNNING", "CONFIGURING", "SUSPENDED")):
+    if "SUSPENDED" in words:
+        return "SUSPENDED", reason
+    if any(word in words for word in ("RUNNING", "CONFIGURING")):
         return "RUNNING", reason
     return next((word for word in words if isinstance(word, str)), ""), reason
 

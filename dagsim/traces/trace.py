@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -28,6 +28,18 @@ replays.
 """
 
 
+class Watcher(Protocol):
+    """Sees all jobs of each reading, as they are given out."""
+
+    def begin(self) -> None:
+        """A reading begins."""
+        ...
+
+    def add(self, jobs: JobArrays) -> None:
+        """See the next jobs of the reading."""
+        ...
+
+
 def _unchanged(jobs: JobArrays) -> JobArrays:
     return jobs
 
@@ -48,6 +60,8 @@ class Trace:
         """
         self.change: Callable[[JobArrays], JobArrays] = _unchanged
         """Changes all jobs that are read."""
+        self.watcher: Watcher | None = None
+        """Sees the changed jobs."""
         self._reader = reader
         self._full = full_report
 
@@ -98,8 +112,8 @@ class Trace:
             TraceError: The file cannot be read, there is no job to keep, or a row would be dropped in
                 strict mode.
         """
-        self.report = ReadReport(strict=self.options.strict, full=self._full)
-        return (job for jobs in self._windowed(self.report) for job in self.change(jobs).jobs())
+        self._begin()
+        return (job for jobs in self._windowed(self.report) for job in self._given(jobs).jobs())
 
     def is_large(self) -> bool:
         """True if the file is large enough for the compiled engine and fits into memory."""
@@ -119,8 +133,10 @@ class Trace:
             _KEPT.clear()
             arrays = self._joined()
             _KEPT[key] = arrays, self.report, self.meta
+        if self.watcher is not None:
+            self.watcher.begin()
         arrays, self.report, self.meta = _KEPT[key]
-        return self.change(arrays)
+        return self._given(arrays)
 
     def unscaled(self) -> JobArrays:
         """All jobs as columns at their own times, whatever the time scale; also fills ``report``.
@@ -130,7 +146,7 @@ class Trace:
         """
         if self.options.time_scale == 1 and (arrays := self.arrays_if_large()) is not None:
             return arrays
-        return self.change(self._joined(1.0))
+        return self._given(self._joined(1.0))
 
     def arrays(self) -> JobArrays:
         """All jobs of ``jobs`` as columns; also fills ``report``.
@@ -138,10 +154,23 @@ class Trace:
         Raises:
             TraceError: As ``jobs``.
         """
-        return self.change(self._joined())
+        return self._given(self._joined())
+
+    def _begin(self) -> None:
+        """Begin another reading."""
+        self.report = ReadReport(strict=self.options.strict, full=self._full)
+        if self.watcher is not None:
+            self.watcher.begin()
+
+    def _given(self, jobs: JobArrays) -> JobArrays:
+        """Change jobs, and show them to the watcher."""
+        jobs = self.change(jobs)
+        if self.watcher is not None:
+            self.watcher.add(jobs)
+        return jobs
 
     def _joined(self, scale: float | None = None) -> JobArrays:
-        self.report = ReadReport(strict=self.options.strict, full=self._full)
+        self._begin()
         return JobArrays.joined(list(self._windowed(self.report, scale)))
 
     def _windowed(self, report: ReadReport, scale: float | None = None) -> Iterator[JobArrays]:

@@ -19,7 +19,7 @@ from dagsim.seeds import REPORT, VALIDATION, WINDOWS, part_of
 from dagsim.traces import Source, Trace, TraceOptions, format_of, open_trace, reader
 from dagsim.traces.fields import instant_s
 from dagsim.workload.arrays import JobArrays
-from dagsim.workload.load import WorkRuntime, offered_load
+from dagsim.workload.load import Load, LoadMeter, WorkRuntime, offered_load, seconds_of
 from dagsim.workload.records import read_meta
 from dagsim.workload.windows import Measure, check_measure, most_windows, spread_order, spread_windows
 
@@ -241,11 +241,12 @@ class TraceFile:
         if (part := self.part_of(trace)) is None:
             return self._offered_by(trace.jobs(), cluster, runtime)
         jobs, begins_s = part
-        arrival_s = jobs.arrival_s
-        if not len(jobs) or not arrival_s[-1] > arrival_s[0]:
+        if not len(jobs) or not jobs.arrival_s[-1] > begins_s:
             raise WorkloadError(f"{self.path}: {len(jobs)} jobs arrive in its part, whose load cannot be scaled")
-        offered = self._offered_by(jobs.jobs(), cluster, runtime) / self.options.time_scale
-        return offered * float((arrival_s[-1] - arrival_s[0]) / (arrival_s[-1] - begins_s))
+        meter = LoadMeter(cluster, runtime)
+        meter.arrivals.begins_s = begins_s
+        meter.add_arrays(jobs, seconds_of(jobs, runtime, cluster.gpu_types))
+        return self._scalable(meter.load()) / self.options.time_scale
 
     def part_of(self, trace: Trace) -> tuple[JobArrays, float] | None:
         """The jobs that arrive in the part of the log that is run, at their own times, and its
@@ -262,7 +263,10 @@ class TraceFile:
         return jobs.between(first, last), begins_s
 
     def _offered_by(self, jobs: Iterable[Job], cluster: Cluster, runtime: WorkRuntime) -> float:
-        offered = offered_load(jobs, cluster, runtime).offered
+        return self._scalable(offered_load(jobs, cluster, runtime))
+
+    def _scalable(self, load: Load) -> float:
+        offered = load.offered
         if not 0 < offered < inf:
             raise WorkloadError(f"{self.path}: its jobs offer a load of {offered:g}, which cannot be scaled")
         return offered

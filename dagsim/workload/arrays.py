@@ -27,6 +27,7 @@ _LABELS: dict[str, Any] = {"tenant": "", "user": "", "account": "", "partition":
     "observed_nodes": (),
     "in_flight": (),
     "request": None,
+    "observed_gpu": "",
 }
 """Columns of labels, and the value of a job that has none."""
 
@@ -223,6 +224,7 @@ class JobArrays:
     begins_s: float = 0.0
     """When a simulation of these jobs begins; earlier arrivals are in the system then."""
     request: Labels | None = None  # of ``Request`` or None
+    observed_gpu: Labels | None = None
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> JobArrays:
@@ -380,6 +382,22 @@ class JobArrays:
             **_joined_columns(several),
         )
 
+    def apart(self) -> JobArrays:
+        """The tasks as jobs of their own, the k-th after the first of a job as ``ID+k``; edges are left out."""
+        job = np.repeat(np.arange(len(self)), np.diff(self.first))
+        place = (np.arange(self.tasks) - self.first[job]).tolist()
+        ids = [f"{id}+{task}" if task else id for id, task in zip(self.ids[job].tolist(), place, strict=True)]
+        return replace(
+            self,
+            ids=objects(ids),
+            arrival_s=self.arrival_s[job],
+            first=np.arange(self.tasks + 1),
+            waits=np.zeros(self.tasks + 1, np.int64),
+            parent=np.zeros(0, np.int32),
+            output_bytes=None,
+            **_chosen_columns(self, job),
+        )
+
     def arriving(self, arrival_s: np.ndarray) -> JobArrays:
         """The same jobs with other arrival times."""
         return replace(self, arrival_s=arrival_s)
@@ -487,11 +505,19 @@ class JobArrays:
         demands: np.ndarray = np.array([getattr(kind.demand, resource) for kind in self.kinds], float)[self.kind]
         return demands
 
+    def hours(self) -> tuple[np.ndarray, np.ndarray]:
+        """(J,) float64 each: GPU-hours and core-hours of each job, if its work is in seconds."""
+        job = np.repeat(np.arange(len(self)), np.diff(self.first))
+        amount = self.work * self.instances / 3600
+        gpu_h, core_h = (np.bincount(job, amount * self.asked(of), len(self)) for of in ("gpus", "cpus"))
+        return gpu_h, core_h
+
     def _seen(self) -> list[list[Any]]:
         """Columns of the fields after ``weight`` in ``Job``; ``None`` if no job sets any of them."""
         times, nodes = (self.observed_start_s, self.eligible_s), self.observed_nodes
         labels, request = (self.user, self.account, self.partition, self.qos), self.request
-        if all(column is None for column in (*times, nodes, *labels, self.in_flight, request)):
+        gpu = self.observed_gpu
+        if all(column is None for column in (*times, nodes, *labels, self.in_flight, request, gpu)):
             return []
         nobody: list[Any] = [None] * len(self)
         return [
@@ -500,6 +526,7 @@ class JobArrays:
             *[[""] * len(self) if column is None else column.tolist() for column in labels],
             [()] * len(self) if self.in_flight is None else self.in_flight.tolist(),
             nobody if request is None else request.tolist(),
+            [""] * len(self) if gpu is None else gpu.tolist(),
         ]
 
     def _tasks(self, which: slice | np.ndarray) -> tuple[Task, ...]:

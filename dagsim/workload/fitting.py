@@ -25,6 +25,7 @@ from dagsim.errors import WorkloadError
 from dagsim.model import Job
 from dagsim.workload.arrivals import Rates, Swing
 from dagsim.workload.distributions import Choice, Constant, Distribution, Quantiles
+from dagsim.workload.load import ArrivalTimes
 from dagsim.workload.sessions import SessionKind, Sessions
 from dagsim.workload.shapes import Shape, Single
 
@@ -106,7 +107,12 @@ def fit_sessions(trace: TraceColumns, shape: Shape | None = None, skip: float = 
 def fit_arrivals(starts: np.ndarray) -> Rates:
     """Fit rates to sorted times in seconds: daily and weekly cycles, and the swings around them."""
     counts = np.bincount((starts // 3600).astype(int)).astype(float)
-    counts = counts[: len(counts) - 1] if len(counts) > 1 else counts  # the last hour is incomplete
+    if len(counts) > 1:
+        counts = counts[: len(counts) - 1]  # the last hour is incomplete
+    else:
+        times = ArrivalTimes()
+        times.add_all(starts)
+        counts *= 3600 / times.period_s if times.period_s else 1.0
     hours = np.arange(len(counts))
     day = _means(counts, hours % 24, 24)
     week = _means(counts, hours // 24 % 7, 7)

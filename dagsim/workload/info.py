@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dagsim.model import Cluster, GpuType, Job, TaskGraph
-from dagsim.workload.load import Load, LoadMeter, WorkRuntime
+from dagsim.workload.load import ArrivalTimes, Load, LoadMeter, WorkRuntime
 
 _HOUR_S = 3600
 
@@ -55,6 +55,8 @@ class WorkloadInfo:
     first_arrival_s: float
     span_s: float
     """Seconds from the first arrival to the last."""
+    period_s: float
+    """Seconds for which the arrivals stand: the span and one mean gap."""
     tasks_per_job: Percentiles | None
     depth: Percentiles | None
     """Number of tasks on the longest chain of a job."""
@@ -92,14 +94,18 @@ class WorkloadInfo:
 
 
 def workload_info(
-    jobs: Iterable[Job], cluster: Cluster | None = None, runtime: WorkRuntime | None = None
+    jobs: Iterable[Job],
+    cluster: Cluster | None = None,
+    runtime: WorkRuntime | None = None,
+    *,
+    whole: bool = False,
 ) -> WorkloadInfo:
     """Compute the statistics of ``jobs``; load and critical paths need a cluster and a runtime
-    model.
+    model, and ``whole`` is as in ``ArrivalTimes``.
 
     Makes one pass and keeps a few numbers per job and per task.
     """
-    tally = Tally(() if cluster is None else cluster.gpu_types, runtime, cluster)
+    tally = Tally(() if cluster is None else cluster.gpu_types, runtime, cluster, whole=whole)
     for job in jobs:
         tally.add(job)
     return tally.info()
@@ -113,10 +119,16 @@ class Tally:
     """
 
     def __init__(
-        self, types: tuple[GpuType | None, ...] = (), runtime: WorkRuntime | None = None, cluster: Cluster | None = None
+        self,
+        types: tuple[GpuType | None, ...] = (),
+        runtime: WorkRuntime | None = None,
+        cluster: Cluster | None = None,
+        *,
+        whole: bool = False,
     ) -> None:
         self.runtime, self.types = runtime, types
         self.meter = None if cluster is None or runtime is None else LoadMeter(cluster, runtime)
+        self._whole = whole
         self.origin_s = 0.0
         """Offset in seconds that is added to arrivals to find the hour of the day."""
         self.edges = self.gangs = 0
@@ -151,15 +163,14 @@ class Tally:
             self.by_gpus[task.gpus] += 1
             self.by_model[task.model or ""] += 1
         if self.meter is not None:
-            for task in tasks:
-                self.meter.add(task)
+            self.meter.add(job)
         if self.types and self.runtime is not None:
             self.paths.append(graph.critical_path([min(self.runtime.seconds(task, self.types)) for task in tasks]))
 
     def info(self) -> WorkloadInfo:
         """Statistics of the jobs added so far."""
-        first_s = min(self.arrivals, default=0.0)
-        span_s = max(self.arrivals, default=0.0) - first_s
+        times = ArrivalTimes(whole=self._whole)
+        times.add_all(np.array(self.arrivals))
         return WorkloadInfo(
             jobs=len(self.arrivals),
             tasks=len(self.work),
@@ -168,8 +179,9 @@ class Tally:
             gangs=self.gangs,
             gpu_work=self.gpu_work,
             cpu_work=self.cpu_work,
-            first_arrival_s=first_s,
-            span_s=span_s,
+            first_arrival_s=times.first_s if times.jobs else 0.0,
+            span_s=times.span_s,
+            period_s=times.period_s,
             tasks_per_job=_spread(self.tasks),
             depth=_spread(self.depths),
             width=_spread(self.widths),
@@ -182,7 +194,7 @@ class Tally:
             tenants=dict(sorted(self.by_tenant.items())),
             priorities=_sorted(self.by_priority),
             arrivals_by_hour=tuple([self.by_hour[hour] for hour in range(24)]),
-            load=None if self.meter is None else self.meter.over(span_s, len(self.arrivals)),
+            load=None if self.meter is None else self.meter.load(times),
         )
 
 

@@ -7,13 +7,15 @@ A task keeps the GPUs that it may use busy for
 seconds: as long as it would take if all of them worked on it, each at its own speed. Times their
 number, these are its GPU-seconds. The load of a set of GPU types is
 
-    GPU-seconds of the tasks that may use no other types / (GPUs of these types * span)
+    GPU-seconds of the tasks that may use no other types / (GPUs of these types * period)
 
-where the span is the time between the first and the last arrival. The offered load is the largest
-over all sets of types: the tasks of a set can go nowhere else, so above 1 its queue grows for as
-long as jobs arrive, whatever the policy. The load of all types together is the plain ratio of
-GPU-seconds, which the utilization of a long run approaches. Both are GPU-seconds / (GPUs * span) on
-a cluster of one type. The load of CPU cores is the same with cores in place of GPUs.
+where the period is the time for which the arrivals stand (``ArrivalTimes.period_s``): n arrivals
+show only n - 1 gaps, so that it is one mean gap longer than the time from the first to the last.
+The offered load is the largest over all sets of types: the tasks of a set can go nowhere else, so
+if it stays above 1, its queue grows for as long as jobs arrive, whatever the policy. The load of
+all types together is the plain ratio of GPU-seconds, which the utilization of a long run
+approaches. Both are GPU-seconds / (GPUs * period) on a cluster of one type. The load of CPU cores
+is the same with cores in place of GPUs.
 """
 
 from __future__ import annotations
@@ -40,9 +42,54 @@ class WorkRuntime(Protocol):
         ...
 
 
-def keeps_up(offered: float) -> bool:
-    """True if machines can do the work of an offered load: 1, but for rounding, or less."""
-    return offered <= 1 + 1e-9
+_FULL = 1 + 1e-9
+"""Load that machines can just carry, but for rounding."""
+
+
+@dataclass(slots=True)
+class ArrivalTimes:
+    """The first and the last arrival of jobs, and the period for which they stand.
+
+    ``begins_s`` is an instant from which on all arrivals are known. Without it, a log begins with
+    its first job. Of ``whole`` arrivals the period is known to end with the last, as generators
+    stretch them with ``load_is: exact``.
+    """
+
+    begins_s: float | None = None
+    whole: bool = False
+    first_s: float = inf
+    last_s: float = 0.0
+    jobs: int = 0
+    instants: int = 0
+    """Number of different times at which jobs arrive."""
+
+    def add(self, arrival_s: float) -> None:
+        """Add a job, in order of arrival."""
+        self.instants += not self.jobs or arrival_s != self.last_s
+        self.first_s, self.last_s = min(self.first_s, arrival_s), arrival_s
+        self.jobs += 1
+
+    def add_all(self, arrival_s: np.ndarray) -> None:
+        """Add jobs with these arrivals, (n,), in order of arrival."""
+        if len(arrival_s):
+            self.add(float(arrival_s[0]))
+            self.instants += int(np.count_nonzero(np.diff(arrival_s)))
+            self.jobs += len(arrival_s) - 1
+            self.last_s = float(arrival_s[-1])
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from the beginning to the last arrival; 0 without jobs."""
+        return self.last_s - (self.first_s if self.begins_s is None else self.begins_s) if self.jobs else 0.0
+
+    @property
+    def period_s(self) -> float:
+        """Seconds for which the arrivals stand. For a log this is the span and one mean gap, since n
+        arrivals show only n - 1 gaps. Jobs that arrive together are one arrival; 0 if all do.
+        """
+        if self.whole or self.begins_s is not None:
+            return self.span_s
+        return self.span_s * (self.instants / (self.instants - 1)) if self.instants > 1 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +116,22 @@ class TypeLoad:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Load that ``jobs`` jobs offer over ``span_s``; ``cpu_load`` and ``gpu_load`` are ``inf`` if
-    the span is 0.
-    """
+    """Load that ``jobs`` jobs offer. ``cpu_load`` and ``gpu_load`` are ``inf`` if the period is 0."""
 
     gpu_load: float
     """Largest load of any set of GPU types."""
     cpu_load: float
     span_s: float
+    """Seconds from the first arrival, or from the beginning of the run, to the last arrival."""
     jobs: int
-    longest_s: float = 0.0
-    """Seconds that the longest task takes on the fastest GPUs it may use."""
+    sure: float = 0.0
+    """Mean demand until the last arrival if no job waited, as a share of the scarcer resource. Unlike
+    the offered load it leaves out work that the last jobs bring for later. 0 if the offered load is
+    not above 1.
+    """
     by_types: tuple[TypeLoad, ...] = ()
     """Load of all types together and, before it, if some tasks may not use all types, of each type
-    and of each set of types that tasks are confined to; empty if the span is 0.
+    and of each set of types that tasks are confined to; empty if the period is 0.
     """
 
     @property
@@ -91,15 +140,22 @@ class Load:
         return max(self.gpu_load, self.cpu_load)
 
     @property
+    def keeps_up(self) -> bool:
+        """False if the queue grows while jobs arrive, whatever the policy. A load above 1 is no proof
+        of that if work of the last jobs makes it so.
+        """
+        return self.offered <= _FULL or self.sure <= _FULL
+
+    @property
     def warning(self) -> str | None:
         """Warning about a load above 1."""
-        if keeps_up(self.offered):
+        if self.offered <= _FULL:
             return None
         if self.offered == inf:
             return "all jobs arrive at once: the offered load has no meaning"
-        if self.longest_s > self.span_s:
+        if self.keeps_up:
             return (
-                f"the jobs arrive within {self.span_s:,.0f} s, and one takes {self.longest_s:,.0f} s: a burst, of "
+                f"the jobs arrive within {self.span_s:,.0f} s, and part of their work lies after that: a burst, of "
                 f"which an offered load of {self.offered:.3g} says little"
             )
         return (
@@ -121,6 +177,7 @@ class Load:
             self,
             gpu_load=max(self.gpu_load, load.gpu_load),
             cpu_load=max(self.cpu_load, load.cpu_load),
+            sure=max(self.sure, load.sure),
             by_types=(*([] if scarcest is None else [replace(scarcest, part=name)]), *self.by_types),
         )
 
@@ -171,6 +228,12 @@ class _Resource:
         """GPUs or cores of a set of types."""
         return ordered_sum(units for place, units in enumerate(self.capacity) if types >> place & 1)
 
+    def without(self, other: _Resource) -> _Resource:
+        """The same capacity, and the busy times less those of another."""
+        rest = _Resource(self.capacity)
+        rest.busy_s = {types: busy_s - other.busy_s.get(types, 0.0) for types, busy_s in self.busy_s.items()}
+        return rest
+
     def confined(self, types: int) -> float:
         """Seconds for which the tasks that may use no types outside a set keep all of it busy."""
         total = self.units(types)
@@ -202,8 +265,7 @@ class LoadMeter:
     """
 
     def __init__(self, cluster: Cluster, runtime: WorkRuntime) -> None:
-        self.longest_s = 0.0
-        """Seconds of the longest task."""
+        self.arrivals = ArrivalTimes()
         self._runtime = runtime
         self._types = cluster.gpu_types
         gpus = dict.fromkeys([gpu and gpu.name for gpu in self._types], 0.0)
@@ -213,29 +275,44 @@ class LoadMeter:
             gpus[name] += node.gpus
             cpus[name] += node.cpus
         self._gpus, self._cpus = _Resource(list(gpus.values())), _Resource(list(cpus.values()))
-
-    def add(self, task: Task) -> None:
-        """Add ``task``. A task that cannot run anywhere here offers no load: its job will be
-        rejected.
+        self._columns: list[tuple[JobArrays, np.ndarray]] = []
+        self._latest: list[tuple[float, float, Job]] = []
+        """Jobs that would still run at the last arrival if none waited, among some that would not: when they
+        end, the seconds that they take, and the job.
         """
-        if task.gpus or task.cpus:
-            seconds = self._runtime.seconds(task, self._types)
-            if self.longest_s < (shortest := min(seconds)) < inf:
-                self.longest_s = shortest
-            if task.gpus:
-                self._gpus.add(task.instances * task.gpus, seconds)
-            if task.cpus:
-                self._cpus.add(task.instances * task.cpus, seconds)
+        self._tidy = 64
+        """Number of such jobs at which those that have ended are dropped."""
+
+    def add(self, job: Job) -> None:
+        """Add ``job``, in order of arrival. A task that cannot run anywhere here offers no load: its
+        job will be rejected.
+        """
+        self.arrivals.add(job.arrival_s)
+        shortest_s = [self._add(task, self._gpus, self._cpus) for task in job.graph.tasks]
+        path_s = shortest_s[0] if len(shortest_s) == 1 else job.graph.critical_path(shortest_s)
+        self._latest.append((job.arrival_s + path_s, path_s, job))
+        if len(self._latest) >= self._tidy:
+            self._latest = [entry for entry in self._latest if entry[0] > job.arrival_s]
+            self._tidy = 2 * len(self._latest) + 64
 
     def add_arrays(self, jobs: JobArrays, seconds: np.ndarray) -> None:
-        """Add all tasks of ``jobs`` at once; the totals equal those of adding them one by one.
+        """Add all of ``jobs`` at once; the totals equal those of adding them one by one.
         ``seconds`` are (n, GPU types).
         """
+        self.arrivals.add_all(jobs.arrival_s)
         self._gpus.add_all(jobs.instances * jobs.asked("gpus"), seconds)
         self._cpus.add_all(jobs.instances * jobs.asked("cpus"), seconds)
-        anything = (jobs.asked("gpus") != 0) | (jobs.asked("cpus") != 0)
-        shortest = seconds.min(axis=1)[anything]
-        self.longest_s = max(self.longest_s, float(shortest[shortest < inf].max(initial=0.0)))
+        self._columns.append((jobs, seconds))
+
+    def _add(self, task: Task, gpus: _Resource, cpus: _Resource, share: float = 1.0) -> float:
+        """Add a share of ``task``; return its seconds on the fastest machines, 0 if it runs on none."""
+        seconds = self._runtime.seconds(task, self._types)
+        if task.gpus:
+            gpus.add(task.instances * task.gpus * share, seconds)
+        if task.cpus:
+            cpus.add(task.instances * task.cpus * share, seconds)
+        shortest_s = min(seconds)
+        return shortest_s if shortest_s < inf else 0.0
 
     def add_like(self, other: LoadMeter, tasks: float, of: int) -> None:
         """Add ``tasks`` tasks like the ``of`` tasks in ``other``, a meter for the same cluster."""
@@ -258,24 +335,48 @@ class LoadMeter:
         """Seconds for which the scarcer resource would be busy."""
         return max(self.gpu_s, self.cpu_s)
 
-    def over(self, span_s: float, jobs: int) -> Load:
-        """Load of the added tasks if they arrived over ``span_s``."""
-        by_types = tuple(self._by_types(span_s)) if span_s else ()
-        return Load(_per(self.gpu_s, span_s), _per(self.cpu_s, span_s), span_s, jobs, self.longest_s, by_types)
+    def load(self, arrivals: ArrivalTimes | None = None) -> Load:
+        """Load of the added jobs, which are some of those that have ``arrivals``; by default all."""
+        arrivals = self.arrivals if arrivals is None else arrivals
+        period_s, span_s = arrivals.period_s, arrivals.span_s
+        by_types = tuple(self._by_types(period_s)) if period_s else ()
+        gpu_load, cpu_load = _per(self.gpu_s, period_s), _per(self.cpu_s, period_s)
+        above = _FULL < max(gpu_load, cpu_load) < inf
+        sure = self._busy_until(arrivals.last_s) / span_s if above else 0.0
+        return Load(gpu_load, cpu_load, span_s, self.arrivals.jobs, sure, by_types)
 
-    def _by_types(self, span_s: float) -> Iterator[TypeLoad]:
+    def _busy_until(self, last_s: float) -> float:
+        """Seconds until ``last_s`` for which the scarcer resource would be busy if no job waited. A job's
+        work counts as spread evenly over its critical path.
+        """
+        gpus, cpus = _Resource(self._gpus.capacity), _Resource(self._cpus.capacity)
+        for end_s, path_s, job in self._latest:
+            if path_s and end_s > last_s:
+                for task in job.graph.tasks:
+                    self._add(task, gpus, cpus, min((end_s - last_s) / path_s, 1.0))
+        for jobs, seconds in self._columns:
+            shortest = seconds.min(axis=1)
+            paths_s = jobs.critical_paths(np.where(shortest < inf, shortest, 0.0))
+            after_s = np.clip(jobs.arrival_s + paths_s - last_s, 0.0, paths_s)
+            share = np.repeat(after_s / np.where(paths_s > 0, paths_s, 1.0), np.diff(jobs.first))
+            late = np.flatnonzero(share)
+            gpus.add_all((jobs.instances * jobs.asked("gpus") * share)[late], seconds[late])
+            cpus.add_all((jobs.instances * jobs.asked("cpus") * share)[late], seconds[late])
+        return max(self._gpus.without(gpus).scarcest(), self._cpus.without(cpus).scarcest())
+
+    def _by_types(self, period_s: float) -> Iterator[TypeLoad]:
         single = [1 << place for place, units in enumerate(self._gpus.capacity) if units]
         every, confined = sum(single), self._gpus.busy_s.keys() - {sum(single)}
         if confined:
             for types in dict.fromkeys([*single, *sorted(confined, key=lambda types: (types.bit_count(), types))]):
-                yield self._type_load(types, span_s)
+                yield self._type_load(types, period_s)
         if every:
-            yield self._type_load(every, span_s)
+            yield self._type_load(every, period_s)
 
-    def _type_load(self, types: int, span_s: float) -> TypeLoad:
+    def _type_load(self, types: int, period_s: float) -> TypeLoad:
         names = [gpu.name for place, gpu in enumerate(self._types) if gpu is not None and types >> place & 1]
         capacity = self._gpus.units(types)
-        return TypeLoad(tuple(names), self._gpus.confined(types) / span_s * capacity, capacity)
+        return TypeLoad(tuple(names), self._gpus.confined(types) / period_s * capacity, capacity)
 
 
 def seconds_of(jobs: JobArrays, runtime: WorkRuntime, types: tuple[GpuType | None, ...]) -> np.ndarray:
@@ -290,16 +391,16 @@ def seconds_of(jobs: JobArrays, runtime: WorkRuntime, types: tuple[GpuType | Non
     return seconds
 
 
-def offered_load(jobs: Iterable[Job], cluster: Cluster, runtime: WorkRuntime) -> Load:
-    """Compute the load that ``jobs`` offer to ``cluster``."""
+def offered_load(jobs: Iterable[Job], cluster: Cluster, runtime: WorkRuntime, *, whole: bool = False) -> Load:
+    """Compute the load that ``jobs``, in order of arrival, offer to ``cluster``; ``whole`` as in
+    ``ArrivalTimes``.
+    """
     meter = LoadMeter(cluster, runtime)
-    first, last, count = inf, 0.0, 0
+    meter.arrivals.whole = whole
     for job in jobs:
-        first, last, count = min(first, job.arrival_s), max(last, job.arrival_s), count + 1
-        for task in job.graph.tasks:
-            meter.add(task)
-    return meter.over(max(last - first, 0.0), count)
+        meter.add(job)
+    return meter.load()
 
 
-def _per(busy_s: float, span_s: float) -> float:
-    return busy_s / span_s if span_s else (inf if busy_s else 0.0)
+def _per(busy_s: float, period_s: float) -> float:
+    return busy_s / period_s if period_s else (inf if busy_s else 0.0)

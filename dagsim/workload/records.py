@@ -225,6 +225,7 @@ _JOB_FIELDS = {
     "qos": _TEXT,
     "in_flight": _Field(_are_flights, "a list of [since_s, [[node, instances, gpu], ...], task]"),
     "request": _Field(lambda value: isinstance(value, dict), "an object"),
+    "observed_gpu": _TEXT,
 }
 _REQUEST_FIELDS = {
     "constraint": _TEXT,

@@ -14,8 +14,6 @@ from dagsim.errors import ModelError
 from dagsim.model import Cluster, Elastic, Job, Node, Task, gpu_type
 from dagsim.model.log import Kind
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.policies.gavel_ledger import GavelJob, Situation
-from dagsim.systems.cluster.policies.gavel_shares import AlloXShares
 from dagsim.systems.cluster.scenario import ClusterScenario
 
 V100 = gpu_type("V100")
@@ -80,18 +78,12 @@ def _end_s(job: Job, policy: str) -> float:
     return next(row.time_s for row in schedule.log if row.kind == Kind.COMPLETED)
 
 
-@pytest.mark.parametrize("policy", ["fifo", "gavel[policy=max_min_fairness]"])
+@pytest.mark.parametrize(
+    "policy", ["fifo", pytest.param("gavel[policy=max_min_fairness]", marks=pytest.mark.family("gavel"))]
+)
 def test_the_kernel_adds_up_epochs_a_pause_and_the_restart(policy: str):
     assert _end_s(_job(0.0, 0.0), policy) == pytest.approx(10 * 10.0 + 2.5 * 6.0)
     assert _end_s(_job(80.0, 20.0), policy) == pytest.approx(20.0 + 100.0 + 80.0 + 15.0)
-
-
-def test_allox_for_gangs_takes_the_oldest_jobs_and_gives_a_gang_its_part_of_the_time():
-    jobs = {
-        number: GavelJob(number, {"g": 1.0}, 1 + number % 2, 100.0 - number, arrival_s=number) for number in range(10)
-    }
-    shares = AlloXShares(gangs=True, oldest=0.2).allocate(Situation(jobs, {"g": 2}, 20.0))
-    assert {key[0]: row["g"] for key, row in shares.items() if row["g"]} == {0: 1.0, 1: 0.5}
 
 
 @pytest.mark.data

@@ -9,8 +9,7 @@ import pytest
 from dagsim.config.schema import load_config
 from dagsim.elastic.profiles import read_applications
 from dagsim.elastic.tasks import SHIPPED_MODELS, ElasticTasks
-from dagsim.errors import ConfigError, InputError, ModelError
-from dagsim.experiment.bound import scenario_bound
+from dagsim.errors import ConfigError, ModelError
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.model import Cluster, Demand, Job, Kind, Node, Task, gpu_type
 from dagsim.systems.cluster.models.runtime import Recorded
@@ -112,8 +111,6 @@ def test_a_configuration_makes_its_tasks_elastic_and_plays_in_simpy(tmp_path: Pa
     assert all(task.elastic is not None for job in scenario.jobs(0) for task in job.tasks)
     used = scenario.engaged("sjf", 0).engine
     assert (used.used, used.reason) == ("simpy", "the compiled engine does not know elastic tasks")
-    with pytest.raises(InputError, match="bound: elastic tasks may run on more GPUs than were asked for"):
-        scenario_bound(scenario, 0)
 
 
 @pytest.mark.data

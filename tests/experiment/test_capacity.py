@@ -238,7 +238,7 @@ NOTHING = Load(0.0, 0.0, 1.0, 10)
 
 
 def trial(metrics: dict[str, Any]) -> Trial:
-    return Trial(CellRun("p", 0, {}, metrics), JobSeries({"wait_s": np.zeros(0)}, np.zeros(0, np.int64), ()))
+    return Trial(CellRun("p", 0, {}, metrics), JobSeries({"wait_s": np.zeros(0)}, np.zeros(0, np.int64), ()), NOTHING)
 
 
 def planned(

@@ -54,8 +54,42 @@ def test_plan_finds_the_size_of_an_independent_simulation(load: float, jobs: int
     assert facts["today"]["value"] == pytest.approx(np.percentile(fifo(*columns, 16), 95), rel=1e-6)
     least = next(size for size in range(1, 60) if np.percentile(fifo(*columns, size), 95) < bound)
     assert facts["best"]["gpus"] == least
+    period_s = (columns[0][-1] - columns[0][0]) * jobs / (jobs - 1)
     assert facts["today"]["low"] < Queue(16, load).erlang_p95() < facts["today"]["high"]
-    assert facts["demand"][-1]["demand"] == pytest.approx(columns[1].sum() / (columns[0][-1] - columns[0][0]), rel=1e-6)
+    assert facts["demand"][-1]["demand"] == pytest.approx(columns[1].sum() / period_s, rel=1e-6)
+
+
+@pytest.mark.parametrize("jobs", [3, 12])
+def test_a_short_log_that_never_waits_needs_no_further_machine(jobs: int, here: Path) -> None:
+    """One job of all 3 GPUs for 57 s every minute: a load of .95, whatever their number."""
+    rows = [f"j{number},{number * 60},3,57" for number in range(jobs)]
+    (here / "log.csv").write_text("\n".join(["id,arrival_s,gpus,duration_s", *rows]) + "\n", encoding="utf-8")
+    (here / "c.yaml").write_text("cluster: {groups: [{name: n, gpu: T4, gpus: 3, count: 1}]}\n", encoding="utf-8")
+    common = ["--trace", "log.csv", "--config", "c.yaml", "--price", "none", "--on", "local:1"]
+    facts = answer("plan", *common, "--policy", "fifo", "--target", "wait_s.p95<1")
+    assert (facts["load"], facts["best"]["gpus"]) == (pytest.approx(0.95), 3)
+    choices = answer("whatif", *common, "--policy", "fifo", "--policy", "sjf")["choices"]
+    assert [choice["verdict"] for choice in choices] == ["reference", "identical"]
+    assert choices[0]["load"] == pytest.approx(0.95)
+    for options, last_s in (([], 60.0), (["--load", "0.95"], 60.0), (["--load", "0.475"], 120.0)):
+        out = here / "-".join(["r", *options])
+        told = ["--trace", "log.csv", "--config", "c.yaml", "--algo", "fifo", *options, "--no-plots", "-o", str(out)]
+        assert CliRunner().invoke(app, ["replay", *told]).exit_code == 0
+        workload = json.loads(next(out.glob("*/runs.jsonl")).read_text().splitlines()[0])["workload"]
+        assert workload["span_s"] == pytest.approx(last_s * (jobs - 1))
+        assert workload["warning"] is None
+
+
+def test_a_burst_in_which_nothing_waits_is_simulated_and_keeps_up(here: Path) -> None:
+    """On one GPU each job ends when the next comes; the last two bring work for later: a load of 1.25."""
+    rows = [f"j{number},{number * 60},1,{60 if number < 7 else 180}" for number in range(8)]
+    (here / "log.csv").write_text("\n".join(["id,arrival_s,gpus,duration_s", *rows]) + "\n", encoding="utf-8")
+    (here / "c.yaml").write_text("cluster: {groups: [{name: n, gpu: T4, gpus: 1, count: 1}]}\n", encoding="utf-8")
+    common = ["--trace", "log.csv", "--config", "c.yaml", "--price", "none", "--on", "local:1", "--policy", "fifo"]
+    facts = answer("plan", *common, "--target", "wait_s.mean<1")
+    assert facts["load"] == pytest.approx(600 / 480)
+    assert facts["today"]["keeps_up"]
+    assert facts["best"]["gpus"] == 1
 
 
 def test_a_size_below_the_demand_cannot_keep_up_and_never_meets(here: Path) -> None:
@@ -162,9 +196,12 @@ def test_nodes_bought_for_a_partition_serve_its_jobs(here: Path) -> None:
 
 
 def test_demand_is_counted_by_partition_and_an_overloaded_one_cannot_keep_up(here: Path) -> None:
-    """In 1,000 s debug gets 12 x 8 x 100 GPU-seconds for its 8 GPUs, a load of 1.2; all 24 GPUs have a load of .55."""
-    rows = [f"d{number},{number * 1000 / 11!r},8,100,debug" for number in range(12)]
-    rows += [f"m{number},{number * 90},4,90,all" for number in range(10)]
+    """In 1,000 s debug gets 12 x 8 x 100 GPU-seconds for its 8 GPUs, a load of 1.2; all 24 GPUs have a load of .55.
+    Jobs arrive at 20 different times, from 0 to 950 s, which stand for 1,000 s.
+    """
+    times = [0, 50, *range(150, 900, 100), 900, 950]
+    rows = [f"d{number},{time_s},8,100,debug" for number, time_s in enumerate(times)]
+    rows += [f"m{number},{number * 100},4,90,all" for number in range(10)]
     (here / "log.csv").write_text("\n".join(["id,arrival_s,gpus,duration_s,partition", *rows]) + "\n", encoding="utf-8")
     groups = "[{name: a, gpu: T4, gpus: 8, count: 1, hosts: ant}, {name: b, gpu: T4, gpus: 8, count: 2}]"
     parts = "[{name: debug, nodes: [ant]}, {name: all, nodes: [a, b]}]"

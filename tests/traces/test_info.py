@@ -28,8 +28,9 @@ def test_a_trace_without_machines_gets_a_cluster_for_its_load() -> None:
     assert not info.own
     assert info.workload.load is None
     assert info.to_dict()["sized"].startswith("sized (")
-    gpu_s, span_s = info.workload.gpu_work, info.workload.span_s
-    assert info.mean_busy()["gpus"] == pytest.approx(gpu_s / span_s)
+    gpu_s, work = info.workload.gpu_work, info.workload
+    assert work.period_s == pytest.approx(work.span_s * 4 / 3)  # at four times
+    assert info.mean_busy()["gpus"] == pytest.approx(gpu_s / work.period_s)
 
 
 def test_hours_are_those_of_the_trace(tmp_path: Path) -> None:
@@ -126,6 +127,7 @@ def test_tables_of_tenants_say_how_many_they_leave_out(tmp_path: Path) -> None:
         f"t{at:02}": {"jobs": 1 + (at == 14), "observed_s": seconds, "simulated_s": seconds, "difference_s": 0.0}
         for at in range(15)
     }
-    table = observed_table("fifo", {"total": pairs["t00"], "by_size": {}, "by_tenant": pairs, "left_out": 0})
+    waits = {"total": pairs["t00"], "by_size": {}, "by_tenant": pairs, "left_out": 0, "missed": 0}
+    table = observed_table("fifo", waits)
     assert [row[0] for row in table.rows] == ["all", "tenant t14", *[f"tenant t{at:02}" for at in range(7)]]
     assert table.notes == ("7 tenants with fewer jobs are in runs.jsonl",)

@@ -93,3 +93,9 @@ def test_the_shipped_fit_is_that_of_the_trace(data: Path):
     path = data / "traces" / "alibaba-gpu-v2023" / "openb_pod_list_default.csv"
     fit, shipped = fit_sessions(columns_of(open_trace(path).jobs())), WORKLOADS["like-openb"].workload
     assert replace(fit, count=shipped.count, measure=shipped.measure) == shipped
+
+
+def test_the_rate_of_a_log_shorter_than_an_hour_is_that_of_its_gaps() -> None:
+    assert fit_arrivals(6.0 * np.arange(100)).per_hour == pytest.approx(600)
+    assert fit_arrivals(6.0 * np.arange(3000)).per_hour == pytest.approx(600)
+    assert fit_arrivals(np.zeros(100)).per_hour == 100

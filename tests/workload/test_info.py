@@ -44,8 +44,9 @@ def test_worked_example():
     assert info.priorities == {"0": 1, "2": 1}
     assert info.arrivals_by_hour == (0, 2, *[0] * 22)  # 01:00 of the first day and of the second
     assert info.load is not None
-    # GPU-seconds 40 + 15 + 1 + 120 on 4 GPUs over 86,410 s
-    assert info.load.gpu_load == pytest.approx(176 / (4 * 86410))
+    # GPU-seconds 40 + 15 + 1 + 120 on 4 GPUs over 86,410 s between two jobs, which stand for twice as long
+    assert info.period_s == 2 * 86410
+    assert info.load.gpu_load == pytest.approx(176 / (4 * 2 * 86410))
 
 
 def test_without_a_cluster_there_is_no_load_and_no_critical_path():
@@ -85,7 +86,8 @@ def test_depth_and_width_of_a_known_shape():
 
 
 def test_as_plain_values_it_is_json():
-    info = workload_info(PRESETS["heterogeneous"].workload.jobs(CLUSTER, Throughput()), CLUSTER, Throughput())
+    jobs = PRESETS["heterogeneous"].workload.jobs(CLUSTER, Throughput())
+    info = workload_info(jobs, CLUSTER, Throughput(), whole=True)
     plain = json.loads(json.dumps(info.to_dict()))
     assert plain["jobs"] == 100
     assert plain["load"]["offered"] == pytest.approx(0.9)

@@ -119,7 +119,7 @@ def test_a_workload_is_drawn_as_recorded(rule: Any, pinned: Pinned) -> None:
 def test_a_shipped_workload_is_drawn_as_recorded(name: str, pinned: Pinned) -> None:
     workload = smaller(load_config(None, [f"workload={name}"]).workload, 60)
     jobs = list(workload.jobs(CLUSTER, THROUGHPUT, 5))
-    pinned(name, {"jobs": drawn(workload), "load": plain(offered_load(jobs, CLUSTER, THROUGHPUT))})
+    pinned(name, {"jobs": drawn(workload), "load": plain(offered_load(jobs, CLUSTER, THROUGHPUT, whole=True))})
     pinned(f"{name} info", plain(workload_info(jobs)))
 
 

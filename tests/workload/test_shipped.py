@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(("name", "count"), [("heterogeneous-100.jsonl", 100), ("dag-50.jsonl", 50)])
 def test_shipped_workloads_offer_what_they_say(name, count):
     jobs = list(read_jobs(ROOT / "workloads" / name))
-    load = offered_load(jobs, Cluster.of({"A100-40": 8, "V100-16": 8, "T4": 16}), Throughput())
+    load = offered_load(jobs, Cluster.of({"A100-40": 8, "V100-16": 8, "T4": 16}), Throughput(), whole=True)
     assert len(jobs) == count
     assert load.offered == pytest.approx(0.9, rel=1e-9)
     assert read_meta(ROOT / "workloads" / name)["assumptions"]["load"].startswith("0.9 on")

@@ -23,7 +23,7 @@ from dagsim.metrics.standings import lower_is_better
 from dagsim.model.gpu import canonical, gpu_type
 from dagsim.registry import nearest
 from dagsim.workload.accept import Accept
-from dagsim.workload.load import Load, keeps_up
+from dagsim.workload.load import Load
 
 _FORM = re.compile(r"\s*((?:[a-z]+\[[^\]]*\]\.)?[A-Za-z_][\w.-]*)\s*(?:(<=?|>=?)\s*([0-9.eE+-]+)\s*(s|min|h|d)?\s*)?")
 
@@ -38,16 +38,13 @@ class Met:
     """Number of jobs that were turned away or not finished."""
     meets: bool
     load: float = 0.0
-    """Offered load of the jobs. Above 1 the cluster cannot keep up and is not simulated."""
+    """Offered load of the jobs."""
+    keeps_up: bool = True
+    """False if the jobs demand more than the cluster has, which is not simulated then."""
     power: float = 0.0
     """Price of the energy per month; 0 if energy has no price."""
     further: tuple[Period, ...] = ()
     """The values of the other targets' metrics."""
-
-    @property
-    def keeps_up(self) -> bool:
-        """False if the jobs demand more than the cluster has."""
-        return keeps_up(self.load)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +107,7 @@ class Target:
         except InputError as error:
             raise InputError(f"--target {self}: {error}") from None
         meets = self.holds(value.value) and trial.keeps_up and trial.lost <= lost_today
-        return Met(value, trial.lost, meets, trial.load)
+        return Met(value, trial.lost, meets, trial.load, trial.keeps_up)
 
     def holds(self, value: float) -> bool:
         """True if a value lies on the right side of the bound."""
@@ -343,9 +340,9 @@ def least_size(
 
     def tried(label: str, other: ClusterSection) -> Met:
         other = other.model_copy(update={"accept": dict(accept or {})})
-        load = load_on(other).offered
-        if not keeps_up(load):  # its queue would grow without end, and take as long to simulate
-            return Met(Period(nan, nan, nan, 0, 1.0), 0, False, load)
+        load = load_on(other)
+        if not load.keeps_up:  # its queue would grow without end, and take as long to simulate
+            return Met(Period(nan, nan, nan, 0, 1.0), 0, False, load.offered, False)
         return met_by(run(label, other))
 
     search = _Search(cluster, tuple(types), most, prices, tried)

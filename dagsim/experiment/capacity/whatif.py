@@ -29,12 +29,13 @@ from dagsim.metrics.series import Change, JobSeries, Period, change_of, next_per
 from dagsim.metrics.standings import lower_is_better, not_done
 from dagsim.model import Cluster, Request
 from dagsim.registry import nearest
+from dagsim.systems.cluster.audit import URGENT
 from dagsim.systems.cluster.past import first_full_s
 from dagsim.systems.cluster.site import SiteState
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.accept import accepting
 from dagsim.workload.arrays import JobArrays
-from dagsim.workload.load import Load, LoadMeter, keeps_up, seconds_of
+from dagsim.workload.load import ArrivalTimes, Load, LoadMeter, seconds_of
 
 TODAY = "today"
 """Label of the unchanged cluster."""
@@ -129,6 +130,8 @@ class LogDemand:
             self._jobs = self._jobs.chosen(_waiting(self._jobs))
         else:
             self._jobs = self._jobs.between(first, len(self._jobs))
+        self._arrivals = ArrivalTimes(self._begins_s or None)
+        self._arrivals.add_all(self._jobs.arrival_s)
         columns = {name: getattr(self._jobs, name) for name in ("account", "user", "partition", "qos")}
         self.labels: dict[str, list[str]] = {
             name: column.tolist() for name, column in columns.items() if column is not None
@@ -147,7 +150,7 @@ class LogDemand:
         cluster = self._built(section)
         if self.is_snapshot:
             limitless = inf if self.displaced(section) else 0.0
-            return Load(limitless, 0.0, 0.0, len(self._jobs))
+            return Load(limitless, 0.0, 0.0, len(self._jobs), limitless)
         jobs = accepting(self._jobs, section.accept, self.config.runtime, cluster.gpu_types)
         load = self._load(jobs, cluster)
         for name, mine, part in self._confined(jobs, section):
@@ -157,7 +160,7 @@ class LogDemand:
     def _load(self, jobs: JobArrays, cluster: Cluster) -> Load:
         meter = LoadMeter(cluster, self.config.runtime)
         meter.add_arrays(jobs, seconds_of(jobs, self.config.runtime, cluster.gpu_types))
-        return meter.over(self.span_s, len(jobs))
+        return meter.load(self._arrivals)
 
     def _confined(self, jobs: JobArrays, section: ClusterSection) -> Iterator[tuple[str, np.ndarray, Cluster]]:
         """The parts of a cluster that partitions and constraints leave to some jobs: a name, the
@@ -184,8 +187,7 @@ class LogDemand:
     @property
     def span_s(self) -> float:
         """Seconds from the beginning of the run to the last arrival; 0 if none arrives later."""
-        arrival_s = self._jobs.arrival_s
-        return 0.0 if self.is_snapshot else float(arrival_s[-1] - (self._begins_s or arrival_s[0]))
+        return 0.0 if self.is_snapshot else self._arrivals.span_s
 
     @property
     def beginning(self) -> Beginning:
@@ -277,7 +279,7 @@ class Trial:
 
     run: CellRun
     series: JobSeries
-    offered: float = 0.0
+    demand: Load
     """Offered load of the jobs that count, by types and by the parts that confine them."""
 
     def value(self, metric: str) -> float:
@@ -314,12 +316,12 @@ class Trial:
     @property
     def load(self) -> float:
         """Offered load of the jobs on this cluster."""
-        return max(self.offered, self.run.workload.get("gpu_load") or 0.0, self.run.workload.get("cpu_load") or 0.0)
+        return self.demand.offered
 
     @property
     def keeps_up(self) -> bool:
         """False if the jobs demand more than the cluster has."""
-        return keeps_up(self.load)
+        return self.demand.keeps_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +336,8 @@ class Fit:
     p95_s: float
     """Waits of the log."""
     jobs: int
+    missed: int
+    """Jobs that started in the log and never start in the simulation."""
 
     @classmethod
     def of(cls, today: Trial, metric: str) -> Fit | None:
@@ -346,9 +350,9 @@ class Fit:
         if observed is None or workload["trace"]["options"]["time_scale"] != 1:
             return None
         total = observed["total"]
-        waits, simulated = total["observed_s"], total["simulated_s"]
+        waits, simulated, missed = total["observed_s"], total["simulated_s"], observed.get("missed", 0)
         fits = [
-            cls(name, waits[part], simulated[part], waits["mean"], waits["p95"], total["jobs"])
+            cls(name, waits[part], simulated[part], waits["mean"], waits["p95"], total["jobs"], missed)
             for name, part in _OBSERVED.items()
             if name == metric or (metric not in _OBSERVED and name != "wait_s.p50")
         ]
@@ -356,14 +360,17 @@ class Fit:
 
     @property
     def is_far(self) -> bool:
-        """True if the simulation differs by more than 10 %."""
-        return abs(self.simulated - self.observed) > _FAR * max(self.observed, 1e-9)
+        """True if the simulation differs by more than 10 %, or misses more than 1 % of the jobs."""
+        misses = self.missed > URGENT * (self.missed + self.jobs)
+        return misses or abs(self.simulated - self.observed) > _FAR * max(self.observed, 1e-9)
 
     def __str__(self) -> str:
         change = f" ({self.simulated / self.observed - 1:+.0%})" if self.observed > 0 else ""
+        started = self.missed + self.jobs
+        missed = f"{self.missed:,} of {started:,} jobs of the log never start here; " if self.missed else ""
         return (
-            f"{self.metric} of today's cluster is {self.simulated:,.0f} s in the simulation and {self.observed:,.0f} s "
-            f"in the log{change}"
+            f"{missed}{self.metric} of today's cluster is {self.simulated:,.0f} s in the simulation and "
+            f"{self.observed:,.0f} s in the log{change}"
         )
 
     def sentence(self) -> str:
@@ -530,8 +537,8 @@ def trials_of(store: Store, runs: Mapping[Cell, CellRun], config: Config, demand
         except (OSError, ValueError, KeyError) as error:
             raise RunFolderError(f"{path}: not readable as values of jobs ({error}); delete the folder") from None
         measure = config.trace().measure
-        offered = 0.0 if demand.is_snapshot else demand.on(cell.config.cluster).offered
-        trials.append(Trial(run, series if measure is None else series.between(*measure), offered))
+        series = series if measure is None else series.between(*measure)
+        trials.append(Trial(run, series, demand.on(cell.config.cluster)))
     return trials
 
 

@@ -88,7 +88,7 @@ def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
     title = f"{', '.join(dict.fromkeys(workload_label(folder.config) for folder in folders))}: dagsim report"
     on_ramp = chosen.runs[0].folder.config.system_kind == "ramp"  # RAMP has its own causes of rejection
     turned_away = [*([] if on_ramp else rejected_by_cause(made_of)), *rejected_by_beta(made_of)]
-    sentences = [*sections.reproduction(chosen), *sections.verdict_sentences(chosen)]
+    sentences = [*sections.contradicted(chosen), *sections.reproduction(chosen), *sections.verdict_sentences(chosen)]
     parts = _of_runs(chosen, folders, "".join(tables), "".join(map(table, turned_away)), charts)
     return answered(title, sentences, parts, data, live=live)
 

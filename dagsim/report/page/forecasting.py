@@ -9,10 +9,20 @@ from typing import Any
 
 from dagsim.forecast.live import Expected, ExpectedShape, Prospect
 from dagsim.forecast.scores import CEILING
-from dagsim.report.forecast import backtest_grid, backtest_sentences, queue_grid, shapes_grid, shapes_sentences, span
+from dagsim.report.forecast import (
+    backtest_grid,
+    backtest_sentences,
+    queue_grid,
+    shapes_grid,
+    shapes_sentences,
+    span,
+    without_grid,
+    without_sentence,
+)
 from dagsim.report.grid import Grid
 from dagsim.report.page.charts import Packer, element, notes, table
 from dagsim.report.page.document import answered, part
+from dagsim.report.tables import contradictions
 
 _MOST_BANDS = 200
 _LETTERS, _LETTER, _WIDTH, _ROW, _TOP = 28, 6.5, 900, 16, 22
@@ -40,12 +50,15 @@ def queue_page(
         bands = [(f"{row.job} {row.user}", row.quantiles_s) for row in rows]
         parts.append(part("Waiting jobs over time", _bands(bands)))
         parts.append(part("Waiting jobs", table(queue_grid(queue))))
+    if queue.without:
+        parts.append(part("Waiting jobs without a forecast", table(without_grid(queue.without))))
     soon = sum(row.within_1h >= 0.5 for row in rows)
     sentences = (
         [f"{soon:,} of {len(rows):,} waiting jobs probably start within 1 h."]
         if planned is None
         else shapes_sentences(planned.rows)
     )
+    remarks = [*remarks, without_sentence(queue.without)] if queue.without else remarks
     return answered(title, [*sentences, *remarks], parts, Packer().packed({}), live=live)
 
 
@@ -63,7 +76,7 @@ def backtest_page(title: str, scores: Mapping[str, Any]) -> str:
         parts.append(
             part(f"By {head}", table(Grid("", (head, "rows", "coverage of 90 %", "CRPS", "median error"), cells)))
         )
-    return answered(title, backtest_sentences(scores)[:1], parts, Packer().packed({}))
+    return answered(title, [*contradictions([scores]), *backtest_sentences(scores)[:1]], parts, Packer().packed({}))
 
 
 _SCORES = ("coverage_90", "crps_log", "median_abs_log")

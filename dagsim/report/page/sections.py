@@ -31,7 +31,8 @@ from dagsim.report.page.charts import Packer, details, element, notes, table
 from dagsim.report.page.chosen import MOST_DRAWN, Chosen
 from dagsim.report.page.waits import Explain, worst_waits
 from dagsim.report.series import Row, link_steps
-from dagsim.report.tables import observed_table, run_notes, summary_table, workload_notes
+from dagsim.report.tables import contradictions, observed_table, run_notes, summary_table, workload_notes
+from dagsim.systems.cluster.audit import URGENT
 from dagsim.systems.cluster.network.usage import LinkUse, busiest
 
 _FAR = 0.1
@@ -124,6 +125,11 @@ def observed(chosen: Chosen) -> str:
     return "".join(parts)
 
 
+def contradicted(chosen: Chosen) -> list[str]:
+    """Sentences on logs that contradict themselves or the site, which come first."""
+    return contradictions([line.workload for line in chosen.lines])
+
+
 def reproduction(chosen: Chosen) -> list[str]:
     """One sentence per policy on how well its waits reproduce those of the log, overall and of the
     account that is furthest off; none without a log of starts.
@@ -139,8 +145,11 @@ def _reproduced(policy: str, waits: Mapping[str, Any]) -> str:
     total = waits["total"]
     changes = {part: _off(total["observed_s"][part], total["simulated_s"][part]) for part in ("mean", "p95")}
     distances = [abs(change) for change in changes.values() if isfinite(change)]
-    how = "reproduces the waits of the log" if max(distances, default=0.0) <= _FAR else "does not reproduce the log"
-    parts = [
+    missed, both = waits.get("missed", 0), total["jobs"]
+    is_near = max(distances, default=0.0) <= _FAR and missed <= URGENT * (missed + both)
+    how = "reproduces the waits of the log" if is_near else "does not reproduce the log"
+    parts = [f"{missed:,} of {missed + both:,} jobs that started there never start here"] if missed else []
+    parts += [
         f"{part} wait {number(total['simulated_s'][part])} s, in the log {number(total['observed_s'][part])} s"
         + (f" ({change:+.0%})" if isfinite(change) else "")
         for part, change in changes.items()

@@ -13,6 +13,7 @@ import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, Job
+from dagsim.systems.cluster.audit import Audit, Auditor
 from dagsim.systems.cluster.dependencies import any_depends
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.models.runtime import Runtime
@@ -61,7 +62,15 @@ class JobStream:
         runtime: Runtime,
         trace: Trace | None = None,
         begins_s: float = 0.0,
+        *,
+        whole: bool = False,
+        auditor: Auditor | None = None,
     ) -> None:
+        """``whole`` states that the jobs come over exactly the time from the first arrival to the last,
+        to which a generator stretched them. In a log nobody knows when the next would have come.
+        ``auditor`` sees the jobs of a trace while they are read.
+        """
+        self._auditor = auditor
         self.change: Callable[[Job], Job] | None = None
         """Changes each job as it is read; columns and the load are those before."""
         self._begins_s = begins_s
@@ -69,8 +78,7 @@ class JobStream:
         self._jobs = jobs
         self._cluster, self._runtime = cluster, runtime
         self._meter = LoadMeter(cluster, runtime)
-        self._first_s = self._last_s = 0.0
-        self._count = 0
+        self._meter.arrivals.whole = whole
         self._started_s: array[float] | np.ndarray = array("d")
         self._eligible_s: array[float] | np.ndarray = array("d")
         self._partitions: list[str] = []
@@ -157,6 +165,11 @@ class JobStream:
         return count >= tasks
 
     @property
+    def are_whole(self) -> bool:
+        """True if a generator stretched the jobs to its load, from the first arrival to the last."""
+        return self._meter.arrivals.whole
+
+    @property
     def may_depend(self) -> bool:
         """True if any of the jobs may have to wait for others."""
         return any_depends(self._jobs.arrays if isinstance(self._jobs, StoredJobs) else self._jobs)
@@ -197,10 +210,6 @@ class JobStream:
         early = int(np.searchsorted(arrays.arrival_s, arrays.begins_s)) if arrays.begins_s else 0
         later = arrays.between(early, len(arrays)) if early else arrays
         self._meter.add_arrays(later, seconds[arrays.first[early] :])
-        self._count = len(later)
-        if self._count:
-            self._first_s = arrays.begins_s or float(arrays.arrival_s[0])
-            self._last_s = float(arrays.arrival_s[-1])
         unknown = np.full(len(arrays), nan)
         self._started_s = unknown if arrays.observed_start_s is None else arrays.observed_start_s
         self._eligible_s = unknown if arrays.eligible_s is None else arrays.eligible_s
@@ -209,10 +218,12 @@ class JobStream:
     @property
     def load(self) -> Load:
         """The load of the jobs that arrived; for stored jobs and lists, of all of them."""
-        if not self._count and isinstance(self._jobs, StoredJobs | list | tuple):
+        arrivals = self._meter.arrivals
+        if not arrivals.jobs and isinstance(self._jobs, StoredJobs | list | tuple):
             arrays = self.arrays()
             self.measure(arrays, seconds_of(arrays, self._runtime, self._cluster.gpu_types))
-        return self._meter.over(self._last_s - self._first_s, self._count)
+        arrivals.begins_s = self.begins_s or None
+        return self._meter.load()
 
     def observed(self) -> tuple[np.ndarray, np.ndarray, list[str]] | None:
         """When each job that arrived really started, and when it became eligible, NaN if unknown;
@@ -226,7 +237,9 @@ class JobStream:
     def facts(self) -> dict[str, Any]:
         """Facts of the jobs that arrived, as plain values."""
         load = self.load
-        facts: dict[str, Any] = {
+        audit = self.audit()
+        facts: dict[str, Any] = {} if audit is None else {"audit": audit.to_dict()}
+        facts |= {
             "cluster": str(self._cluster),
             "jobs": load.jobs,
             "span_s": load.span_s,
@@ -247,6 +260,12 @@ class JobStream:
                 **trace.report.to_dict(),
             }
         return facts
+
+    def audit(self) -> Audit | None:
+        """The contradictions of the jobs read so far; None if they come from no trace."""
+        if self._auditor is None:
+            return None
+        return self._auditor.audit(None if self._trace is None else self._trace.report)
 
     def state(self) -> dict[str, Any]:
         """When the simulation began, how many jobs ran and waited then, how many of those that
@@ -277,13 +296,8 @@ class JobStream:
         self._started_s, self._eligible_s = started_s, eligible_s = array("d"), array("d")
         self._partitions = partitions = []
         for job in jobs:
-            if not self._count:
-                self._first_s = job.arrival_s
-            self._last_s = job.arrival_s
             started_s.append(nan if job.observed_start_s is None else job.observed_start_s)
             eligible_s.append(nan if job.eligible_s is None else job.eligible_s)
             partitions.append(job.partition)
-            self._count += 1
-            for task in job.graph.tasks:
-                add(task)
+            add(job)
             yield job

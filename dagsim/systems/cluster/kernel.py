@@ -549,7 +549,7 @@ class ClusterKernel:
         if not number & 4095:
             schedule.log.pack()
         self._record(packed_row(_ARRIVED, self.now, number, -1, -1, -1, 0, 0, 0.0))
-        if rejected is not None:
+        if rejected is not None and not job.in_flight:  # what runs already may run
             self._record(packed_row(_REJECTED, self.now, number, -1, -1, -1, 0, 0, float(rejected)))
             return
         if self._estimated:

@@ -616,11 +616,10 @@ class ClusterState:
             compiled.rejected = RejectReason.NO_SUCH_GPU
         elif not any(self._largest(compiled, index) >= max(gang, 1) for index in types):
             compiled.rejected = RejectReason.TOO_LARGE
-        else:
-            if compiled.cpus:
-                self._enough_cpus.ask(compiled.cpus, ((machine.bit, machine.cpus) for machine in self.list))
-            if compiled.memory:
-                self._enough_memory.ask(compiled.memory, ((machine.bit, machine.memory) for machine in self.list))
+        if compiled.cpus:
+            self._enough_cpus.ask(compiled.cpus, ((machine.bit, machine.cpus) for machine in self.list))
+        if compiled.memory:
+            self._enough_memory.ask(compiled.memory, ((machine.bit, machine.memory) for machine in self.list))
         return compiled
 
     def capacity(self, demand: DemandClass, type_: int) -> int:

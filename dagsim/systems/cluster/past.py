@@ -59,16 +59,19 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
             why = "which is listed twice" if nodes.count(number) > 1 else f"but there are {len(machines.list)}"
             raise ModelError(f"{where} number {number}, {why}")
         machine = machines.list[number]
-        if demand is None:
+        empty = NodeState(number, machine.node, machine.type)
+        if demand is None or (demand.rejected is not None and _room_for_run(empty, demand) < instances):
             raise ModelError(f"{where} {machine.node.name!r}, but it asks for more than the whole cluster has")
         if machine.type not in demand.types:
-            raise ModelError(f"{where} {machine.node.name!r}, which cannot run it: it asks for {_words(demand.demand)}")
+            raise ModelError(
+                f"{where} {machine.node.name!r}, which cannot run it: it asks for {demand_words(demand.demand)}"
+            )
         if machine.type != machines.list[nodes[0]].type and not may_mix_types(job, demand.demand):
             raise ModelError(f"{where} {machine.node.name!r} and on one of another GPU type")
         if (room := _room_for_run(machine, demand)) < instances:
             raise ModelError(
-                f"{where} {machine.node.name!r} with {instances} x {_words(demand.demand)}, but there is room for "
-                f"{room} beside the jobs that run there already"
+                f"{where} {machine.node.name!r} with {instances} x {demand_words(demand.demand)}, but there is "
+                f"room for {room} beside the jobs that run there already"
             )
 
 
@@ -86,8 +89,8 @@ def may_mix_types(job: Job, demand: Demand) -> bool:
     return not demand.gpus and job.request is not None
 
 
-def _words(demand: Demand) -> str:
-    """The demand of an instance in words."""
+def demand_words(demand: Demand) -> str:
+    """Describe the demand of an instance: ``4 GPUs (A100), 16 CPUs, 64 GB``."""
     types = "" if demand.gpu_types is None else f" ({' or '.join(demand.gpu_types)})"
     parts = [f"{demand.gpus:g} GPUs{types}"] if demand.gpus else []
     parts += [f"{demand.cpus:g} CPUs"] if demand.cpus else []
@@ -248,7 +251,7 @@ def _flights(
             if exact and job.observed_nodes:
                 raise ModelError(
                     f"job {job.id!r} runs on node {', '.join(map(repr, job.observed_nodes))}, which the cluster lacks "
-                    f"or where there is no room for {task.instances} x {_words(task.demand)}"
+                    f"or where there is no room for {task.instances} x {demand_words(task.demand)}"
                 )
             unplaced.append((-task.gpus * task.instances, number, job, demand))
             continue

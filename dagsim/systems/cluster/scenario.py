@@ -13,6 +13,7 @@ from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.metrics.why import observed_against_simulated
 from dagsim.model import Admit, Cluster, Job, QueueTree, Request
 from dagsim.registry import Registry, nearest
+from dagsim.systems.cluster.audit import Audit, Auditor
 from dagsim.systems.cluster.choice import CompiledKernel, Engine, EngineUse, compiled, pays, refuse, why_not
 from dagsim.systems.cluster.codecs import CODECS
 from dagsim.systems.cluster.jobs import JOBS_KEPT, JobStream, StoredJobs
@@ -89,6 +90,11 @@ def check_level(request: Request | None, network: Network | None, names: Sequenc
         if level not in levels:
             allowed = f"its levels are {', '.join(levels)}" if levels else "there is no network with levels"
             raise ModelError(f"there is no level {level!r}{nearest(level, levels)}; {allowed}").below("level")
+
+
+_SPREAD = (
+    "if its rows state totals over several nodes, say so: --map nodes=COLUMN, or --read spread=true to spread them"
+)
 
 
 class Engaged(NamedTuple):
@@ -309,18 +315,53 @@ class ClusterScenario:
             case (Synthetic() | Sessions()) as drawn:
                 draw = partial(drawn.arrays, self.cluster, self.runtime)
                 drawn_jobs = (lambda seed: asking(draw(seed), self.request)) if self.request else draw
-                return JobStream(self._sequences.get(seed, drawn_jobs), self.cluster, self.runtime)
+                stored, exact = self._sequences.get(seed, drawn_jobs), drawn.load_is == "exact"
+                return JobStream(stored, self.cluster, self.runtime, whole=exact)
             case Iterable() as jobs:
                 return JobStream(jobs, self.cluster, self.runtime, begins_s=self.begins_s)
             case file if file.window is not None:
-                cut = partial(self._window, file)
-                return JobStream(self._sequences.get(seed, cut), self.cluster, self.runtime)
+                cut, auditor = partial(self._window, file), self._auditor()
+                jobs = self._sequences.get(seed, cut)
+                auditor.add(jobs.arrays)
+                return JobStream(jobs, self.cluster, self.runtime, auditor=auditor)
             case file:
                 trace = file.open(self.cluster, self.runtime)
-                trace.change = self._accepted
+                trace.change, auditor = self._accepted, self._auditor(trace)
                 if file.has_period or trace.begins_s is not None:
-                    return JobStream(self._period(file, trace), self.cluster, self.runtime, trace)
-                return JobStream(trace.jobs(), self.cluster, self.runtime, trace)
+                    stored = self._period(file, trace)
+                    auditor.add(stored.arrays)
+                    return JobStream(stored, self.cluster, self.runtime, trace, auditor=auditor)
+                trace.watcher = auditor
+                return JobStream(trace.jobs(), self.cluster, self.runtime, trace, auditor=auditor)
+
+    def audit(self) -> Audit:
+        """The contradictions between a trace and the site, before anything is simulated. Reads the trace;
+        other workloads have none.
+
+        Raises:
+            TraceError, WorkloadError: It cannot be read.
+        """
+        if isinstance(self.workload, Synthetic | Sessions | Iterable):
+            return Audit()
+        trace = self.workload.as_recorded()
+        trace.change, trace.watcher = self._accepted, (auditor := self._auditor(trace))
+        trace.unscaled()
+        return auditor.audit(trace.report)
+
+    def _auditor(self, trace: Trace | None = None) -> Auditor:
+        """The judge of the jobs of a trace, or of a window of one."""
+        as_stated = self.elastic is None and not (isinstance(self.runtime, Fed) and self.runtime.cores != "asked")
+        levels = levels_in(self.network, [node.name for node in self.cluster.nodes])
+        return Auditor(
+            self.cluster,
+            self.queues,
+            self.runtime,
+            self.accept,
+            domain_sets(levels, len(self.cluster.nodes)),
+            as_stated=as_stated,
+            snapshot=trace is not None and trace.begins_s is not None,
+            hint=_SPREAD if trace is not None and trace.format == "plain" else "",
+        )
 
     def _period(self, file: TraceFile, trace: Trace) -> StoredJobs:
         """The jobs from an instant of a log until another, with those in the system at the first."""

@@ -63,7 +63,8 @@ class SiteState:
         """Domains of each level of the network, as bit sets."""
         queues = queues or QueueTree()
         names = [node.name for node in cluster.nodes]
-        self._all = (1 << len(names)) - 1
+        self.all_nodes = (1 << len(names)) - 1
+        """All nodes, as a bit set."""
         self._features = [node.features for node in cluster.nodes]
         self._partitions = {part.name: part for part in queues.partitions}
         self._members = {part.name: members(part, names) for part in queues.partitions}
@@ -118,7 +119,7 @@ class SiteState:
             reservation = self._numbers.get(request.reservation, -1)
         licences = tuple([pair for pair in request.licences if pair[0] in self.licences])
         domains = self._domains(job.id, request) if request.level and self.levels else ()
-        if nodes == self._all and not (self.closed or self.drained or licences or domains):
+        if nodes == self.all_nodes and not (self.closed or self.drained or licences or domains):
             return None
         return Terms(nodes, limit_s, reservation, licences, domains)
 
@@ -131,7 +132,7 @@ class SiteState:
 
     def nodes_of(self, partition: str, request: Request | None) -> int:
         """The nodes of the partitions of a job that satisfy its constraint, as a bit set."""
-        request, nodes = request or _NO_REQUEST, self._all
+        request, nodes = request or _NO_REQUEST, self.all_nodes
         if self._partitions:
             named = [name for name in request.partitions or (partition,) if name in self._partitions]
             named = named or [next(iter(self._partitions))]
@@ -184,7 +185,7 @@ class SiteState:
     def _satisfying(self, constraint: str) -> int:
         nodes = self._chosen.get(constraint)
         if nodes is None:
-            nodes = self._all
+            nodes = self.all_nodes
             if any(self._features):
                 bits = [1 << at for at, features in enumerate(self._features) if satisfies(constraint, features)]
                 nodes = sum(bits)

@@ -5,18 +5,20 @@ policy's own limits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
+from itertools import count
 from math import inf
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from dagsim.errors import InputError
-from dagsim.model import Job, Kind, QueueTree
+from dagsim.model import Job, Kind, QueueTree, RejectReason, Request, Task
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.dependencies import Dependencies
-from dagsim.systems.cluster.nodes import MICRO, NodeState
+from dagsim.systems.cluster.nodes import ALL, MICRO, DemandClass, NodeState
+from dagsim.systems.cluster.past import demand_words
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.state import JobState, TaskState
@@ -93,6 +95,10 @@ class WaitRules(Protocol):
 
     def limits(self, task: TaskState) -> Iterable[str]:
         """Describe the limits that leave no room for a start of the task now."""
+        ...
+
+    def never(self, task: TaskState) -> Iterable[str]:
+        """Describe the rules that prevent a start of the task even if nothing else runs."""
         ...
 
     def nodes(self, task: TaskState) -> int:
@@ -448,6 +454,10 @@ class _NoRules:
         """No limits."""
         return ()
 
+    def never(self, task: TaskState) -> Iterable[str]:
+        """No rules."""
+        return ()
+
     def nodes(self, task: TaskState) -> int:
         """All nodes."""
         return -1
@@ -499,3 +509,71 @@ def _too_little(what: str, tally: RoomTally, places: tuple[NodeStanding, ...], l
     if what == "cpus":
         return Cause(CauseKind.CPUS, f"{beside}too few CPUs{' beside them' if beside else ' were free'}")
     return Cause(CauseKind.MEMORY, f"{beside}too little memory{' beside them' if beside else ' was free'}")
+
+
+class Obstacles:
+    """The rules of a site and of a policy that keep jobs from ever starting, even if nothing else runs."""
+
+    def __init__(self, scenario: ClusterScenario, policy: str) -> None:
+        """Set up the empty site. Reservations are on the clock of ``scenario.queues``."""
+        empty = replace(scenario, workload=(), outages=False, disturbances=(), admission=False, engine="simpy")
+        self._queues, self._kernel = scenario.queues or QueueTree(), empty.kernel(0)
+        self._rules, self._runtime = _rules(policy, ClusterView(self._kernel)), scenario.runtime
+        self._numbers = count()
+
+    def of(self, job: Job, now_s: float) -> str:
+        """Describe what prevents the job from ever starting after ``now_s``; empty if nothing does."""
+        active, machines = JobState(job, next(self._numbers)), self._kernel.machines
+        for index, task in enumerate(job.graph.tasks):
+            seconds = self._runtime.seconds(task, machines.types)
+            demand = machines.compile(task.demand, task.instances if task.gang else 0)
+            if demand.rejected is not None:
+                return _too_large(task, demand, "the cluster")
+            site = machines.site
+            if site is not None and (words := self._outside(job, task, now_s)):
+                return words
+            claimed = task.estimate
+            claimed_s = None if claimed is None else self._runtime.seconds(replace(task, work=claimed), machines.types)
+            terms = None if site is None else site.terms(job, claimed_s, min(seconds))
+            if terms is not None:
+                demand = machines.compile(task.demand, demand.gang, terms)
+            active.tasks.append(TaskState(active, index, task, demand, seconds, 0))
+        return "; ".join(dict.fromkeys(reason for task in active.tasks for reason in self._rules.never(task)))
+
+    def _outside(self, job: Job, task: Task, now_s: float) -> str:
+        """Describe a term of the site that the job cannot meet."""
+        site, request = self._kernel.machines.site, job.request or Request()
+        assert site is not None
+        for name, number in request.licences:
+            if number > site.licences.get(name, inf):
+                return f"Licenses: {name} ({site.licences[name]:g}) < {number}"
+        nodes = site.nodes_of(job.partition, replace(request, constraint=""))
+        if not self._holds(task, nodes):
+            return _too_large(task, None, "its partition")
+        if request.constraint and not self._holds(task, nodes := site.nodes_of(job.partition, request)):
+            return f"BadConstraints: {_too_large(task, None, f'what satisfies {request.constraint!r}')}"
+        for reservation in self._queues.reservations if request.reservation else ():
+            if reservation.name == request.reservation:
+                if reservation.end_s <= now_s:
+                    return f"Reservation: {reservation.name!r} is over"
+                own = next((closed.nodes for closed in site.closed if closed.name == reservation.name), 0)
+                if not self._holds(task, nodes & own):
+                    return _too_large(task, None, f"the reservation {reservation.name!r}")
+        return ""
+
+    def _holds(self, task: Task, nodes: int) -> bool:
+        """True if these nodes have room for a start of the task if they are empty."""
+        machines = self._kernel.machines
+        demand = machines.compile(task.demand, task.instances if task.gang else 0)
+        demand.open_to(nodes)
+        room = max([machines.capacity(demand, type_) for type_ in demand.types], default=0)
+        demand.open_to(ALL)
+        return room >= max(demand.gang, 1)
+
+
+def _too_large(task: Task, demand: DemandClass | None, where: str) -> str:
+    """Describe a demand for which ``where``, idle, has no room."""
+    if demand is not None and demand.rejected is RejectReason.NO_SUCH_GPU:
+        return f"no node has GPUs of type {' or '.join(task.demand.gpu_types or ('any',))}"
+    wanted = f"{task.instances} x ({demand_words(task.demand)})" if task.gang else demand_words(task.demand)
+    return f"{where}, idle, has no room for {wanted}"

@@ -131,8 +131,8 @@ class KubernetesNow(Kubernetes):
 
 
 def waiting_workloads(source: Source) -> Iterator[tuple[str, str]]:
-    """Yield the name of each pod or workload that waits, and the reason: ``quota`` where Kueue says so,
-    else the reason of its condition.
+    """Yield the name of each pod or workload that waits, and the reason: ``quota`` where Kueue says that
+    others hold it, else Kueue's message or the reason of the pod's condition.
     """
     for _, object in elements(source, "items"):
         kind, status = kind_of(object), object_in(object, "status")
@@ -144,7 +144,9 @@ def waiting_workloads(source: Source) -> Iterator[tuple[str, str]]:
         condition: Any = next(
             (entry for entry in list_in(status, "conditions") if text_in(entry, "type") == wanted), {}
         )
-        reason = "quota" if "quota" in text_in(condition, "message") else text_in(condition, "reason")
+        message = text_in(condition, "message") if kind == "Workload" else ""
+        held = "quota" in text_in(condition, "message") and "maximum" not in message
+        reason = "quota" if held else message or text_in(condition, "reason")
         for number, piece in enumerate(pieces):
             if piece.fate == "waits":
                 yield piece.name, reason

@@ -332,6 +332,7 @@ class _Reading:
             observed_start_s=np.maximum(arrival, start[first]),
             eligible_s=np.maximum(arrival, np.fmin(eligible_s, start[first])),
             observed_nodes=words["NodeList"].mapped(readable_hosts),
+            observed_gpu=Labels(kinds.place, tuple([kind or "" for kind in kinds.measured_on])).chosen(first),
         )
         kept = plain[first] & (np.diff(groups.first) == 1)
         ones = np.ones(len(kept), np.int64)
@@ -586,6 +587,7 @@ class _Reading:
             observed_start_s=None if shown.start_s is None else max(time, shown.start_s),
             eligible_s=max(time, shown.eligible_s if shown.start_s is None else min(shown.eligible_s, shown.start_s)),
             observed_nodes=self._nodes([attempts[-1] for attempts in components]),
+            observed_gpu=(self._measured_on(shown) or "") if len(components) == 1 else "",
         )
 
     def _tenant(self, user: str, account: str, partition: str) -> str:

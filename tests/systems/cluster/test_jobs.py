@@ -20,13 +20,13 @@ def two() -> list[Job]:
 
 
 def test_the_load_of_a_list_and_of_what_was_read_once_is_the_same() -> None:
-    # (8 + 16) GPU-seconds of 4 GPUs in 4 s; 16 core-seconds of 8 cores.
+    # (8 + 16) GPU-seconds of 4 GPUs in 8 s, since two arrivals show one gap; 16 core-seconds of 8 cores.
     lazily = JobStream(iter(two()), CLUSTER, Recorded())
     assert [job.id for job in lazily] == ["a", "b"]
     for stream in (JobStream(two(), CLUSTER, Recorded()), lazily):
         assert stream.load == stream.load
         assert (stream.load.span_s, stream.load.jobs) == (4.0, 2)
-        assert (stream.load.gpu_load, stream.load.cpu_load) == (1.5, 0.5)
+        assert (stream.load.gpu_load, stream.load.cpu_load) == (0.75, 0.25)
 
 
 def test_no_jobs_are_no_load() -> None:

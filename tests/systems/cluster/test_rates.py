@@ -243,6 +243,7 @@ def test_a_table_of_lucid_gives_rates_on_all_types_that_have_the_memory(tmp_path
             PairTable(str(other))
 
 
+@pytest.mark.family("gavel")
 def test_gavels_packed_policies_let_tasks_share_at_the_rates_of_the_model() -> None:
     jobs = [job("a", 1000, "bert"), job("b", 1000, "lstm")]
     simulated = kernel(jobs, sharing=MeasuredPairs(default=0.8))

@@ -303,6 +303,7 @@ def test_a_node_that_came_back_and_left_for_good_is_missed() -> None:
         ClusterKernel(ONE, [single("j", 1.0)], Models(disturbances=[away])).run(waiting, until_s=50.0)
 
 
+@pytest.mark.family("gavel")
 def test_a_run_that_is_late_can_be_stopped_in_a_fork() -> None:
     """By its estimate there is nothing left of it: 0 s where it may run, never elsewhere."""
     late = Job.single("late", Task("t", 100.0, gpu_types=("A100-40",), estimate=10.0))

@@ -130,10 +130,9 @@ def test_load_and_size_of_a_cluster_are_the_same_sums(arrays: JobArrays) -> None
     asked, in_columns = TotalDemand(runtime), TotalDemand(runtime)
     for job in arrays.jobs():
         asked.add(job)
-        for task in job.tasks:
-            rows_.add(task)
+        rows_.add(job)
     columns.add_arrays(arrays, read_scenario(cluster, arrays, runtime, Estimates(), 0).work.truth)
-    assert (rows_.gpu_s, rows_.cpu_s, rows_.longest_s) == (columns.gpu_s, columns.cpu_s, columns.longest_s)
+    assert (rows_.gpu_s, rows_.cpu_s, rows_.arrivals) == (columns.gpu_s, columns.cpu_s, columns.arrivals)
     in_columns.add_arrays(arrays, runtime)
     totals = [{name: value for name, value in vars(demand).items() if name[0] != "_"} for demand in (asked, in_columns)]
     assert totals[0] == totals[1]

@@ -46,12 +46,6 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry("2d-las", ".attained:las_2d", "least GPU-seconds of service first, in rounds", _STOPS),
         Entry("2d-gittins", ".attained:gittins_2d", "highest Gittins index first, by sizes of past jobs", _STOPS),
         Entry("tiresias", ".attained:tiresias", "after Tiresias: 2D-LAS in levels, with promotion", _STOPS),
-        Entry(
-            "tiresias-events",
-            ".tiresias:TiresiasEvents",
-            "Tiresias' own simulator: queues by service, at events, as published",
-            ("estimates", "preemptive", "costly"),
-        ),
         Entry("ljf", ".orders:ljf", "longest task first", _KNOWS),
         Entry("saf", ".orders:saf", "smallest GPUs x time first", _KNOWS),
         Entry("wspt", ".orders:wspt", "least seconds per weight first", _KNOWS),
@@ -89,22 +83,6 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry("max-min", ".batch_mode:max_min", "task with the latest earliest completion first", _COSTLY),
         Entry("sufferage", ".batch_mode:sufferage", "task that would lose most on its second best type first", _COSTLY),
         Entry("allox", ".look_ahead:AlloX", "after AlloX: least sum of completion times, by assignment", _COSTLY),
-        Entry(
-            "gavel",
-            ".gavel:Gavel",
-            "Gavel's rounds and policies, as published",
-            ("estimates", "preemptive", "costly"),
-            (
-                ("objective", "gavel-events[objective=...]"),
-                ("deployed", "dagsim.systems.cluster.policies.gavel_deployed:DeployedGavel[policy=...]"),
-            ),
-        ),
-        Entry(
-            "gavel-events",
-            ".gavel_events:GavelEvents",
-            "after Gavel: shares of time by a linear program, starts between rounds",
-            ("estimates", "preemptive", "costly"),
-        ),
         Entry("pollux", ".elastic:Pollux", "after Pollux: GPUs of elastic tasks by a genetic search", _RESIZES),
         Entry("sia", ".elastic:Sia", "after Sia: configurations of elastic tasks by an integer program", _RESIZES),
         Entry(

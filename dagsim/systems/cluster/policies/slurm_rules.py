@@ -334,8 +334,14 @@ class Holdings:
 
     def ever(self, holders: Iterable[Holder], start: Amounts) -> bool:
         """True if one such start stays within all limits when nothing else is held."""
-        limits = [self.most[holder] for holder in holders if holder in self.most]
-        return all(amount <= limit + _SLACK for most in limits for limit, amount in zip(most, start, strict=True))
+        return not any(self.exceeded(holders, start))
+
+    def exceeded(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float, float]]:
+        """Yield the limits below one such start alone: holder, resource, limit and amount."""
+        for holder in holders:
+            for name, limit, amount in zip(Amounts._fields, self.most.get(holder, ()), start, strict=False):
+                if amount > limit + _SLACK:
+                    yield holder, name, limit, amount
 
     def take(self, run: int, holders: Sequence[Holder], amounts: Amounts) -> None:
         """Add a run; a run that is known already counts once."""
@@ -370,6 +376,16 @@ _WORDS = {
     "qos user": "the user {1} in the QOS {0}",
     "qos account": "the account {1} in the QOS {0}",
 }
+_REASONS = {
+    "partition": "Partition{0}Limit",
+    "qos": "QOSGrp{0}",
+    "account": "AssocGrp{0}",
+    "user": "AssocGrp{0}",
+    "qos user": "QOSMax{0}PerUser",
+    "qos account": "Max{0}PerAccount",
+}
+"""Slurm's names of limits, with the resource."""
+_RESOURCES = {"gpus": "GRES", "cpus": "Cpu", "memory_gb": "Memory", "jobs": "Jobs"}
 _UNITS = {"gpus": "GPUs", "cpus": "CPUs", "memory_gb": "GB of memory", "jobs": "running jobs"}
 
 
@@ -379,7 +395,7 @@ class SlurmWaits:
     elsewhere = "there was room, but only outside its partition"
 
     def __init__(self, view: ClusterView, *, distinct: bool) -> None:
-        self._rules = SlurmRules(view, kill="never", distinct=distinct)
+        self._rules, self._view = SlurmRules(view, kill="never", distinct=distinct), view
 
     def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
         """Add a run."""
@@ -395,6 +411,36 @@ class SlurmWaits:
         rules = self._rules
         for holder, what, limit in rules.holdings.used_up(rules.holders(task.job), rules.amounts(task)):
             yield f"the limit of {limit:g} {_UNITS[what]} of {_named(holder)} was reached"
+
+    def never(self, task: TaskState) -> Iterator[str]:
+        """Describe what keeps the task out of each of its partitions even if nothing else runs, with
+        Slurm's names of limits; nothing if one of them admits it.
+        """
+        reasons: dict[str, None] = {}
+        for part in self._rules.parts(task.job):
+            own = list(self._never_in(task, part))
+            if not own:
+                return
+            reasons |= dict.fromkeys(own)
+        yield from reasons
+
+    def _never_in(self, task: TaskState, part: NodePartition) -> Iterator[str]:
+        rules, view, types = self._rules, self._view, task.demand.types
+        gpu = view.gpu_types[types[0]] if len(types) == 1 and task.demand.demand.gpus else None
+        holders = rules.holders(task.job, part, "" if gpu is None else gpu.name)
+        for holder, what, limit, amount in rules.holdings.exceeded(holders, rules.least(task, part)):
+            plain = holder[2:] if holder[0] == "gpus" else holder
+            reason = _REASONS[plain[0]].format(_RESOURCES[what])
+            yield f"{reason} ({limit:g}) < {amount:g}: {_named(holder)}"
+        claimed_s = min(view.claimed_s(task) or (inf,))
+        if part.max_time_s is not None and part.max_time_s < claimed_s < inf:
+            yield f"PartitionTimeLimit ({part.max_time_s:g} s) < {claimed_s:g} s: the partition {part.name}"
+        for qos in dict.fromkeys((rules.quality(task.job).name, part.qos)):
+            most_s = rules.qos[qos].max_time_s if qos in rules.qos else None
+            if most_s is not None and most_s < claimed_s < inf:
+                yield f"QOSMaxWallDurationPerJob ({most_s:g} s) < {claimed_s:g} s: the QOS {qos}"
+        if not rules.holds(view, task, rules.nodes[part.name]):
+            yield f"the partition {part.name}, idle, has no room for it"
 
     def nodes(self, task: TaskState) -> int:
         """The nodes of its partition."""

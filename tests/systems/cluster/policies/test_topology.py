@@ -146,7 +146,9 @@ def test_a_job_that_requires_a_rack_waits_for_one_under_any_rule(rule: str) -> N
     "policy",
     [
         *("fifo", "sjf", "easy", "conservative", "las", "fifo-fit[placement=block]", "topology", "block", "defrag"),
-        *("slurm-multifactor", "kueue", "kube-default", "easy-events", "srtf", "tiresias-events", "gavel"),
+        *("slurm-multifactor", "kueue", "kube-default", "easy-events", "srtf"),
+        pytest.param("tiresias-events", marks=pytest.mark.family("tiresias")),
+        pytest.param("gavel", marks=pytest.mark.family("gavel")),
     ],
 )
 def test_every_job_that_requires_a_level_ends_within_it(policy: str) -> None:

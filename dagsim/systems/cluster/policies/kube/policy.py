@@ -472,7 +472,7 @@ class _Queue:
         state.freed.clear()
         if state.starts != self._starts:
             self._starts = state.starts
-            again |= [group.depends for group in self._by_number]
+            again |= self._depends()
         for number in np.flatnonzero(again & blocked).tolist():
             self._blocked[number] = False
             heap = self._by_number[number].heap
@@ -494,5 +494,8 @@ class _Queue:
                 freed[place + 1] = freed[place] + snapshot.by_priority[priority][:-1, node]
         room = free + freed[np.searchsorted(levels, self._priorities[:groups])]
         enough = ((self._asks[:groups] <= room) | (self._asks[:groups] == 0)).all(axis=1)
-        result: np.ndarray = enough | [group.depends for group in self._by_number]
+        result: np.ndarray = enough | self._depends()
         return result
+
+    def _depends(self) -> np.ndarray:
+        return np.array([group.depends for group in self._by_number], bool)

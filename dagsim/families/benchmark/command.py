@@ -1,0 +1,237 @@
+"""``dagsim bench``: a frozen benchmark of schedulers that anybody can submit to; and ``dagsim paper``:
+the published figures of a paper, beside ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from dagsim.cli.app import app
+from dagsim.cli.options import Json, On, Out, Quiet, TableLook
+from dagsim.cli.shared import carried, trust
+from dagsim.report.grid import TableFormat
+
+bench_app = typer.Typer(help="Judge a scheduler on a frozen suite of tasks.", no_args_is_help=True)
+app.add_typer(bench_app, name="bench")
+
+
+Tasks = Annotated[
+    list[str] | None, typer.Option("--task", metavar="NAME", help="Only this task; repeatable (default: all).")
+]
+
+
+@bench_app.command("tasks")
+def show_tasks(json_: Json = False) -> None:
+    """List the tasks of the suite, with the reference and the metric of each.
+
+    Example: dagsim bench tasks
+    """
+    from dagsim.families.benchmark.bench import suite
+    from dagsim.report.terminal import show
+
+    rows = [(task.name, task.summary, task.config.policy, task.metric) for task in suite()]
+    show(("task", "what it is", "reference", "metric"), rows, json_)
+
+
+@bench_app.command("run")
+def run_bench(
+    algo: Annotated[
+        str | None,
+        typer.Option("--algo", "-a", "--policy", metavar="NAME", help="Policy for the tasks of the GPU cluster."),
+    ] = None,
+    spark: Annotated[str | None, typer.Option(metavar="NAME", help="Policy for the task on Spark.")] = None,
+    ramp: Annotated[str | None, typer.Option(metavar="NAME", help="Policy for the task on RAMP.")] = None,
+    division: Annotated[
+        Literal["exact", "noisy", "hidden"], typer.Option(help="What policies know about durations.")
+    ] = "exact",
+    draw: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="NUMBER", help="Use the test seeds that follow from this number."),
+    ] = None,
+    task: Tasks = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds per task (default: 10).")] = None,
+    bound: Annotated[
+        bool, typer.Option("--bound", help="Add proven lower bounds of the tasks that have one; it takes minutes.")
+    ] = False,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the entry (default: its policies).")] = None,
+    on: On = "local",
+    out: Out = Path("results"),
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a policy on all tasks beside their references; write one file with hashes and scores.
+
+    The same command continues a run that was stopped. Without --draw, the seeds are the public ones for development.
+
+    Example: dagsim bench run --algo easy-sjf --spark fair --task dags --seeds 2
+    """
+    from dagsim.errors import InputError
+    from dagsim.experiment.carry_out import check_plan
+    from dagsim.experiment.executors import executor_for
+    from dagsim.experiment.kept_files import slug
+    from dagsim.experiment.simulate import agent_spec
+    from dagsim.experiment.store import Store
+    from dagsim.families.benchmark.bench import BenchEntry, bounds_of, entry_file, task_plan
+    from dagsim.families.benchmark.page import entry_grid
+    from dagsim.files import write_text
+    from dagsim.report.terminal import counted, show_grid
+
+    watched = not (quiet or json_)
+    chosen = {"cluster": algo, "spark": spark, "ramp": ramp}
+    policies = {system: agent_spec(spec, system=system) for system, spec in chosen.items() if spec is not None}
+    if not policies:
+        raise InputError("bench run: give a policy: --algo for the GPU cluster, --spark or --ramp")
+    trust()
+    executor_for(on)
+    label = name or " ".join(dict.fromkeys(spec for spec in chosen.values() if spec is not None))
+    entry = BenchEntry(label, policies, division, draw, seeds)
+    tasks = entry.tasks(task or ())
+    plans = {one.name: task_plan(one, entry) for one in tasks}
+    for plan in plans.values():
+        check_plan(plan)
+    where = f"{division}-{'dev' if draw is None else draw}"
+    argv, runs = ["dagsim", *sys.argv[1:]], {}
+    for number, (task_name, plan) in enumerate(plans.items(), 1):
+        if watched:
+            typer.echo(f"task {number} of {len(plans)}: {task_name}", err=True)
+        store = Store.begin(out / f"bench-{where}", plan, argv=argv)  # shared: references run once for all entries
+        done = carried(store, plan, on, watched=watched)
+        if broken := next((run.error for run in done.values() if run.error), None):
+            raise InputError(f"task {task_name}: {broken}")
+        runs[task_name] = store, done
+    bounds = bounds_of(tasks, entry, counted("bounding", watched, "seeds", every=1)) if bound else {}
+    content = entry_file(entry, tasks, runs, bounds)
+    path = out / f"bench-{slug(label, 60)}-{where}.json"
+    write_text(path, json.dumps(content) + "\n")
+    if json_:
+        typer.echo(json.dumps({"file": str(path), "score": content["score"], "scores": content["scores"]}))
+    elif not quiet:
+        show_grid(entry_grid(content), TableFormat.TEXT)
+        typer.echo(f"entry: {path}")
+
+
+@bench_app.command("verify")
+def verify(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of an entry.")],
+    sample: Annotated[int, typer.Option(min=1, help="Number of runs to repeat.")] = 12,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Choice of the runs (default: a new one, which is printed).")
+    ] = None,
+    on: On = "local",
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Repeat a sample of an entry's runs, and compare logs, metrics, hashes and scores. Exits with 1 on a difference.
+
+    Example: dagsim bench verify bench-mine-exact-dev.json --sample 2
+    """
+    from dagsim.experiment.executors import executor_for
+    from dagsim.families.benchmark.bench import of_other_code, read_entry, repeated_runs
+    from dagsim.own_code import allowed
+
+    content, executor = read_entry(file), executor_for(on)
+    if (names := allowed()) is not None:
+        names.trust_recorded(file, {name: fact["sha256"] for name, fact in content["code"].items()})
+    if of_other_code(content):
+        typer.echo(f"{file}: made by other simulating code (dagsim {content['dagsim']}); its runs decide", err=True)
+    number = secrets.randbelow(2**32) if seed is None else seed
+    repeated, differences = repeated_runs(content, sample, number, executor)
+    if json_:
+        typer.echo(json.dumps({"file": str(file), "repeated": repeated, "seed": number, "differences": differences}))
+    elif not quiet or differences:
+        for difference in differences:
+            typer.echo(f"differs: {difference}")
+        verdict = f"{len(differences)} differences" if differences else "equal"
+        typer.echo(f"{file}: {repeated} runs repeated (--seed {number}): {verdict}")
+    if differences:
+        raise typer.Exit(1)
+
+
+@bench_app.command("table")
+def tabulate(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of entries.")],
+    page: Annotated[Path | None, typer.Option(metavar="HTML", help="Also write the leaderboard as a page.")] = None,
+    markdown: Annotated[Path | None, typer.Option(metavar="MD", help="Also write it as Markdown.")] = None,
+    table: TableLook = TableFormat.TEXT,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Print the leaderboard of several entries, a table for each division, and write it as a page and as Markdown.
+
+    Example: dagsim bench table bench-mine-exact-dev.json --page leaderboard.html
+    """
+    from dagsim.families.benchmark.bench import read_entry
+    from dagsim.families.benchmark.page import leaderboard_page, leaderboards
+    from dagsim.files import write_text
+    from dagsim.report.terminal import show_grid
+
+    grids = leaderboards([read_entry(file) for file in files])
+    if markdown is not None:
+        write_text(markdown, "\n\n".join(grid.markdown() for grid in grids) + "\n")
+    if page is not None:
+        write_text(page, leaderboard_page(grids))
+    if json_:
+        typer.echo(
+            json.dumps(
+                [
+                    {"title": grid.title, "rows": [dict(zip(grid.heads, row, strict=True)) for row in grid.rows]}
+                    for grid in grids
+                ]
+            )
+        )
+    elif not quiet:
+        for grid in grids:
+            show_grid(grid, table)
+
+
+@app.command("paper")
+def repeat_paper(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The paper (default: list them).")] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where its files are (default: DAGSIM_DATA, or here).")
+    ] = None,
+    json_: Json = False,
+    table: TableLook = TableFormat.TEXT,
+) -> None:
+    """Print the figures of a paper as published, as simulated here, and their difference. Exits with 1 on a miss.
+
+    Example: dagsim paper
+    """
+    from dagsim.families.benchmark.papers import PAPERS, paper
+    from dagsim.report.grid import Grid
+    from dagsim.report.terminal import counted, show, show_grid
+
+    if name is None:
+        show(("paper", "what it is", "files"), [(key, of.title, of.source) for key, of in PAPERS.items()], json_)
+        return
+    chosen = paper(name)
+    files = chosen.located(data or Path(os.environ.get("DAGSIM_DATA", ".")))
+    figures = list(counted("simulating", not json_, "figures", every=1)(chosen.figures(files)))
+    absent = [file for file in chosen.files if file not in files]
+    missed = [figure for figure in figures if not figure.holds]
+    if json_:
+        facts: list[dict[str, object]] = [
+            {**figure._asdict(), "difference": figure.difference, "holds": figure.holds} for figure in figures
+        ]
+        typer.echo(json.dumps({"paper": name, "title": chosen.title, "figures": facts, "missing": absent}))
+    else:
+        rows = [
+            (
+                *(of.name, f"{of.published:,.6g}", f"{of.here:,.6g}", f"{of.difference:.2g}", f"{of.tolerance:.2g}"),
+                "" if of.holds else "differs",
+            )
+            for of in figures
+        ]
+        heads = ("figure", "published", "here", "difference", "allowed", "")
+        note = f"{len(figures) - len(missed)} of {len(figures)} figures differ by no more than is allowed"
+        notes = (note, f"not below {data or '.'}: {', '.join(absent)}. {chosen.source}") if absent else (note,)
+        show_grid(Grid(chosen.title, heads, rows, notes, texts=(0, 5)), table)
+    if missed:
+        raise typer.Exit(1)

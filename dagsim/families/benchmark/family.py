@@ -1,0 +1,9 @@
+"""The family of the benchmark, and what it adds."""
+
+from dagsim.family import Family
+
+FAMILY = Family(
+    "a frozen benchmark that anybody can submit to, and published figures of papers beside ours",
+    needs=("bounds",),
+    commands={"bench": ".command", "paper": ".command"},
+)

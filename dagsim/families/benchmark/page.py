@@ -1,0 +1,119 @@
+"""Tables of the benchmark: an entry task by task, and the leaderboard of several entries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import exp, inf, log, nan
+from typing import Any
+
+from dagsim.families.benchmark.bench import scored
+from dagsim.report.grid import Grid, factor, interval, number
+from dagsim.report.page.charts import element, table
+from dagsim.report.page.document import document
+
+_SLACK_S = 60.0
+"""Added to both waits before their ratio is taken, because a wait may be 0."""
+_BOUND = "bound: no policy that lets every run end has a lower ratio (--bound)"
+_NOTES = (
+    "ratio: geometric mean over the tasks of the score over that of the reference, with a 95 % interval over seeds; "
+    "below 1 is better, and only a verdict says so",
+    "p95 wait: geometric mean over the tasks of (p95 wait + 1 min) / (that of the reference + 1 min); rho: the same of "
+    "the largest finish-time fairness; utilisation: mean over the tasks; us: CPU microseconds per decision",
+)
+
+
+def entry_grid(content: Mapping[str, Any]) -> Grid:
+    """The scores of an entry, one row for each task and one for all."""
+    rows = [_entry_row(name, content["tasks"][name]["reference"], facts) for name, facts in content["scores"].items()]
+    rows.append(_entry_row("all", "", content["score"]))
+    heads = ("task", "reference", "ratio", "95 % interval", "p95 wait (s)", "utilisation", "bound", "verdict")
+    notes = (_BOUND,) if content["bounds"] else ()
+    return Grid(f"{content['entry']}: {_division(content)}", heads, rows, notes, texts=(0, 1, 7))
+
+
+def _entry_row(name: str, reference: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
+    means = facts.get("means", {})
+    beside = [number(_value(means.get(metric, {}).get("entry"))) for metric in ("wait_s.p95", "utilization")]
+    return (name, reference, *_ratio(facts), *beside, factor(_value(facts.get("bound"))), facts["verdict"])
+
+
+def _ratio(facts: Mapping[str, Any]) -> tuple[str, str]:
+    return factor(_value(facts["ratio"])), interval(_value(facts["low"]), _value(facts["high"]), factor)
+
+
+def _value(value: float | None) -> float:
+    return nan if value is None else value
+
+
+def _division(content: Mapping[str, Any]) -> str:
+    kind = "with" if content["preemption"] else "without"
+    drawn = "development seeds" if content["draw"] is None else f"test seeds of draw {content['draw']}"
+    tasks = f"{len(content['tasks'])} tasks x {content['score']['seeds']} seeds"
+    return f"{content['division']} estimates, {kind} preemption, {drawn}, {tasks}"
+
+
+def leaderboards(entries: Sequence[Mapping[str, Any]]) -> list[Grid]:
+    """A table for each group of entries that can be compared: equal division, seeds and tasks. The
+    best ratio comes first; entries without a score come last. Scores are computed from the runs, not
+    taken from the file.
+    """
+    entries = [{**entry, **scored(entry)} for entry in entries]
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for entry in entries:
+        groups.setdefault((_division(entry), tuple(sorted(entry["tasks"]))), []).append(entry)
+    several = len({division for division, _ in groups}) < len(groups)
+    grids = []
+    for (division, tasks), members in sorted(groups.items(), key=lambda item: (-len(item[0][1]), item[0])):
+        ordered = sorted(members, key=lambda entry: inf if entry["score"]["ratio"] is None else entry["score"]["ratio"])
+        heads = ("entry", "ratio", "95 % interval", "p95 wait", "rho", "utilisation", "us", "verdict")
+        title = f"{division} ({', '.join(tasks)})" if several else division
+        grids.append(Grid(title, heads, [_row(entry) for entry in ordered], _NOTES, texts=(0, 7)))
+        if len(tasks) > 1:
+            grids.append(_by_task(title, tasks, ordered))
+    return grids
+
+
+def _by_task(title: str, tasks: Sequence[str], entries: Sequence[Mapping[str, Any]]) -> Grid:
+    """The best entry of each task, beside the bound that an entry of the group has for it."""
+    rows = []
+    for task in tasks:
+        ranked = [(_value(entry["scores"][task]["ratio"]), entry["entry"]) for entry in entries]
+        best, name = min((pair for pair in ranked if pair[0] == pair[0]), default=(nan, "-"))
+        bounds = [entry["scores"][task]["bound"] for entry in entries if entry["scores"][task]["bound"] is not None]
+        reference = entries[0]["tasks"][task]["reference"]
+        rows.append((task, reference, factor(max(bounds, default=nan)), factor(best), name))
+    heads = ("task", "reference", "bound", "best ratio", "entry")
+    return Grid(f"best by task: {title}", heads, rows, (_BOUND,), texts=(0, 1, 4))
+
+
+def _row(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    means = [facts["means"] for facts in entry["scores"].values()]
+    used = [_value(of["utilization"]["entry"]) for of in means if of["utilization"]["entry"] is not None]
+    clocks = [_value(entry["timing"][name][task["policy"]]["scheduler_us"]) for name, task in entry["tasks"].items()]
+    return (
+        entry["entry"],
+        *_ratio(entry["score"]),
+        factor(_geometric([_quotient(of["wait_s.p95"], _SLACK_S) for of in means])),
+        factor(_geometric([_quotient(of["rho_worst"]) for of in means])),
+        factor(sum(used) / len(used) if used else nan),
+        number(sum(clocks) / len(clocks)),
+        entry["score"]["verdict"],
+    )
+
+
+def _quotient(pair: Mapping[str, float | None], slack: float = 0.0) -> float:
+    mine, other = _value(pair["entry"]) + slack, _value(pair["reference"]) + slack
+    return mine / other if other > 0 else nan
+
+
+def _geometric(ratios: Sequence[float]) -> float:
+    """Geometric mean of the ratios that are known and above 0."""
+    logs = [log(ratio) for ratio in ratios if ratio > 0]
+    return exp(sum(logs) / len(logs)) if logs else nan
+
+
+def leaderboard_page(grids: Sequence[Grid]) -> str:
+    """The leaderboard as one HTML page that loads nothing."""
+    parts = [f"<section>{element('h2', grid.title)}{table(grid)}</section>" for grid in grids]
+    title = "Leaderboard of the benchmark"
+    return document(title, f"<header>{element('h1', title)}</header><main>{''.join(parts)}</main>", "")

@@ -1,0 +1,72 @@
+"""``dagsim bound``: bound what any schedule can reach."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dagsim.cli.app import app
+from dagsim.cli.options import (
+    ConfigFile,
+    Experiment,
+    Jobs,
+    Json,
+    Quiet,
+    Seed,
+    Settings,
+    TraceFlags,
+    Windows,
+    expand_options,
+)
+from dagsim.cli.shared import experiment, trace_at
+
+
+@app.command("bound")
+@expand_options
+def print_bound(
+    reading: TraceFlags,
+    trace: Annotated[Path | None, typer.Option("--trace", "-t", help="A trace, as its publisher ships it.")] = None,
+    workload: Jobs = None,
+    config: ConfigFile = None,
+    set_: Settings = None,
+    seed: Seed = None,
+    windows: Windows = None,
+    preemptive: Annotated[
+        bool, typer.Option("--preemptive", help="Include schedules that stop runs and resume them.")
+    ] = False,
+    area: Annotated[
+        bool, typer.Option("--area", help="Multiply the time of each job by its GPU-seconds, as area_jct_s does.")
+    ] = False,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Print a proven lower bound of the sum of completion times, over all schedules of a workload.
+
+    Small cases are solved exactly (docs/reference/bound.md).
+
+    Example: dagsim bound --workload heterogeneous --seed 3
+    """
+    from dagsim.experiment.scenario import experiment_seeds, workload_label
+    from dagsim.families.bounds.bound import bound_of
+    from dagsim.report.terminal import counted
+
+    watched = not (quiet or json_)
+    what, log = Experiment(workload, config, set_, seed=seed), [] if trace is None else trace_at(trace)
+    chosen = experiment(what, reading, windows=windows, first=log, watched=watched)
+    number = experiment_seeds(chosen)[0]
+    watch = counted("searching for prices", watched, "steps", every=10)
+    least = bound_of(chosen, number, preemptive=preemptive, by_area=area, watch=watch)
+    if json_:
+        typer.echo(json.dumps({**least.to_dict(), "seed": number, "workload": workload_label(chosen)}))
+    elif not quiet:
+        unit, by = ("GPU s^2", ", weighted by area") if area else ("s", "")
+        which = "all schedules" if least.preemptive else "all schedules that do not stop a run"
+        typer.echo(
+            f"{workload_label(chosen)}, seed {number}: {least.jobs:,} jobs take {least.bound_s:,.6g} {unit} or more in "
+            f"sum, {least.mean_s:,.6g} s on average{by} ({least.kind} bound; {which})"
+        )
+        if least.rejected:
+            typer.echo(f"left out: {least.rejected:,} jobs that the cluster cannot run")

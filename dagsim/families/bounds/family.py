@@ -1,0 +1,14 @@
+"""The family of bounds, and what it adds."""
+
+from dagsim.family import Entry, Family
+
+FAMILY = Family(
+    "proven lower bounds of completion times, over all schedules of a workload",
+    adds={
+        "services": (
+            Entry("bounds_of_runs", ".bound:bounds_of_runs", "bounds of the workloads of finished runs"),
+            Entry("shares_of_the_way", ".bound:shares_of_the_way", "share of the way from a reference to its bound"),
+        )
+    },
+    commands={"bound": ".command"},
+)

@@ -1,0 +1,345 @@
+"""The exact bound for small cases: a time-indexed integer program, solved by HiGHS (Sousa and
+Wolsey 1992).
+
+Time is cut into slots. A variable says that a copy starts in a slot on a type. If all times are
+multiples of the slot, the optimum of the program is that of the problem: moving every start of a
+schedule as early as possible leaves starts that are sums of arrivals and durations. Otherwise
+arrivals, durations and starts are rounded down. Two runs that do not overlap then still do not,
+since floor(a) + floor(b) <= floor(a + b), and runs that overlap in pairs share an instant; so every
+schedule stays one, no job ends later, and the program's bound is a bound of the problem.
+
+Two steps make the program small. A list schedule gives a sum that the optimum does not exceed. The
+prices of the Lagrangian bound say by how much every start raises the bound; starts that raise it
+above that sum are left out.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from math import ceil, gcd, inf
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dagsim.families.bounds.lagrangian import Dual, Flows, StartCosts, lagrangian
+from dagsim.families.bounds.relaxation import Relaxation
+from dagsim.model.streams import stream
+from dagsim.processes import without_output
+from dagsim.workload.arrays import ranges
+
+MOST_COPIES = 24
+"""Maximum number of copies of all tasks; more make no small case."""
+_ENTRIES = 60_000
+"""Maximum number of entries of the program's matrix."""
+_SLOTS = 20_000
+"""Maximum number of slots of the whole time."""
+_DECIMALS = 6
+"""Times with at most this many digits after the point can be multiples of a slot."""
+_NODES, _SECONDS = 20_000, 8.0
+"""Where the search of HiGHS ends, in nodes of its tree and in seconds; its bound then holds all the
+same.
+"""
+_SHARE, _TRIES = 0.006, 4
+"""The slot, as a share of the mean completion time, if the times are not multiples of a longer one;
+and how many slots are tried, each twice as long, until the program is small enough.
+"""
+
+
+class Optimum(NamedTuple):
+    """A bound from the program."""
+
+    bound_s: float
+    exact: bool
+    """True if it is the optimum of the problem, up to rounding."""
+    complete: bool
+    """True if the program was solved, and not only bounded."""
+
+
+class _Slots(NamedTuple):
+    """A problem in whole slots, with one row for each copy."""
+
+    problem: Relaxation
+    """Times in slots; ``copies`` are 1."""
+    slot_s: float
+    exact: bool
+    """True if nothing was rounded down."""
+    twin: np.ndarray
+    """(V,) int64: an earlier copy of the same task, -1 if there is none."""
+    spare_s: np.ndarray
+    """(V, T) float64: seconds by which each duration was rounded down."""
+
+
+def time_indexed(problem: Relaxation, dual: Dual) -> Optimum | None:
+    """Bound the weighted sum of completion minus arrival by the program; ``dual`` is the Lagrangian
+    bound.
+
+    Returns None if the case is not small.
+    """
+    weight = float(problem.weight.sum())
+    if problem.copies.sum() > MOST_COPIES or not (dual.bound_s > 0 and weight > 0):
+        return None
+    copies, twin, start_s = _one_by_one(problem, dual.start_s)
+    slot_s = _common_unit(copies)
+    exact = slot_s > 0 and _end_s(copies) / slot_s <= _SLOTS
+    if not exact:
+        slot_s = _SHARE * dual.bound_s / weight
+    best: Optimum | None = None
+    for _ in range(_TRIES):
+        slots = _in_slots(copies, twin, slot_s, exact=exact)
+        if _end_s(slots.problem) <= _SLOTS:
+            program = _program(slots, start_s / slot_s)
+            solution = None if program is None else program.solved(slots, problem)
+            if solution is not None and (best is None or solution.bound_s > best.bound_s):
+                best = solution
+            if solution is not None and solution.complete:
+                break
+        slot_s, exact = 2 * slot_s, False
+    return best
+
+
+def _one_by_one(problem: Relaxation, start_s: np.ndarray) -> tuple[Relaxation, np.ndarray, np.ndarray]:
+    """The problem with a row for each copy, the twin of each row, and its start in the minimum.
+
+    A job that several tasks or copies end gets a task of no length after them.
+    """
+    source = np.repeat(np.arange(len(problem.job)), problem.copies.astype(int))
+    twin = np.where(np.diff(source, prepend=-1) == 0, np.arange(len(source)) - 1, -1)
+    rows = [np.flatnonzero(source == task) for task in range(len(problem.job))]
+    pairs = [
+        (one, other)
+        for parent, child in zip(problem.parent.tolist(), problem.child.tolist(), strict=True)
+        for one in rows[parent].tolist()
+        for other in rows[child].tolist()
+    ]
+    job, seconds, usage = (column[source] for column in (problem.job, problem.seconds, problem.usage))
+    last = np.setdiff1d(np.arange(len(source)), [one for one, _ in pairs])
+    for number in np.flatnonzero(np.bincount(job[last], minlength=len(problem.weight)) > 1).tolist():
+        pairs += [(one, len(job)) for one in last[job[last] == number].tolist()]
+        job = np.append(job, number)
+        seconds, usage = (np.vstack([table, np.zeros((1, table.shape[1]))]) for table in (seconds, usage))
+        twin, source = np.append(twin, -1), np.append(source, np.flatnonzero(problem.job == number)[-1])
+    edges = np.array(pairs, np.int64).reshape(-1, 2)
+    rows_of = problem._replace(
+        job=job, copies=np.ones(len(job)), seconds=seconds, usage=usage, parent=edges[:, 0], child=edges[:, 1]
+    )
+    return rows_of, twin, start_s[source]
+
+
+def _common_unit(problem: Relaxation) -> float:
+    """The greatest common divisor of all arrivals and durations; 0 if it is below a microsecond."""
+    times_s = np.concatenate([problem.arrival_s, problem.seconds[np.isfinite(problem.seconds)]])
+    for decimals in range(_DECIMALS + 1):
+        counts = times_s * 10**decimals
+        if counts.max(initial=0.0) > 2**52:
+            return 0.0
+        if (np.abs(counts - np.rint(counts)) <= 1e-9 * np.maximum(counts, 1.0)).all():
+            unit = gcd(*np.rint(counts).astype(np.int64).tolist())
+            return unit / 10.0**decimals
+    return 0.0
+
+
+def _end_s(problem: Relaxation) -> float:
+    """A time before which some best schedule ends: it is never idle after the last arrival."""
+    longest = np.where(np.isfinite(problem.seconds), problem.seconds, 0.0).max(axis=1)
+    return float(problem.arrival_s.max(initial=0.0) + longest.sum())
+
+
+def _in_slots(problem: Relaxation, twin: np.ndarray, slot_s: float, *, exact: bool) -> _Slots:
+    down = np.rint if exact else np.floor
+    with np.errstate(invalid="ignore"):
+        seconds = down(problem.seconds / slot_s)
+        spare_s = np.where(np.isfinite(seconds), problem.seconds - seconds * slot_s, np.inf)
+    rounded = problem._replace(arrival_s=down(problem.arrival_s / slot_s), seconds=seconds)
+    for row in np.flatnonzero((problem.seconds == 0).all(axis=1) & (problem.usage == 0).all(axis=1)).tolist():
+        before = problem.parent[problem.child == row]
+        if len(before):  # the task of no length at the end of a job
+            spare_s[row] = spare_s[before].min()
+    return _Slots(rounded, slot_s, exact, twin, np.where(exact, 0.0, spare_s))
+
+
+def _listed(problem: Relaxation, key: np.ndarray) -> float:
+    """The weighted sum of completion minus arrival of a list schedule: the ready task with the
+    smallest key next, where and when it ends first.
+    """
+    used = np.zeros((len(problem.capacity), int(_end_s(problem)) + 2))
+    ready = problem.arrival_s[problem.job].astype(int)
+    waits = np.bincount(problem.child, minlength=len(key))
+    children: list[list[int]] = [[] for _ in key]
+    for parent, child in zip(problem.parent.tolist(), problem.child.tolist(), strict=True):
+        children[parent].append(child)
+    ends = np.zeros(len(problem.weight))
+    free = np.flatnonzero(waits == 0).tolist()
+    while free:
+        task = min(free, key=lambda row: (key[row], row))
+        free.remove(task)
+        end, start, type_ = min(_slot_for(problem, used, task, type_, int(ready[task])) for type_ in range(len(used)))
+        used[type_, start:end] += problem.usage[task, type_]
+        ends[problem.job[task]] = max(ends[problem.job[task]], end)
+        for child in children[task]:
+            ready[child] = max(ready[child], end)
+            waits[child] -= 1
+            if not waits[child]:
+                free.append(child)
+    return float(problem.weight @ (ends - problem.arrival_s))
+
+
+def _slot_for(problem: Relaxation, used: np.ndarray, task: int, type_: int, ready: int) -> tuple[int, int, int]:
+    """End, start and type of the earliest start of a task on a type."""
+    if problem.seconds[task, type_] == np.inf:
+        return sys.maxsize, 0, type_
+    length, start = int(problem.seconds[task, type_]), ready
+    room = problem.capacity[type_] - problem.usage[task, type_] + 1e-9
+    for full in (ready + np.flatnonzero(used[type_, ready:] > room)).tolist():
+        if full >= start + length:
+            break
+        start = full + 1
+    return start + length, start, type_
+
+
+class _Program(NamedTuple):
+    """The integer program: one variable for each start that can be part of an optimum."""
+
+    task: np.ndarray  # (n,)
+    type: np.ndarray  # (n,)
+    start: np.ndarray  # (n,)
+    end: np.ndarray  # (n,)
+    matrix: Any
+    low: np.ndarray
+    high: np.ndarray
+
+    def solved(self, slots: _Slots, problem: Relaxation) -> Optimum | None:
+        """Solve it; ``problem`` has the arrivals in seconds."""
+        from scipy.optimize import Bounds, LinearConstraint, milp
+
+        rows = slots.problem
+        last = np.setdiff1d(np.arange(len(rows.job)), rows.parent)
+        end_s = self.end * slots.slot_s + slots.spare_s[self.task, self.type]
+        job = rows.job[self.task]
+        cost = np.where(np.isin(self.task, last), problem.weight[job] * (end_s - problem.arrival_s[job]), 0.0)
+        options = {"node_limit": _NODES, "time_limit": _SECONDS, "mip_rel_gap": 1e-7 if slots.exact else 1e-4}
+        constraint = LinearConstraint(self.matrix, self.low, self.high)
+        with without_output():
+            result = milp(
+                cost, integrality=np.ones(len(cost)), bounds=Bounds(0, 1), constraints=constraint, options=options
+            )
+        bound_s = getattr(result, "mip_dual_bound", None)
+        if bound_s is None or not np.isfinite(bound_s):
+            return None
+        done = result.status == 0
+        if slots.exact and (problem.weight == 1).all():  # the optimum is a multiple of the slot
+            bound_s = ceil(bound_s / slots.slot_s - 1e-4) * slots.slot_s
+            return Optimum(bound_s * (1 - 1e-9), done, done)
+        return Optimum(bound_s * (1 - 1e-6), done and slots.exact, done)
+
+
+def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
+    """The program of a problem in slots, None if it is too large; ``start`` is a good order of its
+    tasks.
+    """
+    from scipy.sparse import coo_array
+
+    problem = slots.problem
+    dual = lagrangian(problem)
+    chosen = _possible(problem, dual, _best_listed(problem, [start, dual.start_s]))
+    task, type_, begin, end = (np.concatenate(column) for column in zip(*chosen, strict=True))
+    entries = float((end - begin).sum())
+    if entries > _ENTRIES:
+        return None
+    number = np.arange(len(task))
+    rows, columns, values, low, high = (
+        [task],
+        [number],
+        [np.ones(len(task))],
+        [np.ones(len(problem.job))],
+        [np.ones(len(problem.job))],
+    )
+    first = len(problem.job)
+    # Capacity: in each slot, the runs that have started and not ended.
+    long = (end - begin).astype(int)
+    at = ranges(begin.astype(int), long)
+    times = int(end.max(initial=0)) + 1
+    rows.append(first + np.repeat(type_, long) * times + at)
+    columns.append(np.repeat(number, long))
+    values.append(np.repeat(problem.usage[task, type_], long))
+    low.append(np.full(len(problem.capacity) * times, -np.inf))
+    high.append(np.repeat(problem.capacity + 1e-9, times))
+    first += len(problem.capacity) * times
+    # A child starts after its parent ends, and twins in order.
+    pairs = [*zip(problem.parent.tolist(), problem.child.tolist(), [True] * len(problem.parent), strict=True)]
+    pairs += [(twin, row, False) for row, twin in enumerate(slots.twin.tolist()) if twin >= 0]
+    by_task = [np.flatnonzero(task == row) for row in range(len(problem.job))]
+    for one, other, waits in pairs:
+        mine, theirs = by_task[one], by_task[other]
+        rows += [np.full(len(mine), first), np.full(len(theirs), first)]
+        columns += [mine, theirs]
+        values += [-(end if waits else begin)[mine], begin[theirs]]
+        low.append(np.zeros(1))
+        high.append(np.full(1, np.inf))
+        first += 1
+        if waits:
+            span = np.arange(int(begin[theirs].min()), int(end[mine].max()))
+            entries += len(span) * (len(mine) + len(theirs)) / 2
+            if entries > _ENTRIES / 3:
+                continue  # the row above is enough, if weaker
+            # In every slot: the child has started only if the parent has ended.
+            started, ended = (np.nonzero(times_[None, :] <= span[:, None]) for times_ in (begin[theirs], end[mine]))
+            rows += [first + started[0], first + ended[0]]
+            columns += [theirs[started[1]], mine[ended[1]]]
+            values += [np.ones(len(started[0])), np.full(len(ended[0]), -1.0)]
+            low.append(np.full(len(span), -np.inf))
+            high.append(np.zeros(len(span)))
+            first += len(span)
+    place = np.concatenate(rows), np.concatenate(columns)
+    matrix = coo_array((np.concatenate(values), place), shape=(first, len(task))).tocsr()
+    needed = np.diff(matrix.indptr) > 0
+    return _Program(task, type_, begin, end, matrix[needed], np.concatenate(low)[needed], np.concatenate(high)[needed])
+
+
+def _alike(problem: Relaxation) -> np.ndarray:
+    """(T,) int64: for each type, the number of types before it that are equal to it for every task."""
+    columns = np.vstack([problem.seconds, problem.usage, problem.capacity])
+    return np.array(
+        [(columns[:, :type_] == columns[:, [type_]]).all(axis=0).sum() for type_ in range(columns.shape[1])]
+    )
+
+
+def _best_listed(problem: Relaxation, orders: Sequence[np.ndarray]) -> float:
+    """The least sum of several list schedules, in the order of the bound's starts and near it."""
+    rng = stream(0, "bound")
+    least = inf
+    for order in orders:
+        spread = float(np.std(order)) or 1.0
+        for size in (0.0, *[0.02 * spread] * 8, *[0.1 * spread] * 8):
+            least = min(least, _listed(problem, order + size * rng.standard_normal(len(order))))
+    return least
+
+
+def _possible(
+    problem: Relaxation, dual: Dual, most: float
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    """Task, type, start and end of all starts that may be part of a schedule of sum ``most`` or
+    less.
+
+    The bound with the start of one task fixed is that of the prices, less the least cost of the
+    task, plus its cost there.
+    """
+    costs = StartCosts(problem, dual)
+    shortest = problem.shortest_s
+    flows = Flows(problem)
+    heads, tails = flows.heads(), flows.tails()
+    path = np.zeros(len(problem.weight))
+    np.maximum.at(path, problem.job, heads + shortest + tails)
+    slack = most - dual.bound_s + 1e-6 * most + 1e-6
+    with np.errstate(divide="ignore", invalid="ignore"):
+        longest = (most - float(problem.weight @ path)) / problem.weight + path + 1e-6  # of each job, others at best
+    latest = np.minimum(problem.arrival_s + np.where(np.isnan(longest), inf, longest), _end_s(problem))
+    alike = _alike(problem)
+    for task, job in enumerate(problem.job.tolist()):
+        release = problem.arrival_s[job] + heads[task]
+        # Types that are alike can be numbered by the first task on each: task k needs only the first k + 1 of them.
+        for type_ in np.flatnonzero(np.isfinite(problem.seconds[task]) & (alike <= task)).tolist():
+            length = problem.seconds[task, type_]
+            starts = np.arange(int(release), int(np.floor(latest[job] - tails[task] - length)) + 1, dtype=float)
+            starts = starts[costs.at(task, type_, starts) - costs.least[task] <= slack]
+            yield np.full(len(starts), task), np.full(len(starts), type_), starts, starts + length

@@ -1,0 +1,604 @@
+"""Gavel's policies: the share of its time that each job, or pair of jobs, should spend on each GPU
+type (Narayanan et al., OSDI 2020, sections 4 and 5).
+
+The linear programs are solved by HiGHS. Where several shares are optimal, it returns other ones
+than the solver of the authors (ECOS), so rounds may differ; the optimum is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from dagsim.errors import ConfigError
+from dagsim.families.gavel.ledger import Allocation, Allocator, GavelJob, Key, Situation
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.registry import nearest
+
+_PACKING_GAIN = 1.5
+"""Sum of normalised rates above which FIFO packs two jobs."""
+_DIGITS = 9
+"""Digits of shares that are kept: the last ones depend on the processor."""
+_REFERENCE = "V100-16"
+"""Type whose rates stand for all types in policies that do not know the types."""
+DOLLARS = {"V100-16": 2.48, "P100": 1.46, "K80": 0.45}
+"""Price per GPU and hour in Gavel's policies with cost."""
+_BISECTION_RATIO = 1.05
+"""Ratio of the bounds at which Gavel's bisection of the total duration ends."""
+_DURATIONS_S = (100.0, 1e6)
+"""Bounds of the total duration with which it begins."""
+_SLACK = 1e-9
+"""Relative room for rounding in a program that builds on the level of another."""
+_RHO_RATIO = 1e-7
+"""Ratio of the bounds at which the search for the lowest rho ends."""
+_MOST_STEPS = 60
+"""Number of steps after which the interior-point method gives up."""
+_CENTRING = 0.3
+"""Least factor by which a step reduces the gap: steps of this size stay close to the central path."""
+_CONVERGED = 1e-9
+"""Gap and residuals at which it ends."""
+_CLOSE = 1e-7
+"""Distance from HiGHS' optimum up to which its shares are taken."""
+_SAME_S = 1e-3
+"""Tolerance for the time of a given solve."""
+
+
+class _Rule:
+    """The flags of an allocator."""
+
+    fixed_order = True
+    needs_priority = False
+    pairs = False
+
+
+class Isolated(_Rule):
+    """An equal part of the GPUs of each type for each job."""
+
+    fixed_order = False
+
+    def allocate(self, situation: Situation) -> Allocation:
+        """Return the shares."""
+        return {(job.number,): _isolated(situation, job) for job in situation.jobs.values()}
+
+
+def _isolated(situation: Situation, job: GavelJob) -> dict[str, float]:
+    share = {name: count / len(situation.jobs) / job.gpus for name, count in situation.gpus.items()}
+    scale = max(1.0, ordered_sum(share.values()))
+    return {name: part / scale for name, part in share.items()}
+
+
+class Proportional(_Rule):
+    """The same shares for each job: those of the types among all GPUs."""
+
+    fixed_order = False
+
+    def allocate(self, situation: Situation) -> Allocation:
+        """Return the shares."""
+        return {(number,): _proportional(situation) for number in situation.jobs}
+
+
+def _proportional(situation: Situation) -> dict[str, float]:
+    share = {name: count / len(situation.jobs) for name, count in situation.gpus.items()}
+    total = ordered_sum(share.values())
+    return {name: part / total for name, part in share.items()}
+
+
+class Fifo(_Rule):
+    """First come, first served, each job on the fastest type with room, assigned again at each
+    solve. With ``pairs``, waiting jobs then join the running jobs that suit them best.
+    """
+
+    needs_priority = True
+
+    def __init__(self, pairs: bool = False) -> None:
+        self.pairs = pairs
+
+    def allocate(self, situation: Situation) -> Allocation:
+        """Return the shares, all of them 0 or 1."""
+        room: dict[str, float] = dict(situation.gpus)
+        queue = list(situation.jobs.values())
+        placed: dict[Key, str] = {}
+        while queue and any(room.values()):
+            job = queue.pop(0)
+            types = [name for name, free in room.items() if free and free >= job.gpus]
+            if not types:
+                break  # it blocks all later jobs
+            best = max(types, key=lambda name: job.rate[name])
+            if not job.rate[best]:
+                continue  # it waits, but blocks no other job
+            placed[job.number,] = best
+            room[best] -= job.gpus
+        if self.pairs:
+            self._pack(situation, queue, placed)
+        keys = _keys(situation, self.pairs)
+        return {key: {name: float(placed.get(key) == name) for name in situation.gpus} for key in keys}
+
+    def _pack(self, situation: Situation, queue: list[GavelJob], placed: dict[Key, str]) -> None:
+        """Let the first jobs of the queue join running jobs, until one finds no partner."""
+        for job in queue:
+            partner, best = None, _PACKING_GAIN
+            for key, type_ in placed.items():
+                host = situation.jobs[key[0]]
+                if len(key) == 1 and host.gpus == job.gpus:
+                    gain = _normalised(situation, host, job, type_)
+                    if gain > best:
+                        partner, best = host.number, gain
+            if partner is None:
+                return
+            placed[min(partner, job.number), max(partner, job.number)] = placed.pop((partner,))
+
+
+def _normalised(situation: Situation, first: GavelJob, second: GavelJob, type_: str) -> float:
+    """The sum of the rates of two jobs that share a GPU, each relative to its rate alone."""
+    assert situation.pair_rates is not None
+    low, high = sorted((first, second), key=lambda job: job.number)
+    gain = 0.0
+    for job, rate in zip((low, high), situation.pair_rates(low, high, type_), strict=True):
+        if rate > 0:
+            gain += rate / job.rate[type_]
+    return gain
+
+
+class AlloXShares(_Rule):
+    """AlloX as Gavel implements it: an assignment of the waiting jobs to places in the queues of
+    all GPUs that minimises the sum of completion times. The first job of each queue starts, and
+    keeps its GPU to its end.
+
+    With ``gangs``, as Shockwave's authors extend it, a job of several GPUs waits for a place of one GPU
+    as well, gets 1 / GPUs of the time from its first place on, and is assigned again at each solve.
+    Only the ``oldest`` part of the waiting jobs competes, against starvation, but at least as many as
+    there are free GPUs.
+
+    Raises:
+        ConfigError: Without ``gangs``, a job has several GPUs.
+    """
+
+    def __init__(self, gangs: bool = False, oldest: float = 1.0) -> None:
+        self._gangs = gangs
+        self._oldest = oldest
+        self._placed: dict[int, str] = {}
+        self._shared: dict[int, str] = {}
+        """Jobs of several GPUs that had a place, with its type."""
+
+    def allocate(self, situation: Situation) -> Allocation:
+        """Return the shares, all of them 0 or 1."""
+        from scipy.optimize import linear_sum_assignment
+
+        jobs, types = situation.jobs, list(situation.gpus)
+        wide = next((job for job in jobs.values() if job.gpus != 1), None)
+        if wide and not self._gangs:
+            raise ConfigError(f"gavel: allox places jobs of one GPU only, job {wide.number} has {wide.gpus}")
+        self._placed = {number: name for number, name in self._placed.items() if number in jobs}
+        free = dict(situation.gpus)
+        for name in self._placed.values():
+            free[name] -= 1
+        workers = [name for name in types for _ in range(free[name])]
+        waiting = [job for job in jobs.values() if job.number not in self._placed]
+        waiting = waiting[: max(int(self._oldest * len(waiting)), len(workers))]
+        if workers and waiting:
+            rates = np.array([[job.rate[name] for name in workers] for job in waiting])
+            left = np.array([job.left for job in waiting])[:, None]
+            ages_s = np.array([situation.now_s - job.arrival_s for job in waiting])[:, None]
+            took_s = np.divide(left, rates, out=np.full(rates.shape, 1e15), where=rates > 0)
+            cost = np.hstack([place * took_s + ages_s for place in range(1, len(waiting) + 1)])
+            queues: dict[int, tuple[int, int]] = {}
+            for row, column in zip(*linear_sum_assignment(cost), strict=True):
+                place, worker = divmod(int(column), len(workers))
+                queues[worker] = max(queues.get(worker, (-1, -1)), (place, int(row)))  # places count from the end
+            for worker, (_, row) in sorted(queues.items()):
+                if rates[row, worker] > 0:
+                    placed = self._placed if waiting[row].gpus == 1 else self._shared
+                    placed[waiting[row].number] = workers[worker]
+        places = self._shared | self._placed
+        return {
+            (number,): {name: (places.get(number) == name) / job.gpus for name in types} for number, job in jobs.items()
+        }
+
+
+class _Program:
+    """The constraints that all linear programs share, and the rates of the jobs.
+
+    The variables are the shares of rows (jobs and pairs) by type, row after row. Each job spends at
+    most all of its time, and the rows hold at most the GPUs of each type.
+    """
+
+    def __init__(self, situation: Situation, pairs: bool) -> None:
+        self.jobs = list(situation.jobs.values())
+        self.types = list(situation.gpus)
+        self.keys = _keys(situation, pairs)
+        place_of = {job.number: place for place, job in enumerate(self.jobs)}
+        count, width = len(self.jobs), len(self.types)
+        entries: list[tuple[int, int, float]] = []
+        held: list[tuple[int, int, float]] = []
+        for row, key in enumerate(self.keys):
+            jobs = [situation.jobs[number] for number in key]
+            for column, name in enumerate(self.types):
+                variable = row * width + column
+                rates = (jobs[0].rate[name],) if len(jobs) == 1 else _pair(situation, jobs[0], jobs[1], name)
+                entries += [(place_of[job.number], variable, rate) for job, rate in zip(jobs, rates, strict=True)]
+                held.append((column, variable, float(jobs[0].gpus)))
+        size = len(self.keys) * width
+        self.rates = _matrix(entries, (count, size))
+        """Steps per second of each job (row) by variable."""
+        times = _matrix([(job, variable, 1.0) for job, variable, _ in entries], (count, size))
+        self.present = times
+        """1 where the job (row) spends time."""
+        self._limits = _stacked([[times], [_matrix(held, (width, size))]])
+        self._bounds = np.array([1.0] * count + [float(situation.gpus[name]) for name in self.types])
+
+    def best(self, gain: np.ndarray) -> np.ndarray | None:
+        """The shares with the largest sum of ``gain`` times share; None if HiGHS finds none."""
+        return _solved(-gain, self._limits, self._bounds)[0]
+
+    def highest(
+        self, progress: Any, needs: np.ndarray, floors: np.ndarray | float = 0.0, *, middle: bool = True
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """Maximise the level at which the ``progress`` of each job is at least level x ``needs`` +
+        ``floors``. Return the level, the shares (with ``middle`` in the middle of the optimal ones)
+        and the price of each job's constraint.
+        """
+        column = np.concatenate([np.zeros(len(self._bounds)), needs])[:, None]
+        limits = _stacked([[_stacked([[self._limits], [-progress]]), column]])
+        cost = np.zeros(limits.shape[1])
+        cost[-1] = -1.0
+        floor = np.broadcast_to(floors, (len(self.jobs),))
+        solution, prices = _solved(cost, limits, np.concatenate([self._bounds, -floor]), middle)
+        if solution is None:
+            return -inf, np.zeros(len(cost) - 1), np.zeros(len(self.jobs))
+        return float(solution[-1]), solution[:-1], prices[len(self._bounds) :]
+
+    def spread(self, floors: np.ndarray) -> np.ndarray | None:
+        """Shares, far from all limits, with which each job has a rate of at least its ``floors``."""
+        limits, bounds = _stacked([[self._limits], [-self.rates]]), np.concatenate([self._bounds, -floors])
+        return _middle(np.zeros(limits.shape[1]), limits, bounds, 0.0)
+
+    def allocation(self, shares: np.ndarray) -> Allocation:
+        """The shares by row and type."""
+        table = np.maximum(shares.round(_DIGITS), 0.0).reshape(len(self.keys), len(self.types)).tolist()
+        return {key: dict(zip(self.types, row, strict=True)) for key, row in zip(self.keys, table, strict=True)}
+
+
+def _matrix(entries: Sequence[tuple[int, int, float]], shape: tuple[int, int]) -> Any:
+    from scipy.sparse import csr_array
+
+    rows, columns, values = zip(*entries, strict=True)
+    return csr_array((values, (rows, columns)), shape)
+
+
+def _stacked(blocks: Sequence[Sequence[Any]]) -> Any:
+    from scipy.sparse import block_array
+
+    return block_array(blocks, format="csr")
+
+
+def _solved(
+    cost: np.ndarray, limits: Any, bounds: np.ndarray, middle: bool = True
+) -> tuple[np.ndarray | None, np.ndarray]:
+    """Minimise ``cost``; return the solution (None if there is none) and the prices of the limits.
+
+    HiGHS finds the optimum, at a corner of the optimal shares. At a corner, equal jobs get unequal
+    shares, and jobs without a share run only on GPUs that would idle. So an interior-point method
+    then looks for optimal shares in the middle, as Gavel's solver does.
+    """
+    from scipy.optimize import linprog
+
+    result = linprog(cost, limits, bounds, bounds=(0, None), method="highs")
+    if result.x is None:
+        return None, bounds
+    shares = _middle(cost, limits, bounds) if middle else None
+    if shares is None or not np.all(limits @ shares <= bounds + _CLOSE):
+        shares = result.x
+    if cost @ shares > result.fun + _CLOSE * max(1.0, abs(result.fun)):
+        shares = result.x
+    return shares, -result.ineqlin.marginals
+
+
+def _middle(cost: np.ndarray, limits: Any, bounds: np.ndarray, centring: float = _CENTRING) -> np.ndarray | None:
+    """Minimise ``cost`` by Mehrotra's predictor-corrector method (1992), which ends near the
+    analytic centre of the optimal shares. None if it does not converge.
+    """
+    rows, columns = limits.shape
+    cost = cost / max(float(np.abs(cost).max()), 1e-300)
+    transposed = limits.T.tocsr()
+    x, slack = np.ones(columns), np.ones(rows)
+    price, reduced = np.ones(rows), np.ones(columns)
+    for _ in range(_MOST_STEPS):
+        off_primal = limits @ x + slack - bounds
+        off_dual = cost + transposed @ price - reduced
+        gap = (x @ reduced + slack @ price) / (rows + columns)
+        if max(gap, float(np.abs(off_primal).max()), float(np.abs(off_dual).max())) < _CONVERGED:
+            return x
+        try:
+            step = _newton(limits, transposed, (x, slack, price, reduced), off_primal, off_dual)
+        except np.linalg.LinAlgError:
+            return None
+        d_x, d_slack, d_price, d_reduced = step(-x * reduced, -slack * price)
+        primal, dual = _longest((x, d_x), (slack, d_slack)), _longest((price, d_price), (reduced, d_reduced))
+        after = (x + primal * d_x) @ (reduced + dual * d_reduced)
+        after += (slack + primal * d_slack) @ (price + dual * d_price)
+        target = gap * max(centring, (after / (gap * (rows + columns))) ** 3)
+        d_x, d_slack, d_price, d_reduced = step(
+            target - x * reduced - d_x * d_reduced, target - slack * price - d_slack * d_price
+        )
+        primal, dual = _longest((x, d_x), (slack, d_slack)), _longest((price, d_price), (reduced, d_reduced))
+        x, slack = x + 0.99 * primal * d_x, slack + 0.99 * primal * d_slack
+        price, reduced = price + 0.99 * dual * d_price, reduced + 0.99 * dual * d_reduced
+    return None
+
+
+def _newton(
+    limits: Any, transposed: Any, point: tuple[np.ndarray, ...], off_primal: np.ndarray, off_dual: np.ndarray
+) -> Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, ...]]:
+    """Newton's step at a point, as a function of the wanted changes of the products of shares and
+    reduced costs, and of slacks and prices.
+
+    Raises:
+        numpy.linalg.LinAlgError: The system is singular in floating point.
+    """
+    x, slack, price, reduced = point
+    ratio = x / reduced
+    system = (limits.multiply(ratio[None, :]) @ transposed).toarray()
+    system[np.diag_indices(len(slack))] += slack / price
+    factor = np.linalg.cholesky(system)
+
+    def step(at_x: np.ndarray, at_slack: np.ndarray) -> tuple[np.ndarray, ...]:
+        right = at_slack / price + off_primal + limits @ (ratio * (at_x / x - off_dual))
+        d_price = np.linalg.solve(factor.T, np.linalg.solve(factor, right))
+        d_x = ratio * (at_x / x - off_dual - transposed @ d_price)
+        return d_x, -off_primal - limits @ d_x, d_price, (at_x - reduced * d_x) / x
+
+    return step
+
+
+def _longest(*pairs: tuple[np.ndarray, np.ndarray]) -> float:
+    """The longest step, up to 1, that keeps all values positive."""
+    steps = [float((-value[down] / change[down]).min()) for value, change in pairs if (down := change < 0).any()]
+    return min([1.0, *steps])
+
+
+def _pair(situation: Situation, first: GavelJob, second: GavelJob, type_: str) -> tuple[float, float]:
+    assert situation.pair_rates is not None
+    return situation.pair_rates(first, second, type_)
+
+
+def _keys(situation: Situation, pairs: bool) -> list[Key]:
+    """The active jobs in order of arrival, then their pairs of as many GPUs."""
+    keys: list[Key] = [(number,) for number in situation.jobs]
+    if pairs:
+        jobs = sorted(situation.jobs.values(), key=lambda job: job.number)
+        keys += [(one.number, other.number) for one, other in combinations(jobs, 2) if one.gpus == other.gpus]
+    return keys
+
+
+class MaxMin(_Rule):
+    """Least attained service: the least progress of a job is as high as possible. The progress is
+    the rate relative to that with proportional shares, per weight, times the GPUs of the job.
+    """
+
+    def __init__(self, perf: bool = True, pairs: bool = False) -> None:
+        self.perf = perf
+        self.pairs = pairs
+        self.fixed_order = perf or pairs
+
+    def allocate(self, situation: Situation) -> Allocation:
+        """Return the shares."""
+        program = _Program(situation, self.pairs)
+        _, shares, _ = program.highest(self.progress(situation, program), np.ones(len(program.jobs)))
+        return program.allocation(shares)
+
+    def progress(self, situation: Situation, program: _Program) -> Any:
+        """The progress of each job (row) per unit of each variable."""
+        fair = _proportional(situation)
+        rates = program.rates if self.perf else program.present
+        base = [
+            ordered_sum((job.rate[name] if self.perf else 1.0) * fair[name] for name in fair) for job in program.jobs
+        ]
+        scale = [
+            job.gpus / (job.weight * level) if level else 0.0 for job, level in zip(program.jobs, base, strict=True)
+        ]
+        return rates.multiply(np.array(scale)[:, None]).tocsr()
+
+
+class WaterFilling(MaxMin):
+    """Max-min fairness again and again: the jobs that hold the level down keep it, and the level
+    of the others rises.
+    """
+
+    def allocate(self, situation: Situation) -> Allocation:
+        """Return the shares."""
+        program = _Program(situation, False)
+        progress = self.progress(situation, program)
+        free, floors = np.ones(len(program.jobs)), np.zeros(len(program.jobs))
+        shares = np.zeros(progress.shape[1])
+        while free.any():
+            level, best, prices = program.highest(progress, free, floors * (1 - _SLACK))
+            if level == -inf:
+                break
+            shares = best
+            held = (prices > _SLACK) & (free > 0)
+            if not held.any():
+                break
+            floors[held], free[held] = level, 0.0
+        return program.allocation(shares)
+
+
+class FinishTimeFairness(_Rule):
+    """The largest rho of a job is as low as possible: its time in the system over that on its own
+    part of the cluster (after Themis, NSDI 2020).
+    """
+
+    def __init__(self, perf: bool = True, pairs: bool = False) -> None:
+        self.perf = perf
+        self.pairs = pairs
+        self.fixed_order = perf or pairs
+        self._isolated_s: dict[int, float] = {}
+        """Seconds that the work of each job until the last solve took on its own part."""
+        self._last: dict[int, tuple[float, float]] = {}
+        """Steps left at the last solve, and the rate on its own part then."""
+
+    def allocate(self, situation: Situation) -> Allocation:
+        """Return the shares."""
+        situation = situation if self.perf else _on_reference(situation)
+        program = _Program(situation, self.pairs)
+        age_s, alone_s, left = [], [], []
+        for job in program.jobs:
+            share = _isolated(situation, job)
+            rate = ordered_sum(job.rate[name] * share[name] for name in share)
+            had_left, had_rate = self._last.get(job.number, (job.left, 1.0))
+            past_s = self._isolated_s.get(job.number, 0.0) + (had_left - job.left) / had_rate
+            self._isolated_s[job.number] = past_s
+            self._last[job.number] = job.left, rate
+            age_s.append(situation.now_s - job.arrival_s)
+            alone_s.append(past_s + job.left / rate)
+            left.append(job.left)
+        return program.allocation(_least_rho(program, np.array(age_s), np.array(alone_s), np.array(left)))
+
+
+def _least_rho(program: _Program, age_s: np.ndarray, alone_s: np.ndarray, left: np.ndarray) -> np.ndarray:
+    """Shares with the lowest largest rho, (age + left / rate) / alone. For a given rho each job
+    needs a rate of left / (rho x alone - age), so bisection over a linear program finds it.
+    """
+    low, high, bounded = float(np.max(age_s / alone_s)), 1.0, False  # no rate is high enough for the low one
+    high = max(high, 2.0 * low)
+    while True:
+        rho = (low + high) / 2 if bounded else high
+        needs = left / np.maximum(rho * alone_s - age_s, 1e-12)
+        ended = bounded and high - low <= _RHO_RATIO * high
+        if ended:
+            needs = left / np.maximum(high * alone_s - age_s, 1e-12)
+        level, shares, _ = program.highest(program.rates, needs / needs.max(), middle=ended)
+        if ended:
+            return shares
+        if level >= needs.max():
+            high, bounded = rho, True
+        elif bounded:
+            low = rho
+        else:
+            low, high = rho, 2.0 * high
+
+
+class TotalDuration(_Rule):
+    """All jobs end within the least total time, up to the ratio of Gavel's bisection (5 %)."""
+
+    def __init__(self, perf: bool = True, pairs: bool = False) -> None:
+        self.perf = perf
+        self.pairs = pairs
+        self.fixed_order = perf or pairs
+
+    def allocate(self, situation: Situation) -> Allocation:
+        """Return the shares."""
+        situation = situation if self.perf else _on_reference(situation)
+        program = _Program(situation, self.pairs)
+        left = np.array([job.left for job in program.jobs])
+        level, shares, _ = program.highest(program.rates, left / left.max())
+        if level > 0:
+            shortest_s = float(left.max()) / level
+            spread = program.spread(left / _bisected(shortest_s))
+            shares = shares if spread is None else spread
+        return program.allocation(shares)
+
+
+def _bisected(shortest_s: float) -> float:
+    """The total duration at which Gavel's bisection ends, if ``shortest_s`` is the shortest one."""
+    low, high = _DURATIONS_S
+    while high < shortest_s:
+        high *= 10.0
+    while high > _BISECTION_RATIO * low:
+        middle = (low + high) / 2
+        low, high = (low, middle) if middle >= shortest_s else (middle, high)
+    return high
+
+
+class SumOfRates(_Rule):
+    """The largest sum of steps per second, or of steps per dollar with ``cost``; with ``slos`` each
+    job also keeps its deadline, unless that is impossible.
+    """
+
+    def __init__(self, perf: bool = True, cost: bool = False) -> None:
+        self.perf = perf
+        self.cost = cost
+        self.fixed_order = perf
+
+    def allocate(self, situation: Situation) -> Allocation:
+        """Return the shares."""
+        situation = situation if self.perf else _on_reference(situation)
+        program = _Program(situation, False)
+        gain = np.asarray(program.rates.sum(axis=0)).ravel()
+        if self.cost:
+            gain = gain / np.tile([DOLLARS.get(name, DOLLARS[_REFERENCE]) for name in program.types], len(program.keys))
+        shares = program.best(gain)
+        return program.allocation(np.zeros(len(gain)) if shares is None else shares)
+
+
+class GivenShares(_Rule):
+    """Shares that were computed elsewhere, solve by solve; rows of zeros may be missing."""
+
+    def __init__(self, like: Allocator, solves: Iterable[tuple[float, Allocation]]) -> None:
+        self.fixed_order, self.needs_priority, self.pairs = like.fixed_order, like.needs_priority, like.pairs
+        self._solves = iter(solves)
+
+    def allocate(self, situation: Situation) -> Allocation:
+        """Return the next shares.
+
+        Raises:
+            ConfigError: There are no more, or they were computed at another time.
+        """
+        at_s, rows = next(self._solves, (inf, {}))
+        if abs(at_s - situation.now_s) > _SAME_S:
+            raise ConfigError(
+                f"gavel: the next allocation is of {at_s!r} s, but the simulation solves at {situation.now_s!r} s"
+            )
+        zeros = dict.fromkeys(situation.gpus, 0.0)
+        return {key: {**zeros, **rows.get(key, {})} for key in _keys(situation, self.pairs)}
+
+
+def _on_reference(situation: Situation) -> Situation:
+    """The situation as a policy sees it that takes all types for the reference type."""
+    jobs = {}
+    for number, job in situation.jobs.items():
+        rate = job.rate.get(_REFERENCE) or max(job.rate.values())
+        jobs[number] = replace(job, rate=dict.fromkeys(job.rate, rate))
+    return situation._replace(jobs=jobs)
+
+
+GAVEL_POLICIES: Mapping[str, Callable[[], Allocator]] = {
+    "isolated": Isolated,
+    "proportional": Proportional,
+    "fifo_perf": Fifo,
+    "fifo_packed": partial(Fifo, pairs=True),
+    "allox": AlloXShares,
+    "allox_gangs": partial(AlloXShares, gangs=True, oldest=0.2),
+    "max_min_fairness": partial(MaxMin, perf=False),
+    "max_min_fairness_perf": MaxMin,
+    "max_min_fairness_packed": partial(MaxMin, pairs=True),
+    "max_min_fairness_water_filling": partial(WaterFilling, perf=False),
+    "max_min_fairness_water_filling_perf": WaterFilling,
+    "finish_time_fairness": partial(FinishTimeFairness, perf=False),
+    "finish_time_fairness_perf": FinishTimeFairness,
+    "finish_time_fairness_packed": partial(FinishTimeFairness, pairs=True),
+    "min_total_duration": partial(TotalDuration, perf=False),
+    "min_total_duration_perf": TotalDuration,
+    "min_total_duration_packed": partial(TotalDuration, pairs=True),
+    "max_sum_throughput_perf": SumOfRates,
+    "max_sum_throughput_normalized_by_cost_perf": partial(SumOfRates, cost=True),
+}
+"""Gavel's policies by the names that its authors gave them."""
+
+
+def allocator(name: str) -> Allocator:
+    """Make the policy of Gavel called ``name``.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    make = GAVEL_POLICIES.get(name)
+    if make is None:
+        hint = nearest(name, GAVEL_POLICIES) or f"; known: {', '.join(GAVEL_POLICIES)}"
+        raise ConfigError(f"gavel: there is no policy {name!r}{hint}")
+    return make()

@@ -1,0 +1,27 @@
+"""The family of Gavel, and what it adds."""
+
+from dagsim.family import Entry, Family
+
+FAMILY = Family(
+    "Gavel's policies as published, as deployed, and at events",
+    adds={
+        "policies": (
+            Entry(
+                "gavel",
+                ".published:Gavel",
+                "Gavel's rounds and policies, as published",
+                ("estimates", "preemptive", "costly"),
+                (
+                    ("objective", "gavel-events[objective=...]"),
+                    ("deployed", "dagsim.families.gavel.deployed:DeployedGavel[policy=...]"),
+                ),
+            ),
+            Entry(
+                "gavel-events",
+                ".events:GavelEvents",
+                "after Gavel: shares of time by a linear program, starts between rounds",
+                ("estimates", "preemptive", "costly"),
+            ),
+        )
+    },
+)

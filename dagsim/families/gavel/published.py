@@ -1,0 +1,300 @@
+"""Gavel as published: its rounds and its policies, on dagsim's kernel (Narayanan et al., OSDI 2020).
+
+The policy keeps Gavel's own books (``gavel_ledger.py``), and starts and stops runs at the ends of
+its micro-tasks. ``scripts/validate_gavel.py`` compares the ends of all jobs with Gavel's simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf, isnan
+from typing import NamedTuple
+
+from dagsim.errors import ConfigError, ModelError, require
+from dagsim.families.gavel.allocations import allocator
+from dagsim.families.gavel.events import WaitingTasks
+from dagsim.families.gavel.ledger import Allocator, GavelJob, GavelLedger, MicroTask, PairRates
+from dagsim.model import Decision, Join, Kill, Preempt, RejectReason, Start, Task, Wait
+from dagsim.systems.cluster.api import ClusterView, Run, Sharing, TaskState
+from dagsim.systems.cluster.policies.orders import width
+from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
+
+_SAME_S = 1e-6
+"""Times that differ by less are the same: the books and the kernel add up the same seconds in
+different orders.
+"""
+_SAME_PART = 1e-6
+"""Amounts of work, as parts of the whole, that differ by less are the same."""
+_NO_TIME_S = 1e-9
+"""Seconds that a task without work takes."""
+
+
+class Gavel:
+    """Gavel: rounds that approximate the shares of time that each task should have on each GPU type.
+
+    ``policy`` computes the shares; it is one of Gavel's own, by its name there
+    (``max_min_fairness_perf``, ``finish_time_fairness_perf``, ``min_total_duration_perf``,
+    ``isolated``, ``fifo_perf``, ``allox`` and more), or any ``Allocator``. Shares are computed at
+    arrivals and ends, but at least ``gap_s`` apart. In a round of ``round_s`` seconds, the tasks
+    with the highest priority run: their share over the part of the time that they had so far. Tasks
+    that become ready wait for the next round. With ``whole_steps``, ``Task.work`` counts steps, and
+    a round has only whole ones, so it ends slightly early. ``seed`` decides the order of types in
+    policies that do not know them. At most ``window`` tasks compete, the oldest; Gavel itself has no
+    such bound. The rate of an elastic task is that of its present phase; it runs as its ``instances``.
+
+    Policies with ``_packed`` in their names let two tasks of as many GPUs share them. They need a
+    sharing model (``pair_rates``, in steps per second, replaces what the policy knows of it).
+
+    A task that goes on keeps its GPUs, as with Gavel's leases. Only with ``whole_steps`` and free
+    preemption it is stopped at the end of its micro-task, as in Gavel's simulator. Where preemption
+    loses work, runs are never stopped, nor are runs that do not compute yet.
+    Uses estimates; preemptive. Costly by definition: a program of tasks x types variables per solve
+    (Narayanan et al., OSDI 2020; as published, checked by ``scripts/validate_gavel.py``).
+
+    Raises:
+        ConfigError: There is no such policy, or a time is not positive; in a simulation without a
+            sharing model, the policy needs pairs.
+    """
+
+    def __init__(
+        self,
+        policy: str | Allocator = "max_min_fairness_perf",
+        round_s: float = 360.0,
+        gap_s: float = 1920.0,
+        seed: int = 0,
+        whole_steps: bool = False,
+        window: int = 200,
+        placement: str | PlacementRule = "best-fit",
+        pair_rates: PairRates | None = None,
+    ) -> None:
+        require(round_s > 0, "gavel: round_s must be positive", round_s)
+        require(gap_s >= 0, "gavel: gap_s must be 0 or more", gap_s)
+        self.allocator = allocator(policy) if isinstance(policy, str) else policy
+        self.round_s = round_s
+        self.gap_s = gap_s
+        self.seed = seed
+        self.whole_steps = whole_steps
+        self.window = window
+        self.pair_rates = pair_rates
+        self._place = placing(placement).place
+        self._tasks: dict[int, Task] = {}
+        """Tasks in the books, by ``TaskState.order``; kept only for pairs."""
+        self._ledger: GavelLedger | None = None
+        self._type_of: dict[str, int] = {}
+        """Index of each GPU type by name."""
+        self._due: dict[int, _Due] = {}
+        """The micro-tasks of the present round, by ``TaskState.order``."""
+        self._ends_s = -inf
+        """End of the present round."""
+
+    @property
+    def micro_tasks(self) -> Sequence[MicroTask]:
+        """The micro-tasks of the present round; their keys are ``TaskState.order``."""
+        return [] if self._ledger is None else self._ledger.round
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        waiting = view.index(Gavel, lambda: WaitingTasks(view.machines))
+        if start := start_of(self._place, view, waiting.without_gpus.first_fit()):
+            yield from start
+            return
+        ledger, now = self._ledger or self._open(view), view.now
+        stoppable = view.preemption.on_resume == "resume"
+        leases = not (self.whole_steps and stoppable) or view.preemption.cost_s(1.0, True) > 0
+        runs = runs_by_task(view.running.values())
+        next_s = inf
+        for order, due in self._due.items():
+            if order not in runs or (leases and not due.ends):
+                continue
+            stop_s = due.latest_s if due.ends else due.finish_s
+            if stop_s > now:
+                next_s = min(next_s, stop_s)
+            elif not leases:
+                for run in runs.pop(order):
+                    yield Preempt(run.id)
+        if next_s < inf or now < self._ends_s:
+            yield Wait(min(next_s, self._ends_s) if self._ends_s > now else next_s)
+            return
+        yield from self._close(view, ledger, waiting, runs)
+        for task in sorted(waiting.oldest(), key=lambda task: (task.ready_s, task.order)):
+            if task.order not in ledger.jobs and len(ledger.jobs) < self.window:
+                ledger.arrive(self._job(task))
+        self._renew_rates(view, ledger, waiting, runs)
+        if ledger.jobs:
+            yield from self._open_round(view, ledger, waiting, runs if stoppable else {}, leases)
+        if not view.running and not view.pending:  # only machines that are down, or other resources, stop the chosen
+            yield from start_of(self._place, view, next((task for task in waiting.oldest() if view.fits(task)), None))
+        if self._ends_s > view.now:
+            yield Wait(min([self._ends_s, *[due.finish_s for due in self._due.values() if due.finish_s > view.now]]))
+
+    def _open(self, view: ClusterView, books: type[GavelLedger] = GavelLedger) -> GavelLedger:
+        """Open the books."""
+        types = [gpu for gpu in view.gpu_types if gpu is not None]
+        self._type_of = {gpu.name: view.gpu_types.index(gpu) for gpu in types}
+        rates = self.pair_rates
+        if self.allocator.pairs and rates is None:
+            if view.sharing is None:
+                raise ConfigError(
+                    "gavel: the policy lets two tasks share GPUs, and the simulation has no sharing model "
+                    "(sharing: {default: 0.7}, say)"
+                )
+            rates = _ModelledPairs(view.sharing, self._tasks)
+        order = [gpu.name for gpu in sorted(types, key=lambda gpu: -gpu.fp32_tflops)]
+        self._ledger = books(
+            self._capacity(view),
+            self.allocator,
+            order=order,
+            seed=self.seed,
+            round_s=self.round_s,
+            gap_s=self.gap_s,
+            pair_rates=rates,
+        )
+        return self._ledger
+
+    def _capacity(self, view: ClusterView) -> dict[str, int]:
+        """The GPUs of the machines that are up, by type."""
+        capacity = dict.fromkeys(self._type_of, 0)
+        for machine in view.machines.list:
+            gpu = view.gpu_types[machine.type]
+            if machine.up and gpu is not None:
+                capacity[gpu.name] += machine.gpus
+        return capacity
+
+    def _job(self, task: TaskState) -> GavelJob:
+        """The task in Gavel's terms. Rates are exact where the task has its own."""
+        work = (task.task.work or 1.0) if task.training is None else task.training.total
+        rate = dict(task.task.speeds or {}) if self.whole_steps else {}
+        for name, type_ in self._type_of.items():
+            if task.seconds[type_] == inf:
+                rate[name] = 0.0
+            elif name not in rate:
+                rate[name] = work / max(task.seconds[type_], _NO_TIME_S)
+        job = task.job.job
+        if self.allocator.pairs:
+            self._tasks[task.order] = task.task
+        return GavelJob(
+            task.order, rate, width(task), work, job.weight, task.ready_s, task.task.model, whole_steps=self.whole_steps
+        )
+
+    def _renew_rates(
+        self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks, runs: dict[int, list[Run]]
+    ) -> None:
+        """Take the present rates of elastic tasks, which may have changed since the last round."""
+        for order, job in ledger.jobs.items():
+            run = runs[order][0] if order in runs else None
+            piece = waiting.get(order) if run is None else run.task
+            if piece is None or piece.training is None or piece.training.done:
+                continue
+            job.rate = {name: present_rate(view, piece, type_) for name, type_ in self._type_of.items()}
+
+    def _close(
+        self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks, runs: dict[int, list[Run]]
+    ) -> Iterator[Decision]:
+        """Book the round that is over."""
+        now_s = self._ends_s if abs(self._ends_s - view.now) <= _SAME_S else view.now
+        undone: dict[int, float] = {}
+        for task in ledger.round:
+            for order, steps in zip(task.key, task.steps, strict=True):
+                job, pieces = ledger.jobs[order], waiting.pieces(order)
+                parts = [piece.left for piece in pieces] + [part_left(run, view.now) for run in runs.get(order, ())]
+                left, planned = max(parts, default=0.0) * job.steps, job.left - steps
+                if bool(parts) != (planned > 0) or abs(left - planned) > _SAME_PART * job.steps:
+                    undone[order] = left - planned
+        for order, end_s in ledger.close_round(now_s, undone):
+            if isnan(end_s) and order >> 32 in view.jobs:
+                yield Kill(order >> 32, RejectReason.BY_POLICY)
+        for order in [order for order in ledger.jobs if order not in runs and not waiting.pieces(order)]:
+            ledger.leave(order)
+            self._tasks.pop(order, None)
+        self._due, self._ends_s = {}, now_s
+
+    def _open_round(
+        self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks, runs: dict[int, list[Run]], leases: bool
+    ) -> Iterator[Decision]:
+        """Begin a round: stop the runs that are not part of it, and start the others."""
+        now_s = self._ends_s
+        ledger.resize(self._capacity(view))
+        chosen = ledger.next_round(now_s, more_arrive=True)
+        if not chosen and not view.pending:
+            ledger.must_solve = True
+            chosen = ledger.next_round(now_s, more_arrive=False) or ledger.next_round(now_s, more_arrive=False)
+        micro_of = {order: task for task in chosen for order in task.key}
+        for order, held in runs.items():
+            micro = micro_of.get(order)
+            for run in held:
+                partners = [view.running[id_].task.order for id_ in run.beside]
+                if (
+                    micro is None
+                    or run.type != self._type_of[micro.type]
+                    or any(partner not in micro.key for partner in partners)
+                ) and (run.started_s < view.now and run.computing_s is not None):
+                    yield Preempt(run.id)
+        self._ends_s = max([task.finish_s for task in chosen], default=-inf)
+        for task in sorted(chosen, key=lambda task: -ledger.jobs[task.key[0]].gpus):
+            type_ = self._type_of[task.type]
+            latest_s = max(task.finish_s, view.now + self.round_s) + _SAME_S
+            for order, steps in zip(task.key, task.steps, strict=True):
+                self._due[order] = _Due(task.finish_s, latest_s, steps >= ledger.jobs[order].left)
+                while steps > 0 and (piece := waiting.get(order)) is not None and piece.waiting:
+                    if host := _partner(view, task, order):
+                        yield Join(piece, host.id)
+                        continue
+                    placement = self._place(view, piece, type_)
+                    if placement is None:
+                        break
+                    yield Start(piece, placement)
+
+
+class _ModelledPairs:
+    """Rates of pairs after the sharing model of the simulation."""
+
+    def __init__(self, sharing: Sharing, tasks: dict[int, Task]) -> None:
+        self._sharing, self._tasks = sharing, tasks
+
+    def __call__(self, first: GavelJob, second: GavelJob, type_: str) -> tuple[float, float]:
+        rates = self._sharing.pair(self._tasks[first.number], self._tasks[second.number], type_)
+        return (0.0, 0.0) if rates is None else (rates[0] * first.rate[type_], rates[1] * second.rate[type_])
+
+
+def _partner(view: ClusterView, task: MicroTask, order: int) -> Run | None:
+    """The run that the other job of the pair has already, alone on its GPUs."""
+    others = [run for run in view.running.values() if run.task.order in task.key and run.task.order != order]
+    return others[0] if len(task.key) > 1 and others and not others[0].beside else None
+
+
+class _Due(NamedTuple):
+    """When the runs of a micro-task should stop."""
+
+    finish_s: float
+    latest_s: float
+    """The time at which a run stops that should have ended by itself."""
+    ends: bool
+    """True if the task should end with it."""
+
+
+def present_rate(view: ClusterView, task: TaskState, type_: int) -> float:
+    """Progress per second of an elastic task on as few nodes of a type as it fits on; 0 where it cannot run."""
+    assert task.training is not None
+    gpu, asked = view.gpu_types[type_], task.task.instances
+    most = max([machine.gpus for machine in view.machines.list if machine.type == type_], default=0)
+    if gpu is None or not most:
+        return 0.0
+    training = task.training.copy()
+    try:
+        training.place([most] * (asked // most) + [asked % most] * bool(asked % most), gpu.name)
+        return training.pace().rate
+    except ModelError:
+        return 0.0
+
+
+def runs_by_task(runs: Iterable[Run]) -> dict[int, list[Run]]:
+    """The runs that hold GPUs, by ``TaskState.order``."""
+    by_task: dict[int, list[Run]] = {}
+    for run in runs:
+        if run.task.demand.demand.gpus:
+            by_task.setdefault(run.task.order, []).append(run)
+    return by_task
+
+
+def part_left(run: Run, now: float) -> float:
+    """The part of the task that the run has still to do, by the estimates."""
+    return run.task.left * min(1.0, run.work_left_s(now) / max(run.estimate_s, _NO_TIME_S))

@@ -1,0 +1,489 @@
+"""Schedulers that speak Batsim's protocol (docs/reference/batsim.md).
+
+dagsim plays the part of Batsim 3 and 4: it sends JSON messages over ZeroMQ, and each of them has
+one reply. A resource of Batsim is a GPU, or a core on a cluster without GPUs. A Batsim job is a
+ready task, submitted when its last parent is done.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
+from importlib import import_module
+from math import inf, isfinite
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any, NoReturn
+from weakref import finalize
+
+from dagsim.errors import ConfigError, PolicyFailed, require
+from dagsim.families.programs.external import end_program, program_words, shown
+from dagsim.files import Lock, parsed_json
+from dagsim.model import Decision, Kill, RejectReason, Share, Start, Wait
+from dagsim.systems.cluster.api import ClusterView, Run, TaskState
+
+WORKLOAD = "w0"
+"""Name of the only workload; the job with number n is called ``w0!n``."""
+_ENDPOINT = re.compile(r"(tcp://[^\s/]+:(\d+|\*)|ipc://\S+)")
+_INTERVAL = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_RESOLUTION_S = 1e-9
+"""Times that differ by less are equal, as in SimGrid. Schedulers of pybatsim answer 1e-21 s late."""
+_POLL_MS = 100
+_GOODBYE_MS = 500
+
+
+class Batsim:
+    """A scheduler that listens at ``endpoint`` (``tcp://HOST:PORT`` or ``ipc://PATH``) and speaks
+    Batsim's protocol.
+
+    With ``start``, dagsim starts this command for every simulation, without a shell. ``{endpoint}``
+    in it stands for the endpoint; its port may be ``*``, which takes a free one. Without ``start``,
+    the scheduler must be listening already, and simulations use the endpoint one after the other.
+    ``timeout_s`` limits the wall-clock time of a reply.
+
+    Raises:
+        ConfigError: The endpoint is not valid, pyzmq is not installed, ``start`` cannot be read, or
+            ``timeout_s`` is not positive.
+        UnknownName: The program of ``start`` does not exist.
+    """
+
+    def __init__(self, endpoint: str, timeout_s: float = 10.0, start: str | None = None) -> None:
+        if _ENDPOINT.fullmatch(endpoint) is None:
+            raise ConfigError(
+                f"batsim: cannot read the endpoint {endpoint!r}; expected tcp://HOST:PORT or ipc://PATH, as "
+                "batsim:tcp://localhost:28000"
+            )
+        if endpoint.endswith(":*") and start is None:
+            raise ConfigError(f"batsim: the port of {endpoint!r} may be * only with start=COMMAND")
+        try:
+            import_module("zmq")
+        except ImportError:
+            raise ConfigError("batsim: needs pyzmq: pip install -e '.[batsim]' in the checkout") from None
+        example = "start='pybatsim schedFcfs -s {endpoint}'"
+        self._argv = None if start is None else program_words("batsim", start, example, timeout_s)
+        require(0 < timeout_s < 1e6, "batsim: timeout_s must be a number of seconds above 0", timeout_s)
+        self.name = f"batsim:{endpoint}"
+        self.endpoint, self.timeout_s = endpoint, timeout_s
+        self._session: _Session | None = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
+        raise PolicyFailed(f"policy {self.name!r} cannot be forked: another program cannot be copied at an instant")
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        """Yield the decisions of the other program for this instant.
+
+        Raises:
+            PolicyFailed: It did not answer in time, ended, or sent an invalid or unsupported message,
+                or Batsim's protocol cannot express the cluster, a task or an event.
+        """
+        if self._session is None:
+            peer = _Peer(self.name, self.endpoint, self.timeout_s, self._argv)
+            finalize(self, peer.close)
+            self._session = _Session(self.name, peer, view)
+        view.follow(self._session)
+        return self._session.decisions(view)
+
+
+class _Session:
+    """One simulation as Batsim sees it: numbered resources, jobs, events and pending orders."""
+
+    def __init__(self, name: str, peer: _Peer, view: ClusterView) -> None:
+        self.name, self._peer = name, peer
+        self._node_of: list[int] = []
+        """The node of each resource."""
+        self._per_node: list[tuple[float, float]] = []
+        """CPUs and memory (GB) of each node, divided by its resources."""
+        self._on_gpus = True
+        self._busy: dict[int, str] = {}
+        """The job on each resource in use."""
+        self._tasks: dict[str, TaskState] = {}
+        """Submitted jobs that wait, by id."""
+        self._runs: dict[int, str] = {}
+        """The job of each run."""
+        self._running: dict[str, tuple[TaskState, tuple[int, ...], set[int]]] = {}
+        """Running jobs by id: task, resources, and runs that have not ended."""
+        self._placed: str | None = None
+        """The job that is being started."""
+        self._submitted = 0
+        self._events: list[dict[str, Any]] = []
+        self._orders: deque[tuple[float, dict[str, Any]]] = deque()
+        self._ready_s = 0.0
+        """When the scheduler has finished its last reply and can receive the next message."""
+        self._calls: list[float] = []
+        self._ended = False
+        try:
+            self._exchange(view, [self._begin(view)])
+        except BaseException:
+            peer.close()  # the policy keeps no session that could not begin
+            raise
+
+    def push(self, task: TaskState) -> None:
+        """Submit a task that became ready. Faults wait for the next decision, which can name them."""
+        if task.piece:
+            self._events.append({"fault": f"instances of {task.name} came back after a failure or a preemption"})
+            return
+        id_ = f"{WORKLOAD}!{self._submitted}"
+        self._submitted += 1
+        self._tasks[id_] = task
+        self._events.append({"submit": id_})
+
+    def started(self, run: Run, now: float) -> None:
+        """Keep which job a run belongs to."""
+        id_ = self._placed
+        if id_ is None:
+            self._events.append({"fault": f"{run.task.name} ran before the simulation began"})
+            return
+        self._runs[run.id] = id_
+        self._running[id_][2].add(run.id)
+
+    def ended(self, run: Run, now: float) -> None:
+        """Report a job as completed when its last run has ended."""
+        id_ = self._runs.pop(run.id, None)
+        if id_ is None or id_ not in self._running:
+            return
+        _, resources, runs = self._running[id_]
+        runs.discard(run.id)
+        if not runs:
+            self._release(id_)
+            self._events.append(_completed(now, id_, "COMPLETED_SUCCESSFULLY", resources))
+
+    def decisions(self, view: ClusterView) -> Iterator[Decision]:
+        """Yield the decisions for this instant: orders that are due, then replies to new events."""
+        while not self._ended:
+            while self._orders and self._orders[0][0] <= view.now + _RESOLUTION_S:
+                yield from self._carry_out(view, self._orders.popleft()[1])
+            if self._orders:
+                yield Wait(self._orders[0][0])
+                return
+            over = not (view.pending or view.ready or view.running)
+            if self._ready_s > view.now + _RESOLUTION_S and not over:
+                yield Wait(self._ready_s)
+                return
+            events = self._due(view)
+            if events:
+                self._exchange(view, events)
+            elif over:
+                self._exchange(view, [_event(view.now, "SIMULATION_ENDS", {})])
+                self._peer.close()
+                self._ended = True
+            else:
+                if self._calls:
+                    yield Wait(self._calls[0])
+                return
+
+    def _due(self, view: ClusterView) -> list[dict[str, Any]]:
+        """The events since the last message, in the order of their times, and calls that are due."""
+        events, self._events = self._events, []
+        messages = []
+        for event in events:
+            if "fault" in event:
+                self._fail(
+                    view, f"cannot schedule this simulation: {event['fault']}, which its protocol cannot express"
+                )
+            # A job that was killed while it waited is no longer there.
+            if (id_ := event.get("submit")) is None:
+                messages.append(event)
+            elif id_ in self._tasks:
+                messages.append(self._submission(view, id_, self._tasks[id_]))
+        while self._calls and self._calls[0] <= view.now + _RESOLUTION_S:
+            self._calls.pop(0)
+            messages.append(_event(view.now, "REQUESTED_CALL", {}))
+        return messages
+
+    def _begin(self, view: ClusterView) -> dict[str, Any]:
+        if len(view.gpu_types) != 1:
+            names = ", ".join("CPU only" if gpu is None else gpu.name for gpu in view.gpu_types)
+            self._fail(view, f"cannot schedule a cluster of several types ({names}); its resources are all alike")
+        self._on_gpus = view.gpu_types[0] is not None
+        resources: list[dict[str, Any]] = []
+        for number, state in enumerate(view.machines.list):
+            count = state.gpus if self._on_gpus else int(state.node.cpus)
+            self._per_node.append((state.node.cpus / max(count, 1), state.node.memory_gb / max(count, 1)))
+            for place in range(count):
+                self._node_of.append(number)
+                name = f"{state.node.name}.{place}"
+                resources.append(
+                    {"id": len(resources), "name": name, "state": "idle", "properties": {}, "zone_properties": {}}
+                )
+        data = {
+            "nb_resources": len(resources),
+            "nb_compute_resources": len(resources),
+            "nb_storage_resources": 0,
+            "allow_compute_sharing": False,
+            "allow_storage_sharing": False,
+            "config": {
+                "redis-enabled": False,
+                "profiles-forwarded-on-submission": True,
+                "dynamic-jobs-enabled": False,
+                "dynamic-jobs-acknowledged": False,
+                "profile-reuse-enabled": False,
+                "forward-unknown-events": False,
+            },
+            "compute_resources": resources,
+            "storage_resources": [],
+            "workloads": {WORKLOAD: "dagsim"},
+            "profiles": {WORKLOAD: {}},
+        }
+        return _event(view.now, "SIMULATION_BEGINS", data)
+
+    def _submission(self, view: ClusterView, id_: str, task: TaskState) -> dict[str, Any]:
+        number = id_.partition("!")[2]
+        job = {
+            "id": id_,
+            "subtime": task.ready_s,
+            "walltime": task.best_s,
+            "res": task.waiting * self._width(view, task),
+            "profile": number,
+        }
+        data = {"job_id": id_, "job": job, "profile": {"type": "delay", "delay": task.best_s}}
+        return _event(task.ready_s, "JOB_SUBMITTED", data)
+
+    def _width(self, view: ClusterView, task: TaskState) -> int:
+        """The resources of an instance. Fails if they do not state all that the task needs."""
+        asked = task.task
+        amount, unit = (asked.gpus, "GPUs") if self._on_gpus else (asked.cpus, "cores")
+        if amount < 1 or amount != int(amount):
+            self._fail(view, f"cannot schedule {task.name}, which needs {amount:g} {unit}; it knows whole {unit} only")
+        if task.demand.terms is not None:
+            self._fail(view, f"cannot schedule {task.name}, whose partition or request restricts its nodes")
+        cpus, memory_gb = min(self._per_node), min(memory for _, memory in self._per_node)
+        for wanted, there, noun in ((asked.cpus, cpus[0], "CPUs"), (asked.memory_gb, memory_gb, "GB of memory")):
+            if wanted > there * amount and not (noun == "CPUs" and not self._on_gpus):
+                self._fail(
+                    view,
+                    f"cannot schedule {task.name}, which needs {wanted:g} {noun}; {amount:g} {unit} of a node come "
+                    f"with {there * amount:g}, and its protocol counts {unit} only",
+                )
+        return int(amount)
+
+    def _carry_out(self, view: ClusterView, order: dict[str, Any]) -> Iterator[Decision]:
+        match order:
+            case {"type": "EXECUTE_JOB", "data": {"job_id": str(id_), "alloc": str(alloc), **rest}}:
+                if rest:
+                    self._fail(
+                        view, f"sent EXECUTE_JOB with {', '.join(map(str, rest))}; dagsim supports job_id and alloc"
+                    )
+                yield self._start(view, id_, alloc)
+                self._placed = None
+            case {"type": "REJECT_JOB", "data": {"job_id": str(id_)}}:
+                if id_ not in self._tasks:
+                    self._fail(view, f"rejected {id_!r}, which does not wait")
+                task = self._tasks.pop(id_)
+                self._check_single(view, id_, task)
+                yield Kill(task.job.number, RejectReason.BY_POLICY)
+            case {"type": "KILL_JOB", "data": {"job_ids": [*ids]}}:
+                yield from self._kill(view, ids)
+            case {"type": "CALL_ME_LATER", "data": {"timestamp": int() | float() as call_s}} if isfinite(call_s):
+                if call_s <= view.now + _RESOLUTION_S:
+                    self._fail(view, f"asked to be called at {call_s:g} s, which is not later than now")
+                self._calls = sorted([*self._calls, float(call_s)])
+            case {"type": "EXECUTE_JOB" | "REJECT_JOB" | "KILL_JOB" | "CALL_ME_LATER"}:
+                self._fail(view, f"sent {shown(order)}, which lacks a field or has one of another type")
+            case _:
+                self._fail(
+                    view,
+                    f"sent {shown(order.get('type', order))}; dagsim supports EXECUTE_JOB, REJECT_JOB, KILL_JOB and "
+                    "CALL_ME_LATER",
+                )
+
+    def _start(self, view: ClusterView, id_: str, alloc: str) -> Start:
+        task = self._tasks.get(id_)
+        if task is None:
+            self._fail(view, f"executes {id_!r}, which does not wait")
+        resources = self._allocated(view, alloc)
+        width = self._width(view, task)
+        if len(resources) != task.waiting * width:
+            self._fail(view, f"executes {id_!r} on {len(resources)} resources; it needs {task.waiting * width}")
+        counts: dict[int, int] = {}
+        for resource in resources:
+            if resource in self._busy:
+                self._fail(view, f"executes {id_!r} on resource {resource}, which {self._busy[resource]!r} holds")
+            counts[self._node_of[resource]] = counts.get(self._node_of[resource], 0) + 1
+        for node, count in counts.items():
+            if count % width:
+                self._fail(
+                    view,
+                    f"executes {id_!r} on {count} resources of node {node}; each instance needs {width} of one node",
+                )
+        del self._tasks[id_]
+        self._running[id_] = (task, resources, set())
+        self._busy.update(dict.fromkeys(resources, id_))
+        self._placed = id_
+        return Start(task, tuple(Share(node, count // width) for node, count in sorted(counts.items())))
+
+    def _allocated(self, view: ClusterView, alloc: str) -> tuple[int, ...]:
+        """The resources of an interval set such as ``0-3 7``, ascending."""
+        resources: set[int] = set()
+        for part in alloc.replace(",", " ").split():
+            match = _INTERVAL.fullmatch(part)
+            first, last = (-1, -1) if match is None else (int(match[1]), int(match[2] or match[1]))
+            if not 0 <= first <= last < len(self._node_of):
+                self._fail(view, f"allocates {part!r}; expected resources between 0 and {len(self._node_of) - 1}")
+            resources.update(range(first, last + 1))
+        return tuple(sorted(resources))
+
+    def _kill(self, view: ClusterView, ids: list[Any]) -> Iterator[Decision]:
+        """Kill running jobs. Jobs that ended in the meantime are confirmed without progress."""
+        progress = {}
+        for id_ in ids:
+            if not isinstance(id_, str) or id_ in self._tasks or not self._is_job(id_):
+                self._fail(view, f"kills {id_!r}, which does not run")
+            if id_ not in self._running:
+                continue
+            task, resources, runs = self._running[id_]
+            self._check_single(view, id_, task)
+            run = view.running[min(runs)]
+            done = (view.now - run.started_s) / run.estimate_s if run.estimate_s else 1.0
+            progress[id_] = {"profile_name": id_.partition("!")[2], "progress": min(done, 1.0)}
+            self._release(id_)
+            self._events.append(_completed(view.now, id_, "COMPLETED_KILLED", resources))
+            yield Kill(task.job.number, RejectReason.CANCELLED)
+        self._events.append(_event(view.now, "JOB_KILLED", {"job_ids": ids, "job_progress": progress}))
+
+    def _is_job(self, id_: str) -> bool:
+        number = id_.removeprefix(f"{WORKLOAD}!")
+        return number.isdecimal() and number.isascii() and int(number) < self._submitted
+
+    def _check_single(self, view: ClusterView, id_: str, task: TaskState) -> None:
+        """Fail if other tasks would end with this one."""
+        if len(task.job.tasks) > 1:
+            self._fail(view, f"ends {id_!r} ({task.name}); only jobs of a single task can be killed or rejected")
+
+    def _release(self, id_: str) -> None:
+        _, resources, _ = self._running.pop(id_)
+        for resource in resources:
+            del self._busy[resource]
+
+    def _exchange(self, view: ClusterView, events: list[dict[str, Any]]) -> None:
+        """Send a message, and keep the orders of the reply by their times."""
+        try:
+            reply = self._peer.exchange({"now": view.now, "events": events})
+        except PolicyFailed as error:
+            self._fail(view, str(error))
+        match reply:
+            case {"now": int() | float() as now, "events": [*orders]} if isfinite(now):
+                pass
+            case _:
+                self._fail(view, f'replied {shown(reply)}; expected {{"now": seconds, "events": [...]}}')
+        timed = []
+        for order in orders:
+            time_s = order.get("timestamp") if isinstance(order, dict) else None
+            if not isinstance(time_s, int | float) or not view.now - _RESOLUTION_S <= time_s < inf:
+                self._fail(view, f"sent {shown(order)}; expected an event whose timestamp is not before {view.now:g}")
+            timed.append((max(float(time_s), view.now), order))
+        self._orders.extend(sorted(timed, key=lambda pair: pair[0]))
+        self._ready_s = max(float(now), view.now)
+
+    def _fail(self, view: ClusterView, what: str) -> NoReturn:
+        self._peer.close()
+        raise PolicyFailed(f"policy {self.name!r} at {view.now:g} s: it {what} (docs/reference/batsim.md)")
+
+
+class _Peer:
+    """The connection to a scheduler, and its program if dagsim has started it."""
+
+    def __init__(self, name: str, endpoint: str, timeout_s: float, argv: list[str] | None) -> None:
+        self.name, self.timeout_s = name, timeout_s
+        self._program: subprocess.Popen[bytes] | None = None
+        self._turn: Lock | None = None
+        self._may_send = False
+        if argv is None:
+            self._turn = _turn_at(endpoint)
+        elif endpoint.endswith(":*"):
+            endpoint = f"{endpoint[:-1]}{_free_port()}"
+        self.endpoint = endpoint
+        self._zmq = import_module("zmq")
+        self._context = self._zmq.Context()
+        self._socket = self._context.socket(self._zmq.REQ)
+        self._socket.linger = 0
+        try:
+            if argv is not None:
+                words = [word.replace("{endpoint}", endpoint) for word in argv]
+                self._program = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+            self._socket.connect(endpoint)
+        except (OSError, self._zmq.ZMQError) as error:
+            self.close()
+            raise PolicyFailed(f"policy {name!r} cannot be started: {error.strerror or error}") from None
+
+    def exchange(self, message: dict[str, Any]) -> Any:
+        """Send a message and return the reply.
+
+        Raises:
+            PolicyFailed: The scheduler ended, did not reply in time, or its reply is not JSON.
+        """
+        self._may_send = False
+        self._socket.send_string(json.dumps(message, allow_nan=False))
+        deadline = time.monotonic() + self.timeout_s
+        while not self._socket.poll(_POLL_MS):
+            if self._program is not None and self._program.poll() is not None:
+                raise PolicyFailed(f"ended with exit code {self._program.returncode}")
+            if time.monotonic() > deadline:
+                raise PolicyFailed(f"gave no reply at {self.endpoint} within {self.timeout_s:g} s")
+        text = self._socket.recv()
+        self._may_send = True
+        try:
+            return parsed_json(text)
+        except ValueError:
+            raise PolicyFailed(f"replied {shown(text)}, which is not JSON") from None
+
+    def close(self) -> None:
+        """End the conversation, the program and the turn; may be called twice."""
+        if not self._socket.closed:
+            if self._may_send:  # a simulation that stopped early: let a scheduler that waits end
+                message = json.dumps({"now": 0.0, "events": [_event(0.0, "SIMULATION_ENDS", {})]})
+                self._socket.linger = _GOODBYE_MS
+                with suppress(self._zmq.ZMQError):
+                    self._socket.send_string(message, self._zmq.NOBLOCK)
+            self._socket.close()
+            self._context.term()
+        if self._program is not None:
+            end_program(self._program)
+        if self._turn is not None:
+            self._turn.release()
+            _HELD.discard(self.endpoint)
+            self._turn = None
+
+
+_HELD: set[str] = set()
+"""Endpoints that this process uses."""
+
+
+def _turn_at(endpoint: str) -> Lock:
+    """Wait until no other process of this user talks to the scheduler at ``endpoint``. Messages of
+    two simulations would get mixed up.
+
+    Raises:
+        PolicyFailed: A simulation of this process uses the endpoint.
+    """
+    if endpoint in _HELD:
+        raise PolicyFailed(f"batsim: another simulation of this process uses {endpoint} (docs/reference/batsim.md)")
+    key = sha256(f"{Path.home()} {endpoint}".encode()).hexdigest()[:16]
+    lock = Lock(Path(gettempdir()) / f"dagsim-batsim-{key}.lock")
+    while not lock.claim():
+        time.sleep(_POLL_MS / 1000)
+    _HELD.add(endpoint)
+    return lock
+
+
+def _free_port() -> int:
+    """A port of this machine that nothing uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _event(time_s: float, type_: str, data: dict[str, Any]) -> dict[str, Any]:
+    return {"timestamp": time_s, "type": type_, "data": data}
+
+
+def _completed(time_s: float, id_: str, state: str, resources: tuple[int, ...]) -> dict[str, Any]:
+    alloc = " ".join(map(str, resources))
+    return _event(time_s, "JOB_COMPLETED", {"job_id": id_, "job_state": state, "return_code": 0, "alloc": alloc})

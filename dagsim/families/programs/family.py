@@ -1,0 +1,13 @@
+"""The family of schedulers in other programs, and what it adds."""
+
+from dagsim.family import Entry, Family
+
+FAMILY = Family(
+    "schedulers in other programs, in any language",
+    adds={
+        "programs": (
+            Entry("exec", ".external:External", "a command that exchanges lines of JSON with dagsim"),
+            Entry("batsim", ".batsim:Batsim", "a scheduler of Batsim, at an endpoint of ZeroMQ"),
+        )
+    },
+)

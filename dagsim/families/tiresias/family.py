@@ -1,0 +1,18 @@
+"""The family of Tiresias, and what it adds."""
+
+from dagsim.family import Entry, Family
+
+FAMILY = Family(
+    "Tiresias' own simulator",
+    needs=("gavel",),
+    adds={
+        "policies": (
+            Entry(
+                "tiresias-events",
+                ".events:TiresiasEvents",
+                "Tiresias' own simulator: queues by service, at events, as published",
+                ("estimates", "preemptive", "costly"),
+            ),
+        )
+    },
+)

@@ -1,0 +1,112 @@
+"""Families: subjects such as Slurm, Gavel or bounds, each in one folder that the core does not import.
+
+A folder ``dagsim/families/NAME`` holds everything of its subject. Its ``family.py`` holds a
+``Family``, which states what the folder adds to the registries of the core. Deleting the folder
+takes this away, and nothing else changes; ``families/names.json`` keeps the names, so that an error
+can say which family is missing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.resources import files
+from pkgutil import iter_modules
+from typing import Any
+
+from dagsim.errors import UnknownName
+
+_HOME = "dagsim.families"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a registry. ``target`` is a function or class that makes the object, or the
+    ``"module:attr"`` of one. ``moved`` are parameters that it no longer has, each with the spec that
+    has them now.
+    """
+
+    name: str
+    target: str | Callable[..., object]
+    summary: str = ""
+    tags: tuple[str, ...] = ()
+    moved: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One subject. Targets such as ``".policies:gavel"`` are relative to its folder."""
+
+    summary: str
+    needs: tuple[str, ...] = ()
+    """Other families that it imports."""
+    adds: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
+    """What it adds to each registry, by the entry-point group that other packages use for it, without ``dagsim.``
+    (``policies``, ``readers``). ``services`` are functions that the core calls if they are there.
+    """
+    commands: Mapping[str, str] = field(default_factory=dict)
+    """Its commands, each with the module that adds it to ``dagsim.cli.app.app`` when it is imported."""
+
+
+@cache
+def families() -> Mapping[str, Family]:
+    """Return the families whose folders are there, with all families that they need, by name."""
+    names = sorted(module.name for module in iter_modules(import_module(_HOME).__path__) if module.ispkg)
+    whole: dict[str, Family] = {name: import_module(f"{_HOME}.{name}.family").FAMILY for name in names}
+    while lacking := [name for name, family in whole.items() if not whole.keys() >= set(family.needs)]:
+        for name in lacking:
+            del whole[name]
+    return whole
+
+
+def family_entries(group: str) -> Iterator[tuple[str, Entry]]:
+    """Yield the entries of all families for a registry, each with the package of its family."""
+    for name, family in families().items():
+        for entry in family.adds.get(group, ()):
+            yield f"{_HOME}.{name}", entry
+
+
+def command_modules() -> list[str]:
+    """Return the modules that add the families' commands when they are imported."""
+    modules = [f"{_HOME}.{name}{module}" for name, family in families().items() for module in family.commands.values()]
+    return list(dict.fromkeys(modules))
+
+
+def service(name: str) -> Any:
+    """Return the function of a family that the core can do without.
+
+    Raises:
+        UnknownName: No family has it; the message names the one that would.
+    """
+    for home, entry in family_entries("services"):
+        if entry.name == name:
+            module, _, attr = str(entry.target).partition(":")
+            return getattr(import_module(home + module), attr)
+    refuse_missing("services", name)
+    raise UnknownName(f"no family offers {name!r}")
+
+
+def names_of(family: Family) -> dict[str, list[str]]:
+    """Return all names that a family adds, by group, as ``families/names.json`` holds them."""
+    names = {group: [entry.name for entry in entries] for group, entries in family.adds.items()}
+    return names | ({"commands": list(family.commands)} if family.commands else {})
+
+
+def refuse_missing(group: str, name: str) -> None:
+    """Raise an error if ``name`` belongs to a family whose folder is not there.
+
+    Raises:
+        UnknownName: It does.
+    """
+    for family, names in _all_names().items():
+        if name in names.get(group, ()) and family not in families():
+            raise UnknownName(f"{name!r} belongs to the family {family}, which this installation lacks")
+
+
+@cache
+def _all_names() -> Mapping[str, Mapping[str, list[str]]]:
+    names: dict[str, dict[str, list[str]]] = json.loads(files(_HOME).joinpath("names.json").read_text("utf-8"))
+    return names

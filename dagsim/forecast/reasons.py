@@ -1,0 +1,129 @@
+"""What the reasons of schedulers say about a start: the simulation knows it, it waits for an event
+outside, or it never comes under the present rules.
+
+Slurm's reasons are those of ``job_state_reason.c`` (24.11) and of older versions, with the sentences
+that squeue prints instead of some; Kueue's are the messages of its conditions, those of PBS the
+comments of ``qstat -f``.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Fate(IntEnum):
+    """What a simulation from the present state can say about a start."""
+
+    KNOWN = 0
+    """The simulation decides when the job starts."""
+    OUTSIDE = 1
+    """The job waits for somebody or something that no simulation knows."""
+    NEVER = 2
+    """Under the present rules the job never starts."""
+
+
+class Verdict(NamedTuple):
+    """The meaning of a reason."""
+
+    fate: Fate
+    words: str = ""
+    """What has to happen, or what is wrong."""
+
+
+_KNOWN = Verdict(Fate.KNOWN)
+_REQUEUED = Verdict(Fate.OUTSIDE, "an attempt failed, and the job is held until somebody releases it")
+_NAMES: dict[str, Verdict] = {
+    **dict.fromkeys(
+        ("", "None", "Priority", "Resources", "Dependency", "BeginTime", "Licenses", "Reservation", "Prolog",
+         "Cleaning", "SchedDefer", "JobArrayTaskLimit", "MPIPortsBusy", "Suspended", "AssociationJobLimit",
+         "AssocJobLimit", "AssociationResourceLimit", "AssocResourceLimit", "QOSJobLimit", "QOSResourceLimit", "quota"),
+        _KNOWN,
+    ),
+    "JobHeldUser": Verdict(Fate.OUTSIDE, "until its user releases it"),
+    "JobHeldAdmin": Verdict(Fate.OUTSIDE, "until an administrator releases it"),
+    **dict.fromkeys(
+        ("JobHoldMaxRequeue", "MaxRequeue", "JobLaunchFailure", "NonZeroExitCode", "RaisedSignal", "TimeLimit",
+         "InactiveLimit", "OutOfMemory", "SystemFailure"),
+        _REQUEUED,
+    ),
+    "PartitionDown": Verdict(Fate.OUTSIDE, "until its partition is up"),
+    "PartitionInactive": Verdict(Fate.OUTSIDE, "until its partition is active"),
+    "ReqNodeNotAvail": Verdict(Fate.OUTSIDE, "until nodes that it needs are no longer down, drained or reserved"),
+    "NodeDown": Verdict(Fate.OUTSIDE, "until a node that it needs is no longer down"),
+    "FrontEndDown": Verdict(Fate.OUTSIDE, "until a front-end node is up"),
+    "BurstBufferResources": Verdict(Fate.OUTSIDE, "until the burst buffer has room"),
+    "BurstBufferStageIn": Verdict(Fate.OUTSIDE, "until its files are in the burst buffer"),
+    "BurstBufferOperation": Verdict(Fate.OUTSIDE, "an operation of the burst buffer failed"),
+    "PowerNotAvail": Verdict(Fate.OUTSIDE, "until there is enough power"),
+    "PowerReserved": Verdict(Fate.OUTSIDE, "until there is enough power"),
+    "FedJobLock": Verdict(Fate.OUTSIDE, "until its federation has decided on a cluster"),
+    "QOSUsageThreshold": Verdict(Fate.OUTSIDE, "until its share of use is above the threshold of its QOS"),
+    "AccountingPolicy": Verdict(Fate.OUTSIDE, "until the accounting policy admits it"),
+    "ReservationDeleted": Verdict(Fate.OUTSIDE, "its reservation was deleted, and the job is held"),
+    "ReservationInvalid": Verdict(Fate.OUTSIDE, "until its reservation is valid"),
+    "PartitionNodeLimit": Verdict(Fate.NEVER, "it asks for a number of nodes that its partition does not allow"),
+    "PartitionTimeLimit": Verdict(Fate.NEVER, "its time limit is above that of its partition"),
+    "PartitionConfig": Verdict(Fate.NEVER, "its partition does not admit it"),
+    "BadConstraints": Verdict(Fate.NEVER, "no nodes satisfy its constraints"),
+    "Constraints": Verdict(Fate.NEVER, "no nodes satisfy its constraints"),
+    "InvalidAccount": Verdict(Fate.NEVER, "its account is not valid"),
+    "InvalidQOS": Verdict(Fate.NEVER, "its QOS is not valid"),
+    "AccountNotAllowed": Verdict(Fate.NEVER, "its account is not permitted to use its partition"),
+    "QOSNotAllowed": Verdict(Fate.NEVER, "its QOS is not permitted to use its partition"),
+    "DependencyNeverSatisfied": Verdict(Fate.NEVER, "a job that it depends on did not end as it had to"),
+    "MaxMemPerLimit": Verdict(Fate.NEVER, "it asks for more memory per CPU or node than is allowed"),
+    "DeadLine": Verdict(Fate.NEVER, "it cannot end before its deadline"),
+    **dict.fromkeys(
+        ("AssociationTimeLimit", "AssocTimeLimit", "QOSTimeLimit"),
+        Verdict(Fate.NEVER, "its time limit is above that of its account or QOS"),
+    ),
+}  # fmt: skip
+
+_GATED = Verdict(Fate.OUTSIDE, "until its admission checks or gates are passed")
+_STOPPED = Verdict(Fate.OUTSIDE, "until its queue is active")
+_FAMILIES: tuple[tuple[re.Pattern[str], Verdict], ...] = tuple([
+    (re.compile(pattern), verdict)
+    for pattern, verdict in (
+        # Limits of Slurm: of one job, of budgets, of what somebody holds at a time.
+        (r"(QOS|Assoc)\w*(PerJob|PerNode|MaxWallDuration)|QOSMin\w+",
+         Verdict(Fate.NEVER, "it asks for more or less than a job may have")),
+        (r"(QOS|Assoc)\w*(Minutes|GrpWall)",
+         Verdict(Fate.OUTSIDE, "until usage decays, or somebody raises the budget")),
+        (r"(QOS|Assoc|Max)\w*(Energy|License|BB|Billing)",
+         Verdict(Fate.OUTSIDE, "until its users hold less of what the limit counts")),
+        (r"(QOS|Assoc|Max)\w*Submit", Verdict(Fate.OUTSIDE, "until fewer jobs are submitted")),
+        (r"(QOS|Assoc)(Grp|Max)|Max\w+PerAccount", _KNOWN),
+        # Sentences that squeue prints instead of a name.
+        (r"Nodes required for job are DOWN", _KNOWN),
+        (r"Job's account not permitted", _NAMES["AccountNotAllowed"]),
+        (r"Job's QOS not permitted", _NAMES["QOSNotAllowed"]),
+        (r"(launch|job) failed,? requeued held|user env retrieval failed", _REQUEUED),
+        # Conditions of Kubernetes and Kueue.
+        (r"SchedulingGated|.*admission check", _GATED),
+        (r".*[qQ]ueue.*(is inactive|doesn't exist|is stopped|not started|not enabled)", _STOPPED),
+        (r".*workload is deactivated|Deactivated", Verdict(Fate.OUTSIDE, "until somebody activates it")),
+        (r".*(request|requests) > maximum capacity|.*insufficient quota .*maximum",
+         Verdict(Fate.NEVER, "it asks for more than the quota of its queue can ever be")),
+        # Comments of PBS.
+        (r"Can Never Run", Verdict(Fate.NEVER, "it asks for more than the site has or allows")),
+        (r"(Job|Not Running: Job) (is )?(held|on hold)", Verdict(Fate.OUTSIDE, "until somebody releases it")),
+    )
+])  # fmt: skip
+
+
+def verdict_of(reason: str) -> Verdict:
+    """Return the meaning of a reason. One that is in no list says nothing: the simulation decides."""
+    name = re.split(r"[,:(]", reason, maxsplit=1)[0].strip()
+    if (known := _NAMES.get(name)) is not None:
+        return known
+    return next((verdict for pattern, verdict in _FAMILIES if pattern.match(reason)), _KNOWN)
+
+
+_LIMIT = re.compile("Limit|Max|Grp|^quota$")
+
+
+def is_limit(reason: str) -> bool:
+    """True if the reason is a limit or a quota."""
+    return _LIMIT.search(reason) is not None

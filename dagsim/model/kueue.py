@@ -1,0 +1,362 @@
+"""The objects of Kueue (v1beta2): what an administrator configures, and the workloads that queue for it.
+
+Names are those of Kueue's API in snake case. Amounts are natural numbers of the resource: cores,
+bytes, devices, and pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from dagsim.errors import ModelError
+
+Policy: TypeAlias = Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority", "Any"]
+SearchRule: TypeAlias = Literal["MayStopSearch", "TryNextFlavor"]
+StopPolicy: TypeAlias = Literal["None", "Hold", "HoldAndDrain"]
+Strategy: TypeAlias = Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
+
+_STRICT = {"extra": "forbid"}
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint of a node or flavor. Kueue ignores the effect ``PreferNoSchedule``."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A toleration. An empty ``key`` with ``Exists`` tolerates all taints, an empty ``effect`` all effects."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    __pydantic_config__ = _STRICT
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Return True if pods with the toleration may run despite the taint."""
+        return (
+            self.effect in ("", taint.effect)
+            and (self.key == taint.key or (not self.key and self.operator == "Exists"))
+            and (self.operator == "Exists" or self.value == taint.value)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One expression of a node affinity."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    __pydantic_config__ = _STRICT
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return True if the labels satisfy the expression."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value in self.values
+            case "NotIn":
+                return value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case "Gt" | "Lt":
+                if value is None or not value.lstrip("-").isdigit() or not self.values[0].lstrip("-").isdigit():
+                    return False
+                more, bound = int(value), int(self.values[0])
+                return more > bound if self.operator == "Gt" else more < bound
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceFlavor:
+    """A kind of nodes. ``gpu_types`` are the types of GPUs there, in dagsim's names: jobs that may use
+    none of them never get the flavor; empty means any type.
+    """
+
+    name: str
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    node_taints: tuple[Taint, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    topology_name: str = ""
+    gpu_types: tuple[str, ...] = ()
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Levels of a data centre, as labels of nodes, widest first."""
+
+    name: str
+    levels: tuple[str, ...]
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyNode:
+    """A node on which pods are placed by topology. Its resources include ``pods``."""
+
+    name: str
+    labels: Mapping[str, str]
+    allocatable: Mapping[str, float]
+    taints: tuple[Taint, ...] = ()
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceQuota:
+    """Quota of a resource in a flavor; None means no limit."""
+
+    nominal: float
+    borrowing_limit: float | None = None
+    lending_limit: float | None = None
+
+    __pydantic_config__ = _STRICT
+
+    def __post_init__(self) -> None:
+        for name in ("nominal", "borrowing_limit", "lending_limit"):
+            amount = getattr(self, name)
+            if amount is not None and not 0 <= amount < float("inf"):
+                raise ModelError(f"kueue: {name} must be 0 or more, got {amount!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorQuotas:
+    """Quotas of the resources of a group in one flavor, by resource."""
+
+    name: str
+    resources: Mapping[str, ResourceQuota]
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceGroup:
+    """Resources that a pod gets from one flavor together. Flavors are tried in their order."""
+
+    flavors: tuple[FlavorQuotas, ...]
+    covered_resources: tuple[str, ...] = ()
+
+    __pydantic_config__ = _STRICT
+
+    def __post_init__(self) -> None:
+        if not self.covered_resources and self.flavors:
+            object.__setattr__(self, "covered_resources", tuple(self.flavors[0].resources))
+
+
+@dataclass(frozen=True, slots=True)
+class BorrowWithinCohort:
+    """Preemption in other queues by a workload that borrows."""
+
+    policy: Literal["Never", "LowerPriority"] = "Never"
+    max_priority_threshold: float | None = None
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """Which workloads a workload may preempt: in its own queue, and in others of its cohort."""
+
+    within_cluster_queue: Policy = "Never"
+    reclaim_within_cohort: Policy = "Never"
+    borrow_within_cohort: BorrowWithinCohort = field(default_factory=BorrowWithinCohort)
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorFungibility:
+    """When the search for a flavor stops before the last one, and which flavor is best."""
+
+    when_can_borrow: SearchRule = "MayStopSearch"
+    when_can_preempt: SearchRule = "TryNextFlavor"
+    preference: Literal["BorrowingOverPreemption", "PreemptionOverBorrowing"] = "BorrowingOverPreemption"
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """A group of queues and cohorts that lend quota to each other. Cohorts that only their members
+    name need not be listed.
+    """
+
+    name: str
+    parent: str = ""
+    resource_groups: tuple[ResourceGroup, ...] = ()
+    weight: float = 1.0
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterQueue:
+    """A queue with quota."""
+
+    name: str
+    cohort: str = ""
+    queueing_strategy: Literal["BestEffortFIFO", "StrictFIFO"] = "BestEffortFIFO"
+    resource_groups: tuple[ResourceGroup, ...] = ()
+    preemption: Preemption = field(default_factory=Preemption)
+    flavor_fungibility: FlavorFungibility = field(default_factory=FlavorFungibility)
+    weight: float = 1.0
+    stop_policy: StopPolicy = "None"
+    usage_based: bool = False
+    """Its LocalQueues share it by past usage (``admissionScope.admissionMode``), if that is configured."""
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True)
+class LocalQueue:
+    """A name, ``queue`` or ``namespace/queue``, under which workloads are submitted to a ClusterQueue."""
+
+    name: str
+    cluster_queue: str
+    weight: float = 1.0
+    stop_policy: StopPolicy = "None"
+    consumed_resources: Mapping[str, float] = field(default_factory=dict)
+    """Past usage that admission fair sharing remembers."""
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionFairSharing:
+    """Sharing of a ClusterQueue among its LocalQueues by their past usage."""
+
+    usage_half_life_s: float = 0.0
+    usage_sampling_interval_s: float = 300.0
+    resource_weights: Mapping[str, float] = field(default_factory=dict)
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True)
+class KueueObjects:
+    """All that an administrator configures. ``fair_sharing`` are the strategies of preemption by fair
+    sharing; None means classic preemption.
+
+    Raises:
+        ModelError: Two objects have one name, cohorts form a circle, or a LocalQueue's ClusterQueue
+            is missing.
+    """
+
+    cluster_queues: tuple[ClusterQueue, ...] = ()
+    cohorts: tuple[Cohort, ...] = ()
+    local_queues: tuple[LocalQueue, ...] = ()
+    resource_flavors: tuple[ResourceFlavor, ...] = ()
+    topologies: tuple[Topology, ...] = ()
+    nodes: tuple[TopologyNode, ...] = ()
+    fair_sharing: tuple[Strategy, ...] | None = None
+    admission_fair_sharing: AdmissionFairSharing | None = None
+
+    __pydantic_config__ = _STRICT
+
+    def __post_init__(self) -> None:
+        kinds = {
+            "ClusterQueue": [queue.name for queue in self.cluster_queues],
+            "Cohort": [cohort.name for cohort in self.cohorts],
+            "LocalQueue": [queue.name for queue in self.local_queues],
+            "ResourceFlavor": [flavor.name for flavor in self.resource_flavors],
+            "Topology": [topology.name for topology in self.topologies],
+        }
+        for kind, names in kinds.items():
+            if len(set(names)) < len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise ModelError(f"kueue: there are two of the {kind} {twice!r}")
+        parents = {cohort.name: cohort.parent for cohort in self.cohorts}
+        for name in parents:
+            line = [name]
+            while parent := parents.get(line[-1]):
+                line.append(parent)
+                if parent in line[:-1]:
+                    raise ModelError(f"Cohort {name!r}: it is above itself ({' > '.join(line)})")
+        for local in self.local_queues:
+            if local.cluster_queue not in kinds["ClusterQueue"]:
+                raise ModelError(f"LocalQueue {local.name!r}: there is no ClusterQueue {local.cluster_queue!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyRequest:
+    """Where the pods of a set shall be close to each other; levels are labels of nodes.
+
+    Slices are groups of ``slice_size`` pods, each within one domain of ``slice_level``. Pod sets of
+    one ``group`` get one flavor and one domain.
+    """
+
+    required: str = ""
+    preferred: str = ""
+    unconstrained: bool = False
+    slice_level: str = ""
+    slice_size: int = 0
+    group: str = ""
+
+    @property
+    def explicit(self) -> bool:
+        """True if it asks for a placement, and not only for a group."""
+        return bool(self.required or self.preferred or self.unconstrained or self.slice_level)
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """Equal pods. ``requests`` are those of one pod; ``min_count`` allows fewer pods than ``count``.
+
+    ``affinity`` are alternatives of requirements that all hold. ``excluded`` are flavors without any
+    node for these pods.
+    """
+
+    name: str = "main"
+    count: int = 1
+    requests: Mapping[str, float] = field(default_factory=dict)
+    min_count: int | None = None
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: tuple[tuple[Requirement, ...], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    topology: TopologyRequest | None = None
+    excluded: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class PodSetAssignment:
+    """What a pod set was given: flavors and total usage by resource, and pods by topology domain."""
+
+    name: str
+    flavors: Mapping[str, str]
+    usage: Mapping[str, float]
+    count: int
+    domains: tuple[tuple[tuple[str, ...], int], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A unit of admission. Times are in seconds; ``reserved_s`` is when it got its quota."""
+
+    name: str
+    queue: str
+    priority: float = 0.0
+    created_s: float = 0.0
+    uid: str = ""
+    pod_sets: tuple[PodSet, ...] = ()
+    cluster_queue: str = ""
+    """The ClusterQueue that admitted it."""
+    assignments: tuple[PodSetAssignment, ...] = ()
+    reserved_s: float | None = None
+    evicted: bool = False

@@ -1,0 +1,510 @@
+"""The judgement of an input: where a log contradicts itself or the site that is to play it.
+
+An ``Audit`` is made while jobs are read (``Auditor``), before anything is simulated, and is part of
+the facts of a run. Every command shows it in the same words (``sentences``). Contradictions above
+``URGENT`` of the jobs or of the resource-hours stand before any result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dagsim.errors import ModelError, TraceError
+from dagsim.model import Cluster, Demand, Node, QueueTree, Request
+from dagsim.model.gpu import canonical
+from dagsim.model.mig import named_types, parted_types
+from dagsim.systems.cluster.models.runtime import Runtime
+from dagsim.systems.cluster.nodes import DemandClass, NodeState
+from dagsim.systems.cluster.site import SiteState
+from dagsim.traces.report import CONTRADICTIONS, NO_HOURS, OF_ROWS, Contradiction, Hours, ReadReport
+from dagsim.workload.accept import Accept
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations
+
+URGENT = 0.01
+"""Share of jobs or of resource-hours above which a contradiction comes before any result."""
+_NAMED = 4
+"""Reasons, or names of nodes and so on, in one sentence."""
+_KEPT = 50
+"""Reasons of a kind that are kept in a run folder, the most frequent ones."""
+
+
+class ContradictoryInput(TraceError):
+    """Log and site contradict each other, and the user wants no answer then (``--strict``)."""
+
+
+@dataclass(slots=True)
+class Audit:
+    """The contradictions of an input, by kind, beside the totals of its jobs."""
+
+    jobs: int = 0
+    rows: int = 0
+    """Rows of these jobs, and rows that were dropped."""
+    hours: Hours = NO_HOURS
+    contradictions: dict[str, Contradiction] = field(default_factory=dict)
+    unused: dict[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
+    """Number and first names of nodes, partitions and so on of the site that no job of the log names."""
+    hint: str = ""
+    """What else the user could say about a log with jobs that can never run here."""
+
+    def shares(self, kind: str) -> tuple[float, float, float]:
+        """Shares of the jobs or rows, of the GPU-hours and of the core-hours that contradict in this way."""
+        of = self.contradictions[kind]
+        pairs = ((of.count, self._whole(kind)), (of.hours.gpus, self.hours.gpus), (of.hours.cores, self.hours.cores))
+        jobs, gpus, cores = (part / whole if whole else 0.0 for part, whole in pairs)
+        return jobs, gpus, cores
+
+    def is_urgent(self, kind: str) -> bool:
+        """True if the contradiction concerns more than ``URGENT`` of the jobs or hours."""
+        return max(self.shares(kind)) > URGENT
+
+    def worst(self) -> float:
+        """The largest share of jobs or hours that contradict in one way."""
+        return max((max(self.shares(kind)) for kind in self.contradictions), default=0.0)
+
+    def sentences(self, urgent: bool = True) -> list[str]:
+        """Describe the contradictions that are urgent, or those that are not and the names that only
+        the site has.
+        """
+        kinds = [kind for kind in CONTRADICTIONS if kind in self.contradictions and self.is_urgent(kind) is urgent]
+        sentences = [f"{'warning: ' * urgent}{self._sentence(kind)}" for kind in kinds]
+        if not urgent:
+            parts = [f"{count:,} {what} ({_listed(names, count)})" for what, (count, names) in self.unused.items()]
+            sentences += [f"in the site, but not in the log: {', '.join(parts)}"] if parts else []
+        return sentences
+
+    def refuse(self, what: str) -> None:
+        """Refuse an input with urgent contradictions.
+
+        Raises:
+            ContradictoryInput: There are some.
+        """
+        if sentences := self.sentences():
+            told = "; ".join(sentence.removeprefix("warning: ") for sentence in sentences)
+            raise ContradictoryInput(f"{what}: {told} (--strict refuses above {URGENT:.0%} of the jobs or hours)")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The audit as plain data."""
+        kinds = [kind for kind in CONTRADICTIONS if kind in self.contradictions]
+        of = {kind: self.contradictions[kind] for kind in kinds}
+        most = {kind: sorted(of[kind].reasons.items(), key=lambda told: -told[1][0])[:_KEPT] for kind in kinds}
+        return {
+            "urgent": any(map(self.is_urgent, kinds)),
+            "jobs": self.jobs,
+            "rows": self.rows,
+            "gpu_hours": self.hours.gpus,
+            "core_hours": self.hours.cores,
+            "contradictions": [
+                {
+                    "kind": kind,
+                    "urgent": self.is_urgent(kind),
+                    "count": of[kind].count,
+                    "gpu_hours": of[kind].hours.gpus,
+                    "core_hours": of[kind].hours.cores,
+                    "text": self._sentence(kind),
+                    "reasons": {reason: {"count": count, "first": list(ids)} for reason, (count, ids) in most[kind]},
+                }
+                for kind in kinds
+            ],
+            "unused": {what: {"count": count, "first": list(names)} for what, (count, names) in self.unused.items()},
+            "hint": self.hint,
+        }
+
+    @classmethod
+    def of_dict(cls, facts: Mapping[str, Any]) -> Audit:
+        """Read ``to_dict``."""
+        kinds = {
+            of["kind"]: Contradiction(
+                of["count"],
+                Hours(of["gpu_hours"], of["core_hours"]),
+                {reason: (told["count"], tuple(told["first"])) for reason, told in of["reasons"].items()},
+            )
+            for of in facts["contradictions"]
+        }
+        unused = {what: (of["count"], tuple(of["first"])) for what, of in facts["unused"].items()}
+        hours = Hours(facts["gpu_hours"], facts["core_hours"])
+        return cls(facts["jobs"], facts["rows"], hours, kinds, unused, facts["hint"])
+
+    def _whole(self, kind: str) -> int:
+        """Number of all jobs, or of all rows for a contradiction of rows."""
+        return self.rows if kind in OF_ROWS else self.jobs
+
+    def _sentence(self, kind: str) -> str:
+        of = self.contradictions[kind]
+        jobs, gpus, cores = self.shares(kind)
+        shares = [f"{100 * jobs:.2g} %" if jobs < URGENT else f"{jobs:.0%}"]
+        hours = ("GPU-hours", gpus) if self.hours.gpus else ("core-hours", cores)
+        shares += [f"{hours[1]:.0%} of the {hours[0]}"] if hours[1] or max(gpus, cores) else []
+        if self.hours.gpus and cores > URGENT and not gpus:
+            shares[-1] = f"{cores:.0%} of the core-hours"
+        most_first = sorted(of.reasons.items(), key=lambda told: -told[1][0])
+        unit = "row" if kind in OF_ROWS else "job"
+        first = [f"{reason} ({_named(count, ids, unit)})" for reason, (count, ids) in most_first[:_NAMED]]
+        more = f"; and {len(of.reasons) - _NAMED:,} more reasons" if len(of.reasons) > _NAMED else ""
+        hint = f" ({self.hint})" if self.hint and kind == "impossible" else ""
+        who = f"{of.count:,} of {self._whole(kind):,} {unit}s ({', '.join(shares)})"
+        return f"{who} {CONTRADICTIONS[kind]}: {'; '.join(first)}{more}{hint}"
+
+
+def _named(count: int, ids: tuple[str, ...], unit: str) -> str:
+    """A number of jobs or rows, and the first of them."""
+    what = f"1 {unit}: " if count == 1 else f"{count:,} {unit}s{', first' * (count > len(ids))}: "
+    return what + ", ".join(ids)
+
+
+def _listed(names: Sequence[str], count: int) -> str:
+    return ", ".join(names[:_NAMED]) + (" ..." if count > len(names[:_NAMED]) else "")
+
+
+class _Nodes:
+    """Equal nodes: one of them, empty, and all of them as a bit set."""
+
+    def __init__(self, machine: NodeState) -> None:
+        self.machine = machine
+        self.mask = 0
+
+
+class _Verdict(NamedTuple):
+    """Why a task can never run here: ``asked`` of something, and how much of it there is."""
+
+    what: str
+    asked: float = 0.0
+
+
+class Auditor:
+    """Judges the jobs of a log against a cluster and its site, block by block.
+
+    Nodes are compared by name if the site has queues or if it has any node of the log: the log of
+    another cluster contradicts nothing.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        queues: QueueTree | None,
+        runtime: Runtime,
+        accept: Accept | None = None,
+        levels: Mapping[str, tuple[int, ...]] | None = None,
+        *,
+        as_stated: bool = True,
+        snapshot: bool = False,
+        hint: str = "",
+    ) -> None:
+        """``as_stated`` is False if the jobs will ask for other resources than the log states, so that
+        nothing can be said about room for them. In a ``snapshot``, jobs without a start wait.
+        """
+        self._types, self._site = cluster.gpu_types, SiteState(cluster, queues, levels=levels)
+        self._runtime, self._accept, self._hint = runtime, accept or {}, hint
+        self._as_stated, self._has_queues, self._snapshot = as_stated, queues is not None, snapshot
+        self._nodes = {name: node for node in cluster.nodes for name in (node.name.partition(":")[0], node.name)}
+        groups: dict[object, _Nodes] = {}
+        place = {gpu: index for index, gpu in enumerate(self._types)}
+        for index, node in enumerate(cluster.nodes):
+            key = (node.gpu, node.gpus, node.cpus, node.memory_gb, node.mig_s)
+            group = groups.setdefault(key, _Nodes(NodeState(0, node, place[node.gpu])))
+            group.mask |= 1 << index
+        self._groups = list(groups.values())
+        self._names = {} if queues is None else _names_of(queues)
+        self._licences = {} if queues is None else dict(queues.licences)
+        self._verdicts: dict[object, _Verdict | None] = {}
+        self._smaller: dict[object, tuple[tuple[str, str], ...]] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all jobs: the log is read again."""
+        self._audit = Audit()
+        self._log_names: dict[str, set[str]] = {kind: set() for kind in (*self._names, "nodes", "gpu types")}
+        self._impossible: dict[tuple[str, str], tuple[float, float]] = {}
+        self._unknown = Contradiction()
+
+    def add(self, jobs: JobArrays) -> None:
+        """Add a block of jobs."""
+        if not len(jobs):
+            return
+        job = np.repeat(np.arange(len(jobs)), np.diff(jobs.first))
+        block = _Block(jobs, *jobs.hours())
+        audit = self._audit
+        audit.jobs += len(jobs)
+        audit.hours = audit.hours.plus(Hours(float(block.gpu_h.sum()), float(block.core_h.sum())))
+        if self._as_stated:
+            self._judge_room(block, job)
+        for kind, column in (("partitions", jobs.partition), ("accounts", jobs.account), ("qos", jobs.qos)):
+            if column is not None and kind in self._names:
+                self._judge_names(kind, block, column)
+        if jobs.request is not None and "reservations" in self._names:
+            self._judge_names("reservations", block, jobs.request.mapped(lambda own: own.reservation if own else ""))
+        if jobs.observed_nodes is not None:
+            self._judge_nodes(block, jobs.observed_nodes)
+
+    def audit(self, report: ReadReport | None = None) -> Audit:
+        """The audit of all jobs so far; ``report`` has the contradictions that their reader found."""
+        found = self._audit
+        kinds = {kind: replace(of, reasons=dict(of.reasons)) for kind, of in found.contradictions.items()}
+        for kind in ("impossible", "stuck"):
+            if kind in kinds:
+                ranges = self._impossible
+                kinds[kind].reasons = {
+                    _with_range(reason, ranges.get((kind, reason))): told
+                    for reason, told in kinds[kind].reasons.items()
+                }
+        if self._unknown.count and (self._has_queues or self._log_names["nodes"]):
+            kinds["nodes"] = self._unknown
+            if not self._log_names["nodes"]:
+                names = list(self._unknown.reasons)
+                ids = next(iter(self._unknown.reasons.values()))[1]
+                why = f"none of the log's {len(names):,} nodes is known here: {_listed(names, len(names))}"
+                kinds["nodes"] = replace(self._unknown, reasons={why: (self._unknown.count, ids)})
+        rows = found.jobs
+        if report is not None:
+            kinds |= report.contradictions
+            rows = report.kept + report.dropped.total()
+        return Audit(found.jobs, rows, found.hours, kinds, self._unused(), self._hint)
+
+    def _unused(self) -> dict[str, tuple[int, tuple[str, ...]]]:
+        """Names of the site that no job so far has."""
+        known = {kind: names for kind, names in self._names.items() if self._log_names[kind]}
+        if self._log_names["nodes"] and self._has_queues:
+            known["nodes"] = {node.name: None for node in self._nodes.values()}
+        if self._log_names["gpu types"]:
+            known["GPU types"] = {gpu.name: None for gpu in self._types if gpu is not None}
+            self._log_names["GPU types"] = self._log_names["gpu types"]
+        unused = {}
+        for kind, names in known.items():
+            seen = self._log_names[kind]
+            if lacking := [name for name in names if name not in seen and name.partition(":")[0] not in seen]:
+                unused["QOS" if kind == "qos" else kind] = len(lacking), tuple(lacking[:_NAMED])
+        return unused
+
+    def _judge_room(self, block: _Block, job: np.ndarray) -> None:
+        """Find the jobs that the empty cluster could never run."""
+        jobs = block.jobs
+        none = np.zeros(len(jobs), np.int32)
+        partition, request = jobs.partition or Labels(none, ("",)), jobs.request or Labels(none, (None,))
+        columns = [jobs.kind]
+        columns += [of.place[job] for of in (partition, request) if len(of.words) > 1]
+        code, firsts = combinations(columns)
+        gangs = np.array([kind.gang for kind in jobs.kinds], bool)[jobs.kind]
+        width = np.where(gangs, jobs.instances, 1)
+        widest = np.zeros(len(firsts), np.int64)
+        np.maximum.at(widest, code, width)
+        verdicts: dict[int, _Verdict] = {}
+        for place, first in enumerate(firsts.tolist()):
+            kind, of = jobs.kinds[jobs.kind[first]], int(job[first])
+            terms = (partition.words[partition.place[of]], request.words[request.place[of]])
+            if self._verdict(kind, int(widest[place]), *terms) is None:
+                continue
+            tasks = np.flatnonzero(code == place)
+            for instances in np.unique(width[tasks]).tolist():
+                if (verdict := self._verdict(kind, instances, *terms)) is not None:
+                    wrong = job[tasks[width[tasks] == instances]]
+                    verdicts |= dict.fromkeys(wrong.tolist(), verdict)
+        waits = np.zeros(len(jobs), bool)
+        if self._snapshot:
+            waits = ~waits if jobs.observed_start_s is None else np.isnan(jobs.observed_start_s)
+        for kind_, picked in (("stuck", True), ("impossible", False)):
+            chosen: dict[str, list[int]] = {}
+            for place in sorted(verdicts):
+                if waits[place] == picked:
+                    what, asked = verdicts[place]
+                    chosen.setdefault(what, []).append(place)
+                    low, high = self._impossible.get((kind_, what), (asked, asked))
+                    self._impossible[kind_, what] = min(low, asked), max(high, asked)
+            self._tell(kind_, block, chosen)
+
+    def _judge_names(self, kind: str, block: _Block, column: Labels) -> None:
+        """Find the jobs that name a partition, an account and so on that the site lacks."""
+        known, chosen = self._names[kind], dict[str, list[int]]()
+        for place, word in enumerate(column.words):
+            if word in known:
+                self._log_names[kind].add(word)
+            elif word and known and len(places := np.flatnonzero(column.place == place)):
+                chosen[word] = places.tolist()
+        self._tell(kind, block, chosen)
+
+    def _judge_nodes(self, block: _Block, column: Labels) -> None:
+        """Find the jobs that ran on nodes that the cluster lacks, or that are smaller here."""
+        jobs, chosen = block.jobs, dict[str, list[int]]()
+        unknown = [[name for name in names if name not in self._nodes] for names in column.words]
+        for place, names in enumerate(column.words):
+            self._log_names["nodes"].update(name for name in names if name in self._nodes)
+            if unknown[place]:
+                places = np.flatnonzero(column.place == place).tolist()
+                for name in unknown[place]:
+                    chosen.setdefault(name, []).extend(places)
+        self._tell("nodes", block, chosen, self._unknown)
+        gpu = jobs.observed_gpu or Labels(np.zeros(len(jobs), np.int32), ("",))
+        self._log_names["gpu types"].update(word for word in gpu.words if word)
+        first = jobs.first[:-1]
+        code, firsts = combinations([column.place, jobs.kind[first], jobs.instances[first], gpu.place])
+        smaller: dict[str, list[int]] = {}
+        others: dict[str, list[int]] = {}
+        alone = np.diff(jobs.first) == 1
+        for place, one in enumerate(firsts.tolist()):
+            task = int(first[one])
+            names = column.words[column.place[one]]
+            wrong = self._differences(
+                names, jobs.kinds[jobs.kind[task]], int(jobs.instances[task]), gpu.words[gpu.place[one]]
+            )
+            if wrong and alone[one]:
+                places = np.flatnonzero((code == place) & alone).tolist()
+                for kind, reason in wrong:
+                    (smaller if kind == "smaller nodes" else others).setdefault(reason, []).extend(places)
+        self._tell("smaller nodes", block, smaller)
+        self._tell("gpu types", block, others)
+
+    def _differences(
+        self, names: tuple[str, ...], kind: TaskKind, instances: int, gpu: str
+    ) -> tuple[tuple[str, str], ...]:
+        """What a job held of its nodes, and what these have less of or otherwise."""
+        key = (names, kind.demand, instances, gpu)
+        if key not in self._smaller:
+            self._smaller[key] = tuple(self._compared(names, kind.demand, instances, gpu))
+        return self._smaller[key]
+
+    def _compared(self, names: tuple[str, ...], demand: Demand, instances: int, gpu: str) -> Iterator[tuple[str, str]]:
+        if not names or instances % len(names):
+            return  # which node held how much is not known
+        each = instances // len(names)
+        for name in names:
+            node = self._nodes.get(name)
+            if node is None:
+                continue
+            held = {"GPUs": demand.gpus * each, "CPUs": demand.cpus * each, "GB": demand.memory_gb * each}
+            there = {"GPUs": node.gpus, "CPUs": node.cpus, "GB": node.memory_gb}
+            for what, amount in held.items():
+                if amount > there[what] + _ROUNDING:
+                    yield "smaller nodes", f"{amount:g} {what} of {name}, which has {there[what]:g}"
+                    return
+            if gpu and node.gpu is not None and not self._is_like(gpu, node.gpu.name):
+                yield "gpu types", f"{gpu} of {name}, which has {node.gpu.name}"
+                return
+
+    def _is_like(self, gpu: str, there: str) -> bool:
+        """True if the log's name of a GPU type, or of a part of it, may mean the type of a node."""
+        like = named_types((gpu,))
+        return there in like or any(there in map(canonical, self._accept.get(name, ())) for name in like)
+
+    def _tell(
+        self, kind: str, block: _Block, reasons: Mapping[str, list[int]], into: Contradiction | None = None
+    ) -> None:
+        """Add jobs, by reason, to the contradictions of a kind."""
+        reasons = {reason: places for reason, places in reasons.items() if places}
+        if not reasons:
+            return
+        told = self._audit.contradictions.setdefault(kind, Contradiction()) if into is None else into
+        every = np.unique(np.concatenate([np.array(places) for places in reasons.values()]))
+        told.count += len(every)
+        told.hours = told.hours.plus(Hours(float(block.gpu_h[every].sum()), float(block.core_h[every].sum())))
+        for reason, places in reasons.items():
+            told.add(reason, block.jobs.ids[places[:8]].tolist(), len(places))
+
+    def _verdict(self, kind: TaskKind, gang: int, partition: str, request: Request | None) -> _Verdict | None:
+        """Why a task can never run, or None if it can."""
+        key = (kind, gang, partition, request)
+        if key not in self._verdicts:
+            self._verdicts[key] = self._judged(kind, gang, partition, request)
+        return self._verdicts[key]
+
+    def _judged(self, kind: TaskKind, gang: int, partition: str, request: Request | None) -> _Verdict | None:
+        demand = kind.demand
+        nodes, where = self._site.nodes_of(partition, request), ""
+        named = "" if request is None else request.constraint
+        within = nodes if request is None else self._site.nodes_of(partition, replace(request, constraint=""))
+        if within != self._site.all_nodes and partition in self._names.get("partitions", ()):
+            where = f" of partition {partition}"
+        if nodes != within:
+            where += f" with the features {named}"
+        for name, count in () if request is None else request.licences:
+            if count > self._licences.get(name, count):
+                return _Verdict(f"licences {name}, of which there are {self._licences[name]:,}", count)
+        groups = [group for group in self._groups if group.mask & nodes]
+        if not groups:
+            return _Verdict(f"no node{where or ' is open to it'}")
+        kinds = self._open_types(kind)
+        able = [group for group in groups if group.machine.type in kinds]
+        if not able:
+            names = " or ".join(demand.gpu_types or ())
+            if not names:
+                return _Verdict(f"no node{where} has a GPU that it can use")
+            renamed = "--read gpu_names=SITE=TYPE gives a type of the log another name, dagsim list gpus"
+            return _Verdict(f"no node{where} has a GPU of type {names}; {renamed}")
+        compiled = DemandClass(demand, gang, tuple(kinds), 0, None)
+        compiled.sliced = parted_types(demand.gpu_types)
+        rooms = {id(group): group.machine.room(compiled) for group in able}
+        if not any(rooms.values()):
+            return self._too_large(demand, [group.machine.node for group in able], where)
+        domains = [nodes]
+        if request is not None and request.level and request.level_required and request.segment is None and gang:
+            domains = [nodes & domain for domain in self._site.levels.get(request.level, (nodes,))]
+        capacity = max(
+            sum((group.mask & domain).bit_count() * rooms[id(group)] for group in able if group.machine.type == type_)
+            for domain in domains
+            for type_ in kinds
+        )
+        if capacity >= gang:
+            return None
+        level = f" within a domain of the level {request.level}" if request is not None and len(domains) > 1 else ""
+        return _Verdict(f"instances at once{level}, more than fit on the nodes{where}", gang)
+
+    def _open_types(self, kind: TaskKind) -> list[int]:
+        """Indices of the GPU types that may run a task of this kind."""
+        demand, types = kind.demand, self._types
+        allowed = None if demand.gpu_types is None else named_types(demand.gpu_types)
+        chosen = [
+            index
+            for index, gpu in enumerate(types)
+            if (gpu is not None or (demand.gpus == 0 and allowed is None))
+            and (allowed is None or (gpu is not None and gpu.name in allowed))
+        ]
+        try:
+            seconds = self._runtime.seconds(kind.task("", 1.0, 1), types)
+        except ModelError:
+            return chosen  # the simulation says what is wrong
+        return [index for index in chosen if seconds[index] < inf]
+
+    def _too_large(self, demand: Demand, nodes: Iterable[Node], where: str) -> _Verdict:
+        listed = list(nodes)
+        for what, asked, there in (
+            ("GPUs", demand.gpus, max(node.gpus for node in listed)),
+            ("CPUs", demand.cpus, max(node.cpus for node in listed)),
+            ("GB of memory", demand.memory_gb, max(node.memory_gb for node in listed)),
+        ):
+            if asked > there:
+                return _Verdict(f"{what} on one node, where the largest{where} has {there:g}", asked)
+        return _Verdict(f"no node{where} has all of the GPUs, CPUs and memory of an instance")
+
+
+_ROUNDING = 1e-6
+
+
+class _Block(NamedTuple):
+    """Jobs with their GPU-hours and core-hours."""
+
+    jobs: JobArrays
+    gpu_h: np.ndarray  # (J,) float64
+    core_h: np.ndarray  # (J,) float64
+
+
+def _names_of(queues: QueueTree) -> dict[str, dict[str, None]]:
+    """What a site names, by kind of contradiction, in its own order."""
+    tree = {name.rpartition("/")[2]: None for node, _ in queues.walk() for name in (node.name, *node.aliases)}
+    if not queues.partitions:
+        return {"partitions": tree}
+    return {
+        "partitions": {part.name: None for part in queues.partitions},
+        "accounts": tree,
+        "qos": {qos.name: None for qos in queues.qos},
+        "reservations": {reservation.name: None for reservation in queues.reservations},
+    }
+
+
+def _with_range(reason: str, asked: tuple[float, float] | None) -> str:
+    """A reason with the least and the largest number that was asked for."""
+    if asked is None or not asked[1]:
+        return reason
+    low, high = asked
+    return f"{low:,g} {reason}" if low == high else f"{low:,g} to {high:,g} {reason}"

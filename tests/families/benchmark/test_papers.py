@@ -1,0 +1,106 @@
+"""``dagsim paper``: published figures, ours, and their difference."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dagsim.cli import app
+from dagsim.families.benchmark import papers
+from dagsim.families.benchmark.papers import PAPERS, Paper, PaperFigure
+
+
+def run(*args: str, code: int = 0) -> str:
+    ended = CliRunner().invoke(app, ["paper", *args])
+    assert ended.exit_code == code, ended.output
+    return " ".join(ended.output.split())
+
+
+def test_a_figure_holds_within_its_published_digits() -> None:
+    assert PaperFigure("x", 1.25, 1.2549, 0.005).holds
+    assert not PaperFigure("x", 1.25, 1.2551, 0.005).holds
+    assert PaperFigure("x", 2.0, 3.0, 0.0).difference == 1.0
+
+
+def test_a_missing_file_is_an_error_that_says_where_to_get_it(tmp_path: Path) -> None:
+    assert "lublin_256.swf.gz is not below it; HPC2N: dagsim trace fetch hpc2n" in run(
+        "rlscheduler", "--data", str(tmp_path), code=2
+    )
+    assert "golden/elastic/gavel is not below it; results of https://github.com" in run(
+        "gavel", "--data", str(tmp_path), code=2
+    )
+    assert "no such folder" in run("stg", "--data", str(tmp_path / "none"), code=2)
+    assert "did you mean 'stg'" in run("sgt", code=2)
+
+
+def test_a_figure_that_differs_ends_with_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "numbers.txt").write_text("3.5 2.0", encoding="utf-8")
+
+    def figures(files: dict[str, Path]):
+        ours = map(float, files["numbers.txt"].read_text(encoding="utf-8").split())
+        for name, published, here in zip(("one", "two"), (3.5, 2.25), ours, strict=True):
+            yield PaperFigure(name, published, here, 0.005)
+
+    monkeypatch.setitem(PAPERS, "mine", Paper("Mine", ("numbers.txt",), "ask me", figures))
+    shown = run("mine", "--data", str(tmp_path), code=1)
+    assert "two 2.25 2 -0.25 0.005 differs" in shown
+    assert "1 of 2 figures differ by no more than is allowed" in shown
+    facts = json.loads(run("mine", "--data", str(tmp_path), "--json", code=1))
+    assert [figure["holds"] for figure in facts["figures"]] == [True, False]
+
+
+@pytest.mark.data
+def test_the_optima_of_the_standard_task_graphs_are_reached_as_published(data: Path) -> None:
+    assert "12 of 12 figures differ by no more" in run("stg", "--data", str(data / "traces"))
+
+
+def test_files_with_figures_of_their_own_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "one.txt").write_text("1", encoding="utf-8")
+
+    def figures(files: dict[str, Path]):
+        for name, path in files.items():
+            yield PaperFigure(name, 1.0, float(path.read_text(encoding="utf-8")), 0.0)
+
+    monkeypatch.setitem(PAPERS, "mine", Paper("Mine", ("one.txt", "two.txt"), "ask me", figures, whole=False))
+    shown = run("mine", "--data", str(tmp_path))
+    assert "1 of 1 figures differ by no more than is allowed" in shown
+    assert "two.txt. ask me" in shown
+    assert json.loads(run("mine", "--data", str(tmp_path), "--json"))["missing"] == ["two.txt"]
+
+
+def test_the_tables_of_rlscheduler_have_eighty_figures_and_those_of_fgd_102() -> None:
+    logs = papers._LOGS.values()
+    figures = [value for log in logs for rows in (log.slowdowns, log.utilizations) for row in rows for value in row]
+    assert len(figures) == 80
+    published = import_module("validate_fgd").PUBLISHED
+    assert sum(map(len, published.values())) == 17 * 6
+
+
+def test_a_paper_of_the_scripts_needs_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "golden/elastic/sia").mkdir(parents=True)
+    monkeypatch.setattr("dagsim.__file__", str(tmp_path / "dagsim" / "__init__.py"))
+    assert "run this in a checkout of dagsim" in run("sia", "--data", str(tmp_path), code=2)
+
+
+@pytest.mark.data
+def test_a_paper_of_the_scripts_is_repeated(data: Path) -> None:
+    assert "1 of 1 figures differ by no more than is allowed" in run("sia", "--data", str(data))
+
+
+@pytest.mark.data
+def test_a_sequence_of_rlscheduler_has_the_slowdown_and_the_utilisation_of_its_simulator(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    golden = json.loads((data / "golden/swf/rlscheduler_lublin1.json").read_text(encoding="utf-8"))["Lublin-1"]
+    starts = papers.sequence_starts
+    monkeypatch.setattr(papers, "_SCORES", {"SJF": "sjf"})
+    monkeypatch.setattr(papers, "sequence_starts", lambda jobs: starts(jobs)[:1])
+    log = data / "traces/swf/lublin_256.swf.gz"
+    for backfilling, means in papers.sequence_means(papers.opened(log, 256, "rlscheduler"), log, 256).items():
+        expected = [golden[metric][backfilling]["per_sequence"]["SJF"][0] for metric in ("bsld", "util")]
+        assert means["SJF"] == pytest.approx(tuple(expected), rel=1e-9)

@@ -1,0 +1,133 @@
+"""Gavel's books, shares and rounds on small examples."""
+
+from __future__ import annotations
+
+import pytest
+
+from dagsim.errors import ConfigError
+from dagsim.families.gavel.allocations import GivenShares, allocator
+from dagsim.families.gavel.ledger import GavelJob, GavelLedger, Situation
+from dagsim.model import Cluster, Job, Task
+from dagsim.model.log import Kind
+from dagsim.systems.cluster import ClusterKernel, Preemption
+from dagsim.systems.cluster.models import Models
+from dagsim.systems.cluster.policies import POLICIES
+
+GPUS = {"K80": 2, "V100-16": 1}
+
+
+def situation(*jobs, gpus=GPUS):
+    return Situation({job.number: job for job in jobs}, dict(sorted(gpus.items())), 0.0)
+
+
+def job(number, fast, slow, gpus=1, left=1000.0, weight=1.0):
+    return GavelJob(number, {"V100-16": fast, "K80": slow}, gpus, left, weight)
+
+
+def rate(shares, one):
+    return sum(one.rate[name] * share for name, share in shares[one.number,].items())
+
+
+def test_isolated_shares_are_equal_parts_of_each_type():
+    shares = allocator("isolated").allocate(situation(job(0, 4.0, 1.0), job(1, 2.0, 1.0)))
+    assert shares == {(number,): {"K80": pytest.approx(2 / 3), "V100-16": pytest.approx(1 / 3)} for number in (0, 1)}
+
+
+def test_max_min_fairness_raises_the_least_progress_as_far_as_possible():
+    # Both jobs are alike: each gets half of the V100 and the rest of its time on a K80.
+    one, other = job(0, 3.0, 1.0), job(1, 3.0, 1.0)
+    shares = allocator("max_min_fairness_perf").allocate(situation(one, other))
+    assert rate(shares, one) == pytest.approx(2.0, rel=1e-6)
+    assert rate(shares, other) == pytest.approx(2.0, rel=1e-6)
+
+
+def test_a_heavier_job_gets_more_by_its_weight():
+    one, other = job(0, 1.0, 0.0, weight=1.0), job(1, 1.0, 0.0, weight=3.0)
+    shares = allocator("max_min_fairness_perf").allocate(situation(one, other))
+    assert rate(shares, other) == pytest.approx(3 * rate(shares, one), rel=1e-6)
+
+
+def test_water_filling_raises_the_others_above_the_slowest_job():
+    stuck, free = job(0, 0.0, 1.0, gpus=1), job(1, 4.0, 1.0)
+    shares = allocator("max_min_fairness_water_filling_perf").allocate(situation(stuck, free))
+    assert rate(shares, stuck) == pytest.approx(1.0, rel=1e-6)
+    assert rate(shares, free) == pytest.approx(4.0, rel=1e-6)
+
+
+def test_the_largest_throughput_goes_to_the_job_that_gains_most():
+    one, other = job(0, 9.0, 1.0), job(1, 2.0, 1.0)
+    shares = allocator("max_sum_throughput_perf").allocate(situation(one, other))
+    assert rate(shares, one) + rate(shares, other) == pytest.approx(10.0, rel=1e-6)
+
+
+def test_finish_time_fairness_levels_rho():
+    one, other = job(0, 1.0, 1.0, left=100.0), job(1, 1.0, 1.0, left=900.0)
+    shares = allocator("finish_time_fairness_perf").allocate(situation(one, other, gpus={"V100-16": 1}))
+    assert rate(shares, one) == pytest.approx(0.5, rel=1e-5)
+    assert rate(shares, other) == pytest.approx(0.5, rel=1e-5)
+
+
+def test_the_total_duration_is_the_shortest_up_to_the_ratio_of_the_bisection():
+    one, other = job(0, 1.0, 0.0, left=3000.0), job(1, 1.0, 0.0, left=1000.0)
+    shares = allocator("min_total_duration_perf").allocate(situation(one, other))
+    assert max(state.left / rate(shares, state) for state in (one, other)) <= 4000.0 * 1.05 * (1 + 1e-6)
+
+
+def test_fifo_skips_a_job_that_only_free_types_without_a_rate_could_hold():
+    jobs = [job(0, 4.0, 1.0), job(1, 4.0, 0.0), job(2, 4.0, 1.0)]
+    shares = allocator("fifo_perf").allocate(situation(*jobs))
+    assert [max(shares[number,].values()) for number in range(3)] == [1.0, 0.0, 1.0]
+
+
+def test_allox_refuses_gangs():
+    with pytest.raises(ConfigError, match="jobs of one GPU only, job 0 has 2"):
+        allocator("allox").allocate(situation(job(0, 4.0, 1.0, gpus=2)))
+
+
+def test_an_unknown_policy_is_named_with_the_nearest():
+    with pytest.raises(ConfigError, match="did you mean 'max_min_fairness_perf'"):
+        POLICIES.create("gavel[policy=max_min_fairnes_perf]")
+
+
+def test_a_micro_task_has_whole_steps_and_ends_the_round_early():
+    ledger = GavelLedger({"V100-16": 1}, allocator("isolated"), order=["V100-16"])
+    ledger.arrive(GavelJob(0, {"V100-16": 0.7}, 1, 1000.0))
+    (task,) = ledger.next_round(0.0, more_arrive=False)
+    assert task.steps == (251,)  # 0.7 x 360 is a bit less than 252 in floating point
+    assert task.finish_s == 251 / 0.7
+
+
+def test_a_job_that_fails_five_times_in_a_row_is_dropped():
+    ledger = GavelLedger({"V100-16": 4}, allocator("isolated"), order=["V100-16"])
+    ledger.arrive(GavelJob(0, {"V100-16": 1.0}, 4, 3.0))  # three steps for four workers
+    now_s, ended = 0.0, []
+    for _ in range(5):
+        (task,) = ledger.next_round(now_s, more_arrive=False)
+        now_s = task.finish_s
+        ended += ledger.close_round(now_s)
+    assert [number for number, _ in ended] == [0]
+    assert not ledger.jobs
+
+
+def test_given_shares_of_another_time_are_refused():
+    table = GivenShares(allocator("isolated"), [(10.0, {})])
+    with pytest.raises(ConfigError, match=r"of 10.0 s, but the simulation solves at 0.0 s"):
+        table.allocate(situation(job(0, 1.0, 1.0)))
+
+
+def ends(policy, jobs, **models):
+    schedule = ClusterKernel(Cluster.of({"V100": 1}), jobs, Models(**models)).run(policy)
+    return [row.time_s for row in schedule.log if row.kind == Kind.COMPLETED]
+
+
+def jobs_of(*seconds):
+    return [Job.single(str(number), Task("t", work), 0.0) for number, work in enumerate(seconds)]
+
+
+def test_two_jobs_take_turns_in_rounds():
+    assert ends(POLICIES.create("gavel[round_s=10]"), jobs_of(30.0, 30.0)) == pytest.approx([50.0, 60.0])
+
+
+def test_a_job_keeps_its_gpu_between_rounds_if_stopping_costs_something():
+    cost = Preemption(restart_s=5.0)
+    assert ends(POLICIES.create("gavel[round_s=10]"), jobs_of(35.0), preemption=cost) == pytest.approx([35.0])

@@ -1,0 +1,108 @@
+"""The walls: the core imports no family, and a family imports only those that it needs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+from make_families import NAMES, names_text
+from sources import PACKAGE, trees
+from typer.testing import CliRunner
+
+import dagsim.families
+from dagsim import family
+from dagsim.cli import app
+from dagsim.errors import UnknownName
+from dagsim.family import Entry, Family, families, refuse_missing, service
+from dagsim.systems.cluster.policies import POLICIES
+
+Edge = tuple[str, str]
+
+
+def imported_families() -> set[Edge]:
+    """Pairs of a part (a family, or the file of the core) and a family that it imports, late or not."""
+    edges = set()
+    for path, tree in trees().items():
+        inside = path.relative_to(PACKAGE).parts
+        part = inside[1] if inside[0] == "families" and len(inside) > 2 else "/".join(inside)
+        for node in ast.walk(tree):
+            names = []
+            if isinstance(node, ast.ImportFrom):
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            edges |= {(part, name.split(".")[2]) for name in names if name.startswith("dagsim.families.")}
+    return {(part, name) for part, name in edges if part != name}
+
+
+def test_the_core_imports_no_family_and_a_family_only_those_that_it_needs() -> None:
+    needs = {(name, need) for name, one in families().items() for need in one.needs}
+    assert imported_families() == needs
+
+
+def test_no_word_of_the_core_names_a_module_of_a_family() -> None:
+    core = [path for path in trees() if "families" not in path.relative_to(PACKAGE).parts]
+    strays = [path for path in core if "dagsim.families." in path.read_text() and path.name != "family.py"]
+    assert not strays
+
+
+def test_every_folder_states_its_family_and_every_target_exists() -> None:
+    folders = {path.name for path in Path(dagsim.families.__file__).parent.iterdir() if (path / "__init__.py").exists()}
+    assert set(families()) == folders
+    for name, one in families().items():
+        assert one.summary
+        for entries in one.adds.values():
+            for entry in entries:
+                module, _, attr = str(entry.target).partition(":")
+                assert hasattr(importlib.import_module(f"dagsim.families.{name}{module}"), attr), (name, entry.name)
+
+
+def test_the_recorded_names_are_those_of_the_families() -> None:
+    assert NAMES.read_text(encoding="utf-8") == names_text(), "run scripts/make_families.py"
+
+
+@pytest.fixture
+def without_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    rest = {name: one for name, one in families().items() if name not in ("bounds", "benchmark")}
+    monkeypatch.setattr(family, "families", lambda: rest)
+
+
+def test_a_name_of_a_missing_family_is_refused_with_its_family(without_bounds: None) -> None:
+    with pytest.raises(UnknownName, match="'bound' belongs to the family bounds, which this installation lacks"):
+        refuse_missing("commands", "bound")
+    with pytest.raises(UnknownName, match="belongs to the family bounds"):
+        service("bounds_of_runs")
+    refuse_missing("commands", "eval")
+    refuse_missing("policies", "gavel")
+
+
+def test_an_unknown_policy_of_a_missing_family_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(family, "families", lambda: {})
+    monkeypatch.setitem(POLICIES.__dict__, "_entries", {})
+    with pytest.raises(UnknownName, match="'gavel' belongs to the family gavel"):
+        POLICIES.create("gavel[policy=fifo]")
+
+
+def test_a_family_whose_needs_are_missing_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = {"one": Family("one"), "two": Family("two", needs=("gone",)), "three": Family("three", needs=("two",))}
+    modules = [type("Module", (), {"name": name, "ispkg": True}) for name in kept]
+    monkeypatch.setattr(family, "iter_modules", lambda path: modules)
+    monkeypatch.setattr(
+        family, "import_module", lambda name: type("M", (), {"__path__": [], "FAMILY": kept.get(name.split(".")[-2])})
+    )
+    assert list(families.__wrapped__()) == ["one"]
+
+
+def test_a_command_that_nobody_has_is_refused_as_before() -> None:
+    assert "No such command" in CliRunner().invoke(app, ["bounds"]).output
+
+
+def test_names_of_a_family_are_unique() -> None:
+    names = json.loads(NAMES.read_text(encoding="utf-8"))
+    for group in {group for one in names.values() for group in one}:
+        listed = [name for one in names.values() for name in one.get(group, ())]
+        assert len(listed) == len(set(listed)), group
+    assert isinstance(Entry("a", ".b:c"), Entry)
