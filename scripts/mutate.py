@@ -89,6 +89,8 @@ GROUPS = {
     "report": "dagsim/report",
     "cli": "dagsim/cli",
     "rest": "dagsim",
+} | {
+    path.parent.name: f"dagsim/families/{path.parent.name}" for path in sorted(ROOT.glob("dagsim/families/*/family.py"))
 }
 """Folders of the package. A file belongs to the group of the deepest folder that holds it."""
 WITH_STRINGS = ("readers",)
@@ -273,8 +275,8 @@ class Reach:
         others = {test for test in self.cpu_s if test.partition("::")[0] in beside}
         if not inside:  # a test of constants runs no block of the module
             others |= self.running(mutant.file, blocks_of(mutant.file))
-            others |= {test for test in self.cpu_s if _nearness(mutant.file, test) >= _NAMESAKE}
-        near = partial(_nearness, mutant.file)
+            others |= {test for test in self.cpu_s if nearness(mutant.file, test) >= _NAMESAKE}
+        near = partial(nearness, mutant.file)
         ranked = sorted(first | others, key=lambda test: (test not in first, -near(test), self.cpu_s[test], test))
         ends_s = accumulate(self.cpu_s[test] for test in ranked)
         return [test for test, end_s in zip(ranked, ends_s, strict=True) if end_s <= seconds]
@@ -329,7 +331,7 @@ class Reach:
 _NAMESAKE = 3
 
 
-def _nearness(file: str, test: str) -> int:
+def nearness(file: str, test: str) -> int:
     """Number of folders that a module and a test share, and ``_NAMESAKE`` if the test file is named like the module."""
     folders, module, tests = set(Path(file).parts[1:-1]), Path(file).stem, Path(test.partition("::")[0])
     return len(folders & set(tests.parts[1:-1])) + _NAMESAKE * tests.stem.startswith(f"test_{module}")
@@ -720,11 +722,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="write the table there")
     parser.add_argument("--reasons", type=Path, default=REASONS)
     options = parser.parse_args()
-    os.chdir(ROOT)
-    os.environ["NUMBA_DISABLE_JIT"] = "1"
-    os.environ.pop("DAGSIM_DATA", None)  # faults must be caught by tests that everybody can run
-    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-    _preload()
+    prepare()
     mutants = drawn(options.mutants, options.seed, options.groups.split(","))
     mutants = [mutant for mutant in mutants if (options.only or "") in mutant.name]
     if options.survivors:
@@ -744,6 +742,20 @@ def main() -> int:
     return 0 if len(outcomes) == len(mutants) else 1
 
 
+def prepare() -> None:
+    """Make this process one in which tests can be measured and judge mutants."""
+    os.chdir(ROOT)
+    os.environ["NUMBA_DISABLE_JIT"] = "1"
+    os.environ.pop("DAGSIM_DATA", None)  # faults must be caught by tests that everybody can run
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+    _preload()
+
+
+def test_files() -> list[str]:
+    """Return all test files, relative to the repository."""
+    return sorted(str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py"))
+
+
 def _report(log: Path, mutant: Mutant, outcome: Outcome) -> None:
     with log.open("a") as file:
         file.write(json.dumps({"name": mutant.name, **outcome._asdict()}) + "\n")
@@ -758,8 +770,7 @@ def judge(
     processes: int = 1,
 ) -> None:
     """Run the mutants, each in a process of its own."""
-    tests = sorted(str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py"))
-    reach = Reach.kept(folder, tests, processes)
+    reach = Reach.kept(folder, test_files(), processes)
     inside = [mutant for mutant in mutants if _changed(*_codes(mutant)) is not None]
     if inside:
         chosen = {mutant: reach.chosen(mutant, seconds, inside=True) for mutant in inside}

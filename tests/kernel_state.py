@@ -16,7 +16,7 @@ __all__ = ["cluster_state", "spark_state"]
 def cluster_state(kernel: ClusterKernel) -> dict[str, Any]:
     machines = kernel.machines
     return {
-        "now": (kernel.now, kernel._wake_s, kernel._arrived, kernel._started, kernel._pieces, kernel._changed),
+        "now": (kernel.now, kernel._wake_s, kernel._arrived, kernel._started, kernel._pieces, kernel.changed),
         "log": list(kernel.schedule.log),
         "jobs": {number: _job(active) for number, active in kernel.frontier.jobs.items()},
         "ready": [_task(task) for task in kernel.frontier.ready],
@@ -26,7 +26,7 @@ def cluster_state(kernel: ClusterKernel) -> dict[str, Any]:
         "indexes": [{level: bits for level, bits in index.sets.items() if bits} for index in machines.by_gpus],
         "shared": (list(machines.shared), machines.released, [machine.index for machine in machines.recent]),
         "cpus": None if machines.by_cpus is None else [dict(index.sets) for index in machines.by_cpus],
-        "due": [(time_s, order, id(event)) for time_s, order, _, event in sorted(kernel.clock._queue)],
+        "due": [(time_s, order, id(event)) for time_s, order, event in kernel.clock.scheduled()],
         "streams": {name: rng.bit_generator.state for name, rng in kernel._streams.items()},
     }
 

@@ -1,6 +1,7 @@
-"""Values in a form that can be recorded: ``digest`` for large ones, ``plain`` for small ones.
+"""Values in a form that can be recorded: ``digest`` for large ones, ``plain`` for small ones; and their comparison
+with what was recorded.
 
-Floats are rounded to six digits, since the last ones depend on the processor.
+Floats are recorded with six digits, since the last ones depend on the processor.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from dagsim.model.arithmetic import COMPUTED
 
 
 def plain(value: Any) -> Any:
@@ -56,10 +59,52 @@ def _is_default(part: Any, default: Any) -> bool:
     return part is default or (isinstance(part, int | float | str) and plain(part) == plain(default))
 
 
-def _rounded(value: float) -> int | str:
+class Digits(str):
+    """Six digits of a float, which remember it."""
+
+    exact: float
+
+    @classmethod
+    def of(cls, value: float) -> Digits:
+        """Round a float."""
+        digits = cls(f"{value:g}")
+        digits.exact = value
+        return digits
+
+
+class Whole(int):
+    """A float of six digits that are a whole number, which remembers it."""
+
+    exact: float
+
+    @classmethod
+    def of(cls, value: float) -> Whole:
+        """Round a float."""
+        whole = cls(float(f"{value:.6g}"))
+        whole.exact = value
+        return whole
+
+
+def as_recorded(value: Any, recorded: Any) -> bool:
+    """True if a value that ``plain`` made is what was recorded. Six digits are right if the float rounds to them, or
+    would if it differed by 1e-9 of itself; all else must be equal.
+    """
+    match value, recorded:
+        case dict(), dict():
+            return value.keys() == recorded.keys() and all(as_recorded(value[key], recorded[key]) for key in value)
+        case list() | tuple(), list():
+            return len(value) == len(recorded) and all(map(as_recorded, value, recorded))
+        case ((Digits() | Whole()), (str() | int())) if value != recorded:
+            return recorded in [_rounded(value.exact * (1 - COMPUTED)), _rounded(value.exact * (1 + COMPUTED))]
+    return bool(value == recorded)
+
+
+def _rounded(value: float) -> int | Digits:
     """Six digits. A whole number is the same as a float, since equal objects are often shared."""
-    shown = value if value.is_integer() and abs(value) < 1e15 else float(f"{value:.6g}")
-    return int(shown) if shown.is_integer() and abs(shown) < 1e15 else f"{shown:g}"
+    if value.is_integer() and abs(value) < 1e15:
+        return int(value)
+    digits = Digits.of(value)
+    return Whole.of(value) if float(digits).is_integer() and abs(float(digits)) < 1e15 else digits
 
 
 def digest(value: Any) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import make_pages
 import pytest
+from sources import WHOLE
 from typer.testing import CliRunner
 
 from dagsim.cli import app
@@ -32,6 +33,7 @@ SPECS = dict.fromkeys(re.findall(r'--algo "([^"]+)"', PAGE))
 MADE = make_pages.pages()
 
 
+@WHOLE
 @pytest.mark.parametrize("page", MADE, ids=lambda page: page.stem)
 def test_tables_are_those_of_registries_and_results(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
@@ -69,12 +71,14 @@ def test_a_figure_that_differs_from_its_file_is_noticed() -> None:
     assert make_pages.renewed(changed) == text
 
 
+@WHOLE
 def test_a_decision_costs_little_unless_its_definition_forces_more() -> None:
     dear = {name for name, cost in COSTS.items() if cost > 50}
     assert dear <= {entry.name for entry in POLICIES.describe() if "costly" in entry.tags}
     assert set(COSTS) == set(POLICIES.names())
 
 
+@WHOLE
 def test_the_page_lists_every_policy() -> None:
     assert sorted(TABLED) == sorted(POLICIES.names())  # tests/test_testing.py runs each
 

@@ -155,6 +155,7 @@ READ_KEYS = (
     "gpu_names",
     "delimiter",
     "count_pull",
+    "spread",
     "keep_partial",
     "strict",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, inf
+from math import ceil, floor, inf
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ _NODE = NodeGroup(name="node", gpus=8, gpu="T4", cpus=96.0, memory_gb=1024.0)
 """A node of any type; it is enlarged if an instance needs more."""
 _MOST = {"nodes": 100_000, "GPUs a node": 1_024, "cores a node": 1_000_000, "GB a node": 10_000_000}
 """Limits of a plausible cluster. A larger need means that a field of the trace is damaged."""
+_ROUNDING = 1e-9
 _USUAL = {group.gpu: group.count * group.gpus for group in ClusterSection().groups if group.gpu}
 """The types of the default cluster with their GPUs, for tasks that name no type."""
 
@@ -58,15 +59,13 @@ class TotalDemand:
         """
         self.cores_at_once = self.gb_at_once = 0.0
         """Cores and GB that all jobs hold if none waits."""
-        self.gpus: defaultdict[str, float] = defaultdict(float)
-        """GPUs of each type that the widest gang needs. A gang runs on a single type; it is counted
-        for the last type that its tasks may use.
+        self.gangs: dict[tuple[str, float, float, float], int] = {}
+        """Instances of the widest gang by GPU type and by GPUs, cores and GB of an instance. A gang runs
+        on a single type; it is counted for the last type that its tasks may use, or for "" without GPUs.
         """
         self.core_s = self.gb_s = 0.0
         self.instance_gpus, self.instance_cpus, self.instance_gb = 0.0, 0.0, 0.0
         """Maximum that one instance takes."""
-        self.gang_cpus = self.gang_gb = 0.0
-        """Maximum that one gang takes."""
         self.arrivals = ArrivalTimes()
         self.period_s: float | None = None
         """Seconds for which the arrivals stand, if that is known."""
@@ -137,14 +136,11 @@ class TotalDemand:
 
     def _ask(self, task: Task, names: Sequence[str], instances: int) -> None:
         """Update the maxima with one instance of the task, and with one gang of ``instances``."""
-        together = instances if task.gang else 1
-        if task.gpus:
-            self.instance_gpus = max(self.instance_gpus, task.gpus)
-            self.gpus[names[-1]] = max(self.gpus[names[-1]], together * task.gpus)
+        self.instance_gpus = max(self.instance_gpus, task.gpus)
         self.instance_cpus = max(self.instance_cpus, task.cpus)
         self.instance_gb = max(self.instance_gb, task.memory_gb)
-        self.gang_cpus = max(self.gang_cpus, task.cpus * together)
-        self.gang_gb = max(self.gang_gb, task.memory_gb * together)
+        shape = (names[-1] if task.gpus else "", task.gpus, task.cpus, task.memory_gb)
+        self.gangs[shape] = max(self.gangs.get(shape, 1), instances if task.gang else 1)
 
     def _row(self, task: Task) -> tuple[Any, ...]:
         """Names of GPU types, the types, and the task's shares of them; cached by set of names."""
@@ -200,10 +196,10 @@ def _sized_to_part(
     for job in jobs.jobs():
         demand.add(job)
     demand.period_s = (demand.arrivals.last_s - begins_s) * trace.options.time_scale
-    demand.gpus = widest.gpus
+    demand.gangs = widest.gangs
     for name in widest.gpu_s:
         demand.gpu_s.setdefault(name, 0.0)
-    for name in ("instance_gpus", "instance_cpus", "instance_gb", "gang_cpus", "gang_gb"):
+    for name in ("instance_gpus", "instance_cpus", "instance_gb"):
         setattr(demand, name, getattr(widest, name))
     return cluster_for(demand)
 
@@ -249,19 +245,25 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     memory_gb = max(_NODE.memory_gb, float(_whole(demand.instance_gb, "GB a node")))
     node = _NODE.model_copy(update={"cpus": cpus, "memory_gb": memory_gb})
     groups = []
+    widest: defaultdict[str, int] = defaultdict(int)  # nodes of each type that some gang needs
+    for (name, *asked), instances in demand.gangs.items():
+        rooms = [there / amount for there, amount in zip((gpus, cpus, memory_gb), asked, strict=True) if amount]
+        per_node = floor(min(rooms) + _ROUNDING) if rooms else instances
+        widest[name] = max(widest[name], ceil(instances / max(per_node, 1)))
     for name, gpu_s in demand.gpu_s.items():
-        count = max(_whole(max(needed_for(gpu_s, demand.gpus_at_once[name]), demand.gpus[name]) / gpus, "nodes"), 1)
+        count = max(_whole(max(needed_for(gpu_s, demand.gpus_at_once[name]) / gpus, widest[name]), "nodes"), 1)
         groups.append(node.model_copy(update={"name": name.lower(), "gpu": name, "gpus": gpus, "count": count}))
     there = sum(group.count for group in groups)
     needed = max(
         needed_for(demand.core_s, demand.cores_at_once) / cpus,
         needed_for(demand.gb_s, demand.gb_at_once) / memory_gb,
-        demand.gang_cpus / cpus,
-        demand.gang_gb / memory_gb,
         0 if groups else 1,
     )
-    if needed > there:
-        more = {"name": "cpu", "gpu": None, "gpus": 0, "count": _whole(needed - there, "nodes")}
+    count = _whole(needed - there, "nodes") if needed > there else 0
+    if widest[""] > max([count, *[group.count for group in groups]]):  # a gang runs on nodes of one type
+        count = _whole(widest[""], "nodes")
+    if count:
+        more = {"name": "cpu", "gpu": None, "gpus": 0, "count": count}
         groups.append(node.model_copy(update=more))
     return ClusterSection(name="sized", groups=tuple(groups))
 

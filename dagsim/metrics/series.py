@@ -12,6 +12,13 @@ A few busy weeks make most of the waits, so the density at a percentile is often
 and the influences hide how far other periods are. A percentile varies at least as much as the level
 of the values, so its standard error is not below that of the log of their mean, which the jackknife
 over the same blocks gives (Quenouille 1956). ``scripts/validate_plan.py --coverage`` measures the coverage.
+
+The interval of a change is one of the long run: of the ratio after many logs like this one. Few long
+jobs decide it, and a log that missed them looks calm. So the interval has three parts
+(``_reach_of_change``): the spread of blocks, the number of busy periods that make the difference, and
+the number of jobs that make the second moment of run times, on which mean waits depend (Pollaczek
+1930, Kingman 1961). Where these are too few, there is none. Its constants were chosen on some seeds of
+M/G/c queues; ``scripts/validate_coverage.py`` measures the coverage on others.
 """
 
 from __future__ import annotations
@@ -63,6 +70,24 @@ but would be shorter.
 """
 
 
+_PERIODS = 60
+"""Least length of a run in integrated autocorrelation times for an interval of a change."""
+_LONG_JOBS = 40
+"""Least number of jobs that make the second moment of run times, for an interval of a change."""
+_ENOUGH_LONG_JOBS = 300
+"""Number of such jobs from which nothing is added for longer ones that the log missed."""
+_CHANGE_BLOCKS = range(4, 17)
+"""Numbers of blocks whose spread is taken for a change, the largest of which counts."""
+_MOST_EPISODES = 100
+"""Most blocks in which busy periods are counted."""
+_SKEW = 1.25
+"""Factor on that spread, since differences are skewed and neighbouring blocks are correlated."""
+_EPISODES = 1.5
+"""Factor on the uncertainty of the number of busy periods, which differ in size."""
+_LEAST_REACH = 1e-3
+"""An interval of a change does not say more than this."""
+
+
 class Period(NamedTuple):
     """The value of a metric, and the interval for its value in the next period as long as the run,
     at the same demand.
@@ -81,14 +106,18 @@ class Period(NamedTuple):
 
 
 class Change(NamedTuple):
-    """The ratio of a metric to its value in another run of the same jobs."""
+    """The ratio of a metric to its value in another run of the same jobs, and the interval for this
+    ratio in the long run, at the same demand.
+    """
 
     ratio: float
     low: float
     high: float
+    """NaN without an interval."""
     p: float
-    """Two-sided p of a ratio of 1; NaN without an interval."""
+    """Two-sided p of a ratio of 1, below 0.05 if the interval leaves 1 out; NaN without an interval."""
     blocks: int
+    """Length of the run in integrated autocorrelation times; 0 if the metric has no series."""
     longer: float
     """As in ``Period``."""
 
@@ -185,6 +214,26 @@ class JobSeries:
             counted &= False
         return counted
 
+    def run_s(self) -> Floats:
+        """Seconds from the first start to the end of each job that completed. Without both times, all are equal."""
+        if not {"jct_s", "wait_s"} <= self.values.keys():
+            return np.ones(len(self.tenant))
+        run_s = self.values["jct_s"] - self.values["wait_s"]
+        return np.maximum(run_s[np.isfinite(run_s)], 0.0)
+
+    def with_waits(self, metric: str) -> tuple[Floats, Floats]:
+        """(jobs,) float64 each: the values that a metric counts, and the part of them that comes from
+        waiting; 0 for other jobs.
+        """
+        match = _NAME.fullmatch(metric)
+        assert match is not None
+        values = np.where(self._counted(match), self.values[match["values"]], 0.0)
+        if match["values"] in ("wait_s", "jct_s"):
+            waits = np.where(values > 0, self.values.get("wait_s", values), 0.0)
+        else:
+            waits = np.maximum(values - 1.0, 0.0)
+        return values, waits
+
     def influences(self, metric: str) -> Floats | None:
         """(jobs,) float64 whose mean is the metric; for jobs that it does not count, the metric
         itself. None if the metric is not a mean or a percentile of jobs.
@@ -237,13 +286,62 @@ def change_of(series: JobSeries, value: float, before: JobSeries, value_before: 
     ratio = value / value_before
     if ours is None or theirs is None or not series.goes_on:
         return Change(ratio, nan, nan, nan, 0, 1.0)
-    means = [jobs.influences(_mean_of(metric)) for jobs in (series, before)]
-    half, blocks, longer = _half(ours / value - theirs / value_before, *means)
-    if not isfinite(half):
-        return Change(ratio, nan, nan, nan, blocks, longer)
-    reach = half * t_quantile(0.95, blocks - 1)
-    p = float(two_sided_p(log(ratio) / half, blocks - 1)) if half > 0 else 0.0 if ratio != 1 else nan
-    return Change(ratio, *_around(ratio, reach), p, blocks, _longer(reach))
+    reach, periods, longer = _reach_of_change(series, before, metric, ours / value - theirs / value_before)
+    if not isfinite(reach):
+        return Change(ratio, nan, nan, nan, periods, longer)
+    df = _CHANGE_BLOCKS[-1] - 1
+    p = nan if ratio == 1 else float(two_sided_p(log(ratio) / reach * t_quantile(0.95, df), df))
+    return Change(ratio, *_around(ratio, reach), p, periods, _longer(reach))
+
+
+def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influences: Floats) -> tuple[float, int, float]:
+    """Distance of the ends of the interval of a change from its value, on a logarithmic scale; the
+    length of the run in integrated autocorrelation times; and how many times as long it would have to
+    be. The distance is NaN if the run is too short.
+
+    The spread of the influences between blocks misses what is rare. If N busy periods make the whole
+    difference, in the long run there may be as many more per job as a Poisson number has above N. N is
+    (sum of d)^2 / (sum of d^2) of the differences d between blocks, and even if the two runs are equal,
+    one busy period may differ. Long jobs are counted in the same way, by squares of their run times.
+    """
+    parts = min(_PIECES, len(influences))
+    levels = [jobs.influences(_mean_of(metric)) for jobs in (series, before)]
+    pieces = [_means(of, parts) for of in (influences, *levels) if of is not None]
+    periods = parts / max(map(_autocorrelation_time, pieces))
+    long_jobs = min(_equals(jobs.run_s() ** 2) for jobs in (series, before))
+    longer = max(_PERIODS / periods, _LONG_JOBS / long_jobs)
+    if longer > 1:
+        return nan, int(periods), longer
+    spread = max(t_quantile(0.95, blocks - 1) * _spread(pieces, blocks) for blocks in _CHANGE_BLOCKS)
+    blocks = min(int(periods), _MOST_EPISODES)
+    (ours, _), (theirs, waits) = ([_means(of, blocks) for of in jobs.with_waits(metric)] for jobs in (series, before))
+    apart = np.abs(ours - theirs)
+    share = max(float(apart.sum()), float(waits.sum()) / _equals(waits)) / float(theirs.sum())
+    reach = max(_SKEW * spread, _EPISODES * _more_than(_equals(apart)) * share)
+    return max(reach * max(_ENOUGH_LONG_JOBS / long_jobs, 1.0), _LEAST_REACH), int(periods), 1.0
+
+
+def _spread(pieces: Sequence[Floats], blocks: int) -> float:
+    """Standard error of the mean of the first series, from blocks; at least that of the log of the mean of
+    the second, or of the ratio of it and the third (``_jackknife``).
+    """
+    first, *levels = [_means(of, blocks) for of in pieces]
+    return float(np.fmax(first.std(ddof=1) / sqrt(blocks), _jackknife(levels)))
+
+
+def _equals(values: Floats) -> float:
+    """Number of equal values with the same sum and the same sum of squares as these, which are 0 or more;
+    at least 1.
+    """
+    return max(float(values.sum() ** 2 / (values**2).sum()), 1.0) if values.any() else 1.0
+
+
+def _more_than(number: float) -> float:
+    """Relative distance from a number of events to the largest mean that explains it at the level of 2.5 %
+    (Byar's approximation, Breslow and Day 1987, "Statistical methods in cancer research II", section 2.3).
+    """
+    following = number + 1
+    return following * (1 - 1 / (9 * following) + 1.96 / (3 * sqrt(following))) ** 3 / number - 1
 
 
 def _around(value: float, reach: float) -> tuple[float, float]:

@@ -182,6 +182,7 @@ def _relative(observed_s: float, simulated_s: float) -> str:
 
 def info_tables(info: WorkloadInfo) -> list[Table | Grid]:
     """Statistics of a workload: distributions over jobs and tasks, and counts."""
+    from rich.markup import escape
     from rich.table import Table
 
     counts = Table("", "", show_header=False)
@@ -194,7 +195,7 @@ def info_tables(info: WorkloadInfo) -> list[Table | Grid]:
     for name in ("gpus_per_instance", "models", "priorities", "tenants"):
         parts = [f"{key or '(none)'}: {count:,}" for key, count in getattr(info, name).items()]
         more = f", and {len(parts) - _PARTS:,} more" if len(parts) > _PARTS else ""
-        counts.add_row(name, ", ".join(parts[:_PARTS]) + more)
+        counts.add_row(name, escape(printable(", ".join(parts[:_PARTS]) + more)))  # names are anything
     counts.add_row("arrivals by hour", " ".join(map(str, info.arrivals_by_hour)))
     counts.add_row("span", f"{info.span_s / 3600:.2f} h")
     return [spreads, counts]

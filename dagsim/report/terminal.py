@@ -77,7 +77,7 @@ def progress(wanted: bool, *, every_run: bool = False) -> Iterator[Watch | None]
     if not sys.stderr.isatty():
         yield _plan_lines(every_run=every_run)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting", total=None)
 
@@ -117,9 +117,8 @@ def counted(what: str, wanted: bool, unit: str = "jobs", every: int = 1000) -> C
                     print(f"{what}: {count:,} {unit}", file=sys.stderr, flush=True)
                 yield item
             return
-        with Progress(
-            TextColumn("{task.description}"), TimeElapsedColumn(), console=Console(stderr=True), transient=True
-        ) as bar:
+        columns = (TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(what, total=None)
             for count, item in enumerate(items):
                 if count % every == 0:
@@ -136,7 +135,7 @@ def downloading(wanted: bool) -> Iterator[Callable[[str, int, int | None], None]
         yield None
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),
@@ -167,7 +166,7 @@ def training_progress(
         yield _training_lines(clock)
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

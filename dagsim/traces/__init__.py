@@ -15,6 +15,7 @@ from dagsim.traces.reader import Downtime, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.traces.trace import Trace
+from dagsim.traces.unread import unread_kind
 
 __all__ = [
     "READERS",
@@ -100,16 +101,16 @@ def recognise(path: Path | str) -> str:
         return names[0]
     if names:
         raise TraceError(f"{source}: could be any of the formats {', '.join(names)}; name one (--format)")
+    if (unread := unread_kind(source)) is not None:
+        raise TraceError(f"{source}: this is {unread.name}, which dagsim does not read: {unread.advice}")
     hints = [hint for name in sorted(READERS.names()) if (hint := reader(name).nearly(source))]
     if hints:
         raise TraceError(f"{source}: not recognised; {'; or '.join(hints)}")
     from dagsim.traces.tables import header_hint
 
     hint = header_hint(source)
-    raise TraceError(
-        f"{source}: not recognised as any known format; name one of {', '.join(sorted(READERS.names()))} (--format)"
-        + (f"; {hint}" if hint else "")
-    )
+    listed = "--format names the format, and dagsim list readers lists them"
+    raise TraceError(f"{source}: not recognised as a trace; {f'{hint}; else ' if hint else ''}{listed}")
 
 
 def format_of(path: Path | str, options: TraceOptions) -> str:

@@ -114,6 +114,8 @@ def csv_form(
         if missing:
             headless = names or (*columns, *optional)[: max(len(first), len(columns))]
             there = [name.lower() for name in headless]
+        if twice := [name for name in wanted if not missing and there.count(name) > 1]:
+            raise TraceError(f"{where}: there are two columns {twice[0]!r}; rename or remove one")
         places = [there.index(name) if name in there else None for name in wanted]
         return FileLayout(places, len(there), not missing)
 

@@ -86,6 +86,8 @@ class TraceOptions:
     """Count the time between binding and start of a pod, while its image is pulled, as work."""
     delimiter: str | None = None
     """Separator between columns, if it is not the usual one."""
+    spread: bool = False
+    """Rows of a table state totals of jobs that may be spread over nodes, a GPU or core at a time."""
 
     __pydantic_config__ = {"extra": "forbid"}
 

@@ -73,7 +73,7 @@ _PHRASES = {
     for kind, phrases in {
         "times": (
             *("an end before the start", "times are out of order", "impossible time", "starts? before"),
-            *("after their start", "elapsed time", "duration_s is not", "wall time is not", "hours? change"),
+            *("after their start", "elapsed time is not", "wall time is not", "hours? change"),
             *("hour that is skipped", "end before a parent", "negative [a-z ]*(time|duration|arrival|submi)"),
         ),
         "ids": ("id another", "(task|instance) another row", "id of an earlier"),

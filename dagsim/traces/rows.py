@@ -11,6 +11,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from itertools import chain
 from math import inf, nan
 from tempfile import TemporaryFile
@@ -23,7 +24,7 @@ from dagsim.traces.chunks import Table, date_seconds, distinct_texts
 from dagsim.traces.fields import Dirty, are_counts, seconds_since_1970
 from dagsim.traces.reader import Block
 from dagsim.traces.report import NO_HOURS, Hours, ReadReport, contradiction_in
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, ranges
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, ranges
 from dagsim.workload.records import MOST_INSTANCES
 
 ROWS_IN_MEMORY = 1 << 21
@@ -316,6 +317,38 @@ def single_tasks(
     )
 
 
+_SLACK_S = 1.0
+"""Rounding of clocks that count whole seconds, each column by itself."""
+
+
+class JobTimes(NamedTuple):
+    """Times of n rows on one clock, NaN where unknown, and how long they ran."""
+
+    arrival_s: np.ndarray  # (n,) float64
+    start_s: np.ndarray
+    end_s: np.ndarray | None = None
+    ran_s: np.ndarray | None = None
+    eligible_s: np.ndarray | None = None
+
+    def checked(self, checks: Checks, slack_s: float = _SLACK_S) -> JobTimes:
+        """Note times that contradict each other, and return possible ones: no start before the arrival, and
+        none before the job was eligible.
+        """
+        arrival_s, start_s, end_s, ran_s, eligible_s = self
+        with np.errstate(invalid="ignore"):
+            checks.note(start_s < arrival_s - slack_s, "that start before they arrive, taken to start then")
+            if end_s is not None and ran_s is not None:
+                checks.note(end_s < start_s - slack_s, "with an end before the start; the run time counts")
+                apart = (end_s >= start_s - slack_s) & (np.abs(end_s - start_s - ran_s) > slack_s)
+                checks.note(apart, "whose elapsed time is not that from start to end; it counts")
+            start_s = np.where(start_s < arrival_s, arrival_s, start_s)
+            if eligible_s is not None:
+                checks.note(eligible_s > start_s + slack_s, "that are eligible only after their start, taken as then")
+                eligible_s = np.where(eligible_s > start_s, start_s, eligible_s)
+                eligible_s = np.where(eligible_s < arrival_s, arrival_s, eligible_s)
+        return JobTimes(arrival_s, start_s, end_s, ran_s, eligible_s)
+
+
 _AGAIN = ("given twice", "whose id another row has")
 
 
@@ -354,12 +387,15 @@ def row_blocks(
     report: ReadReport,
     most: int | None,
     again: tuple[str, str] = _AGAIN,
+    *,
+    apart: bool = False,
 ) -> Iterator[Block]:
     """Jobs of a table with one row per job, sorted by arrival.
 
     ``read`` reads the table; its column 0 holds the job ids. ``times`` returns the arrival of each
     row, ``inf`` if it cannot be read. ``jobs`` makes one job per row and drops rows that cannot be
-    kept. ``again`` as in ``single_rows``.
+    kept. ``again`` as in ``single_rows``. With ``apart``, rows of one id that arrive at different
+    times are jobs of their own.
     """
 
     def keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
@@ -370,14 +406,55 @@ def row_blocks(
                 ids[row] = f"row {int(table.line[row])}"
         return ids, times(table)
 
+    namesakes = _Namesakes()
+
+    def keys_apart(table: Table) -> tuple[np.ndarray, np.ndarray]:
+        ids, seconds = keys(table)
+        return objects([f"{id} at {at!r}" for id, at in zip(ids.tolist(), seconds.tolist(), strict=True)]), seconds
+
     def batch(table: Table) -> JobBatch:
         checks = Checks(table)
         checks.drop(table.texts(0) == "", "without an id")
         arrays = jobs(checks)
+        ids, seconds = keys(table)
+        if apart and (own := namesakes.numbered(ids, seconds)) is not None:
+            checks.note(own != ids, "with the id of an earlier row, taken as jobs of their own")
+            ids, arrays = own, replace(arrays, ids=np.where(own != ids, own, arrays.ids))
         checks.impossible(arrays)
-        return single_rows(checks, arrays, *keys(table), again)
+        return single_rows(checks, arrays, ids, seconds, again)
 
-    return job_blocks(map(batch, in_parts(read, keys, report)), report, most)
+    return job_blocks(map(batch, in_parts(read, keys_apart if apart else keys, report)), report, most)
+
+
+class _Namesakes:
+    """Tells rows of one id that arrive at different times apart, over the parts of a table."""
+
+    def __init__(self) -> None:
+        self._hashes = np.zeros(0, np.int64)
+        self._numbers: dict[str, int] = {}
+        """By id, the number of its rows so far, if there are several."""
+
+    def numbered(self, ids: np.ndarray, times: np.ndarray) -> np.ndarray | None:
+        """The ids of the next part, with numbers on those that rows before have (``7``, ``7#2``); None if all
+        are new.
+        """
+        code, names = distinct_texts(ids)
+        hashes = _hashes(names)
+        again = np.isin(hashes, self._hashes)
+        self._hashes = np.concatenate([self._hashes, hashes[~again]])
+        if len(names) == len(ids) and not again.any():
+            return None
+        own, order = ids.copy(), np.lexsort((times, code))
+        number, of, at = 0, -1, nan
+        for row in order[(np.bincount(code) > 1)[code[order]] | again[code[order]]].tolist():
+            id, time = str(ids[row]), float(times[row])
+            if code[row] != of:
+                number, of, at = self._numbers.get(id, int(again[code[row]])), int(code[row]), nan
+            number += time != at
+            at = time
+            if number > 1:
+                own[row], self._numbers[id] = f"{id}#{number}", number
+        return own
 
 
 def with_others(

@@ -44,6 +44,13 @@ _FREE_BYTES, _RATIO = 1 << 26, 250
 """Limits of decompression: 64 MB plus 250 times the compressed size. Traces become about 30 times as
 large, a decompression bomb 1,000 times.
 """
+_PACKED = {
+    b"PK\x03\x04": "a ZIP archive or a spreadsheet; unpack it, or export the table as CSV",
+    b"\xfd7zXZ": "a file packed by xz; unpack it (unxz)",
+    b"BZh": "a file packed by bzip2; unpack it (bunzip2)",
+    b"\x28\xb5\x2f\xfd": "a file packed by zstd; unpack it (unzstd)",
+    b"SQLite format 3": "a database of SQLite; export the table of jobs as CSV",
+}
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError)
 
 
@@ -347,5 +354,8 @@ def _check(start: bytes, where: str) -> None:
         raise TraceError(f"{where}: an HTML page, not a trace; the download probably ended at an error or login page")
     if start.startswith(MAGIC):
         raise TraceError(f"{where}: a Parquet or Arrow file within an archive or gzip file; unpack it first")
+    for magic, kind in _PACKED.items():
+        if start.startswith(magic):
+            raise TraceError(f"{where}: {kind}")
     if b"\0" in start or sum(byte < 9 or 13 < byte < 32 for byte in start) > len(start) // 20:
         raise TraceError(f"{where}: binary data, not text (dagsim reads text, gzip, tar, Parquet and Arrow IPC files)")

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 from dagsim.errors import TraceError
 from dagsim.traces.chunks import Table, csv_form, read_tables, tables_of
-from dagsim.traces.documents import elements
+from dagsim.traces.documents import elements, values
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Row, Source
 from dagsim.workload.records import clipped, clipped_repr
@@ -21,6 +20,7 @@ from dagsim.workload.records import clipped, clipped_repr
 _DELIMITERS = ",;\t|"
 _MOST_COLUMNS = 1000
 _LEAST_COLUMNS = 3
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _NAME = re.compile(r"[^\W\d][\w .()/-]*")
 _SYNONYMS = {
     "id": ("job_id", "jobid", "job", "job_name", "jobname", "name", "uuid", "run_id"),
@@ -36,20 +36,36 @@ _SYNONYMS = {
 
 
 class NamedColumns:
-    """Columns of a source, by name, and its rows."""
+    """Columns of a source, by name, and its rows.
 
-    def __init__(self, source: Source, mapping: Mapping[str, str], delimiter: str | None = None) -> None:
+    ``mapping`` has the file's names of our columns; those in ``constant`` may be mapped to a number, which
+    then holds for all rows.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        mapping: Mapping[str, str],
+        delimiter: str | None = None,
+        constant: Collection[str] = (),
+    ) -> None:
         self._source = source
-        self._mapping = mapping
-        head, stored = source.head(1)[0], source.columns
-        self._json = head.lstrip().startswith("{")
+        head, stored = next((line for line in source.head() if line.strip()), ""), source.columns
+        self._json = head.lstrip()[:1] in ("{", "[")
         self._delimiter = delimiter or max(_DELIMITERS, key=head.count)
         self.names = (
             [name.strip().lower() for name in stored.names]
             if stored is not None
             else (_keys(source) if self._json else _split(head, self._delimiter))
         )
-        """Column names in lower case; for JSON Lines, the fields of the first record."""
+        """Column names in lower case; for JSON, the fields of the first record."""
+        self.constants = {
+            ours: float(theirs)
+            for ours, theirs in mapping.items()
+            if ours in constant and theirs.lower() not in self.names and _NUMBER.fullmatch(theirs)
+        }
+        """Numbers that hold for all rows, by our names."""
+        self._mapping = {ours: theirs for ours, theirs in mapping.items() if ours not in self.constants}
 
     def name(self, ours: str) -> str:
         """The file's name for the column ``ours``."""
@@ -75,6 +91,9 @@ class NamedColumns:
                     f"{self._source}:1: --map {ours}={theirs}: no such column; "
                     f"there are {clipped(', '.join(self.names))}"
                 )
+        twice = [name for name in dict.fromkeys(self.names) if self.names.count(name) > 1]
+        if wrong := [name for name in twice if name in {self.name(ours).lower() for ours in allowed}]:
+            raise TraceError(f"{self._source}:1: there are two columns {clipped_repr(wrong[0])}; rename or remove one")
         for name in () if self._mapping or self._json else self.names:
             if name not in allowed:
                 near = get_close_matches(name, allowed, 1)
@@ -142,8 +161,8 @@ def _split(head: str, delimiter: str) -> list[str]:
 def _keys(source: Source) -> list[str]:
     """Fields of the first record; names of nested ones have dots."""
     try:
-        first = json.loads(source.head(1)[0])
-    except (ValueError, RecursionError):
+        first = next(values(source, "jobs"), (0, None))[1]
+    except TraceError:
         return []
     names: list[str] = []
     for key, value in list(first.items())[:_MOST_COLUMNS] if isinstance(first, dict) else ():

@@ -213,7 +213,7 @@ class TraceFile:
     def saved_with(self, key: str) -> Any:
         """The note that ``dagsim workload save`` wrote under ``key``, or ``None`` for other files."""
         path = Path(self.path)
-        if ".jsonl" not in path.suffixes or not path.is_file():
+        if ".jsonl" not in path.suffixes or not path.is_file() or not reader("jsonl").recognises(Source(path)):
             return None
         return read_meta(path).get(key)
 

@@ -506,10 +506,13 @@ class JobArrays:
         return demands
 
     def hours(self) -> tuple[np.ndarray, np.ndarray]:
-        """(J,) float64 each: GPU-hours and core-hours of each job, if its work is in seconds."""
+        """(J,) float64 each: GPU-hours and core-hours of each job, if its work is in seconds. They are
+        multiples of 2^-20 h (3 ms), so that their sums are exact in any order.
+        """
         job = np.repeat(np.arange(len(self)), np.diff(self.first))
         amount = self.work * self.instances / 3600
-        gpu_h, core_h = (np.bincount(job, amount * self.asked(of), len(self)) for of in ("gpus", "cpus"))
+        by_job = [np.bincount(job, amount * self.asked(of), len(self)) for of in ("gpus", "cpus")]
+        gpu_h, core_h = (np.rint(hours * (1 << 20)) / (1 << 20) for hours in by_job)
         return gpu_h, core_h
 
     def _seen(self) -> list[list[Any]]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from dagsim.cli import app
 from dagsim.experiment.trace_info import PUBLISHED, published, trace_info
 from dagsim.report.drawing import draw_trace
 from dagsim.report.tables import hours_tables, info_tables, observed_table
@@ -29,7 +31,7 @@ def test_a_trace_without_machines_gets_a_cluster_for_its_load() -> None:
     assert info.workload.load is None
     assert info.to_dict()["sized"].startswith("sized (")
     gpu_s, work = info.workload.gpu_work, info.workload
-    assert work.period_s == pytest.approx(work.span_s * 4 / 3)  # at four times
+    assert work.period_s == pytest.approx(work.span_s * 5 / 4)  # at five times
     assert info.mean_busy()["gpus"] == pytest.approx(gpu_s / work.period_s)
 
 
@@ -131,3 +133,14 @@ def test_tables_of_tenants_say_how_many_they_leave_out(tmp_path: Path) -> None:
     table = observed_table("fifo", waits)
     assert [row[0] for row in table.rows] == ["all", "tenant t14", *[f"tenant t{at:02}" for at in range(7)]]
     assert table.notes == ("7 tenants with fewer jobs are in runs.jsonl",)
+
+
+def test_names_are_printed_as_they_are(tmp_path: Path) -> None:
+    names = ["x[/b]", "[lab]", "[red]hot[/red]", "back\\", "[link=file:///etc]a[/link]"]
+    rows = [f"j{at},{at},1,10,{name}" for at, name in enumerate(names)]
+    (tmp_path / "log.csv").write_text("id,arrival_s,gpus,duration_s,tenant\n" + "\n".join(rows) + "\n")
+    ended = CliRunner().invoke(app, ["trace", "info", str(tmp_path / "log.csv"), "--no-plot"])
+    assert ended.exit_code == 0, ended.output
+    shown = "".join(line.strip("│ ").removeprefix("tenants").strip("│ ") for line in ended.output.splitlines())
+    for name in names:
+        assert f"{name}: 1" in shown or f"{name}: 1".replace(" ", "") in shown.replace(" ", ""), name

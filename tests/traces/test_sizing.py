@@ -100,3 +100,18 @@ def test_a_burst_gets_what_it_uses_at_once_and_no_more() -> None:
         "the jobs arrive within 5 s, and part of their work lies after that: a burst, of which "
         "an offered load of 1.25e+05 says little"
     )
+
+
+def test_a_gang_fits_node_by_node() -> None:
+    # two parts of 36 cores fit on a node of 96: 15 parts need 8 nodes, though 540 cores would fit on 6
+    assert counts(*hourly(Task("t", 1, instances=15, gang=True, gpus=0, cpus=36))) == {"cpu": 8}
+    # one part of 5 GPUs fits on a node of 8
+    gang = Task("t", 1, instances=3, gang=True, gpus=5, gpu_types=("T4",))
+    assert counts(Job.single("j", gang)) == {"t4": 3}
+
+
+def test_a_gang_of_cores_fits_on_nodes_of_one_type() -> None:
+    one, other = (Task("t", 3000, gpus=8, gpu_types=(name,)) for name in ("T4", "V100-16"))
+    wide = Task("w", 1, instances=4, gang=True, gpus=0, cpus=90)
+    groups = counts(*hourly(one, 3), *hourly(other, 3), Job.single("w", wide, 3600.0))
+    assert groups["cpu"] >= 4

@@ -24,6 +24,7 @@ from dagsim.systems.cluster.site import SiteState
 from dagsim.traces.report import CONTRADICTIONS, NO_HOURS, OF_ROWS, Contradiction, Hours, ReadReport
 from dagsim.workload.accept import Accept
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations
+from dagsim.workload.records import clipped
 
 URGENT = 0.01
 """Share of jobs or of resource-hours above which a contradiction comes before any result."""
@@ -147,7 +148,8 @@ class Audit:
         more = f"; and {len(of.reasons) - _NAMED:,} more reasons" if len(of.reasons) > _NAMED else ""
         hint = f" ({self.hint})" if self.hint and kind == "impossible" else ""
         who = f"{of.count:,} of {self._whole(kind):,} {unit}s ({', '.join(shares)})"
-        return f"{who} {CONTRADICTIONS[kind]}: {'; '.join(first)}{more}{hint}"
+        text = f"{who} {CONTRADICTIONS[kind]}: {'; '.join(map(clipped, first))}{more}{hint}"
+        return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def _named(count: int, ids: tuple[str, ...], unit: str) -> str:

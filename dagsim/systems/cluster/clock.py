@@ -1,10 +1,9 @@
 """The clock: a SimPy environment that also takes absolute times, and the order of events within one
-instant.
+instant. Only this module touches private fields of SimPy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any
@@ -22,37 +21,34 @@ ARRIVALS = 3
 """Arriving jobs come last. After them the policy is asked."""
 
 
+_FEW_EVENTS = 256
+"""Number of events on the clock from which it is first searched for disarmed ones."""
+
+
+class Due(Event):
+    """An event that is bound to happen once it is on the clock (``Clock.at``); other events of SimPy first wait
+    to be triggered.
+    """
+
+    _ok = True
+    _value = None
+
+
 class Clock(Environment):
     """SimPy's environment with absolute times: ``now + (t - now)`` is not always ``t`` in floating
     point, but a job must arrive at exactly its own time.
     """
 
+    def __init__(self, now: float = 0.0) -> None:
+        super().__init__(now)
+        self._crowded = _FEW_EVENTS
+
     def at(self, time_s: float, order: int, event: Event) -> None:
-        """Schedule the triggered ``event`` at ``time_s``, with its ``order`` within the instant."""
+        """Let the triggered ``event`` happen at ``time_s``, in its ``order`` within the instant. Events of the
+        same order happen in the order of these calls.
+        """
         entry: Any = (time_s, order, next(self._eid), event)
         heappush(self._queue, entry)
-
-    def keep(self, needed: Callable[[Event], bool]) -> None:
-        """Remove the events that are not ``needed``: they will not happen. O(events)."""
-        self._queue[:] = [entry for entry in self._queue if needed(entry[3])]
-        heapify(self._queue)
-
-    def not_before(self, time_s: float) -> None:
-        """Postpone the events that are scheduled before ``time_s`` to this time. O(events)."""
-        self._queue[:] = [(max(entry[0], time_s), *entry[1:]) for entry in self._queue]
-        heapify(self._queue)
-
-    @property
-    def events(self) -> list[Any]:
-        """The scheduled events as a heap, always the same list: time, order in the instant, number
-        and event. The first one is the next. The kernel adds most events here, without a call.
-        """
-        return self._queue
-
-    @property
-    def numbers(self) -> Iterator[int]:
-        """The numbers of the events to come."""
-        return self._eid
 
     def settle(self) -> None:
         """Process all events of the next instant, including those they cause in that instant.
@@ -71,21 +67,33 @@ class Clock(Environment):
             if not queue or queue[0][0] != now:
                 break
 
-    def scheduled(self) -> list[Event]:
-        """All scheduled events, in the order in which they will happen."""
-        return [event for *_, event in sorted(self._queue)]
+    def scheduled(self) -> list[tuple[float, int, Event]]:
+        """All events on the clock in the order in which they will happen: time, order in the instant, event."""
+        return [(time_s, order, event) for time_s, order, _, event in sorted(self._queue)]
+
+    def tidy(self) -> None:
+        """Remove events that were disarmed (``Due`` without callbacks), once they may be half of all events.
+        O(1) on average.
+        """
+        if len(self._queue) > self._crowded:
+            self._queue[:] = [entry for entry in self._queue if entry[3].callbacks or not isinstance(entry[3], Due)]
+            heapify(self._queue)
+            self._crowded = 2 * len(self._queue) + _FEW_EVENTS
+
+    def not_before(self, time_s: float) -> None:
+        """Postpone the events that are scheduled before ``time_s`` to this time. O(events)."""
+        self._queue[:] = [(max(entry[0], time_s), *entry[1:]) for entry in self._queue]
+        heapify(self._queue)
 
 
-class Timer(Event):
+class Timer(Due):
     """An event at an absolute time, with an order within its instant; at ``inf`` it never happens.
     Processes yield it.
     """
 
     def __init__(self, clock: Clock, time_s: float, order: int = COMPLETIONS, value: Any = None) -> None:
-        # As Event.__init__ does, already triggered: one is made per arrival.
         self.env = clock
         self.callbacks = []
-        self._ok = True
         self._value = value
         if time_s < inf:
             now = clock._now

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from math import inf
 
 from dagsim.model import Condition, Job, Request
-from dagsim.systems.cluster.nodes import ClusterState
+from dagsim.systems.cluster.forks import COPIED, State
 from dagsim.systems.cluster.state import JobState
 from dagsim.systems.seam import CountedJobs
 from dagsim.workload.arrays import JobArrays
@@ -33,7 +33,7 @@ _NAMED = 3
 """Jobs that a description names."""
 
 
-class Dependencies:
+class Dependencies(State):
     """Jobs that have arrived and are not eligible: they wait until others have left or started
     (``Request.after``), for a time (``Request.begin_s``), or until fewer tasks of their array are in the
     system than ``Request.array_limit`` allows. Plain data.
@@ -44,6 +44,22 @@ class Dependencies:
     whose ``afterok`` was never met as one that ran. Ids that no earlier job has are not judged: such
     a job becomes eligible when the log says so. O(log waiting) per arrival, start and departure.
     """
+
+    __slots__ = {
+        "_array_of": COPIED,
+        "_behind": COPIED,
+        "_inside": COPIED,
+        "_numbers": COPIED,
+        "_on_left": COPIED,
+        "_on_start": COPIED,
+        "_one_of": COPIED,
+        "_present": COPIED,
+        "_started_s": COPIED,
+        "_times": COPIED,
+        "_unmet": COPIED,
+        "eligible_s": COPIED,
+        "waiting": COPIED,
+    }
 
     def __init__(self) -> None:
         self.eligible_s: dict[int, float] = {}
@@ -198,20 +214,6 @@ class Dependencies:
             yield "its begin time had not come"
         if active.number in self._behind.get(request.array, ()):
             yield f"its array may have {request.array_limit} of its tasks in the system at a time"
-
-    def copy(self, machines: ClusterState) -> Dependencies:
-        """An equal set of dependencies."""
-        twin = Dependencies()
-        twin.eligible_s = dict(self.eligible_s)
-        twin.waiting = {number: active.copy(machines) for number, active in self.waiting.items()}
-        twin._numbers = {id: list(numbers) for id, numbers in self._numbers.items()}
-        twin._present, twin._unmet, twin._one_of = set(self._present), dict(self._unmet), set(self._one_of)
-        twin._started_s, twin._times = dict(self._started_s), list(self._times)
-        twin._on_left = {number: list(followers) for number, followers in self._on_left.items()}
-        twin._on_start = {number: list(followers) for number, followers in self._on_start.items()}
-        twin._inside, twin._array_of = dict(self._inside), dict(self._array_of)
-        twin._behind = {array: deque(numbers) for array, numbers in self._behind.items()}
-        return twin
 
     def _meet(self, number: int, now: float, freed: list[JobState], *, is_begin: bool = False) -> None:
         """Count a condition of a job as met; add the job to ``freed`` if that was the last."""

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 
 from dagsim.model.arithmetic import bits
+from dagsim.systems.cluster.forks import COPIED, SAME, State
 
 ALL = -1
 """The bit set of all machines."""
@@ -19,7 +20,7 @@ _AMOUNTS = 64
 """Maximum number of amounts that an ``EnoughIndex`` distinguishes."""
 
 
-class FreeIndex:
+class FreeIndex(State):
     """Machines by their free amount: a bit set of machines per level and a bit set of the levels in
     use.
 
@@ -27,7 +28,10 @@ class FreeIndex:
     operations, whatever the size of the cluster.
     """
 
-    __slots__ = ("sets", "used")
+    __slots__ = {
+        "sets": COPIED,
+        "used": SAME,
+    }
 
     def __init__(self) -> None:
         self.sets: dict[int, int] = {}
@@ -90,17 +94,14 @@ class FreeIndex:
             machines |= self.sets[level]
         return machines
 
-    def copy(self) -> FreeIndex:
-        twin = FreeIndex()
-        twin.sets = dict(self.sets)
-        twin.used = self.used
-        return twin
 
-
-class ShareIndex:
+class ShareIndex(State):
     """Machines with partly used GPUs: a bit set of machines for each amount that some GPU has free."""
 
-    __slots__ = ("_amounts", "_sets")
+    __slots__ = {
+        "_amounts": COPIED,
+        "_sets": COPIED,
+    }
 
     def __init__(self) -> None:
         self._amounts: list[int] = []
@@ -134,13 +135,8 @@ class ShareIndex:
             if machines := self._sets[amounts[place]] & among:
                 yield from bits(machines)
 
-    def copy(self) -> ShareIndex:
-        twin = ShareIndex()
-        twin._amounts, twin._sets = list(self._amounts), dict(self._sets)
-        return twin
 
-
-class EnoughIndex:
+class EnoughIndex(State):
     """Machines with enough CPUs, or memory: a bit set of machines for each of up to 64 requested
     amounts.
 
@@ -148,7 +144,10 @@ class EnoughIndex:
     little.
     """
 
-    __slots__ = ("_amounts", "_sets")
+    __slots__ = {
+        "_amounts": COPIED,
+        "_sets": COPIED,
+    }
 
     def __init__(self) -> None:
         self._amounts: list[int] = []
@@ -173,8 +172,3 @@ class EnoughIndex:
         amounts = self._amounts
         for place in range(*sorted((bisect_right(amounts, was), bisect_right(amounts, now)))):
             self._sets[place] ^= bit
-
-    def copy(self) -> EnoughIndex:
-        twin = EnoughIndex()
-        twin._amounts, twin._sets = list(self._amounts), list(self._sets)
-        return twin

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
-from itertools import chain
+from itertools import chain, tee
 from math import isfinite, nan
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,34 @@ class StoredJobs:
         if self._objects is None and len(self) <= JOBS_KEPT:
             self._objects = list(self.arrays.jobs())
         return self.arrays.jobs() if self._objects is None else iter(self._objects)
+
+
+class JobsToCome:
+    """The jobs of a simulation that have not arrived yet, read one by one when they are asked for."""
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self._source = iter(jobs)
+        self._next: Job | None = None
+        self.any_left = True
+        """False once the last job has been taken and the next one asked for."""
+
+    def peek(self) -> Job | None:
+        """Return the next job, which stays the next; None if there is none."""
+        if self._next is None and self.any_left:
+            self._next = next(self._source, None)
+            self.any_left = self._next is not None
+        return self._next
+
+    def take(self) -> None:
+        """Go on to the job after the next."""
+        self._next = None
+
+    def copy(self) -> JobsToCome:
+        """The same jobs, which are read once, by whichever needs them first."""
+        twin = JobsToCome(())
+        self._source, twin._source = tee(self._source)
+        twin._next, twin.any_left = self._next, self.any_left
+        return twin
 
 
 _NAMED = 3

@@ -9,22 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isnan
 from operator import index
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from dagsim.errors import IllegalDecision, ModelError
 from dagsim.model import Elastic, Kill, RejectReason, TrainingState
-from dagsim.systems.cluster.nodes import MICRO, NodeState
+from dagsim.systems.cluster.nodes import MICRO, Allotted, NodeState
 from dagsim.systems.cluster.past import may_mix_types
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import Simulation
-
-
-class Allotted(NamedTuple):
-    """A legal share of a placement: the machine, instances, and the GPU to share, if one is named."""
-
-    machine: NodeState
-    instances: int
-    gpu: int | None
 
 
 def started(kernel: Simulation, task: object, placement: object) -> list[Allotted]:

@@ -6,15 +6,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import floor, inf
+from typing import NamedTuple
 
-from dagsim.model import Cluster, Demand, GpuType, Node, Placement, Share
+from dagsim.model import Cluster, Demand, GpuType, Job, Node, Placement, Share, Task
 from dagsim.model.arithmetic import bits
 from dagsim.model.log import RejectReason
 from dagsim.model.mig import MIG_TABLES, Layout, named_types, parted_types
+from dagsim.systems.cluster.forks import COPIED, SAME, Fork, State
 from dagsim.systems.cluster.free_index import ALL, EnoughIndex, FreeIndex, ShareIndex
 from dagsim.systems.cluster.site import SiteState, Terms
 
-__all__ = ["ALL", "ClusterState", "DemandClass", "NodeState"]
+__all__ = ["ALL", "Allotted", "ClusterState", "DemandClass", "NodeState"]
 
 _SLOT = 1 << 20
 """Unit of the start of a part in the number of its GPU: ``gpu + (start + 1) * _SLOT``."""
@@ -46,7 +48,7 @@ def _needed(amount: float) -> int:
     return floor(min(amount, _MOST) * MICRO + _RESIDUE)
 
 
-class DemandClass:
+class DemandClass(State):
     """All tasks with equal demands, compiled against one cluster: they fit or do not fit together.
 
     ``gang`` is the number of instances that must start together, 0 for independent ones. ``types``
@@ -55,26 +57,26 @@ class DemandClass:
     fork too.
     """
 
-    __slots__ = (
-        "blocked_at",
-        "cpus",
-        "demand",
-        "gang",
-        "key",
-        "memory",
-        "nodes",
-        "number",
-        "opened",
-        "plain",
-        "rejected",
-        "roomy",
-        "share",
-        "sliced",
-        "terms",
-        "types",
-        "whole",
-        "width",
-    )
+    __slots__ = {
+        "blocked_at": SAME,
+        "cpus": SAME,
+        "demand": SAME,
+        "gang": SAME,
+        "key": SAME,
+        "memory": SAME,
+        "nodes": SAME,
+        "number": SAME,
+        "opened": SAME,
+        "plain": SAME,
+        "rejected": SAME,
+        "roomy": SAME,
+        "share": SAME,
+        "sliced": SAME,
+        "terms": SAME,
+        "types": SAME,
+        "whole": SAME,
+        "width": SAME,
+    }
 
     def __init__(
         self,
@@ -120,30 +122,30 @@ class DemandClass:
         return self.terms is not None and bool(self.terms.domains) and self.gang > 0
 
 
-class NodeState:
+class NodeState(State):
     """One node and its free resources. ``idle`` GPUs are entirely free (``free`` is their bit
     mask), ``shares`` maps each partly used GPU to its free millionths. With ``mig``, ``layouts`` maps
     each partitioned GPU to its parts, and ``remade`` says if the last start had to make a part.
     """
 
-    __slots__ = (
-        "bit",
-        "cpus",
-        "free",
-        "gpus",
-        "idle",
-        "index",
-        "layouts",
-        "levels",
-        "memory",
-        "mig",
-        "named",
-        "node",
-        "remade",
-        "shares",
-        "type",
-        "up",
-    )
+    __slots__ = {
+        "bit": SAME,
+        "cpus": SAME,
+        "free": SAME,
+        "gpus": SAME,
+        "idle": SAME,
+        "index": SAME,
+        "layouts": COPIED,
+        "levels": COPIED,
+        "memory": SAME,
+        "mig": SAME,
+        "named": SAME,
+        "node": SAME,
+        "remade": SAME,
+        "shares": COPIED,
+        "type": SAME,
+        "up": SAME,
+    }
 
     def __init__(self, index: int, node: Node, type_: int) -> None:
         self.index = index
@@ -270,37 +272,45 @@ class NodeState:
         return twin
 
     def copy(self) -> NodeState:
-        twin = NodeState.__new__(NodeState)
-        twin.bit, twin.index, twin.node, twin.type = self.bit, self.index, self.node, self.type
-        twin.gpus, twin.named, twin.levels, twin.up = self.gpus, self.named, self.levels, self.up
-        twin.idle, twin.free, twin.cpus, twin.memory = self.idle, self.free, self.cpus, self.memory
-        twin.shares, twin.layouts = self.shares.copy(), self.layouts.copy()
-        twin.mig, twin.remade = self.mig, self.remade
-        return twin
+        """An equal node that changes independently, outside the indexes of the cluster."""
+        fork = Fork()
+        fork.twins[id(self.levels)] = self.levels
+        return fork.of(self)
 
 
-class ClusterState:
+class Allotted(NamedTuple):
+    """A share of a placement that can be taken: the machine, instances, and the GPU to share, if one is named."""
+
+    machine: NodeState
+    instances: int
+    gpu: int | None
+
+
+class ClusterState(State):
     """All machines of a cluster, the indexes over them, and the demand classes compiled against them."""
 
-    __slots__ = (
-        "_alone",
-        "_enough_cpus",
-        "_enough_memory",
-        "by_cpus",
-        "by_gpus",
-        "by_share",
-        "classes",
-        "list",
-        "recent",
-        "released",
-        "shared",
-        "site",
-        "types",
-    )
+    __slots__ = {
+        "_alone": SAME,
+        "_enough_cpus": COPIED,
+        "_enough_memory": COPIED,
+        "by_cpus": COPIED,
+        "by_gpus": COPIED,
+        "by_share": COPIED,
+        "classes": COPIED,
+        "list": COPIED,
+        "recent": COPIED,
+        "released": SAME,
+        "reopen_s": SAME,
+        "shared": COPIED,
+        "site": COPIED,
+        "types": SAME,
+    }
 
     def __init__(self, cluster: Cluster, site: SiteState | None = None) -> None:
         self.site = site
         """The rules of the site, if it has any."""
+        self.reopen_s = inf
+        """The next time at which these rules change the nodes that are open to some task."""
         self.types: tuple[GpuType | None, ...] = cluster.gpu_types
         place = {gpu: index for index, gpu in enumerate(self.types)}
         self.list = [NodeState(index, node, place[node.gpu]) for index, node in enumerate(cluster.nodes)]
@@ -324,7 +334,7 @@ class ClusterState:
         did not fit before.
         """
         self.classes: dict[object, DemandClass] = {}
-        self._alone: list[Placement] = [(Share(index),) for index in range(len(self.list))]
+        self._alone: tuple[Placement, ...] = tuple([(Share(index),) for index in range(len(self.list))])
         for machine in self.list:
             machine.levels = self.by_gpus[machine.type]
             machine.levels.add(machine.bit, machine.idle)
@@ -552,41 +562,31 @@ class ClusterState:
         """Number of entirely idle GPUs of one type, over all machines that are up."""
         return self.by_gpus[type_].total()
 
-    def copy(self) -> ClusterState:
-        """An equal set of machines that changes independently."""
-        twin = ClusterState.__new__(ClusterState)
-        twin.types, twin._alone = self.types, self._alone
-        twin.list = [machine.copy() for machine in self.list]
-        twin.by_gpus = [levels.copy() for levels in self.by_gpus]
-        for machine in twin.list:
-            machine.levels = twin.by_gpus[machine.type]
-        twin.shared = list(self.shared)
-        twin.by_share = [partly.copy() for partly in self.by_share]
-        twin._enough_cpus, twin._enough_memory = self._enough_cpus.copy(), self._enough_memory.copy()
-        twin.by_cpus = None if self.by_cpus is None else [levels.copy() for levels in self.by_cpus]
-        twin.released, twin.recent = 0, deque(maxlen=_LOOK_BACK)
-        twin.classes = {}
-        for key, demand in self.classes.items():
-            again = twin.classes[key] = DemandClass(
-                demand.demand, demand.gang, demand.types, demand.number, key, demand.terms
-            )
-            again.rejected, again.nodes, again.opened = demand.rejected, demand.nodes, demand.opened
-            again.sliced = demand.sliced
-        twin.site = None if self.site is None else self.site.copy()
-        return twin
-
-    def reopen(self, now: float) -> float:
-        """Update the nodes on which each restricted class may start at ``now``; return the next time
-        at which one changes by itself.
+    def restricted(
+        self, job: Job, task: Task, claimed_s: Sequence[float] | None, seconds: Sequence[float], now: float
+    ) -> DemandClass | None:
+        """The class of a task that the rules of the site restrict, open to the nodes on which it may start
+        ``now``; None if nothing restricts it. ``claimed_s`` and ``seconds`` are what an instance takes on each
+        type, as its user claims and in truth.
         """
-        next_s, site = inf, self.site
-        if site is not None:
-            self.released += _LOOK_BACK + 1  # classes that did not fit must search all nodes again
-            for demand in self.classes.values():
-                if demand.terms is not None:
-                    demand.open_to(site.open(demand.terms, now))
-                    next_s = min(next_s, site.next_s(demand.terms, now))
-        return next_s
+        terms = None if self.site is None else self.site.terms(job, claimed_s, min(seconds))
+        if self.site is None or terms is None:
+            return None
+        demand = self.compile(task.demand, task.instances if task.gang else 0, terms)
+        demand.open_to(self.site.open(terms, now))
+        self.reopen_s = min(self.reopen_s, self.site.next_s(terms, now))
+        return demand
+
+    def reopen(self, now: float) -> None:
+        """Update the nodes on which each restricted class may start at ``now``."""
+        self.reopen_s, site = inf, self.site
+        if site is None:
+            return
+        self.released += _LOOK_BACK + 1  # classes that did not fit must search all nodes again
+        for demand in self.classes.values():
+            if demand.terms is not None:
+                demand.open_to(site.open(demand.terms, now))
+                self.reopen_s = min(self.reopen_s, site.next_s(demand.terms, now))
 
     def hold(self, demand: DemandClass, sign: int, now: float) -> None:
         """Take the licences of a start (``sign`` 1) or give them back (-1)."""

@@ -6,15 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, Demand, InFlight, Job, Placement, Share
 from dagsim.systems.cluster.models.runtime import Runtime
-from dagsim.systems.cluster.nodes import ALL, ClusterState, DemandClass, NodeState
+from dagsim.systems.cluster.nodes import ALL, Allotted, ClusterState, DemandClass, NodeState
 from dagsim.workload.arrays import JobArrays, Labels
 from dagsim.workload.load import seconds_of
+
+if TYPE_CHECKING:
+    from dagsim.systems.cluster.kernel import ClusterKernel
 
 
 def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, Job | InFlight]]:
@@ -44,6 +48,46 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
             at += 1
         yield job.arrival_s, number, job
     yield from starts[at:]
+
+
+def recall(kernel: ClusterKernel) -> None:
+    """Let the jobs arrive that are in the system when a simulation begins, and put their runs in flight on
+    their nodes, each at its own time. The kernel is at its beginning.
+
+    Raises:
+        ModelError: A run in flight does not fit; see ``past_of`` and ``check_in_flight``.
+    """
+    begins_s, past, upcoming = kernel.now, list[Job](), kernel.upcoming
+    while (job := upcoming.peek()) is not None and job.arrival_s < begins_s:
+        past.append(job)
+        upcoming.take()
+    for kernel.now, number, event in past_of(past, begins_s):
+        if isinstance(event, Job):
+            kernel.arrive(event)
+        else:
+            _resume(kernel, past[number], number, event)
+    kernel.now = begins_s
+    kernel.clock.not_before(begins_s)  # some are overdue
+    for run in kernel.running.values():
+        run.phase_until(max(run._ends_s, begins_s))
+        if kernel.life is not None:
+            kernel.life.recall(run)
+    kernel.changed = False  # first, what is due at the beginning happens
+    kernel.call_at(begins_s, kernel.wake)
+
+
+def _resume(kernel: ClusterKernel, job: Job, number: int, run: InFlight) -> None:
+    """Start a run of the past where it runs. It has fetched its inputs and set itself up."""
+    if number in kernel.applicants:
+        kernel.admit(kernel.applicants[number])
+    active = kernel.frontier.jobs.get(number)
+    task = None if active is None else active.tasks[run.task]
+    if task is not None and task.training is not None:
+        raise ModelError(f"job {job.id!r}: its elastic task {task.task.name!r} cannot be in flight at the beginning")
+    check_in_flight(job, run, None if task is None else task.demand, kernel.machines)
+    if task is not None:
+        shares = [Allotted(kernel.machines.list[node], count, gpu) for node, count, gpu in run.placement]
+        kernel.occupy(task, shares, in_flight=True)
 
 
 def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machines: ClusterState) -> None:

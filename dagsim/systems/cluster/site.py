@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Cluster, Job, NodePartition, QueueTree, Request
 from dagsim.model.job import satisfies
+from dagsim.systems.cluster.forks import COPIED, SAME, State
 
 if TYPE_CHECKING:
     from dagsim.network.routing import FabricLevel
@@ -44,12 +46,26 @@ class ClosedTime(NamedTuple):
 _NO_REQUEST = Request()
 
 
-class SiteState:
+class SiteState(State):
     """The restrictions of a site, and the licences in use. Plain data.
 
     ``origin_s`` is the time of the log at 0 s. Constraints bind only if the cluster has features,
     and a reservation or licence that the site does not list binds no job.
     """
+
+    __slots__ = {
+        "_chosen": COPIED,
+        "_features": SAME,
+        "_members": SAME,
+        "_numbers": SAME,
+        "_partitions": SAME,
+        "all_nodes": SAME,
+        "closed": SAME,
+        "drained": SAME,
+        "levels": SAME,
+        "licences": COPIED,
+        "origin_s": SAME,
+    }
 
     def __init__(
         self,
@@ -59,30 +75,32 @@ class SiteState:
         levels: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
         self.origin_s = origin_s
-        self.levels = levels or {}
+        self.levels = MappingProxyType(dict(levels or {}))
         """Domains of each level of the network, as bit sets."""
         queues = queues or QueueTree()
         names = [node.name for node in cluster.nodes]
         self.all_nodes = (1 << len(names)) - 1
         """All nodes, as a bit set."""
-        self._features = [node.features for node in cluster.nodes]
-        self._partitions = {part.name: part for part in queues.partitions}
-        self._members = {part.name: members(part, names) for part in queues.partitions}
-        self.closed: list[ClosedTime] = []
-        """The reservations, in order of their starts."""
+        self._features = tuple([node.features for node in cluster.nodes])
+        self._partitions = MappingProxyType({part.name: part for part in queues.partitions})
+        self._members = MappingProxyType({part.name: members(part, names) for part in queues.partitions})
+        reserved: list[ClosedTime] = []
         for reservation in sorted(queues.reservations, key=lambda one: one.start_s):
             nodes = members(NodePartition(f"{reservation.name} (reservation)", reservation.nodes), names)
             times = (max(0.0, reservation.start_s - origin_s), reservation.end_s - origin_s)
             if times[1] > 0:
-                self.closed.append(ClosedTime(reservation.name, nodes, *times))
-        self.drained: list[ClosedTime] = []
-        """Times at which nothing starts on some nodes, in order of their starts."""
+                reserved.append(ClosedTime(reservation.name, nodes, *times))
+        drained: list[ClosedTime] = []
         for outage in sorted(queues.outages, key=lambda one: one.start_s):
             nodes = members(NodePartition("(outage)", outage.nodes), names)
             times = (max(0.0, outage.start_s - origin_s), (inf if outage.end_s is None else outage.end_s) - origin_s)
             if outage.kind == "drain" and times[1] > 0:
-                self.drained.append(ClosedTime("outage", nodes, *times))
-        self._numbers = {closed.name: number for number, closed in enumerate(self.closed)}
+                drained.append(ClosedTime("outage", nodes, *times))
+        self.closed = tuple(reserved)
+        """The reservations, in order of their starts."""
+        self.drained = tuple(drained)
+        """Times at which nothing starts on some nodes, in order of their starts."""
+        self._numbers = MappingProxyType({closed.name: number for number, closed in enumerate(reserved)})
         self.licences = dict(queues.licences)
         """Number of each licence that is free."""
         self._chosen: dict[str, int] = {}
@@ -174,13 +192,6 @@ class SiteState:
         """Take licences (``sign`` 1), or give them back (-1)."""
         for name, count in licences:
             self.licences[name] -= sign * count
-
-    def copy(self) -> SiteState:
-        """An equal state that changes independently."""
-        twin = SiteState.__new__(SiteState)
-        twin.__dict__.update(self.__dict__)
-        twin.licences = dict(self.licences)
-        return twin
 
     def _satisfying(self, constraint: str) -> int:
         nodes = self._chosen.get(constraint)

@@ -4,7 +4,7 @@ that waits, with indexes of the ready tasks by a policy's key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
 from heapq import heappop, heappush
 from math import inf
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
@@ -14,6 +14,8 @@ from simpy.events import Event, Process
 
 from dagsim.errors import IllegalDecision
 from dagsim.model import Job, Task, TrainingState
+from dagsim.systems.cluster.clock import Due
+from dagsim.systems.cluster.forks import COPIED, EMPTY, SAME, State
 from dagsim.systems.cluster.network.base import Flow
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 
@@ -46,20 +48,20 @@ class Live(dict[KeyT, ValueT]):
         return list(super().items())
 
 
-class JobState:
+class JobState(State):
     """A job in the system. ``number`` counts arrivals from 0."""
 
-    __slots__ = (
-        "ideal_s",
-        "job",
-        "number",
-        "places",
-        "queued_s",
-        "service_gpu_s",
-        "shows_truth",
-        "tasks",
-        "tasks_left",
-    )
+    __slots__ = {
+        "ideal_s": SAME,
+        "job": SAME,
+        "number": SAME,
+        "places": COPIED,
+        "queued_s": SAME,
+        "service_gpu_s": SAME,
+        "shows_truth": SAME,
+        "tasks": COPIED,
+        "tasks_left": SAME,
+    }
 
     def __init__(self, job: Job, number: int) -> None:
         self.job = job
@@ -80,23 +82,17 @@ class JobState:
     def rank(self) -> float:
         """Set every task's ``rank_s`` from its ``best_s``; returns the job's critical path, ``ideal_s``."""
         tasks = self.tasks
+        if len(tasks) == 1:
+            self.ideal_s = tasks[0].rank_s = tasks[0].best_s
+            return self.ideal_s
         ranks = self.job.graph.upward_rank([task.best_s for task in tasks])
         for task, rank_s in zip(tasks, ranks, strict=True):
             task.rank_s = rank_s
         self.ideal_s = max(ranks)
         return self.ideal_s
 
-    def copy(self, machines: ClusterState) -> JobState:
-        """An equal job on ``machines``, a copy of its present machines."""
-        twin = JobState(self.job, self.number)
-        twin.tasks = [task.copy(twin, machines) for task in self.tasks]
-        twin.tasks_left, twin.ideal_s = self.tasks_left, self.ideal_s
-        twin.service_gpu_s, twin.shows_truth, twin.queued_s = self.service_gpu_s, self.shows_truth, self.queued_s
-        twin.places = {task: dict(places) for task, places in self.places.items()}
-        return twin
 
-
-class TaskState:
+class TaskState(State):
     """A task of a job in the system. It is *ready* once its parents are done (``missing`` is 0),
     and policies choose from the ready tasks.
 
@@ -108,27 +104,27 @@ class TaskState:
     with ``left`` of their work to do.
     """
 
-    __slots__ = (
-        "_truth",
-        "best_s",
-        "demand",
-        "failures",
-        "index",
-        "job",
-        "left",
-        "missing",
-        "order",
-        "piece",
-        "rank_s",
-        "ready_s",
-        "restore_s",
-        "saved",
-        "seconds",
-        "task",
-        "training",
-        "unfinished",
-        "waiting",
-    )
+    __slots__ = {
+        "_truth": SAME,
+        "best_s": SAME,
+        "demand": COPIED,
+        "failures": SAME,
+        "index": SAME,
+        "job": COPIED,
+        "left": SAME,
+        "missing": SAME,
+        "order": SAME,
+        "piece": SAME,
+        "rank_s": SAME,
+        "ready_s": SAME,
+        "restore_s": SAME,
+        "saved": SAME,
+        "seconds": SAME,
+        "task": SAME,
+        "training": COPIED,
+        "unfinished": SAME,
+        "waiting": SAME,
+    }
 
     def __init__(
         self,
@@ -191,7 +187,7 @@ class TaskState:
         """A piece of ``waiting`` preempted instances of this task, with a fraction ``left`` of the
         work and ``restore_s`` seconds of set-up to pay.
         """
-        twin = self._twin()
+        twin: TaskState = TaskState._alike(self)
         twin.piece, twin.waiting, twin.restore_s = piece, waiting, restore_s
         if left != self.left:
             kept = left / self.left
@@ -204,25 +200,6 @@ class TaskState:
     def believe_estimate(self) -> None:
         """Take the estimate from now on, for look-ahead."""
         self._truth = tuple([seconds / self.left for seconds in self.seconds]) if self.left else self.seconds
-
-    def copy(self, job: JobState, machines: ClusterState) -> TaskState:
-        """An equal task of ``job`` on ``machines``, copies of its present job and machines."""
-        twin = self._twin()
-        twin.job = job
-        twin.demand = machines.classes[self.demand.key]
-        if self.training is not None:
-            twin.training = self.training.copy()
-        return twin
-
-    def _twin(self) -> TaskState:
-        twin = TaskState.__new__(TaskState)
-        twin.job, twin.index, twin.task, twin.demand = self.job, self.index, self.task, self.demand
-        twin._truth, twin.seconds, twin.best_s, twin.rank_s = self._truth, self.seconds, self.best_s, self.rank_s
-        twin.missing, twin.unfinished, twin.waiting = self.missing, self.unfinished, self.waiting
-        twin.order, twin.piece, twin.left = self.order, self.piece, self.left
-        twin.restore_s, twin.ready_s, twin.failures = self.restore_s, self.ready_s, self.failures
-        twin.training, twin.saved = self.training, self.saved
-        return twin
 
     def __lt__(self, other: TaskState) -> bool:
         return (self.order, self.piece) < (other.order, other.piece)
@@ -245,7 +222,7 @@ it shares GPUs, the GPU of each instance.
 """
 
 
-class WorkProgress:
+class WorkProgress(State):
     """Work done and present rate of a run whose rate is not always 1.
 
     ``done`` is the work done until ``since_s``, in seconds at rate 1; of an elastic task, which counts
@@ -253,19 +230,19 @@ class WorkProgress:
     run, None at rate 0.
     """
 
-    __slots__ = (
-        "checkpoint",
-        "done",
-        "event",
-        "gang",
-        "phase",
-        "rate",
-        "saved",
-        "since_s",
-        "state",
-        "until",
-        "usual",
-    )
+    __slots__ = {
+        "checkpoint": SAME,
+        "done": SAME,
+        "event": EMPTY,
+        "gang": EMPTY,
+        "phase": SAME,
+        "rate": SAME,
+        "saved": SAME,
+        "since_s": SAME,
+        "state": COPIED,
+        "until": SAME,
+        "usual": SAME,
+    }
 
     def __init__(self, since_s: float) -> None:
         self.done = 0.0
@@ -287,16 +264,8 @@ class WorkProgress:
         self.gang: Any = None
         """Its communication, as the network keeps it."""
 
-    def copy(self) -> WorkProgress:
-        """An equal progress, without an event and without communication."""
-        twin = WorkProgress(self.since_s)
-        twin.done, twin.rate, twin.until = self.done, self.rate, self.until
-        twin.usual, twin.checkpoint, twin.saved = self.usual, self.checkpoint, self.saved
-        twin.state, twin.phase = None if self.state is None else self.state.copy(), self.phase
-        return twin
 
-
-class Run(Event):
+class Run(Due, State):
     """Instances of one task that run together, and the SimPy event that ends their phase.
 
     Its phases are fetching inputs (with a network), set-up and computing; a run without the first
@@ -306,25 +275,23 @@ class Run(Event):
     """
 
     # With a slot for each attribute of an Event as well, no run has a ``__dict__`` to fill.
-    __slots__ = (
-        "_ends_s",
-        "_ok",
-        "_seconds",
-        "_value",
-        "beside",
-        "callbacks",
-        "computing_s",
-        "env",
-        "flows",
-        "held",
-        "id",
-        "instances",
-        "process",
-        "progress",
-        "setup_s",
-        "started_s",
-        "task",
-    )
+    __slots__ = {
+        "_ends_s": SAME,
+        "_seconds": SAME,
+        "beside": SAME,
+        "callbacks": EMPTY,
+        "computing_s": SAME,
+        "env": COPIED,
+        "flows": COPIED,
+        "held": COPIED,
+        "id": SAME,
+        "instances": SAME,
+        "process": EMPTY,
+        "progress": COPIED,
+        "setup_s": SAME,
+        "started_s": SAME,
+        "task": COPIED,
+    }
 
     def __init__(
         self,
@@ -335,10 +302,8 @@ class Run(Event):
         held: tuple[Held, ...],
         started_s: float,
     ) -> None:
-        # Event.__init__ without the call, and already triggered: this is the innermost loop.
-        self.env = env
-        self._ok = True
-        self._value = None
+        self.env = env  # ``Event.__init__`` without the call: this is the innermost loop
+        self.callbacks: list[Any] = []
         self.id = id_
         self.task = task
         self.instances = instances
@@ -450,6 +415,40 @@ class Run(Event):
         saved = self.task.saved
         return saved is not None and bool(saved[1]) and saved[0] == self.started_s
 
+    # Steps of its life, for the kernel.
+
+    def compute(self, now: float) -> float:
+        """Compute from now on, at rate 1; returns the end."""
+        self.computing_s = now
+        self._ends_s = ends_s = now + self._seconds
+        return ends_s
+
+    def phase_until(self, ends_s: float) -> float:
+        """Set, and return, the end of the present phase; ``inf`` if only the network knows."""
+        self._ends_s = ends_s
+        return ends_s
+
+    def take(self, seconds: float) -> None:
+        """Compute for so many seconds, instead of what its task says."""
+        self._seconds = seconds
+
+    @property
+    def is_endless(self) -> bool:
+        """True if the present phase has no end that is known."""
+        return self._ends_s == inf
+
+    def left(self, now: float) -> float:
+        """The part of its task's work that it leaves if it stops now, having computed at rate 1."""
+        passed_s = 0.0 if self.computing_s is None else now - self.computing_s
+        return self.task.left * max(0.0, 1.0 - (passed_s / self._seconds if self._seconds else 0.0))
+
+    def believe_estimate(self, now: float) -> None:
+        """Take the estimate from now on, for look-ahead."""
+        self._seconds = self.estimate_s
+        pauses = self.progress is not None and self.progress.checkpoint < self._seconds
+        if self.computing_s is not None and self.task.training is None and not pauses:
+            self._ends_s = self.estimated_end_s(now)
+
     def disarm(self) -> None:
         """Let its scheduled events do nothing."""
         self.callbacks = []
@@ -457,15 +456,27 @@ class Run(Event):
             self.progress.event.callbacks = []
             self.progress.event = None
 
+    def halt(self) -> None:
+        """Let its events do nothing, and interrupt its process."""
+        self.disarm()
+        if self.process is not None and self.process.is_alive:
+            self.process.interrupt()
 
-class StateWrite:
+
+class StateWrite(State):
     """The state of a stopped run on its way to the storage; the nodes may run others by then.
 
     Instances that had notice before their node left return as one of two ``pieces``: the first if all bytes
     have arrived by ``deadline_s``, else the second.
     """
 
-    __slots__ = ("deadline_s", "flows", "pieces", "process", "run")
+    __slots__ = {
+        "deadline_s": SAME,
+        "flows": COPIED,
+        "pieces": COPIED,
+        "process": EMPTY,
+        "run": SAME,
+    }
 
     def __init__(self, run: Run, flows: Sequence[Flow]) -> None:
         self.run = run.task.job.number, run.task.index, run.id
@@ -474,14 +485,6 @@ class StateWrite:
         self.deadline_s = inf
         self.pieces: tuple[TaskState, ...] = ()
         self.process: Process | None = None
-
-    def copy(self, jobs: Mapping[int, JobState], machines: ClusterState) -> StateWrite:
-        """An equal write of ``jobs`` on ``machines``, without a process."""
-        twin: StateWrite = object.__new__(StateWrite)
-        twin.run, twin.deadline_s, twin.process = self.run, self.deadline_s, None
-        twin.flows = [flow.copy() for flow in self.flows]
-        twin.pieces = tuple([piece.copy(jobs[self.run[0]], machines) for piece in self.pieces])
-        return twin
 
 
 Key: TypeAlias = Callable[[TaskState], float]
@@ -625,12 +628,20 @@ class TypedQueue(_Heaps[tuple[DemandClass, int]]):
         return self._machines.fits(slot[0]) and self._machines.fits_on(*slot)
 
 
-class Frontier:
+class Frontier(State):
     """Everything that waits: jobs in the system, ready tasks in the order they became ready, and
     the policy's indexes, with their listeners for ready tasks, starts and ends.
     """
 
-    __slots__ = ("_pushes", "ended", "indexes", "jobs", "rated", "ready", "started")
+    __slots__ = {
+        "_pushes": EMPTY,
+        "ended": EMPTY,
+        "indexes": EMPTY,
+        "jobs": COPIED,
+        "rated": EMPTY,
+        "ready": COPIED,
+        "started": EMPTY,
+    }
 
     def __init__(self) -> None:
         self.indexes: dict[object, Any] = {}
@@ -677,13 +688,3 @@ class Frontier:
         everything = [task for job in self.jobs.values() for task in job.tasks]
         for task in (*everything, *(task for task in self.ready if task.piece)):
             task.believe_estimate()
-
-    def copy(self, machines: ClusterState) -> Frontier:
-        """An equal frontier on ``machines``; policies rebuild their indexes."""
-        twin = Frontier()
-        for number, job in self.jobs.items():
-            twin.jobs[number] = job.copy(machines)
-        for task in self.ready:
-            owner = twin.jobs[task.job.number]
-            twin.ready[task.copy(owner, machines) if task.piece else owner.tasks[task.index]] = None
-        return twin

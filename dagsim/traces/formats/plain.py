@@ -1,11 +1,13 @@
 """Plain CSV or JSON Lines for your own logs: one row per job, or per task of a job.
 
-The header names the columns, in any order; ``--map`` says which columns of a foreign file hold them. Required: ``id,
-arrival_s, gpus`` and either ``duration_s`` or both ``start_s`` and ``end_s``. Also allowed:
+The header names the columns, in any order; ``--map`` says which columns of a foreign file hold them, or a number for
+all rows (``gpus=0``). Required: ``id, arrival_s``, ``gpus`` or ``cpus``, and either ``duration_s`` or both ``start_s``
+and ``end_s``. Also allowed:
 
 ==================  =====================================================================================
 ``gpu_type``        GPU types that the job may use, ``A100-40|V100-16``; if empty, any
 ``nodes``           nodes of the job, instead of ``instances``: ``gpus``, ``cpus``, ``memory_gb`` are then totals
+                    (``--read spread=true``: they are totals over any number of nodes)
 ``instances``       identical parallel instances, each of ``gpus`` GPUs and ``duration_s`` (1)
 ``gang``            whether the instances start together: yes or no (yes)
 ``cpus``            cores per instance (0)
@@ -57,6 +59,7 @@ from dagsim.traces.rows import (
     Checks,
     Grouped,
     JobBatch,
+    JobTimes,
     in_parts,
     job_blocks,
     repeated,
@@ -72,8 +75,9 @@ from dagsim.traces.tables import NamedColumns, likely, map_command
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects, optional
 from dagsim.workload.records import clipped
 
-_NEEDED = ("id", "arrival_s", "gpus")
+_NEEDED = ("id", "arrival_s")
 _ALLOWED = (
+    "gpus",
     "duration_s",
     "start_s",
     "end_s",
@@ -130,36 +134,41 @@ class Plain(Reader):
 
     name = "plain"
     summary = "plain CSV of your own: id,arrival_s,gpus,duration_s[,gpu_type,priority,...]"
-    uses = frozenset({"reference_gpu", "floor_s", "map", "timezone", "gpu_names", "delimiter"})
+    uses = frozenset({"reference_gpu", "floor_s", "map", "timezone", "gpu_names", "delimiter", "spread"})
 
     def recognises(self, source: Source) -> bool:
         return not _missing(NamedColumns(source, {}))
 
     def nearly(self, source: Source) -> str | None:
         names = NamedColumns(source, {}).names
-        columns = likely(names, (*_NEEDED, *_DURATION))
+        columns = likely(names, (*_NEEDED, "gpus", *_DURATION))
         if len(columns) < 2:
             return None
         missing = _missing(NamedColumns(source, columns))
         if "duration_s" in columns or missing:
             columns = {ours: theirs for ours, theirs in columns.items() if ours not in ("start_s", "end_s")}
         unnamed = [ours for ours in missing if ours not in columns]
-        lacking = [ours for ours in _missing(NamedColumns(source, {})) if ours in _NEEDED or "duration_s" not in names]
+        lacking = _missing(NamedColumns(source, {}))
         return (
             f"nearly 'plain': it lacks {', '.join(lacking)}; its columns are {clipped(', '.join(names))}; "
             f"say which hold them: {map_command(source, columns, unnamed)}"
         )
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
-        columns, rows = _columns(source, options), _Rows(options)
+        columns = _columns(source, options)
+        rows = _Rows(options, columns.constants)
         if not columns.has("task"):
-            return row_blocks(
-                partial(columns.tables, _NEEDED, _ALLOWED, _NUMBERS), rows.arrivals, rows.jobs, report, most
-            )
+            read = partial(columns.tables, _NEEDED, _ALLOWED, _NUMBERS)
+            return row_blocks(read, rows.arrivals, rows.jobs, report, most, apart=True)
         return _task_blocks(columns, rows, report, most)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         answers = {"work": "duration_s, or end_s - start_s, measured on the job's gpu_type where it has exactly one"}
+        columns = _columns(source, options)
+        if not columns.has("gpus") and "gpus" not in columns.constants:
+            answers["gpus"] = "none: the table has no column for them"
+        if options.spread:
+            answers["nodes"] = "a job may be spread over nodes, a GPU or core at a time (--read spread=)"
         if options.map or options.timezone:
             answers["dates"] = f"those without an offset are of {options.timezone or 'UTC'} (--read timezone=)"
         return answers
@@ -174,7 +183,7 @@ def _columns(source: Source, options: TraceOptions) -> NamedColumns:
     mapping = options.mapping()
     if "type" in mapping:
         mapping["gpu_type"] = mapping.pop("type")
-    columns = NamedColumns(source, mapping, options.delimiter)
+    columns = NamedColumns(source, mapping, options.delimiter, constant=[_COLUMNS[place] for place in _NUMBERS])
     columns.check(_COLUMNS)
     if missing := _missing(columns):
         raise TraceError(
@@ -188,6 +197,8 @@ def _columns(source: Source, options: TraceOptions) -> NamedColumns:
 def _missing(columns: NamedColumns) -> list[str]:
     """Required columns that the table lacks."""
     missing = [ours for ours in _NEEDED if not columns.has(ours)]
+    if not ({"gpus", "cpus"} & columns.constants.keys() or columns.has("gpus") or columns.has("cpus")):
+        missing.append("gpus")
     if not columns.has("duration_s") and not (columns.has("start_s") and columns.has("end_s")):
         missing.append("duration_s")
     return missing
@@ -196,8 +207,8 @@ def _missing(columns: NamedColumns) -> list[str]:
 class _Rows:
     """Interprets the rows of a table under the given options."""
 
-    def __init__(self, options: TraceOptions) -> None:
-        self._options = options
+    def __init__(self, options: TraceOptions, constants: Mapping[str, float]) -> None:
+        self._options, self._constants = options, constants
         self._zone = options.zone()
         self._named = options.named_gpus()
 
@@ -212,24 +223,29 @@ class _Rows:
         tasks = self.tasks(checks)
         if checks.table.has(_AT["state"]):
             _check_states(checks, tasks.work)
-        return replace(tasks, arrival_s=self.checked_arrivals(checks), **self.facts(checks))
+        arrival_s = self.checked_arrivals(checks)
+        return replace(tasks, arrival_s=arrival_s, **self.facts(checks, arrival_s, self._seconds(checks)))
 
     def tasks(self, checks: Checks) -> JobArrays:
         """Task of each row, as a job of its own."""
         table, options = checks.table, self._options
         seconds = self._seconds(checks)
-        instances = checks.count(_AT["instances"], "instances", blank=1)
+        constants = self._constants
+        instances = checks.count(_AT["instances"], "instances", blank=constants.get("instances", 1))
         gang = table.words(_AT["gang"])
         together = [_YES_OR_NO.get(word.strip().lower()) for word in gang.words]
         checks.drop(np.array([word is None for word in together])[gang.place], "whose gang is neither yes nor no")
         checks.drop(seconds < 0, "with a negative duration_s")
         claimed = ~table.blank(_AT["estimate_s"])
         estimate = np.where(claimed, self._duration(checks, "estimate_s", claimed), nan)
-        gpus = checks.number(_AT["gpus"], "gpus")
-        cpus = checks.number(_AT["cpus"], "cpus", 0)
-        memory = checks.number(_AT["memory_gb"], "memory_gb", 0)
-        if table.has(_AT["nodes"]):
-            instances, gpus, cpus, memory = _over_nodes(checks, instances, gpus, cpus, memory)
+        gpus = checks.number(_AT["gpus"], "gpus", nan if table.has(_AT["gpus"]) else constants.get("gpus", 0))
+        cpus = checks.number(_AT["cpus"], "cpus", constants.get("cpus", 0))
+        memory = checks.number(_AT["memory_gb"], "memory_gb", constants.get("memory_gb", 0))
+        nodes = checks.count(_AT["nodes"], "nodes", blank=constants.get("nodes", 1))
+        if options.spread:
+            nodes = np.maximum(nodes, np.floor(np.where(gpus >= 1, gpus, np.where(gpus > 0, 1, cpus))))
+        if options.spread or table.has(_AT["nodes"]) or "nodes" in constants:
+            instances, gpus, cpus, memory = _over_nodes(checks, nodes, instances, gpus, cpus, memory)
         batch = np.where(table.blank(_AT["batch"]), 0, checks.count(_AT["batch"], "batch", 0, blank=0))
         names, model = table.words(_AT["gpu_type"]), table.words(_AT["model"])
         types = [self._types(text) for text in names.words]
@@ -258,12 +274,17 @@ class _Rows:
         )
         return replace(jobs, name=task.place, names=objects(task.words))
 
-    def facts(self, checks: Checks) -> dict[str, Any]:
-        """Columns of jobs that do not describe tasks, one row per job."""
+    def facts(self, checks: Checks, arrival_s: np.ndarray, ran_s: np.ndarray | None = None) -> dict[str, Any]:
+        """Columns of jobs that do not describe tasks, one row per job; ``ran_s`` are their durations if they
+        have one task.
+        """
+        start_s, eligible_s = (self._moment(checks, name) for name in ("start_s", "eligible_s"))
+        end_s = self._moments(checks.table, "end_s") if checks.table.has(_AT["end_s"]) else None
+        times = JobTimes(arrival_s, start_s, end_s, ran_s, eligible_s).checked(checks)
         return {
             "request": self._requests(checks),
-            "observed_start_s": self._moment(checks, "start_s"),
-            "eligible_s": self._moment(checks, "eligible_s"),
+            "observed_start_s": optional(times.start_s),
+            "eligible_s": None if times.eligible_s is None else optional(times.eligible_s),
             "priority": optional(checks.number(_AT["priority"], "priority", 0), 0.0),
             "deadline_s": self._deadlines(checks),
             "weight": optional(checks.number(_AT["weight"], "weight", 1), 1.0),
@@ -351,9 +372,9 @@ class _Rows:
                         seconds[row] = moment_s(text, name, self._zone)
         return seconds
 
-    def _moment(self, checks: Checks, name: str) -> np.ndarray | None:
+    def _moment(self, checks: Checks, name: str) -> np.ndarray:
         there = ~checks.table.blank(_AT[name])
-        return optional(checks.finite(self._moments(checks.table, name), _AT[name], name, where=there))
+        return checks.finite(self._moments(checks.table, name), _AT[name], name, where=there)
 
     def _deadlines(self, checks: Checks) -> np.ndarray | None:
         column = _AT["deadline_s"]
@@ -387,12 +408,16 @@ def _check_states(checks: Checks, work: np.ndarray) -> None:
 
 
 def _over_nodes(
-    checks: Checks, instances: np.ndarray, gpus: np.ndarray, cpus: np.ndarray, memory: np.ndarray
+    checks: Checks,
+    nodes: np.ndarray,
+    instances: np.ndarray,
+    gpus: np.ndarray,
+    cpus: np.ndarray,
+    memory: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Instances and the demand of each where ``nodes`` are stated: one per node, or one per GPU if
     the GPUs are not even over the nodes.
     """
-    nodes = checks.count(_AT["nodes"], "nodes", blank=1)
     nodes = np.where(are_counts(nodes), nodes, 1.0)  # rows with another number are dropped
     checks.drop((nodes > 1) & (instances > 1), "with both nodes and instances")
     uneven = (nodes > 1) & (np.where(np.isfinite(gpus), gpus, 0.0) % nodes > 0)
@@ -459,7 +484,7 @@ def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
         estimate=None if tasks.estimate is None else tasks.estimate[groups.row],
         waits=waits,
         parent=parent,
-        **rows.facts(leading),
+        **rows.facts(leading, groups.time),
     )
     leading.usable &= whole
     leading.impossible(every)

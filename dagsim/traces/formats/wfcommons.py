@@ -1,12 +1,14 @@
-"""WfCommons WfFormat 1.3 to 1.5: one recorded workflow execution per JSON file.
+"""WfCommons WfFormat 1.0 to 1.5: one recorded workflow execution per JSON file.
 
 1.5 separates ``workflow.specification.tasks`` (names, parents, files) from
-``workflow.execution.tasks`` (runtimes); 1.3 and 1.4 have everything in ``workflow.tasks``. A file
-is read whole; those of a directory or archive, one after another.
+``workflow.execution.tasks`` (runtimes); 1.3 and 1.4 have everything in ``workflow.tasks``, earlier
+versions in ``workflow.jobs``. Parents and children are ids, in files of 1.4 that Pegasus made names. A
+file is read whole; those of a directory or archive, one after another.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,7 +29,7 @@ class WfCommons(Reader):
     """One job per file, all arriving at 0; a task takes ``coreCount`` cores (1) for its measured runtime."""
 
     name = "wfcommons"
-    summary = "WfCommons WfFormat 1.3 to 1.5 (.json): recorded workflow executions"
+    summary = "WfCommons WfFormat 1.0 to 1.5 (.json): recorded workflow executions"
     uses = frozenset({"gpus_per_task", "floor_s"})
 
     def recognises(self, source: Source) -> bool:
@@ -59,7 +61,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
     where = f"{file}:1"
     document = read_json(file)
     parts = _section(document, "workflow", where)
-    listed, execution = parts.get("tasks"), {}
+    listed, execution = parts.get("tasks", parts.get("jobs")), {}
     sizes: dict[str, float] = {}
     if "specification" in parts:
         specification = _section(parts, "specification", where)
@@ -88,6 +90,7 @@ def _tasks(
 ) -> tuple[list[Task], list[tuple[str, str]], _Files, _Files]:
     tasks: dict[str, Task] = {}
     edges: dict[tuple[str, str], None] = {}
+    ids = _ids_by_reference(listed)
     written: _Files = {}
     read: _Files = {}
     for item in listed:
@@ -99,10 +102,24 @@ def _tasks(
             if not name or name in tasks:
                 raise Dirty("whose id another task has" if name else "without an id")
             tasks[name] = _task(name, {**item, **execution.get(name, {})}, options)
-            edges.update(dict.fromkeys((str(parent), name) for parent in _list(item.get("parents"))))
-            edges.update(dict.fromkeys((name, str(child)) for child in _list(item.get("children"))))
+            parents, children = ([str(other) for other in _list(item.get(of))] for of in ("parents", "children"))
+            edges.update(dict.fromkeys((ids.get(parent, parent), name) for parent in parents))
+            edges.update(dict.fromkeys((name, ids.get(child, child)) for child in children))
             _files(item, sizes, written.setdefault(name, {}), read.setdefault(name, {}))
     return list(tasks.values()), list(edges), written, read
+
+
+def _ids_by_reference(listed: list[Any]) -> dict[str, str]:
+    """Ids of tasks by what parents and children call them: by unique names if more of these are names
+    than ids, else nothing.
+    """
+    items = _dicts(listed)
+    names = Counter(str(item.get("name")) for item in items)
+    ids = {str(item.get("name")): str(item.get("id") or item.get("name")) for item in items}
+    ids = {name: id for name, id in ids.items() if names[name] == 1}
+    called = [str(other) for item in items for of in ("parents", "children") for other in _list(item.get(of))]
+    known = {str(item.get("id") or item.get("name")) for item in items}
+    return ids if sum(other in ids for other in called) > sum(other in known for other in called) else {}
 
 
 def _task(name: str, facts: dict[str, Any], options: TraceOptions) -> Task:

@@ -103,7 +103,10 @@ def test_verify_repeats_runs_and_finds_every_forgery(file: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("change", "finding"),
     [
-        (lambda forged, task: forged["score"].update(ratio=0.5), "score does not follow"),
+        (
+            lambda forged, task: forged["score"].update(ratio=0.5),
+            "score.ratio does not follow from the runs in the file: it is 0.5,",
+        ),
         (lambda forged, task: forged.update(draw=4), "its seeds do not follow from draw 4"),
         (lambda forged, task: forged.update(suite_sha256="0"), "the tasks differ"),
         (lambda forged, task: task.update(config_sha256="0"), "its configuration differs"),

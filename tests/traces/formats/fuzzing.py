@@ -138,6 +138,7 @@ _MANY_JOBS = 100_000  # more than any damage to a sample can make
 _WHOLE = (
     "no job to keep",
     "not recognised",
+    "which dagsim does not read",
     "could be any of",
     "the times of its machines",
     "no pai_task_table",

@@ -85,7 +85,7 @@ def test_a_header_of_sacct_for_people_says_the_command_for_programs(tmp_path: Pa
 
 def test_other_tables_are_not_recognised_at_all(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("date,price\n1,2\n")
-    with pytest.raises(TraceError, match="not recognised as any known format"):
+    with pytest.raises(TraceError, match="not recognised as a trace"):
         recognise(tmp_path / "x.csv")
 
 
@@ -134,3 +134,38 @@ def test_rows_with_impossible_nodes_or_gpus_are_dropped(read: Reading, tmp_path:
     got = read(tmp_path / "x.csv")
     assert [(job.id, job.tasks[0].instances, job.tasks[0].gpus) for job in got.jobs] == [("e", 2, 2)]
     assert got.dropped == {"whose nodes is impossible": 2, "whose gpus is not a number": 2}
+
+
+RECORDS = '{"Nr": 5, "queued": 100, "cards": 2, "ran": 60}', '{"Nr": 6, "queued": 130, "cards": 1, "ran": 30}'
+MAP = "id=Nr,arrival_s=queued,gpus=cards,duration_s=ran"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n".join(RECORDS),
+        f"[{', '.join(RECORDS)}]",
+        "[\n " + ",\n ".join(RECORDS) + "\n]\n",
+        f'{{"jobs": [{", ".join(RECORDS)}]}}',
+    ],
+)
+def test_records_are_read_one_a_line_and_in_an_array(read: Reading, tmp_path: Path, text: str) -> None:
+    (tmp_path / "log").write_text(text)
+    jobs = read(tmp_path / "log", map=MAP).jobs
+    assert [(job.id, job.arrival_s, job.tasks[0].gpus, job.tasks[0].work) for job in jobs] == [
+        ("5", 0, 2, 60), ("6", 30, 1, 30),
+    ]  # fmt: skip
+
+
+def test_an_array_is_told_the_map_that_reads_it(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(f"[{RECORDS[0]}]")
+    with pytest.raises(TraceError, match=r"its columns are nr, queued, cards, ran; .* --map id=COLUMN"):
+        recognise(tmp_path / "x.json")
+
+
+def test_a_number_in_the_map_holds_for_all_rows(read: Reading, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("n,at,s\na,0,9\nb,5,7\n")
+    jobs = read(tmp_path / "log.csv", map="id=n,arrival_s=at,duration_s=s,cpus=16,memory_gb=2.5,gpus=0").jobs
+    assert {(job.tasks[0].cpus, job.tasks[0].memory_gb, job.tasks[0].gpus) for job in jobs} == {(16, 2.5, 0)}
+    with pytest.raises(TraceError, match=r"--map id=7: no such column"):
+        open_trace(tmp_path / "log.csv", options=TraceOptions(map="id=7,arrival_s=at,duration_s=s,gpus=0")).arrays()

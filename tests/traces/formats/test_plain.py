@@ -41,7 +41,7 @@ def test_every_column_has_its_place_in_the_job(sample: Any) -> None:
 
 
 def test_jobs_come_by_arrival_and_ties_in_the_order_of_the_file(sample: Any) -> None:
-    assert [job.id for job in sample.jobs] == ["a", "b", "c", "d", "o, quoted"]
+    assert [job.id for job in sample.jobs] == ["a", "b", "c", "d", "o, quoted", "a#2"]
 
 
 def test_every_dirty_row_is_dropped_for_its_reason(sample: Any) -> None:
@@ -49,7 +49,6 @@ def test_every_dirty_row_is_dropped_for_its_reason(sample: Any) -> None:
         "without arrival_s": 1,
         "with a negative duration_s": 1,
         "that describe an impossible job": 2,
-        "whose id another row has": 1,
         "given twice": 1,
         "with a negative arrival_s": 1,
         "whose gpus is not a number": 1,
@@ -108,3 +107,64 @@ def test_levels_and_segments_have_columns(read: Reading, tmp_path: Path) -> None
         Request(level="rack"), Request("a100", level="rack", level_required=False, segment=2), None
     ]  # fmt: skip
     assert got.dropped == {"whose level_required is neither yes nor no": 1, "whose segment is impossible": 1}
+
+
+def test_a_table_of_a_cpu_cluster_needs_no_column_of_gpus(read: Reading, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("id,arrival_s,cpus,duration_s\na,0,16,9\n")
+    assert recognise(tmp_path / "log.csv") == "plain"
+    got = read(tmp_path / "log.csv")
+    assert (got.jobs[0].tasks[0].gpus, got.jobs[0].tasks[0].cpus) == (0, 16)
+    assert got.trace.assumptions["gpus"] == "none: the table has no column for them"
+
+
+def test_totals_can_be_spread_over_nodes(read: Reading, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(
+        "id,arrival_s,gpus,cpus,memory_gb,duration_s\na,0,0,96,48,9\nb,1,6,24,60,9\nc,2,0.5,3,3,9\nd,3,0,1,1,9\n"
+    )
+    jobs = read(tmp_path / "log.csv", spread=True).jobs
+    shapes = [(task.instances, task.gang, task.gpus, task.cpus, task.memory_gb) for job in jobs for task in job.tasks]
+    assert shapes == [(96, True, 0, 1, 0.5), (6, True, 1, 4, 10), (1, False, 0.5, 3, 3), (1, False, 0, 1, 1)]
+
+
+@pytest.mark.parametrize("head", ["id,arrival_s,gpus,gpus,duration_s", "id,GPUs,gpus,arrival_s,duration_s"])
+def test_a_column_that_is_there_twice_is_refused(tmp_path: Path, head: str) -> None:
+    (tmp_path / "log.csv").write_text(f"{head}\n1,2,3,4,5\n")
+    with pytest.raises(TraceError, match=r"log\.csv:1: there are two columns 'gpus'; rename or remove one"):
+        open_trace(tmp_path / "log.csv", "plain").arrays()
+
+
+def test_a_column_that_is_not_read_may_be_there_twice(read: Reading, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("n,x,x,at,s\na,1,2,3,4\n")
+    assert read(tmp_path / "log.csv", map="id=n,arrival_s=at,duration_s=s,gpus=1").jobs[0].tasks[0].work == 4
+
+
+def test_times_that_contradict_each_other_are_noted_and_possible_ones_taken(read: Reading, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(
+        "id,arrival_s,eligible_s,start_s,end_s,gpus,duration_s\n"
+        "early,2000,2000,1700,1760,1,60\nheld,2000,2600,2020,2080,1,60\n"
+        "back,2000,2000,2020,2005,1,60\nlong,2000,2000,2020,5000,1,60\nfine,2000,2000,2020,2080,1,60\n"
+    )
+    got = read(tmp_path / "log.csv")
+    assert got.noted == {
+        "that start before they arrive, taken to start then": 1,
+        "that are eligible only after their start, taken as then": 1,
+        "with an end before the start; the run time counts": 1,
+        "whose elapsed time is not that from start to end; it counts": 1,
+    }
+    assert [(job.observed_start_s, job.eligible_s, job.tasks[0].work) for job in got.jobs] == [
+        (0, 0, 60), (20, 20, 60), (20, 0, 60), (20, 0, 60), (20, 0, 60),
+    ]  # fmt: skip
+    (times,) = got.trace.report.contradictions.values()
+    assert (times.count, len(times.reasons), round(times.hours.gpus * 60, 3)) == (4, 4, 4)
+
+
+def test_rows_of_one_id_that_arrive_at_different_times_are_jobs_of_their_own(read: Reading, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(
+        "id,arrival_s,gpus,duration_s\n9,0,1,10\n9,700,2,20\n9,700,2,20\n4,5,1,1\n9,0,1,11\n9,900,3,30\n"
+    )
+    got = read(tmp_path / "log.csv")
+    assert [(job.id, job.arrival_s, job.tasks[0].gpus) for job in got.jobs] == [
+        ("9", 0, 1), ("4", 5, 1), ("9#2", 700, 2), ("9#3", 900, 3),
+    ]  # fmt: skip
+    assert got.dropped == {"given twice": 1, "whose id another row has": 1}
+    assert got.trace.report.contradictions["ids"].count == 3

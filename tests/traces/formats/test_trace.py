@@ -42,9 +42,7 @@ def test_an_unknown_format_is_suggested_and_an_unknown_file_named(tmp_path: Path
     with pytest.raises(UnknownName, match="unknown trace format 'alibaba2081'; did you mean 'alibaba2018'"):
         reader("alibaba2081")
     (tmp_path / "x.csv").write_text("some,other,table\n1,2,3\n")
-    with pytest.raises(
-        TraceError, match=r"x\.csv: not recognised as any known format; name one of acme, alibaba2017, .*plain"
-    ):
+    with pytest.raises(TraceError, match=r"x\.csv: not recognised as a trace; if it is a table, .*--format names"):
         recognise(tmp_path / "x.csv")
     with pytest.raises(TraceError, match=r"y\.csv: no such file"):
         open_trace(tmp_path / "y.csv")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,3 +62,32 @@ def test_every_file_has_the_measured_critical_path(read: Reading, data: Path) ->
         assert len(job.graph.edges) == int(row["edges"]), row["file"]
         assert job.graph.depth() == int(row["depth"]), row["file"]
         assert job.graph.critical_path(seconds) == pytest.approx(float(row["critical_path_s"]), abs=0.06), row["file"]
+
+
+def test_the_oldest_versions_list_jobs(read: Reading, tmp_path: Path) -> None:
+    jobs = [
+        {"name": "cut", "type": "compute", "runtime": 4, "cores": 2,
+         "files": [{"name": "x", "size": 7, "link": "output"}]},
+        {"name": "paste", "type": "compute", "runtime": 9, "parents": ["cut"],
+         "files": [{"name": "x", "size": 7, "link": "input"}]},
+    ]  # fmt: skip
+    (tmp_path / "old.json").write_text(
+        json.dumps({"name": "old", "schemaVersion": "1.2", "workflow": {"makespan": 15, "jobs": jobs}})
+    )
+    (job,) = read(tmp_path / "old.json").jobs
+    assert [(task.name, task.work, task.cpus) for task in job.tasks] == [("cut", 4, 2), ("paste", 9, 1)]
+    assert [tuple(edge) for edge in job.graph.edges] == [(0, 1, 7)]
+
+
+@pytest.mark.parametrize("by", ["id", "name"])
+def test_parents_are_ids_or_names(read: Reading, tmp_path: Path, by: str) -> None:
+    tasks = [{"id": f"T{at}", "name": f"step{at}_T{at}", "runtimeInSeconds": 5 * at + 1} for at in range(4)]
+    for parent, child in ((0, 1), (0, 2), (1, 3), (2, 3)):
+        tasks[parent].setdefault("children", []).append(tasks[child][by])  # type: ignore[union-attr,attr-defined]
+        tasks[child].setdefault("parents", []).append(tasks[parent][by])  # type: ignore[union-attr,attr-defined]
+    (tmp_path / "w.json").write_text(
+        json.dumps({"name": "w", "schemaVersion": "1.4", "workflow": {"makespanInSeconds": 40, "tasks": tasks}})
+    )
+    got = read(tmp_path / "w.json")
+    assert [edge[:2] for edge in got.jobs[0].graph.edges] == [(0, 1), (0, 2), (1, 3), (2, 3)]
+    assert got.noted == {}

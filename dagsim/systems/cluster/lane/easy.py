@@ -363,19 +363,32 @@ def look(s: State, e: Ends) -> None:
     s.count.starts = 0
 
 
-@inner
-def amount(s: State, e: Ends, kind: int, head: int) -> int:
-    """Amount that an instance of a class takes of the resource that class ``head`` waits for, in
-    millionths of a GPU or core.
+class Surplus(NamedTuple):
+    """Amounts of a type that are left over for others, in millionths. What the reserved task does not
+    ask for is plenty.
     """
-    return e.gpus[kind] if s.classes[head].gpus else s.classes[kind].cpus
+
+    gpus: int
+    cpus: int
+    memory: int
+
+
+_PLENTY = int64(1 << 62)
 
 
 @inner
-def reservation(s: State, e: Ends, head: int) -> tuple[float, int, int]:
-    """Find the earliest time at which a task has room, the type, and the amount left over there."""
+def _exceeds(s: State, e: Ends, kind: int, count: int, extra: Surplus) -> bool:
+    """True if ``count`` instances of a class take more than what is left over."""
+    if e.gpus[kind] * count > extra.gpus:
+        return True
+    return s.classes[kind].cpus * count > extra.cpus or s.classes[kind].memory * count > extra.memory
+
+
+@inner
+def reservation(s: State, e: Ends, head: int) -> tuple[float, int, Surplus]:
+    """Find the earliest time at which a task has room, the type, and the amounts left over there."""
     kind = int64(s.tasks[head].kind)
-    soonest, on, extra = np.inf, -1, int64(0)
+    soonest, on, extra = np.inf, -1, Surplus(int64(0), int64(0), int64(0))
     for type_ in range(len(s.types)):
         if s.may[kind, type_]:
             time_s, left = _shadow(s, e, kind, type_)
@@ -385,21 +398,21 @@ def reservation(s: State, e: Ends, head: int) -> tuple[float, int, int]:
 
 
 @inner
-def _shadow(s: State, e: Ends, kind: int, type_: int) -> tuple[float, int]:
+def _shadow(s: State, e: Ends, kind: int, type_: int) -> tuple[float, Surplus]:
     """The time at which a type has enough free for the class, and the surplus then.
 
-    GPUs are summed as floating-point numbers, cores in millionths, as in the SimPy kernel.
+    GPUs are summed as floating-point numbers, cores and memory in millionths, as in the SimPy kernel.
     """
-    together = max(s.classes[kind].gang, 1)
-    on_gpus = s.classes[kind].gpus > 0
-    missing = s.classes[kind].gpus * together - s.types[type_].idle
-    if not on_gpus:
-        missing = float(s.classes[kind].cpus * together - s.types[type_].cpus)
+    together = int64(max(s.classes[kind].gang, 1))
+    gpus = s.classes[kind].gpus * together - s.types[type_].idle if s.classes[kind].gpus > 0 else -np.inf
+    cpus = s.classes[kind].cpus * together - s.types[type_].cpus if s.classes[kind].cpus > 0 else -_PLENTY
+    memory = s.classes[kind].memory * together - s.types[type_].memory if s.classes[kind].memory > 0 else -_PLENTY
     at, aside = type_ * len(e.aside), 0
-    shadow_s = s.clock.now_s if missing <= 0 else np.inf
+    lacks = gpus > 0 or cpus > 0 or memory > 0
+    shadow_s = np.inf if lacks else s.clock.now_s
     while e.held[type_]:
         end_s, entry = e.heaps[at].key, e.heaps[at].what
-        if missing <= 0 and end_s > shadow_s:
+        if not lacks and end_s > shadow_s:
             break
         pop(e.heaps, at, e.held[type_])
         e.held[type_] -= 1
@@ -408,17 +421,24 @@ def _shadow(s: State, e: Ends, kind: int, type_: int) -> tuple[float, int]:
         e.aside[aside].key = end_s
         e.aside[aside].what = entry
         aside += 1
-        if missing > 0:
+        if lacks:
             shadow_s = max(end_s, s.clock.now_s)
         run = entry & ((1 << SLOTS) - 1)
-        other = s.tasks[s.runs[run].task].kind
-        missing -= (s.classes[other].gpus if on_gpus else float(s.classes[other].cpus)) * s.runs[run].count
+        other, count = s.tasks[s.runs[run].task].kind, int64(s.runs[run].count)
+        if s.classes[kind].gpus > 0:
+            gpus -= s.classes[other].gpus * count
+        if s.classes[kind].cpus > 0:
+            cpus -= s.classes[other].cpus * count
+        if s.classes[kind].memory > 0:
+            memory -= s.classes[other].memory * count
+        lacks = gpus > 0 or cpus > 0 or memory > 0
     for index in range(aside):
         push(e.heaps, at, e.held[type_], e.aside[index].key, e.aside[index].what)
         e.held[type_] += 1
-    if missing > 0:
-        return np.inf, int64(0)
-    return shadow_s, int64(np.rint(-missing * MICRO) if on_gpus else -missing)
+    if lacks:
+        return np.inf, Surplus(int64(0), int64(0), int64(0))
+    spare = int64(np.rint(-gpus * MICRO)) if s.classes[kind].gpus > 0 else _PLENTY
+    return shadow_s, Surplus(spare, -cpus, -memory)
 
 
 RANKS: Mapping[Any, int] = {by_order: BY_ORDER, shortest_first: BY_LENGTH, most_slowed_first: BY_SLOWDOWN}
@@ -501,7 +521,7 @@ def _filler(s: State, b: EasyState, head: int) -> tuple[int, int, int]:
     """Find the first task by rank that fits and does not delay ``head``, and its place; -1 without
     one.
     """
-    shadow_s, shadow_type, extra = np.inf, -1, int64(0)
+    shadow_s, shadow_type, extra = np.inf, -1, Surplus(int64(0), int64(0), int64(0))
     b.g.count.searches += 1
     reserved = False
     while True:
@@ -519,7 +539,11 @@ def _filler(s: State, b: EasyState, head: int) -> tuple[int, int, int]:
                 shadow_s, shadow_type, extra = reservation(s, b.e, head)
                 reserved = True
             until_s, takes_time = np.inf, b.g.ratios[group, type_] > 0
-            if takes_time and type_ == shadow_type and _needed(s, b.e, any_of, head, type_) > extra:
+            if (
+                takes_time
+                and type_ == shadow_type
+                and _takes_more(s, b.e, any_of, type_, spot(s, any_of, type_), extra)
+            ):
                 until_s = shadow_s
             task = any_of if until_s == np.inf else first_of(s, b.g, group, type_, until_s)
             if task >= 0 and (candidate < 0 or before(s, b.g, task, candidate)):
@@ -530,7 +554,7 @@ def _filler(s: State, b: EasyState, head: int) -> tuple[int, int, int]:
         if (
             on != shadow_type
             or _ends_by(s, candidate, on, shadow_s)
-            or _takes(s, b.e, candidate, head, on, node) <= extra
+            or not _takes_more(s, b.e, candidate, on, node, extra)
         ):
             return candidate, on, node
         b.g.groups[b.g.group[candidate]].stuck = b.g.count.searches
@@ -547,13 +571,6 @@ def _fastest_with_room(s: State, g: Groups, group: int, kind: int) -> int:
 
 
 @inner
-def _needed(s: State, e: Ends, task: int, head: int, type_: int) -> int:
-    """Amount that a task started now would take of the resource that ``head`` waits for."""
-    return _takes(s, e, task, head, type_, spot(s, task, type_))
-
-
-@inner
-def _takes(s: State, e: Ends, task: int, head: int, type_: int, node: int) -> int:
-    """Amount that a task would take on that type of the resource that ``head`` waits for."""
-    started = count_started(s, task, type_, node)
-    return amount(s, e, int64(s.tasks[task].kind), int64(s.tasks[head].kind)) * started
+def _takes_more(s: State, e: Ends, task: int, type_: int, node: int, extra: Surplus) -> bool:
+    """True if a task that starts there now takes more of a type than what is left over."""
+    return _exceeds(s, e, int64(s.tasks[task].kind), int64(count_started(s, task, type_, node)), extra)

@@ -95,6 +95,7 @@ def take(s: State, kind: int, node: int, count: int, run: int, gpus: int) -> int
     s.nodes[node].cpus -= s.classes[kind].cpus * count
     s.nodes[node].memory -= s.classes[kind].memory * count
     s.types[s.nodes[node].type].cpus -= s.classes[kind].cpus * count
+    s.types[s.nodes[node].type].memory -= s.classes[kind].memory * count
     _changed(s, node)
     return held
 
@@ -119,6 +120,7 @@ def give_back(s: State, kind: int, hold: int) -> None:
     s.nodes[node].cpus += s.classes[kind].cpus * count
     s.nodes[node].memory += s.classes[kind].memory * count
     s.types[s.nodes[node].type].cpus += s.classes[kind].cpus * count
+    s.types[s.nodes[node].type].memory += s.classes[kind].memory * count
     s.holds[hold].next = s.count.holds_free
     s.count.holds_free = hold
     s.count.holds -= 1

@@ -174,8 +174,8 @@ changes already applied.
 """
 QUEUE = record_type(i8="at held most")
 """A heap of ready tasks; it begins ``at`` and has space for ``most``."""
-TYPE = record_type(i8="count idle cpus")
-"""Per type: its nodes, its idle GPUs, and its free CPUs in millionths."""
+TYPE = record_type(i8="count idle cpus memory")
+"""Per type: its nodes, its idle GPUs, and its free CPUs and memory in millionths."""
 
 
 @by_pointer
@@ -255,6 +255,7 @@ def new_state(work: Work, classes: Classes, nodes: EmptyNodes, key: np.ndarray, 
             count=nodes.per_type,
             idle=[int(free.idle[free.type == type_].sum()) for type_ in range(types)],
             cpus=[int(free.cpus[free.type == type_].sum()) for type_ in range(types)],
+            memory=[int(free.memory[free.type == type_].sum()) for type_ in range(types)],
         ),
         trees=trees,
         leaves=leaves,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from math import ceil, inf
 from os.path import expandvars
 from typing import Literal, Protocol
@@ -394,6 +395,15 @@ class MovingDelay:
         return 0.0
 
 
+class Kept(Enum):
+    """The work that a run keeps when it is stopped."""
+
+    NOTHING = 0
+    CHECKPOINT = 1
+    """What is in its last checkpoint."""
+    ALL = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Preemption:
     """``on_resume="resume"`` keeps the work done (checkpoint on preemption), ``"restart"`` loses
@@ -432,6 +442,18 @@ class Preemption:
         for name in ("restart_s", "checkpoint_s_per_gb", "write_s"):
             if not getattr(self, name) >= 0:
                 raise ModelError(f"preemption: {name} must be 0 or more, got {getattr(self, name)!r}")
+
+    @property
+    def kept_on_preemption(self) -> Kept:
+        """The work that a preempted run keeps."""
+        return Kept.ALL if self.on_resume == "resume" else Kept.NOTHING
+
+    @property
+    def kept_on_failure(self) -> Kept:
+        """The work that a run keeps which a node's failure kills, without notice."""
+        if self.on_failure == "resume":
+            return Kept.ALL
+        return Kept.NOTHING if self.interval_s is None else Kept.CHECKPOINT
 
     def cost_s(self, memory_gb: float, kept: bool) -> float:
         """Set-up seconds that one instance pays when it returns."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from heapq import nsmallest
 from math import ceil, inf, log2, log10
 from typing import Any, NamedTuple, TypeAlias
@@ -23,14 +23,13 @@ from dagsim.systems.cluster.api import (
     ClusterView,
     DemandClass,
     ExpectedFree,
-    Queue,
     Run,
     TaskState,
 )
 from dagsim.systems.cluster.policies.batch_mode import NEARLY, Key, Ready, free, held, size
 from dagsim.systems.cluster.policies.formulas import slowed
 from dagsim.systems.cluster.policies.look_ahead import Profile
-from dagsim.systems.cluster.policies.orders import by_arrival, by_rank, width
+from dagsim.systems.cluster.policies.orders import by_arrival, width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
 RankColumn: TypeAlias = Callable[["AlikeTasks", float], np.ndarray]
@@ -477,8 +476,6 @@ class Committed:
 
 
 _EARLY_S = 1e-6
-_Key: TypeAlias = tuple[int, int]
-"""Order of a task, and the number of its piece."""
 
 
 class Conservative:
@@ -487,15 +484,16 @@ class Conservative:
     earlier than expected, or a node fails or returns, all reservations are made again in order
     of arrival, so that every task can move up (compression).
 
-    Reservations count the GPUs of a type, whatever their nodes. Tasks without GPUs start where they
-    fit. Uses estimates; not preemptive. Costly by definition: O(reservations) per task that becomes
-    ready, and the square of that when all reservations are made again (Mu'alem and Feitelson 2001).
+    Reservations count the GPUs, cores and memory of a type, whatever their nodes. Uses estimates; not
+    preemptive. Costly by definition: O(reservations) per task that becomes ready, and the square of
+    that when all reservations are made again (Mu'alem and Feitelson 2001).
     """
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self._place = placing(placement).place
-        self._profiles: list[Profile] = []
-        self._starts: dict[_Key, tuple[float, int]] = {}
+        self._profiles: list[tuple[Profile, ...]] = []
+        """For each type, the free GPUs, and the free cores and memory in millionths."""
+        self._starts: dict[Key, tuple[float, int]] = {}
         """Reservations of the waiting tasks: start time and type."""
         self._expected: dict[int, float] = {}
         """Expected ends of the runs that the reservations take into account."""
@@ -506,6 +504,7 @@ class Conservative:
         self._early = False
         """True if a run has ended earlier than expected."""
         self._up = -1
+        self._capacities: dict[int, tuple[float, ...]] = {}
 
     def started(self, run: Run, now: float) -> None:
         """Add a run."""
@@ -520,20 +519,16 @@ class Conservative:
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self)
-        waiting = view.index(Conservative, lambda: _Waiting(view.machines))
+        waiting = view.index(Conservative, Ready)
         self._look(view, waiting)
         for key in sorted(waiting.tasks.keys() - self._starts.keys()):
             self._reserve(view, key, waiting.tasks[key])
         yield from self._start_due(view, waiting)
-        task = waiting.without_gpus.first_fit()
-        placement = None if task is None else self._place(view, task)
-        if task is not None and placement is not None:
-            yield Start(task, placement)
-        elif not view.running and self._starts:
+        if not view.running and self._starts:
             self._renew(view, waiting)
             yield from self._start_due(view, waiting)
 
-    def _start_due(self, view: ClusterView, waiting: _Waiting) -> Iterator[Decision]:
+    def _start_due(self, view: ClusterView, waiting: Ready) -> Iterator[Decision]:
         due = [key for key, (start_s, _) in self._starts.items() if start_s <= view.now + _EARLY_S]
         for key in sorted(due):
             task, (_, type_) = waiting.tasks[key], self._starts[key]
@@ -545,55 +540,106 @@ class Conservative:
                 if not task.waiting:
                     del self._starts[key], waiting.tasks[key]
 
-    def _look(self, view: ClusterView, waiting: _Waiting) -> None:
+    def _look(self, view: ClusterView, waiting: Ready) -> None:
         """Make all reservations again if something did not go as expected."""
         up = sum(machine.up for machine in view.machines.list)
         late = any(end_s < view.now - _EARLY_S for end_s in self._expected.values())
         if self._early or late or up != self._up or not self._profiles:
             self._up, self._early = up, False
+            self._capacities.clear()
             self._renew(view, waiting)
-        for profile in self._profiles:
-            profile.forget(view.now)
+        for profiles in self._profiles:
+            for profile in profiles:
+                profile.forget(view.now)
 
-    def _renew(self, view: ClusterView, waiting: _Waiting) -> None:
+    def _renew(self, view: ClusterView, waiting: Ready) -> None:
         now, machines = view.now, view.machines
-        self._profiles = [Profile(now, machines.idle_gpus(type_)) for type_ in range(len(machines.types))]
+        self._profiles = []
+        for type_ in range(len(machines.types)):
+            up = [machine for machine in machines.list if machine.type == type_ and machine.up]
+            free = (machines.idle_gpus(type_), sum(node.cpus for node in up), sum(node.memory for node in up))
+            self._profiles.append(tuple([Profile(now, amount) for amount in free]))
         self._expected, self._new = {run.id: run.estimated_end_s(now) for run in view.running.values()}, {}
         for run in view.running.values():
-            self._profiles[run.type].release(self._expected[run.id], run.gpus)
+            demand = run.task.demand
+            held_amounts = (run.gpus, demand.cpus * run.instances, demand.memory * run.instances)
+            for profile, amount in zip(self._profiles[run.type], held_amounts, strict=True):
+                if amount:
+                    profile.release(self._expected[run.id], amount)
         self._starts = {}
         for key in sorted(waiting.tasks):
             self._reserve(view, key, waiting.tasks[key])
 
-    def _reserve(self, view: ClusterView, key: _Key, task: TaskState) -> None:
-        best = (inf, inf, -1, 0.0, 0.0)
-        asked = width(task) * (1 if task.demand.gang else task.waiting)
-        for type_ in task.demand.types:
-            capacity = sum(machine.gpus for machine in view.machines.list if machine.type == type_ and machine.up)
-            if not capacity or view.machines.capacity(task.demand, type_) < (task.demand.gang or 1):
+    def _reserve(self, view: ClusterView, key: Key, task: TaskState) -> None:
+        best: tuple[float, float, int, tuple[float, ...]] = (inf, inf, -1, ())
+        demand, count = task.demand, 1 if task.demand.gang else task.waiting
+        together = demand.gang or count
+        asked = (width(task) * count if demand.demand.gpus else 0.0, demand.cpus * together, demand.memory * together)
+        for type_ in demand.types:
+            capacity = self._capacity(view, type_)
+            if any(amount and not most for amount, most in zip(asked, capacity, strict=True)):
                 continue
-            gpus = min(asked, capacity)
-            seconds = task.seconds[type_] * ceil(asked / capacity)
-            start_s = self._profiles[type_].earliest(gpus, seconds)
-            best = min(best, (start_s + seconds, start_s, type_, gpus, seconds))
-        end_s, start_s, type_, gpus, _ = best
+            if view.machines.capacity(demand, type_) < (demand.gang or 1):
+                continue
+            pairs = [(amount, most) for amount, most in zip(asked, capacity, strict=True) if amount]
+            rounds = max([ceil(amount / most) for amount, most in pairs], default=1)
+            amounts = tuple([min(amount, most) for amount, most in zip(asked, capacity, strict=True)])
+            seconds = task.seconds[type_] * rounds
+            start_s = _earliest(self._profiles[type_], amounts, seconds)
+            best = min(best, (start_s + seconds, start_s, type_, amounts))
+        end_s, start_s, type_, amounts = best
         self._starts[key] = start_s, type_
         if end_s < inf:
-            self._profiles[type_].take(start_s, end_s, gpus)
+            for profile, amount in zip(self._profiles[type_], amounts, strict=True):
+                if amount:
+                    profile.take(start_s, end_s, amount)
+
+    def _capacity(self, view: ClusterView, type_: int) -> tuple[float, ...]:
+        """GPUs, and cores and memory in millionths, of the nodes of a type that are up."""
+        if type_ not in self._capacities:
+            up = [
+                node
+                for machine in view.machines.list
+                if machine.type == type_ and machine.up
+                for node in (machine.node,)
+            ]
+            sizes = [(node.gpus, node.cpus * MICRO, node.memory_gb * MICRO) for node in up]
+            self._capacities[type_] = tuple([sum(amounts) for amounts in zip(*sizes, strict=True)]) or (0, 0, 0)
+        return self._capacities[type_]
 
 
-class _Waiting:
-    """The ready tasks by arrival, and the ready tasks without GPUs."""
+def _earliest(profiles: Sequence[Profile], amounts: Sequence[float], seconds: float) -> float:
+    """The first time from which all amounts are free for some seconds; ``inf`` if they never are."""
+    start_s = -inf
+    while True:
+        times_s = [
+            profile.earliest(amount, seconds, start_s)
+            for profile, amount in zip(profiles, amounts, strict=True)
+            if amount or start_s == -inf
+        ]
+        if max(times_s, default=start_s) == start_s or start_s == inf:
+            return start_s
+        start_s = max(times_s)
 
-    def __init__(self, machines: ClusterState) -> None:
-        self.tasks: dict[_Key, TaskState] = {}
-        self.without_gpus = Queue(by_rank, machines)
 
-    def push(self, task: TaskState) -> None:
-        if task.demand.demand.gpus:
-            self.tasks[task.order, task.piece] = task
-        else:
-            self.without_gpus.push(task)
+_PLENTY = 1 << 90
+"""More than any candidate takes."""
+
+
+class Amounts(NamedTuple):
+    """GPUs, cores and GB of memory, in millionths."""
+
+    gpus: int
+    cpus: int
+    memory: int
+
+    def exceed(self, extra: Amounts) -> bool:
+        """True if any of them is above that of ``extra``."""
+        return self.gpus > extra.gpus or self.cpus > extra.cpus or self.memory > extra.memory
+
+
+EVERYTHING, NOTHING = Amounts(_PLENTY, _PLENTY, _PLENTY), Amounts(-1, -1, -1)
+"""What is left over if others may take all, or not even a task without GPUs may start."""
 
 
 class Shadow(NamedTuple):
@@ -603,7 +649,7 @@ class Shadow(NamedTuple):
 
     time_s: float
     type: int
-    extra: int
+    extra: Amounts
 
 
 class Easy:
@@ -611,7 +657,7 @@ class Easy:
     they end before its *shadow time*, when enough resources are expected to be free for it, or
     they need no more than is *extra* at that time.
 
-    Shadow time and extra count the GPUs (cores, if the oldest task has no GPUs) of one type,
+    Shadow time and extra count the GPUs, cores and memory of one type that the oldest task asks for,
     whatever their nodes. Where tasks share a node, a candidate whose estimate is right never delays
     the oldest task. Uses estimates; not preemptive. Cost per decision: O(running log running), and
     a NumPy pass over the waiting tasks of each demand that has room but exceeds the extra resources
@@ -660,7 +706,7 @@ class Easy:
                 type_ = types[0] if len(types) == 1 else min(types, key=group.ratios.__getitem__)
                 until_s = inf
                 takes_time = group.ratios[type_] > 0  # tasks without work end at once
-                if takes_time and type_ == shadow.type and self._needed(view, group, head, type_) > shadow.extra:
+                if takes_time and type_ == shadow.type and self._exceeds(view, group, type_, shadow.extra):
                     until_s = shadow.time_s
                 first = group.first(self.rank, now, type_, until_s)
                 if first is not None and (best is None or first[:2] < best[:2]):
@@ -669,25 +715,23 @@ class Easy:
                 return None
             task = best[2]
             placement = self._place(view, task)
-            if placement is not None and task is not head and not self._delays(view, task, head, placement, shadow):
+            if placement is not None and task is not head and not self._delays(view, task, placement, shadow):
                 return task, placement
             stuck.add(chosen)
 
-    def _needed(self, view: ClusterView, group: AlikeTasks, head: TaskState, type_: int) -> int:
-        """Amount of the resource that ``head`` waits for that a task of the group would take now."""
+    def _exceeds(self, view: ClusterView, group: AlikeTasks, type_: int, extra: Amounts) -> bool:
+        """True if a task of the group would take more than what is left over."""
         count = group.waiting
         if not group.demand.gang and count > 1:
             placement = self._place(view, group.tasks[0], type_)
             count = 0 if placement is None else sum(share.instances for share in placement)
-        return _amount(group.demand, head.demand) * count
+        return _amounts(group.demand, count).exceed(extra)
 
-    def _delays(
-        self, view: ClusterView, task: TaskState, head: TaskState, placement: Placement, shadow: Shadow
-    ) -> bool:
+    def _delays(self, view: ClusterView, task: TaskState, placement: Placement, shadow: Shadow) -> bool:
         type_ = view.machines.list[placement[0].node].type
         if type_ != shadow.type or view.now + task.seconds[type_] <= shadow.time_s:
             return False
-        return _amount(task.demand, head.demand) * sum(share.instances for share in placement) > shadow.extra
+        return _amounts(task.demand, sum(share.instances for share in placement)).exceed(shadow.extra)
 
 
 def easy(placement: str | PlacementRule = "best-fit") -> Easy:
@@ -716,33 +760,35 @@ def most_slowed_first(group: AlikeTasks, now: float) -> np.ndarray:
     return ranks
 
 
-def _amount(demand: DemandClass, head: DemandClass) -> int:
-    """Amount of the resource in which ``head`` is counted (GPUs or cores) that one instance of
-    ``demand`` takes, in millionths.
-    """
-    return round(demand.demand.gpus * MICRO) if head.demand.gpus else demand.cpus
+def _amounts(demand: DemandClass, count: int) -> Amounts:
+    """The amounts that this many instances of ``demand`` take."""
+    return Amounts(round(demand.demand.gpus * MICRO) * count, demand.cpus * count, demand.memory * count)
 
 
 def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, type_: int) -> Shadow:
     """Return the time when ``type_`` should have room for ``head``, and the resources left over
     then.
     """
-    demand = head.demand
-    if demand.demand.gpus:
-        time_s, extra = expected.shadow(demand.demand.gpus * (demand.gang or 1), type_)
-        return Shadow(time_s, type_, round(extra * MICRO))
-    missing = demand.cpus * (demand.gang or 1)
-    missing -= sum(machine.cpus for machine in view.machines.list if machine.type == type_ and machine.up)
-    now, running = view.now, view.running
-    shadow_s = now if missing <= 0 else inf
-    for end_s, id_, _ in expected.ends(type_):
-        if missing > 0:
-            shadow_s = max(end_s, now)
-        elif end_s > shadow_s:
+    demand, machines, now, running = head.demand, view.machines, view.now, view.running
+    count, up = demand.gang or 1, [machine for machine in machines.list if machine.type == type_ and machine.up]
+    gpus = demand.demand.gpus * count - machines.idle_gpus(type_) if demand.demand.gpus else -inf
+    cpus = demand.cpus * count - sum(machine.cpus for machine in up) if demand.cpus else -_PLENTY
+    memory = demand.memory * count - sum(machine.memory for machine in up) if demand.memory else -_PLENTY
+    lacks = gpus > 0 or cpus > 0 or memory > 0
+    shadow_s = inf if lacks else now
+    for end_s, id_, held_gpus in expected.ends(type_):
+        if not lacks and end_s > shadow_s:
             break
+        if lacks:
+            shadow_s = max(end_s, now)
         run = running[id_]
-        missing -= _amount(run.task.demand, demand) * run.instances
-    return Shadow(shadow_s, type_, -missing) if missing <= 0 else Shadow(inf, type_, 0)
+        gpus -= held_gpus
+        cpus -= run.task.demand.cpus * run.instances if demand.cpus else 0
+        memory -= run.task.demand.memory * run.instances if demand.memory else 0
+        lacks = gpus > 0 or cpus > 0 or memory > 0
+    if lacks:
+        return Shadow(inf, type_, Amounts(0, 0, 0))
+    return Shadow(shadow_s, type_, Amounts(round(-gpus * MICRO) if demand.demand.gpus else _PLENTY, -cpus, -memory))
 
 
 class _Holding(NamedTuple):

@@ -438,7 +438,7 @@ def _share(view: ClusterView, task: TaskState, type_: int) -> float:
 
 
 class Profile:
-    """A step function of time: ``free[i]`` GPUs are free from ``times[i]`` on."""
+    """A step function of time: ``free[i]`` GPUs, or units of anything else, are free from ``times[i]`` on."""
 
     def __init__(self, now: float, free: float) -> None:
         self.times = [now]
@@ -455,15 +455,18 @@ class Profile:
         for place in range(first, last):
             self.free[place] -= gpus
 
-    def earliest(self, gpus: float, seconds: float) -> float:
-        """Return the first time from which ``gpus`` GPUs are free for ``seconds``; ``inf`` if they
-        never are. O(steps).
+    def earliest(self, gpus: float, seconds: float, after: float = -inf) -> float:
+        """Return the first time, not before ``after``, from which ``gpus`` GPUs are free for ``seconds``;
+        ``inf`` if they never are. O(steps).
         """
-        start, times = self.times[0], self.times
+        start, times = max(self.times[0], after), self.times
         for place, free in enumerate(self.free):
+            ends = times[place + 1] if place + 1 < len(times) else inf
+            if ends <= start:
+                continue
             if free + 1e-9 < gpus:
-                start = times[place + 1] if place + 1 < len(times) else inf
-            elif start + seconds <= (times[place + 1] if place + 1 < len(times) else inf):
+                start = ends
+            elif start + seconds <= ends:
                 return start
         return inf
 

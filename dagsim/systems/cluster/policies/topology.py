@@ -10,7 +10,7 @@ from dagsim.errors import ConfigError
 from dagsim.model import Decision, Migrate, Placement, Request, Share, Start
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, Run, TaskState
-from dagsim.systems.cluster.policies.backfilling import Backlog, Easy, Shadow, by_order
+from dagsim.systems.cluster.policies.backfilling import EVERYTHING, NOTHING, Backlog, Easy, Shadow, by_order
 from dagsim.systems.cluster.policies.orders import by_arrival
 from dagsim.systems.cluster.policies.placement import by_speed
 
@@ -267,7 +267,7 @@ class EasyOnNodes(Easy):
         place = self._place
         try:
             self._place = lambda view, task, type_=None: self.rule.place(view, task, type_, reserved.nodes)
-            filler = super()._filler(view, backlog, head, reserved.shadow._replace(extra=1 << 62))
+            filler = super()._filler(view, backlog, head, reserved.shadow._replace(extra=EVERYTHING))
         finally:
             self._place = place
         return filler or super()._filler(view, backlog, head, reserved.shadow)
@@ -303,7 +303,7 @@ class EasyOnNodes(Easy):
         low, high = 0, len(ends)
         best = chosen(high)
         if best is None:
-            return _Reserved(Shadow(inf, type_, -1), _NONE)
+            return _Reserved(Shadow(inf, type_, NOTHING), _NONE)
         while low < high:
             middle = (low + high) // 2
             taken = chosen(middle)
@@ -312,7 +312,7 @@ class EasyOnNodes(Easy):
             else:
                 high, best = middle, taken
         time_s = max(ends[high - 1][0], view.now) if high else view.now
-        return _Reserved(Shadow(time_s, type_, -1), frozenset([node for node, _ in best]))
+        return _Reserved(Shadow(time_s, type_, NOTHING), frozenset([node for node, _ in best]))
 
 
 def _time_s(reserved: _Reserved) -> float:

@@ -1,0 +1,119 @@
+"""Jobs that have arrived and may not start yet: until a time, until other jobs have left or started,
+until their array has room, or until the policy admits them.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from math import inf
+from typing import TYPE_CHECKING
+
+from simpy.events import Event
+
+from dagsim.systems.cluster.dependencies import Dependencies
+from dagsim.systems.cluster.forks import COPIED, SAME, State
+from dagsim.systems.cluster.state import JobState, Run
+
+if TYPE_CHECKING:
+    from dagsim.systems.cluster.kernel import ClusterKernel
+
+
+class Eligibility(State):
+    """The jobs of a kernel that are not eligible yet. A kernel without such jobs and without admission
+    control has none.
+
+    Everything that makes a job eligible is a timer, a start of a run or a job that leaves, so the
+    kernel asks once (``holds``), when the job arrives, and then hears of the job through ``enter``.
+    """
+
+    __slots__ = {
+        "_admission": SAME,
+        "_condition_s": SAME,
+        "_held": COPIED,
+        "_kernel": COPIED,
+        "dependencies": COPIED,
+    }
+
+    def __init__(self, kernel: ClusterKernel, dependencies: Dependencies | None = None) -> None:
+        self._kernel = kernel
+        self._admission = kernel.models.admission
+        self.dependencies = dependencies
+        """Conditions between jobs, and limits of arrays; None if no job can have any."""
+        self._held: list[tuple[float, int, JobState]] = []
+        """Jobs that wait for a time: a heap by time and number."""
+        self._condition_s = inf
+        """The time of the next timer for conditions."""
+
+    def attach(self) -> None:
+        """Listen to the kernel, and put the timers on its clock: at the beginning, and in a fork."""
+        if self.dependencies is not None:
+            self._kernel.frontier.started.append(self._started)
+        for until_s, *_ in self._held:
+            self._kernel.call_at(until_s, self._let_in)
+        self._condition_s = inf
+        self._time_conditions()
+
+    @property
+    def waiting(self) -> bool:
+        """True if any job waits here (and not for admission)."""
+        return bool(self._held) or (self.dependencies is not None and bool(self.dependencies.waiting))
+
+    @property
+    def pending(self) -> bool:
+        """True if a job will become eligible because time passes."""
+        return bool(self._held) or (self.dependencies is not None and self.dependencies.next_s < inf)
+
+    def holds(self, active: JobState) -> bool:
+        """Take a job that arrives now, if it is not eligible yet or has to be admitted first. True if so."""
+        kernel, job, decides = self._kernel, active.job, None
+        if self.dependencies is not None:
+            decides = self.dependencies.arrived(active, kernel.now)
+            self._time_conditions()
+            if decides:
+                return True
+        # What its conditions say comes before the time at which a log says that it became eligible.
+        eligible_s = None if decides is False or job.in_flight else job.eligible_s
+        if eligible_s is not None and eligible_s > max(kernel.now, kernel.schedule.begins_s):
+            heappush(self._held, (eligible_s, active.number, active))
+            kernel.call_at(eligible_s, self._let_in)
+            return True
+        if self._admission:
+            kernel.applicants[active.number] = active
+        return self._admission
+
+    def left(self, number: int) -> None:
+        """Let the jobs in that have waited for a job that has left."""
+        if self.dependencies is not None:
+            for active in self.dependencies.left(number, self._kernel.now):
+                self._becomes_eligible(active)
+            self._time_conditions()
+
+    def _started(self, run: Run, now: float) -> None:
+        """Note the start of a run: other jobs may wait for that of its job."""
+        if self.dependencies is not None and self.dependencies.started(run.task.job.number, now):
+            self._time_conditions()
+
+    def _let_in(self, _: Event) -> None:
+        while self._held and self._held[0][0] <= self._kernel.now:
+            self._becomes_eligible(heappop(self._held)[2])
+
+    def _becomes_eligible(self, active: JobState) -> None:
+        self._kernel.changed = True
+        if self._admission:
+            self._kernel.applicants[active.number] = active
+        else:
+            self._kernel.enter(active)
+
+    def _time_conditions(self) -> None:
+        """Set a timer for the next time at which a condition of a waiting job is met by itself."""
+        kernel = self._kernel
+        if self.dependencies is not None and self.dependencies.next_s < self._condition_s:
+            self._condition_s = self.dependencies.next_s
+            kernel.call_at(max(self._condition_s, kernel.now, kernel.schedule.begins_s), self._time_has_come)
+
+    def _time_has_come(self, _: Event) -> None:
+        self._condition_s = inf
+        if self.dependencies is not None:
+            for active in self.dependencies.passed(self._kernel.now):
+                self._becomes_eligible(active)
+        self._time_conditions()

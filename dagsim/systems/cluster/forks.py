@@ -1,0 +1,134 @@
+"""Copies of the state of a simulation, from one declaration per field.
+
+A class of state lists its fields in ``__slots__`` as a dictionary, and says of each what a fork does
+with it. So nobody can add a field and forget that simulations are forked:
+
+    class Machine(State):
+        __slots__ = {"name": SAME, "free": SAME, "parts": COPIED, "timer": EMPTY}
+
+A fork copies the whole graph of such objects: however many others refer to an object, it has one
+twin, and the twins refer to each other as the originals do.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any, ClassVar, TypeVar, cast
+
+import numpy as np
+
+SAME = "the same in a fork: a constant, or a value that is replaced and never changed in place"
+COPIED = "copied in a fork, with everything in it"
+AHEAD = "copied in a fork, but empty if the fork has no more information than a policy"
+EMPTY = "empty in a fork (an empty container, or None), which fills it itself"
+
+ValueT = TypeVar("ValueT")
+_UNMIXED = frozenset({int, float, bool, str, bytes})
+"""Types of values that no container mixes with others: one such value stands for all."""
+_PLAIN = _UNMIXED | {type(None)}
+_CONTAINERS = (dict, list, set, deque)
+
+
+class State:
+    """Something that changes in a simulation. Every subclass declares its fields in ``__slots__``.
+
+    Raises:
+        TypeError: The slots of a subclass are not a dictionary of ``SAME``, ``COPIED``, ``AHEAD`` and ``EMPTY``.
+    """
+
+    __slots__ = ()
+    _twin: ClassVar[Callable[[Any, Fork], Any]]
+    """Makes the twin of an object in a fork."""
+    _alike: ClassVar[Callable[[Any], Any]]
+    """Makes an object with the same fields."""
+
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        super().__init_subclass__(**kwargs)
+        fields: dict[str, str] = {}
+        for base in reversed(cls.__mro__[:-1]):
+            if issubclass(base, State) and base is not State:
+                slots = base.__dict__.get("__slots__")
+                if not isinstance(slots, dict) or not set(slots.values()) <= {SAME, COPIED, AHEAD, EMPTY}:
+                    raise TypeError(f"{base.__qualname__}: __slots__ must say of each field what a fork does with it")
+                fields |= slots
+        cls._twin = _copier(cls, "twin(old, fork)", "fork.twins[id(old)] = ", fields)
+        cls._alike = _copier(cls, "alike(old)", "", dict.fromkeys(fields, SAME))
+
+
+_WAYS = {
+    SAME: "old.{0}",
+    COPIED: "fork.of(old.{0})",
+    AHEAD: "empty(old.{0}) if fork.by_estimates else fork.of(old.{0})",
+    EMPTY: "empty(old.{0})",
+}
+
+
+def _copier(cls: type, signature: str, note: str, fields: dict[str, str]) -> Callable[..., Any]:
+    """Compile a function that copies an object, as ``dataclasses`` compiles ``__init__``: a loop over the names
+    of fields would take three times as long.
+    """
+    lines = [f"    new.{name} = {_WAYS[way].format(name)}" for name, way in fields.items()]
+    names: dict[str, Any] = {"cls": cls, "make": object.__new__, "empty": _empty}
+    exec("\n".join([f"def {signature}:", f"    new = {note}make(cls)", *lines, "    return new"]), names)
+    return cast("Callable[..., Any]", names[signature.partition("(")[0]])
+
+
+def _empty(value: object) -> object:
+    return type(value)() if isinstance(value, _CONTAINERS) else None
+
+
+class Fork:
+    """One fork in the making, and the twins that it has made so far. With ``by_estimates``, it has no more
+    information than a policy.
+    """
+
+    __slots__ = ("by_estimates", "twins")
+
+    def __init__(self, *, by_estimates: bool = False) -> None:
+        self.by_estimates = by_estimates
+        self.twins: dict[int, Any] = {}
+        """The twin of each original, by its ``id``; whoever forks may put some there first."""
+
+    def of(self, value: ValueT) -> ValueT:
+        """Return the twin of a value: of a state, of a container with all that is in it, or of any other object
+        by its method ``copy``.
+
+        Raises:
+            TypeError: The value cannot be copied.
+        """
+        kind: Any = type(value)
+        if kind in _PLAIN:
+            return value
+        there: ValueT | None = self.twins.get(id(value))
+        if there is not None:
+            return there
+        if issubclass(kind, State):
+            return cast("ValueT", kind._twin(value, self))
+        if issubclass(kind, tuple):
+            parts = map(self.of, cast("Any", value))
+            return cast("ValueT", tuple(parts) if kind is tuple else kind._make(parts))
+        twin = self._other(kind, value)
+        self.twins[id(value)] = twin
+        return cast("ValueT", twin)
+
+    def _other(self, kind: Any, value: Any) -> Any:
+        of = self.of
+        if issubclass(kind, dict):
+            twin = kind()
+            for key, entry in dict.items(value):  # the method of ``Live`` would make a copy first
+                if type(entry) in _UNMIXED:
+                    twin.update(value)
+                    return twin
+                twin[of(key) if isinstance(key, State) else key] = of(entry)
+            return twin
+        if kind is list or kind is set:
+            return kind(value) if value and type(next(iter(value))) in _UNMIXED else kind(map(of, value))
+        if kind is deque:
+            return deque(map(of, value), value.maxlen)
+        if kind is np.random.Generator:
+            return deepcopy(value)
+        if not hasattr(value, "copy"):
+            raise TypeError(f"a fork cannot copy a {kind.__qualname__}: declare its field as SAME, or give it copy()")
+        return value.copy()

@@ -1,0 +1,101 @@
+"""What gangs send while they compute, and the rates at which they compute because of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from dagsim.errors import ModelError
+from dagsim.model import GpuType, Placement
+from dagsim.systems.cluster.forks import COPIED, SAME, State
+from dagsim.systems.cluster.models import Models
+from dagsim.systems.cluster.models.runtime import Runtime
+from dagsim.systems.cluster.network.base import NO_CARRIER, Carrier, Communication, GangCarrier
+from dagsim.systems.cluster.nodes import NodeState
+from dagsim.systems.cluster.state import Run, TaskState, WorkProgress
+
+
+class Gangs(State):
+    """The communication of a kernel's gangs, which a carrier has while they compute."""
+
+    __slots__ = {"_carrier": COPIED, "_communication": SAME, "_runtime": SAME, "_types": SAME}
+
+    def __init__(
+        self, carrier: GangCarrier, communication: Communication, runtime: Runtime, types: tuple[GpuType | None, ...]
+    ) -> None:
+        self._carrier = carrier
+        self._communication = communication
+        self._runtime = runtime
+        self._types = types
+
+    @classmethod
+    def of(cls, models: Models, types: tuple[GpuType | None, ...], carrier: Carrier | None) -> Gangs | None:
+        """The communication by the model passed in, or by that of the runtime; None if nothing is sent.
+
+        Raises:
+            ModelError: There are two models, or one that the network or the other models do not allow.
+        """
+        runtime, communication = models.runtime, models.communication
+        if isinstance(runtime, Communication):
+            if communication is not None:
+                raise ModelError("the runtime model knows what gangs send; leave communication out")
+            communication = runtime
+        if communication is None:
+            return None
+        if not isinstance(carrier, GangCarrier):
+            raise ModelError(NO_CARRIER)
+        if models.sharing is not None:
+            raise ModelError("gangs that communicate cannot share GPUs; leave sharing out")
+        return cls(carrier, communication, runtime, types)
+
+    def begin(self, run: Run, now: float, set_rate: Callable[[float], None]) -> bool:
+        """Let the gang of a run that computes send from now on; False if it sends nothing. ``set_rate`` is
+        called with each new rate, first in this instant.
+
+        Raises:
+            ModelError: Its model has no entry for its task.
+        """
+        gang = self._gang(run.task, run.type, [held[:3] for held in run.held], now)
+        if gang is None:
+            return False
+        if run.progress is None:
+            run.progress = WorkProgress(now if run.computing_s is None else run.computing_s)
+        run.progress.gang = gang
+        self._carrier.begin(gang, set_rate)
+        return True
+
+    def end(self, progress: WorkProgress) -> None:
+        """Let the gang of a run send no longer, if it does."""
+        if progress.gang is not None:
+            self._carrier.end(progress.gang)
+            progress.gang = None
+
+    def adopt(self, progress: WorkProgress, gang: Any, set_rate: Callable[[float], None]) -> None:
+        """In a fork, let the gang go on that the original of a run has."""
+        if gang is not None:
+            progress.gang = self._carrier.adopt(gang, set_rate)
+
+    def expected_rate(self, task: TaskState, placement: Placement, machines: Sequence[NodeState], now: float) -> float:
+        """See ``ClusterView.expected_rate``."""
+        held = []
+        for node, count, _ in placement:
+            mask, free = 0, machines[node].free
+            for _ in range(count * task.demand.whole):
+                mask |= free & -free
+                free &= free - 1
+            held.append((machines[node], count, mask))
+        gang = self._gang(task, held[0][0].type, held, now) if held else None
+        return 1.0 if gang is None else self._carrier.expected(gang)
+
+    def _gang(self, task: TaskState, type_: int, placement: Iterable[tuple[NodeState, int, int]], now: float) -> Any:
+        """The communication of a task on machines, each with its number of instances and the bit mask of their
+        GPUs; None if it sends nothing.
+        """
+        from dagsim.systems.cluster.models.communication import gang_step
+
+        held = [(machine.index, count, mask) for machine, count, mask in placement]
+        try:
+            step = gang_step(self._communication, self._runtime, task.task, self._types, self._types[type_], held)
+            return None if step is None else self._carrier.gang(*step)
+        except ModelError as error:
+            raise ModelError(f"at {now:g} s: {task.name}: {error}") from None

@@ -1,0 +1,428 @@
+"""The life of runs that are more than one timeout: they fetch inputs and set themselves up before they
+compute, they compute at rates that change, and they write checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING
+
+from simpy.events import Event
+
+from dagsim.errors import ModelError
+from dagsim.model import Cluster, Elastic, Kind, Placement, RejectReason, TrainingState
+from dagsim.model.arithmetic import bits
+from dagsim.systems.cluster.clock import COMPLETIONS, Clock, Timer
+from dagsim.systems.cluster.forks import COPIED, SAME, Fork, State
+from dagsim.systems.cluster.gangs import Gangs
+from dagsim.systems.cluster.legality import placed
+from dagsim.systems.cluster.models import Models
+from dagsim.systems.cluster.models.failures import Kept
+from dagsim.systems.cluster.network.base import Communication
+from dagsim.systems.cluster.nodes import Allotted, DemandClass
+from dagsim.systems.cluster.state import Run, TaskState, WorkProgress
+from dagsim.systems.cluster.transfers import Transfers
+
+if TYPE_CHECKING:
+    from dagsim.systems.cluster.kernel import ClusterKernel
+
+
+class Life(State):
+    """The phases and rates of a kernel's runs. A kernel has one only if a model or an elastic task asks
+    for it; without, a run computes from its start to its end.
+
+    The phases of a run follow each other without waiting for the kernel:
+
+        begin ─> [fetch: a process] ─> [set up: the run as an event] ─> compute ─> the kernel ends it
+
+    While a run computes at rate 1, it is the event of its own end. Otherwise it has a ``WorkProgress``,
+    whose event ends the present stretch of constant rate: an epoch, the work before a checkpoint, or the
+    run. A change of the rate adds up the work done, and sets another event; the one before stays on the
+    clock and does nothing.
+    """
+
+    __slots__ = {
+        "_gangs": COPIED,
+        "_kernel": COPIED,
+        "_models": SAME,
+        "_preemption": SAME,
+        "_served": COPIED,
+        "_setup": SAME,
+        "_sharing": SAME,
+        "_transfers": COPIED,
+    }
+
+    def __init__(self, kernel: ClusterKernel, cluster: Cluster) -> None:
+        models = kernel.models
+        self._kernel = kernel
+        self._models = models
+        self._setup, self._sharing, self._preemption = models.setup, models.sharing, models.preemption
+        carrier = None if models.network is None else models.network.carrier(kernel.clock, cluster)
+        self._transfers = None if carrier is None else Transfers(kernel, self, carrier, cluster)
+        self._gangs = Gangs.of(models, kernel.machines.types, carrier)
+        self._served: list[list[int]] | None = None
+        """The job that each GPU of each machine served last; kept only for a set-up model."""
+        if models.setup is not None:
+            self._served = [[-1] * node.gpus for node in cluster.nodes]
+
+    @staticmethod
+    def is_needed(models: Models, cluster: Cluster) -> bool:
+        """True if runs may be more than one timeout, even if no task is elastic."""
+        preemption = models.preemption
+        costs = preemption.restart_s or preemption.checkpoint_s_per_gb or preemption.interval_s is not None
+        others = (models.setup, models.network, models.sharing, models.communication)
+        return (
+            bool(costs)
+            or any(model is not None for model in others)
+            or isinstance(models.runtime, Communication)
+            or any(node.mig_s is not None for node in cluster.nodes)
+        )
+
+    @property
+    def pending(self) -> bool:
+        """True if states of stopped runs are on their way."""
+        return self._transfers is not None and bool(self._transfers.writes)
+
+    @property
+    def by_network(self) -> bool:
+        """True if states go over the network."""
+        return self._transfers is not None and self._transfers.keeps_states
+
+    # The phases of a run.
+
+    def begin(self, run: Run) -> None:
+        """Let a run that has just started fetch its inputs and set itself up, before it computes."""
+        run.setup_s = run.task.restore_s + self._setup_s(run)
+        if self._transfers is None or not self._transfers.fetches(run):
+            self.set_up(run)
+
+    def set_up(self, run: Run) -> None:
+        """Let a run that has all its inputs set itself up, if that takes time, and then compute."""
+        kernel, now, preemption = self._kernel, self._kernel.now, self._preemption
+        if run.setup_s:
+            run.callbacks = [self._has_set_up]
+            kernel.clock.at(run.phase_until(now + run.setup_s), COMPLETIONS, run)
+            return
+        if preemption.interval_s is not None and not (self.by_network or run.task.training is not None):
+            run.take(preemption.with_writes_s(run._seconds))  # its writes have fixed times
+        end_s = run.compute(now)
+        if preemption.interval_s is not None and self.by_network:
+            run.progress = WorkProgress(now)
+            run.progress.checkpoint = preemption.next_checkpoint_s(0.0, run._seconds)
+        elif preemption.interval_s is not None and run.task.training is not None:
+            run.progress = WorkProgress(now)
+            self._has_written(run.progress, run.task.training)
+        if now > run.started_s:
+            kernel.record_run(Kind.COMPUTING, run)
+        run.callbacks = [kernel.end]
+        self.set_pace(run)
+        if run.progress is None:  # otherwise that has an event of its own, or gets one in this instant
+            kernel.clock.at(end_s, COMPLETIONS, run)
+
+    def _has_set_up(self, event: Event) -> None:
+        run: Run = event  # type: ignore[assignment]
+        run.setup_s = 0.0
+        self.set_up(run)
+
+    def _setup_s(self, run: Run) -> float:
+        """Return the set-up time by the set-up model and of parts of GPUs that are made for it, and
+        record the job that the GPUs serve from now on.
+        """
+        parting_s = max([machine.node.mig_s or 0.0 for machine, *_ in run.held if machine.remade], default=0.0)
+        if self._setup is None or self._served is None:
+            return parting_s
+        number = run.task.job.number
+        previous = []
+        for machine, _, mask, _ in run.held:
+            served = self._served[machine.index]
+            for gpu in bits(mask):
+                previous.append(served[gpu])
+                served[gpu] = number
+        return parting_s + self._setup.seconds(run.task.task, number, tuple(previous))
+
+    def ended(self, run: Run, kind: int) -> None:
+        """Let everything go that a run had which has released its nodes: after it finished, or was stopped."""
+        if self._transfers is not None and kind == Kind.FINISHED:
+            self._transfers.finished(run)
+        if self._gangs is not None and run.progress is not None:
+            self._gangs.end(run.progress)
+        for other in run.beside:
+            partner = self._kernel.running[other]
+            partner.beside = ()
+            if partner.computing_s is not None:
+                self.set_pace(partner)
+
+    # Rates.
+
+    def set_rate(self, run: Run, rate: float, until: float = inf, after_s: float | None = None) -> None:
+        """Let a run that computes go on at ``rate`` from now on, and time its end again. An elastic
+        task is asked for its pace again at the progress ``until``, or ``after_s`` seconds from now.
+
+        Raises:
+            ModelError: The run does not compute yet, or the rate is not a finite number of 0 or more.
+        """
+        now, progress, training = self._kernel.now, run.progress, run.task.training
+        if run.computing_s is None or not 0 <= rate < inf:
+            raise ModelError(f"at {now:g} s: run {run.id} of {run.task.name} cannot go on at rate {rate!r}")
+        if progress is None:
+            if rate == 1.0 and training is None:
+                return
+            progress = run.progress = WorkProgress(run.computing_s)
+        elif rate == progress.rate and until == progress.until and progress.event is not None:
+            return
+        self.settle(run, progress)
+        run.disarm()
+        if rate != progress.rate or progress.since_s == run.computing_s:
+            self._kernel.record_run(Kind.RATE, run, rate)
+        progress.rate, progress.usual, progress.until = rate, rate, until
+        end = min(run._seconds, progress.checkpoint)
+        left = end - progress.done if training is None else until - training.progress
+        if after_s is None:
+            after_s = left / rate if rate else inf
+        if training is not None and rate and progress.checkpoint < progress.done + after_s:
+            progress.phase, after_s = "work", progress.checkpoint - progress.done
+        run.phase_until(now + max(after_s, 0.0))
+        self._set_end(run, progress)
+        self._kernel.clock.tidy()
+        self._tell_rate(run)
+
+    def set_pace(self, run: Run) -> None:
+        """Let a run that computes go on at the rate that its training, its traffic or its partner leaves it."""
+        task, training = run.task, run.task.training
+        if run.process is not None:
+            return  # it writes a checkpoint
+        if training is not None:
+            self.set_rate(run, *training.pace())
+        elif self._gangs is not None and self._gangs.begin(run, self._kernel.now, partial(self.set_rate, run)):
+            return
+        elif self._sharing is not None:
+            rate, gpu = 1.0, self._kernel.machines.types[run.type]
+            for other in run.beside:
+                partner = self._kernel.running[other].task.task
+                rate = self._sharing.rate(task.task, partner, "" if gpu is None else gpu.name, self._kernel.now)
+            self.set_rate(run, rate)
+        elif run.progress is not None:
+            self.set_rate(run, 1.0)
+
+    def settle(self, run: Run, progress: WorkProgress) -> None:
+        """Add up the work that a run has done until now."""
+        now, training = self._kernel.now, run.task.training
+        work = (now - progress.since_s) * progress.rate
+        if training is None:
+            progress.done += work
+        else:
+            training.advance(work)
+            progress.done += now - progress.since_s if progress.rate else 0.0
+        progress.since_s = now
+
+    def expected_rate(self, task: TaskState, placement: Placement) -> float:
+        """See ``ClusterView.expected_rate``."""
+        if self._gangs is None:
+            return 1.0
+        return self._gangs.expected_rate(task, placement, self._kernel.machines.list, self._kernel.now)
+
+    def expected_moves_s(self, moves: Sequence[tuple[Run, Placement]]) -> list[float]:
+        """See ``ClusterView.expected_moves_s``."""
+        kept, stops = self._preemption.on_resume == "resume", self._preemption
+        fixed_s = [stops.cost_s(run.task.task.memory_gb, kept and not self.by_network) for run, _ in moves]
+        if self._transfers is None:
+            return fixed_s
+        sent_s = self._transfers.expected_s(moves, kept=kept)
+        return [fixed + sent for fixed, sent in zip(fixed_s, sent_s, strict=True)]
+
+    def _set_end(self, run: Run, progress: WorkProgress) -> None:
+        """Set the event at the end of the present stretch of constant rate; none if that never ends."""
+        if not run.is_endless:
+            progress.event = Timer(self._kernel.clock, run._ends_s, COMPLETIONS, run)
+            progress.event.callbacks = [self._reached]
+
+    def _reached(self, event: Event) -> None:
+        """End a run with a rate, or the epoch of an elastic one; or let it write a checkpoint."""
+        run: Run = event.value  # type: ignore[assignment]
+        training, progress = run.task.training, run.progress
+        assert progress is not None
+        progress.event = None
+        if training is not None and progress.phase != "epoch":
+            self._write_elastic(run, progress, training)
+        elif training is not None:
+            progress.done += self._kernel.now - progress.since_s if progress.rate else 0.0
+            training.end_epoch()
+            progress.since_s = self._kernel.now
+            if training.done:
+                self._kernel.end(run)
+            else:
+                self.set_pace(run)
+                self._kernel.changed = True
+        elif progress.checkpoint < run._seconds:
+            self._checkpoint(run, progress)
+        else:
+            self._kernel.end(run)
+
+    def _tell_rate(self, run: Run) -> None:
+        for tell in self._kernel.frontier.rated:
+            tell(run, self._kernel.now)
+
+    # Checkpoints, and the work that a stopped run leaves.
+
+    def _checkpoint(self, run: Run, progress: WorkProgress) -> None:
+        """Let a run pause until its state is in the storage."""
+        assert self._transfers is not None
+        self.settle(run, progress)
+        progress.done = progress.checkpoint  # without the rounding of the sum
+        if not self._transfers.saves(run):
+            self.has_saved(run, progress)
+            return
+        if self._gangs is not None:
+            self._gangs.end(progress)
+        self._kernel.record_run(Kind.RATE, run, 0.0)
+        progress.rate = 0.0
+        self._transfers.save(run, progress)
+        self._tell_rate(run)
+
+    def has_saved(self, run: Run, progress: WorkProgress) -> None:
+        """Let a run go on whose state is in the storage."""
+        progress.saved = progress.done
+        progress.checkpoint = self._preemption.next_checkpoint_s(progress.saved, run._seconds)
+        if progress.rate:
+            self.set_rate(run, progress.rate)
+        else:
+            self.set_pace(run)
+
+    def _write_elastic(self, run: Run, progress: WorkProgress, training: TrainingState) -> None:
+        """Let an elastic run write a checkpoint, or go on after that."""
+        if progress.phase == "work":
+            self.settle(run, progress)
+            progress.phase = "write"
+            self.set_rate(run, 0.0, training.progress, self._preemption.write_s)
+        else:
+            self._has_written(progress, training)
+            self.set_pace(run)
+        self._kernel.changed = True
+
+    def _has_written(self, progress: WorkProgress, training: TrainingState) -> None:
+        """Keep the state of an elastic run, and plan its next checkpoint."""
+        assert self._preemption.interval_s is not None
+        progress.state, progress.phase = training.copy(), "epoch"
+        progress.checkpoint = progress.done + self._preemption.interval_s
+
+    def piece(self, run: Run, number: int, kind: int, kept: Kept) -> TaskState:
+        """The instances of a stopped run as a piece of their task, with this number."""
+        task, elastic = run.task, run.task.task.elastic
+        saves = kept is not Kept.NOTHING and run.computing_s is not None
+        left = 1.0 if kept is Kept.NOTHING else self._left(run, kept)
+        cost_s = self._preemption.cost_s(task.task.memory_gb, saves and not self.by_network)
+        again = task.piece_of(number, run.instances if elastic is None else task.task.instances, left, cost_s)
+        if kept is Kept.NOTHING:
+            again.saved = None
+            if elastic is not None:
+                again.training = elastic.training.start()
+        elif kept is Kept.CHECKPOINT and run.progress is not None and run.progress.state is not None:
+            again.training = run.progress.state
+        elif self.by_network and saves and left < task.left:
+            nodes = () if kind == Kind.FAILED else tuple([(machine.index, count) for machine, count, *_ in run.held])
+            again.saved = self._kernel.now, nodes
+        return again
+
+    def keeps_state(self, run: Run, again: TaskState, kind: int, kept: Kept, notice_s: float) -> bool:
+        """Let a stopped run send its state to the storage, if it has one. True if ``again`` returns only later."""
+        if self._transfers is None or not self.by_network or kept is not Kept.ALL:
+            return False
+        return self._transfers.keep_state(run, again, kind, notice_s)
+
+    def killed(self, number: int) -> None:
+        """Let everything go that was still kept for a job."""
+        if self._transfers is not None:
+            self._transfers.cancel(number)
+
+    def _left(self, run: Run, kept: Kept) -> float:
+        """The part of its task's work that a run leaves if it stops now."""
+        task, progress, preemption = run.task, run.progress, self._preemption
+        if progress is not None:
+            self.settle(run, progress)
+            if task.training is not None:
+                state = progress.state if kept is Kept.CHECKPOINT and progress.state is not None else task.training
+                return max(0.0, 1.0 - state.progress / state.total)
+            passed_s = progress.done
+        else:
+            passed_s = 0.0 if run.computing_s is None else self._kernel.now - run.computing_s
+        whole_s, saved = run._seconds, kept is Kept.CHECKPOINT
+        if self.by_network:
+            if saved:
+                passed_s = 0.0 if progress is None else progress.saved
+        elif preemption.interval_s is not None and run.computing_s is not None:
+            whole_s = preemption.worked_s(whole_s)  # both contain the writes in between
+            passed_s = preemption.worked_s(passed_s, saved=saved)
+        return task.left * max(0.0, 1.0 - (passed_s / whole_s if whole_s else 0.0))
+
+    # Elastic tasks.
+
+    def enter_elastic(self, task: TaskState, elastic: Elastic) -> DemandClass:
+        """Begin the training of an elastic task. Returns the demand that decides whether it can ever run.
+
+        Raises:
+            ModelError: No type of GPU has enough of them for its least size.
+        """
+        machines, demand, job = self._kernel.machines, task.demand, task.job.job
+        task.training = elastic.training.start()
+        if self._preemption.interval_s is not None and self.by_network:
+            raise ModelError(
+                f"job {job.id!r}: elastic tasks write no periodic checkpoints over a network; leave preemption "
+                "interval_s out"
+            )
+        least = machines.compile(task.task.demand, elastic.least, demand.terms)
+        if least.rejected is RejectReason.TOO_LARGE:
+            most = max([machines.capacity(least, type_) for type_ in least.types])
+            raise ModelError(
+                f"job {job.id!r}, task {task.task.name!r}: it needs {elastic.least} to {elastic.most} "
+                f"instances, and the nodes of one type have room for {most}"
+            )
+        return least
+
+    def place_elastic(self, task: TaskState, shares: list[Allotted], training: TrainingState | None) -> None:
+        """Give an elastic task the size of its placement; it goes on with ``training``, by default its own."""
+        assert task.task.elastic is not None
+        task.training = training or placed(self._kernel, task, shares)
+        task.restore_s += task.task.elastic.restart_s
+        task.waiting = sum(share.instances for share in shares)
+
+    # Simulations that begin in the middle, and forks.
+
+    def recall(self, run: Run) -> None:
+        """Take a run that has computed since before the beginning of the simulation."""
+        self._setup_s(run)  # only so that its GPUs know the job that they serve
+        preemption, begins_s = self._preemption, self._kernel.now
+        if self.by_network and preemption.interval_s is not None:
+            progress = run.progress = WorkProgress(run.computing_s or 0.0)
+            progress.saved = (begins_s - progress.since_s) // preemption.interval_s * preemption.interval_s
+            progress.checkpoint = preemption.next_checkpoint_s(progress.saved, run._seconds)
+        if self._gangs is not None or run.progress is not None:
+            self.set_pace(run)
+
+    def fork_network(self, fork: Fork, clock: Clock) -> None:
+        """Put the network of a fork, which has a clock of its own, among the twins."""
+        if self._transfers is not None:
+            fork.twins[id(self._transfers.carrier)] = self._transfers.carrier.fork(clock)
+
+    def resume(self, *, by_estimates: bool) -> None:
+        """In a fork, go on with what the original wrote to the storage."""
+        if self._transfers is not None:
+            self._transfers.resume(by_estimates=by_estimates)
+
+    def resume_run(self, run: Run, original: Run) -> None:
+        """In a fork, go on with the present phase of a run."""
+        progress = run.progress
+        if progress is not None and original.progress is not None and self._gangs is not None:
+            self._gangs.adopt(progress, original.progress.gang, partial(self.set_rate, run))
+        if original.process is not None:
+            assert self._transfers is not None
+            if progress is None:
+                self._transfers.fetch(run)
+            else:
+                self._transfers.save(run, progress)
+        elif progress is not None:
+            self._set_end(run, progress)
+        else:
+            run.callbacks = [self._has_set_up if run.computing_s is None else self._kernel.end]
+            self._kernel.clock.at(run._ends_s, COMPLETIONS, run)

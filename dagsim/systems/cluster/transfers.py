@@ -1,0 +1,251 @@
+"""What runs move over the network before, between and after computing: outputs of their parents, data,
+and states (checkpoints, and what runs write after they were stopped).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from math import inf
+from typing import TYPE_CHECKING
+
+from simpy import Interrupt
+from simpy.events import Event
+
+from dagsim.model import Cluster, Kind, Placement
+from dagsim.model.log import packed_row
+from dagsim.systems.cluster.clock import DISTURBANCES, Timer
+from dagsim.systems.cluster.forks import COPIED, SAME, State
+from dagsim.systems.cluster.network.base import Carrier, Flow, ForeseeingCarrier, Storage
+from dagsim.systems.cluster.state import Run, StateWrite, TaskState, WorkProgress
+
+if TYPE_CHECKING:
+    from dagsim.systems.cluster.kernel import ClusterKernel
+    from dagsim.systems.cluster.life import Life
+
+_WRITTEN = int(Kind.WRITTEN)
+
+
+class Transfers(State):
+    """The transfers of a kernel with a network. Each is a SimPy process that waits for flows: that of a run
+    is interrupted if the run is stopped, that of a state that is written goes on.
+    """
+
+    __slots__ = {
+        "_kernel": COPIED,
+        "_life": COPIED,
+        "_storage": SAME,
+        "_stores": SAME,
+        "carrier": COPIED,
+        "keeps_states": SAME,
+        "writes": COPIED,
+    }
+
+    def __init__(self, kernel: ClusterKernel, life: Life, carrier: Carrier, cluster: Cluster) -> None:
+        self._kernel = kernel
+        self._life = life
+        self.carrier = carrier
+        storage: Storage | None = getattr(kernel.models.network, "storage", None)
+        self._storage = storage
+        names = [node.name for node in cluster.nodes]
+        self._stores = () if storage is None else tuple(storage.numbers(names))
+        """The nodes of the storage."""
+        self.keeps_states = storage is not None and storage.checkpoints
+        """True if states go over the network."""
+        self.writes: dict[int, StateWrite] = {}
+        """The states of stopped runs that the storage does not have yet, by the piece that needs them."""
+
+    # What a run reads before it computes.
+
+    def fetches(self, run: Run) -> bool:
+        """Let a run that has just started read what it needs over the network; False if that is nothing."""
+        saved = run.task.saved
+        state = None if saved is None else saved[1] if run.moves else ()
+        run.flows = self._flows(run.task, [(machine.index, count) for machine, count, *_ in run.held], state)
+        write = self.writes.get(run.task.piece)
+        if write is not None and run.moves and not run.task.waiting:
+            self._cancel(write)  # the storage does not need it any more
+        if not run.flows and write is None:
+            return False
+        self.fetch(run)
+        return True
+
+    def fetch(self, run: Run) -> None:
+        """Start the process of a run that reads its inputs."""
+        run.phase_until(inf)
+        run.process = self._kernel.clock.process(self._fetch(run))
+
+    def _fetch(self, run: Run) -> Generator[Event, object, None]:
+        try:
+            write = self.writes.get(run.task.piece)
+            if write is not None and write.process is not None and not run.moves:
+                yield write.process  # the storage must have its state first
+            yield from self.carrier.fetch(run.flows)
+        except Interrupt:
+            return
+        run.process, run.flows = None, ()
+        self._life.set_up(run)
+
+    def finished(self, run: Run) -> None:
+        """Remember where a run has ended: its children read its output there."""
+        places = run.task.job.places.setdefault(run.task.index, {})
+        for machine, count, *_ in run.held:
+            places[machine.index] = places.get(machine.index, 0) + count
+
+    def _flows(
+        self, task: TaskState, places: Sequence[tuple[int, int]], state: Sequence[tuple[int, int]] | None
+    ) -> list[Flow]:
+        """The flows that a run on ``places`` must read: the output of each parent, from the nodes where its
+        instances ran, in proportion to their number there, and its data from the storage. A run that has
+        kept its work reads its ``state`` instead, from the nodes that have it or else from the storage.
+        """
+        active, index = task.job, task.index
+        graph = active.job.graph
+        share_here = {node: count / graph.tasks[index].instances for node, count in places}
+        flows = [] if self._storage is None else self._stored(task, places, state, self._storage)
+        for edge in graph.edges:
+            if edge.child == index and edge.bytes:
+                instances = graph.tasks[edge.parent].instances
+                for source, count in active.places[edge.parent].items():
+                    for node, part in share_here.items():
+                        if node != source:
+                            flows.append(Flow(source, node, edge.bytes * part * count / instances))
+        return flows
+
+    def _stored(
+        self,
+        task: TaskState,
+        places: Sequence[tuple[int, int]],
+        state: Sequence[tuple[int, int]] | None,
+        storage: Storage,
+    ) -> list[Flow]:
+        sources: Sequence[tuple[int, float]] = [(self._store(task), 1.0)]
+        size = storage.load_bytes(task.task.model) / task.task.instances
+        if state is not None:
+            size = task.task.memory_gb * 1e9
+            if state:
+                total = sum(count for _, count in state)
+                sources = [(node, count / total) for node, count in state]
+        return [
+            Flow(source, node, size * count * part)
+            for node, count in places
+            for source, part in sources
+            if size and source != node
+        ]
+
+    def _store(self, task: TaskState) -> int:
+        """The node of the storage that serves the job of a task."""
+        return self._stores[task.job.number % len(self._stores)]
+
+    def expected_s(self, moves: Sequence[tuple[Run, Placement]], *, kept: bool) -> list[float]:
+        """Seconds until everything that each run would read on its placement would have arrived, if all moved
+        now; 0 if the network cannot say that. ``kept``: they keep their work.
+        """
+        groups = []
+        for run, placement in moves:
+            state = [(machine.index, count) for machine, count, *_ in run.held] if kept and self.keeps_states else None
+            groups.append(self._flows(run.task, [share[:2] for share in placement], state))
+        if not any(groups) or not isinstance(self.carrier, ForeseeingCarrier):
+            return [0.0] * len(groups)
+        return self.carrier.expected_s(groups)
+
+    # Checkpoints of runs that go on.
+
+    def saves(self, run: Run) -> bool:
+        """Let a run write its state to the storage; False if that takes no time."""
+        run.flows = self._state_flows(run.task, [(machine.index, count) for machine, count, *_ in run.held])
+        return bool(run.flows)
+
+    def save(self, run: Run, progress: WorkProgress) -> None:
+        """Start the process of a run that writes its state."""
+        run.phase_until(inf)
+        run.process = self._kernel.clock.process(self._save(run, progress))
+
+    def _save(self, run: Run, progress: WorkProgress) -> Generator[Event, object, None]:
+        numbers = run.task.job.number, run.task.index, run.id
+        try:
+            yield from self.carrier.fetch(run.flows)
+        except Interrupt:
+            self._record_written(numbers, run.flows)
+            return
+        self._record_written(numbers, run.flows)
+        run.process, run.flows = None, ()
+        self._life.has_saved(run, progress)
+
+    # States of runs that were stopped.
+
+    def keep_state(self, run: Run, again: TaskState, kind: int, notice_s: float) -> bool:
+        """Let a stopped run, of which ``again`` is left, send its state to the storage from the nodes that have
+        it. With ``notice_s``, these nodes are gone after that, and ``again`` returns only once it is known what
+        has arrived: True if so.
+        """
+        places: Sequence[tuple[int, int]] = [(machine.index, count) for machine, count, *_ in run.held]
+        if run.computing_s is None:
+            # It has not read its state yet: if that came straight from nodes, these still have it.
+            places = ()
+            if run.moves and again.saved is not None:
+                places = again.saved[1]
+                again.saved = self._kernel.now, again.saved[1]
+        if run.task.piece in self.writes:
+            self.writes[again.piece] = self.writes[run.task.piece]
+        flows = self._state_flows(run.task, places) if kind == Kind.PREEMPTED or notice_s else ()
+        if not flows:
+            return False
+        write = self.writes[again.piece] = StateWrite(run, flows)
+        if notice_s:
+            lost = self._kernel.piece(run, kind, self._kernel.preemption.kept_on_failure)
+            write.deadline_s, write.pieces = self._kernel.now + notice_s, (again, lost)
+        self._begin(write)
+        return bool(notice_s)
+
+    def cancel(self, number: int) -> None:
+        """End the writes of a job that is killed."""
+        for write in {id(write): write for write in self.writes.values() if write.run[0] == number}.values():
+            self._cancel(write)
+
+    def resume(self, *, by_estimates: bool) -> None:
+        """In a fork, go on with the writes of the original."""
+        for write in {id(write): write for write in self.writes.values()}.values():
+            for piece in write.pieces if by_estimates else ():
+                piece.believe_estimate()
+            self._begin(write)
+
+    def _begin(self, write: StateWrite) -> None:
+        write.process = self._kernel.clock.process(self._write(write))
+        if write.deadline_s < inf:
+            timer = Timer(self._kernel.clock, write.deadline_s, DISTURBANCES)
+            timer.callbacks.append(lambda _: self._interrupt(write))
+
+    def _write(self, write: StateWrite) -> Generator[Event, object, None]:
+        arrived = True
+        try:
+            yield from self.carrier.fetch(write.flows)
+        except Interrupt:
+            arrived = False
+        self._record_written(write.run, write.flows)
+        self._forget(write)
+        if write.pieces:
+            self._kernel.frontier.add(write.pieces[0 if arrived else 1], self._kernel.now)
+            self._kernel.changed = True
+
+    def _interrupt(self, write: StateWrite) -> None:
+        if write.process is not None and write.process.is_alive:
+            write.process.interrupt()
+
+    def _cancel(self, write: StateWrite) -> None:
+        """End a write that nobody needs any more."""
+        self._forget(write)
+        write.pieces = ()
+        self._interrupt(write)
+
+    def _forget(self, write: StateWrite) -> None:
+        self.writes = {piece: other for piece, other in self.writes.items() if other is not write}
+
+    def _state_flows(self, task: TaskState, places: Iterable[tuple[int, int]]) -> list[Flow]:
+        """The state of instances, from their nodes to the storage."""
+        size, store = task.task.memory_gb * 1e9, self._store(task)
+        return [Flow(node, store, size * count) for node, count in places if size and node != store]
+
+    def _record_written(self, run: tuple[int, int, int], flows: Sequence[Flow]) -> None:
+        for flow in flows:
+            if sent := flow.sent(self._kernel.now):
+                self._kernel.record(packed_row(_WRITTEN, self._kernel.now, *run, flow.source, 0, 0, sent / 1e9))

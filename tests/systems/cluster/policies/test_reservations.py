@@ -1,0 +1,132 @@
+"""Backfilling reserves GPUs, cores and memory alike: random jobs on one node against a second, slow computation."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import check_lane
+import numpy as np
+import pytest
+
+from dagsim.model import Cluster, Job, Node, Task, gpu_type
+from dagsim.model.log import Kind
+from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.cluster.policies import POLICIES
+
+SIZE = (4, 12, 24)
+"""GPUs, cores and GB of memory of the node."""
+
+
+class Wish(NamedTuple):
+    """A job by its arrival and seconds, and its GPUs, cores and GB of memory."""
+
+    arrival_s: int
+    seconds: int
+    amounts: tuple[int, int, int]
+
+
+def wishes(seed: int, kinds: tuple[int, ...]) -> list[Wish]:
+    """Jobs that ask for some of the resources, each for up to the whole node."""
+    rng = np.random.default_rng(seed)
+    jobs, arrival_s = [], 0
+    for _ in range(40):
+        arrival_s += int(rng.integers(0, 4))
+        asked = [
+            int(rng.integers(0, most + 1)) if at in kinds and rng.random() < 0.7 else 0 for at, most in enumerate(SIZE)
+        ]
+        jobs.append(Wish(arrival_s, int(rng.integers(1, 12)), (asked[0], max(asked[1], not any(asked)), asked[2])))
+    return jobs
+
+
+def simulated(policy: str, jobs: list[Wish]) -> tuple[list[int], list[Job], Cluster]:
+    cluster = Cluster((Node("n", gpu_type("T4"), SIZE[0], SIZE[1], SIZE[2]),))
+    submitted = [
+        Job.single(str(at), Task("t", wish.seconds, gpus=gpus, cpus=cpus, memory_gb=memory), wish.arrival_s)
+        for at, wish in enumerate(jobs)
+        for gpus, cpus, memory in [wish.amounts]
+    ]
+    log = ClusterKernel(cluster, submitted).run(POLICIES.create(policy)).log
+    times = {row[2]: row[1] for row in log.since(0) if row[0] == Kind.STARTED}
+    return [int(times[at]) for at in range(len(jobs))], submitted, cluster
+
+
+def in_use(jobs: list[Wish], starts: dict[int, int], at_s: int) -> list[int]:
+    """What the started jobs hold at a time."""
+    holding = [jobs[job].amounts for job, start_s in starts.items() if start_s <= at_s < start_s + jobs[job].seconds]
+    return [sum(amounts) for amounts in zip(*holding, strict=True)] or [0, 0, 0]
+
+
+def fits(jobs: list[Wish], starts: dict[int, int], job: int, from_s: int) -> bool:
+    """True if the job would find room throughout its run."""
+    return all(
+        all(
+            used + asked <= most
+            for used, asked, most in zip(in_use(jobs, starts, at_s), jobs[job].amounts, SIZE, strict=True)
+        )
+        for at_s in range(from_s, from_s + jobs[job].seconds)
+    )
+
+
+def conservative(jobs: list[Wish]) -> list[int]:
+    """Each job in turn takes the first time that leaves all reservations before it as they are."""
+    starts: dict[int, int] = {}
+    for job, wish in enumerate(jobs):
+        starts[job] = next(at_s for at_s in range(wish.arrival_s, 10_000) if fits(jobs, starts, job, at_s))
+    return [starts[job] for job in range(len(jobs))]
+
+
+def easy(jobs: list[Wish]) -> list[int]:
+    """The oldest job has a reservation of what it asks for; others start if they leave it alone."""
+    starts: dict[int, int] = {}
+    for now in range(10_000):
+        waiting = [job for job, wish in enumerate(jobs) if wish.arrival_s <= now and job not in starts]
+        while waiting and fits_now(jobs, starts, waiting[0], now):
+            starts[waiting.pop(0)] = now
+        while waiting and (filler := filler_of(jobs, starts, waiting, now)) is not None:
+            starts[filler] = now
+            waiting.remove(filler)
+        if len(starts) == len(jobs):
+            return [starts[job] for job in range(len(jobs))]
+    raise AssertionError("a job never started")
+
+
+def fits_now(jobs: list[Wish], starts: dict[int, int], job: int, now: int) -> bool:
+    return all(
+        used + asked <= most
+        for used, asked, most in zip(in_use(jobs, starts, now), jobs[job].amounts, SIZE, strict=True)
+    )
+
+
+def filler_of(jobs: list[Wish], starts: dict[int, int], waiting: list[int], now: int) -> int | None:
+    head = jobs[waiting[0]].amounts
+    counted = [at for at, asked in enumerate(head) if asked]
+    shadow_s = next(at_s for at_s in range(now, 20_000) if fits_now(jobs, starts, waiting[0], at_s))
+    used = in_use(jobs, starts, shadow_s)
+    for job in waiting[1:]:
+        spare = all(used[at] + head[at] + jobs[job].amounts[at] <= SIZE[at] for at in counted)
+        if fits_now(jobs, starts, job, now) and (now + jobs[job].seconds <= shadow_s or spare):
+            return job
+    return None
+
+
+@pytest.mark.parametrize("kinds", [(0,), (1,), (2,), (1, 2), (0, 1, 2)])
+@pytest.mark.parametrize(("policy", "expected"), [("conservative", conservative), ("easy", easy)])
+def test_every_resource_is_reserved(policy: str, expected, kinds: tuple[int, ...]) -> None:
+    for seed in range(12):
+        jobs = wishes(seed, kinds)
+        starts, submitted, cluster = simulated(policy, jobs)
+        assert starts == expected(jobs), seed
+        if policy == "easy":
+            log = check_lane.run(cluster, submitted, "easy").log
+            times = {row[2]: row[1] for row in log.since(0) if row[0] == Kind.STARTED}
+            assert [times[at] for at in range(len(jobs))] == starts
+
+
+def test_a_job_of_much_memory_is_not_overtaken_for_ever() -> None:
+    """Small jobs keep coming, each of a third of the memory and longer than the gap before the large one."""
+    jobs = [Wish(0, 10, (0, 2, 15)), Wish(1, 10, (0, 2, 24)), *[Wish(2 + 4 * at, 10, (0, 1, 8)) for at in range(30)]]
+    for policy in ("easy", "easy-sjf", "conservative"):
+        starts, *_ = simulated(policy, jobs)
+        assert starts[1] == 10
+        assert all(later - earlier >= 0 for earlier, later in pairwise(starts[2:]))
