@@ -176,7 +176,9 @@ def _answer(scenario: ClusterScenario, spec: str, pod: Any) -> _Answer:
     metadata = pod["metadata"]
     job, answer = f"{metadata.get('namespace', '')}/{metadata['name']}", _Answer()
     rounds = kernel.decisions()
-    view = next(rounds)
+    view = next(rounds, None)
+    if view is None:  # every pod is more than any node has
+        return answer
 
     def decided(view: ClusterView) -> Iterator[Decision]:
         victims: list[str] = []

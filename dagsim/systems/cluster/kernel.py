@@ -305,7 +305,8 @@ class ClusterKernel(State):
             if not self.running:
                 if self.done:
                     break
-                if not self.pending or (self._away and is_hopeless(self)):
+                due = clock.peek() <= self.now  # at the beginning, before the policy is asked first
+                if not (self.pending or due) or (self._away and is_hopeless(self)):
                     raise Stalled(why_stalled(self))
             now = clock.peek()
             if now > last_s:
