@@ -71,7 +71,9 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
 
 def facts_of(decider: object) -> dict[str, Any]:
     """Facts about a policy after its run (``Outcome.decider``)."""
-    facts = {"clairvoyant": True} if getattr(decider, "clairvoyant", False) else {}
+    facts: dict[str, Any] = {"clairvoyant": True} if getattr(decider, "clairvoyant", False) else {}
+    if without_effect := getattr(decider, "without_effect", ()):
+        facts["without_effect"] = list(without_effect)
     outside = getattr(decider, "outside_training", None)
     return facts if outside is None else facts | {"outside_training": float(outside)}
 

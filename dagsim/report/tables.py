@@ -310,7 +310,8 @@ def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = Tru
 
 def run_notes(lines: Iterable[CellRun]) -> list[str]:
     """Notes on policies that read true durations, on agents far from the jobs and clusters of their
-    training, on jobs that ask for other GPU types, and on nodes that fail faster than jobs run.
+    training, on jobs that ask for other GPU types, on nodes that fail faster than jobs run, and on settings
+    of a scheduler's own configuration that have no effect.
     """
     outside: dict[str, float] = {}
     clairvoyant = []
@@ -321,6 +322,7 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
         facts = line.workload.get("decider", {})
         outside[line.policy] = max(outside.get(line.policy, 0.0), facts.get("outside_training", 0.0))
         clairvoyant += [line.policy] if facts.get("clairvoyant") else []
+    ignored = {line.policy: line.workload.get("decider", {}).get("without_effect", ()) for line in lines}
     names = ", ".join(dict.fromkeys(clairvoyant))
     notes = [f"clairvoyant (reads true durations, which no scheduler knows): {names}"] if names else []
     notes += rejection_notes([line for line in lines if "audit" not in line.workload])
@@ -329,6 +331,11 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
             f"warning: failing nodes stopped up to {stopped:.1f} runs per completed job: nodes stay up (mean_up_s) for "
             "less time than jobs take"
         )
+    notes += [
+        f"warning: {name}: its configuration has settings without an effect here: {'; '.join(settings)}"
+        for name, settings in ignored.items()
+        if settings
+    ]
     return notes + [
         f"warning: {name}: up to {100 * share:.0f} % of the values it saw in a run lay outside the range of its "
         "training; it was not validated on such jobs or such a cluster"
