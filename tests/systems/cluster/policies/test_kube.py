@@ -361,6 +361,13 @@ def test_pods_that_never_preempt_wait() -> None:
     assert starts(played(jobs, "kube-default", Node("a", cpus=8)))["polite"] == [(10, 0)]
 
 
+def test_a_pod_that_no_node_will_ever_take_is_cancelled_when_nothing_else_happens() -> None:
+    jobs = [Job.single("lost", task(2, spec={"nodeSelector": {"pool": "none"}}), 0.0), Job.single("p", task(2), 5.0)]
+    schedule = played(jobs, "kube-default", Node("a", cpus=8, manifest=canonical_json({"spec": {}})))
+    rows = [(row.kind, row.time_s) for row in schedule.log if row.job == 0]
+    assert rows == [(Kind.ARRIVED, 0.0), (Kind.REJECTED, 7.0)]
+
+
 def test_a_cordoned_node_takes_no_pod_until_it_is_back() -> None:
     queues = QueueTree(outages=(NodeOutage(("a",), 1.0, 6.0),))
     jobs = [Job.single(f"p{at}", task(2, 8), float(at)) for at in range(2)]

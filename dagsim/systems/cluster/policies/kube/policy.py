@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from dagsim.errors import require
-from dagsim.model import Decision, Placement, Preempt, Share, Start, Wait
+from dagsim.model import Decision, Kill, Placement, Preempt, RejectReason, Share, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, Run, TaskState
 from dagsim.systems.cluster.policies.kube.cycle import Cycle, Victims, Waiting
 from dagsim.systems.cluster.policies.kube.objects import GPUS, Pod, node_of, plain_pod, pod_of
@@ -110,6 +110,9 @@ class KubeDefault:
         wake_s = min([queue.next_s(), *[leaving.until_s for leaving in self._leaving.values()]])
         if wake_s < inf:
             yield Wait(wake_s)
+        elif not (view.running or view.pending):  # nothing will change any more: what waits, waits for ever
+            for number in dict.fromkeys([task.job.number for task in view.ready]):
+                yield Kill(number, RejectReason.CANCELLED)
 
     def _repeat(self, view: ClusterView, state: _State) -> None:
         """Bring the state up to date with pods that leave, and with nominations that it does not have: that of a
