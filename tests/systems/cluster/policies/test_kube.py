@@ -338,6 +338,19 @@ def test_a_pod_that_needs_another_starts_when_that_one_has() -> None:
     }
 
 
+def test_a_pod_starts_elsewhere_in_a_rack_when_one_that_kept_it_away_ends() -> None:
+    labels = canonical_json({"metadata": {"labels": {"rack": "r"}}})
+    away = {"affinity": terms("podAntiAffinity", "rack", app="web")}
+    jobs = [
+        Job.single("shy", task(10, 8, spec=away), 0.0),
+        Job.single("web", task(5, 2, metadata={"labels": {"app": "web"}}), 1.0),
+        Job.single("next", task(5, 8, spec={"tolerations": []}), 2.0, priority=5),
+    ]
+    got = starts(played(jobs, "kube-default[preempt=false]", Node("a", cpus=8, manifest=labels),
+                        Node("b", cpus=2, manifest=labels)))  # fmt: skip
+    assert got == {"shy": [(0, 0)], "next": [(10, 0)], "web": [(10, 1)]}
+
+
 @pytest.mark.parametrize(
     ("waits", "urgent_s", "again_s"), [("", 2, 6), (",restart_s=7", 2, 9), (",grace_s=3,restart_s=1", 5, 9)]
 )

@@ -116,7 +116,6 @@ class Pod:
         "anti_affinity",
         "budgets",
         "containers",
-        "filter_key",
         "images",
         "labels",
         "namespace",
@@ -169,14 +168,6 @@ class Pod:
         self.nominated = text_in(resolved, "nominated")
         """The node for which it has been nominated before the simulation begins."""
         self.terminating = resolved.get("terminating") is True
-        self.filter_key: object = (
-            tuple(sorted(self.requests.items())),
-            self.tolerations,
-            self.node_terms,
-            self.ports,
-            self.preempts,
-        )
-        """Pods with the same key pass the filters of a node's own state alike."""
         self.needs = bool(self.affinity or self.anti_affinity or self.spread)
         """True if its filters depend on other pods' labels."""
 

@@ -352,12 +352,9 @@ class _State:
 
 
 class _Group(NamedTuple):
-    """Waiting tasks that pass or fail the filters alike: if the first finds no node, none of them does."""
+    """Waiting tasks of one template and priority: if the first finds no node, none of them does."""
 
     number: int
-    priority: float
-    depends: bool
-    """True if its filters depend on pods elsewhere: of those that start, too."""
     heap: list[tuple[float, float, int, int, TaskState]]
     """In order: negative priority, time at which the task came, order, piece."""
 
@@ -380,6 +377,8 @@ class _Queue:
         self._asks = np.zeros((0, rows), np.int64)
         self._blocked = np.zeros(0, bool)
         self._priorities = np.zeros(0)
+        self._depends = np.zeros(0, bool)
+        """True if the filters of a group depend on pods elsewhere: of those that start, too."""
         self._starts = 0
         self.seen = -1
         """Number of releases (``ClusterState.released``) up to now."""
@@ -397,22 +396,19 @@ class _Queue:
     def _add(self, task: TaskState) -> _Group:
         pod, snapshot = _pod(task), self._state.snapshot
         priority = task.job.job.priority
-        key: object = (priority, task.demand, pod.filter_key)
-        if pod.needs or pod.service_labels:
-            key = (key, pod)
-        elif snapshot.has_anti_affinity:
-            key = (key, pod.namespace, tuple(pod.labels.items()))
+        key: object = (priority, task.demand, pod)
         if snapshot.nomination(_key(task)) is not None:
             key = (key, _key(task))
         group = self._groups.get(key)
         if group is None:
-            group = _Group(len(self._by_number), priority, pod.needs or bool(pod.service_labels), [])
+            group = _Group(len(self._by_number), [])
             self._groups[key] = group
             self._by_number.append(group)
             if len(self._blocked) < len(self._by_number):
                 self._grow()
             self._asks[group.number] = snapshot.needs(pod)[0]
             self._priorities[group.number] = priority
+            self._depends[group.number] = pod.needs or bool(pod.service_labels)
         came_s = task.ready_s + (self._restart_s if task.piece else 0.0)
         entry = -priority, came_s, task.order, task.piece, task
         heappush(group.heap, entry)
@@ -425,6 +421,7 @@ class _Queue:
         self._asks = np.concatenate([self._asks, np.zeros((more, self._asks.shape[1]), np.int64)])
         self._blocked = np.concatenate([self._blocked, np.zeros(more, bool)])
         self._priorities = np.concatenate([self._priorities, np.zeros(more)])
+        self._depends = np.concatenate([self._depends, np.zeros(more, bool)])
 
     def first(self, now: float) -> TaskState | None:
         """The first task that may find a node."""
@@ -465,10 +462,14 @@ class _Queue:
     def release(self, view: ClusterView) -> None:
         """Let groups be tried again that may fit because of what has ended or started."""
         state, released = self._state, view.machines.released
+        if released == self.seen and state.starts == self._starts and not state.freed:
+            return
         blocked = self._blocked[: len(self._by_number)]
         again = np.zeros(len(blocked), bool)
         if released != self.seen or state.freed:
-            if self.seen >= 0 and released - self.seen == len(state.freed):
+            # Elsewhere than where pods left, room comes only from what keeps others away by their labels.
+            local = released - self.seen == len(state.freed) and not state.snapshot.has_anti_affinity
+            if self.seen >= 0 and local:
                 for node in set(state.freed):
                     again |= self._fit(node)
             else:
@@ -477,7 +478,7 @@ class _Queue:
         state.freed.clear()
         if state.starts != self._starts:
             self._starts = state.starts
-            again |= self._depends()
+            again |= self._depends[: len(again)]
         for number in np.flatnonzero(again & blocked).tolist():
             self._blocked[number] = False
             heap = self._by_number[number].heap
@@ -499,8 +500,5 @@ class _Queue:
                 freed[place + 1] = freed[place] + snapshot.by_priority[priority][:-1, node]
         room = free + freed[np.searchsorted(levels, self._priorities[:groups])]
         enough = ((self._asks[:groups] <= room) | (self._asks[:groups] == 0)).all(axis=1)
-        result: np.ndarray = enough | self._depends()
+        result: np.ndarray = enough | self._depends[:groups]
         return result
-
-    def _depends(self) -> np.ndarray:
-        return np.array([group.depends for group in self._by_number], bool)
