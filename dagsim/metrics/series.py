@@ -27,7 +27,7 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp, isfinite, log, nan, sqrt
+from math import exp, isfinite, log, log1p, nan, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,7 +82,7 @@ _MOST_EPISODES = 100
 """Most blocks in which busy periods are counted."""
 _SKEW = 1.25
 """Factor on that spread, since differences are skewed and neighbouring blocks are correlated."""
-_EPISODES = 1.5
+_EPISODES = 2.0
 """Factor on the uncertainty of the number of busy periods, which differ in size."""
 _LEAST_REACH = 1e-3
 """An interval of a change does not say more than this."""
@@ -219,7 +219,8 @@ class JobSeries:
         if not {"jct_s", "wait_s"} <= self.values.keys():
             return np.ones(len(self.tenant))
         run_s = self.values["jct_s"] - self.values["wait_s"]
-        return np.maximum(run_s[np.isfinite(run_s)], 0.0)
+        run_s = np.maximum(run_s[np.isfinite(run_s)], 0.0)
+        return run_s if run_s.any() else np.ones(len(run_s))
 
     def with_waits(self, metric: str) -> tuple[Floats, Floats]:
         """(jobs,) float64 each: the values that a metric counts, and the part of them that comes from
@@ -300,9 +301,10 @@ def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influenc
     be. The distance is NaN if the run is too short.
 
     The spread of the influences between blocks misses what is rare. If N busy periods make the whole
-    difference, in the long run there may be as many more per job as a Poisson number has above N. N is
-    (sum of d)^2 / (sum of d^2) of the differences d between blocks, and even if the two runs are equal,
-    one busy period may differ. Long jobs are counted in the same way, by squares of their run times.
+    difference, waits of the long run may be larger than those of the log by as much as the largest mean
+    of a Poisson number exceeds N, in both runs. N is (sum of d)^2 / (sum of d^2) of the absolute
+    differences d between blocks. Even where the two runs are equal, one busy period may differ. Long
+    jobs are counted in the same way, by squares of their run times.
     """
     parts = min(_PIECES, len(influences))
     levels = [jobs.influences(_mean_of(metric)) for jobs in (series, before)]
@@ -314,10 +316,14 @@ def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influenc
         return nan, int(periods), longer
     spread = max(t_quantile(0.95, blocks - 1) * _spread(pieces, blocks) for blocks in _CHANGE_BLOCKS)
     blocks = min(int(periods), _MOST_EPISODES)
-    (ours, _), (theirs, waits) = ([_means(of, blocks) for of in jobs.with_waits(metric)] for jobs in (series, before))
-    apart = np.abs(ours - theirs)
-    share = max(float(apart.sum()), float(waits.sum()) / _equals(waits)) / float(theirs.sum())
-    reach = max(_SKEW * spread, _EPISODES * _more_than(_equals(apart)) * share)
+    (ours, our_waits), (theirs, waits) = (
+        [_means(of, blocks) for of in jobs.with_waits(metric)] for jobs in (series, before)
+    )
+    further = _EPISODES * _more_than(_equals(np.abs(ours - theirs)))
+    our_total, total, waiting = (float(of.sum()) for of in (ours, theirs, waits))
+    longer_waits = log1p(further * float(our_waits.sum()) / our_total) - log1p(further * waiting / total)
+    one_period = further * waiting / total / _equals(waits)
+    reach = max(_SKEW * spread, abs(longer_waits), one_period)
     return max(reach * max(_ENOUGH_LONG_JOBS / long_jobs, 1.0), _LEAST_REACH), int(periods), 1.0
 
 

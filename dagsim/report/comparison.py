@@ -309,12 +309,15 @@ def whatif_table(
 def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginning) -> Iterator[str]:
     yield (
         f"Every row is one continuous run of all jobs, {begins.text}. wait, "
-        "energy: of all jobs. ratio: to the first row, with its 95 % interval from blocks of the run; verdict: p < "
-        "0.05 by Holm."
+        "energy: of all jobs. ratio: to the first row, with the 95 % interval of this ratio in the long run, at the "
+        "same demand; verdict: p < 0.05 by Holm."
     )
     short = [choice.change.longer for choice in choices if choice.verdict == "log too short"]
     if (longer := max(short, default=1.0)) > 1:
-        yield f"log too short: an interval within a factor of 2 needs a log {_longer(longer, demand)}."
+        yield (
+            "log too short: it has too few busy periods or too few of the longest jobs. An interval within a factor "
+            f"of 2 needs a log of at least {_longer(longer, demand)}."
+        )
     if any(not choice.trial.keeps_up for choice in choices):
         yield "cannot keep up: the jobs demand more GPUs or cores than the cluster has, so its queue grows without end."
     lost = [choice.trial.lost for choice in choices]
@@ -329,7 +332,7 @@ def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginnin
 
 def _longer(times: float, demand: Load) -> str:
     """The length that a log would need for an interval."""
-    return f"{number(times)} times as long, of {number(times * demand.span_s / 86400)} days"
+    return f"{number(times * demand.span_s / 86400)} days, {number(times)} times as long"
 
 
 def _demand_notes(demand: Load) -> Iterator[str]:
@@ -401,14 +404,14 @@ def _plan_notes(planned: SizeSearch, today: Size, target: Targets, demand: Load,
     elif not isfinite(best.met.value.high):
         longer = best.met.value.longer
         yield (
-            f"No interval: the log is too short; it needs one {_longer(longer, demand)}."
+            f"No interval: the log is too short; it needs {_longer(longer, demand)}."
             if longer > 1
             else ("No interval: the metric is not a mean or a percentile of jobs, or is 0.")
         )
     elif not target.is_sure(best.met) and any(isfinite(one.bound) for one in target.conditions):
         yield "Its interval reaches over the bound: in the next period it may miss it. Plan for a tighter bound."
     if best is not None and isfinite(best.met.value.high) and (longer := best.met.value.longer) > 1:
-        yield f"The log is too short: an interval within a factor of 2 needs one {_longer(longer, demand)}."
+        yield f"The log is too short: an interval within a factor of 2 needs {_longer(longer, demand)}."
     if planned.exhausted:
         better = "better" if isfinite(planned.budget) else "cheaper"
         yield f"The search ended after {len(planned.tried)} clusters; there may be a {better} mix."

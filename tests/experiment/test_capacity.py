@@ -105,6 +105,23 @@ def test_a_month_costs_all_gpus_for_730_hours() -> None:
             Prices.read([text])
 
 
+def test_machines_that_are_bought_are_written_off_over_their_years_by_the_hour(tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text("buy: {A100: 52560, T4: 8760}\nyears: 3\npower: 0.2\npue: 1.5\n", encoding="utf-8")
+    prices = Prices.read([], file=file).of([CLUSTER])
+    assert prices.per_gpu_h == {"A100-40": pytest.approx(2.0), "T4": pytest.approx(1 / 3)}  # 52,560 / (3 x 8,760 h)
+    assert prices.source["T4"].startswith("bought, over 3 years")
+    # Bought machines cost their price in as many months as they last: 3 x 12.
+    assert 36 * prices.a_month(CLUSTER) == pytest.approx(16 * 52560 + 12 * 8760)
+    assert prices.power_a_month(10.0) == pytest.approx(10.0 * 730 * 0.2 * 1.5)
+    file.write_text("buy: {A100: 52560}\nrent: {T4: 0.75}\n", encoding="utf-8")
+    default = Prices.read(["A100=9"], file=file).of([CLUSTER])
+    assert default.per_gpu_h == {"A100-40": 9.0, "T4": 0.75}
+    four_years = Prices.read([], file=file).of([CLUSTER])
+    assert four_years.per_gpu_h["A100-40"] == pytest.approx(1.5)
+    assert four_years.source["T4"].startswith("rented")
+
+
 def test_a_price_is_the_users_own_else_the_configured_else_that_of_the_list() -> None:
     prices = Prices.read(["T4=0.5"], {"T4": 0.7, "A100": 1.25}).of([CLUSTER])
     assert prices.to_dict() == {
@@ -395,9 +412,9 @@ def test_whatif_runs_clusters_and_policies_on_the_same_jobs(site: Path) -> None:
     assert list(rows) == [("today", "fifo"), ("today", "sjf"), ("+8xT4", "fifo"), ("+8xT4", "sjf")]
     assert rows["today", "fifo"]["verdict"] == "reference"
     more = rows["+8xT4", "fifo"]
-    assert more["n"] >= 4
     assert more["ratio"] < 1
-    assert more["ratio_low"] < more["ratio"] < more["ratio_high"]
+    assert more["n"] < 60
+    assert (more["ratio_low"], more["verdict"]) == (None, "log too short")  # of 600 jobs
     assert more["wait_s"] < rows["today", "fifo"]["wait_s"]
     assert (rows["today", "fifo"]["cost_a_month"], more["cost_a_month"]) == (730 * 4.0, 730 * 8.0)
     events = [json.loads(line)["event"] for line in Path(answer["run"], "progress.jsonl").read_text().splitlines()]
