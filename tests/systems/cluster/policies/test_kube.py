@@ -381,6 +381,21 @@ def test_a_pod_that_no_node_will_ever_take_is_cancelled_when_nothing_else_happen
     assert rows == [(Kind.ARRIVED, 0.0), (Kind.REJECTED, 7.0)]
 
 
+def test_the_nodes_that_a_pod_may_use_explain_its_wait() -> None:
+    policy = POLICIES.create("kube-default")
+    taint = {"key": "team", "value": "a", "effect": "NoSchedule"}
+    tainted = canonical_json({"spec": {"taints": [taint]}})
+    nodes = Node("a", cpus=8, manifest=tainted), Node("b", cpus=8)
+    jobs = [Job.single("p", task(2), 0.0), Job.single("picky", task(2, spec={"nodeSelector": {"x": "y"}}), 0.0)]
+    view = next(ClusterScenario(Cluster(nodes[:1]), jobs).kernel(0).decisions())
+    rules, (plain, picky) = policy.wait_rules(view), view.ready  # type: ignore[attr-defined]
+    assert (rules.nodes(plain), list(rules.never(plain))) == (0, ["no node: 1 node(s) had untolerated taint(s)"])
+    view = next(ClusterScenario(Cluster(nodes), jobs).kernel(0).decisions())
+    plain, picky = view.ready
+    rules = policy.wait_rules(view)  # type: ignore[attr-defined]
+    assert (rules.nodes(plain), rules.nodes(picky), list(rules.never(plain))) == (2, 2, [])
+
+
 def test_a_cordoned_node_takes_no_pod_until_it_is_back() -> None:
     queues = QueueTree(outages=(NodeOutage(("a",), 1.0, 6.0),))
     jobs = [Job.single(f"p{at}", task(2, 8), float(at)) for at in range(2)]

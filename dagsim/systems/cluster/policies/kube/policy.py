@@ -87,6 +87,10 @@ class KubeDefault:
         """For each job of a nominated pod, the number of the node that is promised to it."""
         self._now = inf
 
+    def wait_rules(self, view: ClusterView) -> KubeWaits:
+        """The nodes that pods may use, for explanations of waits."""
+        return KubeWaits(_State(view, self._profile))
+
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         if view.now < self._now:  # another simulation
             self._leaving.clear()
@@ -349,6 +353,45 @@ class _State:
         if demand.nodes == -1:
             return nodes
         return np.array([node for node in nodes.tolist() if demand.nodes >> node & 1], np.int64)
+
+
+class KubeWaits:
+    """The nodes that pods may use by their taints, cordons and labels; see ``waits.WaitRules``. Rules about
+    other pods, which change, are not among them.
+    """
+
+    elsewhere = "there was room, but only on nodes that its selectors and tolerations do not allow"
+
+    def __init__(self, state: _State) -> None:
+        self._filters = state.cycle.filters
+
+    def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
+        """Add a run."""
+
+    def ended(self, run: int) -> None:
+        """Remove a run."""
+
+    def limits(self, task: TaskState) -> Iterator[str]:
+        """There are none."""
+        return iter(())
+
+    def never(self, task: TaskState) -> Iterator[str]:
+        """Say so if no node allows the pod."""
+        if not self.nodes(task):
+            counts = self._filters.verdicts(_pod(task))[1]
+            yield "no node: " + ", ".join(f"{count} {reason}" for reason, count in counts.items())
+
+    def nodes(self, task: TaskState) -> int:
+        """The nodes whose taints, cordons and labels allow the pod."""
+        return sum(1 << node for node in np.flatnonzero(self._filters.static(_pod(task)) == 0).tolist())
+
+    def alone(self, task: TaskState) -> bool:
+        """Pods share nodes."""
+        return False
+
+    def distinct(self, task: TaskState) -> bool:
+        """Pods of one task may share a node."""
+        return False
 
 
 class _Group(NamedTuple):
