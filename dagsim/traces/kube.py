@@ -127,8 +127,9 @@ class ClusterObjects:
         if "preemptionPolicy" not in kept and policy:
             kept["preemptionPolicy"] = policy
         manifest: dict[str, Any] = {"spec": kept}
-        if labels or namespace != "default":
-            manifest["metadata"] = {"labels": labels} | ({"namespace": namespace} if namespace != "default" else {})
+        own = {"labels": labels, "namespace": "" if namespace == "default" else namespace}
+        if own := {name: value for name, value in own.items() if value}:
+            manifest["metadata"] = own
         resolved = {
             "services": self._services_of(metadata, labels, namespace),
             "budgets": self._budgets_of(metadata, labels, namespace),

@@ -366,7 +366,7 @@ def node_of(node: Node) -> NodeObject:
     except (Dirty, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise ModelError(f"node {node.name!r}: its manifest describes no node ({error})") from None
     seen.is_open = not node.manifest
-    gpus = [name for name in WHOLE_GPUS if name in seen.allocatable or seen.is_open]
+    gpus = [name for name in WHOLE_GPUS if name in seen.allocatable] or WHOLE_GPUS
     seen.allocatable |= {"cpu": round(node.cpus * 1000), "memory": round(node.memory_gb * 2**30)}
     seen.allocatable |= dict.fromkeys([GPUS, *gpus], node.gpus)
     return seen
