@@ -58,7 +58,8 @@ class KubeDefault:
     seconds.
 
     A gang starts as a whole, as with a gang plug-in. Uses no estimates; preemptive. O(nodes) operations
-    on columns per pod that is tried, and O(pods on a node) per node that preemption looks at.
+    on columns per pod that is tried, and O(pods on a node) per node that preemption looks at
+    (Kubernetes, scheduling framework, 2025).
     """
 
     def __init__(
