@@ -55,7 +55,7 @@ def measure(dump: Dump, executors: int, repeats: int, checkpoint: Path | None) -
     if checkpoint is None:
         codec, net = StagesConfig(), DecimaNetConfig()
         blank = Checkpoint("ppo", net, codec, net.build(codec).state_dict(), {}, None, "spark")
-    agent = AgentPolicy(blank) if checkpoint is None else load_agent(checkpoint, system="spark")
+    agent = AgentPolicy(blank) if checkpoint is None else load_agent(checkpoint, system=SparkScenario)
     ways: dict[str, Callable[[], SparkEpisode]] = {}
     for policy in POLICIES:
         ways[policy] = lambda name=policy: direct(dump, executors, SPARK_POLICIES.create(name))  # type: ignore[misc]

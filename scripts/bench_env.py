@@ -28,10 +28,9 @@ from dagsim.agents.rollouts import InProcessRollouts, play, spared
 from dagsim.config.schema import Config, load_config
 from dagsim.envs.episode import Episode, EpisodeFactory, Reward, RewardConfig
 from dagsim.experiment.environment import make_env
-from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.systems.cluster.codecs.candidates import Candidates
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 
 
 def kernel(scenario: ClusterScenario, seeds: range) -> int:

@@ -24,12 +24,11 @@ from dagsim.agents.rollouts import spared
 from dagsim.config.schema import load_config
 from dagsim.envs.episode import Episode, RewardConfig
 from dagsim.experiment.environment import make_vector_env
-from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.systems.cluster.codecs.candidates import Candidates
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.systems.cluster.lane.episode_state import EpisodeReward
 from dagsim.systems.cluster.lane.episodes import CompiledEpisodes, EpisodeBatch
-from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 
 ASKED = {
     "random, 64 episodes": 25.0,

@@ -19,11 +19,11 @@ import command
 from clock import cpu_s
 
 from dagsim.config.schema import Setting, load_config
-from dagsim.experiment.scenario import cluster_scenario_of, on_its_cluster
+from dagsim.experiment.scenario import on_its_cluster
 from dagsim.model import Cluster, Decision, Job, Kind, Placement, Preempt, Share, Start, Task, Wait
 from dagsim.systems.cluster import ClusterView
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 
 ROUNDS = ("las", "2d-las", "las[lead=0.1]", "2d-las[lead=0.1]", "tiresias", "2d-gittins", "gavel-events")
 

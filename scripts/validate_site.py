@@ -21,9 +21,9 @@ import command
 
 from dagsim.config.cluster_file import import_site
 from dagsim.config.schema import Setting, load_config
-from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.families.benchmark.papers import PaperFigure
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import cluster_scenario_of
 
 MOST_JOBS = 100
 """Accounts with more jobs than this must meet the gate."""

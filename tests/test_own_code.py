@@ -15,12 +15,13 @@ from typer.testing import CliRunner
 from dagsim.agents.checkpoint import Checkpoint, read_plain, write_plain
 from dagsim.agents.config import shipped_agent
 from dagsim.cli import app
-from dagsim.config.registered import Foreign
 from dagsim.config.schema import dump_config, foreign_parts, load_config
-from dagsim.errors import CodeNotAllowed, ConfigError
+from dagsim.errors import CodeNotAllowed, ConfigError, RunFolderError
 from dagsim.experiment.provenance import provenance
 from dagsim.experiment.store import Store
 from dagsim.own_code import Allowed, allow, attribute, source_file, source_sha256
+from dagsim.sections import Foreign
+from dagsim.systems import system_named
 from dagsim.systems.cluster.policies import POLICIES
 
 MARK = "from pathlib import Path\nPath(__file__).with_suffix('.imported').touch()\n"
@@ -190,13 +191,23 @@ def test_a_trace_imports_nothing(command: tuple[str, ...], folder: Path) -> None
 
 @pytest.mark.parametrize("part", ["codec", "net"])
 def test_a_checkpoint_imports_nothing(part: str, folder: Path) -> None:
-    plain = dict(read_plain(shipped_agent("ppo", "cluster")))
+    plain = dict(read_plain(shipped_agent("ppo", system_named("cluster"))))
     plain[part] = {**plain[part], "kind": "evil_policy:Codec"}
     write_plain(folder / "evil.pt", plain)
     ended = run("eval", "--algo", "ppo", "--checkpoint", "evil.pt", *SHORT)
     assert ended.exit_code == 2
     assert f"evil.pt: its {part} 'evil_policy:Codec' is code outside dagsim" in ended.output
     assert imported(folder) == []
+
+
+def test_an_agent_of_an_unknown_system_is_refused(folder: Path) -> None:
+    plain = dict(read_plain(shipped_agent("ppo", system_named("cluster"))))
+    write_plain(folder / "far.pt", {**plain, "system": "clusters"})
+    with pytest.raises(RunFolderError, match=r"far\.pt: .* 'clusters', which is unknown here; did you mean 'cluster'"):
+        Checkpoint.load(folder / "far.pt")
+    ended = run("eval", "--algo", "ppo", "--checkpoint", "far.pt", *SHORT)
+    assert ended.exit_code == 2
+    assert "far.pt: an agent for the system 'clusters', which cannot decide in 'cluster'" in ended.output
 
 
 def test_a_codec_of_ones_own_is_named_by_whoever_loads_the_agent(folder: Path) -> None:

@@ -23,12 +23,9 @@ from dagsim.agents.nets.actor import ActorNet
 from dagsim.agents.nets.config import NetSettings
 from dagsim.errors import CodeNotAllowed, ConfigError, InputError, RunFolderError
 from dagsim.files import replaced
-from dagsim.registry import Registry
-from dagsim.systems.cluster.codecs import CODECS
-from dagsim.systems.cluster.codecs.codec import Floats32, Observation
-from dagsim.systems.ramp.codecs import RAMP_CODECS
-from dagsim.systems.seam import Codec, CodecSettings, View
-from dagsim.systems.spark.codecs import SPARK_CODECS
+from dagsim.registry import Registry, nearest
+from dagsim.systems import DEFAULT_SYSTEM, all_systems
+from dagsim.systems.seam import Codec, CodecSettings, System, View
 
 __all__ = [
     "AgentPolicy",
@@ -43,7 +40,6 @@ __all__ = [
 
 
 _FORMAT = "dagsim-agent-3"
-_CODECS: Mapping[str, Registry[Any]] = {"cluster": CODECS, "spark": SPARK_CODECS, "ramp": RAMP_CODECS}
 _NETS_OF_ALGORITHMS = ("dagsim.agents.off_policy.rainbow:RainbowNetConfig",)
 """Nets that come with dagsim but cannot be chosen by name, because an algorithm makes them."""
 
@@ -60,7 +56,7 @@ class Checkpoint:
     """Origin, for people: workload, cluster, seed, iterations, score on validation."""
     bounds: ObservationBounds | None = None
     """Bounds of the features seen in training; ``None`` if they were not recorded."""
-    system: str = "cluster"
+    system: str = DEFAULT_SYSTEM
 
     def save(self, path: Path) -> None:
         """Write the file atomically: completely or not at all."""
@@ -80,9 +76,15 @@ class Checkpoint:
 
     @classmethod
     def load(
-        cls, path: Path, system: str | None = None, *, codec: str | None = None, net: str | None = None
+        cls,
+        path: Path,
+        system: System | type[System] | None = None,
+        *,
+        codec: str | None = None,
+        net: str | None = None,
     ) -> Checkpoint:
-        """Read a file that ``save`` wrote. ``system``, if given, must be the agent's own.
+        """Read a file that ``save`` wrote. ``system``, if given, must be the agent's own; it is needed if
+        that is code outside dagsim.
 
         The file is data: it can name only codecs and nets that come with dagsim. To load any other,
         pass its class, ``module:Class``, as ``codec`` or ``net``.
@@ -97,9 +99,11 @@ class Checkpoint:
             raise RunFolderError(f"{path}: not an agent of this version of dagsim (it says {plain.get('format')!r})")
         try:
             own = plain["system"]
-            if system is not None and own != system:
-                raise RunFolderError(f"{path}: an agent for the system {own!r}, which cannot decide in {system!r}")
-            codec_settings = _settings_from(_CODECS.get(own, CODECS), plain["codec"], codec)
+            if system is not None and own != system.system:
+                raise RunFolderError(
+                    f"{path}: an agent for the system {own!r}, which cannot decide in {system.system!r}"
+                )
+            codec_settings = _settings_from(_codecs_of(path, own, system), plain["codec"], codec)
             version = getattr(codec_settings, "version", 1)
             if plain["codec_version"] != version:
                 raise RunFolderError(
@@ -170,7 +174,7 @@ class AgentPolicy:
 def load_agent(
     checkpoint: str | Path,
     sampled: bool = False,
-    system: str | None = None,
+    system: System | type[System] | None = None,
     *,
     codec: str | None = None,
     net: str | None = None,
@@ -247,6 +251,19 @@ def _finite(path: Path, parts: Mapping[str, Mapping[str, torch.Tensor]]) -> None
                 raise RunFolderError(f"{path}: {name!r} of its {part} holds numbers that are not finite")
 
 
+def _codecs_of(path: Path, name: str, system: System | type[System] | None) -> Registry[Any]:
+    """The codecs of the system that an agent was trained for."""
+    if system is not None:
+        return system.codecs
+    known = {other.system: other for other in all_systems().values()}
+    if name not in known:
+        raise RunFolderError(
+            f"{path}: an agent for the system {name!r}, which is unknown here{nearest(str(name), known)}; known are "
+            f"{', '.join(known)}. An agent of a system of your own can only be loaded for that system"
+        )
+    return known[name].codecs
+
+
 def _settings_from(registry: Registry[Any], settings: Mapping[str, Any], own: str | None) -> Any:
     """Rebuild the settings object that ``_plain_settings`` described. ``own`` names its class if it
     is not part of dagsim.
@@ -287,21 +304,21 @@ def _same_features(path: Path, trained: list[str], now: list[str]) -> None:
 class ObservationBounds:
     """The minimum and maximum of each feature, by part of the observation; initially empty."""
 
-    parts: dict[str, tuple[Floats32, Floats32]] = field(default_factory=dict)
+    parts: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
-    def widen(self, observation: Observation) -> None:
+    def widen(self, observation: Any) -> None:
         """Widen the bounds by an observation."""
-        for name, values in zip(Observation._fields, observation, strict=True):
+        for name, values in zip(observation._fields, observation, strict=True):
             rows = values.reshape(-1, values.shape[-1])
             low, high = rows.min(axis=0), rows.max(axis=0)
             if name in self.parts:
                 low, high = np.minimum(low, self.parts[name][0]), np.maximum(high, self.parts[name][1])
             self.parts[name] = low, high
 
-    def clip(self, observation: Observation) -> Observation:
+    def clip(self, observation: Any) -> Any:
         """Return the observation with every value clipped to the range of its feature."""
         parts = self.parts
-        return Observation(
+        return type(observation)(
             *(np.clip(values, *parts[name]) for name, values in zip(observation._fields, observation, strict=True))
         )
 
@@ -335,8 +352,8 @@ class _Wrapped:
 class BoundsRecorder(_Wrapped):
     """Widens ``bounds`` by everything that the codec shows."""
 
-    def encode(self, view: Any) -> Observation | None:
-        observation: Observation | None = self.codec.encode(view)
+    def encode(self, view: Any) -> Any | None:
+        observation = self.codec.encode(view)
         if observation is not None:
             self.bounds.widen(observation)
         return observation
@@ -352,8 +369,8 @@ class Clipped(_Wrapped):
         self.outside = 0
         """Number of these that lay outside the bounds."""
 
-    def encode(self, view: Any) -> Observation | None:
-        observation: Observation | None = self.codec.encode(view)
+    def encode(self, view: Any) -> Any | None:
+        observation = self.codec.encode(view)
         if observation is None:
             return None
         clipped = self.bounds.clip(observation)

@@ -13,13 +13,12 @@ from dagsim.agents.settings import AlgorithmSettings, CheckedSettings
 from dagsim.envs.episode import RewardConfig
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.registry import Entry, Registry
-from dagsim.systems.cluster.codecs.codec import CandidatesConfig
-from dagsim.systems.seam import CodecSettings
+from dagsim.systems import DEFAULT_SYSTEM, all_systems, system_named
+from dagsim.systems.seam import CodecSettings, System
 
 __all__ = [
     "ALGORITHMS",
     "LOCKSTEP",
-    "SHIPPED",
     "TrainConfig",
     "WarmStart",
     "algorithm_name",
@@ -72,13 +71,20 @@ class WarmStart(CheckedSettings):
         self._fraction("smoothing")
 
 
+def _first_codec() -> CodecSettings:
+    """The first codec of the default system."""
+    codecs = system_named(DEFAULT_SYSTEM).codecs
+    codec: CodecSettings = codecs.create(codecs.names()[0])
+    return codec
+
+
 @dataclass(frozen=True, slots=True)
 class TrainConfig(CheckedSettings):
     """A training: the algorithm, its reward, its length, and how it is validated."""
 
     algorithm: AlgorithmSettings = field(default_factory=PpoConfig)
     net: NetSettings = field(default_factory=ScorerConfig)
-    codec: CodecSettings = field(default_factory=CandidatesConfig)
+    codec: CodecSettings = field(default_factory=_first_codec)
     reward: Mapping[str, float] = field(default_factory=lambda: {"shaped_job_seconds": 1.0})
     """Terms and weights (``dagsim list rewards``)."""
     iterations: int = 100
@@ -153,25 +159,16 @@ def algorithm_name(settings: AlgorithmSettings) -> str:
     return str(getattr(settings, "kind", type(settings).__name__))
 
 
-SHIPPED = {
-    ("cluster", "ppo"): ("ppo.pt", "results/agents/general.pt"),
-    ("spark", "decima"): ("decima.pt", "results/decima/w2.pt"),
-    ("ramp", "ppo"): ("pac_ml.pt", "results/ramp/agents/plain-A-1.pt"),
-}
-"""The agents that ship with dagsim, by system and name: the file in the package, and the file in a
-checkout.
-"""
-
-
-def shipped_agent(name: str, system: str) -> Path:
+def shipped_agent(name: str, system: System | type[System]) -> Path:
     """Return the checkpoint of an agent that ships with dagsim.
 
     Raises:
         UnknownName: No agent of that name ships with dagsim for that system.
     """
-    if (system, name) not in SHIPPED:
-        shipped = ", ".join(f"{agent} for {of!r}" for of, agent in SHIPPED)
-        raise UnknownName(f"no agent {name!r} for the system {system!r} comes with dagsim (there are {shipped})")
-    inside, beside = SHIPPED[system, name]
+    if name not in system.agents:
+        known = {other.system: other for other in all_systems().values()}
+        shipped = ", ".join(f"{agent} for {of!r}" for of, other in known.items() for agent in other.agents)
+        raise UnknownName(f"no agent {name!r} for the system {system.system!r} comes with dagsim (there are {shipped})")
+    inside, beside = system.agents[name]
     package = Path(__file__).parents[1]
     return next(path for path in (package / inside, package.parent / beside) if path.exists())

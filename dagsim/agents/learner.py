@@ -19,7 +19,7 @@ from dagsim.agents.nets.actor import ActorNet
 from dagsim.agents.rollouts import Rollouts
 from dagsim.envs.episode import EpisodeFactory
 from dagsim.errors import ConfigError
-from dagsim.systems.seam import Conversation, fitted
+from dagsim.systems.seam import Conversation
 
 __all__ = [
     "Learner",
@@ -142,7 +142,8 @@ def imitation(factory: EpisodeFactory, heuristic: str, seeds: Sequence[int]) -> 
     choices: list[Any] = []
     for seed in seeds:
         codec, conversation = factory.codec.build(), Conversation[Any, Any](factory.kernel(seed))
-        decide = fitted(factory.scenario, factory.scenario.policies.create(heuristic, seed=seed)).decide
+        policy = factory.scenario.policies.create(heuristic, seed=seed)
+        decide = factory.scenario.fitted(policy).decide
         while (view := conversation.view) is not None:
             observation = codec.encode(view)
             # One at a time: a policy sees the effect of each decision before it makes the next.

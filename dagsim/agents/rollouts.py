@@ -20,7 +20,6 @@ from dagsim.agents.config import LOCKSTEP
 from dagsim.agents.nets.actor import ActorNet, ObservationBatch, ScoreNet
 from dagsim.agents.nets.config import NetSettings
 from dagsim.envs.episode import Episode, EpisodeFactory, WitnessFactory
-from dagsim.envs.vector import compiled_episodes
 from dagsim.errors import SimulationError
 from dagsim.model import Kind
 from dagsim.model.log import Schedule
@@ -470,7 +469,8 @@ def _lane_of(factory: EpisodeFactory, count: int, *, recorded: bool = False) -> 
     """Episodes in the compiled engine, if the factory wants it and it can play them."""
     if not factory.compiled:
         return None
-    lane = compiled_episodes(factory.scenario, factory.codec, factory.reward, count, recorded=recorded)
+    reward = factory.reward
+    lane = factory.scenario.episodes(count, factory.codec, reward.terms, reward.scale, recorded=recorded)
     return None if isinstance(lane, str) else lane
 
 

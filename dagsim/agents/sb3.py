@@ -23,9 +23,11 @@ from dagsim.envs.config import EnvConfig, Level
 from dagsim.envs.observations import Levelled, Presets
 from dagsim.errors import ConfigError, RunFolderError
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig
+from dagsim.systems.cluster.scenario import GpuCluster
 from dagsim.systems.cluster.view import ClusterView
+from dagsim.systems.seam import Scenario
 
-__all__ = ["Sb3Policy", "load_sb3"]
+__all__ = ["Sb3Policy", "load_sb3", "sb3_policy"]
 
 _MOST_BYTES = 1 << 30
 """Maximum size of a file in the zip, unpacked."""
@@ -69,6 +71,17 @@ class Sb3Policy:
         action = int(values.argmax())
         wait = action == self._slots - 1 and legal.wait is not None
         yield from self._codec.decode(view, legal.wait if wait else action)  # type: ignore[arg-type]
+
+
+def sb3_policy(scenario: Scenario, path: Path, level: Level = "task_type") -> Sb3Policy:
+    """Load a model for the cluster of a scenario; see ``load_sb3``.
+
+    Raises:
+        ConfigError: The scenario is of another system.
+    """
+    if not isinstance(scenario, GpuCluster):
+        raise ConfigError(f"{path}: a model of Stable-Baselines3 can schedule the system {GpuCluster.system!r} only")
+    return load_sb3(path, len(scenario.cluster.gpu_types), level)
 
 
 def load_sb3(path: Path, types: int, level: Level = "task_type") -> Sb3Policy:

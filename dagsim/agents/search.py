@@ -25,6 +25,7 @@ from dagsim.systems.cluster.lane.proposals import BY_TASK, BY_WORK, SRPT
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.look_ahead import EftWait
 from dagsim.systems.cluster.policies.placement import placing
+from dagsim.systems.cluster.scenario import GpuCluster
 
 __all__ = ["Search", "SearchMemory", "agent_file"]
 
@@ -94,7 +95,7 @@ class Search:
         self.net, codec = None, RelativeConfig()
         if agent:
             path = agent_file(agent)
-            loaded = Checkpoint.load(path, "cluster")
+            loaded = Checkpoint.load(path, GpuCluster)
             if not isinstance(loaded.net, ScorerConfig) or not isinstance(loaded.codec, RelativeConfig):
                 raise ConfigError(f"search: {path} must have the net scorer and the codec relative")
             codec, self.net = loaded.codec, _compiled_net(loaded)
@@ -215,7 +216,7 @@ class SearchMemory:
 
 def agent_file(agent: str) -> Path:
     """The checkpoint of the agent of a search: a file, or ``ppo`` for the one that ships with dagsim."""
-    return shipped_agent(agent, "cluster") if agent == "ppo" else Path(agent)
+    return shipped_agent(agent, GpuCluster) if agent == "ppo" else Path(agent)
 
 
 def _compiled_net(agent: Checkpoint) -> ScorerNet:

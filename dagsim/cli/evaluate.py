@@ -55,14 +55,14 @@ def evaluate(
         resume_policies("eval", output, what, trace, algo=algo, checkpoint=checkpoint, windows=windows)
         return
     from dagsim.experiment.scenario import scenario_of
-    from dagsim.experiment.simulate import agent_spec, is_agent
+    from dagsim.experiment.simulate import agent_spec, is_agent, only_system_of
 
-    if algo == "decima" and what.config is None and what.system is None:
-        what = what._replace(config="spark")
+    if what.config is None and what.system is None and (only := only_system_of(algo)):
+        what = what._replace(config=only)
     chosen = experiment(what, trace, algo, windows=windows, watched=output.watched)
     repeats = algo is None and what.config is not None and Path(what.config, "manifest.json").is_file()
     if checkpoint is not None or (not repeats and is_agent(scenario_of(chosen), chosen.policy)):
-        policy = agent_spec(chosen.policy, checkpoint, system=chosen.system_kind)
+        policy = agent_spec(chosen.policy, checkpoint, system=chosen.world)
         chosen = chosen.model_copy(update={"policy": policy})
     run_policies("eval", chosen, (chosen.policy,), output, repeats=what.config)
 

@@ -97,9 +97,9 @@ def show_workload(
 
     Example: dagsim workload info heterogeneous-dag
     """
-    from dagsim.experiment.scenario import cluster_scenario_of
     from dagsim.report.tables import info_tables, workload_notes
     from dagsim.report.terminal import console
+    from dagsim.systems.cluster.scenario import cluster_scenario_of
     from dagsim.workload import workload_info
 
     chosen = configured(config, set_, given(seed=seed), workload)
@@ -127,7 +127,7 @@ def workload_save(
     Example: dagsim workload save steady steady.jsonl.gz --seed 3
     """
     from dagsim.config.schema import plain
-    from dagsim.experiment.scenario import cluster_scenario_of
+    from dagsim.systems.cluster.scenario import cluster_scenario_of
     from dagsim.workload.records import write_jobs
 
     chosen = configured(config, set_, given(seed=seed), workload)

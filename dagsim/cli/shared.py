@@ -124,7 +124,7 @@ def audited(config: Config, *, told: bool) -> Audit:
     """Judge the log of a configuration before anything is simulated, and print what contradicts itself or
     the site.
     """
-    from dagsim.experiment.scenario import cluster_scenario_of
+    from dagsim.systems.cluster.scenario import cluster_scenario_of
 
     audit = cluster_scenario_of(config).audit()
     for sentence in audit.sentences() if told else ():

@@ -12,12 +12,13 @@ from typing import Annotated, Any, TypeAlias
 import yaml
 from pydantic import Field, ValidationError
 
-from dagsim.config.schema import Config, Section, load_config
+from dagsim.config.schema import Config, load_config
 from dagsim.config.yaml import explain, read_yaml
 from dagsim.errors import ConfigError, DagsimError, InputError
 from dagsim.files import write_text
 from dagsim.model import GpuType, NodeOutage, NodePartition, NodeReservation, QueueTree
 from dagsim.model.gpu import canonical
+from dagsim.sections import Section
 from dagsim.systems.cluster.audit import Audit, Auditor
 from dagsim.traces import Trace, TraceOptions
 from dagsim.traces.nodes import ImportedCluster, grouped, is_kube, read_nodes

@@ -13,46 +13,22 @@ from dagsim.agents.config import ALGORITHMS, TrainConfig
 from dagsim.agents.nets import NETS
 from dagsim.agents.nets.config import ScorerConfig
 from dagsim.agents.on_policy import PpoConfig
-from dagsim.config.registered import Registered
 from dagsim.envs.episode import RewardConfig
 from dagsim.errors import ConfigError, UnknownName
-from dagsim.registry import Entry, Registry
-from dagsim.systems.cluster.codecs.codec import CandidatesConfig, RelativeConfig
-from dagsim.systems.ramp.codecs import PartitionConfig
-from dagsim.systems.seam import Scenario
-from dagsim.systems.spark.codecs import StagesConfig
+from dagsim.registry import Registry
+from dagsim.sections import Registered
+from dagsim.systems import all_systems
+from dagsim.systems.default import DefaultSystem
+from dagsim.systems.seam import CodecSettings, Scenario, System
 
-_ALL_CODECS: Registry[Any] = Registry(
-    "codec",
-    [
-        Entry("candidates", "dagsim.systems.cluster.codecs.codec:CandidatesConfig"),
-        Entry("relative", "dagsim.systems.cluster.codecs.codec:RelativeConfig"),
-        Entry("stages", "dagsim.systems.spark.codecs:StagesConfig"),
-        Entry("partition", "dagsim.systems.ramp.codecs:PartitionConfig"),
-    ],
-    group="dagsim.codecs",
-    listing="dagsim list codecs",
-    method="build",
-)
-"""Codecs of all systems; ``check_training`` refuses those of another system."""
 
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    "spark": {
-        "codec": "stages",
-        "net": "decima",
-        "reward": {"job_seconds": 1.0},
-        "rivals": ["fifo", "fair", "weighted-fair"],
-        "linear_iterations": 0,
-    },
-    "ramp": {
-        "codec": "partition",
-        "net": "pac_ml",
-        "reward": {"job_acceptance": 1.0},
-        "rivals": ["max", "acceptable_jct", "on_time"],
-        "linear_iterations": 0,
-    },
-}
-"""Defaults of a training by system. A part that has a ``kind`` is given by its kind."""
+def _all_codecs() -> Registry[Any]:
+    """The codecs of all systems; ``check_training`` refuses those of another system."""
+    entries = {entry.name: entry for system in all_systems().values() for entry in system.codecs.describe()}
+    return Registry("codec", entries.values(), group="dagsim.codecs", listing="dagsim list codecs", method="build")
+
+
+_ALL_CODECS = _all_codecs()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,29 +39,28 @@ class TrainSection(TrainConfig):
     """How it learns (``dagsim list algorithms``)."""
     net: Annotated[Any, Registered(NETS, "scorer")] = field(default_factory=ScorerConfig)
     """The neural net (``dagsim list nets``)."""
-    codec: Annotated[Any, Registered(_ALL_CODECS, "candidates")] = field(default_factory=CandidatesConfig)
+    codec: Annotated[Any, Registered(_ALL_CODECS, DefaultSystem.codecs.names()[0])] = field(
+        default_factory=lambda: TrainConfig().codec
+    )
     """How the agent observes and decides (``dagsim list codecs``)."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
 
-def section_for(system: str) -> TrainSection:
+def section_for(system: System | type[System]) -> TrainSection:
     """Default section of a system."""
     section: TrainSection = TypeAdapter(TrainSection).validate_python(for_system({}, system))
     return section
 
 
-def for_system(section: Any, system: str, codecs: Registry[Any] | None = None) -> Any:
-    """Fill in the system's defaults where the section has no value.
-
-    ``codecs`` are the codecs of the system; their names must not occur in any other registry.
-    """
+def for_system(section: Any, system: System | type[System]) -> Any:
+    """Fill in the system's defaults where the section has no value."""
     if isinstance(section, TrainConfig):
         return {part.name: getattr(section, part.name) for part in fields(section)}
     if not isinstance(section, dict):
         return section
     filled = dict(section)
-    for name, default in _DEFAULTS.get(system, {}).items():
+    for name, default in system.training.items():
         value = filled.get(name)
         if name not in filled:
             filled[name] = default
@@ -93,8 +68,8 @@ def for_system(section: Any, system: str, codecs: Registry[Any] | None = None) -
             filled[name] = {"kind": default, **value}
     codec = filled.get("codec")
     kind = codec.get("kind") if isinstance(codec, dict) else codec
-    if codecs is not None and isinstance(kind, str) and ":" not in kind and kind not in _ALL_CODECS:
-        filled["codec"] = Registered(codecs).read({"kind": codec} if isinstance(codec, str) else codec)
+    if isinstance(kind, str) and ":" not in kind and kind not in _ALL_CODECS:
+        filled["codec"] = Registered(system.codecs).read({"kind": codec} if isinstance(codec, str) else codec)
     return filled
 
 
@@ -104,24 +79,20 @@ def check_training(train: TrainConfig, scenario: Scenario) -> None:
     Raises:
         ConfigError: A codec or a reward term belongs to another system, or episodes cannot grow.
     """
-    for other, cls in (
-        ("cluster", CandidatesConfig | RelativeConfig),
-        ("spark", StagesConfig),
-        ("ramp", PartitionConfig),
-    ):
-        if isinstance(train.codec, cls) and other != scenario.system:
-            allowed = ", ".join(scenario.codecs.names()) or "one of your own (module:attr)"
-            raise ConfigError(
-                f"train.codec: {train.codec.kind!r} is a codec of the system {other!r}, "
-                f"but the system is {scenario.system!r}; allowed: {allowed}"
-            )
-    if "admit" in getattr(train.codec, "actions", ()) and not getattr(scenario, "admission", False):
+    owner = _owner_of(train.codec, scenario)
+    if owner != scenario.system:
+        allowed = ", ".join(scenario.codecs.names()) or "one of your own (module:attr)"
+        raise ConfigError(
+            f"train.codec: {train.codec.kind!r} is a codec of the system {owner!r}, "  # type: ignore[attr-defined]
+            f"but the system is {scenario.system!r}; allowed: {allowed}"
+        )
+    if "admit" in getattr(train.codec, "actions", ()) and not scenario.admission:
         raise ConfigError("train.codec: the action 'admit' needs jobs that wait for it; set admission: true")
     try:
         RewardConfig(train.reward).check(scenario.terms)
     except UnknownName as error:
         raise ConfigError(f"train.reward: {error}") from None
-    if getattr(scenario, "varied", False):
+    if scenario.varied:
         if train.reference == "best":
             raise ConfigError(
                 "train.reference: seeds with clusters of their own have no best heuristic in common; name one"
@@ -130,5 +101,18 @@ def check_training(train: TrainConfig, scenario: Scenario) -> None:
             raise ConfigError(
                 "train.time_constant_s: every seed has a unit of time of its own; set discount_jcts of the algorithm"
             )
-    if train.first_jobs is not None and not isinstance(getattr(scenario, "jobs", None), int):
+    if train.first_jobs is not None and scenario.episode_jobs is None:
         raise ConfigError(f"train.first_jobs: episodes of the system {scenario.system!r} cannot be shortened")
+
+
+def _owner_of(codec: CodecSettings, scenario: Scenario) -> str:
+    """The system that a codec belongs to: that of the scenario, unless only others list its class."""
+    if type(codec) in _codec_classes(scenario):
+        return scenario.system
+    owners = [system.system for system in all_systems().values() if isinstance(codec, _codec_classes(system))]
+    return scenario.system if not owners or scenario.system in owners else owners[0]
+
+
+def _codec_classes(system: System | type[System]) -> tuple[type, ...]:
+    classes = [system.codecs.get(name) for name in system.codecs.names()]
+    return tuple([cls for cls in classes if isinstance(cls, type)])

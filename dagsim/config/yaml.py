@@ -21,6 +21,7 @@ from pydantic_core import ErrorDetails
 
 from dagsim.errors import ConfigError
 from dagsim.registry import nearest, scalar
+from dagsim.sections import DEFAULT_KIND
 
 Key: TypeAlias = tuple[str | int, ...]
 """Path to a value: mapping keys and list indices from the top."""
@@ -261,8 +262,6 @@ def _step(holder: Any, word: str, path: Key, source: str) -> Any:
 
 Schema = Mapping[str, Any]
 
-DEFAULT_KIND = "x-default-kind"
-"""Key of the JSON schema: the ``kind`` of a part that leaves it out."""
 _UNKNOWN_KEY = {"extra_forbidden", "unexpected_keyword_argument"}
 _NO_MAPPING = {"dataclass_type", "dict_type", "model_type", "union_tag_not_found"}
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import partial
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
+import gymnasium.vector
 import numpy as np
 from gymnasium.error import ResetNeeded
 
 from dagsim.envs.episode import Episode, Reward, RewardConfig
 from dagsim.errors import ConfigError
 from dagsim.systems.seam import Kernel, Scenario
+
+if TYPE_CHECKING:
+    from dagsim.envs.config import EnvConfig
 
 _RENDER_MODES = ["ansi", "rgb_array", "human"]
 _FRAMES_PER_S = 4
@@ -49,6 +55,33 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         self._episode: Episode | None = None
         self._screen = Screen()
         self._steps = self._illegal = 0
+
+    @classmethod
+    def of(
+        cls, scenario: Scenario, env: EnvConfig | None = None, render_mode: str | None = None, **settings: Any
+    ) -> Any:
+        """The environment of a scenario, with its settings one by one, or as one object ``env`` if it
+        has such.
+
+        Raises:
+            InputError: It cannot be built.
+        """
+        if env is not None:
+            raise ConfigError(f"env: {cls.__name__} has no EnvConfig; give its settings one by one")
+        make: Any = cls
+        return make(scenario=scenario, render_mode=render_mode, **settings)
+
+    @classmethod
+    def vector(
+        cls, count: int, scenario: Scenario, env: EnvConfig | None, autoreset_mode: str, settings: Mapping[str, Any]
+    ) -> Any:
+        """``count`` environments that are played together, a ``gymnasium.vector.VectorEnv``.
+
+        Raises:
+            InputError: They cannot be built.
+        """
+        make = [partial(cls.of, scenario, env, **settings)] * count
+        return gymnasium.vector.SyncVectorEnv(make, autoreset_mode=autoreset_mode)
 
     @property
     def view(self) -> Any | None:

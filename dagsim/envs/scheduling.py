@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -11,9 +12,15 @@ from dagsim.envs.base import EpisodeEnv, picture_of
 from dagsim.envs.config import EnvConfig
 from dagsim.envs.episode import Episode, RewardConfig
 from dagsim.envs.observations import Levelled, Presets
+from dagsim.envs.vector import VectorSchedulingEnv
+from dagsim.errors import ConfigError
 from dagsim.model import Decision, Kind
 from dagsim.model.log import Schedule
+from dagsim.sections import Registered
+from dagsim.systems.cluster.choice import refuse
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig, Observation
+from dagsim.systems.cluster.nodes import ClusterState
+from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.seam import Scenario
 
@@ -34,6 +41,11 @@ class SchedulingEnv(EpisodeEnv):
 
     def __init__(self, scenario: Scenario, config: EnvConfig | None = None, render_mode: str | None = None) -> None:
         self.config = config or EnvConfig()
+        if scenario.varied and isinstance(self.config.codec, CandidatesConfig):
+            raise ConfigError(
+                "env: the codec 'candidates' has a row for each GPU type, but every seed of this scenario has types of "
+                "its own; use the codec 'relative'"
+            )
         rewards = RewardConfig(self.config.reward, self.config.reward_scale)
         super().__init__(scenario, rewards, self._new_codec(), render_mode)
         self._presets = Presets(self.config, len(scenario.kernel(0).machines.types))  # type: ignore[attr-defined]
@@ -42,6 +54,35 @@ class SchedulingEnv(EpisodeEnv):
         self._legal = self._presets.legal(None)
         self._parts = {name: f"reward_{name}" for name in rewards.terms}
         """The key in ``info`` of each reward term."""
+
+    @classmethod
+    def of(
+        cls, scenario: Scenario, env: EnvConfig | None = None, render_mode: str | None = None, **settings: Any
+    ) -> Any:
+        """The environment of a scenario; ``settings`` are the fields of ``EnvConfig``."""
+        return cls(scenario, env or _config_of(scenario, settings), render_mode)
+
+    @classmethod
+    def vector(
+        cls, count: int, scenario: Scenario, env: EnvConfig | None, autoreset_mode: str, settings: Mapping[str, Any]
+    ) -> Any:
+        """``count`` environments that are played together: in the compiled engine
+        (``VectorSchedulingEnv``) if it knows all that is configured.
+
+        Raises:
+            ConfigError: The compiled engine is requested, and cannot play them.
+        """
+        config = env or _config_of(scenario, settings)
+        episodes: Any = "only the level task_type is compiled, without the observation graph"
+        if config.level == "task_type" and config.observation != "graph":
+            episodes = scenario.episodes(count, config.codec, config.reward, config.reward_scale)
+        if not isinstance(episodes, str):
+            return VectorSchedulingEnv(
+                episodes, config, count, len(ClusterState(scenario.cluster).types), autoreset_mode
+            )
+        if isinstance(scenario, ClusterScenario) and scenario.engine == "compiled":
+            raise refuse(episodes)
+        return super().vector(count, scenario, config, autoreset_mode, {})
 
     def _begin(self, seed: int, **options: Any) -> None:
         self.codec = self._new_codec()
@@ -135,3 +176,11 @@ def _mean_jct_s(schedule: Schedule) -> float:
         if row[0] == Kind.COMPLETED:
             jct_s[row[2]] = row[1] - schedule.jobs[row[2]].arrival_s
     return float(np.mean(jct_s))
+
+
+def _config_of(scenario: Scenario, settings: Mapping[str, Any]) -> EnvConfig:
+    """The settings, with a codec that is given by its name or as a mapping with its ``kind``."""
+    codec = settings.get("codec")
+    if isinstance(codec, str | Mapping):
+        settings = {**settings, "codec": Registered(scenario.codecs, "candidates").read(codec)}
+    return EnvConfig(**settings)

@@ -1,80 +1,26 @@
-"""Many episodes of the GPU cluster at once, in the compiled engine: which can be played there, and
-their Gymnasium environment.
-"""
+"""The Gymnasium environment of many episodes of the GPU cluster at once, in the compiled engine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium.spaces import Discrete
 from gymnasium.utils.seeding import np_random
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from dagsim.envs.base import EpisodeEnv
 from dagsim.envs.config import EnvConfig
-from dagsim.envs.episode import RewardConfig
 from dagsim.envs.observations import Presets
 from dagsim.errors import ConfigError
-from dagsim.systems.cluster.choice import why_not_live
-from dagsim.systems.cluster.codecs.codec import CandidatesConfig, RelativeConfig
-from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.seam import CodecSettings, Scenario
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.lane.episodes import CompiledEpisodes
 
-_TERMS = ("shaped_job_seconds", "job_seconds")
 _HIDDEN = 1 << 40
 """The choice to wait; it is not a row of the observation."""
-
-
-def compiled_episodes(
-    scenario: Scenario, codec: CodecSettings, reward: RewardConfig, count: int, *, recorded: bool = False
-) -> CompiledEpisodes | str:
-    """``count`` episodes in the compiled engine, or the reason against it. They show the same
-    observations and rewards as ``Episode``, to the last bit.
-    """
-    if why := why_not_compiled(scenario, codec, reward):
-        return why
-    from dagsim.systems.cluster.lane.episode_state import EpisodeReward
-    from dagsim.systems.cluster.lane.episodes import CompiledEpisodes
-
-    assert isinstance(codec, CandidatesConfig | RelativeConfig)
-    ((term, weight),) = reward.terms.items()
-    try:
-        return CompiledEpisodes(
-            scenario,
-            count,
-            codec,
-            EpisodeReward(weight, reward.scale, term == "shaped_job_seconds"),
-            recorded=recorded,
-        )
-    except ConfigError as error:
-        return f"the codec {codec.kind!r}: {error}"
-
-
-def why_not_compiled(scenario: Scenario, codec: CodecSettings, reward: RewardConfig) -> str:
-    """The reason against episodes in the compiled engine; empty if there is none."""
-    if world := getattr(scenario, "world", None):
-        scenario = world(0)
-    if not isinstance(scenario, ClusterScenario):
-        return f"episodes of the system {scenario.system!r} are not compiled"
-    plain = type(codec) is CandidatesConfig and (codec.select, codec.look_ahead) == ("heads", "sorted")
-    if not plain and type(codec) is not RelativeConfig:
-        return "only the codecs 'candidates', with select heads and look_ahead sorted, and 'relative' are compiled"
-    if isinstance(codec, RelativeConfig) and codec.actions:
-        return f"the actions of the codec 'relative' are not compiled: {', '.join(codec.actions)}"
-    if len(reward.terms) != 1 or not set(reward.terms) <= set(_TERMS):
-        return f"only single reward terms are compiled: {', '.join(_TERMS)}; got {', '.join(reward.terms)}"
-    return why_not_live(scenario)
-
-
-def one_by_one(count: int, make: Callable[[], Any], autoreset_mode: str) -> Any:
-    """``count`` environments that are stepped one after another."""
-    return SyncVectorEnv([make] * count, autoreset_mode=autoreset_mode)
 
 
 class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):

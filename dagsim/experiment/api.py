@@ -61,7 +61,7 @@ def simulate(
     jobs = _workload(workload)
     model: Runtime = runtime if runtime is not None else Throughput() if isinstance(jobs, Synthetic) else Recorded()
     observers = models.pop("observers", ())
-    scenario = ClusterScenario(machines, jobs, model, **models)
+    scenario = ClusterScenario(machines, jobs, runtime=model, **models)
     if isinstance(policy, str):
         kernel = scenario.engaged(policy, seed, observers=observers).kernel
         decider: Any = scenario.policies.create(policy)

@@ -17,12 +17,12 @@ import numpy as np
 
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
-from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.metrics.columns import columns
 from dagsim.metrics.why import ObservedWaits, WaitPair, observed_against_simulated
 from dagsim.model import Caps, QueueNode, QueueTree
 from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import cluster_scenario_of
 
 _FEW = 20
 """Fewest jobs on either side of the split."""

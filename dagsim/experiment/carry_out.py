@@ -12,15 +12,14 @@ from dagsim.errors import SimulationError
 from dagsim.experiment.executors import CellExecutor, CellWork, Wanted
 from dagsim.experiment.kept_files import CLOCKED, CellRun
 from dagsim.experiment.plan import Cell, Plan
-from dagsim.experiment.scenario import cluster_scenario_of, metric_of, sample_of
+from dagsim.experiment.scenario import metric_of, sample_of
 from dagsim.experiment.simulate import check
 from dagsim.experiment.store import Store
 from dagsim.files import write_text
 from dagsim.metrics import to_csv
 from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.processes import Stops
-from dagsim.systems.cluster import choice
-from dagsim.systems.cluster.choice import EngineUse
+from dagsim.systems.seam import EngineUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +159,10 @@ def _run(
 
 
 def _advice(cell: Cell, run: CellRun) -> str:
-    """The engine that would have been faster for a long run of the GPU cluster; empty if there is
-    none.
-    """
-    if run.timing.get("wall_s", 0.0) < choice.LONG_S or "engine" not in run.timing:
+    """The engine that would have been faster for a long run; empty if there is none."""
+    if "engine" not in run.timing:
         return ""
-    used = EngineUse(**run.timing["engine"])
-    return choice.offer(cluster_scenario_of(cell.config), cell.policy, used, run.timing["wall_s"])
+    return cell.config.world.faster_engine(cell.policy, EngineUse(**run.timing["engine"]), run.timing["wall_s"])
 
 
 def _paired(cells: Sequence[Cell], runs: Iterator[CellRun]) -> Iterator[tuple[Cell, CellRun]]:

@@ -16,7 +16,7 @@ from dagsim.config.schema import Config, plain
 from dagsim.errors import InputError
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Axis, short_names
-from dagsim.experiment.scenario import cluster_scenario_of, replicate_seeds
+from dagsim.experiment.scenario import replicate_seeds
 from dagsim.experiment.store import Store
 from dagsim.metrics import OverTime, columns, jct, over_time
 from dagsim.metrics.columns import Floats
@@ -32,6 +32,7 @@ from dagsim.metrics.standings import (
 )
 from dagsim.model.log import Schedule
 from dagsim.seeds import WINDOWS, seeds_of
+from dagsim.systems.cluster.scenario import cluster_scenario_of
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.network.usage import LinkUse
@@ -364,7 +365,7 @@ def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
     from dagsim.systems.cluster.network.shared import SharedNetwork
     from dagsim.systems.cluster.network.usage import LinkTraffic
 
-    network = folder.config.network if folder.config.system_kind == "cluster" else None
+    network = folder.config.network  # other systems have none
     if not isinstance(network, SharedNetwork):
         return []
     folder.check_trace()
@@ -387,7 +388,7 @@ def explained_waits(
     """
     from dagsim.systems.cluster.waits import binding_causes
 
-    if folder.config.system_kind != "cluster":
+    if not folder.config.world.has_top_keys:
         raise InputError(f"{folder.path}: CPUs, memory and limits are known only for the GPU cluster")
     try:
         folder.check_trace()

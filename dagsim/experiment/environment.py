@@ -4,30 +4,18 @@ builds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dagsim.config.bundled import WORKLOADS, find_config
-from dagsim.config.registered import Registered
 from dagsim.config.schema import Config, load_config
+from dagsim.envs.base import EpisodeEnv
 from dagsim.envs.config import EnvConfig
-from dagsim.envs.episode import RewardConfig
-from dagsim.envs.ramp import PartitionEnv
-from dagsim.envs.scheduling import SchedulingEnv
-from dagsim.envs.spark import DecimaEnv
-from dagsim.envs.vector import VectorSchedulingEnv, compiled_episodes, one_by_one
+from dagsim.errors import ConfigError
 from dagsim.experiment.scenario import scenario_of
-from dagsim.systems.cluster.choice import refuse
-from dagsim.systems.cluster.codecs import CODECS
-from dagsim.systems.cluster.nodes import ClusterState
-from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.ramp.scenario import RampScenario
-from dagsim.systems.spark.scenario import SparkScenario
-
-if TYPE_CHECKING:
-    from dagsim.systems.cluster.lane.episodes import CompiledEpisodes
+from dagsim.own_code import attribute
+from dagsim.systems.seam import Scenario
 
 
 def make_env(
@@ -36,7 +24,7 @@ def make_env(
     env: EnvConfig | None = None,
     render_mode: str | None = None,
     **changes: Any,
-) -> SchedulingEnv | DecimaEnv | PartitionEnv:
+) -> Any:
     """Build the environment of an experiment: a ``DecimaEnv`` for the system ``spark``, a
     ``PartitionEnv`` for ``ramp``.
 
@@ -48,7 +36,8 @@ def make_env(
     Raises:
         InputError: The experiment or the environment cannot be built.
     """
-    return _env_of(scenario_of(_experiment(config, settings)), env, render_mode, changes)
+    scenario = scenario_of(_experiment(config, settings))
+    return _class_of(scenario).of(scenario, env, render_mode, **changes)
 
 
 def make_vector_env(
@@ -72,38 +61,14 @@ def make_vector_env(
         ConfigError: The compiled engine is requested, and cannot play the experiment.
     """
     scenario = scenario_of(_experiment(config, settings))
-    if isinstance(scenario, ClusterScenario):
-        chosen = env or _env_config(changes)
-        episodes = _compiled(scenario, chosen, num_envs)
-        if not isinstance(episodes, str):
-            types = len(ClusterState(scenario.cluster).types)
-            return VectorSchedulingEnv(episodes, chosen, num_envs, types, autoreset_mode)
-        if scenario.engine == "compiled":
-            raise refuse(episodes)
-    return one_by_one(num_envs, partial(_env_of, scenario, env, None, changes), autoreset_mode)
+    return _class_of(scenario).vector(num_envs, scenario, env, autoreset_mode, changes)
 
 
-def _compiled(scenario: ClusterScenario, config: EnvConfig, count: int) -> CompiledEpisodes | str:
-    """The episodes in the compiled engine, or the reason against it."""
-    if config.level != "task_type" or config.observation == "graph":
-        return "only the level task_type is compiled, without the observation graph"
-    return compiled_episodes(scenario, config.codec, RewardConfig(config.reward, config.reward_scale), count)
-
-
-def _env_of(
-    scenario: Any, env: EnvConfig | None, render_mode: str | None, changes: Mapping[str, Any]
-) -> SchedulingEnv | DecimaEnv | PartitionEnv:
-    if isinstance(scenario, SparkScenario):
-        return DecimaEnv(scenario=scenario, render_mode=render_mode, **changes)
-    if isinstance(scenario, RampScenario):
-        return PartitionEnv(scenario, render_mode=render_mode, **changes)
-    return SchedulingEnv(scenario, env or _env_config(changes), render_mode)
-
-
-def _env_config(changes: Mapping[str, Any]) -> EnvConfig:
-    codec = changes.get("codec")
-    named = {"codec": Registered(CODECS, "candidates").read(codec)} if isinstance(codec, str | Mapping) else {}
-    return EnvConfig(**{**changes, **named})
+def _class_of(scenario: Scenario) -> type[EpisodeEnv]:
+    if scenario.environment is None:
+        raise ConfigError(f"the system {scenario.system!r} has no Gymnasium environment")
+    environment: type[EpisodeEnv] = attribute(scenario.environment)
+    return environment
 
 
 def _experiment(config: Config | str | Path | None, settings: Iterable[str]) -> Config:

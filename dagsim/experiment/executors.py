@@ -88,12 +88,7 @@ def check_code(code: str) -> None:
 
 def with_trace_at(config: Config, path: str) -> Config:
     """``config`` with its trace at another path; itself if it has none."""
-    file = config.trace_file
-    if file is None:
-        moved = config.trace_path() is not None
-        return config.model_copy(update={"system": replace(config.system, trace=path)}) if moved else config
-    workload = replace(file, path=path + file.path.removeprefix(str(file.source.path)))
-    return config.model_copy(update={"workload": workload})
+    return config if config.world.trace_path is None else config.model_copy(update=config.world.read_from(path))
 
 
 class CellExecutor(Protocol):

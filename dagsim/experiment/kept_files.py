@@ -26,7 +26,7 @@ from dagsim.metrics.series import JobSeries
 from dagsim.model import Cluster, JobFacts
 from dagsim.model.arithmetic import numbered
 from dagsim.model.log import NUMBERS, ROW, FactColumns, Schedule, ScheduleLog
-from dagsim.systems.cluster.choice import EngineUse
+from dagsim.systems.seam import EngineUse
 
 CLOCKED = "scheduler_us"
 """The only metric that a clock measures. It differs in every run, so it is stored apart from the

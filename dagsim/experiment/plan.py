@@ -348,7 +348,7 @@ class Cell:
         Raises:
             ConfigError: The file does not exist.
         """
-        path = self.config.trace_path()
+        path = self.config.world.trace_path
         return None if path is None else (digest(path), path)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -396,7 +396,7 @@ def _pickled(config: Config) -> bytes:
 def _content(config: Config, policy: str) -> str:
     """Everything that the numbers of a cell depend on, apart from its seed."""
     described = {key: value for key, value in plain(config).items() if key not in _NOT_THE_CELL}
-    trace = config.trace_path()
+    trace = config.world.trace_path
     if trace is not None:  # the contents of the trace count, not its path
         part, key = ("workload", "path") if "workload" in described else ("system", "trace")
         described = {**described, part: {**described[part], key: digest(trace)}}

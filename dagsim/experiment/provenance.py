@@ -49,7 +49,7 @@ def provenance(config: Config, policies: Iterable[str]) -> dict[str, Sources]:
     for name in _names_in(plain(config)):
         for path in _source(name):
             files["code"][name] = {"file": str(path.absolute()), "sha256": digest(path)}
-    trace = config.trace_path()
+    trace = config.world.trace_path
     if trace is not None:
         files["traces"][str(trace)] = {"file": str(trace), "sha256": digest(trace)}
     return files
@@ -74,13 +74,13 @@ def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
     if is_agent(scenario, policy):
         from dagsim.agents.config import shipped_agent
 
-        yield "checkpoints", policy, Path(str(params.get("checkpoint") or shipped_agent(name, scenario.system)))
+        yield "checkpoints", policy, Path(str(params.get("checkpoint") or shipped_agent(name, scenario)))
     elif name == "search" and (agent := str(params.get("agent", "ppo"))):
         from dagsim.agents.search import agent_file
 
         yield "checkpoints", policy, agent_file(agent)
-    elif (path := params.get("config")) and Path(str(path)).is_file():
-        yield "code", f"{name}:{path}", Path(str(path))
+    elif (own := params.get("config")) and Path(str(own)).is_file():
+        yield "code", f"{name}:{own}", Path(str(own))
 
 
 def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -> list[str]:

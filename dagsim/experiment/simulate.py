@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter, process_time
 from traceback import extract_tb
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, DagsimError, PluginError, PolicyFailed, UnknownName, one_line
@@ -20,9 +20,8 @@ from dagsim.metrics.own import own_values
 from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
 from dagsim.registry import Registry, Spec
-from dagsim.systems.cluster.choice import EngineUse
-from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.seam import Conversation, Kernel, Policy, Scenario, View, decisions_of, fitted
+from dagsim.systems import DEFAULT_SYSTEM, all_systems, system_named
+from dagsim.systems.seam import Conversation, EngineUse, Policy, Scenario, System, View, decisions_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class Outcome:
     ``outside_training``: the share of the values it saw that lay outside the range of its training.
     """
     engine: EngineUse | None = None
-    """The engine of the GPU cluster that was used; other systems have only one."""
+    """The engine that was used, if the system has several."""
 
 
 def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], None] | None = None) -> Outcome:
@@ -56,7 +55,7 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
         SimulationError: The policy made an impossible decision, waits although nothing can happen, or failed.
     """
     scenario = scenario_of(config)
-    kernel, engine = _engaged(scenario, policy, seed, tell)
+    kernel, engine = scenario.engaged(policy, seed, on_arrivals=tell)
     with _blamed(policy):
         decider = make_policy(scenario, policy, seed)
     timed = Timed(decider, policy)
@@ -80,17 +79,8 @@ def facts_of(decider: object) -> dict[str, Any]:
 
 def measured(config: Config, schedule: Schedule) -> Summary:
     """Every metric of a schedule, over the jobs that the configuration measures."""
-    summary = summarize(schedule, measured=config.workload.measure if config.system_kind == "cluster" else None)
+    summary = summarize(schedule, measured=config.world.measured)
     return replace(summary, own=own_values(config.metrics, schedule)) if config.metrics else summary
-
-
-def _engaged(
-    scenario: Scenario, policy: str, seed: int, tell: Callable[[int], None] | None
-) -> tuple[Kernel[Any, Any], EngineUse | None]:
-    """The kernel for a policy, and the name of its engine if the system has several."""
-    if isinstance(scenario, ClusterScenario):
-        return scenario.engaged(policy, seed, on_arrivals=tell)
-    return scenario.kernel(seed, on_arrivals=tell), None
 
 
 def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) -> None:
@@ -107,8 +97,7 @@ def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) 
         try:
             with _blamed(policy):
                 decider = make_policy(scenario, policy)
-                if isinstance(scenario, ClusterScenario):
-                    scenario.check_engine(policy)
+                scenario.check_engine(policy)
         except (PluginError, PolicyFailed):
             if keep_going:
                 continue
@@ -219,19 +208,19 @@ def agent_spec(
     algo: str,
     checkpoint: Path | None = None,
     root: Path = Path("results"),
-    system: str = "cluster",
+    system: System | type[System] | None = None,
 ) -> str:
     """Return the policy that ``--algo ALGO`` names, with its ``--checkpoint`` as a parameter.
 
-    The name of an algorithm stands for the agent of the newest training for ``system`` below
-    ``root``, or else for the agent that ships with dagsim. ``sb3:model.zip`` is the model of
+    The name of an algorithm stands for the agent of the newest training for ``system`` (or the
+    default system) below ``root``, or else for the agent that ships with dagsim. ``sb3:model.zip`` is the model of
     Stable-Baselines3 in that file. Any other name is already a policy.
 
     Raises:
         UnknownName: The agent does not exist, or a checkpoint is given for a policy that is not trained.
         ConfigError: The checkpoint is given twice, or the brackets of ``algo`` do not match.
     """
-    algo = with_model(algo)
+    algo, system = with_model(algo), system or system_named(DEFAULT_SYSTEM)
     name, bracket, rest = algo.partition("[")
     if name not in _agents():
         if checkpoint is not None:
@@ -242,17 +231,23 @@ def agent_spec(
             raise ConfigError(f"--checkpoint {checkpoint}: --algo {algo} also names one; leave one of them out")
         return algo
     if checkpoint is None:
-        checkpoint = _newest(name, root, system)
+        checkpoint = _newest(name, root, system.system)
     if checkpoint is not None:
         return f'{name}[checkpoint="{checkpoint}"{f",{rest}" if bracket else "]"}'
-    from dagsim.agents.config import SHIPPED
-
-    if (system, name) not in SHIPPED:
+    if name not in system.agents:
         raise UnknownName(
-            f"no trained {name} below {root}/ for the system {system!r}: train one (dagsim train --algo {name}) or "
-            "give --checkpoint"
+            f"no trained {name} below {root}/ for the system {system.system!r}: train one (dagsim train --algo {name}) "
+            "or give --checkpoint"
         )
     return algo
+
+
+def only_system_of(algo: str | None) -> str | None:
+    """The name of the system that an agent ships for, if it is only one, and not the default one."""
+    if algo is None or algo in system_named(DEFAULT_SYSTEM).policies or algo not in _agents():
+        return None
+    able = [system.system for system in all_systems().values() if algo in system.agents]
+    return able[0] if len(able) == 1 and able[0] != DEFAULT_SYSTEM else None
 
 
 _SB3 = re.compile(r"sb3(?:\[([^\]]*)\])?:(.+)", re.DOTALL)
@@ -274,7 +269,7 @@ def make_policy(scenario: Scenario, spec: str, seed: int | None = None) -> Polic
     Raises:
         InputError: The policy does not exist, or its parameters or its checkpoint are wrong.
     """
-    return fitted(scenario, _policy(scenario, spec, seed))
+    return scenario.fitted(_policy(scenario, spec, seed))
 
 
 def _policy(scenario: Scenario, spec: str, seed: int | None) -> Policy[Any, Any]:
@@ -292,15 +287,12 @@ def _policy(scenario: Scenario, spec: str, seed: int | None) -> Policy[Any, Any]
     def load(
         checkpoint: str | Path | None = None, sampled: bool = False, codec: str | None = None, net: str | None = None
     ) -> Policy[Any, Any]:
-        path = checkpoint or shipped_agent(name, scenario.system)
-        return load_agent(path, sampled, scenario.system, codec=codec, net=net)
+        return load_agent(checkpoint or shipped_agent(name, scenario), sampled, scenario, codec=codec, net=net)
 
     def load_model(checkpoint: str, level: Any = "task_type") -> Policy[Any, Any]:
-        if scenario.system != "cluster":
-            raise ConfigError(f"policy {spec!r}: a model of Stable-Baselines3 can schedule the system 'cluster' only")
-        from dagsim.agents.sb3 import load_sb3
+        from dagsim.agents.sb3 import sb3_policy
 
-        return load_sb3(Path(checkpoint), len(cast(Any, scenario).cluster.gpu_types), level)
+        return sb3_policy(scenario, Path(checkpoint), level)
 
     agents: Registry[Policy[Any, Any]] = Registry("agent", [Entry(name, load_model if name == "sb3" else load)])
     return agents.create(spec)
@@ -352,8 +344,9 @@ def external_command(spec: str) -> ExternalCommand | None:
 def _external(scenario: Scenario, spec: str, command: ExternalCommand) -> Policy[Any, Any]:
     if (names := allowed()) is not None:
         names.check("policy", spec)
-    if scenario.system != "cluster":
-        raise UnknownName(f"policy {spec!r}: other programs can schedule the system 'cluster' only")
+    if not scenario.takes_programs:
+        able = [name for name, system in all_systems().items() if system.takes_programs]
+        raise UnknownName(f"policy {spec!r}: other programs can schedule the system {able[0]!r} only")
     address = command.address
     program: Policy[Any, Any] = PROGRAMS.create(command.head, command=address, endpoint=address)
     return program
@@ -366,4 +359,4 @@ def _newest(algo: str, root: Path, system: str) -> Path | None:
         return None
     from dagsim.agents.checkpoint import read_plain
 
-    return next((path for path in trained if read_plain(path).get("system", "cluster") == system), None)
+    return next((path for path in trained if read_plain(path).get("system", DEFAULT_SYSTEM) == system), None)

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from dagsim.config.bundled import find_config
-from dagsim.config.schema import ClusterSection, Config, NodeGroup, load_config
+from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
 from dagsim.model import GPU_TYPES, Job, Task
 from dagsim.model.gpu import canonical
 from dagsim.systems.cluster.models.runtime import HasRates, Runtime
+from dagsim.systems.cluster.section import ClusterSection, NodeGroup
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.load import ArrivalTimes

@@ -48,7 +48,6 @@ from shutil import rmtree
 from typing import Any, Literal, TypeAlias, get_args
 
 from dagsim.config import yaml
-from dagsim.config.registered import Foreign
 from dagsim.config.schema import Config, config_hash, dump_config, load_config
 from dagsim.errors import CodeNotAllowed, ConfigError, InputError, RunFolderError
 from dagsim.experiment.kept_files import (
@@ -81,7 +80,8 @@ from dagsim.metrics.standings import PolicyResult
 from dagsim.model.cluster import Cluster
 from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
-from dagsim.systems.cluster.choice import EngineUse
+from dagsim.sections import Foreign
+from dagsim.systems.seam import EngineUse
 
 State: TypeAlias = Literal["running", "done", "failed", "interrupted"]
 
@@ -759,7 +759,7 @@ class Store:
         """
         if isinstance(self.config.system, Foreign):
             raise CodeNotAllowed(
-                f"{self.path}: its system {self.config.system_kind!r} is code outside dagsim, which was not imported; "
+                f"{self.path}: its system {self.config.kind!r} is code outside dagsim, which was not imported; "
                 "--allow-code imports it (docs/security.md)"
             )
         return scenario_of(self.config).cluster

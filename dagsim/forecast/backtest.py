@@ -16,7 +16,6 @@ import numpy as np
 
 from dagsim.config.schema import Config
 from dagsim.errors import InputError, SimulationError
-from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.forecast.calibration import Outcomes, calibrated, censoring_weights, pooled
 from dagsim.forecast.futures import Player, QueueState, policy_of, starts_by
 from dagsim.forecast.log import JobLog, read_sacct_log
@@ -24,6 +23,7 @@ from dagsim.forecast.members import Forecaster, Past, is_long
 from dagsim.forecast.rows import KINDS, SCORED, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
 from dagsim.forecast.scores import CEILING, LEVELS, Score, crps, log_wait, ratio, score
 from dagsim.processes import end_with_parent, kill_workers, starting
+from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.traces import format_of
 from dagsim.traces.formats.swf import waits_s
 from dagsim.workload.accept import accepting

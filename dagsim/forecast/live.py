@@ -13,7 +13,6 @@ import numpy as np
 
 from dagsim.config.schema import Config
 from dagsim.errors import InputError, TraceError
-from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.forecast.backtest import Backtest, Forecasts, forecasts_of
 from dagsim.forecast.futures import Future, Player, QueueState, policy_of, run_time_classes
 from dagsim.forecast.log import JobLog, read_sacct_log, read_snapshot
@@ -23,7 +22,7 @@ from dagsim.forecast.reasons import Fate, is_limit, verdict_of
 from dagsim.forecast.rows import KINDS, Listed, Rows, read_reasons, rows_of
 from dagsim.forecast.scores import LEVELS, log_wait, quantiles_of
 from dagsim.model import Cluster, QueueTree
-from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 from dagsim.traces import TraceOptions, format_of
 from dagsim.traces.documents import elements
 from dagsim.traces.source import Source

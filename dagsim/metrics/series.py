@@ -70,8 +70,10 @@ but would be shorter.
 """
 
 
-_PERIODS = 60
-"""Least length of a run in integrated autocorrelation times for an interval of a change."""
+_PERIODS = 80
+"""Least length of a run in integrated autocorrelation times for an interval of a change. A run n times
+as long has an interval that is 1 + 1 / n^2 times as wide, since runs that look long by chance look calm.
+"""
 _LONG_JOBS = 40
 """Least number of jobs that make the second moment of run times, for an interval of a change."""
 _ENOUGH_LONG_JOBS = 300
@@ -324,7 +326,8 @@ def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influenc
     longer_waits = log1p(further * float(our_waits.sum()) / our_total) - log1p(further * waiting / total)
     one_period = further * waiting / total / _equals(waits)
     reach = max(_SKEW * spread, abs(longer_waits), one_period)
-    return max(reach * max(_ENOUGH_LONG_JOBS / long_jobs, 1.0), _LEAST_REACH), int(periods), 1.0
+    reach *= (1 + (_PERIODS / periods) ** 2) * max(_ENOUGH_LONG_JOBS / long_jobs, 1.0)
+    return max(reach, _LEAST_REACH), int(periods), 1.0
 
 
 def _spread(pieces: Sequence[Floats], blocks: int) -> float:

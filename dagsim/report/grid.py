@@ -13,6 +13,8 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from dagsim.systems import PARTS
+
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
@@ -272,26 +274,9 @@ def _traces() -> Listing:
     )
 
 
-_CLUSTER = "dagsim.systems.cluster"
-
 LISTINGS: Mapping[str, Callable[[], Listing]] = {
     "systems": partial(_registry, "dagsim.systems:SYSTEMS", "system"),
-    "policies": partial(_registry, f"{_CLUSTER}.policies:POLICIES", "policy"),
-    "spark-policies": partial(_registry, "dagsim.systems.spark.policies:SPARK_POLICIES", "policy"),
-    "ramp-policies": partial(_registry, "dagsim.systems.ramp.policies:RAMP_POLICIES", "policy"),
-    "placements": partial(_registry, f"{_CLUSTER}.policies:PLACEMENT_RULES", "placement"),
-    "networks": partial(_registry, f"{_CLUSTER}.network:NETWORKS", "network"),
-    "setups": partial(_registry, f"{_CLUSTER}.models:SETUPS", "set-up"),
-    "communications": partial(_registry, f"{_CLUSTER}.models:COMMUNICATIONS", "communication model"),
-    "sharings": partial(_registry, f"{_CLUSTER}.models:SHARINGS", "sharing model"),
-    "runtimes": partial(_registry, f"{_CLUSTER}.models:RUNTIMES", "runtime"),
-    "failures": partial(_registry, f"{_CLUSTER}.models:FAILURE_MODELS", "failure model"),
-    "codecs": partial(_registry, f"{_CLUSTER}.codecs:CODECS", "codec"),
-    "spark-codecs": partial(_registry, "dagsim.systems.spark.codecs:SPARK_CODECS", "codec"),
-    "ramp-codecs": partial(_registry, "dagsim.systems.ramp.codecs:RAMP_CODECS", "codec"),
-    "rewards": partial(_registry, f"{_CLUSTER}.rewards:TERMS", "reward term"),
-    "spark-rewards": partial(_registry, "dagsim.systems.spark.rewards:SPARK_TERMS", "reward term"),
-    "ramp-rewards": partial(_registry, "dagsim.systems.ramp.rewards:RAMP_TERMS", "reward term"),
+    **{name: partial(_registry, *part) for name, part in PARTS.items()},
     "nets": partial(_registry, "dagsim.agents.nets:NETS", "net"),
     "algorithms": partial(_registry, "dagsim.agents.config:ALGORITHMS", "algorithm"),
     "advantages": partial(_registry, "dagsim.agents.advantages:ADVANTAGES", "estimator of advantages"),

@@ -1,40 +1,48 @@
 """The seam: everything that systems have in common, and nothing else.
 
-A *system* is a kind of simulated world. Its *scenario* holds the content of a configuration and
-builds *kernels*, one per seed. A kernel yields a *view* of the present as a question and receives
-decisions as the answer; a ``Conversation`` drives it. Everything above a system (runs,
-environments, training, comparisons, plots) uses only this module.
+A *system* is a kind of simulated world (``System``: what is known before the world is built). Its
+*scenario* holds the content of a configuration and builds *kernels*, one per seed. A kernel yields
+a *view* of the present as a question and receives decisions as the answer; a ``Conversation`` drives
+it. Everything above a system (runs, environments, training, comparisons, plots) uses only this
+module.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from dagsim.errors import IllegalDecision, Stalled
+from dagsim.metrics.standings import Sample
 from dagsim.model.log import Schedule
+from dagsim.registry import Registry
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
 
-    from dagsim.model import Cluster
-    from dagsim.registry import Registry
+    from dagsim.model import Cluster, RejectReason
 
 __all__ = [
+    "Blocking",
     "Codec",
     "CodecSettings",
     "Conversation",
     "CountedJobs",
+    "Engaged",
+    "EngineUse",
     "HidesTruth",
     "Kernel",
     "Policy",
     "RewardTerm",
     "Scenario",
+    "System",
     "View",
     "decisions_of",
     "drive",
-    "fitted",
 ]
 
 
@@ -163,45 +171,149 @@ class RewardTerm(Protocol):
         ...
 
 
-class Scenario(Protocol):
-    """The simulated world of a configuration. Picklable; the only place that builds kernels."""
+class EngineUse(NamedTuple):
+    """The requested engine, the engine that is used, and the reason in words."""
 
-    @property
-    def system(self) -> str:
-        """The name of its system (``dagsim list systems``)."""
-        ...
+    asked: str
+    used: str
+    reason: str
 
-    @property
-    def cluster(self) -> Cluster:
-        """The machines as recorded in the log: nodes by number, with their GPUs.
+
+class Engaged(NamedTuple):
+    """A kernel, and its engine if the system has several."""
+
+    kernel: Kernel[Any, Any]
+    engine: EngineUse | None = None
+
+
+class Blocking(NamedTuple):
+    """Why a system blocks jobs."""
+
+    setting: str
+    """The key of the system that decides how many."""
+    causes: tuple[RejectReason, ...]
+    """The reasons for which it does."""
+
+
+class System:
+    """A system as a configuration describes it, before its world is built.
+
+    ``system`` and ``policies`` are its own. All others are optional powers, with defaults: a system
+    states those that it has.
+    """
+
+    system: ClassVar[str]
+    """Its name. Policies and agents of a system decide in all its scenarios."""
+    policies: ClassVar[Registry[Any]] = Registry("policy")
+    """Its policies by name."""
+    codecs: ClassVar[Registry[Any]] = Registry("codec")
+    """Its codecs by name, as their ``CodecSettings``."""
+    terms: ClassVar[Registry[Any]] = Registry("reward term")
+    """Its reward terms by name."""
+    merit: ClassVar[str] = "jct_s.mean"
+    """The metric of a summary by which policies are ranked and agents are judged; lower is better."""
+    score: ClassVar[str] = "jct_s.mean"
+    """The metric by which the benchmark scores policies; lower is better."""
+    has_top_keys: ClassVar[bool] = False
+    """True for the system whose keys stand at the top level of a configuration, beside ``system``."""
+    training: ClassVar[Mapping[str, Any]] = {}
+    """Defaults of the section ``train`` that differ from those of the section. A part that has a
+    ``kind`` is given by its kind.
+    """
+    agents: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """The agents that ship with dagsim, by algorithm: the file in the package, and that in a checkout."""
+    variants: ClassVar[tuple[str, ...]] = ()
+    """Tuned heuristics that a training also compares with. Default: those of ``dagsim tune``."""
+    environment: ClassVar[str | None] = None
+    """``module:Class`` of its Gymnasium environment, an ``EpisodeEnv``."""
+    takes_programs: ClassVar[bool] = False
+    """True if schedulers in other programs can decide."""
+    blocked_by: ClassVar[Blocking | None] = None
+    """Why jobs are blocked, if they cannot wait."""
+
+    def of(self, keys: Any) -> System:
+        """The system with the top-level ``keys`` of a configuration, if its settings are there."""
+        return self
+
+    def scenario(self) -> Scenario:
+        """Build the scenario.
 
         Raises:
-            InputError: They cannot be made.
+            InputError: It cannot be built.
         """
-        ...
+        raise NotImplementedError
 
-    @property
-    def merit(self) -> str:
-        """The metric of a summary by which policies are ranked and agents are judged; lower is
-        better.
+    def label(self, named: Mapping[str, Any]) -> str:
+        """The workload in a few words; empty for the name in the configuration. ``named`` are the
+        workloads that ship with dagsim.
         """
-        ...
+        return ""
 
     @property
-    def policies(self) -> Registry[Any]:
-        """The policies of this system by name."""
-        ...
+    def sample(self) -> Sample:
+        """The kind of sample that one seed is."""
+        return Sample.SEED
 
     @property
-    def codecs(self) -> Registry[Any]:
-        """The codecs of this system by name, as their ``CodecSettings``."""
-        ...
+    def varied(self) -> bool:
+        """True if every seed has a world, and with it a unit of time, of its own."""
+        return False
 
     @property
-    def terms(self) -> Registry[RewardTerm]:
-        """The reward terms of this system by name."""
-        ...
+    def admission(self) -> bool:
+        """True if each job waits until the policy admits or rejects it."""
+        return False
 
+    @property
+    def episode_jobs(self) -> int | None:
+        """Number of jobs of a simulation, if ``kernel(jobs=...)`` can play only the first of them."""
+        return None
+
+    @property
+    def trace_path(self) -> Path | None:
+        """Path of the trace that jobs come from."""
+        return None
+
+    def read_from(self, path: str) -> Mapping[str, Any]:
+        """The keys of a configuration with its trace at another path."""
+        raise NotImplementedError
+
+    @property
+    def measured(self) -> tuple[int, int | None] | None:
+        """Range of the jobs, by arrival, that metrics count; None for all."""
+        return None
+
+    def faster_engine(self, policy: str, engine: EngineUse, wall_s: float) -> str:
+        """Hint for the user of a run of ``wall_s`` seconds that another engine could have played; else
+        empty.
+        """
+        return ""
+
+    def told(self, estimates: str) -> Mapping[str, Any]:
+        """The keys of a configuration in which policies know durations ``exact``, ``noisy`` or
+        ``hidden``; none if the system does not hide them.
+        """
+        return {}
+
+
+class Scenario(System, ABC):
+    """The simulated world of a configuration. Picklable; the only place that builds kernels.
+
+    Subclasses are frozen dataclasses, whose fields are the keys of ``system`` in a configuration.
+    """
+
+    if TYPE_CHECKING:  # a dataclass would take the property for the default of its field
+
+        @property
+        def cluster(self) -> Cluster:
+            """The machines as recorded in the log: nodes by number, with their GPUs.
+
+            Raises:
+                InputError: They cannot be made.
+            """
+            ...
+
+    @abstractmethod
     def kernel(
         self, seed: int, *, record: bool = True, on_arrivals: Callable[[int], None] | None = None
     ) -> Kernel[Any, Any]:
@@ -214,21 +326,56 @@ class Scenario(Protocol):
         Raises:
             InputError: The cluster or the workload cannot be made.
         """
-        ...
 
+    @abstractmethod
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
         """Facts of the jobs of ``kernel`` as plain values: their number, their load, and the source
         that was read.
         """
-        ...
 
+    @abstractmethod
     def check(self) -> None:
         """Make everything that a kernel needs, and discard it.
 
         Raises:
             InputError: Something cannot be made.
         """
-        ...
+
+    def scenario(self) -> Scenario:
+        """The scenario itself: its settings are all under ``system``."""
+        return self
+
+    def engaged(self, policy: str, seed: int, *, on_arrivals: Callable[[int], None] | None = None) -> Engaged:
+        """The kernel for a policy given by name, in the requested or the best engine.
+
+        Raises:
+            InputError: As ``kernel``, or the requested engine cannot play this run.
+        """
+        return Engaged(self.kernel(seed, on_arrivals=on_arrivals))
+
+    def check_engine(self, policy: str) -> None:
+        """Check whether the requested engine can be used for a policy, as far as possible without jobs.
+
+        Raises:
+            ConfigError: It cannot.
+        """
+
+    def fitted(self, policy: Policy[Any, Any]) -> Policy[Any, Any]:
+        """The policy with what the scenario demands of it and it does not do itself."""
+        return policy
+
+    def why_no_episodes(self, codec: CodecSettings, terms: Mapping[str, float]) -> str:
+        """The reason against playing many episodes at once in a compiled engine; empty if there is none."""
+        return f"episodes of the system {self.system!r} are not compiled"
+
+    def episodes(
+        self, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, *, recorded: bool = False
+    ) -> Any:
+        """``count`` episodes in a compiled engine, or the reason against it as text. They show the same
+        observations and rewards as ``Episode``, to the last bit: ``terms`` with their weights, divided
+        by ``scale``. With ``recorded``, they keep their logs.
+        """
+        return self.why_no_episodes(codec, terms)
 
 
 class Conversation(Generic[ViewT, DecisionT]):
@@ -293,12 +440,6 @@ def decisions_of(answer: object, now: float) -> Iterator[Any]:
         raise IllegalDecision(
             f"at {now:g} s: decide() answered {answer!r}; it must yield decisions or return a list of them"
         ) from None
-
-
-def fitted(scenario: Scenario, policy: Policy[Any, Any]) -> Policy[Any, Any]:
-    """The policy with what the scenario demands of it and it does not do itself (``ClusterScenario.fitted``)."""
-    fit = getattr(scenario, "fitted", None)
-    return policy if fit is None else fit(policy)
 
 
 def drive(kernel: Kernel[ViewT, DecisionT], policy: Policy[ViewT, DecisionT], until_s: float = inf) -> Schedule:

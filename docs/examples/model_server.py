@@ -14,7 +14,7 @@ from dagsim.model.gpu import gpu_type
 from dagsim.model.log import Schedule
 from dagsim.model.streams import stream
 from dagsim.registry import Entry, Registry
-from dagsim.systems.seam import decisions_of
+from dagsim.systems.seam import Scenario, decisions_of
 
 
 class Serve(NamedTuple):
@@ -124,14 +124,11 @@ POLICIES = Registry("policy", [Entry("in-order", InOrder), Entry("same-model", S
 
 
 @dataclass(frozen=True)
-class ModelServer:
+class ModelServer(Scenario):
     """GPUs that serve requests; the fields are the keys of ``system`` in a configuration."""
 
     system: ClassVar[str] = "model-server"
-    merit: ClassVar[str] = "jct_s.mean"
     policies: ClassVar[Registry] = POLICIES
-    codecs: ClassVar[Registry] = Registry("codec")
-    terms: ClassVar[Registry] = Registry("reward term")
     gpus: int = 4
     models: int = 6
     requests: int = 500

@@ -20,7 +20,7 @@ from typing import Any
 from dagsim.config.cluster_file import import_site
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import DagsimError, Stalled
-from dagsim.experiment.scenario import cluster_scenario_of
+from dagsim.experiment.scenario import scenario_of
 from dagsim.model import Decision, Job, Kind, NodeOutage, Preempt, QueueTree, Start
 from dagsim.systems.cluster.api import ClusterView
 from dagsim.systems.cluster.models.failures import Preemption
@@ -136,7 +136,9 @@ class _Site:
         path = self._folder / "pods.json"
         path.write_text(json.dumps({"kind": "List", "items": [*objects, *pods]}))
         workload = {"kind": "trace", "path": str(path), "format": "kubernetes-now"}
-        return cluster_scenario_of(self._config.changed("check", {"workload": workload}))
+        scenario = scenario_of(self._config.changed("check", {"workload": workload}))
+        assert isinstance(scenario, ClusterScenario)
+        return scenario
 
 
 def _decisions(file: Path, document: Any, folder: Path) -> Iterator[Verdict]:

@@ -18,6 +18,7 @@ from dagsim.agents.rollouts import EpisodeSteps, InProcessRollouts, play
 from dagsim.agents.spark_fluid import FluidWitness, differential, fluid_advantages
 from dagsim.envs.episode import Episode, EpisodeFactory, Reward, RewardConfig
 from dagsim.errors import ConfigError, RunFolderError
+from dagsim.systems import system_named
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.systems.spark import (
     SPARK_POLICIES,
@@ -266,7 +267,7 @@ def test_a_file_brings_back_the_same_decisions(tmp_path: Path, action: Action) -
     agent = checkpoint(trained(action))
     agent.save(tmp_path / "net.pt")
     assert Checkpoint.load(tmp_path / "net.pt").about == {"iteration": 3}
-    again = simulation().run(load_agent(tmp_path / "net.pt", system="spark"))
+    again = simulation().run(load_agent(tmp_path / "net.pt", system=system_named("spark")))
     assert again.mean_jct_s == simulation().run(AgentPolicy(agent)).mean_jct_s
 
 
@@ -274,7 +275,7 @@ def test_a_file_of_another_system_codec_or_version_is_refused(tmp_path: Path) ->
     agent, path = checkpoint(trained()), tmp_path / "net.pt"
     agent.save(path)
     with pytest.raises(RunFolderError, match="an agent for the system 'spark', which cannot decide in 'cluster'"):
-        load_agent(path, system="cluster")
+        load_agent(path, system=system_named("cluster"))
     plain = torch.load(path, weights_only=True)
     write_plain(path, plain | {"codec_version": 7})
     with pytest.raises(RunFolderError, match="version 7 of the codec 'stages', which is at version 1 now"):

@@ -21,6 +21,7 @@ from dagsim.experiment.simulate import make_policy, run_policy
 from dagsim.experiment.store import Store
 from dagsim.experiment.training.session import finish
 from dagsim.experiment.training.trainer import TrainingRun
+from dagsim.systems import system_named
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.systems.ramp import RampObservation, RampScenario
 from dagsim.systems.ramp.codecs import PartitionConfig
@@ -113,7 +114,7 @@ def test_algorithms_train_it_on_ramp(tmp_path: Path, algorithm: str) -> None:
     config = load_config(None, [*SMALL, f"train.algorithm={algorithm}", "train.codec={kind: partition, blocks: 2}"])
     run = TrainingRun(Store.create(tmp_path, "train", config, argv=[], label="small"))
     run.run()
-    agent = Checkpoint.load(run.folder.path / "best.pt", "ramp")
+    agent = Checkpoint.load(run.folder.path / "best.pt", system_named("ramp"))
     assert isinstance(agent.net, PacMlConfig)
     state = torch.load(run.folder.path / "checkpoint.pt", weights_only=True)
     torch.manual_seed(config.seed)
@@ -155,8 +156,8 @@ def test_an_agent_of_ramp_decides_nowhere_else(tmp_path: Path) -> None:
     path = tmp_path / "agent.pt"
     Checkpoint("ppo", PacMlConfig(hidden=8), PartitionConfig(), network.state_dict(), {}, None, "ramp").save(path)
     with pytest.raises(RunFolderError, match="an agent for the system 'ramp', which cannot decide in 'cluster'"):
-        Checkpoint.load(path, "cluster")
-    loaded = Checkpoint.load(path, "ramp").network()
+        Checkpoint.load(path, system_named("cluster"))
+    loaded = Checkpoint.load(path, system_named("ramp")).network()
     assert all(torch.equal(value, network.state_dict()[name]) for name, value in loaded.state_dict().items())
 
 

@@ -15,9 +15,9 @@ from dagsim.agents.on_policy import PpoConfig
 from dagsim.agents.rollouts import InProcessRollouts, evaluate_greedy
 from dagsim.config.schema import load_config
 from dagsim.envs.episode import EpisodeFactory, RewardConfig
-from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.systems.cluster.lane import jit
 from dagsim.systems.cluster.lane.episodes import CompiledEpisodes
+from dagsim.systems.cluster.scenario import cluster_scenario_of
 
 pytestmark = [
     pytest.mark.skipif(not jit.jitted(), reason="numba is not installed"),

@@ -10,11 +10,10 @@ from dagsim.config.schema import load_config
 from dagsim.elastic.profiles import read_applications
 from dagsim.elastic.tasks import SHIPPED_MODELS, ElasticTasks
 from dagsim.errors import ConfigError, ModelError
-from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.model import Cluster, Demand, Job, Kind, Node, Task, gpu_type
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 
 CLUSTER = Cluster(
     (Node("a", gpu_type("A100-40"), 8, 96, 512), *(Node(f"t{place}", gpu_type("T4"), 4, 48, 256) for place in range(4)))

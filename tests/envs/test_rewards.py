@@ -9,7 +9,6 @@ import pytest
 from dagsim.config.schema import load_config
 from dagsim.envs.episode import Episode, Reward, RewardConfig
 from dagsim.errors import ConfigError, UnknownName
-from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.metrics import summarize
 from dagsim.metrics.columns import columns
 from dagsim.metrics.jct import bounded_slowdown, jct
@@ -20,6 +19,7 @@ from dagsim.systems.cluster.codecs.candidates import Candidates
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rewards import TERMS
+from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.systems.seam import Conversation
 
 EVERY = TERMS.names()

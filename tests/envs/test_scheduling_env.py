@@ -13,10 +13,10 @@ from dagsim.config.schema import load_config
 from dagsim.envs.scheduling import SchedulingEnv
 from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.environment import make_env
-from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.metrics import summarize
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import cluster_scenario_of
 
 SMALL = ["workload.count=12"]
 PRESETS = ["flat", "dict", "candidates", "graph"]

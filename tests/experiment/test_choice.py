@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -30,8 +29,7 @@ from dagsim.metrics import jct, summarize
 from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, part_of, seeds_of
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.ramp.policies import RAMP_POLICIES
-from dagsim.systems.seam import Scenario
+from dagsim.systems.ramp.scenario import RampScenario
 from dagsim.systems.spark.scenario import SparkScenario
 
 CLUSTER = ("cluster.groups=[{name: t4, gpu: T4, gpus: 4}]", "workload.count=3")
@@ -202,7 +200,7 @@ def test_contenders_are_cheap_do_not_preempt_and_are_tuned() -> None:
 
 
 def test_on_ramp_the_contenders_split_jobs_into_powers_of_two() -> None:
-    names = contenders(cast(Scenario, SimpleNamespace(system="ramp", policies=RAMP_POLICIES)))
+    names = contenders(RampScenario())
     degrees = [int(match[1]) for name in names if (match := re.search(r"(?:degree|least)=(\d+)", name))]
     assert len(degrees) == 9
     assert {degree.bit_count() for degree in degrees} == {1}

@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from dagsim.agents.config import shipped_agent
 from dagsim.cli import app
+from dagsim.systems import system_named
 
 POLICY = """
 from dagsim import Start
@@ -79,7 +80,7 @@ def test_a_repetition_takes_the_agent_that_was_recorded_not_a_newer_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    shipped = shipped_agent("ppo", "cluster")
+    shipped = shipped_agent("ppo", system_named("cluster"))
     dagsim("eval", "--algo", "ppo", *SMALL, "-o", "first")
     run = folder_in(tmp_path / "first")
     assert manifest_of(run)["checkpoints"] == {"ppo": {"file": str(shipped), "sha256": sha(shipped)}}

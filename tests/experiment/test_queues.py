@@ -6,7 +6,7 @@ import pytest
 
 from dagsim.config.schema import dump_config, load_config
 from dagsim.errors import ConfigError
-from dagsim.experiment.scenario import cluster_scenario_of
+from dagsim.systems.cluster.scenario import cluster_scenario_of
 
 NODES = "cluster.groups=[{name: a, hosts: 'a[01-03]', gpu: T4, gpus: 4}, {name: b, count: 2, gpu: T4, gpus: 4}]"
 

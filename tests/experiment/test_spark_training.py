@@ -19,6 +19,7 @@ from dagsim.experiment.simulate import agent_spec
 from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import read_log
 from dagsim.experiment.training.trainer import Progress, TrainingRun
+from dagsim.systems import system_named
 from dagsim.systems.spark.scenario import SparkScenario
 
 SMALL = (
@@ -74,8 +75,8 @@ def test_train_and_eval_from_the_command_line(tmp_path: Path, monkeypatch: pytes
     agents = [Checkpoint.load(Path(answer["run"]) / "best.pt") for answer in answers]
     assert {agent.system for agent in agents} == {"spark"}
     assert any(not torch.equal(value, agents[1].weights[name]) for name, value in agents[0].weights.items())
-    assert agent_spec("ppo", system="spark").startswith('ppo[checkpoint="results/')
-    assert agent_spec("ppo", system="cluster") == "ppo"  # an agent for Spark is none for the cluster
+    assert agent_spec("ppo", system=system_named("spark")).startswith('ppo[checkpoint="results/')
+    assert agent_spec("ppo", system=system_named("cluster")) == "ppo"  # an agent for Spark is none for the cluster
     evaluated = CliRunner().invoke(
         app, ["eval", "--algo", "ppo", "--set", SMALL[0], "--seeds", "1", "--no-plots", "--json"]
     )
@@ -85,7 +86,7 @@ def test_train_and_eval_from_the_command_line(tmp_path: Path, monkeypatch: pytes
 def test_limits_are_learned_and_kept_in_the_file(tmp_path: Path) -> None:
     folder = Store.create(tmp_path, "train", small("train.iterations=1", "train.codec={action: limit}"), argv=[])
     TrainingRun(folder).run()
-    agent = Checkpoint.load(folder.path / "best.pt", "spark")
+    agent = Checkpoint.load(folder.path / "best.pt", system_named("spark"))
     assert getattr(agent.network(), "action", "") == "limit"
 
 
@@ -147,5 +148,5 @@ def test_jobs_can_come_from_a_trace() -> None:
 def test_a_training_has_the_codec_net_and_reward_of_its_system(
     system: str, codec: str, net: str, reward: dict[str, float]
 ) -> None:
-    section = section_for(system)
+    section = section_for(system_named(system))
     assert (section.codec.kind, section.net.kind, section.reward) == (codec, net, reward)

@@ -9,12 +9,11 @@ from runs import outcomes
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, WorkloadError
-from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.experiment.simulate import run_policy
 from dagsim.model import Cluster
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, WINDOWS
 from dagsim.systems.cluster.models.runtime import Recorded
-from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 from dagsim.traces import TraceOptions
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.load import offered_load

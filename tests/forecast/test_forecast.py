@@ -96,7 +96,7 @@ def site_a(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Cluste
     """A real site and its accounting."""
     from dagsim.config.cluster_file import import_site
     from dagsim.config.schema import load_config
-    from dagsim.experiment.scenario import cluster_scenario_of
+    from dagsim.systems.cluster.scenario import cluster_scenario_of
 
     file, folder = tmp_path_factory.mktemp("site") / "site.yaml", data / "golden/slurm/site-A"
     import_site([folder], file)

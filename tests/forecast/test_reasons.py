@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 from dagsim.cli import app
 from dagsim.config.schema import Setting, load_config
-from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.experiment.simulate import make_policy
 from dagsim.forecast.live import workload_of
 from dagsim.forecast.reasons import Fate, verdict_of
 from dagsim.model import Kind
+from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.systems.seam import drive
 
 NOW_S = 1_700_000_000

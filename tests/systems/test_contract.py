@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,20 @@ import numpy as np
 import pytest
 
 from dagsim.config.schema import load_config
-from dagsim.errors import IllegalDecision, Stalled
-from dagsim.experiment.scenario import scenario_of
-from dagsim.experiment.simulate import run_policy
+from dagsim.config.training import check_training
+from dagsim.errors import ConfigError, IllegalDecision, Stalled
+from dagsim.experiment.environment import make_env
+from dagsim.experiment.scenario import sample_of, scenario_of, workload_label
+from dagsim.experiment.simulate import make_policy, run_policy
+from dagsim.experiment.training.report import merit_in
 from dagsim.metrics import jobs_table, runs_table, summarize
+from dagsim.metrics.standings import Sample
 from dagsim.model import Kind
 from dagsim.model.log import Schedule
 from dagsim.report.plots import draw_all
-from dagsim.systems import SYSTEMS
+from dagsim.systems import SYSTEMS, system_named
 from dagsim.systems.seam import Conversation, Scenario, drive
-from dagsim.testing import check_system
+from dagsim.testing import check_env, check_system
 
 SETTINGS = {
     "cluster": (["workload=heterogeneous-dag", "workload.count=20"], "sjf"),
@@ -66,6 +71,46 @@ def test_the_scenario_says_what_it_is(system: str) -> None:
     assert world.system == ("cluster" if system == "mixture" else system)
     assert SETTINGS[system][1] in world.policies.names()
     world.check()
+
+
+def test_a_system_says_the_same_of_itself_before_and_after_its_world_is_built(system: str) -> None:
+    config, world = load_config(None, SETTINGS[system][0]), scenario(system)
+    for part in ("system", "merit", "score", "training", "agents", "variants", "environment", "blocked_by"):
+        assert getattr(config.world, part) == getattr(world, part) == getattr(system_named(system), part), part
+    assert config.world.policies is world.policies
+    metrics = summarize(played(system)).to_dict()
+    assert min(merit_in(metrics, world.merit), merit_in(metrics, world.score)) >= 0
+    assert workload_label(config)
+    assert config.world.trace_path is None
+    assert sample_of(config) is Sample.SEED
+
+
+def test_a_training_of_every_system_has_defaults_that_fit_it(system: str) -> None:
+    config = load_config(None, SETTINGS[system][0])
+    train = replace(config.training(), reference=SETTINGS[system][1])
+    check_training(train, scenario(system))
+    assert train.codec.kind in config.world.codecs  # type: ignore[attr-defined]
+    assert set(train.rivals) <= set(config.world.policies.names())
+    for other in SETTINGS:
+        if system_named(other).system != config.world.system:
+            with pytest.raises(ConfigError, match=f"is a codec of the system '{config.world.system}'"):
+                check_training(train, scenario(other))
+
+
+def test_the_agents_that_ship_with_a_system_decide_in_it(system: str) -> None:
+    world = scenario(system)
+    for name in world.agents:
+        drive(world.kernel(1), make_policy(world, name), 2000.0)
+
+
+def test_every_system_has_an_environment_that_keeps_gymnasium_s_contract(system: str) -> None:
+    codec = {"codec": "relative"} if system == "mixture" else {}
+    check_env(lambda: make_env(load_config(None, SETTINGS[system][0]), **codec))
+
+
+def test_an_environment_needs_a_codec_that_fits_all_worlds_of_a_mixture() -> None:
+    with pytest.raises(ConfigError, match="every seed of this scenario has types of its own; use the codec 'relative'"):
+        make_env(load_config(None, SETTINGS["mixture"][0]))
 
 
 def test_a_scenario_can_be_sent_to_another_process(system: str) -> None:

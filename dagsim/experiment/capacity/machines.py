@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dagsim.config.cluster_file import PriceFile, read_prices
-from dagsim.config.schema import ClusterSection, Config, NodeGroup
+from dagsim.config.schema import Config
 from dagsim.errors import ConfigError
 from dagsim.model.gpu import LIST_PRICES, canonical, gpu_type
 from dagsim.registry import nearest
+from dagsim.systems.cluster.section import ClusterSection, NodeGroup
 
 _ASKED = re.compile(r"([1-9][0-9]{0,6})x([A-Za-z0-9][A-Za-z0-9._-]*)(?::([^:@\s]+))?(?:@(\S+))?")
 _ACCEPTED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=([A-Za-z0-9][A-Za-z0-9._-]*)(?::([0-9.]+))?")

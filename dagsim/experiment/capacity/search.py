@@ -11,7 +11,7 @@ from math import inf, isfinite, nan
 from pathlib import Path
 from typing import NamedTuple
 
-from dagsim.config.schema import ClusterSection, Config
+from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.capacity.machines import GpuCount, Prices, proportional, with_added, with_nodes
 from dagsim.experiment.capacity.whatif import SECONDS, TODAY, Beginning, Fit, Trial, Trials, on_whole_log, question
@@ -22,6 +22,7 @@ from dagsim.metrics.series import Period
 from dagsim.metrics.standings import lower_is_better
 from dagsim.model.gpu import canonical, gpu_type
 from dagsim.registry import nearest
+from dagsim.systems.cluster.section import ClusterSection
 from dagsim.workload.accept import Accept
 from dagsim.workload.load import Load
 

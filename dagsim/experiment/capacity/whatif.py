@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.config.schema import ClusterSection, Config, plain, queues_on
+from dagsim.config.schema import Config, plain
 from dagsim.errors import InputError, RunFolderError, SimulationError
 from dagsim.experiment.capacity.machines import Prices, read_accept, read_gpus, resized, with_memberships
 from dagsim.experiment.carry_out import Watch, carry_out, raise_failures
 from dagsim.experiment.executors import CellExecutor
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
-from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.experiment.store import Store
 from dagsim.metrics.compare import holm
 from dagsim.metrics.series import Change, JobSeries, Period, change_of, next_period
@@ -31,6 +30,8 @@ from dagsim.model import Cluster, Request
 from dagsim.registry import nearest
 from dagsim.systems.cluster.audit import URGENT
 from dagsim.systems.cluster.past import first_full_s
+from dagsim.systems.cluster.scenario import cluster_scenario_of
+from dagsim.systems.cluster.section import ClusterSection, queues_on
 from dagsim.systems.cluster.site import SiteState
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.accept import accepting

@@ -35,12 +35,6 @@ _FIRST = 10
 _FINAL = 6
 """Number of heuristics in the second round, which uses all seeds."""
 _COSTLY = "costly"
-_TUNED_FOR_SPARK = ("srpt-cp[cap=5]", "srpt-cp[cap=16]", "weighted-fair[alpha=0.25,order=shortest]")
-_TUNED_FOR_RAMP = (
-    *(f"constant[degree={degree}]" for degree in (2, 8, 16)),
-    *(f"on_time[least={degree}]" for degree in (2, 4, 8)),
-    *(f"roomy[least={degree}]" for degree in (2, 4, 8)),
-)
 
 Tell = Callable[[str, int, int], None]
 """Called with the name of a policy, the number of finished runs, and that of all runs."""
@@ -93,16 +87,8 @@ def contenders(scenario: Scenario) -> tuple[str, ...]:
     """
     described = scenario.policies.describe()
     names = [entry.name for entry in described if not {_COSTLY, "preemptive"} & set(entry.tags)]
-    match scenario.system:
-        case "cluster":
-            tuned = [spec for name in TUNABLE if name in names for spec in candidates(name, TUNABLE[name])]
-        case "spark":
-            tuned = list(_TUNED_FOR_SPARK)
-        case "ramp":
-            tuned = list(_TUNED_FOR_RAMP)
-        case _:
-            tuned = []
-    return tuple(dict.fromkeys((*names, *tuned)))
+    tunable = [spec for name in TUNABLE if name in names for spec in candidates(name, TUNABLE[name])]
+    return tuple(dict.fromkeys((*names, *(scenario.variants or tunable))))
 
 
 def best_heuristic(trials: PolicyRuns, seeds: Sequence[int]) -> tuple[str, list[CellRun]]:

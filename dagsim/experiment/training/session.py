@@ -11,7 +11,6 @@ from typing import NamedTuple
 from dagsim.agents.checkpoint import Checkpoint
 from dagsim.agents.config import algorithm_name
 from dagsim.config.bundled import find_config
-from dagsim.config.registered import kind_of
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import InputError
 from dagsim.experiment.carry_out import write_comparison
@@ -21,6 +20,7 @@ from dagsim.experiment.store import Store
 from dagsim.experiment.training.trainer import Tell, TrainingRun
 from dagsim.files import file_hash
 from dagsim.metrics.standings import PolicyResult, standings
+from dagsim.sections import kind_of
 
 
 class Trained(NamedTuple):

@@ -34,16 +34,14 @@ from dagsim.agents.nets.actor import ActorNet
 from dagsim.agents.nets.config import LinearConfig
 from dagsim.agents.off_policy.replay import ReplayArchive
 from dagsim.agents.rollouts import InProcessRollouts, ProcessRollouts, Rollouts, evaluate_greedy, one_thread, spared
-from dagsim.config.registered import kind_of
 from dagsim.config.schema import Config
 from dagsim.config.training import check_training
 from dagsim.envs.episode import EpisodeFactory, RewardConfig
-from dagsim.envs.vector import why_not_compiled
 from dagsim.errors import RunFolderError
 from dagsim.experiment.executors import executor_for
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import claim_report_seeds
-from dagsim.experiment.scenario import sample_of, scenario_of
+from dagsim.experiment.scenario import sample_of, scenario_of, workload_label
 from dagsim.experiment.simulate import measured
 from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import TrainingLog, has_rows
@@ -58,6 +56,7 @@ from dagsim.experiment.training.report import (
 from dagsim.metrics import summarize
 from dagsim.metrics.standings import Sample
 from dagsim.model.log import Schedule
+from dagsim.sections import kind_of
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
 
 _PAYS = 10
@@ -99,7 +98,7 @@ class TrainingRun:
         self.train: TrainConfig = folder.config.training()
         self.scenario = scenario_of(self.config)
         check_training(self.train, self.scenario)
-        self._varied = bool(getattr(self.scenario, "varied", False))
+        self._varied = self.scenario.varied
         self.workers = workers
         self._where = on or f"local:{workers}"
         self.reference = self.train.reference
@@ -275,7 +274,7 @@ class TrainingRun:
             "validation_ratio": ratio,
             "seed": self.config.seed,
             "cluster": str(kernel.schedule.cluster),
-            "workload": type(self.config.workload).__name__ if self.scenario.system == "cluster" else "",
+            "workload": workload_label(self.config),
         }
         train, weights = self.train, self._best_weights
         return Checkpoint(
@@ -366,7 +365,7 @@ class TrainingRun:
 
     def _begin_with(self, learner: Learner, init: Path) -> None:
         train = self.train
-        agent = Checkpoint.load(init, self.scenario.system, codec=kind_of(train.codec), net=kind_of(train.net))
+        agent = Checkpoint.load(init, self.scenario, codec=kind_of(train.codec), net=kind_of(train.net))
         if agent.net != (wanted := learner.net.settings):
             raise RunFolderError(f"{init}: its net is {agent.net}, but the configuration sets {wanted}")
         learner.net.load_state_dict(dict(agent.weights))
@@ -380,14 +379,13 @@ class TrainingRun:
         reward = RewardConfig(train.reward)
         self.engine_reason = f"fewer than {_PAYS} iterations"
         if train.iterations >= _PAYS:
-            self.engine_reason = why_not_compiled(self.scenario, train.codec, reward)
+            self.engine_reason = self.scenario.why_no_episodes(train.codec, reward.terms)
         return EpisodeFactory(self.scenario, train.codec, reward, compiled=not self.engine_reason)
 
     def _context(self, rollouts: Rollouts, train: TrainConfig) -> LearnerContext:
         begin = self.config.seed * _SEQUENCES_PER_SEED % len(TRAIN)
         seeds = TRAIN[begin : begin + _SEQUENCES_PER_SEED]
-        jobs = getattr(self.scenario, "jobs", None)
-        whole = jobs if isinstance(jobs, int) else None
+        whole = self.scenario.episode_jobs
         return LearnerContext(train, rollouts, self.config.seed, self._reference_jct_s, seeds, whole, self._varied)
 
     def linear(self) -> Checkpoint | None:

@@ -33,22 +33,21 @@ from dagsim.experiment.kept_files import CLOCKED, CellRun
 from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
 from dagsim.experiment.provenance import code_digest, digest, provenance
 from dagsim.experiment.store import Store
-from dagsim.families.bounds.bound import bound_of
+from dagsim.families.bounds.bound import bound_of, bounded
 from dagsim.files import parsed_json
 from dagsim.metrics.standings import PolicyResult, not_done, standings
 from dagsim.model.arithmetic import differences, ordered_sum
 from dagsim.model.streams import stream
 from dagsim.registry import nearest
 from dagsim.seeds import VALIDATION, seeds_of
+from dagsim.systems import all_systems
 
 SUITE = "v1"
 Division: TypeAlias = Literal["exact", "noisy", "hidden"]
 """What policies of the GPU cluster know about durations (``Estimates``)."""
-_SCORES = {"cluster": "area_jct_s", "spark": "jct_s.mean", "ramp": "blocking_rate"}
-"""The metric of a system's tasks; lower is better."""
 METRICS = ("wait_s.p95", "utilization", "rho_worst")
 """Metrics shown beside the score."""
-_KEPT = ("jobs_arrived", "jobs_completed", "jobs_unfinished", "preemptions", *_SCORES.values(), *METRICS)
+_COUNTS = ("jobs_arrived", "jobs_completed", "jobs_unfinished", "preemptions")
 _FORMAT = "dagsim-bench"
 _FACTS = (
     *("entry", "policies", "draw", "score", "scores", "bounds"),
@@ -73,12 +72,12 @@ class BenchTask:
     @property
     def system(self) -> str:
         """The system that its policies belong to."""
-        return self.config.system_kind
+        return self.config.world.system
 
     @property
     def metric(self) -> str:
         """The metric of its score."""
-        return _SCORES[self.system]
+        return self.config.world.score
 
     def seeds(self, count: int | None = None, draw: int | None = None) -> tuple[int, ...]:
         """The seeds of its runs: public ones for development, or those that follow from ``draw``.
@@ -138,7 +137,7 @@ def task_plan(task: BenchTask, entry: BenchEntry) -> Plan:
         InputError: The policy cannot be read.
     """
     policies = tuple(dict.fromkeys((task.config.policy, entry.policies[task.system])))
-    settings = {} if task.system != "cluster" else {"estimates": {"kind": entry.division}}
+    settings = task.config.world.told(entry.division)
     seeds = task.seeds(entry.seeds, entry.draw)
     axis = Axis("policy", policies, policies)
     grid = SweepGrid(task.name, task.path, (axis,), settings, seeds, "log", (task.metric, *METRICS))
@@ -168,10 +167,10 @@ def bounds_of(
     """
     bounds: dict[str, list[float]] = {}
     for task in tasks:
-        if task.system == "cluster":
-            seeds = task.seeds(entry.seeds, entry.draw)
-            with suppress(InputError):  # a run that begins with jobs in the system has none
-                bounds[task.name] = [bound_of(task.config, seed, by_area=True).mean_s for seed in watch(seeds)]
+        seeds = task.seeds(entry.seeds, entry.draw)
+        with suppress(InputError):  # a run that begins with jobs in the system has none, and most systems have none
+            bounded(task.config)
+            bounds[task.name] = [bound_of(task.config, seed, by_area=True).mean_s for seed in watch(seeds)]
     return bounds
 
 
@@ -237,13 +236,20 @@ def _suite_digest() -> str:
     total = sha256()
     for task in suite():
         total.update(task.name.encode() + task.path.read_bytes())
-        if (trace := task.config.trace_path()) is not None:
+        if (trace := task.config.world.trace_path) is not None:
             total.update(digest(trace).encode())
     return total.hexdigest()
 
 
 def _kept(run: CellRun) -> dict[str, Any]:
-    return {name: run.metrics.get(name) for name in _KEPT}
+    return {name: run.metrics.get(name) for name in _kept_metrics()}
+
+
+@cache
+def _kept_metrics() -> tuple[str, ...]:
+    """The metrics that an entry keeps of each run: counts, and the scores of all systems."""
+    scores = dict.fromkeys(system.score for system in all_systems().values())
+    return (*_COUNTS, *scores, *METRICS)
 
 
 def _times(store: Store, done: Mapping[Cell, CellRun]) -> dict[str, Any]:

@@ -82,10 +82,13 @@ def run_bench(
     from dagsim.families.benchmark.page import entry_grid
     from dagsim.files import write_text
     from dagsim.report.terminal import counted, show_grid
+    from dagsim.systems import system_named
 
     watched = not (quiet or json_)
     chosen = {"cluster": algo, "spark": spark, "ramp": ramp}
-    policies = {system: agent_spec(spec, system=system) for system, spec in chosen.items() if spec is not None}
+    policies = {
+        system: agent_spec(spec, system=system_named(system)) for system, spec in chosen.items() if spec is not None
+    }
     if not policies:
         raise InputError("bench run: give a policy: --algo for the GPU cluster, --spark or --ramp")
     trust()

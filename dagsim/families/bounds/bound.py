@@ -11,13 +11,12 @@ import numpy as np
 
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
-from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.families.bounds.lagrangian import lagrangian
 from dagsim.families.bounds.relaxation import areas_gpu_s, relaxation_of, spans_nodes
 from dagsim.families.bounds.time_indexed import MOST_COPIES, time_indexed
 from dagsim.metrics.standings import RunMetrics
 from dagsim.model.arithmetic import ordered_sum
-from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 
 _NODES = 8
 """Maximum number of nodes whose borders are kept in small cases."""
@@ -69,13 +68,18 @@ def bound_of(
     Raises:
         InputError: The system has no bound, or as ``scenario_bound``.
     """
-    return scenario_bound(_scenario(config), seed, preemptive=preemptive, by_area=by_area, watch=watch)
+    return scenario_bound(bounded(config), seed, preemptive=preemptive, by_area=by_area, watch=watch)
 
 
-def _scenario(config: Config) -> ClusterScenario:
-    if config.system_kind != "cluster":
+def bounded(config: Config) -> ClusterScenario:
+    """Return the scenario of a configuration, if it can have a bound.
+
+    Raises:
+        InputError: Its system has no bounds.
+    """
+    if not config.world.has_top_keys:
         raise InputError(
-            f"bound: the system {config.system_kind!r} has no bound; only the GPU cluster (system: cluster) has one"
+            f"bound: the system {config.kind!r} has no bound; only the GPU cluster (system: cluster) has one"
         )
     return cluster_scenario_of(config)
 
@@ -153,7 +157,7 @@ def bounds_of_runs(
     Raises:
         InputError: As ``bound_of``.
     """
-    scenario, measured = _scenario(config), config.workload.measure
+    scenario, measured = bounded(config), config.workload.measure
     seeds = list(dict.fromkeys(line.seed for line in lines))
     return {seed: scenario_bound(scenario, seed, measured=measured, program=False) for seed in watch(seeds)}
 

@@ -28,7 +28,7 @@ from dagsim.report.page import sections
 from dagsim.report.page.charts import Packer, chart_of, distributions, element, graphs, learning, table
 from dagsim.report.page.chosen import Chosen, Shown, choose_runs
 from dagsim.report.page.sections import SweepView, is_training, report_grid, training_sentences
-from dagsim.report.page.waits import Explain, can_explain, ramp_tables, rejected_by_beta, rejected_by_cause
+from dagsim.report.page.waits import Explain, blocking_tables, can_explain, rejected_by_beta, rejected_by_cause
 from dagsim.report.series import links_over_time
 from dagsim.report.tables import causes_in_words
 from dagsim.systems.cluster.network.usage import LinkUse
@@ -86,8 +86,8 @@ def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
         )
     data = packer.packed({"runs": charts, "distributions": distributions(made_of, packer)})
     title = f"{', '.join(dict.fromkeys(workload_label(folder.config) for folder in folders))}: dagsim report"
-    on_ramp = chosen.runs[0].folder.config.system_kind == "ramp"  # RAMP has its own causes of rejection
-    turned_away = [*([] if on_ramp else rejected_by_cause(made_of)), *rejected_by_beta(made_of)]
+    blocks = chosen.runs[0].folder.config.world.blocked_by is not None  # such systems have tables of their own
+    turned_away = [*([] if blocks else rejected_by_cause(made_of)), *rejected_by_beta(made_of)]
     sentences = [*sections.contradicted(chosen), *sections.reproduction(chosen), *sections.verdict_sentences(chosen)]
     parts = _of_runs(chosen, folders, "".join(tables), "".join(map(table, turned_away)), charts)
     return answered(title, sentences, parts, data, live=live)
@@ -162,7 +162,7 @@ def _of_runs(
     of_drawn = element("p", f"Jobs of the runs drawn ({drawn}).", class_="note")
     return [
         part("Results", sections.results(chosen)),
-        part("RAMP", ramp_tables(chosen)),
+        part("RAMP", blocking_tables(chosen)),
         part("Settings and warnings", sections.settings(chosen, folders)),
         part("Observed and simulated", sections.observed(chosen)),
         f'<div class="bar"><label>Run <select id="run">{names}</select></label></div>',

@@ -1,5 +1,5 @@
-"""The jobs that waited longest, with the reasons; jobs rejected on RAMP, by cause and by beta, and the
-tables of its runs.
+"""The jobs that waited longest, with the reasons; rejected jobs by cause and by beta, and the tables of
+systems that block jobs.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dagsim.model.log import Schedule
 from dagsim.report.grid import Grid, interval, number, short
 from dagsim.report.page.charts import table
 from dagsim.report.page.chosen import Chosen, Shown
+from dagsim.systems.seam import Blocking
 
 _HEADS = (
     "job",
@@ -251,30 +252,30 @@ def _range(low: float, high: float) -> str:
     return f"beta up\nto {high:g}" if np.isfinite(high) else f"beta over\n{low:g}"
 
 
-_ON_RAMP = (RejectReason.BY_POLICY, RejectReason.NO_PLACE, RejectReason.TOO_SLOW)
+def blocking_tables(chosen: Chosen) -> str:
+    """Tables of all runs of systems that block jobs; empty without such runs."""
+    kinds: dict[Blocking, list[Shown]] = {}
+    for run in chosen.runs:
+        if (blocking := run.folder.config.world.blocked_by) is not None:
+            kinds.setdefault(blocking, []).append(run)
+    return "".join([table(grid) for blocking, runs in kinds.items() for grid in blocking_grids(runs, blocking)])
 
 
-def ramp_tables(chosen: Chosen) -> str:
-    """Tables of all runs on RAMP; empty without such runs."""
-    runs = [run for run in chosen.runs if run.folder.config.system_kind == "ramp"]
-    return "".join(map(table, ramp_grids(runs))) if runs else ""
-
-
-def ramp_grids(runs: Sequence[Shown]) -> tuple[Grid, Grid]:
-    """Tables of blocking by cause, and of completion time and speed-up, with a row per beta and
-    agent.
+def blocking_grids(runs: Sequence[Shown], blocking: Blocking) -> tuple[Grid, Grid]:
+    """Tables of blocking by cause, and of completion time and speed-up, with a row per value of the
+    setting that decides how much is blocked, and agent.
     """
     groups: dict[tuple[str, str], list[Shown]] = {}
     for run in runs:
         policy = run.folder.lines()[run.number].policy
-        groups.setdefault((run.folder.config.system.beta, policy), []).append(run)
-    heads = ("beta", "agent", "seeds", "blocking\nrate", "95 %\ninterval")
+        groups.setdefault((str(getattr(run.folder.config.system, blocking.setting)), policy), []).append(run)
+    heads = (blocking.setting, "agent", "seeds", "blocking\nrate", "95 %\ninterval")
     blocked, speed = [], []
     for (beta, policy), mine in sorted(groups.items(), key=lambda item: (item[0][0], _rate(item[1]))):
         lines = [run.line for run in mine]
         rate = mean(lines, "blocking_rate")
         first = (beta, policy, f"{len(mine):,}", short(rate.value), interval(rate.low, rate.high, short))
-        shares = [_share_of_arrived(lines, f"rejected_{reason.name.lower()}") for reason in _ON_RAMP]
+        shares = [_share_of_arrived(lines, f"rejected_{reason.name.lower()}") for reason in blocking.causes]
         still_running = max(rate.value - sum(shares), 0.0)  # jobs_unfinished also counts a job that came at the end
         blocked.append((*first, *map(short, (*shares, still_running))))
         times = [_times(run.folder, run.number) for run in mine]
@@ -282,7 +283,7 @@ def ramp_grids(runs: Sequence[Shown]) -> tuple[Grid, Grid]:
     return (
         Grid(
             "Jobs blocked, by cause",
-            (*heads, *(_WORDS[reason] for reason in _ON_RAMP), "still\nrunning"),
+            (*heads, *(_WORDS[reason] for reason in blocking.causes), "still\nrunning"),
             blocked,
             (
                 "Causes are fractions of the jobs that arrived. Jobs that still ran at the end count as blocked, as in "

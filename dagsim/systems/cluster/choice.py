@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from importlib.util import find_spec
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.site import SiteState
+from dagsim.systems.seam import EngineUse
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
@@ -69,14 +70,6 @@ _MOST_LEAVES = 1 << 27
 """Maximum number of leaves of all trees; they take 1 GB."""
 LONG_S = 30.0
 """Length of a run in seconds from which the user is told of a faster engine."""
-
-
-class EngineUse(NamedTuple):
-    """The requested engine, the engine that is used, and the reason in words."""
-
-    asked: Engine
-    used: Literal["simpy", "compiled"]
-    reason: str
 
 
 class CompiledKernel:

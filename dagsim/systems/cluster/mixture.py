@@ -12,16 +12,11 @@ import numpy as np
 from dagsim.errors import ConfigError, WorkloadError, require
 from dagsim.model import Cluster, GpuType, Node, gpu_type
 from dagsim.model.streams import stream
-from dagsim.registry import Registry
-from dagsim.systems.cluster.codecs import CODECS
 from dagsim.systems.cluster.jobs import StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.models.runtime import Estimates, Flops, Recorded, Runtime, Throughput
-from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.rewards import TERMS
-from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.cluster.view import ClusterPolicy
-from dagsim.systems.seam import Kernel, RewardTerm
+from dagsim.systems.cluster.scenario import ClusterScenario, ClusterWorld
+from dagsim.systems.seam import Kernel
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrays import JobArrays, renumbered
 from dagsim.workload.arrivals import Arrivals, Batch, Bursty, Poisson
@@ -58,7 +53,7 @@ class _Worlds:
 
 
 @dataclass(frozen=True)
-class MixtureScenario:
+class MixtureScenario(ClusterWorld):
     """Another GPU cluster with other jobs for every seed, so that an agent learns what holds on all.
 
     Drawn are: the GPU types (as measured, with random speeds, or equally fast), their number and
@@ -68,11 +63,6 @@ class MixtureScenario:
     Training, validation and report use separate parts of these (``seeds.part_of``).
     """
 
-    system: ClassVar[str] = "cluster"
-    merit: ClassVar[str] = "jct_s.mean"
-    policies: ClassVar[Registry[ClusterPolicy]] = POLICIES
-    codecs: ClassVar[Registry[Any]] = CODECS
-    terms: ClassVar[Registry[RewardTerm]] = TERMS
     varied: ClassVar[bool] = True
     """Every seed has a unit of time of its own."""
     gpus: tuple[int, int] = (2, 64)

@@ -2,52 +2,42 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from dagsim.elastic.tasks import ElasticTasks
 from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.metrics.why import observed_against_simulated
-from dagsim.model import Admit, Cluster, Job, QueueTree, Request
+from dagsim.model import Admit, Cluster, Job, Request
 from dagsim.registry import Registry, nearest
 from dagsim.systems.cluster.audit import Audit, Auditor
-from dagsim.systems.cluster.choice import CompiledKernel, Engine, EngineUse, compiled, pays, refuse, why_not
+from dagsim.systems.cluster.choice import CompiledKernel, Engine, compiled, pays, refuse, why_not
 from dagsim.systems.cluster.codecs import CODECS
+from dagsim.systems.cluster.episodes import compiled_episodes, why_not_compiled
 from dagsim.systems.cluster.jobs import JOBS_KEPT, JobStream, StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
 from dagsim.systems.cluster.models import Models
-from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
-from dagsim.systems.cluster.models.runtime import Estimates, Fed, Recorded, Runtime
-from dagsim.systems.cluster.models.sharing import Sharing
-from dagsim.systems.cluster.network.base import Communication, Network, levels_in
+from dagsim.systems.cluster.models.runtime import Fed
+from dagsim.systems.cluster.network.base import Network, levels_in
 from dagsim.systems.cluster.past import jobs_at, why_no_state
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.site import domain_sets
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
-from dagsim.systems.seam import CountedJobs, Kernel, RewardTerm
+from dagsim.systems.seam import CodecSettings, CountedJobs, Engaged, EngineUse, Kernel, RewardTerm, Scenario, System
 from dagsim.workload.accept import Accept, accepting, asking
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 
 if TYPE_CHECKING:
+    from dagsim.systems.cluster.lane.episodes import CompiledEpisodes
     from dagsim.traces.trace import Trace
     from dagsim.traces.trace_file import TraceFile
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterSystem:
-    """The GPU cluster. Its keys (``cluster``, ``workload`` ...) are at the top level of a
-    configuration.
-    """
-
-    kind: Literal["cluster"] = "cluster"
-
-    __pydantic_config__ = {"extra": "forbid"}
 
 
 class _Sequences:
@@ -97,13 +87,6 @@ _SPREAD = (
 )
 
 
-class Engaged(NamedTuple):
-    """A kernel and its engine."""
-
-    kernel: ClusterKernel | CompiledKernel
-    engine: EngineUse
-
-
 class AdmitAll:
     """Admits every job at once, and leaves all other decisions to ``policy``."""
 
@@ -126,39 +109,70 @@ class AdmitAll:
             yield from self.policy.decide(view) or ()
 
 
+class GpuCluster(System):
+    """What all scenarios of the GPU cluster share."""
+
+    system: ClassVar[str] = "cluster"
+    policies: ClassVar[Registry[ClusterPolicy]] = POLICIES
+    codecs: ClassVar[Registry[Any]] = CODECS
+    terms: ClassVar[Registry[RewardTerm]] = TERMS
+    score: ClassVar[str] = "area_jct_s"
+    agents: ClassVar[Mapping[str, tuple[str, str]]] = {"ppo": ("ppo.pt", "results/agents/general.pt")}
+    environment: ClassVar[str | None] = "dagsim.envs.scheduling:SchedulingEnv"
+    takes_programs: ClassVar[bool] = True
+
+
+def cluster_scenario_of(config: Any) -> ClusterScenario:
+    """Build the scenario of a ``Config`` of the GPU cluster.
+
+    Raises:
+        InputError: The configuration is of another system, or the cluster cannot be built.
+    """
+    scenario = config.world.scenario() if isinstance(config.world, GpuCluster) else None
+    if not isinstance(scenario, ClusterScenario):
+        raise ConfigError(f"the system {config.kind!r} has no cluster section")
+    return scenario
+
+
+class ClusterWorld(GpuCluster, Scenario):
+    """A scenario of the GPU cluster; the compiled engine may play its episodes."""
+
+    @abstractmethod
+    def world(self, seed: int) -> ClusterScenario:
+        """The cluster and the jobs of a seed.
+
+        Raises:
+            TraceError, WorkloadError: The jobs cannot be made.
+        """
+
+    def why_no_episodes(self, codec: CodecSettings, terms: Mapping[str, float]) -> str:
+        """The reason against episodes in the compiled engine; empty if there is none."""
+        return why_not_compiled(self.world(0), codec, terms)
+
+    def episodes(
+        self, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, *, recorded: bool = False
+    ) -> CompiledEpisodes | str:
+        """``count`` episodes in the compiled engine, or the reason against it."""
+        why = self.why_no_episodes(codec, terms)
+        return why or compiled_episodes(self, count, codec, terms, scale, recorded)
+
+
 @dataclass(frozen=True)
-class ClusterScenario:
+class ClusterScenario(Models, ClusterWorld):
     """A cluster, its jobs, and the models of everything that takes time.
 
     ``workload`` is drawn or read again for every seed, or is a list of jobs in order of arrival,
     the same for all seeds. ``elastic`` gives tasks a range of GPUs. ``accept`` are GPU types that
     jobs of a trace may use beside those that they name. ``request`` are the terms of drawn jobs and
     those of a trace, as far as these state none. ``outages`` takes nodes away while the trace's own
-    machines were away.
-    The models are those of ``Models``, and ``begins_s`` is its beginning for a list of jobs;
-    a trace knows its own. With ``admission``, each job waits for ``Admit`` or ``Reject``. ``engine``
-    applies to policies given by name (``engaged``): a caller of ``kernel`` decides live, which requires
-    the SimPy kernel.
+    machines were away. ``begins_s`` is the beginning for a list of jobs; a trace knows its own. With
+    ``admission``, each job waits for ``Admit`` or ``Reject``. ``engine`` applies to policies given by
+    name (``engaged``): a caller of ``kernel`` decides live, which requires the SimPy kernel.
     """
 
-    system: ClassVar[str] = "cluster"
-    merit: ClassVar[str] = "jct_s.mean"
-    policies: ClassVar[Registry[ClusterPolicy]] = POLICIES
-    codecs: ClassVar[Registry[Any]] = CODECS
-    terms: ClassVar[Registry[RewardTerm]] = TERMS
     cluster: Cluster
     workload: Synthetic | Sessions | TraceFile | Iterable[Job]
-    runtime: Runtime = field(default_factory=Recorded)
-    setup: Setup | None = None
-    network: Network | None = None
-    sharing: Sharing | None = None
-    communication: Communication | None = None
-    preemption: Preemption = field(default_factory=Preemption)
-    disturbances: tuple[FailureModel, ...] = ()
-    estimates: Estimates = field(default_factory=Estimates)
-    admission: bool = False
     outages: bool = False
-    queues: QueueTree | None = None
     engine: Engine = "auto"
     accept: Accept = field(default_factory=dict)
     elastic: ElasticTasks | None = None
@@ -173,6 +187,15 @@ class ClusterScenario:
         if self.elastic is not None:
             self.elastic.check(self.cluster)
         check_level(self.request, self.network, [node.name for node in self.cluster.nodes])
+
+    @property
+    def models(self) -> Models:
+        """The models alone."""
+        return Models(**{part.name: getattr(self, part.name) for part in fields(Models)})
+
+    def world(self, seed: int) -> ClusterScenario:
+        """The scenario itself, for every seed."""
+        return self
 
     def kernel(
         self,
@@ -240,18 +263,7 @@ class ClusterScenario:
         return ClusterKernel(
             self.cluster,
             jobs if on_arrivals is None else CountedJobs(jobs, on_arrivals),
-            Models(
-                runtime=self.runtime,
-                setup=self.setup,
-                network=self.network,
-                sharing=self.sharing,
-                communication=self.communication,
-                preemption=self.preemption,
-                disturbances=(*self.disturbances, *outages),
-                estimates=self.estimates,
-                queues=queues,
-                admission=self.admission,
-            ),
+            replace(self.models, disturbances=(*self.disturbances, *outages), queues=queues),
             seed=seed,
             observers=observers,
             origin_s=origin_s,

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from dagsim.errors import ConfigError, require
-from dagsim.model import Cluster, gpu_type
+from dagsim.model import Cluster, RejectReason, gpu_type
 from dagsim.registry import Registry, nearest
 from dagsim.systems.ramp.codecs import RAMP_CODECS, RampCodec
 from dagsim.systems.ramp.decisions import DDLS, PLAIN, Rules
@@ -27,7 +27,7 @@ from dagsim.systems.ramp.rewards import RAMP_TERMS
 from dagsim.systems.ramp.topology import TOPOLOGIES
 from dagsim.systems.ramp.view import RampPolicy
 from dagsim.systems.ramp.workload import RampJob, RampWorkload
-from dagsim.systems.seam import CountedJobs, Kernel, RewardTerm
+from dagsim.systems.seam import Blocking, CountedJobs, Kernel, RewardTerm, Scenario
 
 _MADE_UP_SEED = 20_220_617
 _DDLS = "ddls=true"
@@ -46,7 +46,7 @@ class _Made:
 
 
 @dataclass(frozen=True)
-class RampScenario:
+class RampScenario(Scenario):
     """Training jobs as computation graphs, partitioned over the servers of a fabric (Parsonson et
     al. 2023).
 
@@ -59,6 +59,24 @@ class RampScenario:
     policies: ClassVar[Registry[RampPolicy]] = RAMP_POLICIES
     codecs: ClassVar[Registry[Any]] = RAMP_CODECS
     terms: ClassVar[Registry[RewardTerm]] = RAMP_TERMS
+    score: ClassVar[str] = merit
+    training: ClassVar[Mapping[str, Any]] = {
+        "codec": "partition",
+        "net": "pac_ml",
+        "reward": {"job_acceptance": 1.0},
+        "rivals": ["max", "acceptable_jct", "on_time"],
+        "linear_iterations": 0,
+    }
+    agents: ClassVar[Mapping[str, tuple[str, str]]] = {"ppo": ("pac_ml.pt", "results/ramp/agents/plain-A-1.pt")}
+    variants: ClassVar[tuple[str, ...]] = (
+        *(f"constant[degree={degree}]" for degree in (2, 8, 16)),
+        *(f"on_time[least={degree}]" for degree in (2, 4, 8)),
+        *(f"roomy[least={degree}]" for degree in (2, 4, 8)),
+    )
+    environment: ClassVar[str | None] = "dagsim.envs.ramp:PartitionEnv"
+    blocked_by: ClassVar[Blocking | None] = Blocking(
+        "beta", (RejectReason.BY_POLICY, RejectReason.NO_PLACE, RejectReason.TOO_SLOW)
+    )
     topology: str = "ramp"
     """The fabric, with parameters in brackets: ``ramp[groups=4,racks=4,servers_per_rack=2]``,
     ``torus``, ``switch``, ``fat_tree``.
@@ -115,6 +133,11 @@ class RampScenario:
         if self.profiled_on is not None:
             gpu_type(self.profiled_on)
         _ = self._rules, self._fabric()
+
+    @property
+    def episode_jobs(self) -> int:
+        """Jobs per episode; a kernel can play only the first of them."""
+        return self.jobs
 
     @property
     def cluster(self) -> Cluster:

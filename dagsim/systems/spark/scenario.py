@@ -12,7 +12,7 @@ from dagsim.errors import ConfigError, require
 from dagsim.model import Cluster
 from dagsim.model.streams import stream
 from dagsim.registry import Registry
-from dagsim.systems.seam import CountedJobs, Kernel, RewardTerm
+from dagsim.systems.seam import CountedJobs, Kernel, RewardTerm, Scenario
 from dagsim.systems.spark.codecs import SPARK_CODECS
 from dagsim.systems.spark.executors import ExecutorType, executor_types
 from dagsim.systems.spark.job import SparkJob
@@ -41,7 +41,7 @@ class _Pool:
 
 
 @dataclass(frozen=True)
-class SparkScenario:
+class SparkScenario(Scenario):
     """Spark jobs on executors (Mao et al. 2019): the pool of jobs, their arrivals, and the
     executors.
 
@@ -53,10 +53,23 @@ class SparkScenario:
     """
 
     system: ClassVar[str] = "spark"
-    merit: ClassVar[str] = "jct_s.mean"
     policies: ClassVar[Registry[SparkPolicy]] = SPARK_POLICIES
     codecs: ClassVar[Registry[Any]] = SPARK_CODECS
     terms: ClassVar[Registry[RewardTerm]] = SPARK_TERMS
+    training: ClassVar[Mapping[str, Any]] = {
+        "codec": "stages",
+        "net": "decima",
+        "reward": {"job_seconds": 1.0},
+        "rivals": ["fifo", "fair", "weighted-fair"],
+        "linear_iterations": 0,
+    }
+    agents: ClassVar[Mapping[str, tuple[str, str]]] = {"decima": ("decima.pt", "results/decima/w2.pt")}
+    variants: ClassVar[tuple[str, ...]] = (
+        "srpt-cp[cap=5]",
+        "srpt-cp[cap=16]",
+        "weighted-fair[alpha=0.25,order=shortest]",
+    )
+    environment: ClassVar[str | None] = "dagsim.envs.spark:DecimaEnv"
     executors: int | tuple[int, int] | tuple[ExecutorType, ...] = 50
     """Number of executors or its range, or a list of types with name, count and speed."""
     jobs: int = 200
@@ -98,6 +111,20 @@ class SparkScenario:
     def varied(self) -> bool:
         """True if every seed has executors or arrivals of its own, and with them a unit of time."""
         return bool(_range(self.executors) or _range(self.mean_gap_s))
+
+    @property
+    def episode_jobs(self) -> int:
+        """Jobs per episode; a kernel can play only the first of them."""
+        return self.jobs
+
+    @property
+    def trace_path(self) -> Path | None:
+        """Path of the trace that jobs are drawn from."""
+        return None if self.trace is None else Path(self.trace)
+
+    def read_from(self, path: str) -> Mapping[str, Any]:
+        """The keys of a configuration with its trace at another path."""
+        return {"system": replace(self, trace=path)}
 
     @property
     def cluster(self) -> Cluster:

@@ -125,7 +125,7 @@ def test_a_sample_is_spread_over_the_tasks(file: Path) -> None:
     content = read_entry(file)
     for seed in range(5):
         picked = picked_cells(content, 2, seed)
-        assert {run.cell.config.system_kind for run in picked} == {"cluster", "ramp"}
+        assert {run.cell.config.kind for run in picked} == {"cluster", "ramp"}
 
 
 def test_the_leaderboard_ranks_only_what_can_be_compared(file: Path, tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from dagsim.config.schema import load_config
 from dagsim.experiment.store import Store
 from dagsim.report.page.chosen import choose_runs
 from dagsim.report.page.document import page
-from dagsim.report.page.waits import ramp_grids
+from dagsim.report.page.waits import blocking_grids
+from dagsim.systems.ramp.scenario import RampScenario
 
 WORLD = "{kind: ramp, jobs: 12, gap_s: 0.02, max_degree: 4, topology: 'ramp[groups=2,racks=2,servers_per_rack=1]'}"
 
@@ -32,7 +33,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Store]:
 
 
 def test_every_agent_has_a_row_for_each_beta(folders: list[Store]) -> None:
-    blocked, speed = ramp_grids(choose_runs(folders).runs)
+    blocked, speed = blocking_grids(choose_runs(folders).runs, RampScenario.blocked_by)  # type: ignore[arg-type]
     assert {row[:3] for row in blocked.rows} == {(beta, name, "2") for beta in "AD" for name in ("max", "no")}
     assert [row[0] for row in speed.rows] == ["A", "A", "D", "D"]
 
@@ -43,9 +44,9 @@ def test_causes_add_up_to_the_blocking_rate(folders: list[Store], tmp_path: Path
     for result in outcomes(config, ("max", "no")):
         cut_short.add(result)
     cut_short.mark("done")
-    early, _ = ramp_grids(choose_runs([cut_short]).runs)
+    early, _ = blocking_grids(choose_runs([cut_short]).runs, RampScenario.blocked_by)  # type: ignore[arg-type]
     assert any(float(row[8]) > 0 for row in early.rows)
-    blocked, _ = ramp_grids(choose_runs(folders[:1]).runs)
+    blocked, _ = blocking_grids(choose_runs(folders[:1]).runs, RampScenario.blocked_by)  # type: ignore[arg-type]
     for row in [*blocked.rows, *early.rows]:
         rate, causes = float(row[3]), [float(cell) for cell in row[5:9]]
         assert rate == pytest.approx(sum(causes), abs=0.002)
@@ -55,7 +56,7 @@ def test_causes_add_up_to_the_blocking_rate(folders: list[Store], tmp_path: Path
 
 def test_times_are_those_of_the_jobs_that_completed(folders: list[Store]) -> None:
     folder = folders[0]
-    _, speed = ramp_grids(choose_runs([folder]).runs)
+    _, speed = blocking_grids(choose_runs([folder]).runs, RampScenario.blocked_by)  # type: ignore[arg-type]
     row = next(row for row in speed.rows if row[1] == "max")
     lines = [line for line in folder.lines() if line.policy == "max"]
     assert float(row[4]) == pytest.approx(np.mean([line.metrics["jct_s.mean"] for line in lines]), rel=1e-2)

@@ -12,15 +12,14 @@ import pytest
 from dagsim.agents.checkpoint import load_agent
 from dagsim.config.schema import Config
 from dagsim.envs.episode import Episode, Reward, RewardConfig
-from dagsim.envs.vector import why_not_compiled
 from dagsim.errors import ConfigError
-from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.experiment.simulate import make_policy
 from dagsim.model import Cluster, Job, Kind, RejectReason, Task
+from dagsim.systems import system_named
 from dagsim.systems.cluster.codecs.codec import RelativeConfig
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.rewards import TERMS
-from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 from dagsim.systems.seam import drive
 
 ALL = RelativeConfig(actions=("preempt", "migrate", "admit"))
@@ -173,8 +172,8 @@ def test_decisions_of_heuristics_are_found_among_the_rows() -> None:
 def test_without_actions_nothing_changes_and_with_them_the_kernel_decides_live() -> None:
     scenario = cluster_scenario_of(Config())
     reward = RewardConfig({"job_seconds": 1.0})
-    assert why_not_compiled(scenario, RelativeConfig(), reward) == ""
-    assert "actions" in why_not_compiled(scenario, replace(RelativeConfig(), actions=("preempt",)), reward)
+    assert scenario.why_no_episodes(RelativeConfig(), reward.terms) == ""
+    assert "actions" in scenario.why_no_episodes(replace(RelativeConfig(), actions=("preempt",)), reward.terms)
     assert ALL.features["tokens"][: len(RelativeConfig().features["tokens"])] == RelativeConfig().features["tokens"]
     with pytest.raises(ConfigError, match="actions must be preempt, migrate, admit"):
         RelativeConfig(actions=("stop",))  # type: ignore[arg-type]
@@ -184,7 +183,7 @@ def test_without_actions_nothing_changes_and_with_them_the_kernel_decides_live()
 def load_agent_admits() -> bool:
     from dagsim.agents.config import shipped_agent
 
-    return load_agent(shipped_agent("ppo", "cluster")).admits
+    return load_agent(shipped_agent("ppo", system_named("cluster"))).admits
 
 
 def test_heuristics_admit_all_jobs_of_a_configuration_with_admission() -> None:

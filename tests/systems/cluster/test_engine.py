@@ -19,10 +19,11 @@ from dagsim.experiment.simulate import check, run_policy
 from dagsim.experiment.store import Store
 from dagsim.model import Cluster
 from dagsim.systems.cluster import choice
-from dagsim.systems.cluster.choice import EngineUse, offer, pays, why_not
+from dagsim.systems.cluster.choice import offer, pays, why_not
 from dagsim.systems.cluster.lane import drive, jit
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.seam import EngineUse
 from dagsim.traces import reader
 
 SMALL = ("workload={preset: heterogeneous-dag, count: 12}", "seeds=2")
@@ -155,7 +156,7 @@ def test_an_engine_describes_the_cluster_only() -> None:
 
 
 def test_who_decides_live_cannot_have_the_compiled_engine() -> None:
-    from dagsim.experiment.scenario import cluster_scenario_of
+    from dagsim.systems.cluster.scenario import cluster_scenario_of
 
     with pytest.raises(ConfigError, match="one by one"):
         cluster_scenario_of(config("engine=compiled")).kernel(0)

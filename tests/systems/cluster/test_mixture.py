@@ -14,7 +14,6 @@ from dagsim.agents.rollouts import EpisodeSteps, InProcessRollouts, evaluate_gre
 from dagsim.config.schema import load_config
 from dagsim.config.training import check_training
 from dagsim.envs.episode import EpisodeFactory, RewardConfig
-from dagsim.envs.vector import why_not_compiled
 from dagsim.errors import ConfigError
 from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import read_log
@@ -96,7 +95,7 @@ def test_all_sequences_have_the_same_weight() -> None:
 def test_compiled_episodes_of_different_sizes_play_side_by_side_as_in_the_kernel() -> None:
     config = load_config(None, ["system.kind=mixture", "train.codec=relative"])
     reward = RewardConfig({"shaped_job_seconds": 1.0})
-    assert why_not_compiled(SMALL, RelativeConfig(), reward) == ""
+    assert SMALL.why_no_episodes(RelativeConfig(), reward.terms) == ""
     net = config.training().net.build(RelativeConfig())
     plain = EpisodeFactory(SMALL, RelativeConfig(), reward)
     fast = EpisodeFactory(SMALL, RelativeConfig(), reward, compiled=True)

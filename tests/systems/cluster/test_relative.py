@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from dagsim.agents.nets.actor import stack
 from dagsim.config.schema import load_config
 from dagsim.envs.episode import Episode
-from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.model import Cluster, Job, Node, Start, Task, TaskGraph, gpu_type
 from dagsim.systems.cluster.codecs.codec import RelativeConfig
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 
 CONFIG = RelativeConfig()
 WEIGHTS = np.random.default_rng(5).normal(size=len(CONFIG.features["tokens"]))

@@ -8,14 +8,13 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError
-from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.model import Cluster, Job, Task
 from dagsim.systems.cluster.choice import why_not_live
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.systems.cluster.lane import jit
 from dagsim.systems.cluster.lane.episode_state import EpisodeReward
 from dagsim.systems.cluster.lane.episodes import CompiledEpisodes
-from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 
 pytestmark = pytest.mark.timeout(600)  # the first run on a machine compiles
 

@@ -1,5 +1,5 @@
-"""Parts of a configuration that are chosen by name: ``kind`` names the class, the other keys are
-its fields.
+"""Sections of a configuration, and parts that are chosen by name: ``kind`` names the class, the
+other keys are its fields. Systems describe their settings with these.
 """
 
 from __future__ import annotations
@@ -9,13 +9,21 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError, ValidationInfo
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, ValidationInfo
 from pydantic_core import core_schema
 
-from dagsim.config.yaml import DEFAULT_KIND
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.own_code import attribute, name_of
 from dagsim.registry import Registry
+
+DEFAULT_KIND = "x-default-kind"
+"""Key of the JSON schema: the ``kind`` of a part that leaves it out."""
+
+
+class Section(BaseModel):
+    """A part of the configuration: frozen, and without unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 @dataclass(frozen=True)
@@ -111,11 +119,6 @@ class Later:
 @cache
 def _adapter(cls: type) -> TypeAdapter[Any]:
     return TypeAdapter(cls)
-
-
-def system_name(system: Any) -> str:
-    """The name of a system's class in a configuration; of a user's own class, how it is found."""
-    return str(getattr(system, "kind", None) or kind_of(system))
 
 
 def kind_of(value: Any) -> str | None:

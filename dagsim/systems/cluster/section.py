@@ -1,0 +1,487 @@
+"""The keys of the GPU cluster in a configuration. Since it is the default system, they stand at the
+top level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+
+from pydantic import Field, TypeAdapter, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import model_validator as after_all
+
+from dagsim.elastic.tasks import ElasticTasks
+from dagsim.errors import ConfigError, ModelError, TraceError
+from dagsim.metrics.standings import Sample
+from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, NodePartition, QueueTree, Request, canonical_json, gpu_type
+from dagsim.model.gpu import canonical
+from dagsim.model.mig import MIG_TABLES
+from dagsim.registry import nearest
+from dagsim.sections import Foreign, Later, Registered, Section
+from dagsim.systems.cluster import choice
+from dagsim.systems.cluster.choice import Engine
+from dagsim.systems.cluster.models import COMMUNICATIONS, FAILURE_MODELS, RUNTIMES, SETUPS, SHARINGS, Models
+from dagsim.systems.cluster.models.failures import Outages, Preemption
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Throughput
+from dagsim.systems.cluster.network import NETWORKS
+from dagsim.systems.cluster.network.base import NO_CARRIER, Communication
+from dagsim.systems.cluster.scenario import ClusterScenario, GpuCluster, check_level
+from dagsim.systems.seam import EngineUse
+from dagsim.workload.distributions import TaggedUnion
+from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
+from dagsim.workload.sessions import Sessions
+from dagsim.workload.synthetic import Synthetic
+
+if TYPE_CHECKING:
+    from dagsim.traces.trace_file import TraceFile
+
+Runtime: TypeAlias = Annotated[Any, Registered(RUNTIMES, "throughput")]
+Workload: TypeAlias = Annotated[
+    Synthetic | Sessions | Annotated[Any, Later("dagsim.traces.trace_file:TraceFile", "trace")],
+    TaggedUnion("synthetic"),
+]
+FailureModel: TypeAlias = Annotated[Any, Registered(FAILURE_MODELS, "node_failures")]
+
+
+class NodeGroup(Section):
+    """``count`` equal nodes, called ``<name>-0``, ``<name>-1`` and so on."""
+
+    name: str
+    """Prefix of the names of its nodes."""
+    count: int = Field(default=1, ge=1)
+    """Nodes of this group."""
+    hosts: str | None = None
+    """Names of the nodes in Slurm's notation, ``h[001-032]``, instead of ``<name>-0``; ``count``
+    must agree or be left out.
+    """
+    gpu: str | None = None
+    """GPU type, from ``dagsim list gpus`` or ``gpu_types``; leave it out for CPU machines."""
+    gpus: int = Field(default=0, ge=0)
+    """GPUs per node."""
+    cpus: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """CPU cores per node."""
+    memory_gb: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Memory per node in GB."""
+    features: tuple[str, ...] = ()
+    """Features that jobs may ask for by a constraint."""
+    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    """Weight in Slurm: nodes of a smaller weight are used first."""
+    partitions: tuple[str, ...] = ()
+    """Partitions of ``queues`` that its nodes belong to. If a group names some, the ``nodes`` of
+    all partitions follow from the groups.
+    """
+    from_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Seconds after the beginning at which its nodes arrive."""
+    mig_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Seconds to make a part of a GPU (MIG). With it, fractions of GPUs are parts by NVIDIA's table."""
+    manifest: Mapping[str, Any] = {}
+    """What a scheduler reads of each node in its own form: for Kubernetes ``metadata.labels``,
+    ``spec.taints``, ``spec.unschedulable``, ``status.images`` and further ``status.allocatable``.
+    """
+
+    @field_validator("mig_s")
+    @classmethod
+    def _partitioned(cls, mig_s: float | None, info: ValidationInfo) -> float | None:
+        gpu = info.data.get("gpu")
+        if mig_s is not None and (gpu is None or canonical(gpu) not in MIG_TABLES):
+            raise ModelError(f"GPU type {gpu} has no MIG; allowed: {', '.join(MIG_TABLES)}, or leave mig_s out")
+        return mig_s
+
+    @field_validator("gpu")
+    @classmethod
+    def _known(cls, gpu: str | None, info: ValidationInfo) -> str | None:
+        own = (info.context or {}).get("gpu_types")
+        if gpu is None or own is None or gpu in own or canonical(gpu) in GPU_TYPES:
+            return gpu
+        names = [*own, *sorted(GPU_TYPES)]
+        raise ModelError(f"unknown GPU type {gpu!r}{nearest(gpu, names)}; known: {', '.join(names)}")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _counted(cls, group: Any) -> Any:
+        if isinstance(group, dict) and isinstance(group.get("hosts"), str) and "count" not in group:
+            return group | {"count": max(1, len(_hosts(group["hosts"])))}
+        return group
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Names of the nodes."""
+        if self.hosts is not None:
+            return _hosts(self.hosts)
+        return tuple([f"{self.name}-{index}" for index in range(self.count)])
+
+    @after_all(mode="after")
+    def _whole(self) -> NodeGroup:
+        if self.hosts is not None and len(self.nodes) != self.count:
+            raise ModelError(f"hosts: {self.hosts[:80]!r} names {len(self.nodes)} nodes, and count is {self.count}")
+        if (self.gpu is None) != (self.gpus == 0):
+            raise ModelError("gpu (a type) and gpus (how many per node) belong together: give both or neither")
+        for key, most in _MOST.items():
+            if getattr(self, key) > most:
+                raise ModelError(f"{key} must be at most {most:,}, got {getattr(self, key):,}")
+        return self
+
+
+_MOST = {"count": 100_000, "gpus": 1_024, "cpus": 1_000_000, "memory_gb": 10_000_000}
+"""Upper limits for a group of nodes, to catch typing errors."""
+
+
+class ClusterSection(Section):
+    """The cluster: groups of equal nodes, or the machines of a trace."""
+
+    name: str = "cluster"
+    from_trace: bool = False
+    """Use the machines that the trace lists, including when they come and leave; ``groups`` stay
+    empty.
+    """
+    groups: tuple[NodeGroup, ...] = (
+        NodeGroup(name="a100-40", gpu="A100-40", gpus=8, cpus=96, memory_gb=1024),
+        NodeGroup(name="v100-16", gpu="V100-16", gpus=8, cpus=96, memory_gb=1024),
+        NodeGroup(name="t4", count=2, gpu="T4", gpus=8, cpus=96, memory_gb=1024),
+    )
+    accept: Mapping[str, Mapping[str, Annotated[float, Field(gt=0, allow_inf_nan=False)] | None]] = {}
+    """GPU types that jobs of a trace may use beside those that they name, with their relative speeds:
+    ``{A100-40: {H200: 1.8}}``. ``null`` leaves the speed to the runtime model.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_groups(cls, section: Any) -> Any:
+        if isinstance(section, dict) and section.get("from_trace") is True:
+            return section | {"groups": ()}
+        return section
+
+    @after_all(mode="after")
+    def _distinct(self) -> ClusterSection:
+        if not (self.groups or self.from_trace):
+            raise ModelError("groups: a cluster needs at least one")
+        names = [name for group in self.groups for name in group.nodes]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ModelError(f"groups: two nodes would be called {twice!r}; give each group a name of its own")
+        return self
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    from dagsim.traces.sites import hosts
+
+    try:
+        return hosts(text)
+    except ValueError as error:
+        raise ModelError(f"hosts: {error}") from None
+
+
+class ClusterKeys(Section):
+    """A cluster, its jobs, and the models of everything that takes time."""
+
+    shared_keys: ClassVar[tuple[str, ...]] = ("admission",)
+    """Keys that configurations of other systems have as well."""
+    cluster: ClusterSection = ClusterSection()
+    gpu_types: tuple[GpuType, ...] = ()
+    """GPU types for use in ``cluster``, in addition to those of ``dagsim list gpus``."""
+    workload: Workload = PRESETS[DEFAULT_WORKLOAD].workload
+    """The jobs: ``synthetic`` (all of it, or changes to a ``preset``), a ``trace``, or the name of
+    either.
+    """
+    runtime: Runtime = Field(default_factory=lambda fields: _runtime_of(fields["workload"]))
+    """How work becomes seconds on each GPU type. Default: measured throughputs; for a trace, the
+    recorded seconds.
+    """
+    network: Annotated[Any, Registered(NETWORKS, "uniform")] | None = None
+    """How outputs reach the nodes of the next tasks. Default: instantly."""
+    setup: Annotated[Any, Registered(SETUPS, "moving_delay")] | None = None
+    """Time that a run occupies its GPUs before it computes. Default: none."""
+    sharing: Annotated[Any, Registered(SHARINGS, "pairs")] | None = None
+    """The rates of two tasks on the same GPUs, for policies that let tasks share. Default: they do not."""
+    communication: Annotated[Any, Registered(COMMUNICATIONS, "models")] | None = None
+    """What gangs send in each step over a shared network (docs/networks.md). Default: nothing."""
+    elastic: ElasticTasks | None = None
+    """Ranges of GPUs and goodput models for training tasks (docs/elastic.md). Default: all tasks are rigid."""
+    request: Request | None = None
+    """Terms of all jobs that state none themselves: ``{level: rack}`` keeps gangs within racks
+    (docs/networks.md). Default: none.
+    """
+    preemption: Preemption = Preemption()
+    """What a preempted run keeps, and what it costs to resume it."""
+    admission: bool = False
+    """Each job waits until the policy admits or rejects it. Policies that do not decide that admit all."""
+    disturbances: tuple[FailureModel, ...] = ()
+    """Failures and maintenance: what takes nodes down and brings them back."""
+    estimates: Estimates = Estimates()
+    """What the policy may know about durations."""
+    queues: QueueTree | None = None
+    """Accounts, partitions and limits, for schedulers that use them (docs/reference/schedulers.md). Default:
+    none.
+    """
+    engine: Engine = "auto"
+    """The engine: ``simpy``, ``compiled`` (same bytes, much faster; docs/reference/engines.md), or ``auto``,
+    which picks one per run.
+    """
+
+    @field_validator("queues", mode="after")
+    @classmethod
+    def _of_nodes_there_are(cls, queues: QueueTree | None, info: ValidationInfo) -> QueueTree | None:
+        section = info.data.get("cluster")
+        return queues if queues is None or section is None else queues_on(queues, section)
+
+    def check_nodes(self) -> None:
+        """Check the network, terms of jobs, elastic tasks and failures against the nodes, if these
+        are known yet.
+
+        Raises:
+            ModelError: They do not fit.
+        """
+        kind = getattr(self.network, "kind", "uniform")
+        sends = "runtime" if self.communication is None else "communication"
+        if kind == "uniform" and isinstance(getattr(self, sends), Communication):
+            raise ModelError(NO_CARRIER).below(sends)
+        if self.cluster.from_trace or not ({"cluster"} & self.model_fields_set or self.trace_file is None):
+            return
+        names = [node for group in self.cluster.groups for node in group.nodes]
+        if self.network is not None and kind == "shared":
+            try:
+                self.network.routing(names)
+            except ModelError as error:
+                raise error.below("network") from None
+        if self.request is not None:
+            try:
+                check_level(self.request, self.network, names)
+            except ModelError as error:
+                raise error.below("request") from None
+        if self.elastic is not None:
+            try:
+                self.elastic.check(self.build_cluster())
+            except ModelError as error:
+                raise error.below("elastic") from None
+        for place, model in enumerate(self.disturbances):
+            try:
+                if getattr(model, "nodes", None):
+                    model.start(len(names), 0)
+            except ModelError as error:
+                raise error.below("disturbances", place) from None
+
+    @property
+    def trace_file(self) -> TraceFile | None:
+        """The workload if it is a trace, else None."""
+        workload: Any = self.workload
+        return workload if workload.kind == "trace" else None
+
+    def trace(self) -> TraceFile:
+        """The workload, which must be a trace.
+
+        Raises:
+            ConfigError: The workload is not a trace.
+        """
+        if self.trace_file is None:
+            raise ConfigError("the workload is not a trace")
+        return self.trace_file
+
+    def late_nodes(self) -> tuple[tuple[int, float, float], ...]:
+        """Windows ``(node, 0, arrival in seconds)`` of the nodes that are not there from the beginning."""
+        arrivals_s = [group.from_s for group in self.cluster.groups for _ in range(group.count)]
+        return tuple([(node, 0.0, from_s) for node, from_s in enumerate(arrivals_s) if from_s])
+
+    def build_cluster(self) -> Cluster:
+        """Build the cluster that the section describes.
+
+        Raises:
+            ConfigError: It asks for the machines of a trace, but there is no trace or it lists
+                none.
+            TraceError: The machines cannot be read.
+        """
+        if self.cluster.from_trace:
+            return self.trace().machines()
+        own = {gpu.name: gpu for gpu in self.gpu_types}
+        return Cluster(
+            tuple(
+                Node(
+                    name,
+                    gpu,
+                    group.gpus,
+                    group.cpus,
+                    group.memory_gb,
+                    group.features,
+                    group.weight,
+                    group.mig_s,
+                    manifest,
+                )
+                for group in self.cluster.groups
+                for manifest in [canonical_json(group.manifest) if group.manifest else ""]
+                for gpu in [None if group.gpu is None else own.get(group.gpu) or gpu_type(group.gpu)]
+                for name in group.nodes
+            ),
+            self.cluster.name,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSystem(GpuCluster):
+    """The GPU cluster. Its keys (``cluster``, ``workload`` ...) are at the top level of a
+    configuration.
+    """
+
+    has_top_keys: ClassVar[bool] = True
+    kind: Literal["cluster"] = "cluster"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def of(self, keys: ClusterKeys) -> DescribedCluster:
+        """The GPU cluster with its keys."""
+        return DescribedCluster(keys)
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedCluster(GpuCluster):
+    """The GPU cluster as its keys describe it."""
+
+    has_top_keys: ClassVar[bool] = True
+    keys: ClusterKeys
+
+    def scenario(self) -> ClusterScenario:
+        """Build the scenario.
+
+        Raises:
+            InputError: The cluster cannot be built.
+        """
+        keys, late = self.keys, self.keys.late_nodes()
+        models = {part.name: getattr(keys, part.name) for part in fields(Models)}
+        if late:
+            models["disturbances"] = (*keys.disturbances, Outages(late))
+        return ClusterScenario(
+            keys.build_cluster(),
+            keys.workload,
+            **models,
+            elastic=keys.elastic,
+            outages=keys.cluster.from_trace,
+            engine=keys.engine,
+            accept=keys.cluster.accept,
+            request=keys.request,
+        )
+
+    def label(self, named: Mapping[str, Any]) -> str:
+        """The workload in a few words: ``heterogeneous, load 0.7``, or ``jobs.csv, windows of 200 jobs``."""
+        workload = self.keys.workload
+        if (trace := self.keys.trace_file) is not None:
+            name = Path(trace.path).name
+            return name if trace.window is None else f"{name}, windows of {trace.window:,} jobs"
+        presets = PRESETS if isinstance(workload, Synthetic) else named  # fits are sessions, and slow to read
+        like = {name: preset.workload for name, preset in presets.items()}
+        changes = {name: _changes(other, workload) for name, other in like.items() if type(other) is type(workload)}
+        nearest = min(changes, key=lambda name: len(changes[name]))
+        plain = {key: value for key, value in changes[nearest].items() if isinstance(value, int | float | str)}
+        if len(plain) < len(changes[nearest]):
+            return f"{workload.kind}, {workload.count:,} jobs, load {workload.load:g}"
+        return ", ".join([nearest, *(f"{key} {_short(value)}" for key, value in plain.items())])
+
+    @property
+    def sample(self) -> Sample:
+        """A drawn workload, a whole trace, or a window of one."""
+        trace = self.keys.trace_file
+        if trace is None:
+            return Sample.SEED
+        return Sample.TRACE if trace.window is None else Sample.WINDOW
+
+    @property
+    def trace_path(self) -> Path | None:
+        """Path of the trace that jobs come from."""
+        trace = self.keys.trace_file
+        return None if trace is None else trace.source.path
+
+    def read_from(self, path: str) -> Mapping[str, Any]:
+        """The keys of a configuration with its trace at another path."""
+        file = self.keys.trace()
+        return {"workload": replace(file, path=path + file.path.removeprefix(str(file.source.path)))}
+
+    @property
+    def measured(self) -> tuple[int, int | None] | None:
+        """Range of the jobs, by arrival, that metrics count; None for all."""
+        measured: tuple[int, int | None] | None = self.keys.workload.measure
+        return measured
+
+    def faster_engine(self, policy: str, engine: EngineUse, wall_s: float) -> str:
+        """Hint for the user of a long run that the compiled engine could have played; else empty."""
+        return "" if wall_s < choice.LONG_S else choice.offer(self.scenario(), policy, engine, wall_s)
+
+    def told(self, estimates: str) -> Mapping[str, Any]:
+        """The keys of a configuration in which policies know durations ``exact``, ``noisy`` or ``hidden``."""
+        return {"estimates": {"kind": estimates}}
+
+
+def _changes(preset: Synthetic | Sessions, workload: Synthetic | Sessions) -> dict[str, Any]:
+    """The fields in which ``workload`` differs from ``preset``, with its values."""
+    mine = {field.name: getattr(workload, field.name) for field in fields(workload)}
+    return {name: value for name, value in mine.items() if value != getattr(preset, name)}
+
+
+def _short(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def _spelled(nodes: tuple[str, ...], section: ClusterSection) -> tuple[str, ...]:
+    """Nodes spelled out by name. A group whose nodes have names of their own is replaced by them."""
+    named = {group.name: group.nodes for group in section.groups if group.hosts is not None}
+    names = [name for text in nodes for name in _hosts(text)]
+    return tuple(dict.fromkeys([node for name in names for node in named.get(name, (name,))]))
+
+
+def queues_on(queues: QueueTree, section: ClusterSection) -> QueueTree:
+    """Return the queues with the nodes of a cluster in their partitions, reservations and outages.
+
+    Raises:
+        ModelError: A partition names a node that the cluster lacks, or has none.
+    """
+    if section.from_trace:
+        return queues
+    reserved = tuple([replace(one, nodes=_spelled(one.nodes, section)) for one in queues.reservations])
+    out = tuple([replace(one, nodes=_spelled(one.nodes, section)) for one in queues.outages])
+    queues = replace(queues, reservations=reserved, outages=out)
+    if any(group.partitions for group in section.groups):
+        return replace(queues, partitions=tuple([_of_groups(part, section) for part in queues.partitions]))
+    names = {name for group in section.groups for name in (group.name, *group.nodes)}
+    names |= {name.partition(":")[0] for name in names}  # a node of several GPU types is one of each here
+    for part in queues.partitions:
+        for name in [host for text in part.nodes for host in _hosts(text)]:
+            if name not in names:
+                raise ModelError(
+                    f"partition {part.name!r}: there is no node and no group {name!r}{nearest(name, names)}; "
+                    f"groups: {', '.join(group.name for group in section.groups)}"
+                )
+    parts = [replace(part, nodes=_spelled(part.nodes, section)) for part in queues.partitions]
+    return replace(queues, partitions=tuple(parts))
+
+
+def _of_groups(part: NodePartition, section: ClusterSection) -> NodePartition:
+    """The partition with the nodes of all groups that name it.
+
+    Raises:
+        ModelError: There are none.
+    """
+    nodes = [node for group in section.groups if part.name in group.partitions for node in group.nodes]
+    if not nodes:
+        raise ModelError(f"partition {part.name!r}: the cluster has no node of it")
+    return replace(part, nodes=tuple(nodes))
+
+
+def _runtime_of(workload: Synthetic | Sessions | TraceFile) -> Runtime:
+    """Default runtime model: measured throughputs; for a trace, the seconds it recorded or the
+    model saved with it.
+    """
+    if isinstance(workload, Synthetic):
+        return Throughput()
+    if isinstance(workload, Sessions):
+        return Recorded()
+    saved = workload.saved_with("runtime")
+    if saved is None:
+        return Recorded(workload.options.reference_gpu)
+    try:
+        runtime: Any = TypeAdapter(Runtime).validate_python(saved, context={"own": False})
+    except ValidationError as error:
+        raise TraceError(f"{workload.path}:1: the runtime that was saved with it: {error.errors()[0]['msg']}") from None
+    if isinstance(runtime, Foreign):
+        raise TraceError(
+            f"{workload.path}:1: the runtime that was saved with it is code outside dagsim, {runtime.kind!r}; a data "
+            f"file cannot have it imported. If you know it, name it yourself: --set runtime.kind={runtime.kind}"
+        )
+    return runtime

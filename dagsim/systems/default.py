@@ -1,0 +1,8 @@
+"""The default system: its keys are at the top level of a configuration, where those of any other
+system are under ``system``.
+"""
+
+from dagsim.systems.cluster.section import ClusterKeys as TopKeys
+from dagsim.systems.cluster.section import ClusterSystem as DefaultSystem
+
+__all__ = ["DefaultSystem", "TopKeys"]
