@@ -21,12 +21,12 @@ from clock import in_turn
 from command import Say
 
 from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, load_agent
-from dagsim.agents.nets.config import DecimaNetConfig
-from dagsim.envs.spark import DecimaEnv
 from dagsim.errors import TraceError
-from dagsim.systems.spark import SPARK_POLICIES, Dump, SparkEpisode, SparkPolicy, read_dump
-from dagsim.systems.spark.codecs import StagesConfig
-from dagsim.systems.spark.scenario import SparkScenario
+from dagsim.families.decima.config import DecimaNetConfig
+from dagsim.families.decima.environment import DecimaEnv
+from dagsim.families.spark.api import SPARK_POLICIES, Dump, SparkEpisode, SparkPolicy, read_dump
+from dagsim.families.spark.codecs import StagesConfig
+from dagsim.families.spark.scenario import SparkScenario
 
 POLICIES = ("fair", "fifo")
 

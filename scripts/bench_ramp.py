@@ -20,8 +20,18 @@ import command
 import numpy as np
 from clock import cpu_s, median_s
 
-from dagsim.systems.ramp import DDLS, RAMP_POLICIES, ComputationGraph, Fabric, Memo, Planner, Ramp, RampJob, read_graph
-from dagsim.systems.ramp.scenario import RampScenario
+from dagsim.families.ramp.api import (
+    DDLS,
+    RAMP_POLICIES,
+    ComputationGraph,
+    Fabric,
+    Memo,
+    Planner,
+    Ramp,
+    RampJob,
+    read_graph,
+)
+from dagsim.families.ramp.scenario import RampScenario
 
 MODELS = ("alexnet", "gnmt", "resnet18", "squeezenet1_0", "vgg16")
 POLICIES = ("max", "random", "acceptable_jct", "constant[degree=4]", "sip_ml", "min", "no")

@@ -18,9 +18,9 @@ from dagsim.experiment.plan import Plan, SweepGrid, read_grid
 from dagsim.experiment.provenance import code_commit
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.store import Store
+from dagsim.families.ramp.api import RampScenario
 from dagsim.report.terminal import progress
 from dagsim.seeds import REPORT
-from dagsim.systems.ramp import RampScenario
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"

@@ -18,7 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 from sweeps import world_of
 
-from dagsim.systems.ramp import Partition, RampScenario, RampView
+from dagsim.families.ramp.api import Partition, RampScenario, RampView
 
 __all__ = ["Futures", "Model", "model_of"]
 

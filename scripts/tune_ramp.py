@@ -22,9 +22,9 @@ from numba import njit
 from numpy.typing import NDArray
 from sweeps import world_of
 
-from dagsim.systems.ramp import RampScenario
-from dagsim.systems.ramp import policies as roomy
-from dagsim.systems.ramp.view import ARRIVALS, SIZES
+from dagsim.families.ramp import policies as roomy
+from dagsim.families.ramp.api import RampScenario
+from dagsim.families.ramp.view import ARRIVALS, SIZES
 
 DEGREES = (1, 2, 4, 6, 8, 16)
 SEEDS = range(1000, 1060)

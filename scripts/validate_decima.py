@@ -22,14 +22,14 @@ import command
 from command import Say, read_json
 
 from dagsim.errors import TraceError
-from dagsim.systems.spark import (
+from dagsim.families.spark.api import (
     SPARK_POLICIES,
     SparkEpisode,
     SparkJob,
     read_dump,
     read_profiles,
 )
-from dagsim.systems.spark.scenario import SparkScenario
+from dagsim.families.spark.scenario import SparkScenario
 
 POLICIES = ("fair", "fifo")
 TOLERANCE_S = 1e-6

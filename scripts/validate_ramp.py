@@ -23,15 +23,15 @@ from typing import Any, NamedTuple
 import command
 
 from dagsim.errors import InputError
+from dagsim.families.ramp.api import DDLS, Fabric, JobOutcome, Partition, Planner, Ramp, RampJob, RampView
+from dagsim.families.ramp.decisions import OpSchedule
+from dagsim.families.ramp.graph import ComputationGraph
+from dagsim.families.ramp.partition import PartitionedGraph
+from dagsim.families.ramp.policies import ConstantDegree
+from dagsim.families.ramp.readers import read_graph, read_graphs
+from dagsim.families.ramp.scenario import RampScenario
+from dagsim.families.ramp.timing import Srpt, TimedGraph
 from dagsim.model import RejectReason
-from dagsim.systems.ramp import DDLS, Fabric, JobOutcome, Partition, Planner, Ramp, RampJob, RampView
-from dagsim.systems.ramp.decisions import OpSchedule
-from dagsim.systems.ramp.graph import ComputationGraph
-from dagsim.systems.ramp.partition import PartitionedGraph
-from dagsim.systems.ramp.policies import ConstantDegree
-from dagsim.systems.ramp.readers import read_graph, read_graphs
-from dagsim.systems.ramp.scenario import RampScenario
-from dagsim.systems.ramp.timing import Srpt, TimedGraph
 
 STEPS = 50
 CAUSES = {

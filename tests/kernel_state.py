@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from dagsim.families.spark.kernel import SparkKernel
+from dagsim.families.spark.state import ExecutorPool
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.nodes import NodeState
 from dagsim.systems.cluster.state import JobState, Run, TaskState
-from dagsim.systems.spark.kernel import SparkKernel
-from dagsim.systems.spark.state import ExecutorPool
 
 __all__ = ["cluster_state", "spark_state"]
 

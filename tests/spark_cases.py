@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from dagsim.systems.spark import Commit, RecordedDurations, SparkJob, SparkView
+from dagsim.families.spark.api import Commit, RecordedDurations, SparkJob, SparkView
 
 __all__ = ["Anything", "random_jobs"]
 

@@ -21,8 +21,8 @@ REGISTRIES = {
     "dagsim.systems": "dagsim.systems:SYSTEMS",
     "dagsim.policies": "dagsim.systems.cluster.policies:POLICIES",
     "dagsim.placements": "dagsim.systems.cluster.policies:PLACEMENT_RULES",
-    "dagsim.spark_policies": "dagsim.systems.spark.policies:SPARK_POLICIES",
-    "dagsim.ramp_policies": "dagsim.systems.ramp.policies:RAMP_POLICIES",
+    "dagsim.spark_policies": "dagsim.families.spark.policies:SPARK_POLICIES",
+    "dagsim.ramp_policies": "dagsim.families.ramp.policies:RAMP_POLICIES",
     "dagsim.runtimes": "dagsim.systems.cluster.models:RUNTIMES",
     "dagsim.setups": "dagsim.systems.cluster.models:SETUPS",
     "dagsim.failures": "dagsim.systems.cluster.models:FAILURE_MODELS",
@@ -31,8 +31,8 @@ REGISTRIES = {
     "dagsim.readers": "dagsim.traces:READERS",
     "dagsim.codecs": "dagsim.systems.cluster.codecs:CODECS",
     "dagsim.rewards": "dagsim.systems.cluster.rewards:TERMS",
-    "dagsim.spark_rewards": "dagsim.systems.spark.rewards:SPARK_TERMS",
-    "dagsim.ramp_rewards": "dagsim.systems.ramp.rewards:RAMP_TERMS",
+    "dagsim.spark_rewards": "dagsim.families.spark.rewards:SPARK_TERMS",
+    "dagsim.ramp_rewards": "dagsim.families.ramp.rewards:RAMP_TERMS",
     "dagsim.nets": "dagsim.agents.nets:NETS",
     "dagsim.algorithms": "dagsim.agents.config:ALGORITHMS",
     "dagsim.advantages": "dagsim.agents.advantages:ADVANTAGES",
@@ -48,9 +48,9 @@ from dagsim.systems.cluster.models.failures import Maintenance as Failures
 from dagsim.systems.cluster.models.runtime import Recorded as Runtime
 from dagsim.systems.cluster.network.base import UniformNetwork as Network
 from dagsim.systems.cluster.policies.placement import BestFit as Placement
-from dagsim.systems.ramp.policies import MaxParallelism as RampPolicy
-from dagsim.systems.spark.policies import FairShare as SparkPolicy
-from dagsim.systems.spark.scenario import SparkScenario
+from dagsim.families.ramp.policies import MaxParallelism as RampPolicy
+from dagsim.families.spark.policies import FairShare as SparkPolicy
+from dagsim.families.spark.scenario import SparkScenario
 
 
 class Policy:

@@ -40,13 +40,13 @@ FLOORS = (
 """Lowest first. Parts of one floor do not import each other; ``__init__`` gathers the public names of all."""
 
 OWNERS = {
-    "gymnasium": "envs",
+    "gymnasium": ("envs", "families/decima/environment", "families/pac_ml/environment"),
     "numba": "systems",
     "pydantic": ("config", "sections", "systems/cluster/section"),
     "ray": "experiment/on_ray",
     "simpy": "systems/cluster",
     "starlette": "report/serve",
-    "torch": "agents",
+    "torch": ("agents", "families/decima", "families/pac_ml"),
     "typer": "cli",
     "uvicorn": "report/serve",
     "zmq": "families/programs/batsim",

@@ -252,7 +252,7 @@ def test_a_run_with_a_network_of_ones_own_is_reported_without_it(folder: Path) -
 
 def test_a_system_of_ones_own_is_read_with_its_code_only_if_that_is_allowed(folder: Path) -> None:
     text = (
-        "from dataclasses import dataclass\nfrom dagsim.systems.spark.scenario import SparkScenario\n"
+        "from dataclasses import dataclass\nfrom dagsim.families.spark.scenario import SparkScenario\n"
         "@dataclass(frozen=True)\nclass World(SparkScenario):\n    jobs: int = 3\n    executors: int = 3\n"
     )
     (folder / "own_world.py").write_text(MARK + text, encoding="utf-8")

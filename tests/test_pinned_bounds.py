@@ -20,8 +20,8 @@ from pinning import digest, plain
 import dagsim
 from dagsim.config.schema import dump_config, load_config
 from dagsim.errors import DagsimError
+from dagsim.families.ramp.graph import op_chain
 from dagsim.model import Node, Task, TaskGraph, gpu_type
-from dagsim.systems.ramp.graph import op_chain
 from dagsim.workload import distributions, sessions
 
 CONFIGS = Path(__file__).parents[1] / "configs"

@@ -18,9 +18,9 @@ ROOT = PACKAGE.parent
 KERNELS = {"ClusterKernel", "SparkKernel", "RampKernel"}
 BUILDERS = {
     "dagsim/systems/cluster/scenario.py",
-    "dagsim/systems/spark/scenario.py",
-    "dagsim/systems/ramp/scenario.py",
-    "dagsim/systems/ramp/kernel.py",  # its fork
+    "dagsim/families/spark/scenario.py",
+    "dagsim/families/ramp/scenario.py",
+    "dagsim/families/ramp/kernel.py",  # its fork
 }
 
 

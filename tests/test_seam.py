@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from sources import PACKAGE, trees
 
-from dagsim.systems import PARTS, SYSTEMS, all_systems
+from dagsim.systems import LISTS, SYSTEMS, all_systems
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.section import ClusterKeys
 
-SYSTEM_FOLDERS = ("cluster", "ramp", "spark")
+SYSTEM_FOLDERS = ("cluster",)
 EXCEPTIONS: dict[str, tuple[str, ...]] = {}
 """Modules above the seam that know a system although they serve all. This list can only shrink."""
 
@@ -29,21 +29,15 @@ FAMILIES = {
     "environments": (
         "envs/config.py",
         "envs/observations.py",
-        "envs/ramp.py",
         "envs/scheduling.py",
-        "envs/spark.py",
         "envs/vector.py",
     ),
     "learning": (
         "agents/nets/actor.py",
-        "agents/nets/config.py",
-        "agents/nets/decima.py",
-        "agents/nets/pac_ml.py",
         "agents/off_policy/replay.py",
         "agents/rollouts.py",
         "agents/sb3.py",
         "agents/search.py",
-        "agents/spark_fluid.py",
     ),
     "compiled engine": ("cli/evaluate.py",),
     "links of a network and causes of waits": (
@@ -140,9 +134,9 @@ def test_every_system_has_a_folder_that_the_rule_knows() -> None:
 @pytest.mark.parametrize(
     ("source", "known"),
     [
-        ("from dagsim.systems.spark.scenario import SparkScenario", True),
+        ("from dagsim.systems.cluster.scenario import ClusterScenario", True),
         ("import dagsim.systems.cluster", True),
-        ("target = 'dagsim.systems.ramp.policies:RAMP_POLICIES'", True),
+        ("target = 'dagsim.systems.cluster.policies:POLICIES'", True),
         ("if scenario.system == 'cluster': pass", True),
         ("if config.kind in ('cluster',) or config.kind != 'mixture': pass", True),
         ("match scenario.system:\n    case 'spark': pass", True),
@@ -161,9 +155,8 @@ def test_every_model_of_the_cluster_is_a_key() -> None:
 
 
 def test_the_registries_of_every_system_are_listed() -> None:
-    from dagsim.own_code import attribute
 
-    listed = [attribute(target) for target, _ in PARTS.values()]
+    listed = [LISTS.get(name) for name in LISTS.names()]
     for name, system in all_systems().items():
         for registry in (system.policies, system.codecs, system.terms):
             assert any(registry is one for one in listed), f"{name}: {registry.kind}"

@@ -200,7 +200,6 @@ ADVANTAGES: Registry[Estimator] = Registry(
     [
         Entry("replicas", ".advantages:ReplicaAdvantages", "compares episodes on the same jobs at equal time"),
         Entry("critic", ".advantages:CriticAdvantages", "generalised advantage estimation with a learned value"),
-        Entry("fluid", ".spark_fluid:FluidAdvantages", "replicas minus the part that the backlog explains (spark)"),
     ],
     group="dagsim.advantages",
     listing="dagsim list advantages",

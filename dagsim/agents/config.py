@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ from dagsim.agents.on_policy import PpoConfig
 from dagsim.agents.settings import AlgorithmSettings, CheckedSettings
 from dagsim.envs.episode import RewardConfig
 from dagsim.errors import ConfigError, UnknownName
+from dagsim.family import family_entries
 from dagsim.registry import Entry, Registry
 from dagsim.systems import DEFAULT_SYSTEM, all_systems, system_named
 from dagsim.systems.seam import CodecSettings, System
@@ -23,6 +25,7 @@ __all__ = [
     "WarmStart",
     "algorithm_name",
     "shipped_agent",
+    "shipped_agents",
 ]
 
 
@@ -159,16 +162,26 @@ def algorithm_name(settings: AlgorithmSettings) -> str:
     return str(getattr(settings, "kind", type(settings).__name__))
 
 
+def shipped_agents(system: System | type[System]) -> dict[str, Path]:
+    """Return the checkpoints of the agents that ship with dagsim for a system, by algorithm."""
+    package = files("dagsim")
+    paths = {name: package.joinpath(file) for name, file in system.agents.items()}
+    for home, entry in family_entries("agents"):
+        if system.system in entry.tags:
+            paths[entry.name] = files(home).joinpath(str(entry.target))
+    return {name: Path(str(path)) for name, path in paths.items()}
+
+
 def shipped_agent(name: str, system: System | type[System]) -> Path:
     """Return the checkpoint of an agent that ships with dagsim.
 
     Raises:
         UnknownName: No agent of that name ships with dagsim for that system.
     """
-    if name not in system.agents:
-        known = {other.system: other for other in all_systems().values()}
-        shipped = ", ".join(f"{agent} for {of!r}" for of, other in known.items() for agent in other.agents)
+    agents = shipped_agents(system)
+    if name not in agents:
+        shipped = ", ".join(
+            f"{agent} for {of!r}" for of, other in all_systems().items() for agent in shipped_agents(other)
+        )
         raise UnknownName(f"no agent {name!r} for the system {system.system!r} comes with dagsim (there are {shipped})")
-    inside, beside = system.agents[name]
-    package = Path(__file__).parents[1]
-    return next(path for path in (package / inside, package.parent / beside) if path.exists())
+    return agents[name]

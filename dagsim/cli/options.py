@@ -154,6 +154,7 @@ READ_KEYS = (
     "shards",
     "gpu_names",
     "delimiter",
+    "columns",
     "count_pull",
     "spread",
     "keep_partial",

@@ -49,9 +49,10 @@ def import_site(
     if site is not None:
         imported = grouped(site.found_nodes(), named, keep_all=True, in_order=True)
         name, queues, network = site.cluster_name or out.stem, site.queues(named), site.network(imported.node_names())
+        restarts = site.restarts(queues)
         log = log_in(paths)
         unmodelled = with_jobs(site.unmodelled, log, site.written_s)  # the queues and the network add to them
-        text = cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy)
+        text = cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy, restarts)
     elif files and (len(files) == 1 or any(is_kube(Source(file)) for file in files)):
         listed = files if len(files) == 1 else [file for file in files if is_kube(Source(file))]
         nodes = [node for file in listed for node in read_nodes(Source(file))]
@@ -97,9 +98,10 @@ def cluster_yaml(
     unmodelled: Iterable[str] = (),
     network: Mapping[str, Any] | None = None,
     policy: str = "",
+    restarts: bool = False,
 ) -> str:
-    """Write ``cluster``, ``gpu_types``, ``queues``, ``policy`` and ``network``; nodes that were left
-    out, notes, and settings that are not modelled become comments.
+    """Write ``cluster``, ``gpu_types``, ``queues``, ``policy``, ``network``, and ``preemption`` if preempted jobs
+    begin again; nodes that were left out, notes, and settings that are not modelled become comments.
 
     Text from the log is quoted, so that it cannot end a comment or a value.
     """
@@ -119,6 +121,8 @@ def cluster_yaml(
         document["queues"] = _lean(queues)
     if policy:
         document["policy"] = policy
+    if restarts:
+        document["preemption"] = {"on_resume": "restart"}
     if network is not None:
         document["network"] = network
     comments = "".join(f"# {json.dumps(line, ensure_ascii=True)[1:-1]}\n" for line in lines)

@@ -14,6 +14,7 @@ from dagsim.envs.base import EpisodeEnv
 from dagsim.envs.config import EnvConfig
 from dagsim.errors import ConfigError
 from dagsim.experiment.scenario import scenario_of
+from dagsim.family import family_entries, refuse_missing
 from dagsim.own_code import attribute
 from dagsim.systems.seam import Scenario
 
@@ -65,9 +66,14 @@ def make_vector_env(
 
 
 def _class_of(scenario: Scenario) -> type[EpisodeEnv]:
-    if scenario.environment is None:
+    targets = [
+        f"{home}{entry.target}" for home, entry in family_entries("environments") if entry.name == scenario.system
+    ]
+    target = scenario.environment or next(iter(targets), None)
+    if target is None:
+        refuse_missing("environments", scenario.system)
         raise ConfigError(f"the system {scenario.system!r} has no Gymnasium environment")
-    environment: type[EpisodeEnv] = attribute(scenario.environment)
+    environment: type[EpisodeEnv] = attribute(target)
     return environment
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, DagsimError, PluginError, PolicyFailed, UnknownName, one_line
 from dagsim.experiment.scenario import scenario_of
-from dagsim.family import refuse_missing
+from dagsim.family import family_entries, refuse_missing
 from dagsim.metrics import Summary, summarize
 from dagsim.metrics.own import own_values
 from dagsim.model.log import Schedule
@@ -71,8 +71,8 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
 def facts_of(decider: object) -> dict[str, Any]:
     """Facts about a policy after its run (``Outcome.decider``)."""
     facts: dict[str, Any] = {"clairvoyant": True} if getattr(decider, "clairvoyant", False) else {}
-    if without_effect := getattr(decider, "without_effect", ()):
-        facts["without_effect"] = list(without_effect)
+    if notes := list(getattr(decider, "notes", ())):
+        facts["notes"] = notes
     outside = getattr(decider, "outside_training", None)
     return facts if outside is None else facts | {"outside_training": float(outside)}
 
@@ -187,8 +187,8 @@ _ALL, _EVERY = 100, 17
 
 
 def is_agent(scenario: Scenario, spec: str) -> bool:
-    """True if ``spec`` names a trained agent: an algorithm that trains one, ``decima``, or ``agent``
-    for one of any algorithm. If a policy has the same name, the policy is meant.
+    """True if ``spec`` names a trained agent: an algorithm that trains one, an agent that ships, or
+    ``agent`` for one of any algorithm. If a policy has the same name, the policy is meant.
     """
     if external_command(spec) is not None:
         return False
@@ -201,7 +201,8 @@ def is_agent(scenario: Scenario, spec: str) -> bool:
 def _agents() -> tuple[str, ...]:
     from dagsim.agents.config import ALGORITHMS
 
-    return ("decima", *ALGORITHMS.names(), "agent", "sb3")
+    shipped = [entry.name for _, entry in family_entries("agents")]
+    return (*dict.fromkeys([*shipped, *ALGORITHMS.names()]), "agent", "sb3")
 
 
 def agent_spec(
@@ -234,7 +235,9 @@ def agent_spec(
         checkpoint = _newest(name, root, system.system)
     if checkpoint is not None:
         return f'{name}[checkpoint="{checkpoint}"{f",{rest}" if bracket else "]"}'
-    if name not in system.agents:
+    from dagsim.agents.config import shipped_agents
+
+    if name not in shipped_agents(system):
         raise UnknownName(
             f"no trained {name} below {root}/ for the system {system.system!r}: train one (dagsim train --algo {name}) "
             "or give --checkpoint"
@@ -246,7 +249,9 @@ def only_system_of(algo: str | None) -> str | None:
     """The name of the system that an agent ships for, if it is only one, and not the default one."""
     if algo is None or algo in system_named(DEFAULT_SYSTEM).policies or algo not in _agents():
         return None
-    able = [system.system for system in all_systems().values() if algo in system.agents]
+    from dagsim.agents.config import shipped_agents
+
+    able = [system.system for system in all_systems().values() if algo in shipped_agents(system)]
     return able[0] if len(able) == 1 and able[0] != DEFAULT_SYSTEM else None
 
 

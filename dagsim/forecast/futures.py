@@ -324,7 +324,7 @@ def policy_of(config: Config) -> str:
     if "policy" in config.model_fields_set:
         return config.policy
     queues = config.queues
-    if queues is not None and any(node.quota for node, _ in queues.walk()):
+    if queues is not None and queues.has_quota:
         return "kueue"
     return "slurm-multifactor" if queues is not None and (queues.scheduler or queues.partitions) else "easy"
 

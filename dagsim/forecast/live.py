@@ -155,7 +155,7 @@ class Question(NamedTuple):
         scenario, file = cluster_scenario_of(config), config.trace()
         trace = file.open(scenario.cluster, scenario.runtime)
         log, t = read_snapshot(trace)
-        listing = read_reasons(Source(state))
+        listing = read_reasons(Source(state), file.options.zone())
         remarks = _remarks(log, scenario.cluster) + _missing_limits(listing, scenario.queues)
         if later := int(np.count_nonzero(log.submit_s > t)):
             remarks.append(f"{later:,} jobs were submitted after the instant of the snapshot: they are left out")
@@ -230,7 +230,7 @@ def _missing_limits(listing: Listing, queues: QueueTree | None) -> list[str]:
     there = {
         "QOS": any(qos.limits or qos.user_limits or qos.account_limits for qos in tree.qos),
         "Assoc": any(node.limits or node.user_limits or node.limits_of for node in nodes),
-        "quota": any(node.quota for node in nodes),
+        "quota": tree.has_quota,
     }
     remarks = []
     for kind, known in there.items():

@@ -16,8 +16,8 @@ import numpy as np
 from dagsim.errors import TraceError
 from dagsim.traces import TraceOptions, open_trace
 from dagsim.traces.fields import Dirty
-from dagsim.traces.formats.sacct import readable_hosts
 from dagsim.traces.report import ReadReport
+from dagsim.traces.sites import readable_hosts
 from dagsim.traces.slurm import COLUMNS, array_ids, moment_s, resources, sacct_tables, state
 from dagsim.traces.source import Source
 from dagsim.traces.submission import begin_after_s, options_of

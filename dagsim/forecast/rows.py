@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -96,12 +97,14 @@ def read_queue_log(path: Path) -> QueueLog:
     return QueueLog(times, [listings[time] for time in times])
 
 
-def read_reasons(source: Source) -> dict[str, Listed]:
-    """Read what a snapshot says of its waiting jobs, by their names (of arrays: the array's)."""
+def read_reasons(source: Source, zone: ZoneInfo | None = None) -> dict[str, Listed]:
+    """Read what a snapshot says of its waiting jobs, by their names (of arrays: the array's). ``zone`` is that
+    of dates in text.
+    """
     if not is_squeue(source):
         return {name: Listed(reason, np.nan) for name, reason in waiting_workloads(source)}
     listing: dict[str, Listed] = {}
-    for job in waiting_jobs(source):
+    for job in waiting_jobs(source, zone):
         other = listing.get(job.name)
         estimate_s = np.nan if job.start_s is None else job.start_s
         estimate_s = estimate_s if other is None else float(np.fmin(estimate_s, other.estimate_s))

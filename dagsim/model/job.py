@@ -23,7 +23,8 @@ class Request:
     """Terms of a job's submission beyond its resources.
 
     - ``constraint`` is an expression over features of nodes, as in Slurm: ``skl``, ``a100|v100``,
-      ``icl&!nvl``. Each node of the job must satisfy it.
+      ``icl&!nvl``. Each node of the job must satisfy it, and of ``[r1|r2]`` all of them the same way.
+      Counts of nodes, ``[skl*2&icl*2]``, only say which nodes may be among them.
     - ``partitions`` are all partitions that the job may run in, if there are several.
     - ``reservation`` names the reservation in which it runs.
     - ``licences`` are pairs of a name and a number, held while the job runs.
@@ -109,64 +110,132 @@ def canonical_json(document: Any) -> str:
 
 
 def satisfies(constraint: str, features: Collection[str]) -> bool:
-    """True if a node with these features satisfies the constraint (sbatch(1), ``--constraint``):
-    ``&`` for and, ``|`` for or, ``!`` for not, and parentheses. A count, ``a*2``, holds for each
-    node here, and brackets, ``[a|b]``, are read as parentheses.
+    """True if a node with these features may be one of a job's nodes (sbatch(1), ``--constraint``):
+    ``&`` for and, ``|`` for or, ``!`` for not, and parentheses. In brackets, each way is allowed:
+    ``[a|b]``, of which all nodes of the job take the same (``ways``), and ``[a*2&b*2]``. A count
+    outside brackets, ``a*2``, speaks of some of the job's nodes and binds no single one.
 
     Raises:
         ModelError: The constraint cannot be read.
     """
-    return _parsed(constraint)(frozenset(features))
+    return _parsed(constraint).allows(frozenset(features))
+
+
+def ways(constraint: str) -> tuple[str, ...]:
+    """The constraints of which all nodes of a job must satisfy the same one: for ``[r1|r2]&skl`` they are
+    ``(r1)&skl`` and ``(r2)&skl``; a constraint without such brackets is its only way.
+
+    Raises:
+        ModelError: The constraint cannot be read.
+    """
+    return _parsed(constraint).ways
+
+
+def without_counts(constraint: str, nodes: int) -> str:
+    """A constraint that says of each of a job's ``nodes`` nodes what this one says of all together. A count
+    of as many nodes, ``a*4``, holds for each of them. A smaller count remains.
+
+    Raises:
+        ModelError: The constraint cannot be read.
+    """
+    if "*" not in constraint:
+        return constraint
+    counts = _parsed(constraint).counts
+    return _COUNT.sub(lambda count: "" if int(count[1]) >= nodes and len(counts) == 1 else count[0], constraint)
 
 
 _Test: TypeAlias = Callable[[frozenset[str]], bool]
-_TOKEN = re.compile(r"\s*(?:([&,|!()\[\]])|([^\s&,|!()\[\]*]+)(?:\*\d+)?)")
+_TOKEN = re.compile(r"\s*(?:([&,|!()\[\]])|\*(\d{1,6})|([^\s&,|!()\[\]*]+))")
+_COUNT = re.compile(r"\*(\d{1,6})")
+_DEEPEST = 64
+"""Maximum number of nested brackets and negations; more count as damage."""
+
+
+class _Constraint(NamedTuple):
+    """A constraint that has been read."""
+
+    allows: _Test
+    ways: tuple[str, ...]
+    counts: tuple[int, ...]
 
 
 @lru_cache(maxsize=1 << 10)
-def _parsed(constraint: str) -> _Test:
+def _parsed(constraint: str) -> _Constraint:
     tokens: list[str] = []
     at = 0
     while at < len(constraint.rstrip()):
         match = _TOKEN.match(constraint, at)
         if match is None:
             raise ModelError(f"constraint {constraint[:80]!r}: cannot be read at {constraint[at : at + 20]!r}")
-        tokens.append(match[1] or match[2])
+        tokens.append(match[1] or (f"*{match[2]}" if match[2] else match[3]))
         at = match.end()
+    counts = tuple([int(token[1:]) for token in tokens if token[0] == "*"])
+    brackets = tokens.count("[")
+    alternatives = _alternatives(tokens) if brackets == 1 and not counts else ()
     tokens.reverse()
 
-    def any_of() -> _Test:
-        tests = [all_of()]
+    def any_of(depth: int, bracketed: bool) -> _Test:
+        tests = [all_of(depth, bracketed)]
         while tokens and tokens[-1] == "|":
             tokens.pop()
-            tests.append(all_of())
+            tests.append(all_of(depth, bracketed))
         return tests[0] if len(tests) == 1 else lambda features: any(test(features) for test in tests)
 
-    def all_of() -> _Test:
-        tests = [one()]
-        while tokens and tokens[-1] in "&,":
+    def all_of(depth: int, bracketed: bool) -> _Test:
+        tests: list[_Test] = []
+        counted: list[_Test] = []
+        while True:
+            test, count = one(depth, bracketed)
+            (tests if count is None else counted).append(test)
+            if not tokens or tokens[-1] not in "&,":
+                break
             tokens.pop()
-            tests.append(one())
+        if counted and bracketed:  # [a*2&b*2]: each node is one or the other
+            tests.append(lambda features: any(test(features) for test in counted))
         return tests[0] if len(tests) == 1 else lambda features: all(test(features) for test in tests)
 
-    def one() -> _Test:
+    def one(depth: int, bracketed: bool) -> tuple[_Test, str | None]:
+        if depth > _DEEPEST:
+            raise ModelError(f"constraint {constraint[:80]!r}: nested too deeply")
         token = tokens.pop() if tokens else ""
+        test: _Test
         if token == "!":
-            test = one()
-            return lambda features: not test(features)
+            test, _ = one(depth + 1, bracketed)
+            return lambda features: not test(features), None
         if token in ("(", "["):
-            test = any_of()
+            test = any_of(depth + 1, bracketed or token == "[")
             if not tokens or tokens.pop() != {"(": ")", "[": "]"}[token]:
                 raise ModelError(f"constraint {constraint[:80]!r}: a bracket is not closed")
-            return test
-        if not token or token in "&,|)]":
+        elif not token or token in "&,|)]" or token[0] == "*":
             raise ModelError(f"constraint {constraint[:80]!r}: a feature is missing before {token or 'the end'!r}")
-        return lambda features: token in features
+        else:
+            test = _has(token)
+        return test, tokens.pop() if tokens and tokens[-1][0] == "*" else None
 
-    test = any_of()
+    test = any_of(0, False)
     if tokens:
         raise ModelError(f"constraint {constraint[:80]!r}: unexpected {tokens[-1]!r}")
-    return test
+    return _Constraint(test, alternatives or (constraint,), counts)
+
+
+def _has(feature: str) -> _Test:
+    return lambda features: feature in features
+
+
+def _alternatives(tokens: Sequence[str]) -> tuple[str, ...]:
+    """The ways of the only pair of brackets, with what stands around them."""
+    if "]" not in tokens:
+        return ()
+    first, last = tokens.index("["), tokens.index("]")
+    inside, depth, parts = tokens[first + 1 : last], 0, [""]
+    for token in inside:
+        depth += (token == "(") - (token == ")")
+        if token == "|" and not depth:
+            parts.append("")
+        else:
+            parts[-1] += token
+    before, after = "".join(tokens[:first]), "".join(tokens[last + 1 :])
+    return tuple([f"{before}({part}){after}" for part in parts]) if len(parts) > 1 else ()
 
 
 class Edge(NamedTuple):

@@ -8,6 +8,7 @@ from math import inf, isfinite
 from typing import Literal
 
 from dagsim.errors import ModelError, require
+from dagsim.model.kueue import KueueObjects
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +220,8 @@ class QueueTree:
     """All queues: the ``tree`` of accounts or cluster queues, the partitions and the qualities of
     service; reservations and outages of nodes, and the number of each licence.
 
+    ``kueue`` holds Kueue's own objects, in place of the ``tree``.
+
     ``scheduler`` holds the parameters of ``slurm-multifactor`` that the site uses: a policy given
     without parameters takes them.
 
@@ -235,10 +238,13 @@ class QueueTree:
     outages: tuple[NodeOutage, ...] = ()
     licences: Mapping[str, float] = field(default_factory=dict)
     scheduler: Mapping[str, bool | float | str] = field(default_factory=dict)
+    kueue: KueueObjects | None = None
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
+        if self.kueue is not None and self.tree:
+            raise ModelError("queues: kueue has its own tree of cohorts; leave out one of kueue and tree")
         _check("licences", self.licences)
         for part in self.partitions:
             if part.qos and part.qos not in [qos.name for qos in self.qos]:
@@ -261,6 +267,21 @@ class QueueTree:
         """Yield every queue of the tree with the names of those above it, nearest first."""
         for node in self.tree:
             yield from node.walk()
+
+    def names(self) -> dict[str, None]:
+        """Return the names under which jobs are submitted, without namespaces: accounts or queues, and
+        all above them.
+        """
+        names = [name for node, _ in self.walk() for name in (node.name, *node.aliases)]
+        if self.kueue is not None:
+            kinds = (self.kueue.cohorts, self.kueue.cluster_queues, self.kueue.local_queues)
+            names += [one.name for kind in kinds for one in kind]
+        return {name.rpartition("/")[2]: None for name in names}
+
+    @property
+    def has_quota(self) -> bool:
+        """True if a queue has a quota, as Kueue's have."""
+        return self.kueue is not None or any(node.quota for node, _ in self.walk())
 
 
 def _check(where: str, numbers: Mapping[str, float]) -> None:

@@ -13,7 +13,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from dagsim.systems import PARTS
+from dagsim.systems import LISTS
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -276,7 +276,7 @@ def _traces() -> Listing:
 
 LISTINGS: Mapping[str, Callable[[], Listing]] = {
     "systems": partial(_registry, "dagsim.systems:SYSTEMS", "system"),
-    **{name: partial(_registry, *part) for name, part in PARTS.items()},
+    **{entry.name: partial(_registry, str(entry.target), entry.summary) for entry in LISTS.describe()},
     "nets": partial(_registry, "dagsim.agents.nets:NETS", "net"),
     "algorithms": partial(_registry, "dagsim.agents.config:ALGORITHMS", "algorithm"),
     "advantages": partial(_registry, "dagsim.agents.advantages:ADVANTAGES", "estimator of advantages"),

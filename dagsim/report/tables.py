@@ -238,6 +238,7 @@ def hours_tables(info: TraceInfo) -> list[Grid]:
 
 
 OUTSIDE = 0.01
+_MOST_NOTES = 5
 """Share of values outside the range of an agent's training from which a warning is due. Shipped agents on their own
 workload see at most 0.05 %, at other loads as well; on clusters ten times as large 1.4 %, on presets of real traces 10
 to 16 %.
@@ -310,8 +311,7 @@ def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = Tru
 
 def run_notes(lines: Iterable[CellRun]) -> list[str]:
     """Notes on policies that read true durations, on agents far from the jobs and clusters of their
-    training, on jobs that ask for other GPU types, on nodes that fail faster than jobs run, and on settings
-    of a scheduler's own configuration that have no effect.
+    training, on jobs that ask for other GPU types, and on nodes that fail faster than jobs run.
     """
     outside: dict[str, float] = {}
     clairvoyant = []
@@ -322,7 +322,6 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
         facts = line.workload.get("decider", {})
         outside[line.policy] = max(outside.get(line.policy, 0.0), facts.get("outside_training", 0.0))
         clairvoyant += [line.policy] if facts.get("clairvoyant") else []
-    ignored = {line.policy: line.workload.get("decider", {}).get("without_effect", ()) for line in lines}
     names = ", ".join(dict.fromkeys(clairvoyant))
     notes = [f"clairvoyant (reads true durations, which no scheduler knows): {names}"] if names else []
     notes += rejection_notes([line for line in lines if "audit" not in line.workload])
@@ -331,11 +330,6 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
             f"warning: failing nodes stopped up to {stopped:.1f} runs per completed job: nodes stay up (mean_up_s) for "
             "less time than jobs take"
         )
-    notes += [
-        f"warning: {name}: its configuration has settings without an effect here: {'; '.join(settings)}"
-        for name, settings in ignored.items()
-        if settings
-    ]
     return notes + [
         f"warning: {name}: up to {100 * share:.0f} % of the values it saw in a run lay outside the range of its "
         "training; it was not validated on such jobs or such a cluster"
@@ -346,18 +340,27 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
 
 def rejection_notes(lines: Iterable[CellRun]) -> list[str]:
     """A warning if a run rejects jobs for their GPU type, which mostly means that log and cluster
-    call a type by different names.
+    call a type by different names; and what policies noted about their runs.
     """
+    lines = list(lines)
+    noted = {
+        f"warning: {line.policy}: {note}": None
+        for line in lines
+        for note in line.workload.get("decider", {}).get("notes", ())
+    }
     rejected, arrived = max(
         ((line.metrics.get("rejected_no_such_gpu") or 0, line.metrics.get("jobs_arrived") or 0) for line in lines),
         default=(0, 0),
     )
+    more = [f"warning: and {len(noted) - _MOST_NOTES:,} more notes of policies"] if len(noted) > _MOST_NOTES else []
+    own = [*list(noted)[:_MOST_NOTES], *more]
     if not rejected:
-        return []
+        return own
     share = f" of {arrived:,.0f} ({rejected / arrived:.0%})" if arrived else ""
     return [
+        *own,
         f"warning: up to {rejected:,.0f}{share} jobs of a run were rejected, because the cluster has no GPU type that "
-        "they may use; --read gpu_names=SITE=TYPE gives a type of the log another name (dagsim list gpus)"
+        "they may use; --read gpu_names=SITE=TYPE gives a type of the log another name (dagsim list gpus)",
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,15 +11,13 @@ from dagsim.registry import Entry, Registry
 if TYPE_CHECKING:
     from dagsim.systems.seam import System
 
-__all__ = ["DEFAULT_SYSTEM", "PARTS", "SYSTEMS", "all_systems", "system_named"]
+__all__ = ["DEFAULT_SYSTEM", "LISTS", "SYSTEMS", "all_systems", "system_named"]
 
 SYSTEMS: Registry[Any] = Registry(
     "system",
     [
         Entry("cluster", ".cluster.section:ClusterSystem", "DAG jobs on a heterogeneous GPU cluster, on SimPy"),
         Entry("mixture", ".cluster.mixture:MixtureScenario", "another GPU cluster with other jobs for every seed"),
-        Entry("spark", ".spark.scenario:SparkScenario", "DAGs of stages on Spark executors (Decima)"),
-        Entry("ramp", ".ramp.scenario:RampScenario", "computation graphs, partitioned, on an optical fabric (PAC-ML)"),
     ],
     group="dagsim.systems",
     listing="dagsim list systems",
@@ -33,26 +30,24 @@ DEFAULT_SYSTEM = "cluster"
 """The system of a configuration that names none. Its keys are at the top level (``default.TopKeys``)."""
 
 
-_CLUSTER = "dagsim.systems.cluster"
-PARTS: Mapping[str, tuple[str, str]] = {
-    "policies": (f"{_CLUSTER}.policies:POLICIES", "policy"),
-    "spark-policies": ("dagsim.systems.spark.policies:SPARK_POLICIES", "policy"),
-    "ramp-policies": ("dagsim.systems.ramp.policies:RAMP_POLICIES", "policy"),
-    "placements": (f"{_CLUSTER}.policies:PLACEMENT_RULES", "placement"),
-    "networks": (f"{_CLUSTER}.network:NETWORKS", "network"),
-    "setups": (f"{_CLUSTER}.models:SETUPS", "set-up"),
-    "communications": (f"{_CLUSTER}.models:COMMUNICATIONS", "communication model"),
-    "sharings": (f"{_CLUSTER}.models:SHARINGS", "sharing model"),
-    "runtimes": (f"{_CLUSTER}.models:RUNTIMES", "runtime"),
-    "failures": (f"{_CLUSTER}.models:FAILURE_MODELS", "failure model"),
-    "codecs": (f"{_CLUSTER}.codecs:CODECS", "codec"),
-    "spark-codecs": ("dagsim.systems.spark.codecs:SPARK_CODECS", "codec"),
-    "ramp-codecs": ("dagsim.systems.ramp.codecs:RAMP_CODECS", "codec"),
-    "rewards": (f"{_CLUSTER}.rewards:TERMS", "reward term"),
-    "spark-rewards": ("dagsim.systems.spark.rewards:SPARK_TERMS", "reward term"),
-    "ramp-rewards": ("dagsim.systems.ramp.rewards:RAMP_TERMS", "reward term"),
-}
-"""The registries of all systems by the name of their list: ``module:attr``, and what an entry is."""
+LISTS: Registry[Any] = Registry(
+    "list",
+    [
+        Entry("policies", ".policies:POLICIES", "policy"),
+        Entry("placements", ".policies:PLACEMENT_RULES", "placement"),
+        Entry("networks", ".network:NETWORKS", "network"),
+        Entry("setups", ".models:SETUPS", "set-up"),
+        Entry("communications", ".models:COMMUNICATIONS", "communication model"),
+        Entry("sharings", ".models:SHARINGS", "sharing model"),
+        Entry("runtimes", ".models:RUNTIMES", "runtime"),
+        Entry("failures", ".models:FAILURE_MODELS", "failure model"),
+        Entry("codecs", ".codecs:CODECS", "codec"),
+        Entry("rewards", ".rewards:TERMS", "reward term"),
+    ],
+    group="dagsim.lists",
+    home="dagsim.systems.cluster",
+)
+"""The registries of all systems by the name of their list (``dagsim list NAME``), each with the word for an entry."""
 
 
 def system_named(name: str) -> type[System]:

@@ -220,12 +220,12 @@ class System:
     """Defaults of the section ``train`` that differ from those of the section. A part that has a
     ``kind`` is given by its kind.
     """
-    agents: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    """The agents that ship with dagsim, by algorithm: the file in the package, and that in a checkout."""
+    agents: ClassVar[Mapping[str, str]] = {}
+    """The agents that ship with it, by algorithm: files in the package. Families add more (``agents``)."""
     variants: ClassVar[tuple[str, ...]] = ()
     """Tuned heuristics that a training also compares with. Default: those of ``dagsim tune``."""
     environment: ClassVar[str | None] = None
-    """``module:Class`` of its Gymnasium environment, an ``EpisodeEnv``."""
+    """``module:Class`` of its Gymnasium environment, an ``EpisodeEnv``; or a family adds it (``environments``)."""
     takes_programs: ClassVar[bool] = False
     """True if schedulers in other programs can decide."""
     blocked_by: ClassVar[Blocking | None] = None

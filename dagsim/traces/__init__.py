@@ -114,11 +114,14 @@ def recognise(path: Path | str) -> str:
 
 
 def format_of(path: Path | str, options: TraceOptions) -> str:
-    """Return the name of the format to read ``path`` in; with ``--map`` it is a plain table, or SWF.
+    """Return the name of the format to read ``path`` in; with ``--map`` it is a plain table, or SWF, and with
+    columns that are named it is sacct's.
 
     Raises:
         TraceError: The file cannot be read or is not recognised.
     """
+    if options.columns and not options.map:
+        return "sacct"
     if not options.map:
         return recognise(path)
     return "swf" if reader("swf").recognises(Source(path)) else "plain"

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from dagsim.errors import InputError, TraceError
 from dagsim.files import replaced
 from dagsim.model import GPU_TYPES, Condition, Job, QueueNode, QueueTree, Request
+from dagsim.model.kueue import KueueObjects, ResourceFlavor, ResourceGroup
 from dagsim.traces import open_trace, recognise
 from dagsim.traces.nodes import FORMATS, FoundNode, ImportedCluster, ImportedSite, grouped, read_nodes
 from dagsim.traces.report import ReadReport
@@ -223,6 +224,71 @@ def renamed_site(site: ImportedSite, names: Names) -> RenamedSite:
     return RenamedSite(imported, _renamed_queues(site.queues(), names), network, site.policy)
 
 
+def _renamed_kueue(objects: KueueObjects, names: Names) -> KueueObjects:
+    """Kueue's objects with pseudonyms for all names, and without labels, taints and tolerations. Levels of
+    topologies keep the last part of their labels.
+    """
+
+    def level(label: str) -> str:
+        return label if label.startswith("kubernetes.io/") else f"example.com/{label.rpartition('/')[2]}"
+
+    def groups(listed: tuple[ResourceGroup, ...]) -> tuple[ResourceGroup, ...]:
+        return tuple(
+            [
+                replace(
+                    group, flavors=tuple([replace(one, name=names.new("flavor", one.name)) for one in group.flavors])
+                )
+                for group in listed
+            ]
+        )
+
+    def local(text: str) -> str:
+        namespace, slash, queue = text.rpartition("/")
+        return names.new("account", namespace) + slash + names.new("partition", queue)
+
+    def owner(name: str) -> str:
+        return names.new("account", name)
+
+    return replace(
+        objects,
+        cluster_queues=tuple(
+            [
+                replace(
+                    one, name=owner(one.name), cohort=owner(one.cohort), resource_groups=groups(one.resource_groups)
+                )
+                for one in objects.cluster_queues
+            ]
+        ),
+        cohorts=tuple(
+            [
+                replace(
+                    one, name=owner(one.name), parent=owner(one.parent), resource_groups=groups(one.resource_groups)
+                )
+                for one in objects.cohorts
+            ]
+        ),
+        local_queues=tuple(
+            [replace(one, name=local(one.name), cluster_queue=owner(one.cluster_queue)) for one in objects.local_queues]
+        ),
+        resource_flavors=tuple(
+            [
+                ResourceFlavor(
+                    names.new("flavor", one.name),
+                    topology_name=names.new("topology", one.topology_name),
+                    gpu_types=one.gpu_types,
+                )
+                for one in objects.resource_flavors
+            ]
+        ),
+        topologies=tuple(
+            [
+                replace(one, name=names.new("topology", one.name), levels=tuple(map(level, one.levels)))
+                for one in objects.topologies
+            ]
+        ),
+    )
+
+
 def _renamed_queues(queues: QueueTree, names: Names) -> QueueTree:
     """The queues with pseudonyms for all accounts, users, partitions, QOS, nodes and licences."""
 
@@ -250,6 +316,7 @@ def _renamed_queues(queues: QueueTree, names: Names) -> QueueTree:
     return replace(
         queues,
         tree=tuple(map(queue, queues.tree)),
+        kueue=None if queues.kueue is None else _renamed_kueue(queues.kueue, names),
         partitions=tuple(
             [
                 replace(

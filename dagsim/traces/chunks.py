@@ -70,6 +70,10 @@ class Form:
     """Rows whose first field equals this are skipped."""
     strips: bool = False
     """Strip blanks around each text."""
+    continues: Callable[[list[str], list[str]], bool] | None = None
+    """True if a line, split into fields, continues a row that a line break within a text has cut, of which the
+    fields so far are given. Only for tables without quotes.
+    """
     misfit: Callable[[list[str], int, str], list[str] | None] = lambda fields, width, where: None
     """Repairs a row with a wrong number of fields, or raises an error if it must not be dropped
     silently; None drops it.
@@ -405,10 +409,13 @@ class _File:
         """Rows with the number of their first line."""
         form = self._form
         if not form.quoted:
-            for first, data in blocks:
-                for line, text in enumerate(data.decode().removesuffix("\n").split("\n"), first):
-                    if not form.passes_over(text):
-                        yield line, form.split(text)
+            split = (
+                (line, form.split(text))
+                for first, data in blocks
+                for line, text in enumerate(data.decode().removesuffix("\n").split("\n"), first)
+                if not form.passes_over(text)
+            )
+            yield from split if form.continues is None else self._joined(split, form.continues)
             return
         first = 0
 
@@ -427,6 +434,27 @@ class _File:
                 read = table.line_num
         except csv.Error as error:
             raise TraceError(f"{self._where(first + read)}: not CSV ({error})") from None
+
+    def _joined(
+        self, lines: Iterable[tuple[int, list[str]]], continues: Callable[[list[str], list[str]], bool]
+    ) -> Iterator[tuple[int, list[str]]]:
+        """Rows of lines, of which some continue the one before."""
+        row: list[str] = []
+        begun, cut = 0, False
+        for line, fields in lines:
+            if row and continues(row, fields):
+                row = [*row[:-1], f"{row[-1]}\n{fields[0]}", *fields[1:]]
+                cut = True
+                continue
+            if row:
+                yield begun, row
+                if cut:
+                    self._report.note("with a line break within a text, joined", self._where(begun))
+            row, begun, cut = fields, line, False
+        if row:
+            yield begun, row
+            if cut:
+                self._report.note("with a line break within a text, joined", self._where(begun))
 
     def _split(self, records: Iterator[tuple[int, list[str]]]) -> Iterator[Table]:
         """Build a table from the texts of records."""

@@ -39,6 +39,7 @@ KINDS = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Topology", "
 """The kinds that ``kueue_objects`` reads."""
 
 _POLICIES = ("Never", "LowerPriority", "LowerOrNewerEqualPriority", "Any")
+_RECLAIM = ("Never", "LowerPriority", "Any")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
@@ -134,8 +135,8 @@ def _cluster_queue(manifest: Mapping[str, Any]) -> ClusterQueue:
               ("BestEffortFIFO", "StrictFIFO")),
         _groups(owner, spec),
         Preemption(
-            _word(owner, "withinClusterQueue", text_in(preemption, "withinClusterQueue") or "Never", _POLICIES),
-            _word(owner, "reclaimWithinCohort", text_in(preemption, "reclaimWithinCohort") or "Never", _POLICIES),
+            _word(owner, "withinClusterQueue", text_in(preemption, "withinClusterQueue") or "Never", _POLICIES[:3]),
+            _word(owner, "reclaimWithinCohort", text_in(preemption, "reclaimWithinCohort") or "Never", _RECLAIM),
             BorrowWithinCohort(
                 _word(owner, "borrowWithinCohort", text_in(borrowing, "policy") or "Never", _POLICIES[:2]),
                 None if threshold is None else _number(owner, "maxPriorityThreshold", threshold),

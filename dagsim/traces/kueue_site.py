@@ -1,28 +1,25 @@
 """The configuration of a Kueue site, from ``kubectl get ... -o yaml`` or ``-o json``.
 
-Read are ClusterQueues, Cohorts, LocalQueues, ResourceFlavors and Topologies (``kueue.x-k8s.io``, v1alpha1
-to v1beta2), with the nodes from ``kubectl get nodes -o json``. WorkloadPriorityClasses need no reading:
-the workloads of a log state their priorities.
+The module reads ClusterQueues, Cohorts, LocalQueues, ResourceFlavors, Topologies and Workloads
+(``kueue.x-k8s.io``, v1alpha1 to v1beta2), the Configuration of Kueue's manager, also in its ConfigMap
+``kueue-manager-config``, and the nodes from ``kubectl get nodes -o json``.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from dagsim.errors import ModelError, TraceError
-from dagsim.model import GPU_TYPES, QueueNode, QueueTree
-from dagsim.model.arithmetic import ordered_sum
-from dagsim.model.kueue import KueueObjects, Workload
+from dagsim.errors import TraceError
+from dagsim.model import GPU_TYPES, QueueTree
+from dagsim.model.kueue import KueueObjects, ResourceFlavor, Workload
 from dagsim.traces.documents import elements, list_in, object_in, text_in
-from dagsim.traces.fields import Dirty
 from dagsim.traces.kube import TYPE_LABELS, level_name
-from dagsim.traces.kube_objects import WHOLE_GPUS, quantity
 from dagsim.traces.kueue_objects import KINDS, full_name, kueue_objects, kueue_workload_object
 from dagsim.traces.nodes import FoundNode, ImportedSite, is_kube, read_nodes
 from dagsim.traces.sites import site_gpu
@@ -30,14 +27,14 @@ from dagsim.traces.source import Source
 
 _GROUP = "kueue.x-k8s.io"
 _MOST_CHARACTERS = 20_000_000
-_RECLAIM = {"": "never", "Never": "never", "LowerPriority": "lower-priority", "Any": "any"}
-_WITHIN = {"": "never", "Never": "never", "LowerPriority": "lower-priority",
-           "LowerOrNewerEqualPriority": "lower-or-newer-equal-priority"}  # fmt: skip
-_ORDERS = {"": "best-effort", "BestEffortFIFO": "best-effort", "StrictFIFO": "strict"}
-_READ_OF_QUEUES = ("cohort", "cohortName", "queueingStrategy", "preemption", "resourceGroups", "namespaceSelector",
-                   "stopPolicy")  # fmt: skip
+_READ = {
+    "ClusterQueue": ("cohort", "cohortName", "queueingStrategy", "preemption", "resourceGroups", "namespaceSelector",
+                     "stopPolicy", "fairSharing", "flavorFungibility", "admissionScope"),
+    "Cohort": ("parentName", "parent", "resourceGroups", "fairSharing"),
+    "LocalQueue": ("clusterQueue", "stopPolicy", "fairSharing"),
+}  # fmt: skip
+"""Keys of specifications that are modelled."""
 _LABELS = (*TYPE_LABELS, "amd.com/gpu.product-name", "amd.com/gpu.family")
-_USED = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "WorkloadPriorityClass", "Workload", "Topology")
 
 
 @dataclass(slots=True)
@@ -48,7 +45,6 @@ class KueueSite(ImportedSite):
     objects: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
     """By kind and name; names of LocalQueues have their namespace, ``team/queue``."""
     nodes: list[FoundNode] = field(default_factory=list)
-
     node_manifests: list[Mapping[str, Any]] = field(default_factory=list)
 
     def kueue_objects(self) -> KueueObjects:
@@ -71,6 +67,10 @@ class KueueSite(ImportedSite):
         manifests = self.objects.get("Workload", {}).values()
         return [one for manifest in manifests if (one := kueue_workload_object(manifest, priorities)) is not None]
 
+    def restarts(self, queues: QueueTree) -> bool:
+        """True, since the pods of an evicted workload start again."""
+        return True
+
     def found_nodes(self) -> list[FoundNode]:
         """All nodes.
 
@@ -85,9 +85,7 @@ class KueueSite(ImportedSite):
         """The topology that the flavors name (else the first) as a tree of switches, one for each value of
         its labels; None without one. A node that lacks a label is alone below a switch of that level.
         """
-        named = [text_in(flavor, "spec", "topologyName") for flavor in self.objects.get("ResourceFlavor", {}).values()]
-        there = self.objects.get("Topology", {})
-        used = [name for name in dict.fromkeys(named) if name in there] or list(there)
+        named, there, used = self._topologies()
         for name in [*dict.fromkeys(filter(None, named)), *there]:
             if name not in used[:1]:
                 self.drop(f"Topology {name}: " + ("another one is the network" if name in there else "in no file"))
@@ -121,139 +119,73 @@ class KueueSite(ImportedSite):
         levels = [level_name(label) for label in reversed(labels)]
         return {"kind": "shared", "topology": {"kind": "tree", "switches": tree, "levels_up": levels}}
 
+    def _topologies(self) -> tuple[list[str], dict[str, Mapping[str, Any]], list[str]]:
+        """Return the topologies that flavors name, all that are there, and those that may be the network:
+        the first of these is.
+        """
+        named = [text_in(flavor, "spec", "topologyName") for flavor in self.objects.get("ResourceFlavor", {}).values()]
+        there = self.objects.get("Topology", {})
+        return named, there, [name for name in dict.fromkeys(named) if name in there] or list(there)
+
     def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
-        """Cohorts and cluster queues with their quotas; ``named`` maps the site's names of GPU types
-        to those to use.
+        """Return Kueue's objects, with the GPU types of each flavor; ``named`` maps the site's names of GPU
+        types to those to use.
 
         Raises:
             TraceError: A quantity or word cannot be read, or cohorts form a circle.
         """
-        queues, cohorts = self.objects.get("ClusterQueue", {}), self.objects.get("Cohort", {})
-        for kind in self.objects.keys() - set(_USED):
+        objects = self.kueue_objects()
+        for kind in self.objects.keys() - {*KINDS, "Workload", "WorkloadPriorityClass"}:
             self.drop(f"{kind}: {', '.join(list(self.objects[kind])[:5])}")
-        for name, flavor in self.objects.get("ResourceFlavor", {}).items():
-            for key in ("nodeTaints", "tolerations"):
-                if object_in(flavor, "spec").get(key):
-                    self.drop(f"ResourceFlavor {name}: {key}")
-        above = {name: _cohort_of(queue) for name, queue in queues.items()}
-        parents = {name: text_in(cohort, "spec", "parentName") or text_in(cohort, "spec", "parent")
-                   for name, cohort in cohorts.items()}  # fmt: skip
-        for name in [*above.values(), *parents.values()]:
-            parents.setdefault(name, "")
-        parents.pop("", None)
-        for name in parents:
-            line = [name]
-            while parents[line[-1]]:
-                line.append(parents[line[-1]])
-                if line[-1] in line[:-1]:
-                    raise TraceError(f"Cohort {name!r}: it is above itself ({' > '.join(line)})")
-        aliases = self._aliases()
-
-        def leaf(name: str) -> QueueNode:
-            spec = object_in(queues[name], "spec")
-            self._unmodelled_of(name, spec)
-            quota, borrow, lend = self._quotas(f"ClusterQueue {name}", spec, named or {})
-            preemption = object_in(spec, "preemption")
-            return QueueNode(
-                name,
-                quota=quota,
-                borrow=borrow,
-                lend=lend,
-                order=_word(_ORDERS, name, "queueingStrategy", text_in(spec, "queueingStrategy")),
-                reclaim=_word(_RECLAIM, name, "reclaimWithinCohort", text_in(preemption, "reclaimWithinCohort")),
-                within=_word(_WITHIN, name, "withinClusterQueue", text_in(preemption, "withinClusterQueue")),
-                aliases=tuple(aliases.get(name, ())),
-            )
-
-        def cohort(name: str) -> QueueNode | None:
-            children = [one for other, parent in parents.items() if parent == name and (one := cohort(other))]
-            children += [leaf(queue) for queue, parent in above.items() if parent == name]
-            if not children:
-                return None
-            spec = object_in(cohorts.get(name), "spec")
-            for key, value in spec.items():
-                if value and key not in ("parentName", "parent", "resourceGroups"):
-                    self.drop(f"Cohort {name}: {key}")
-            quota, borrow, lend = self._quotas(f"Cohort {name}", spec, named or {})
-            label = f"{name} (cohort)" if name in queues else name
-            return QueueNode(label, quota=quota, borrow=borrow, lend=lend, children=tuple(children))
-
-        try:
-            tops = [one for name, parent in parents.items() if not parent and (one := cohort(name))]
-            return QueueTree((*tops, *[leaf(name) for name, parent in above.items() if not parent]))
-        except ModelError as error:
-            raise TraceError(f"Kueue: {error}") from None
-
-    def _aliases(self) -> dict[str, list[str]]:
-        """The LocalQueues of each cluster queue, as ``namespace/name``, and by name alone where only
-        one namespace has such a queue.
-        """
-        queues = self.objects.get("LocalQueue", {})
-        counts = Counter(name.partition("/")[2] for name in queues)
-        aliases: dict[str, list[str]] = {}
-        for name, queue in queues.items():
-            for key, value in object_in(queue, "spec").items():
-                if value and key != "clusterQueue" and value != "None":
-                    self.drop(f"LocalQueue {name}: {key}")
-            target, short = text_in(queue, "spec", "clusterQueue"), name.partition("/")[2]
-            if target not in self.objects.get("ClusterQueue", {}):
+        queues, labelled = self.objects.get("ClusterQueue", {}), {flavor.name for flavor in objects.resource_flavors}
+        for kind, names in (("ClusterQueue", queues), ("LocalQueue", self.objects.get("LocalQueue", {}))):
+            for name, manifest in names.items():
+                self._unmodelled_of(f"{kind} {name}", object_in(manifest, "spec"), _READ[kind])
+        for name, manifest in self.objects.get("Cohort", {}).items():
+            self._unmodelled_of(f"Cohort {name}", object_in(manifest, "spec"), _READ["Cohort"])
+        for name, manifest in self.objects.get("LocalQueue", {}).items():
+            if (target := text_in(manifest, "spec", "clusterQueue")) not in queues:
                 self.drop(f"LocalQueue {name}: its ClusterQueue {target!r} is in no file")
-                continue
-            names = aliases.setdefault(target, [])
-            names += [name, *([short] if counts[short] == 1 and short not in self.objects["ClusterQueue"] else [])]
-        return aliases
+        lacking = dict.fromkeys(
+            flavor.name
+            for queue in objects.cluster_queues
+            for group in queue.resource_groups
+            for flavor in group.flavors
+            if flavor.name not in labelled
+        )
+        for name in lacking:
+            self.drop(f"ResourceFlavor {name}: it is in no file; its name counts as type")
+        flavors = [*objects.resource_flavors, *map(ResourceFlavor, lacking)]
+        network = self._topologies()[2][:1]
+        typed = [
+            replace(
+                flavor,
+                gpu_types=self._types_of(flavor, named or {}),
+                topology_name=flavor.topology_name if [flavor.topology_name] == network else "",
+            )
+            for flavor in flavors
+        ]
+        used = tuple([one for one in objects.topologies if [one.name] == network and one.name in self._topologies()[0]])
+        return QueueTree(kueue=replace(objects, resource_flavors=tuple(typed), topologies=used, nodes=()))
 
-    def _unmodelled_of(self, name: str, spec: Mapping[str, Any]) -> None:
-        if text_in(spec, "preemption", "borrowWithinCohort", "policy") not in ("", "Never"):
-            self.drop(f"ClusterQueue {name}: borrowWithinCohort")
-        if text_in(spec, "stopPolicy") not in ("", "None"):
-            self.drop(f"ClusterQueue {name}: stopPolicy {text_in(spec, 'stopPolicy')}")
+    def _unmodelled_of(self, owner: str, spec: Mapping[str, Any], known: Sequence[str]) -> None:
         for key, value in spec.items():
-            if value and key not in _READ_OF_QUEUES:
-                self.drop(f"ClusterQueue {name}: {key}")
-        flavors = self.objects.get("ResourceFlavor", {})
-        for group in list_in(spec, "resourceGroups"):
-            for flavor in list_in(group, "flavors"):
-                if (label := text_in(flavor, "name")) not in flavors:
-                    self.drop(
-                        f"ClusterQueue {name}: its ResourceFlavor {label!r} is in no file; its name counts as type"
-                    )
+            if value and key not in known:
+                self.drop(f"{owner}: {key}")
 
-    def _quotas(
-        self, owner: str, spec: Mapping[str, Any], named: Mapping[str, str]
-    ) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
-        """Nominal quota, borrowing limits and lending limits, summed over the flavors of one type. A
-        limit holds only if each of these flavors has one.
+    def _types_of(self, flavor: ResourceFlavor, named: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the GPU types of a flavor's nodes: of its labels, of the nodes that have them, or of
+        its name; empty if it says nothing about GPUs.
         """
-        parts: dict[str, list[tuple[float, float | None, float | None]]] = {}
-        for group in list_in(spec, "resourceGroups"):
-            for flavor in list_in(group, "flavors"):
-                for resource in list_in(flavor, "resources"):
-                    key = self._key(owner, text_in(resource, "name"), text_in(flavor, "name"), named)
-                    if key:
-                        parts.setdefault(key, []).append(_amounts(owner, key, resource))
-        quota = {key: ordered_sum(nominal for nominal, _, _ in rows) for key, rows in parts.items()}
-        limits: list[dict[str, float]] = [{}, {}]
-        for key, rows in parts.items():
-            for place, limit in enumerate(limits, 1):
-                stated = [amount for row in rows if isinstance(amount := row[place], float)]
-                if len(stated) == len(rows):
-                    limit[key] = ordered_sum(stated)
-        return quota, limits[0], limits[1]
-
-    def _key(self, owner: str, resource: str, flavor: str, named: Mapping[str, str]) -> str:
-        """The name of a quota: ``cpus``, ``memory_gb``, a GPU type, or ``gpus``; empty if it is not
-        modelled.
-        """
-        if resource in ("cpu", "memory"):
-            return "cpus" if resource == "cpu" else "memory_gb"
-        if resource not in WHOLE_GPUS:
-            self.drop(f"{owner}: quota of {resource}")
-            return ""
-        labels = object_in(self.objects.get("ResourceFlavor", {}).get(flavor), "spec", "nodeLabels")
-        site_name = next((text_in(labels, label) for label in _LABELS if text_in(labels, label)), flavor)
-        kind = site_gpu(site_name, named)
-        return kind if kind in GPU_TYPES or site_name != flavor else "gpus"
+        labels = flavor.node_labels
+        site_names = [labels[label] for label in _LABELS if label in labels][:1]
+        if not site_names and labels:
+            there = [node for node in self.nodes if labels.items() <= node.labels.items()]
+            site_names = [kind for node in there for kind, number in node.gpus if kind and number]
+        kinds = [site_gpu(name, named) for name in dict.fromkeys(site_names)]
+        if not kinds and (kind := site_gpu(flavor.name, named)) in GPU_TYPES:
+            kinds = [kind]
+        return tuple(dict.fromkeys(kinds))
 
 
 def is_kueue(source: Source) -> bool:
@@ -280,6 +212,8 @@ def read_kueue_site(files: Sequence[Path]) -> KueueSite:
         elif is_kueue(source):
             kinds: Counter[str] = Counter()
             for element in _objects(source):
+                if (settings := text_in(element, "data", "controller_manager_config.yaml")) and len(settings) < 1 << 16:
+                    element = object_in(_yaml(source, settings)[0])
                 kind, name = text_in(element, "kind"), text_in(element, "metadata", "name")
                 group = text_in(element, "apiVersion").partition("/")[0]
                 if group not in (_GROUP, f"config.{_GROUP}") or not (name or kind == "Configuration"):
@@ -300,41 +234,25 @@ def _objects(source: Source) -> Iterator[Mapping[str, Any]]:
         for _, element in elements(source, "items"):
             yield element
         return
-    text = "\n".join(line for _, line in source.lines())
-    if len(text) > _MOST_CHARACTERS:
-        raise TraceError(f"{source}: more than {_MOST_CHARACTERS:,} characters of YAML")
-    try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.CSafeLoader)):
-            raise TraceError(f"{source}: it has YAML aliases, which kubectl does not write")
-        documents = list(yaml.load_all(text, yaml.CSafeLoader))
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = "" if mark is None else f":{mark.line + 1}"
-        raise TraceError(f"{source}{line}: not YAML ({getattr(error, 'problem', None) or error})") from None
+    documents = _yaml(source, "\n".join(line for _, line in source.lines()))
     for document in documents:
         for element in list_in(document, "items") if "items" in object_in(document) else [document]:
             yield object_in(element)
 
 
-def _cohort_of(queue: Mapping[str, Any]) -> str:
-    """The cohort of a ClusterQueue: ``cohortName``, and ``cohort`` before v1beta2."""
-    return text_in(queue, "spec", "cohortName") or text_in(queue, "spec", "cohort")
+def _yaml(source: Source, text: str) -> list[Any]:
+    """Parse the documents of a YAML text.
 
-
-def _amounts(owner: str, key: str, resource: Any) -> tuple[float, float | None, float | None]:
-    """Nominal quota, borrowing limit and lending limit."""
-    unit = 2**30 if key == "memory_gb" else 1
-    values: list[float | None] = []
-    for name in ("nominalQuota", "borrowingLimit", "lendingLimit"):
-        value = object_in(resource).get(name)
-        try:
-            values.append(None if value is None else float(quantity(value) / unit))
-        except Dirty:
-            raise TraceError(f"{owner}: {name} of {key} is not a quantity: {value!r}") from None
-    return values[0] or 0.0, values[1], values[2]
-
-
-def _word(words: Mapping[str, str], queue: str, field: str, word: str) -> Any:
-    if word not in words:
-        raise TraceError(f"ClusterQueue {queue}: {field} is {word!r}; known: {', '.join(filter(None, words))}")
-    return words[word]
+    Raises:
+        TraceError: The text is not YAML, is too long, or has aliases.
+    """
+    if len(text) > _MOST_CHARACTERS:
+        raise TraceError(f"{source}: more than {_MOST_CHARACTERS:,} characters of YAML")
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.CSafeLoader)):
+            raise TraceError(f"{source}: it has YAML aliases, which kubectl does not write")
+        return list(yaml.load_all(text, yaml.CSafeLoader))
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f":{mark.line + 1}"
+        raise TraceError(f"{source}{line}: not YAML ({getattr(error, 'problem', None) or error})") from None

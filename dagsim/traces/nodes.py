@@ -87,6 +87,10 @@ class ImportedSite:
         """
         raise NotImplementedError
 
+    def restarts(self, queues: QueueTree) -> bool:
+        """True if jobs that are preempted run again from their beginning."""
+        return False
+
     def network(self, names: Sequence[str]) -> dict[str, Any] | None:
         """The network between the nodes ``names``, if the files describe one."""
         return None
@@ -620,11 +624,11 @@ def _kind(site_name: str, node: FoundNode, named: Mapping[str, str], imported: I
 
 
 def _named(site_name: str, features: Iterable[str], named: Mapping[str, str]) -> str:
-    """Resolve the type by name, unless the node's features state a more precise type of the same
-    family, such as ``a100_80gb`` for ``a100``.
+    """Resolve the type by name. If that leaves the size open, the node's features may state it, such as
+    ``a100_80gb`` for ``a100``; a name with a size, such as Slurm's own ``tesla_v100-pcie-32gb``, counts alone.
     """
     kind = site_gpu(site_name, named)
-    if site_name.lower() in named:
+    if site_name.lower() in named or _states_size(kind, site_name):
         return kind
     hinted = [hint for feature in features if (hint := site_gpu(feature)) in GPU_TYPES]
     for size in [match[1] for feature in features if (match := _GB.search(feature))]:
@@ -633,7 +637,14 @@ def _named(site_name: str, features: Iterable[str], named: Mapping[str, str]) ->
     if kind not in GPU_TYPES:
         return hinted[0] if hinted and site_name == _UNTYPED else kind
     alike = [hint for hint in hinted if hint.partition("-")[0] == kind.partition("-")[0] and hint != kind]
-    return alike[0] if alike else kind
+    sized = [hint for hint in alike if any(_states_size(hint, feature) for feature in features)]
+    return sized[0] if sized else kind
+
+
+def _states_size(kind: str, text: str) -> bool:
+    """True if a text holds the number by which a type differs from others of its family (``80`` of ``A100-80``)."""
+    family, dash, size = kind.rpartition("-")
+    return bool(dash) and kind in GPU_TYPES and size in text.lower().replace(family.lower(), "", 1)
 
 
 def _hosts(names: list[str]) -> str:

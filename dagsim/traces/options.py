@@ -86,6 +86,8 @@ class TraceOptions:
     """Count the time between binding and start of a pod, while its image is pulled, as work."""
     delimiter: str | None = None
     """Separator between columns, if it is not the usual one."""
+    columns: str | None = None
+    """Names of the columns of sacct's output without its header, in their order."""
     spread: bool = False
     """Rows of a table state totals of jobs that may be spread over nodes, a GPU or core at a time."""
 
@@ -146,6 +148,10 @@ class TraceOptions:
         if len(names) < len(pairs) or not all(ours and theirs for ours, theirs in names.items()):
             raise ConfigError(f"map must be pairs like arrival_s=submitted_at, separated by commas, got {self.map!r}")
         return names
+
+    def named_columns(self) -> tuple[str, ...]:
+        """Entries of ``columns``."""
+        return tuple([name.strip() for name in self.columns.split(",")]) if self.columns else ()
 
     def given(self) -> tuple[str, ...]:
         """The options that differ from their defaults."""

@@ -557,13 +557,15 @@ def in_parts(
     read: Callable[[ReadReport], Iterator[Table]],
     keys: Callable[[Table], tuple[np.ndarray, np.ndarray]],
     report: ReadReport,
+    learn: Callable[[Table, bool], None] | None = None,
 ) -> Iterator[Table]:
     """Yield the rows of ``read``, at most ``ROWS_IN_MEMORY`` at once: parts of whole jobs, in order
     of arrival.
 
     ``keys`` returns ids and times of rows, as ``rows_by_job`` takes them. A table that is too large
     is read twice: once to find the arrival of each job, and once to write the rows to a temporary
-    file per part.
+    file per part. ``learn`` is given all rows before ``keys``, which costs another
+    reading; it is told whether a table holds all of them.
     """
     tables, count, stream = [], 0, read(report)
     for table in stream:
@@ -573,10 +575,16 @@ def in_parts(
             break
     else:
         if count:
-            yield Table.joined(tables)
+            table = Table.joined(tables)
+            if learn is not None:
+                learn(table, True)
+            yield table
         return
     arrivals = _Arrivals(keys)
-    for table in chain(tables, stream):
+    if learn is not None:
+        for table in chain(tables, stream):
+            learn(table, False)
+    for table in chain(tables, stream) if learn is None else read(ReadReport()):
         arrivals.add(table)
     first = tables[0]
     del tables

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
+from sys import intern
 
 from dagsim.errors import ConfigError
 from dagsim.model.gpu import GPU_TYPES, canonical
@@ -79,6 +80,8 @@ def named_gpus(text: str | None, option: str = "gpu_names") -> dict[str, str]:
 
 
 _MOST = 1 << 17
+_MOST_OF_A_JOB = 1 << 14
+_SHORT_LIST = 200  # characters; longer lists are not cached
 _NUMBERED = re.compile(r"(.*?)(\d{1,18})(\D*)", re.DOTALL)
 
 
@@ -87,9 +90,31 @@ def hosts(text: str, most: int = _MOST) -> tuple[str, ...]:
     suffixes.
 
     Raises:
-        ValueError: A bracket is not closed, or does not hold a list of numbers.
+        ValueError: A bracket is not closed, or does not hold a list of numbers and ranges.
     """
     return tuple(islice((name for part in _parts(text) for name in _expanded(part)), most))
+
+
+@lru_cache(maxsize=1 << 12)
+def _short_hosts(text: str) -> tuple[str, ...]:
+    return tuple([intern(name) for name in hosts(text, _MOST_OF_A_JOB)])
+
+
+def listed_hosts(text: str) -> tuple[str, ...]:
+    """The nodes of a job, shared by all jobs that ran there.
+
+    Raises:
+        ValueError: The list cannot be read.
+    """
+    return _short_hosts(text) if len(text) < _SHORT_LIST else hosts(text, _MOST_OF_A_JOB)
+
+
+def readable_hosts(text: str) -> tuple[str, ...]:
+    """The nodes of a job; none if the list cannot be read."""
+    try:
+        return listed_hosts(text)
+    except ValueError:
+        return ()
 
 
 def folded(names: Iterable[str]) -> str:
@@ -144,6 +169,8 @@ def _numbers(inside: str) -> Iterator[str]:
         last = last if dash else first
         if not (first.isascii() and first.isdecimal() and last.isascii() and last.isdecimal() and len(last) < 19):
             raise ValueError(f"no range of numbers: {part[:80]!r}")
+        if int(first) > int(last):
+            raise ValueError(f"a range that runs backwards: {part[:80]!r}")
         for number in range(int(first), int(last) + 1):
             yield f"{number:0{len(first)}d}"
 

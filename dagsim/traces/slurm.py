@@ -6,17 +6,20 @@ versions.
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, pairwise, product
 from math import inf
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+import numpy as np
+
 from dagsim.errors import TraceError
-from dagsim.traces.chunks import FileLayout, Form, Table, read_tables, tables_of
+from dagsim.traces.chunks import FileLayout, Form, Table, date_seconds, read_tables, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty, finite_number
 from dagsim.traces.report import ReadReport
@@ -27,25 +30,33 @@ __all__ = [
     "COLUMNS",
     "COMMAND",
     "ENDED",
+    "ENDLESS_S",
     "NOT_OVER",
+    "UNSET_MOMENTS",
     "Resources",
+    "are_milliseconds",
     "array_ids",
     "array_tasks",
     "delimiter_of",
     "duration_s",
+    "folded_rows",
     "folder_parts",
+    "gres_tres",
     "is_json",
     "is_unset",
     "json_number",
+    "lacks_header",
     "licences_or_none",
     "limit_s",
     "listed_tasks",
     "memory_gb",
     "moment_s",
     "plain_text",
+    "reading_of",
     "resources",
     "sacct_rows",
     "sacct_tables",
+    "span_s",
     "state",
     "with_older_columns",
 ]
@@ -54,9 +65,11 @@ __all__ = [
 _UNSET = frozenset({"", "none", "unknown", "n/a", "(null)", "invalid"})
 _UNITS_GB = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10, "P": 2.0**20}
 _SHORT = 500  # characters; longer texts are not cached
-_GPU_PLUGIN = "7696487"  # the letters gpu as a number: how old versions wrote AllocGRES
-_NO_LIMIT_MINUTES = 525_600  # a year: Slurm's limit where partition and user set none
+ENDLESS_S = 365 * 86400.0
+"""A year: the limit by which Slurm plans jobs without one."""
+_INFINITE = "4294967295"  # INFINITE, of 32 bits
 _SLICE = re.compile(r"(\d+)g\.(\d+)gb", re.IGNORECASE)
+_NO_DURATION = ("4294967294", "4294967295")
 _DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(?:(\d{1,8}):)?(\d{1,12}(?:\.\d{1,9})?)")
 _MOST_TASKS = 4_000_001  # Slurm's own limit of MaxArraySize
 _SLICES, _A30_SLICES, _A30_SLICE_GB = 7, 4, 6  # compute slices of a GPU: all but the A30 have seven
@@ -112,6 +125,15 @@ class Resources(NamedTuple):
     memory_gb: float = 0.0
     """0 if not stated, or if a node is taken whole."""
     licences: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def has_gpus(self) -> bool:
+        """True if GPUs, slices or shards of them are listed."""
+        return bool(self.gpus or self.slices or self.shards)
+
+    def with_gpus_of(self, other: Resources) -> Resources:
+        """These resources with the GPUs of others."""
+        return self._replace(gpus=other.gpus, types=other.types, slices=other.slices, shards=other.shards)
 
     @property
     def is_stated(self) -> bool:
@@ -185,19 +207,45 @@ def with_older_columns(stated: Resources, gres: str, memory: str, cpus: str, nod
     if not stated.memory_gb and not is_unset(memory):
         times = {"c": stated.cpus, "n": nodes}.get(memory.strip()[-1:], 1)
         stated = stated._replace(memory_gb=memory_gb(memory) * times)
-    if stated.gpus or stated.slices or stated.shards or is_unset(gres):
+    if stated.has_gpus or is_unset(gres):
         return stated
-    types: dict[str, int] = {}
-    for part in re.sub(r"\([^()]*\)", "", gres).split(","):
-        words = [word for word in part.strip().split(":") if word != "gres"]
-        per = words.pop(0).upper() if words and words[0].upper().startswith("PER_") else ""
-        if len(words) < 2 or words[0].lower() not in ("gpu", _GPU_PLUGIN):
-            continue
-        kind = words[1] if len(words) > 2 else ""
-        types[kind] = types.get(kind, 0) + _count(words[-1]) * (1 if total or per == "PER_JOB" else nodes)
-    return stated._replace(
-        gpus=sum(types.values()), types=tuple([(kind, size) for kind, size in types.items() if kind and size])
-    )
+    unit = re.match(r"\s*PER_(JOB|TASK|SOCKET)", gres, re.IGNORECASE)
+    whole = total or (unit is not None and unit[1].upper() == "JOB")
+    return stated.with_gpus_of(resources(gres_tres({"job" if whole else "node": gres}, nodes, counted=True)))
+
+
+_GRES = re.compile(
+    r"(?:PER_\w+:)?(?:gres[:/])?(gpu|shard|7696487)(?:[:=]([^:=]*[^\d:=][^:=]*))?(?:[:=](\d{1,9}))?", re.IGNORECASE
+)
+"""A resource in a list of gres; 7696487 are the letters gpu as a number, as old versions wrote AllocGRES."""
+
+
+def gres_tres(lists: Mapping[str, str], nodes: int, tasks: int = 1, sockets: int = 1, *, counted: bool = False) -> str:
+    """The GPUs of lists of gres as a list of resources: ``gres/gpu=8,gres/gpu:a100=8`` of ``gpu:a100:4`` on 2
+    nodes. ``lists`` is by the unit of the numbers (``job``, ``node``, ``task`` or ``socket``); the first of these that
+    names GPUs counts. A list is written in any of Slurm's ways: ``gpu:2(S:0)``, ``gres:gpu:a100:2``,
+    ``gres/gpu:a100=2``, ``gpu``.
+
+    Raises:
+        Dirty: A number is impossible, or missing where all are ``counted``.
+    """
+    units = {"job": 1, "node": nodes, "task": tasks, "socket": sockets}
+    for unit, times in units.items():
+        sizes: dict[str, int] = {}
+        for part in re.sub(r"\([^()]*\)", "", lists.get(unit, "")).split(","):
+            match = _GRES.fullmatch(part.strip())
+            if match is None:
+                continue
+            if counted and match[3] is None:
+                raise Dirty("whose resources is not a number")
+            name = "gres/shard" if match[1].lower() == "shard" else "gres/gpu"
+            size = times * _count(match[3] or "1")
+            sizes[name] = sizes.get(name, 0) + size
+            if match[2] and name == "gres/gpu":
+                sizes[f"{name}:{match[2]}"] = sizes.get(f"{name}:{match[2]}", 0) + size
+        if any(sizes.values()):
+            return ",".join([f"{name}={size}" for name, size in sizes.items()])
+    return ""
 
 
 def memory_gb(text: str) -> float:
@@ -232,6 +280,8 @@ def duration_s(text: str, field: str) -> float | None:
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise Dirty(f"whose {field} is not a duration")
+    if text.strip() in _NO_DURATION:
+        return None
     days, first, second, seconds = match.groups()
     hours, minutes = (first, second) if second is not None else (None, first)
     if days is not None and second is None:  # 2-03:04 would be hours and minutes; sacct does not print it
@@ -240,8 +290,8 @@ def duration_s(text: str, field: str) -> float | None:
 
 
 def limit_s(raw: str, text: str) -> float | None:
-    """Time limit in seconds, from minutes (``TimelimitRaw``) or else a duration (``Timelimit``);
-    ``None`` if there is no limit.
+    """Time limit in seconds, from minutes (``TimelimitRaw``) or else a duration (``Timelimit``): a year if
+    there is none, as in Slurm's own plans; ``None`` if it is not stated, or that of the partition.
 
     Raises:
         Dirty: The text is neither a number nor one of Slurm's words.
@@ -249,20 +299,25 @@ def limit_s(raw: str, text: str) -> float | None:
     for limit_text, is_raw in ((raw, True), (text, False)):
         if is_unset(limit_text):
             continue
-        if limit_text.strip().lower() in ("unlimited", "partition_limit"):
+        word = limit_text.strip().lower()
+        if word in ("unlimited", "infinite", _INFINITE):
+            return ENDLESS_S
+        if word in ("partition_limit", "partition limit"):
+            return None
+        if limit_text.strip() in _NO_DURATION:
             return None
         limit = 60.0 * finite_number(limit_text, "TimelimitRaw") if is_raw else duration_s(limit_text, "Timelimit")
-        if limit is None or limit >= 60 * _NO_LIMIT_MINUTES:
+        if limit is None:
             return None
         if limit < 0:
             raise Dirty("whose time limit is negative")
-        return limit
+        return min(limit, ENDLESS_S)
     return None
 
 
-def moment_s(text: str, field: str, zone: ZoneInfo | None) -> float | None:
+def moment_s(text: str, field: str, zone: ZoneInfo | None, fold: int = 0) -> float | None:
     """Seconds since 1970 from epoch seconds, or from a local date in ``zone`` (default UTC);
-    ``None`` if not set.
+    ``None`` if not set. A date in an hour that the zone repeats is the first or the second (``fold``).
 
     Raises:
         Dirty: The text is not a point in time.
@@ -275,10 +330,96 @@ def moment_s(text: str, field: str, zone: ZoneInfo | None) -> float | None:
     try:
         moment = datetime.fromisoformat(text.strip())
         if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=zone or ZoneInfo("UTC"))
+            moment = moment.replace(tzinfo=zone or ZoneInfo("UTC"), fold=fold)
         return _positive((moment - _EPOCH) / timedelta(seconds=1), field)
     except (ValueError, OverflowError):
         raise Dirty(f"whose {field} is not a time") from None
+
+
+def span_s(start: str, end: str, duration: str = "", zone: ZoneInfo | None = None) -> tuple[float | None, float | None]:
+    """Start and end in seconds since 1970. In the hour that a change of summer time repeats, each is read
+    such that the end is later by the duration, or at least later.
+
+    Raises:
+        Dirty: One is not a point in time.
+    """
+    readings = [(moment_s(start, "start", zone, one), moment_s(end, "end", zone, other)) for one, other in _FOLDS]
+    start_s, end_s = readings[0]
+    if start_s is None or end_s is None:
+        return start_s, end_s
+    try:
+        lasts_s = duration_s(duration, "duration")
+    except Dirty:
+        lasts_s = None
+    spans = [(since, until) for since, until in readings if since is not None and until is not None and until > since]
+    exact = [pair for pair in spans if lasts_s is not None and abs(pair[1] - pair[0] - lasts_s) <= 1]
+    return next(iter(exact or spans), (start_s, end_s))
+
+
+UNSET_MOMENTS = (0.0, 4294967294.0, 4294967295.0, 18446744073709551614.0, 18446744073709551615.0)
+"""Moments that are none: Slurm's NO_VAL and INFINITE, of 32 and 64 bits, and the beginning of 1970."""
+_MILLISECONDS = (1e11, 1e14)
+"""Numbers of milliseconds from 1973 to 5138."""
+
+
+def are_milliseconds(moments: np.ndarray) -> np.ndarray:
+    """(n,) bool: True for moments that are milliseconds since 1970; as seconds they would lie after 5138."""
+    wide: np.ndarray = (moments >= _MILLISECONDS[0]) & (moments < _MILLISECONDS[1])
+    return wide
+
+
+def folded_rows(texts: np.ndarray, zone: ZoneInfo) -> dict[int, bool]:
+    """Rows whose local dates lie in an hour that the zone repeats (True) or skips (False)."""
+    seconds = date_seconds(texts)
+    dated = np.flatnonzero(~np.isnan(seconds))
+    quarters, place = np.unique(seconds[dated] // 900, return_inverse=True)
+    changes = []
+    for number, quarter in enumerate(quarters.tolist()):
+        first, second = (_offset_s(900 * quarter, zone, fold) for fold in (0, 1))
+        if first != second:
+            changes.append((number, first > second))
+    return {int(row): repeats for number, repeats in changes for row in dated[place == number].tolist()}
+
+
+def reading_of(texts: Sequence[str], lasts_s: float, zone: ZoneInfo) -> tuple[list[str], bool]:
+    """Write the local times of a row (submitted, eligible, started, ended; of ``lasts_s`` from the third to the
+    fourth) with offsets: of all readings the first that fits best. True if no other fits as well.
+    """
+    ways: dict[tuple[float, ...], tuple[tuple[int, int], list[str]]] = {}
+    for folds in product((0, 1), repeat=len(texts)):
+        dated = [_with_offset(text, zone, fold) for text, fold in zip(texts, folds, strict=True)]
+        moments = [_or_none(text, zone) for text in dated]
+        known = [moment for moment in moments if moment is not None]
+        wrong = sum(later < earlier for earlier, later in pairwise(known))
+        if moments[2] is not None and moments[3] is not None and lasts_s >= 0:
+            wrong += abs(moments[3] - moments[2] - lasts_s) > 1
+        ways.setdefault(tuple([-1.0 if moment is None else moment for moment in moments]), ((wrong, sum(folds)), dated))
+    best = min(ways.values(), key=lambda way: way[0])
+    return best[1], sum(way[0][0] == best[0][0] for way in ways.values()) == 1
+
+
+def _with_offset(text: str, zone: ZoneInfo, fold: int) -> str:
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return text
+    return text if moment.tzinfo else moment.replace(tzinfo=zone, fold=fold).isoformat()
+
+
+def _or_none(text: str, zone: ZoneInfo) -> float | None:
+    try:
+        moment = moment_s(text, "", zone)
+    except Dirty:
+        return None
+    return None if moment in UNSET_MOMENTS else moment
+
+
+def _offset_s(local_s: float, zone: ZoneInfo, fold: int) -> float:
+    ahead = datetime.fromtimestamp(local_s, UTC).replace(tzinfo=zone, fold=fold).utcoffset()
+    return ahead.total_seconds() if ahead is not None else 0.0
+
+
+_FOLDS = ((0, 0), (0, 1), (1, 1), (1, 0))
 
 
 def state(text: str) -> str:
@@ -414,6 +555,7 @@ COLUMNS = (
     "ReqNodes",
     "ReqGRES",
     "AllocGRES",
+    "Cluster",
 )
 """Columns of a row that are used."""
 
@@ -437,6 +579,7 @@ _NEEDED = (
 _FREE_TEXT = ("jobname", "comment", "admincomment", "systemcomment", "constraints", "workdir", "wckey", "submitline")
 """Columns whose values may contain the separator, which sacct does not quote."""
 _MOST_MARKS = 60
+_MOST_SPLITS = 20_000
 _READ = frozenset(name.lower() for name in COLUMNS) | {"alloccpus", "allocnodes", "elapsed", "timelimit"}
 _COUNT, _MOMENT = re.compile(r"\d*$"), re.compile(r"(?:\d[\d.:T-]*|Unknown|None|N/A|INVALID)?$")
 _SPAN = re.compile(r"(?:\d[\d:.-]*|Unknown|None|UNLIMITED|Partition_Limit|INVALID)?$")
@@ -470,7 +613,7 @@ def delimiter_of(source: Source) -> str | None:
     """Separator between the columns of ``sacct``'s text output; ``None`` if the first line is not
     its header.
     """
-    first = source.head(1)[0]
+    first = source.head(1)[0].replace('"', "")
     for delimiter in _DELIMITERS:
         names = _names(first, delimiter)
         if names & {"jobid", "jobidraw"} and "state" in names and names & {"elapsed", "elapsedraw", "end"}:
@@ -489,50 +632,132 @@ def sacct_rows(source: Source, report: ReadReport, delimiter: str | None) -> Ite
             yield line, table.fields(row)
 
 
-def sacct_tables(source: Source, report: ReadReport, delimiter: str | None) -> Iterator[Table]:
-    """Yield the rows in chunks with the columns ``COLUMNS``, all as text; counts the rows.
+def sacct_tables(
+    source: Source, report: ReadReport, delimiter: str | None, columns: Sequence[str] = ()
+) -> Iterator[Table]:
+    """Yield the rows in chunks with the columns ``COLUMNS``, all as text; counts the rows. ``columns`` are
+    those of files without a header (``sacct -n``), in their order.
 
     Raises:
         TraceError: Columns are missing.
     """
-    parts = folder_parts(source)
-    return _plain_tables(source, report, delimiter) if parts is None else _joined_tables(parts, report, delimiter)
-
-
-def _plain_tables(source: Source, report: ReadReport, delimiter: str | None) -> Iterator[Table]:
-    """The rows of one file, or of several files that are parts of one log."""
+    parts = None if columns else folder_parts(source)
+    if parts is not None:
+        return _joined_tables(parts, report, delimiter)
     if is_json(source):
         return tables_of(source, len(COLUMNS), _json_rows(source, report))
-    mark = delimiter or delimiter_of(source) or "|"
+    return read_tables(source, _form(source, report, delimiter, columns), report)
+
+
+def _form(
+    source: Source, report: ReadReport, delimiter: str | None, columns: Sequence[str] = (), whole: bool = True
+) -> Form:
+    """The syntax of sacct's text: as it prints it, or as a table with quotes that other programs made of it.
+    ``whole`` is True if the files have to have all columns that are needed.
+    """
+    mark = delimiter or delimiter_of(source) or _delimiter_of_row(source) or "|"
     names: list[str] = []
+    quoted = _is_quoted(source, mark)
 
     def layout(first: list[str], where: str) -> FileLayout:
-        names[:] = [_ALIASES.get(name.strip().lower(), name.strip().lower()) for name in first]
-        _check_header(names, where)
+        there = [name.strip().lower() for name in first]
+        names[:] = [_ALIASES.get(name, name) for name in (map(str.lower, columns) if columns else there)]
+        header = not columns or there[: len(names)] == names
+        if columns and not there[-1] and len(there) > len(names):
+            names.append("")  # sacct -p ends each row with a separator
+        if whole:
+            _check_header(names, where)
+        if columns and not any(len(line) == len(names) for line in _split_head(source, mark, quoted)):
+            raise TraceError(
+                f"{where}: {len(first)} fields, but --read columns= names {len(columns)}: {clipped(', '.join(columns))}"
+            )
+        for name in sorted({name for name in names if name in _READ and names.count(name) > 1}):
+            report.note(f"column twice ({name}), of which the first counts", where)
         places = [names.index(name.lower()) if name.lower() in names else None for name in COLUMNS]
         if "alloctres" not in names:  # what was asked for is all that is known
             places[COLUMNS.index("AllocTRES")] = places[COLUMNS.index("ReqTRES")]
-        return FileLayout(places, len(first), True)
+        return FileLayout(places, len(names), header)
 
     def misfit(fields: list[str], width: int, where: str) -> list[str] | None:
         return _rejoined(fields, names, mark)
 
-    form = Form((), range(len(COLUMNS)), layout, mark, quoted=False, strips=True, misfit=misfit)
-    return read_tables(source, form, report)
+    def continues(row: list[str], line: list[str]) -> bool:
+        return _continues(row, line, names)
+
+    return Form(
+        (),
+        range(len(COLUMNS)),
+        layout,
+        mark,
+        quoted=quoted,
+        strips=True,
+        continues=None if quoted else continues,
+        misfit=misfit,
+    )
+
+
+def _split_head(source: Source, mark: str, quoted: bool) -> Iterator[list[str]]:
+    lines = source.head(1 << 10)
+    return iter(csv.reader(lines, delimiter=mark)) if quoted else iter([line.split(mark) for line in lines])
+
+
+def _is_quoted(source: Source, mark: str) -> bool:
+    """True if the first rows hold as many fields as the header only if quotes are read as in CSV."""
+    lines = source.head(1 << 16)
+    if not any('"' in line for line in lines):
+        return False
+    rows = []
+    try:
+        rows += [row for row in csv.reader(lines, delimiter=mark, strict=True) if row]
+    except csv.Error:  # quotes of a command line that sacct printed as it is
+        return False
+    width = len(rows[0])
+    plain = all(len(line.split(mark)) == width for line in lines if line)
+    return all(len(row) == width for row in rows) and (not plain or lines[0].startswith('"'))
+
+
+def _begins(fields: Sequence[str], names: Sequence[str]) -> bool:
+    """True if these fields are a row or the beginning of one: numbers, times and states stand where they should."""
+    known = False
+    for name, field in zip(names, fields if len(fields) >= len(names) else fields[:-1], strict=False):
+        if (form := _FORMS.get(name)) is not None:
+            if field.strip() and not form.match(field.strip()):
+                return False
+            known |= bool(field.strip())
+        elif name in _FREE_TEXT and len(fields) > len(names):
+            break  # the fields after it may be shifted
+    return known
+
+
+def _continues(row: Sequence[str], line: Sequence[str], names: Sequence[str]) -> bool:
+    """True if a line belongs to the row above, which is cut short, or whose last text goes on."""
+    last = next((name for name in reversed(names) if name), "")
+    if len(row) < len(names) and names[0] in _FREE_TEXT and not _begins(row, names):
+        return True  # pieces of its first text
+    if not names or len(row) + len(line) - 1 > len(names) + _MOST_MARKS or _begins(line, names):
+        return False
+    if len(row) >= len(names) <= len(line):
+        return False
+    return len(row) < len(names) or last in _FREE_TEXT
 
 
 def _rejoined(fields: list[str], names: Sequence[str], mark: str) -> list[str] | None:
-    """Join a row's fields again if separators within one or two texts have split them. None if what
+    """Join a row's fields again if separators within up to three texts have split them. None if what
     dagsim reads of the row could then be different things: numbers, times and states must be such.
     """
     extra = len(fields) - len(names)
     if not 1 <= extra <= _MOST_MARKS:
         return None
     texts = [place for place, name in enumerate(names) if name in _FREE_TEXT]
-    splits = [{place: extra} for place in texts]
-    splits += [{one: more, other: extra - more} for one, other in combinations(texts, 2) for more in range(1, extra)]
+    splits = [
+        dict(zip(places, more, strict=True))
+        for count in range(1, 4)
+        for places in combinations(texts, count)
+        for more in _sums(extra, count)
+    ]
     ways: dict[tuple[str, ...], list[str]] = {}
-    for more in splits:
+    line = names.index("submitline") if "submitline" in names else None
+    for more in splits if len(splits) < _MOST_SPLITS else ():
         row, at = [], 0
         for place, name in enumerate(names):
             row.append(mark.join(fields[at : at + 1 + more.get(place, 0)]))
@@ -540,8 +765,23 @@ def _rejoined(fields: list[str], names: Sequence[str], mark: str) -> list[str] |
             if (form := _FORMS.get(name)) is not None and not form.match(row[-1].strip()):
                 break
         else:
-            ways.setdefault(tuple([field for field, name in zip(row, names, strict=True) if name in _READ]), row)
+            key = tuple(
+                [field for field, name in zip(row, names, strict=True) if name in _READ and name != "submitline"]
+            )
+            if line is None or len(ways.get(key, row)[line]) <= len(
+                row[line]
+            ):  # its end says nothing, so it may be long
+                ways[key] = row
     return next(iter(ways.values())) if len(ways) == 1 else None
+
+
+def _sums(total: int, count: int) -> Iterator[tuple[int, ...]]:
+    """All ways to write a number as a sum of positive numbers."""
+    if count == 1:
+        yield (total,)
+    for first in range(1, total - count + 2) if count > 1 else ():
+        for rest in _sums(total - first, count - 1):
+            yield (first, *rest)
 
 
 class FolderParts(NamedTuple):
@@ -606,30 +846,23 @@ def _joined_tables(parts: FolderParts, report: ReadReport, delimiter: str | None
     """The rows of the logs, with empty columns filled from the further files by JobIDRaw (or JobID)."""
     further: dict[str, dict[str, str]] = {}
     for file in parts.further:
-        mark = next(mark for mark in _DELIMITERS if _names(file.head(1)[0], mark) & {"jobid", "jobidraw"})
-        names: list[str] = []
-        for number, line in file.lines():
-            fields = line.split(mark)
-            if not names:
-                names = [name.strip().lower() for name in fields]
-                continue
-            if len(fields) != len(names):
-                repaired = _rejoined(fields, names, mark)
-                if repaired is None:
-                    report.note("of a further file with a wrong number of fields, not joined", file.where(number))
-                    continue
-                report.note("whose columns were shifted by a separator within a text, repaired", file.where(number))
-                fields = repaired
-            row = dict(zip(names, map(str.strip, fields), strict=True))
-            entry = further.setdefault(row.get("jobidraw") or row["jobid"], {})
-            entry.update({name: value for name, value in row.items() if value})
+        scratch = ReadReport()
+        for table in read_tables(file, _form(file, scratch, None, whole=False), scratch):
+            for place in range(len(table)):
+                row = dict(zip(map(str.lower, COLUMNS), table.fields(place), strict=True))
+                entry = further.setdefault(row["jobidraw"] or row["jobid"], {})
+                entry.update({name: value for name, value in row.items() if value})
+        for reason, count in scratch.noted.items():
+            report.note(reason, str(file), count)
+        for reason, count in scratch.dropped.items():
+            report.note(f"of a further file {reason}, not joined", str(file), count)
     if parts.left_out:
         report.note(f"files show the same jobs again, not read: {', '.join(parts.left_out)}", str(parts.logs))
     raw, alias = COLUMNS.index("JobIDRaw"), COLUMNS.index("JobID")
     fillable = [(place, name.lower()) for place, name in enumerate(COLUMNS) if place not in (raw, alias)]
 
     def rows() -> Iterator[Row]:
-        for table in _plain_tables(parts.logs, report, delimiter):
+        for table in read_tables(parts.logs, _form(parts.logs, report, delimiter), report):
             for place, line in enumerate(table.line.tolist()):
                 fields = table.fields(place)
                 if more := further.get(fields[raw] or fields[alias]):
@@ -647,7 +880,24 @@ def _json_rows(source: Source, report: ReadReport) -> Iterator[Row]:
 
 
 def _names(line: str, delimiter: str) -> set[str]:
-    return {name.strip().lower() for name in line.split(delimiter)}
+    return {name.strip().strip('"').lower() for name in line.split(delimiter)}
+
+
+def _delimiter_of_row(source: Source) -> str | None:
+    """Separator between the fields of a row of sacct without a header; ``None`` if the first line is none."""
+    first = source.head(1)[0]
+    for delimiter in _DELIMITERS:
+        fields = [field.strip().strip('"') for field in first.split(delimiter)]
+        states = [field for field in fields if field.split(" ")[0] in ENDED | NOT_OVER]
+        ids = [field for field in fields if _FORMS["jobid"].match(field)]
+        if len(fields) >= len(_NEEDED) and states and ids:
+            return delimiter
+    return None
+
+
+def lacks_header(source: Source) -> bool:
+    """True if the source looks like sacct's text without its header."""
+    return delimiter_of(source) is None and _delimiter_of_row(source) is not None
 
 
 def _check_header(names: Sequence[str], where: str) -> None:

@@ -23,8 +23,8 @@ from dagsim.network import Tree, TreeSwitch
 from dagsim.registry import nearest
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.nodes import MOST_NODES, FoundNode, ImportedSite, is_scontrol, is_scontrol_json, is_sinfo, read_nodes
-from dagsim.traces.sites import hosts, site_gpu
-from dagsim.traces.slurm import delimiter_of, duration_s, is_unset, memory_gb, moment_s
+from dagsim.traces.sites import folded, hosts, site_gpu
+from dagsim.traces.slurm import delimiter_of, duration_s, is_unset, memory_gb, moment_s, span_s
 from dagsim.traces.source import Source
 
 __all__ = ["SlurmSite", "read_slurm_site", "scheduler_of", "site_files"]
@@ -44,8 +44,8 @@ class SlurmSite(ImportedSite):
     partitions: dict[str, dict[str, str]] = field(default_factory=dict)
     listed: dict[str, FoundNode] = field(default_factory=dict)
     """Nodes of scontrol or sinfo, which count more than those of slurm.conf."""
-    gres: dict[str, str] = field(default_factory=dict)
-    """GPUs by node, from gres.conf."""
+    gres: dict[str, list[tuple[str, int | None]]] = field(default_factory=dict)
+    """Types and numbers of GPUs by node, from gres.conf; those of lines for all nodes under an empty name."""
     reservations: dict[str, dict[str, str]] = field(default_factory=dict)
     licences: dict[str, float] = field(default_factory=dict)
     qos: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -60,6 +60,8 @@ class SlurmSite(ImportedSite):
     """Names of the switches that are blocks."""
     block_sizes: list[int] = field(default_factory=list)
     """Numbers of nodes that blocks, and blocks put together, have."""
+    disagreements: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Nodes of which slurm.conf and gres.conf say different things, by what they say."""
     zone: ZoneInfo | None = None
     """Zone of dates without an offset; UTC if None."""
     named: dict[str, str] = field(default_factory=dict)
@@ -75,6 +77,8 @@ class SlurmSite(ImportedSite):
             TraceError: No file lists nodes, or two files describe different clusters.
         """
         nodes = {name: self._configured(name, fields) for name, fields in self.nodes.items()}
+        for says, names in self.disagreements.items():
+            self.drop(f"{'node' if len(names) == 1 else 'nodes'} {folded(names)}: {says}")
         if self.nodes and self.listed:
             strangers = [name for name in self.listed if name not in self.nodes]
             if len(strangers) * 2 > len(self.listed):
@@ -135,6 +139,17 @@ class SlurmSite(ImportedSite):
             dict(self.licences),
             scheduler_of(self),
         )
+
+    def restarts(self, queues: QueueTree) -> bool:
+        """True if preemption requeues jobs (PreemptMode): they run again from their beginning. If it also
+        suspends others, which go on, that is recorded as not modelled.
+        """
+        modes = {owner.preempt for owner in queues.partitions}
+        if queues.scheduler.get("preempt", "off") == "qos":
+            modes = {owner.preempt for owner in queues.qos}
+        if "requeue" in modes and "suspend" in modes:
+            self.drop("PreemptMode: jobs that are suspended begin again here, as requeued jobs do")
+        return "requeue" in modes and queues.scheduler.get("preempt", "off") != "off"
 
     def network(self, names: Sequence[str]) -> dict[str, Any] | None:
         """The switches of topology.conf as a shared network between the nodes ``names`` of the
@@ -211,7 +226,7 @@ class SlurmSite(ImportedSite):
                 finite_number(fields.get(key, least), key)
                 for key, least in (("realmemory", "1"), ("memspeclimit", "0"))
             )
-            gpus = _gpus(self.gres.get(name) or fields.get("gres", ""))
+            gpus = self._gpus_of(name, _gpus(fields.get("gres", "")))
             weight = finite_number(fields.get("weight", "1"), "weight")
         return FoundNode(
             name,
@@ -223,6 +238,33 @@ class SlurmSite(ImportedSite):
             features=tuple(filter(None, re.split("[,&]", fields.get("features") or fields.get("feature", "")))),
             weight=weight,
         )
+
+    def _gpus_of(self, name: str, stated: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+        """The GPUs of a node: as many as slurm.conf says (``stated``), of the types that gres.conf adds."""
+        lines = self.gres.get(name) or (self.gres.get("", []) if stated else [])
+        if not lines:
+            return stated
+        total, listed = sum(size for _, size in stated), dict[str, int]()
+        alone = len(lines) == 1 and lines[0][1] is None
+        for kind, size in lines:
+            listed[kind] = listed.get(kind, 0) + ((total or 1) if alone else 1 if size is None else size)
+        found = tuple([pair for pair in listed.items() if pair[1]])
+        number = sum(listed.values())
+        if not stated:
+            says = f"gres.conf has {_as_gres(found)} and slurm.conf no Gres=gpu, which Slurm requires; gres.conf counts"
+        elif any(kind for kind, _ in stated):
+            differ = number != total or (all(kind for kind, _ in found) and {*listed} != {kind for kind, _ in stated})
+            says = f"slurm.conf has {_as_gres(stated)} and gres.conf {_as_gres(found)}; slurm.conf counts"
+            if not differ:
+                return stated
+            found = stated
+        elif number == total:
+            return found
+        else:
+            says = f"slurm.conf has {_as_gres(stated)} and gres.conf {_as_gres(found)}; the number of slurm.conf counts"
+            found = ((next(iter(listed)), total),) if len(listed) == 1 else stated
+        self.disagreements.setdefault(says, {})[name] = None
+        return found
 
     def _account(self, name: str) -> QueueNode:
         row = self.accounts[name][1]
@@ -272,6 +314,19 @@ def read_slurm_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Slur
     """
     site = SlurmSite(zone=zone)
     kinds = [(file, _kind_of(file)) for file in files]
+    copies = {file: other for file, kind in kinds if (other := _copied(file, kind, kinds))}
+    kinds = [(file, kind) for file, kind in kinds if file not in copies]
+    included = {
+        Path(name).name
+        for file, kind in kinds
+        if copies and kind in _CONFIGURATION
+        for name in re.findall(r"^\s*include\s+(\S+)", Source(file).read_bytes().decode(errors="replace"), _LINES)
+    }
+    for file, other in copies.items():
+        if file.name in included:
+            site.read.append(f"{file.name}: a part of {other}")
+        else:
+            site.drop(f"{file.name}: not read, since Slurm reads {other} and what that includes")
     order = list(_READERS)
     for file, kind in sorted(kinds, key=lambda pair: order.index(pair[1]) if pair[1] in order else len(order)):
         if kind in _READERS:
@@ -282,6 +337,24 @@ def read_slurm_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Slur
         f"{file.name}: nothing (not recognised, or cut off)" for file, kind in kinds if not (kind or _is_log(file))
     ]
     return site
+
+
+_CONFIGURATION = ("slurm.conf", "gres.conf", "topology.conf")
+_BACKUP = re.compile(r"[~#.,_ -](?!conf$|txt$|json$|gz$).*|\d+")
+_LINES = re.IGNORECASE | re.MULTILINE
+
+
+def _copied(file: Path, kind: str, kinds: Sequence[tuple[Path, str]]) -> str:
+    """The name of the file that Slurm reads instead of this one; empty if it reads this one. It reads
+    ``slurm.conf`` and its like by their names, and a copy is called after the file (``slurm.conf.bak``).
+    """
+    names = {other.name: other_kind for other, other_kind in kinds}
+    if kind in _CONFIGURATION and file.name != kind and kind in names:
+        return kind
+    alike = [name for name, other_kind in names.items() if kind == other_kind]
+    return next(
+        (name for name in alike if file.name.startswith(name) and _BACKUP.fullmatch(file.name[len(name) :])), ""
+    )
 
 
 _MOST = 2**32
@@ -492,12 +565,13 @@ def _read_config(site: SlurmSite, file: Path) -> None:
 def _read_gres(site: SlurmSite, file: Path) -> None:
     for line in _lines(file):
         pairs = {key.lower(): value.strip('"') for key, value in _WORD.findall(line)}
-        if pairs.get("name", "").lower() != "gpu" or "nodename" not in pairs:
+        if pairs.get("name", "").lower() != "gpu":
             continue
-        count = pairs.get("count") or str(max(1, len(_hosts(pairs.get("file", ""), str(file)))))
-        for host in _hosts(pairs["nodename"], str(file)):
-            gpu = f"gpu:{pairs['type']}:{count}" if "type" in pairs else f"gpu:{count}"
-            site.gres[host] = f"{site.gres[host]},{gpu}" if host in site.gres else gpu
+        with _naming(str(file)):
+            stated = len(_hosts(pairs.get("file") or pairs.get("multiplefiles", ""), str(file))) or None
+            size = count(pairs["count"], "Count", 0) if pairs.get("count") else stated
+        for host in _hosts(pairs["nodename"], str(file)) if "nodename" in pairs else ("",):
+            site.gres.setdefault(host, []).append((pairs.get("type", ""), size))
 
 
 def _read_listed(site: SlurmSite, file: Path) -> None:
@@ -676,7 +750,9 @@ def _read_events(site: SlurmSite, file: Path) -> None:
             site.drop(f"sacctmgr show event: state {row.get('state', '')!r}")
             continue
         try:
-            start_s, end_s = (moment_s(row.get(key, ""), key, site.zone) for key in ("timestart", "timeend"))
+            start_s, end_s = span_s(
+                row.get("timestart", ""), row.get("timeend", ""), row.get("duration", ""), site.zone
+            )
         except Dirty as error:
             raise TraceError(f"{file}:{number}: an event {error}") from None
         if start_s is None or (end_s is not None and end_s <= start_s):
@@ -734,6 +810,10 @@ def _gpus(text: str) -> tuple[tuple[str, int], ...]:
             size = rest[-1] if rest and rest[-1].isdecimal() else "1"
             gpus[model] = gpus.get(model, 0) + count(size, "number of GPUs", 0)
     return tuple([pair for pair in gpus.items() if pair[1]])
+
+
+def _as_gres(gpus: Iterable[tuple[str, int]]) -> str:
+    return ",".join(f"gpu:{kind}:{size}" if kind else f"gpu:{size}" for kind, size in gpus)
 
 
 def _hosts(text: str, where: str) -> tuple[str, ...]:
@@ -938,9 +1018,12 @@ def _reservation(site: SlurmSite, name: str, row: Mapping[str, str]) -> NodeRese
     if any(not is_unset(row.get(key, "")) for key in ("licenses", "features")):
         site.drop(f"reservation {name}: its licences or features")
     try:
-        start_s, end_s = (moment_s(row.get(key, ""), key, site.zone) for key in ("starttime", "endtime"))
+        start_s, end_s = span_s(row.get("starttime", ""), row.get("endtime", ""), row.get("duration", ""), site.zone)
         if start_s is None or end_s is None:
             raise Dirty("without a start or an end")
+        if end_s <= start_s:
+            site.drop(f"reservation {name}: it ends ({row['endtime']}) before it starts ({row['starttime']}); left out")
+            return None
         return NodeReservation(name, _hosts(row["nodes"], f"reservation {name}"), start_s, end_s)
     except (Dirty, ModelError) as error:
         raise TraceError(f"reservation {name}: {error}") from None

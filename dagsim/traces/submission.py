@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from dagsim.errors import ModelError
 from dagsim.model import Request
+from dagsim.model.job import without_counts
+from dagsim.traces.slurm import gres_tres
 
 
 class Submission(NamedTuple):
@@ -27,6 +29,21 @@ class Submission(NamedTuple):
     """True if it waits for all earlier jobs of its user with its name."""
     begin: str = ""
     """Its begin time as stated (``--begin``)."""
+    fault: str = ""
+    """A reason to drop the job: what it asks for is damaged."""
+    gpus: tuple[tuple[str, str], ...] = ()
+    """The GPUs and shards that its line asks for: the unit (``job``, ``node``, ``task``, ``socket``), and the list."""
+    units: tuple[int | None, int | None, int] = (None, None, 1)
+    """Its number of tasks, tasks per node (if stated) and sockets per node."""
+
+    def gpu_tres(self, nodes: int) -> str:
+        """The GPUs of the line as a list like that of ``ReqTRES``, for a job of that many nodes.
+
+        Raises:
+            Dirty: A number is impossible.
+        """
+        tasks, per_node, sockets = self.units
+        return gres_tres(dict(self.gpus), nodes, tasks or nodes * (per_node or 1), nodes * sockets)
 
 
 _LONG = {
@@ -51,20 +68,37 @@ _UNMODELLED = {"nodelist": "nodes by name", "exclude": "excluded nodes", "contig
 
 
 def submission(
-    line: str, constraint: str, reservation: str, partition: str, licences: tuple[tuple[str, int], ...] = ()
+    line: str,
+    constraint: str,
+    reservation: str,
+    partition: str,
+    licences: tuple[tuple[str, int], ...] = (),
+    nodes: int = 0,
+    component: int = 0,
 ) -> Submission:
     """Read the terms of a job. A constraint, reservation or licences that sacct states count more
-    than those in the ``line``; ``partition`` is sacct's column, which may name several.
+    than those in the ``line``; ``partition`` is sacct's column, which may name several. ``nodes`` is the
+    number of its nodes, 0 if unknown, and ``component`` that of the component of a heterogeneous job.
     """
     named = partition if "," in partition else ""
-    return _read(line, _stated(constraint), _stated(reservation), named, tuple([pair for pair in licences if pair[1]]))
+    several = tuple([pair for pair in licences if pair[1]])
+    if " : " in line:  # each component has options of its own
+        command, parts = line.split(maxsplit=1)[0], line.split(" : ")
+        own = parts[component] if component < len(parts) else parts[0]
+        line = own if own.startswith(command) else f"{command} {own}"
+    return _read(line, _stated(constraint), _stated(reservation), named, several, nodes)
 
 
 @lru_cache(maxsize=1 << 14)
 def _read(
-    line: str, constraint: str, reservation: str, partition: str, licences: tuple[tuple[str, int], ...]
+    line: str,
+    constraint: str,
+    reservation: str,
+    partition: str,
+    licences: tuple[tuple[str, int], ...],
+    nodes: int,
 ) -> Submission:
-    options = options_of(line)
+    options, fault = options_of(line), ""
     partitions = tuple(name for name in options.get("partition", partition).split(",") if name)
     limit = re.search(r"%(\d{1,9})$", options.get("array", ""))
     spread, tasks = (None, None) if line.startswith(_QUEUE) else _shape(options)
@@ -74,6 +108,9 @@ def _read(
     if unread:
         notes.append(f"whose dependency {unread} is not modelled: eligible as in the log")
     try:
+        constraint = without_counts(constraint, nodes) if constraint else ""
+        if "*" in constraint:
+            notes.append("whose constraint counts nodes, of which only the features are modelled")
         request = Request(
             constraint,
             partitions if len(partitions) > 1 else (),
@@ -87,11 +124,49 @@ def _read(
             after_one="?" in options.get("dependency", ""),
             segment=_segment(options) if spread else None,
         )
-    except ModelError:
+    except ModelError as error:
         request, notes = Request(), [*notes, "whose constraint cannot be read, ignored"]
+        fault = "whose constraint is nested too deeply" if "nested too deeply" in str(error) else ""
     name, begin = options.get("job-name", ""), options.get("begin", "")
     note = notes[0] if notes else ""
-    return Submission(request if request else None, _nice(options), tasks, note, name, alone, begin)
+    return Submission(
+        request if request else None,
+        _nice(options),
+        tasks,
+        note,
+        name,
+        alone,
+        begin,
+        fault,
+        _gpus(options),
+        (_number(options, "ntasks"), _number(options, "ntasks-per-node"), _sockets(options)),
+    )
+
+
+def _number(options: dict[str, str], name: str) -> int | None:
+    return int(options[name]) if re.fullmatch(r"[1-9]\d{0,6}", options.get(name, "")) else None
+
+
+def _sockets(options: dict[str, str]) -> int:
+    return _number(options, "sockets-per-node") or int(
+        (re.match(r"[1-9]\d{0,3}", options.get("extra-node-info", "")) or ["1"])[0]
+    )
+
+
+_GPU_OPTIONS = {
+    "gpus": ("job", "gpu:"), "gpus-per-node": ("node", "gpu:"), "gres": ("node", ""),
+    "gpus-per-task": ("task", "gpu:"), "tres-per-task": ("task", ""), "gpus-per-socket": ("socket", "gpu:"),
+}  # fmt: skip
+"""Options that ask for GPUs: the unit of their number, and what their values leave out."""
+
+
+def _gpus(options: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    asked = []
+    for name, (unit, prefix) in _GPU_OPTIONS.items():
+        parts = [f"{prefix}{part.strip()}" for part in options.get(name, "").split(",") if part.strip()]
+        if any(re.match(r"(?:gres[:/])?(?:gpu|shard)\b", part) for part in parts):
+            asked.append((unit, ",".join(parts)))
+    return tuple(asked[:1])
 
 
 def _shape(options: dict[str, str]) -> tuple[bool | None, int | None]:
@@ -176,15 +251,14 @@ def _stated(text: str) -> str:
 
 
 def options_of(line: str) -> dict[str, str]:
-    """The options of a command of Slurm, up to the script or ``--wrap``, by long name."""
-    head = line.partition(" --wrap")[0]
+    """The options of a command of Slurm, up to the script, by long name."""
     try:
-        words = shlex.split(head)
+        words = shlex.split(line)
     except ValueError:
-        words = head.split()
+        words = line.split()
     if not words or words[0].rpartition("/")[2] not in _COMMANDS:
         return {}
-    options: dict[str, str] = {"job-name": "wrap"} if head != line else {}
+    options: dict[str, str] = {}
     at = 1
     while at < len(words):
         word, at = words[at], at + 1
@@ -199,5 +273,35 @@ def options_of(line: str) -> dict[str, str]:
             break  # the script
         if not equals and name not in _BARE and at < len(words):
             value, at = words[at], at + 1
-        options[name] = value
+        if name == "wrap":
+            options.setdefault("job-name", "wrap")
+            if not re.search(r"""--wrap[=\s]\s*["']""", line):
+                at = _closing_options(words, at)
+        else:
+            options[name] = value
     return options
+
+
+def _closing_options(words: list[str], after: int) -> int:
+    """Where the options begin that follow the command of ``--wrap``. Slurm writes the line without quotes, so
+    the command ends where nothing but options of sbatch follows.
+    """
+    complete = [False] * len(words) + [True, False]
+    for at in range(len(words) - 1, after - 1, -1):
+        word = words[at]
+        name, equals, _ = word[2:].partition("=") if word.startswith("--") else (_LONG.get(word[1:2], ""), word[2:], "")
+        if word[:1] == "-" and name in _OPTIONS:
+            complete[at] = complete[at + 1 if equals or name in _BARE else at + 2]
+    return next(at for at in range(after, len(words) + 1) if complete[at])
+
+
+_OPTION_NAMES = """
+    acctg-freq bb bbf bell burst-buffer chdir cluster-constraint comment constraint container container-id
+    cores-per-socket cpu-freq cpus-per-gpu deadline delay-boot exclude export gid gpu-bind gpu-freq gpus-per-node
+    gpus-per-socket gpus-per-task gres gres-flags hint licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu
+    mem-per-gpu mincpus network nodefile ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket oom-kill-step
+    open-mode power prefer priority profile qos reservation resv-ports segment signal sockets-per-node switches
+    thread-spec threads-per-core time-min tmp tres-bind tres-per-task uid wait-all-nodes wckey
+"""
+_OPTIONS = _BARE | frozenset(_LONG.values()) | frozenset(_OPTION_NAMES.split())
+"""Options of sbatch(1) by long name."""

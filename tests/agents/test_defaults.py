@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from schema_defaults import can_be_made, classes, own_defaults, shipped
 
-from dagsim.agents.nets.config import DecimaNetConfig, ScorerConfig
+from dagsim.agents.nets.config import ScorerConfig
 from dagsim.errors import ConfigError
+from dagsim.families.decima.config import DecimaNetConfig
 
 
 @pytest.mark.parametrize("cls", list(classes("dagsim.agents")), ids=lambda cls: cls.__name__)

@@ -27,7 +27,7 @@ from dagsim.agents.nets.rows import Sizes, indifferent
 from dagsim.systems.cluster.codecs.candidates import Candidates
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.codecs.codec import Observation
-from dagsim.systems.spark.scenario import SparkScenario
+from dagsim.families.spark.scenario import SparkScenario
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,19 @@ import torch
 from dagsim.agents.checkpoint import Checkpoint
 from dagsim.config.schema import load_config
 from dagsim.errors import RunFolderError
-from dagsim.experiment.simulate import make_policy, run_policy
-from dagsim.systems.spark.scenario import SparkScenario
+from dagsim.experiment.simulate import run_policy
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+SHIPPED = ROOT / "dagsim" / "agents" / "ppo.pt"
+KEPT = [SHIPPED, *sorted((ROOT / "results" / "agents").glob("*.pt"))]
+ALL = sorted([*(ROOT / "results").rglob("*.pt"), *(ROOT / "dagsim").rglob("*.pt")])
 GOLDEN: dict[str, Any] = json.loads((HERE / "golden.json").read_text())
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "results" / "agents").glob("*.pt")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [SHIPPED, *sorted((ROOT / "results" / "agents").glob("*.pt"))], ids=lambda path: path.stem
+)
 def test_kept_agents_play_the_same_schedules(path: Path) -> None:
     workload = "heterogeneous-dag" if "dag" in path.stem else "heterogeneous"
     config = load_config(None, [f"workload={workload}", "workload.count=60"])
@@ -29,15 +33,9 @@ def test_kept_agents_play_the_same_schedules(path: Path) -> None:
         assert result.summary.jct_s.mean == GOLDEN["schedules"][f"agents/{path.name} {seed}"]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "results" / "decima").glob("*.pt")), ids=lambda path: path.stem)
-def test_kept_decima_nets_play_the_same_schedules(path: Path) -> None:
-    scenario = SparkScenario(executors=10, jobs=15)
-    for seed in (1, 2):
-        episode = scenario.kernel(seed).run(make_policy(scenario, f'decima[checkpoint="{path}"]'))
-        assert episode.mean_jct_s == GOLDEN["schedules"][f"decima/{path.name} {seed}"]
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "results").rglob("*.pt")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted([*(ROOT / "results").rglob("*.pt"), *(ROOT / "dagsim").rglob("*.pt")]), ids=lambda path: path.stem
+)
 def test_every_kept_agent_has_a_digest_that_protects_it(path: Path, tmp_path: Path) -> None:
     Checkpoint.load(path)
     content = torch.load(path, weights_only=True)

@@ -21,18 +21,18 @@ from dagsim.agents.advantages import discounts, replica_advantages, return_rms, 
 from dagsim.agents.config import TrainConfig
 from dagsim.agents.learner import Learner, LearnerContext, WarmStart, clone, imitation, update_ema
 from dagsim.agents.nets.actor import ActorNet, ObservationBatch, stack
-from dagsim.agents.nets.config import DecimaNetConfig
-from dagsim.agents.nets.decima import DecimaNet, collate, options
 from dagsim.agents.off_policy import D3qnConfig, RainbowConfig, SacConfig
 from dagsim.agents.off_policy.replay import Drawn
 from dagsim.agents.on_policy import PpoConfig, ReinforceConfig
 from dagsim.agents.rollouts import EpisodeSteps, InProcessRollouts
-from dagsim.agents.spark_fluid import differential, fluid_advantages
 from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.errors import ConfigError
+from dagsim.families.decima.config import DecimaNetConfig
+from dagsim.families.decima.fluid import differential, fluid_advantages
+from dagsim.families.decima.net import DecimaNet, collate, options
+from dagsim.families.spark.codecs import StagesConfig
+from dagsim.families.spark.scenario import SparkScenario
 from dagsim.systems.cluster.codecs.codec import Observation
-from dagsim.systems.spark.codecs import StagesConfig
-from dagsim.systems.spark.scenario import SparkScenario
 
 JCT_S = 15.0
 """Mean completion time of the reference heuristic, as ``begun`` has it."""

@@ -25,12 +25,12 @@ from dagsim.experiment.training import session as finishing
 from dagsim.experiment.training.report import PolicyRuns, best_heuristic, completed_jct_s, contenders
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.experiment.tune import best_of, candidates, write_tuned
+from dagsim.families.ramp.scenario import RampScenario
+from dagsim.families.spark.scenario import SparkScenario
 from dagsim.metrics import jct, summarize
 from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, part_of, seeds_of
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.ramp.scenario import RampScenario
-from dagsim.systems.spark.scenario import SparkScenario
 
 CLUSTER = ("cluster.groups=[{name: t4, gpu: T4, gpus: 4}]", "workload.count=3")
 SPARK = ("system={kind: spark, executors: 3, jobs: 2}", "train.time_constant_s=[100.0, 400.0]")

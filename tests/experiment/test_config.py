@@ -237,8 +237,8 @@ def test_the_codecs_of_a_system_of_ones_own_are_known_by_name(tmp_path: Path, mo
     (tmp_path / "own_world.py").write_text(
         "from dataclasses import dataclass, field\n"
         "from dagsim.registry import Entry, Registry\n"
-        "from dagsim.systems.spark.codecs import StagesConfig\n"
-        "from dagsim.systems.spark.scenario import SparkScenario\n"
+        "from dagsim.families.spark.codecs import StagesConfig\n"
+        "from dagsim.families.spark.scenario import SparkScenario\n"
         "@dataclass(frozen=True)\n"
         "class Rows(StagesConfig):\n"
         "    kind: str = 'rows'\n"

@@ -370,8 +370,9 @@ def test_results_are_sorted_by_id(whole: Store) -> None:
     assert str(first["metrics"]["jct_s.mean"]) in rows[1]
 
 
+@pytest.mark.family("decima")
 def test_a_kept_network_is_a_policy_of_a_sweep(tmp_path: Path) -> None:
-    path = Path(__file__).parents[2] / "results" / "decima" / "w2.pt"
+    path = Path(__file__).parents[2] / "dagsim" / "families" / "decima" / "w2.pt"
     (tmp_path / "spark.yaml").write_text("system: {kind: spark, executors: 3, jobs: 1}\n", encoding="utf-8")
     grid = described(tmp_path, f"base: {tmp_path}/spark.yaml\nover: {{policy: [fifo, {{file: {path}}}]}}\nseeds: 1\n")
     _, ran = swept(grid, tmp_path)

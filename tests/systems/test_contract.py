@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dagsim.agents.config import shipped_agents
 from dagsim.config.schema import load_config
 from dagsim.config.training import check_training
 from dagsim.errors import ConfigError, IllegalDecision, Stalled
@@ -99,7 +100,7 @@ def test_a_training_of_every_system_has_defaults_that_fit_it(system: str) -> Non
 
 def test_the_agents_that_ship_with_a_system_decide_in_it(system: str) -> None:
     world = scenario(system)
-    for name in world.agents:
+    for name in shipped_agents(world):
         drive(world.kernel(1), make_policy(world, name), 2000.0)
 
 

@@ -152,7 +152,7 @@ def test_a_system_of_ones_own_trains_agents_that_decide_only_in_it(
 ) -> None:
     (tmp_path / "toy_world.py").write_text(
         "from dataclasses import dataclass\n"
-        "from dagsim.systems.spark.scenario import SparkScenario\n"
+        "from dagsim.families.spark.scenario import SparkScenario\n"
         "@dataclass(frozen=True)\n"
         "class Toy(SparkScenario):\n"
         "    kind: str = 'toy_world:Toy'\n"

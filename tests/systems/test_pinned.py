@@ -14,21 +14,21 @@ import numpy as np
 import pytest
 from pinning import digest, plain
 
-from dagsim.envs.ramp import PartitionEnv
 from dagsim.envs.scheduling import EnvConfig, SchedulingEnv
-from dagsim.envs.spark import DecimaEnv
+from dagsim.families.decima.environment import DecimaEnv
+from dagsim.families.pac_ml.environment import PartitionEnv
+from dagsim.families.ramp.api import RAMP_POLICIES, RampScenario
+from dagsim.families.ramp.kpis import job_rows, kpis
+from dagsim.families.spark.api import ExecutorType
+from dagsim.families.spark.policies import SPARK_POLICIES
+from dagsim.families.spark.scenario import SparkScenario
+from dagsim.families.spark.workload import sequence, synthetic_profiles
 from dagsim.metrics import summarize
 from dagsim.model import Cluster
 from dagsim.systems.cluster.models.runtime import Throughput
 from dagsim.systems.cluster.rewards import TERMS as CLUSTER_TERMS
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.ramp import RAMP_POLICIES, RampScenario
-from dagsim.systems.ramp.kpis import job_rows, kpis
 from dagsim.systems.seam import drive
-from dagsim.systems.spark import ExecutorType
-from dagsim.systems.spark.policies import SPARK_POLICIES
-from dagsim.systems.spark.scenario import SparkScenario
-from dagsim.systems.spark.workload import sequence, synthetic_profiles
 from dagsim.workload.presets import PRESETS
 
 Pinned = Callable[..., None]

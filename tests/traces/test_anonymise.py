@@ -29,7 +29,10 @@ SUBMITTED = ("user", "account", "partition", "qos")
 
 def nameless(jobs: list[Job]) -> list[Job]:
     unnamed = dict.fromkeys(("id", "tenant", *SUBMITTED), "")
-    return [replace(job, observed_nodes=(), **unnamed) for job in jobs]
+    requests = [None if job.request is None else replace(job.request, partitions=()) or None for job in jobs]
+    return [
+        replace(job, observed_nodes=(), request=request, **unnamed) for job, request in zip(jobs, requests, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("file", ["sacct/jobs.txt", "sacct/jobs.json"])

@@ -183,7 +183,7 @@ def test_lists_of_nodes_are_written_so_that_they_are_read_back() -> None:
     assert folded(["h001", "h002", "h010"]) == "h[001-002,010]"
 
 
-@pytest.mark.parametrize("text", ["h[", "h]", "h[[1]]", "h[a-b]", "h[1-]"])
+@pytest.mark.parametrize("text", ["h[", "h]", "h[[1]]", "h[a-b]", "h[1-]", "h[]", "h[1,]", "h[03-01]"])
 def test_what_is_no_list_of_nodes_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"bracket|range"):
         hosts(text)

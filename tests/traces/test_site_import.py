@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import TraceError
-from dagsim.model import Caps, Cluster, Job, Kind, Node, QueueTree, Task
+from dagsim.model import Caps, Cluster, Job, Kind, Node, Task
 from dagsim.model.gpu import gpu_type
+from dagsim.model.kueue import BorrowWithinCohort, Preemption, ResourceQuota
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
@@ -154,18 +155,24 @@ def _imported(folder: Path, tmp_path: Path) -> tuple[str, Path]:
 def test_kueue_s_objects_are_cohorts_and_queues_with_quotas(tmp_path: Path) -> None:
     site = read_site(site_files([_folder(tmp_path, kueue=KUEUE, nodes=NODES)]))
     assert site is not None
-    (top,) = site.queues().tree
-    assert (top.name, [node.name for node, _ in top.walk()]) == ("site", ["site", "team", "speech", "vision"])
-    vision = top.children[1]
-    assert vision.quota == {"cpus": 20.5, "memory_gb": 96, "A100-80": 8, "T4": 2}
-    assert (vision.borrow, vision.lend) == ({"A100-80": 4}, {"A100-80": 2})
-    assert (vision.order, vision.reclaim, vision.within) == ("strict", "any", "lower-priority")
-    assert vision.aliases == ("cats/main",)  # "main" alone is ambiguous
-    assert set(site.unmodelled) == {
-        "ClusterQueue vision: borrowWithinCohort",
-        "ClusterQueue speech: quota of rdma/hca",
-        "ResourceFlavor t4-spot: tolerations",
-    }
+    objects = site.queues().kueue
+    assert objects is not None
+    assert [(one.name, one.parent) for one in objects.cohorts] == [("team", "site")]
+    vision, speech = objects.cluster_queues
+    assert (vision.cohort, speech.cohort) == ("site", "team")
+    (group,) = vision.resource_groups
+    assert [flavor.name for flavor in group.flavors] == ["big", "t4-spot"]
+    assert group.flavors[1].resources["cpu"] == ResourceQuota(4.5)
+    assert group.flavors[0].resources["memory"] == ResourceQuota(64 * 2**30)
+    assert group.flavors[0].resources["nvidia.com/gpu"] == ResourceQuota(8, 4, 2)
+    assert vision.queueing_strategy == "StrictFIFO"
+    assert vision.preemption == Preemption("LowerPriority", "Any", BorrowWithinCohort("LowerPriority"))
+    assert [(one.name, one.cluster_queue) for one in objects.local_queues] == [
+        ("cats/main", "vision"),
+        ("dogs/main", "speech"),
+    ]
+    assert [flavor.gpu_types for flavor in objects.resource_flavors] == [("A100-80",), ("T4",)]
+    assert not site.unmodelled
     assert site.network(["k1"]) is None
     assert "Topology racks: it has no level above the host" in site.unmodelled
 
@@ -198,10 +205,11 @@ def test_jobs_reach_their_cluster_queue_by_their_local_queue(tmp_path: Path) -> 
         Job.single(name, Task("t", 10, gpus=gpus), at_s, account=namespace, partition="main")
         for name, at_s, namespace, gpus in (("a", 0, "cats", 8), ("b", 1, "dogs", 6), ("c", 2, "dogs", 4))
     ]
-    queues = QueueTree(site.queues().tree)
+    queues = site.queues()
     schedule = ClusterKernel(cluster, jobs, Models(queues=queues)).run(POLICIES.create("kueue"))
     starts = {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.STARTED}
-    assert starts == {"a": 0, "c": 10, "b": 20}  # c needs no more than speech's own quota, b two GPUs that vision lends
+    # c gets speech's own quota at 2 s, and waits for the node; b needs two GPUs more, which vision lends
+    assert starts == {"a": 0, "c": 10, "b": 20}
 
 
 @pytest.mark.parametrize(
@@ -210,7 +218,7 @@ def test_jobs_reach_their_cluster_queue_by_their_local_queue(tmp_path: Path) -> 
         (
             "nominalQuota: 16}",
             "nominalQuota: many}",
-            r"ClusterQueue vision: nominalQuota of cpus is not a quantity: 'many'",
+            r"ClusterQueue vision: nominalQuota of cpu is not a quantity: 'many'",
         ),
         (
             "Cohort: Any",
@@ -270,21 +278,22 @@ def test_limits_that_are_no_list_are_an_error(tmp_path: Path) -> None:
 
 def test_keys_of_kueue_that_have_no_effect_are_listed(tmp_path: Path) -> None:
     text = KUEUE.replace("cohortName: team", "cohortName: team\n  fairSharing: {weight: 2}\n  newKnob: {a: 1}")
-    text = text.replace("spec: {parentName: site}", "spec: {parentName: site, fairSharing: {weight: 3}}")
-    text = text.replace("{clusterQueue: vision}", "{clusterQueue: vision, stopPolicy: Hold}").replace(
+    text = text.replace("spec: {parentName: site}", "spec: {parentName: site, rest: {weight: 3}}")
+    text = text.replace("{clusterQueue: vision}", "{clusterQueue: vision, other: Hold}").replace(
         "- {name: big, resources: [{name: nvidia.com/gpu, nominalQuota: 4}",
         "- {name: H100, resources: [{name: nvidia.com/gpu, nominalQuota: 4}",
     )
     site = read_site(site_files([_folder(tmp_path, kueue=text, nodes=NODES)]))
     assert site is not None
-    assert site.queues().tree[0].children[0].children[0].quota == {"H100": 4}
-    assert {
-        "ClusterQueue speech: fairSharing",
+    objects = site.queues().kueue
+    assert objects is not None
+    assert (objects.cluster_queues[1].weight, objects.resource_flavors[-1].gpu_types) == (2, ("H100",))
+    assert set(site.unmodelled) == {
         "ClusterQueue speech: newKnob",
-        "Cohort team: fairSharing",
-        "LocalQueue cats/main: stopPolicy",
-        "ClusterQueue speech: its ResourceFlavor 'H100' is in no file; its name counts as type",
-    } <= set(site.unmodelled)
+        "Cohort team: rest",
+        "LocalQueue cats/main: other",
+        "ResourceFlavor H100: it is in no file; its name counts as type",
+    }
 
 
 def test_files_of_two_schedulers_are_refused(tmp_path: Path) -> None:

@@ -6,17 +6,20 @@ import json
 import re
 import time
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 from typer.testing import CliRunner
 
 from dagsim.cli import app
+from dagsim.config.cluster_file import import_site
 from dagsim.config.schema import load_config
 from dagsim.errors import TraceError
 from dagsim.model import Caps, NodeOutage, Request
 from dagsim.network import Tree, TreeSwitch
 from dagsim.traces import open_trace
+from dagsim.traces.nodes import FoundNode, grouped
 from dagsim.traces.slurm import moment_s
 from dagsim.traces.slurm_site import read_slurm_site, site_files
 from dagsim.traces.submission import begin_after_s, submission
@@ -272,7 +275,7 @@ def test_events_of_nodes_are_outages_of_the_site(folder: Path) -> None:
     assert "sacctmgr show event: 1 nodes that the cluster lacks, such as x9" in unmodelled
     assert "sacctmgr show event: state 'PLANNED'" in unmodelled
     (folder / "events.txt").write_text(EVENTS.replace("1772460000", "yesterday"))
-    with pytest.raises(TraceError, match=r"events\.txt:5: an event whose timestart is not a time"):
+    with pytest.raises(TraceError, match=r"events\.txt:5: an event whose start is not a time"):
         read_slurm_site(site_files([folder]))
 
 
@@ -553,3 +556,100 @@ def test_of_a_listing_of_several_clusters_the_own_rows_count(folder: Path) -> No
         TraceError, match=r"assoc: it lists several clusters \(tide, ebb\): add slurm.conf, which names"
     ):
         read_slurm_site(site_files([folder]))
+
+
+def site_of(folder: Path, **files: str) -> Any:
+    """The site of the folder, with the files added; ``_`` in their names stands for a dot."""
+    for name, text in files.items():
+        (folder / name.replace("_", ".")).write_text(text)
+    return read_slurm_site(site_files([folder]), ZoneInfo("Europe/Berlin"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["slurm.conf.bak", "slurm.conf.old", "slurm.conf~", "slurm.conf.rpmsave", "slurm-2024.conf", "#slurm.conf#"],
+)
+def test_slurm_reads_slurm_conf_and_no_copy_of_it(folder: Path, name: str) -> None:
+    before = read_slurm_site(site_files([folder])).queues()
+    old = CONF.replace("tide", "ebb").replace("=500", "=9").replace("include nodes.conf\n", "NodeName=x[1-3] CPUs=2\n")
+    (folder / name).write_text(old)
+    site = read_slurm_site(site_files([folder]))
+    assert (site.cluster_name, site.queues()) == ("tide", before)
+    assert f"{name}: not read, since Slurm reads slurm.conf and what that includes" in site.unmodelled
+    assert "nodes.conf: a part of slurm.conf" in site.read
+
+
+def test_copies_of_other_files_are_not_read_either(folder: Path) -> None:
+    site = site_of(folder, qos_txt_old=QOS.replace("|10|", "|99|"), gres_conf="", gres_conf_bak="NodeName=n1 Name=gpu")
+    assert [qos.priority for qos in site.queues().qos] == [10, 0]
+    assert [node.gpus for node in site.found_nodes()] == [(), (), (("a100", 2),)]
+
+
+@pytest.mark.parametrize(
+    ("gres", "lines", "gpus", "noted"),
+    [
+        ("gpu:2", "NodeName=g1 Name=gpu Type=l40s", (("l40s", 2),), ""),
+        ("gpu:2", "Name=gpu Type=l40s File=/dev/nvidia[0-1]", (("l40s", 2),), ""),
+        ("gpu:2", "NodeName=g1 Name=gpu Type=a30 File=/dev/nvidia0\nNodeName=g1 Name=gpu Type=l4 File=/dev/nvidia1",
+         (("a30", 1), ("l4", 1)), ""),
+        ("gpu:h100:4", "NodeName=g1 Name=gpu File=/dev/nvidia[0-3]", (("h100", 4),), ""),
+        ("gpu:4", "NodeName=g1 Name=gpu Type=h100 Count=2", (("h100", 4),), "gpu:4 and gres.conf gpu:h100:2"),
+        ("gpu:h100:4", "NodeName=g1 Name=gpu Type=a100 Count=4", (("h100", 4),), "gpu:h100:4 and gres.conf gpu:a100:4"),
+        ("gpu:h100:8", "NodeName=g1 Name=gpu Type=h100 File=/dev/nvidia[0-3]", (("h100", 8),), "gres.conf gpu:h100:4"),
+        ("", "NodeName=g1 Name=gpu Type=h100 Count=2", (("h100", 2),), "no Gres=gpu, which Slurm requires"),
+        ("", "Name=gpu Type=h100 Count=2", (), ""),
+    ],
+)  # fmt: skip
+def test_slurm_conf_counts_gpus_and_gres_conf_names_them(
+    folder: Path, gres: str, lines: str, gpus: tuple[tuple[str, int], ...], noted: str
+) -> None:
+    nodes = NODES.replace("Gres=gpu:a100:2", f"Gres={gres}" if gres else "")
+    site = site_of(folder, nodes_conf=nodes, gres_conf=f"AutoDetect=off\n{lines}\n")
+    assert site.found_nodes()[-1].gpus == gpus
+    assert (noted in " ".join(site.unmodelled)) if noted else not any("gres.conf" in text for text in site.unmodelled)
+
+
+def test_a_name_with_a_size_counts_more_than_a_feature(folder: Path) -> None:
+    nodes = [
+        FoundNode("a1", (("tesla_v100-pcie-32gb", 4),), 8, 64, "", True, features=("V100",)),
+        FoundNode("a2", (("v100", 4),), 8, 64, "", True, features=("v100_32gb",)),
+        FoundNode("a3", (("a100-sxm4-40gb", 4),), 8, 64, "", True, features=("80gb",)),
+    ]
+    assert [group.gpu for group in grouped(nodes).groups] == ["V100-32", "V100-32", "A100-40"]
+
+
+def test_a_reservation_within_the_repeated_hour_lasts_as_long_as_it_says(folder: Path) -> None:
+    """Clocks in Berlin went back from 3:00 to 2:00 on 26 October 2025, at 1:00 UTC."""
+    change_s = 1761440400.0
+    text = "".join(
+        f"ReservationName={name} StartTime=2025-10-26T{start} EndTime=2025-10-26T{end}{lasts}\n   Nodes=n1 NodeCnt=1\n"
+        for name, start, end, lasts in (
+            ("over", "02:40:00", "02:10:00", ""),
+            ("long", "02:10:00", "02:40:00", " Duration=01:30:00"),
+            ("late", "02:50:00", "03:30:00", " Duration=00:40:00"),
+            ("wrong", "04:00:00", "03:00:00", ""),
+        )
+    )
+    site = site_of(folder, reservations=text)
+    spans = {each.name: (each.start_s - change_s, each.end_s - change_s) for each in site.queues().reservations}
+    assert spans == {"over": (-1200, 600), "long": (-3000, 2400), "late": (3000, 5400)}
+    assert any("reservation wrong: it ends" in text for text in site.unmodelled)
+
+
+@pytest.mark.parametrize(
+    ("kind", "modes", "restarts"),
+    [
+        ("partition_prio", ("REQUEUE", "OFF"), True),
+        ("partition_prio", ("SUSPEND", "OFF"), False),
+        ("none", ("REQUEUE", "OFF"), False),
+    ],
+)
+def test_requeued_jobs_begin_again_after_an_import(
+    folder: Path, tmp_path: Path, kind: str, modes: tuple[str, str], restarts: bool
+) -> None:
+    conf = CONF.replace("PartitionName=side", f"PartitionName=side PreemptMode={modes[0]}")
+    conf = conf.replace("PartitionName=main", f"PartitionName=main PreemptMode={modes[1]}")
+    (folder / "slurm.conf").write_text(f"PreemptType=preempt/{kind}\nPreemptMode={modes[0]}\n{conf}")
+    import_site([folder], tmp_path / "site.yaml")
+    text = (tmp_path / "site.yaml").read_text()
+    assert ("on_resume: restart" in text) == restarts

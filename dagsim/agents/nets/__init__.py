@@ -15,8 +15,6 @@ NETS: Registry[NetSettings] = Registry(
         Entry("graph", ".config:GraphConfig", "messages between rows and GPU types"),
         Entry("mlp", ".config:MlpConfig", "one flat network over the first rows"),
         Entry("linear", ".config:LinearConfig", "a weight per feature"),
-        Entry("pac_ml", ".config:PacMlConfig", "PAC-ML's graph network over a computation graph, a score per row"),
-        Entry("decima", ".config:DecimaNetConfig", "Decima's graph network over stages, two heads"),
     ],
     group="dagsim.nets",
     listing="dagsim list nets",

@@ -13,12 +13,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AttentionConfig",
-    "DecimaNetConfig",
     "GraphConfig",
     "LinearConfig",
     "MlpConfig",
     "NetSettings",
-    "PacMlConfig",
     "ScorerConfig",
 ]
 
@@ -31,14 +29,14 @@ class NetSettings(Protocol):
         ...
 
 
-def _positive(**values: int) -> None:
+def positive(**values: int) -> None:
     for name, value in values.items():
         if not value > 0:
             raise ConfigError(f"net: {name} must be positive, got {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
-class _Net:
+class RowNetSettings:
     """Settings of every net over rows, including its critic."""
 
     hidden: int = 64
@@ -47,16 +45,16 @@ class _Net:
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        _positive(hidden=self.hidden)
+        positive(hidden=self.hidden)
 
-    def _sizes(self, codec: CodecSettings) -> Any:
+    def sizes(self, codec: CodecSettings) -> Any:
         from dagsim.agents.nets.rows import Sizes
 
         return Sizes.of(codec, f"net {self.kind!r}")  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)
-class ScorerConfig(_Net):
+class ScorerConfig(RowNetSettings):
     """Scores each row from its own features, the mean of all rows, and the context."""
 
     kind: Literal["scorer"] = "scorer"
@@ -65,11 +63,11 @@ class ScorerConfig(_Net):
         """Build a new net for the codec's observations."""
         from dagsim.agents.nets.rows import Scorer
 
-        return Scorer(self._sizes(codec), self.hidden)
+        return Scorer(self.sizes(codec), self.hidden)
 
 
 @dataclass(frozen=True, slots=True)
-class AttentionConfig(_Net):
+class AttentionConfig(RowNetSettings):
     """Like ``scorer``, but rows also attend to the GPU types."""
 
     kind: Literal["attention"] = "attention"
@@ -78,11 +76,11 @@ class AttentionConfig(_Net):
         """Build a new net for the codec's observations."""
         from dagsim.agents.nets.rows import Attention
 
-        return Attention(self._sizes(codec), self.hidden)
+        return Attention(self.sizes(codec), self.hidden)
 
 
 @dataclass(frozen=True, slots=True)
-class GraphConfig(_Net):
+class GraphConfig(RowNetSettings):
     """Passes messages between rows and the GPU types that they would run on."""
 
     kind: Literal["graph"] = "graph"
@@ -91,11 +89,11 @@ class GraphConfig(_Net):
         """Build a new net for the codec's observations."""
         from dagsim.agents.nets.rows import Graph
 
-        return Graph(self._sizes(codec), self.hidden)
+        return Graph(self.sizes(codec), self.hidden)
 
 
 @dataclass(frozen=True, slots=True)
-class MlpConfig(_Net):
+class MlpConfig(RowNetSettings):
     """One flat network over the first ``slots`` rows."""
 
     slots: int = 64
@@ -103,17 +101,17 @@ class MlpConfig(_Net):
     kind: Literal["mlp"] = "mlp"
 
     def __post_init__(self) -> None:
-        _positive(hidden=self.hidden, slots=self.slots)
+        positive(hidden=self.hidden, slots=self.slots)
 
     def build(self, codec: CodecSettings) -> ActorNet:
         """Build a new net for the codec's observations."""
         from dagsim.agents.nets.rows import Mlp
 
-        return Mlp(self._sizes(codec), self.hidden, self.slots)
+        return Mlp(self.sizes(codec), self.hidden, self.slots)
 
 
 @dataclass(frozen=True, slots=True)
-class LinearConfig(_Net):
+class LinearConfig(RowNetSettings):
     """One weight per feature. ``hidden`` sets the width of the critic, if there is one."""
 
     kind: Literal["linear"] = "linear"
@@ -122,69 +120,4 @@ class LinearConfig(_Net):
         """Build a new net for the codec's observations."""
         from dagsim.agents.nets.rows import Linear
 
-        return Linear(self._sizes(codec))
-
-
-@dataclass(frozen=True, slots=True)
-class PacMlConfig(_Net):
-    """PAC-ML's graph network (Parsonson et al. 2023): two rounds of messages over the job's graph,
-    then a score for each row from the graph, the job, the mean of all rows and the row itself.
-    """
-
-    message: int = 16
-    """Columns of the embeddings of an operation and of a dependency; a message has both."""
-    embedding: int = 16
-    """Columns of the graph's embedding."""
-    job: int = 32
-    """Columns of the embedding of the job and the servers (8 in the paper, which shows fewer features)."""
-    kind: Literal["pac_ml"] = "pac_ml"
-
-    def __post_init__(self) -> None:
-        _positive(hidden=self.hidden, message=self.message, embedding=self.embedding, job=self.job)
-
-    def build(self, codec: CodecSettings) -> ActorNet:
-        """Build a new net for the codec's observations.
-
-        Raises:
-            ConfigError: The observations have no computation graph.
-        """
-        from dagsim.agents.nets.pac_ml import PacMl
-
-        sizes, features = self._sizes(codec), codec.features
-        if not {"ops", "deps"} <= set(features):
-            raise ConfigError(
-                f"net 'pac_ml' reads observations with ops and deps; those of {type(codec).__name__} have "
-                f"{', '.join(features)}"
-            )
-        return PacMl(sizes, len(features["ops"]), len(features["deps"]), self)
-
-
-@dataclass(frozen=True, slots=True)
-class DecimaNetConfig:
-    """Decima's graph network (Mao et al. 2019): messages up the DAG, summaries, a head that scores
-    stages, and a head that scores numbers of executors.
-    """
-
-    hidden: int = 16
-    """Columns of every embedding."""
-    head: int = 32
-    """Units of the layers of both heads."""
-    kind: Literal["decima"] = "decima"
-
-    __pydantic_config__ = {"extra": "forbid"}
-
-    def __post_init__(self) -> None:
-        _positive(hidden=self.hidden, head=self.head)
-
-    def build(self, codec: CodecSettings) -> ActorNet:
-        """Build a new net for the codec's observations.
-
-        Raises:
-            ConfigError: The codec does not show stages.
-        """
-        from dagsim.agents.nets.decima import DecimaNet
-        from dagsim.systems.spark.codecs import StagesConfig
-
-        if not isinstance(codec, StagesConfig):
-            raise ConfigError(f"net 'decima' reads the codec 'stages', not {type(codec).__name__}")
-        return DecimaNet(self.hidden, self.head, codec.action)
+        return Linear(self.sizes(codec))

@@ -493,7 +493,7 @@ class _Block(NamedTuple):
 
 def _names_of(queues: QueueTree) -> dict[str, dict[str, None]]:
     """What a site names, by kind of contradiction, in its own order."""
-    tree = {name.rpartition("/")[2]: None for node, _ in queues.walk() for name in (node.name, *node.aliases)}
+    tree = queues.names()
     if not queues.partitions:
         return {"partitions": tree}
     return {

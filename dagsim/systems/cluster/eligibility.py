@@ -4,6 +4,7 @@ until their array has room, or until the policy admits them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from heapq import heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING
@@ -34,10 +35,10 @@ class Eligibility(State):
         "dependencies": COPIED,
     }
 
-    def __init__(self, kernel: ClusterKernel, dependencies: Dependencies | None = None) -> None:
+    def __init__(self, kernel: ClusterKernel, *, depends: bool = False) -> None:
         self._kernel = kernel
         self._admission = kernel.models.admission
-        self.dependencies = dependencies
+        self.dependencies = Dependencies() if depends else None
         """Conditions between jobs, and limits of arrays; None if no job can have any."""
         self._held: list[tuple[float, int, JobState]] = []
         """Jobs that wait for a time: a heap by time and number."""
@@ -52,6 +53,11 @@ class Eligibility(State):
             self._kernel.call_at(until_s, self._let_in)
         self._condition_s = inf
         self._time_conditions()
+
+    @property
+    def became_eligible_s(self) -> Mapping[int, float]:
+        """When each job became eligible whose conditions or array decided that, by number."""
+        return {} if self.dependencies is None else self.dependencies.eligible_s
 
     @property
     def waiting(self) -> bool:

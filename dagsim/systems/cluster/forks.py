@@ -31,6 +31,10 @@ _PLAIN = _UNMIXED | {type(None)}
 _CONTAINERS = (dict, list, set, deque)
 
 
+_MAKERS: dict[type, Callable[[Any, Any], Any]] = {}
+"""For each class of state, the function that makes the twin of an object in a fork."""
+
+
 class State:
     """Something that changes in a simulation. Every subclass declares its fields in ``__slots__``.
 
@@ -39,8 +43,6 @@ class State:
     """
 
     __slots__ = ()
-    _twin: ClassVar[Callable[[Any, Fork], Any]]
-    """Makes the twin of an object in a fork."""
     _alike: ClassVar[Callable[[Any], Any]]
     """Makes an object with the same fields."""
 
@@ -53,7 +55,7 @@ class State:
                 if not isinstance(slots, dict) or not set(slots.values()) <= {SAME, COPIED, AHEAD, EMPTY}:
                     raise TypeError(f"{base.__qualname__}: __slots__ must say of each field what a fork does with it")
                 fields |= slots
-        cls._twin = _copier(cls, "twin(old, fork)", "fork.twins[id(old)] = ", fields)
+        _MAKERS[cls] = _copier(cls, "twin(old, fork)", "fork.twins[id(old)] = ", fields)
         cls._alike = _copier(cls, "alike(old)", "", dict.fromkeys(fields, SAME))
 
 
@@ -104,8 +106,9 @@ class Fork:
         there: ValueT | None = self.twins.get(id(value))
         if there is not None:
             return there
-        if issubclass(kind, State):
-            return cast("ValueT", kind._twin(value, self))
+        make = _MAKERS.get(kind)
+        if make is not None:
+            return cast("ValueT", make(value, self))
         if issubclass(kind, tuple):
             parts = map(self.of, cast("Any", value))
             return cast("ValueT", tuple(parts) if kind is tuple else kind._make(parts))

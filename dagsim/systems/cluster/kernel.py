@@ -9,8 +9,7 @@
 
 ``ClusterKernel.decisions()`` is a generator. It processes all events of an instant (completions,
 then repairs and failures, then arrivals), yields a ``ClusterView`` and receives decisions until the
-answer is empty; then time moves on. ``run`` and the Gymnasium environment are two short drivers of
-it.
+answer is empty; then time moves on. ``run`` is a short driver of it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from dataclasses import replace
 from math import inf
 from sys import float_info
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from simpy.events import Event
@@ -32,7 +31,6 @@ from dagsim.model import (
     Cluster,
     Decision,
     Job,
-    JobFacts,
     Join,
     Kill,
     Kind,
@@ -50,7 +48,7 @@ from dagsim.model.log import Schedule, packed_row, unpacked_row
 from dagsim.model.streams import stream
 from dagsim.systems.cluster import legality
 from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, Clock, Timer
-from dagsim.systems.cluster.dependencies import Dependencies, any_depends
+from dagsim.systems.cluster.dependencies import any_depends
 from dagsim.systems.cluster.eligibility import Eligibility
 from dagsim.systems.cluster.forks import AHEAD, COPIED, EMPTY, SAME, Fork, State
 from dagsim.systems.cluster.jobs import JobsToCome
@@ -58,16 +56,13 @@ from dagsim.systems.cluster.life import Life
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import Kept, Outages, start_all
 from dagsim.systems.cluster.network.base import levels_in
-from dagsim.systems.cluster.nodes import Allotted, ClusterState, DemandClass
+from dagsim.systems.cluster.nodes import Allotted, ClusterState
 from dagsim.systems.cluster.past import recall
-from dagsim.systems.cluster.site import SiteState, domain_sets, down_windows
+from dagsim.systems.cluster.site import SiteState, down_windows
 from dagsim.systems.cluster.stalled import is_hopeless, why_stalled
 from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import decisions_of, drive
-
-if TYPE_CHECKING:
-    from dagsim.network.routing import FabricLevel
 
 Observer = Callable[[tuple[int, float, int, int, int, int, int, int, float]], None]
 """Called with each row of the log as it is written (fields as in ``Record``)."""
@@ -76,9 +71,7 @@ _ARRIVED, _ADMITTED, _REJECTED = int(Kind.ARRIVED), int(Kind.ADMITTED), int(Kind
 _STARTED, _FINISHED, _COMPLETED = int(Kind.STARTED), int(Kind.FINISHED), int(Kind.COMPLETED)
 _PREEMPTED, _FAILED, _DOWN, _UP = int(Kind.PREEMPTED), int(Kind.FAILED), int(Kind.DOWN), int(Kind.UP)
 _MOST_FAILURES = 1_000
-"""Number of consecutive failures, each losing all work since the one before, after which a task is
-assumed never to finish.
-"""
+"""Consecutive failures, each losing all work, after which a task is assumed never to finish."""
 _ITERABLE = frozenset((GeneratorType, list, tuple))
 """The usual types of a policy's answer; any other answer is checked for being iterable."""
 _NOTHING = ()
@@ -88,9 +81,9 @@ _NOTHING = ()
 class ClusterKernel(State):
     """One cluster, one stream of jobs, and the models of everything that takes time.
 
-    ``jobs`` must be in order of arrival and is read lazily: only the next job and those in the
-    system are in memory. A job is not ready before its ``eligible_s``. ``origin_s`` is the time of the
-    log at 0 s. The same arguments and ``seed`` give the same log, byte for byte.
+    ``jobs`` must be in order of arrival and is read lazily: only the next job and those in the system are
+    in memory. ``origin_s`` is the time of the log at 0 s. The same arguments and ``seed`` give the same log,
+    byte for byte.
 
     The simulation begins at ``begins_s``. Jobs that arrived earlier are in the system then, and
     their instances in flight run (``Job.in_flight``): the log starts with this past. Times of
@@ -149,11 +142,9 @@ class ClusterKernel(State):
         self.now = begins_s
         self.clock = Clock(begins_s)
         names = [node.name for node in cluster.nodes]
-        levels = None if models.network is None else levels_in(models.network, names)
-        self.levels: Sequence[FabricLevel] = tuple(levels or ())
-        binds = levels is not None or SiteState.binds(cluster, self.queues)
-        site = SiteState(cluster, self.queues, origin_s, domain_sets(levels, len(names))) if binds else None
-        self.machines = ClusterState(cluster, site)
+        levels = levels_in(models.network, names)
+        self.levels = tuple(levels or ())
+        self.machines = ClusterState(cluster, SiteState.of(cluster, self.queues, origin_s, levels))
         self.jobs = jobs
         """The jobs as passed in; their source may have further information."""
         self.upcoming = JobsToCome(jobs)
@@ -173,16 +164,13 @@ class ClusterKernel(State):
         """Number of disturbances that hold each node down."""
         self._away = 0
         """Number of nodes that are down."""
-        self._shows_truth = False
-        self._streams: dict[str, np.random.Generator] = {}
+        self._shows_truth, self._streams = False, dict[str, np.random.Generator]()
         disturbances = list(models.disturbances)
         if self.queues is not None and self.queues.outages:
             disturbances.append(Outages(down_windows(self.queues, names, origin_s, begins_s)))
         self._disturbing = start_all(disturbances, len(names), seed, begins_s)
         depends = any_depends(jobs)
-        self.eligibility = (
-            Eligibility(self, Dependencies() if depends else None) if depends or models.admission else None
-        )
+        self.eligibility = Eligibility(self, depends=depends) if depends or models.admission else None
         """Jobs that have arrived and may not start yet; None until there can be any."""
         self.life: Life | None = Life(self, cluster) if Life.is_needed(models, cluster) else None
         """Phases and rates of runs; None if every run is a single timeout."""
@@ -207,8 +195,7 @@ class ClusterKernel(State):
     @property
     def became_eligible_s(self) -> Mapping[int, float]:
         """When each job became eligible whose dependencies or array decided that, by number."""
-        dependencies = None if self.eligibility is None else self.eligibility.dependencies
-        return {} if dependencies is None else dependencies.eligible_s
+        return {} if self.eligibility is None else self.eligibility.became_eligible_s
 
     @property
     def pending(self) -> bool:
@@ -219,23 +206,19 @@ class ClusterKernel(State):
             return True
         if any(part is not None and part.pending for part in (self.eligibility, self.life)):
             return True
-        if self.machines.site is not None and any(time_s > self.now for time_s in self.machines.site.boundaries):
-            return True
-        return any(disturbing.returning() for disturbing in self._disturbing)
+        site = self.machines.site
+        opens = site is not None and site.pending(self.now)
+        return opens or any(disturbing.returning() for disturbing in self._disturbing)
 
     def stream(self, name: str) -> np.random.Generator:
-        """The random stream with that name. Each name has its own stream, so draws from others do
-        not affect it.
-        """
+        """See ``ClusterView.stream``. Each name has its own stream, so draws from others do not affect it."""
         rng = self._streams.get(name)
         if rng is None:
             rng = self._streams[name] = stream(self.schedule.seed, name)
         return rng
 
     def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
-        """Seconds of an instance by type, from the work that the user claims; ``None`` without a
-        claim.
-        """
+        """See ``ClusterView.claimed_s``."""
         claimed = task.task.estimate
         if claimed is None or not 0 <= claimed < inf:
             return None
@@ -281,6 +264,8 @@ class ClusterKernel(State):
         clock, machines = self.clock, self.machines
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
         last_s = min(until_s, float_info.max)
+        # One turn is one instant: all that happens by itself, in the order of the clock, then the policy until it has
+        # nothing to say. What its decisions set on the clock for the same time (a run without work) is another turn.
         while True:
             if self.changed:
                 if self._wake_s <= self.now:
@@ -328,30 +313,23 @@ class ClusterKernel(State):
             if job.arrival_s > self.now:
                 yield Timer(self.clock, job.arrival_s, ARRIVALS)
             elif job.arrival_s < self.now:
-                raise ModelError(
-                    f"job {job.id!r} arrives at {job.arrival_s!r} s, after one that arrived at {self.now!r} s"
-                )
+                after = f"after one that arrived at {self.now!r} s"
+                raise ModelError(f"job {job.id!r} arrives at {job.arrival_s!r} s, {after}")
             self.upcoming.take()
             self.arrive(job)
 
     def arrive(self, job: Job) -> None:
-        """Let a job arrive now: build its state, and let its first tasks become ready, unless it can never run,
-        or is not eligible yet.
-        """
+        """Let a job arrive now. Its first tasks become ready, unless it can never run or is not eligible yet."""
         number = self._arrived
         self._arrived += 1
         self.changed = True
         graph, schedule, machines, seconds_of = job.graph, self.schedule, self.machines, self.models.runtime.seconds
-        types, class_of, restricts = machines.types, machines.classes.get, machines.site is not None
+        types, restricts = machines.types, machines.site is not None
         active = JobState(job, number)
         active.shows_truth = self._shows_truth
-        gpu_s, gpus_most, rejected = 0.0, 0.0, None
-        parents = graph.parents
+        rejected, parents = None, graph.parents
         for index, task in enumerate(graph.tasks):
-            instances = task.instances
-            demand = None if task.gang else class_of(task.demand)
-            if demand is None:
-                demand = machines.compile(task.demand, instances if task.gang else 0)
+            demand = machines.compile(task.demand, task.instances if task.gang else 0)
             seconds = seconds_of(task, types)
             if restricts:
                 claimed_s = None if task.estimate is None else seconds_of(replace(task, work=task.estimate), types)
@@ -365,25 +343,8 @@ class ClusterKernel(State):
                 demand = self.life.enter_elastic(entry, task.elastic)
             if demand.rejected is not None:
                 rejected = demand.rejected
-            gpus = task.gpus * instances
-            gpu_s += gpus * entry.best_s if gpus else 0.0
-            gpus_most = max(gpus_most, gpus)
-        ideal_s = active.rank()
-        schedule.arrived(
-            JobFacts(
-                job.id,
-                job.arrival_s,
-                job.priority,
-                job.tenant,
-                job.deadline_s,
-                job.weight,
-                ideal_s,
-                gpu_s,
-                float(gpus_most),
-                graph.names,
-                parents,
-            )
-        )
+        active.rank()
+        schedule.arrived(active.facts())
         if not number & 4095:
             schedule.log.pack()
         self._record_job(_ARRIVED, number)
@@ -427,7 +388,7 @@ class ClusterKernel(State):
             case Preempt():
                 self._preempt(legality.stopped(self, decision.run))
             case Wait():
-                self._wait(legality.wake_up(self.now, decision.until_s))
+                self.wait(legality.wake_up(self.now, decision.until_s))
                 return False
             case Migrate():
                 run = legality.stopped(self, decision.run)
@@ -453,38 +414,17 @@ class ClusterKernel(State):
         return True
 
     def _start(self, task: Any, placement: Any) -> None:
-        """Start the task if that is legal. The most common starts (independent instances, or a gang
-        on one node) are checked right here, for speed.
-        """
-        try:
-            ((node, instances, gpu),) = placement
-            legal = type(node) is int is type(instances) and gpu is None and task in self.frontier.ready
-            if legal:
-                demand: DemandClass = task.demand
-                machine = self.machines.list[node]
-                room = machine.idle // demand.whole if demand.plain and machine.up else machine.room(demand)
-                legal = (
-                    machine.index == node  # a negative number would count from the end
-                    and 0 < instances <= task.waiting
-                    and instances <= room
-                    and machine.type in demand.types
-                    and (not demand.gang or (instances == task.waiting and task.training is None))
-                )
-        except (TypeError, ValueError, IndexError):
-            legal = False
-        if not legal:
+        machine = legality.starts_on(self, task, placement)
+        if machine is None:
             self.occupy(task, legality.started(self, task, placement))
             return
-        mask, on = self.machines.take(machine, demand, instances, None)
-        self._launch(task, instances, ((machine, instances, mask, on),))
+        # The most common starts, without a list of shares: independent instances, or a gang on one node.
+        instances = placement[0][1]
+        held = (machine, instances, *self.machines.take(machine, task.demand, instances, None))
+        self._launch(task, instances, (held,))
 
     def occupy(
-        self,
-        task: TaskState,
-        shares: list[Allotted],
-        training: TrainingState | None = None,
-        *,
-        in_flight: bool = False,
+        self, task: TaskState, shares: list[Allotted], training: TrainingState | None = None, *, in_flight: bool = False
     ) -> None:
         """Start the task on the checked shares: a gang as one run, otherwise one run per node. An
         elastic task goes on with ``training``, by default with its own. What is ``in_flight`` computes already.
@@ -505,7 +445,7 @@ class ClusterKernel(State):
         for machine, count, *_ in host.held:
             self.machines.join(machine, task.demand, count)
         host.beside = (self._started,)
-        self._launch(task, host.instances, host.held, (host.id,))
+        self._launch(task, host.instances, host.held, beside=host.id)
         if host.computing_s is not None and self.life is not None:
             self.life.set_pace(host)
 
@@ -535,7 +475,8 @@ class ClusterKernel(State):
         self.changed = True
         self._leave(number, _REJECTED, float(reason))
 
-    def _wait(self, until_s: float) -> None:
+    def wait(self, until_s: float) -> None:
+        """Have the policy asked at ``until_s``, or before."""
         if until_s < self._wake_s:
             self._wake_s = until_s
             self.call_at(until_s, self.wake)
@@ -547,25 +488,20 @@ class ClusterKernel(State):
     # Runs.
 
     def _launch(
-        self,
-        task: TaskState,
-        instances: int,
-        held: tuple[Held, ...],
-        beside: tuple[int, ...] = (),
-        *,
-        computes: bool = False,
+        self, task: TaskState, instances: int, held: tuple[Held, ...], *, beside: int = -1, computes: bool = False
     ) -> None:
         """Make the run, write its rows, and schedule its end."""
         now = self.now
         run = self.running[self._started] = Run(self.clock, self._started, task, instances, held, now)
         self._started += 1
-        run.beside = beside
+        if beside >= 0:
+            run.beside = (beside,)
         task.waiting -= instances
         if not task.waiting:
             del self.frontier.ready[task]
         self.record_run(_STARTED, run)
         if computes or self.life is None:
-            run.callbacks = [self.end]
+            run.callbacks.append(self.end)
             self.clock.at(run.compute(now), COMPLETIONS, run)
         else:
             self.life.begin(run)
@@ -659,13 +595,11 @@ class ClusterKernel(State):
         self._away += 1
         self.record(packed_row(_DOWN, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self.changed = True
-        by_network = self.life is not None and self.life.by_network
-        saves = notice_s and (by_network or notice_s >= self.preemption.write_s)
+        kept, by_network = self.preemption.kept_on_failure, self.life is not None and self.life.by_network
+        if notice_s and (by_network or notice_s >= self.preemption.write_s):
+            kept = Kept.ALL
         for run in [run for run in self.running.values() if node in run.nodes]:
-            if saves:
-                self._stop(run, _FAILED, Kept.ALL, notice_s)
-            else:
-                self._stop(run, _FAILED, self.preemption.kept_on_failure)
+            self._stop(run, _FAILED, kept, notice_s)
 
     def bring_up(self, node: int) -> None:
         """Bring the node back, unless another disturbance also holds it down."""
@@ -686,33 +620,26 @@ class ClusterKernel(State):
 
     def _set_clock(self) -> None:
         """Start the processes, and put everything on the clock but runs: at the beginning, and in a fork."""
-        site, machines = self.machines.site, self.machines
-        if site is not None and site.licences:
-            self.frontier.started.append(lambda run, now: machines.hold(run.task.demand, 1, now))
-            self.frontier.ended.append(lambda run, now: machines.hold(run.task.demand, -1, now))
         if self.upcoming.any_left:
             self.clock.process(self._arrivals())
         if self.eligibility is not None:
             self.eligibility.attach()
-        for time_s in () if site is None else site.boundaries:
-            if time_s > self.now:
-                self.call_at(time_s, self.wake)
+        if self.machines.site is not None:
+            self.machines.site.attach(self)
         for disturbing in self._disturbing:
             for process in disturbing.processes(self.clock, self):
                 self.clock.process(process)
 
     def _observe(self, observers: Sequence[Observer]) -> None:
         append = self.schedule.log.append_packed
-        self.record: Callable[[bytes], None] = append
-        """Add a row to the log."""
 
         def record(row: bytes) -> None:
             append(row)
             for observer in observers:
                 observer(unpacked_row(row))
 
-        if observers:
-            self.record = record
+        self.record: Callable[[bytes], None] = record if observers else append
+        """Add a row to the log."""
 
     def _record_job(self, kind: int, number: int, value: float = 0.0) -> None:
         self.record(packed_row(kind, self.now, number, -1, -1, -1, 0, 0, value))
@@ -753,9 +680,16 @@ class ClusterKernel(State):
         if twin._wake_s < inf:
             wake_s, twin._wake_s = twin._wake_s, inf
             if wake_s > twin.now:
-                twin._wait(wake_s)
-        for run in self._runs_by_end():
-            twin._resume(twin.running[run.id], run, by_estimates=by_estimates)
+                twin.wait(wake_s)
+        for original in self._runs_by_end():
+            run = twin.running[original.id]
+            if by_estimates:
+                run.believe_estimate(twin.now)
+            if twin.life is not None:
+                twin.life.resume_run(run, original)
+            else:
+                run.callbacks = [twin.end]
+                twin.clock.at(run._ends_s, COMPLETIONS, run)
         return twin
 
     def _runs_by_end(self) -> dict[Run, None]:
@@ -763,16 +697,5 @@ class ClusterKernel(State):
         in the same order again; then those that wait for the network, or have rate 0.
         """
         events = [event for *_, event in self.clock.scheduled() if event.callbacks]
-        runs = [event if isinstance(event, Run) else event.value for event in events]
-        ending = [run for run in runs if isinstance(run, Run) and run.id in self.running]
+        ending = [run for event in events if isinstance(run := event if isinstance(event, Run) else event.value, Run)]
         return dict.fromkeys([*ending, *self.running.values()])
-
-    def _resume(self, run: Run, original: Run, *, by_estimates: bool) -> None:
-        """Go on with the present phase of a run of the original."""
-        if by_estimates:
-            run.believe_estimate(self.now)
-        if self.life is not None:
-            self.life.resume_run(run, original)
-        else:
-            run.callbacks = [self.end]
-            self.clock.at(run._ends_s, COMPLETIONS, run)

@@ -9,14 +9,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isnan
 from operator import index
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from dagsim.errors import IllegalDecision, ModelError
 from dagsim.model import Elastic, Kill, RejectReason, TrainingState
-from dagsim.systems.cluster.nodes import MICRO, Allotted, NodeState
+from dagsim.systems.cluster.nodes import MICRO, Allotted, DemandClass, NodeState
 from dagsim.systems.cluster.past import may_mix_types
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import Simulation
+
+
+def starts_on(kernel: Simulation, task: Any, placement: Any) -> NodeState | None:
+    """The node of a usual start that is legal: independent instances, or a whole gang, on one node. None if
+    it is not legal, or ``started`` must look at it.
+    """
+    try:
+        ((node, instances, gpu),) = placement
+        if not (type(node) is int is type(instances) and gpu is None and task in kernel.frontier.ready):
+            return None
+        demand: DemandClass = task.demand
+        machine = kernel.machines.list[node]
+        room = machine.idle // demand.whole if demand.plain and machine.up else machine.room(demand)
+        legal = (
+            machine.index == node  # a negative number would count from the end
+            and 0 < instances <= task.waiting
+            and instances <= room
+            and machine.type in demand.types
+            and (not demand.gang or (instances == task.waiting and task.training is None))
+        )
+        return machine if legal else None
+    except (TypeError, ValueError, IndexError):
+        return None
 
 
 def started(kernel: Simulation, task: object, placement: object) -> list[Allotted]:
@@ -253,7 +276,11 @@ def _check_domain(kernel: Simulation, task: TaskState, shares: Sequence[Allotted
     nodes = sum([share.machine.bit for share in shares])
     if not any(nodes & ~domain == 0 for domain in terms.domains):
         names = ", ".join(share.machine.node.name for share in shares[:5])
-        _refuse_start(kernel, task, f"its job requires nodes of one {request.level}, and {names} are of several")
+        _refuse_start(
+            kernel,
+            task,
+            f"its job requires nodes of one {request.level or request.constraint}, and {names} are of several",
+        )
 
 
 def _check_range(kernel: Simulation, task: TaskState, elastic: Elastic, total: int) -> None:

@@ -46,7 +46,6 @@ class Life(State):
     __slots__ = {
         "_gangs": COPIED,
         "_kernel": COPIED,
-        "_models": SAME,
         "_preemption": SAME,
         "_served": COPIED,
         "_setup": SAME,
@@ -57,7 +56,6 @@ class Life(State):
     def __init__(self, kernel: ClusterKernel, cluster: Cluster) -> None:
         models = kernel.models
         self._kernel = kernel
-        self._models = models
         self._setup, self._sharing, self._preemption = models.setup, models.sharing, models.preemption
         carrier = None if models.network is None else models.network.carrier(kernel.clock, cluster)
         self._transfers = None if carrier is None else Transfers(kernel, self, carrier, cluster)

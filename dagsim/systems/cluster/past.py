@@ -73,7 +73,7 @@ def recall(kernel: ClusterKernel) -> None:
         if kernel.life is not None:
             kernel.life.recall(run)
     kernel.changed = False  # first, what is due at the beginning happens
-    kernel.call_at(begins_s, kernel.wake)
+    kernel.wait(begins_s)
 
 
 def _resume(kernel: ClusterKernel, job: Job, number: int, run: InFlight) -> None:

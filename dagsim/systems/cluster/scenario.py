@@ -117,7 +117,7 @@ class GpuCluster(System):
     codecs: ClassVar[Registry[Any]] = CODECS
     terms: ClassVar[Registry[RewardTerm]] = TERMS
     score: ClassVar[str] = "area_jct_s"
-    agents: ClassVar[Mapping[str, tuple[str, str]]] = {"ppo": ("ppo.pt", "results/agents/general.pt")}
+    agents: ClassVar[Mapping[str, str]] = {"ppo": "agents/ppo.pt"}
     environment: ClassVar[str | None] = "dagsim.envs.scheduling:SchedulingEnv"
     takes_programs: ClassVar[bool] = True
 

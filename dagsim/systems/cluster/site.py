@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Cluster, Job, NodePartition, QueueTree, Request
-from dagsim.model.job import satisfies
+from dagsim.model.job import satisfies, ways
 from dagsim.systems.cluster.forks import COPIED, SAME, State
 
 if TYPE_CHECKING:
     from dagsim.network.routing import FabricLevel
+    from dagsim.systems.cluster.kernel import ClusterKernel
 
 
 class Terms(NamedTuple):
@@ -107,6 +108,29 @@ class SiteState(State):
         """Nodes that satisfy each constraint."""
 
     @classmethod
+    def of(
+        cls, cluster: Cluster, queues: QueueTree | None, origin_s: float, levels: Sequence[FabricLevel] | None
+    ) -> SiteState | None:
+        """The restrictions of a cluster whose network has ``levels``; None if none could restrict a job."""
+        if levels is None and not cls.binds(cluster, queues):
+            return None
+        return cls(cluster, queues, origin_s, domain_sets(levels, len(cluster.nodes)))
+
+    def attach(self, kernel: ClusterKernel) -> None:
+        """Listen to the kernel, and put timers on its clock: at the beginning, and in a fork."""
+        machines = kernel.machines
+        if self.licences:
+            kernel.frontier.started.append(lambda run, now: machines.hold(run.task.demand, 1, now))
+            kernel.frontier.ended.append(lambda run, now: machines.hold(run.task.demand, -1, now))
+        for time_s in self.boundaries:
+            if time_s > kernel.now:
+                kernel.call_at(time_s, kernel.wake)
+
+    def pending(self, now: float) -> bool:
+        """True if nodes will open or close after ``now``."""
+        return any(time_s > now for time_s in self.boundaries)
+
+    @classmethod
     def binds(cls, cluster: Cluster, queues: QueueTree | None) -> bool:
         """True if any job could be restricted."""
         if queues is not None and (queues.reservations or queues.outages or queues.licences):
@@ -137,6 +161,9 @@ class SiteState(State):
             reservation = self._numbers.get(request.reservation, -1)
         licences = tuple([pair for pair in request.licences if pair[0] in self.licences])
         domains = self._domains(job.id, request) if request.level and self.levels else ()
+        if request.constraint and len(alternatives := ways(request.constraint)) > 1 and any(self._features):
+            sets = [self._satisfying(alternative) for alternative in alternatives]
+            domains = tuple([domain & alike for domain in domains or (self.all_nodes,) for alike in sets])
         if nodes == self.all_nodes and not (self.closed or self.drained or licences or domains):
             return None
         return Terms(nodes, limit_s, reservation, licences, domains)

@@ -13,7 +13,7 @@ from simpy import Environment
 from simpy.events import Event, Process
 
 from dagsim.errors import IllegalDecision
-from dagsim.model import Job, Task, TrainingState
+from dagsim.model import Job, JobFacts, Task, TrainingState
 from dagsim.systems.cluster.clock import Due
 from dagsim.systems.cluster.forks import COPIED, EMPTY, SAME, State
 from dagsim.systems.cluster.network.base import Flow
@@ -90,6 +90,16 @@ class JobState(State):
             task.rank_s = rank_s
         self.ideal_s = max(ranks)
         return self.ideal_s
+
+    def facts(self) -> JobFacts:
+        """What remains of it after it left. To be asked before estimates take the place of true durations."""
+        job, gpu_s, most = self.job, 0.0, 0.0
+        for entry in self.tasks:
+            if gpus := entry.task.gpus * entry.task.instances:
+                gpu_s += gpus * entry.best_s
+                most = max(most, gpus)
+        submitted = (job.id, job.arrival_s, job.priority, job.tenant, job.deadline_s, job.weight)
+        return JobFacts(*submitted, self.ideal_s, gpu_s, float(most), job.graph.names, job.graph.parents)
 
 
 class TaskState(State):
@@ -190,6 +200,8 @@ class TaskState(State):
         twin: TaskState = TaskState._alike(self)
         twin.piece, twin.waiting, twin.restore_s = piece, waiting, restore_s
         if left != self.left:
+            # Estimates shrink by the same part as the truth, so a piece tells a policy how much is left, as a
+            # checkpoint does. Only the rank's own part shrinks: the path behind this task is as long as before.
             kept = left / self.left
             twin.left = left
             twin.seconds = tuple([seconds * kept if seconds < inf else inf for seconds in self.seconds])

@@ -57,7 +57,7 @@ class Simulation(Protocol):
     queues: QueueTree | None
     preemption: Preemption
     sharing: Sharing | None
-    levels: Sequence[FabricLevel]
+    levels: tuple[FabricLevel, ...]
 
     @property
     def pending(self) -> bool:

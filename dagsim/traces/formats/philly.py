@@ -34,6 +34,7 @@ from dagsim.traces.rows import (
     rows_by_job,
     single_tasks,
 )
+from dagsim.traces.slurm import delimiter_of
 from dagsim.traces.source import Row, Source
 from dagsim.workload.arrays import JobArrays, TaskKind, objects
 
@@ -57,7 +58,10 @@ class Philly(Reader):
     uses = frozenset({"floor_s"})
 
     def recognises(self, source: Source) -> bool:
-        return _is_list(source) or any('"jobid"' in line or '"submitted_time"' in line for line in source.head(64))
+        return _is_list(source) or (
+            delimiter_of(source) is None
+            and any('"jobid"' in line or '"submitted_time"' in line for line in source.head(64))
+        )
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         if not _is_list(source):

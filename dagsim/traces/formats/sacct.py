@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from math import inf, isnan, nan
 from sys import intern
 from typing import NamedTuple
@@ -30,22 +30,36 @@ from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Findings, Grouped, JobBatch, in_parts, job_blocks, rows_by_job, with_others
-from dagsim.traces.sites import hosts, site_gpu
+from dagsim.traces.rows import (
+    Findings,
+    Grouped,
+    JobBatch,
+    in_parts,
+    job_blocks,
+    repeated,
+    rows_by_job,
+    with_others,
+)
+from dagsim.traces.sites import listed_hosts, readable_hosts, site_gpu
 from dagsim.traces.slurm import (
     COLUMNS,
     COMMAND,
     NOT_OVER,
+    UNSET_MOMENTS,
     Resources,
+    are_milliseconds,
     array_tasks,
     delimiter_of,
     duration_s,
+    folded_rows,
     folder_parts,
     is_json,
     is_unset,
+    lacks_header,
     licences_or_none,
     limit_s,
     moment_s,
+    reading_of,
     resources,
     sacct_tables,
     state,
@@ -55,6 +69,7 @@ from dagsim.traces.source import Source
 from dagsim.traces.submission import Submission, begin_after_s, submission
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, optional
 
+_Tables = Callable[[Source, ReadReport, TraceOptions], Iterator[Table]]
 _PROTOCOLS = ("last-attempt", "all-attempts")
 _NEVER_KEPT = {"BOOT_FAIL": "whose nodes did not boot", "REVOKED": "revoked by another cluster"}
 _HOUR_S = 3600.0
@@ -62,9 +77,20 @@ _MOMENTS = ("Submit", "Eligible", "Start", "End")
 _FAULTS = ("", "whose Suspended is not a duration", "whose ElapsedRaw is not a duration",
            "whose Elapsed is not a duration", "without End and Elapsed", "with an end before the start")  # fmt: skip
 """Reasons why a run time is unusable; the first is none."""
-_NOTES = ("", "whose hours change between winter and summer time",
-          "whose elapsed time is not that from Start to End without suspensions; it counts")  # fmt: skip
+_NOTES = (
+    "",
+    "whose hours change between winter and summer time",
+    "whose elapsed time is not that from Start to End without suspensions; it counts",
+    "that start before their submission, taken as started then",
+    "that start before they are eligible, taken as eligible then",
+)
 """Flaws of a run time that is used all the same; the first is none."""
+_IN_LINE = "with the GPUs of SubmitLine, since no list of resources has any (AccountingStorageTRES)"
+_AGAIN = "with the id of an earlier job of another time, user or cluster; jobs of their own"
+_NO_LIST = "whose list of nodes cannot be read, so their nodes are unknown"
+_OTHER_LENGTH = "whose list of nodes and NNodes disagree"
+_DAY_S = 86400.0
+_SHORT_TIME = 8  # characters of a number of seconds that is no date
 _MIXED = "that mix GPU types on a node, which all run on one type here"
 _CLOCK_S = 1.0
 """Slurm's clock counts whole seconds, and each column is rounded by itself."""
@@ -75,8 +101,6 @@ _SHAPE = ("State", "TimelimitRaw", "Timelimit", "NNodes", "NCPUS", "ReqTRES", "A
 """Columns that decide, together with whether nodes were assigned, the demand of a job and whether
 it is kept.
 """
-_SHORT = 200  # characters of a list of nodes; longer ones are not cached
-_MOST_NODES = 1 << 14  # per job
 
 
 class Sacct(Reader):
@@ -103,11 +127,13 @@ class Sacct(Reader):
             "shards",
             "gpu_names",
             "delimiter",
+            "columns",
         }
     )
 
-    tables = staticmethod(sacct_tables)
-    """Reads the rows of a source."""
+    def tables(self, source: Source, report: ReadReport, options: TraceOptions) -> Iterator[Table]:
+        """Yield the rows of a source, with the columns ``COLUMNS``."""
+        return sacct_tables(source, report, options.delimiter, options.named_columns())
 
     def recognises(self, source: Source) -> bool:
         if folder_parts(source) is not None:
@@ -120,6 +146,11 @@ class Sacct(Reader):
             raise
 
     def nearly(self, source: Source) -> str | None:
+        if lacks_header(source):
+            return (
+                "it looks like sacct without its header (-n): name its columns in the order of -o, such as "
+                "--read columns=JobIDRaw,JobID,User,Account,Partition,State,Submit,Start,End,NNodes,AllocTRES"
+            )
         names = re.split(r"[\s|,;]+", source.head(1)[0].lower())
         if not {"jobid", "jobidraw"} & set(names) or "state" not in names:
             return None
@@ -129,7 +160,7 @@ class Sacct(Reader):
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         reading = _Reading.of(options, self.tables)
-        parts = in_parts(partial(reading.rows, source), reading.keys, report)
+        parts = in_parts(partial(reading.rows, source), reading.keys, report, reading.learn)
         return job_blocks(map(reading.batch, parts), report, most)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
@@ -143,7 +174,7 @@ class Sacct(Reader):
         }
         if not is_json(source):
             answers["dates"] = f"those without an offset are of {options.timezone or 'UTC'} (timezone)"
-            names = _column_names(source)
+            names = set(map(str.lower, options.named_columns())) or _column_names(source)
             if "submitline" not in names:
                 stated = [name for name in ("Constraints", "Reservation") if name.lower() in names]
                 answers["terms"] = (
@@ -223,7 +254,9 @@ class _Times(NamedTuple):
             apart = np.abs(between - stated)
             ran_s = np.where(np.isnan(stated), between, stated)
             wrong = (suspended == -inf, raw == -inf, ~is_raw & (elapsed == -inf), np.isnan(ran_s), ran_s < 0)
-            noted = (np.abs(apart - _HOUR_S) < 1, apart > _CLOCK_S)
+            submit, eligible = moments[:2]
+            early = (start + _CLOCK_S < submit, start + _CLOCK_S < eligible)
+            noted = (np.abs(apart - _HOUR_S) < 1, apart > _CLOCK_S, *early)
         fault, note = (np.select(masks, range(1, len(masks) + 1), 0) for masks in (wrong, noted))
         return cls(dict(zip(_MOMENTS, moments, strict=True)), ran_s, fault, note)
 
@@ -250,6 +283,58 @@ _EXAMPLE = _Times(dict(zip(_MOMENTS, np.array([[1.0], [1.0], [2.0], [12.0]]), st
 """A row of an attempt that ran for 10 s."""
 
 
+class _Reuse:
+    """Rows with one id are attempts of one job if they are of one user and cluster, and each was submitted when, or
+    up to a day after, the one before ended; else the id was used again. Slurm submits a job anew as it requeues it.
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[np.ndarray, ...]] = []
+        self._numbers: dict[tuple[int, int, float], int] | None = None
+
+    def add(self, *columns: np.ndarray) -> None:
+        """Add rows: hashes of their ids, of these with the component, and of their owners; submission and end."""
+        self._rows.append(columns)
+
+    @property
+    def numbers(self) -> dict[tuple[int, int, float], int]:
+        """Number of a job among those with its id, by hashes of id and owner and the submission; without first ones."""
+        if self._numbers is None:
+            self._numbers = {}
+            if self._rows:
+                ids, *others = (np.concatenate(column) for column in zip(*self._rows, strict=True))
+                self._rows.clear()
+                places = np.flatnonzero(repeated(ids) | repeated(ids[::-1])[::-1])
+                order = np.lexsort((others[3][places], others[2][places], ids[places]))
+                self._number(*(column[places[order]].tolist() for column in (ids, *others)))
+        return self._numbers
+
+    def _number(
+        self, ids: list[int], full: list[int], owners: list[int], submit_s: list[float], end_s: list[float]
+    ) -> None:
+        """Number the jobs of rows that are in order of their ids and submissions."""
+        assert self._numbers is not None
+        jobs: list[dict[int, int]] = []  # the last row of each job of an id, by full id
+
+        def continues(row: int, last: dict[int, int]) -> bool:
+            before = last.get(full[row], next(iter(last.values())))
+            if owners[row] != owners[before]:
+                return False
+            if full[row] not in last or submit_s[row] - submit_s[before] <= _CLOCK_S:
+                return True
+            return isnan(end_s[before]) or -_CLOCK_S <= submit_s[row] - end_s[before] <= _DAY_S
+
+        for row, id in enumerate(ids):
+            if row and id != ids[row - 1]:
+                jobs.clear()
+            number = next((number for number, last in enumerate(jobs) if continues(row, last)), len(jobs))
+            if number == len(jobs):
+                jobs.append({})
+            jobs[number][full[row]] = row
+            if number:
+                self._numbers[id, owners[row], submit_s[row]] = number
+
+
 @dataclass(frozen=True, slots=True)
 class _Reading:
     """A single reading of a log."""
@@ -260,13 +345,17 @@ class _Reading:
     named: dict[str, str]
     times: _Times
     """Times of the rows of the table."""
-    tables: Callable[[Source, ReadReport, str | None], Iterator[Table]] = sacct_tables
+    tables: _Tables
     """Reads the rows of a source."""
+    reuse: _Reuse = field(default_factory=lambda: _Reuse())
+    """The ids that were used again."""
+    dated: list[bool] = field(default_factory=list)
+    """Whether the log's clock counts from 1970, once that is known."""
     alike: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """By user and name, the ids of jobs since the last that waited for all before it (singleton), from that one on."""
 
     @classmethod
-    def of(cls, options: TraceOptions, tables: Callable[[Source, ReadReport, str | None], Iterator[Table]]) -> _Reading:
+    def of(cls, options: TraceOptions, tables: _Tables) -> _Reading:
         """Prepare a reading with these options.
 
         Raises:
@@ -278,21 +367,57 @@ class _Reading:
 
     def rows(self, source: Source, report: ReadReport) -> Iterator[Table]:
         """Rows of jobs with an id and a submission time; steps are skipped."""
-        for table in self.tables(source, report, self.options.delimiter):
+        for table in self.tables(source, report, self.options):
             ids = _ids(table).tolist()
             steps = np.array(["." in id and "." in id.partition("[")[0] for id in ids], bool)  # cut lists have dots too
             if steps.any():
                 report.skip("of steps", int(steps.sum()))
-            submit = self._moments(table, "Submit")
+            table = self._unfolded(table, report)
+            scaled: list[np.ndarray] = []
+            submit = self._moments(table, "Submit", scaled)
+            for row in np.flatnonzero(scaled[0] & ~steps).tolist() if scaled else ():
+                report.note("whose Submit is in milliseconds", table.where(row))
             fine = (submit >= 0) & np.array(list(map(bool, ids)))
             for row in np.flatnonzero(~fine & ~steps).tolist():
                 reason = "whose Submit is not a time" if submit[row] == -inf else "without Submit"
                 report.drop(reason if ids[row] else "without an id", table.where(row))
             yield table.chosen(np.flatnonzero(fine & ~steps))
 
+    def _unfolded(self, table: Table, report: ReadReport) -> Table:
+        """Write the dates within hours that the zone repeats or skips with their offset. Of the readings of a
+        row, that counts by which it lasts as long as it says and its times are in order.
+        """
+        if self.zone is None:
+            return table
+        rows: dict[int, bool] = {}
+        for name in _MOMENTS:
+            for row, repeats in folded_rows(table.texts(_AT[name]), self.zone).items():
+                rows[row] = rows.get(row, True) and repeats
+        words = {_AT[name]: table.texts(_AT[name]).copy() for name in _MOMENTS if rows}
+        for row, repeats in rows.items():
+            if not repeats:
+                report.note("with a time in an hour that is skipped (is timezone right?)", table.where(row))
+            texts = [words[_AT[name]][row] for name in _MOMENTS]
+            elapsed, suspended = (
+                _or_nan(lambda text: duration_s(text, ""), table.texts(_AT[name])[row])
+                for name in ("ElapsedRaw" if table.texts(_AT["ElapsedRaw"])[row] else "Elapsed", "Suspended")
+            )
+            dated, only = reading_of(texts, elapsed + (suspended if suspended > 0 else 0.0), self.zone)
+            if repeats and not only:
+                report.note("in an hour that their zone repeats, taken as its first", table.where(row))
+            for name, text in zip(_MOMENTS, dated, strict=True):
+                words[_AT[name]][row] = text
+        return replace(table, words_of=table.words_of | words) if rows else table
+
     def keys(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
         """Job of each row, and its submission time."""
-        return objects([id.partition("+")[0] for id in _ids(table).tolist()]), self._moments(table, "Submit")
+        ids, submit = objects([id.partition("+")[0] for id in _ids(table).tolist()]), self._moments(table, "Submit")
+        if self.reuse.numbers:
+            owners = zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True)
+            for row, key in enumerate(zip(map(hash, ids.tolist()), map(hash, owners), submit.tolist(), strict=True)):
+                if number := self.reuse.numbers.get(key):
+                    ids[row] = f"{ids[row]}:{number + 1}"
+        return ids, submit
 
     def batch(self, table: Table) -> JobBatch:
         """Jobs of a table: those with one plain row are converted all at once, others from their
@@ -300,8 +425,17 @@ class _Reading:
         """
         reading = replace(self, findings=Findings())
         ids, submit = self.keys(table)
+        others = []
+        for name in _MOMENTS[1:]:
+            scaled: list[np.ndarray] = []
+            others.append(self._moments(table, name, scaled))
+            for mask in scaled:
+                reading.findings.note(np.flatnonzero(mask), f"whose {name} is in milliseconds")
+        times = _Times.of(table, submit, *others)
         groups = _in_order(rows_by_job(ids, submit))
-        times = _Times.of(table, submit, *(self._moments(table, name) for name in _MOMENTS[1:]))
+        again = {job: name for job, name in enumerate(groups.ids.tolist()) if self.reuse.numbers and ":" in name}
+        for job in again:
+            reading.findings.note(groups.row[groups.first[job] : groups.first[job] + 1], _AGAIN)
         kinds = _Kinds(table, reading.template)
         whole = np.array(["+" not in id for id in _ids(table).tolist()], bool)
         plain = whole & times.are_plain() & kinds.known
@@ -340,22 +474,47 @@ class _Reading:
         timed = replace(reading, times=times)
 
         def make(job: int, rows: list[int]) -> tuple[Job, int] | None:
-            return timed.job(float(groups.time[job]), {row: table.fields(row) for row in rows})
+            made = timed.job(float(groups.time[job]), {row: table.fields(row) for row in rows})
+            if made is None or not (name := again.get(job)):
+                return made
+            return replace(made[0], id=name), made[1]
 
+        reading.note_nodes(table, np.flatnonzero(kept[groups.job_of_row()]))
         return with_others(batch, make, groups.first, groups.row)
+
+    def learn(self, table: Table, whole: bool) -> None:
+        """Take note of the attempts of a table, by which ``keys`` later tells jobs of one id apart. ``whole`` is
+        True if it holds all rows.
+        """
+        bases = [id.partition("+")[0] for id in _ids(table).tolist()]
+        if whole and len(set(bases)) == len(bases):  # true of most logs: one row per job
+            return
+        owners = map(hash, zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True))
+        ids = [map(hash, column) for column in (bases, _ids(table).tolist())]
+        columns = [np.fromiter(column, np.int64, len(table)) for column in (*ids, owners)]
+        self.reuse.add(*columns, self._moments(table, "Submit"), self._moments(table, "End"))
+
+    def note_nodes(self, table: Table, rows: np.ndarray) -> None:
+        """Note rows whose list of nodes cannot be read, or has another length than they say."""
+        listed, count = table.words(_AT["NodeList"]), table.words(_AT["NNodes"])
+        stated = np.array([int(text) if text.isdecimal() and len(text) < 9 else 0 for text in count.words])[count.place]
+        found = np.array([_listed_nodes(text) for text in listed.words])[listed.place]
+        self.findings.note(rows[found[rows] < 0], _NO_LIST)
+        self.findings.note(rows[(found[rows] > 0) & (stated[rows] > 0) & (found != stated)[rows]], _OTHER_LENGTH)
 
     def _submitted_terms(
         self, table: Table, ids: np.ndarray, first: np.ndarray, partition: Labels, user: Labels
     ) -> tuple[np.ndarray | None, Labels | None]:
         """Priority and request of each job, from the columns of its first row."""
         columns = [table.words(_AT[name]).chosen(first) for name in ("SubmitLine", "Constraints", "Reservation")]
+        nodes = table.words(_AT["NNodes"]).chosen(first).mapped(lambda text: int(text) if text.isdecimal() else 0)
         asked = table.words(_AT["ReqTRES"]).chosen(first)
         counts_licences = any("license/" in word.lower() for word in asked.words)
         several = any("," in word for word in partition.words)
         if not (several or counts_licences or any(any(column.words) for column in columns)):
             return None, None
         licences = asked.mapped(licences_or_none) if counts_licences else Labels(np.zeros(len(first), np.int32), ((),))
-        rows = zip(*[column.tolist() for column in (*columns, partition, licences)], strict=True)
+        rows = zip(*[column.tolist() for column in (*columns, partition, licences, nodes)], strict=True)
         terms = [submission(*row) for row in rows]
         nice = np.array([-term.nice or 0.0 for term in terms])
         submit_s = self._moments(table, "Submit")[first].tolist()
@@ -370,19 +529,35 @@ class _Reading:
                 alike.append(id)
         return optional(nice, 0.0), Labels.of([request or None for request in requests])
 
-    def _moments(self, table: Table, name: str) -> np.ndarray:
-        """(n,) float64: seconds since 1970, NaN if not set, ``-inf`` if not a time."""
+    def _moments(self, table: Table, name: str, scaled: list[np.ndarray] | None = None) -> np.ndarray:
+        """(n,) float64: seconds since 1970, NaN if not set, ``-inf`` if not a time. Milliseconds are divided;
+        ``scaled`` gets their mask if there are any.
+        """
         texts = table.texts(_AT[name])
         blank = texts == ""
         try:
             seconds = np.where(blank, "nan", texts).astype(np.float64)
-            return np.where(blank | ((seconds >= 0) & (seconds < inf)), seconds, -inf)
+            seconds = np.where(blank | ((seconds >= 0) & (seconds < inf)), seconds, -inf)
         except ValueError:
             seconds = local_seconds(texts, self.zone)
-        seconds[seconds < 0] = -inf
-        for row in np.flatnonzero(np.isnan(seconds)).tolist():
-            seconds[row] = _or_nan(lambda text: moment_s(text, "", self.zone), texts[row])
+            seconds[seconds < 0] = -inf
+            for row in np.flatnonzero(np.isnan(seconds)).tolist():
+                seconds[row] = _or_nan(lambda text: moment_s(text, "", self.zone), texts[row])
+        if (long := are_milliseconds(seconds)).any():
+            seconds = np.where(long, seconds / 1000, seconds)
+            if scaled is not None:
+                scaled.append(long)
+        odd = (seconds <= 0) | (seconds >= UNSET_MOMENTS[1])
+        if odd.any():
+            seconds[odd & np.isin(seconds, UNSET_MOMENTS[not self._is_dated(table) :])] = nan
         return seconds
+
+    def _is_dated(self, table: Table) -> bool:
+        """True if the log's clock counts from 1970; a log that was made may begin at 0."""
+        if not self.dated:
+            submit = table.texts(_AT["Submit"]).tolist()
+            self.dated.append(any(len(text) > _SHORT_TIME and not text.startswith("1970-") for text in submit))
+        return self.dated[0]
 
     def job(self, time: float, rows: dict[int, list[str]]) -> tuple[Job, int] | None:
         """Job of its rows and their number, or ``None`` if it cannot be kept."""
@@ -394,6 +569,7 @@ class _Reading:
                 if row in seen.setdefault(attempt.id, []):
                     raise Dirty("given twice")
                 seen[attempt.id].append(row)
+                _refuse_again(attempt, components.get(attempt.id, []))
             except Dirty as reason:
                 self._drop_row(str(reason), place)
             else:
@@ -458,11 +634,24 @@ class _Reading:
         nodes = count(row["NNodes"] or row["ReqNodes"] or "1", "NNodes", 0) or 1
         states_request = any(row[name] for name in ("ReqTRES", "ReqCPUS", "ReqMem", "ReqGRES"))
         cpus = row["ReqCPUS"] or (row["NCPUS"] if states_request and not row["ReqTRES"] else "")
+        terms = self._terms(place, row, nodes)
         asked = with_older_columns(resources(row["ReqTRES"]), row["ReqGRES"], row["ReqMem"], cpus, nodes, False)
         has_total = not is_unset(row["AllocGRES"])
         allocated = with_older_columns(
             allocated, row["AllocGRES"] if has_total else row["ReqGRES"], row["ReqMem"], row["NCPUS"], nodes, has_total
         )
+        if not allocated.has_gpus and asked.has_gpus and ran:
+            self._note(
+                "whose ReqTRES and AllocTRES disagree: GPUs were asked for and none allocated; taken as allocated",
+                place,
+            )
+            allocated = allocated.with_gpus_of(asked)
+        elif not (allocated.has_gpus or asked.has_gpus) and (lines := resources(terms.gpu_tres(nodes))).has_gpus:
+            if ran:
+                self._note(_IN_LINE, place)
+            asked, allocated = asked.with_gpus_of(lines), allocated.with_gpus_of(lines)
+        elif asked.is_stated and not row["ReqTRES"] and is_unset(row["ReqGRES"]):  # unknown, not none
+            asked = asked.with_gpus_of(allocated)._replace(types=())
         if asked.gpus and nodes > 1 and not is_unset(row["ReqGRES"]) and not has_total:
             self._note("whose GPUs are those of ReqGRES, taken as a number per node", place)
         return _Attempt(
@@ -481,7 +670,7 @@ class _Reading:
             ran,
             not is_unset(row["Restarts"]) and finite_number(row["Restarts"], "Restarts") > 0,
             row["NodeList"],
-            self._terms(place, row),
+            terms,
         )
 
     def _ran_s(self, place: int) -> float:
@@ -496,9 +685,14 @@ class _Reading:
             self._note(note, place)
         return float(self.times.ran_s[place])
 
-    def _terms(self, place: int, row: dict[str, str]) -> Submission:
+    def _terms(self, place: int, row: dict[str, str], nodes: int) -> Submission:
         licences = resources(row["ReqTRES"]).licences
-        terms = submission(row["SubmitLine"], row["Constraints"], row["Reservation"], row["Partition"], licences)
+        _, _, component = row["JobID"].partition("+")
+        number = int(component) if component.isdecimal() and len(component) < 6 else 0
+        columns = (row["SubmitLine"], row["Constraints"], row["Reservation"], row["Partition"])
+        terms = submission(*columns, licences, nodes, number)
+        if terms.fault:
+            raise Dirty(terms.fault)
         if terms.note:
             self._note(terms.note, place)
         return terms
@@ -573,6 +767,9 @@ class _Reading:
         names = [f"component-{place}" for place in range(len(pieces))] if len(pieces) > 1 else ["job"]
         tasks = [self._task(piece, name) for piece, name in zip(pieces, names, strict=True)]
         shown = components[0][0 if self.options.protocol == "all-attempts" else -1]
+        request = self._request(first.terms, first.base, time)
+        if len(several := dict.fromkeys(attempts[-1].submitted[2] for attempts in components)) > 1:
+            request = replace(request or Request(), partitions=tuple(several))
         return Job(
             first.base,
             TaskGraph(tuple(tasks)),
@@ -583,7 +780,7 @@ class _Reading:
             partition=shown.submitted[2],  # the partition used, if the job asked for several
             qos=first.submitted[3],
             priority=-first.terms.nice or 0.0,
-            request=self._request(first.terms, first.base, time),
+            request=request,
             observed_start_s=None if shown.start_s is None else max(time, shown.start_s),
             eligible_s=max(time, shown.eligible_s if shown.start_s is None else min(shown.eligible_s, shown.start_s)),
             observed_nodes=self._nodes([attempts[-1] for attempts in components]),
@@ -595,11 +792,13 @@ class _Reading:
         return (account or user) if self.options.tenant is None else owners[self.options.tenant]
 
     def _nodes(self, shown: list[_Attempt]) -> tuple[str, ...]:
-        """Nodes named in the log; empty if the list cannot be read."""
-        try:
-            listed = [_hosts(attempt.node_list) for attempt in shown]
-        except ValueError:
-            return ()
+        """Nodes named in the log, without those of a list that cannot be read."""
+        for attempt in shown:
+            if (found := _listed_nodes(attempt.node_list)) < 0:
+                self._note(_NO_LIST, attempt.place)
+            elif found and attempt.nodes != found:
+                self._note(_OTHER_LENGTH, attempt.place)
+        listed = [readable_hosts(attempt.node_list) for attempt in shown]
         return listed[0] if len(listed) == 1 else tuple([name for names in listed for name in names])
 
     def _by_type(self, attempts: list[_Attempt]) -> list[list[_Attempt]]:
@@ -677,6 +876,20 @@ class _Reading:
         return nodes, self.options.gpus_per_task or 0
 
 
+def _refuse_again(attempt: _Attempt, earlier: list[_Attempt]) -> None:
+    """Keep one row of an attempt that two listings show, once under way and once over.
+
+    Raises:
+        Dirty: The attempt is listed, and this row says no more than the other.
+    """
+    for place, other in enumerate(earlier):
+        if (other.submit_s, other.start_s) == (attempt.submit_s, attempt.start_s) and attempt.start_s is not None:
+            if other.is_over or not attempt.is_over:
+                raise Dirty("of an attempt that another row shows")
+            earlier[place] = attempt
+            raise Dirty("of an attempt that another row shows")
+
+
 def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:
     """User, account, partition and QOS, shared by all jobs with equal values."""
     partition = row["Partition"].partition(",")[0]
@@ -737,22 +950,12 @@ def _order(job: str) -> tuple[tuple[int, ...], str]:
     return tuple([int(digits) for digits in re.findall(r"\d{1,18}", job)[:3]]), job
 
 
-@lru_cache(maxsize=1 << 12)
-def _short_hosts(text: str) -> tuple[str, ...]:
-    """Node names of a list, shared by all jobs that ran there."""
-    return tuple([intern(name) for name in hosts(text, _MOST_NODES)])
-
-
-def _hosts(text: str) -> tuple[str, ...]:
-    return _short_hosts(text) if len(text) < _SHORT else hosts(text, _MOST_NODES)
-
-
-def readable_hosts(text: str) -> tuple[str, ...]:
-    """Nodes of a list; empty if it cannot be read."""
+def _listed_nodes(text: str) -> int:
+    """Number of nodes in a list; 0 if it is not set, -1 if it cannot be read."""
     try:
-        return _hosts(text)
+        return 0 if is_unset(text) or text.lower() == "none assigned" else len(listed_hosts(text))
     except ValueError:
-        return ()
+        return -1
 
 
 def _array_tasks(id: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Slurm's queue at one instant: ``squeue --json``, or ``scontrol show job --json``.
+"""Slurm's queue at one instant: ``squeue --json``, ``scontrol show job``, or ``squeue`` with columns that suffice.
 
 The jobs go the same way as those of ``sacct``: each object becomes a row of it.
 """
@@ -10,11 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from dagsim.traces.chunks import Table
 from dagsim.traces.formats.sacct import Sacct
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block
 from dagsim.traces.report import ReadReport
-from dagsim.traces.slurm_queue import is_squeue, queue_tables, squeue_instant_s
+from dagsim.traces.slurm_queue import QUEUE_COMMAND, is_squeue, lacking_columns, queue_tables, squeue_instant_s
 from dagsim.traces.source import Source
 
 
@@ -26,15 +27,20 @@ class Squeue(Sacct):
     """
 
     name = "squeue"
-    summary = "Slurm's queue at one instant: squeue --json"
-    uses = frozenset({"gpus_per_task", "reference_gpu", "floor_s", "tenant", "demand", "mig", "shards", "gpu_names"})
+    summary = "Slurm's queue at one instant: squeue --json, scontrol show job, squeue -o"
+    uses = frozenset(
+        {"gpus_per_task", "reference_gpu", "floor_s", "tenant", "demand", "mig", "shards", "gpu_names", "timezone"}
+    )
 
-    tables = staticmethod(queue_tables)
+    def tables(self, source: Source, report: ReadReport, options: TraceOptions) -> Iterator[Table]:
+        return queue_tables(source, report, options)
 
     def recognises(self, source: Source) -> bool:
         return is_squeue(source)
 
     def nearly(self, source: Source) -> str | None:
+        if missing := lacking_columns(source):
+            return f"it looks like the output of squeue, which lacks {missing}; use {QUEUE_COMMAND}"
         return None
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
@@ -47,7 +53,7 @@ class Squeue(Sacct):
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
         """When the queue was printed."""
-        return squeue_instant_s(source)
+        return squeue_instant_s(source, options.zone())
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         return {

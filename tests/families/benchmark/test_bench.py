@@ -181,6 +181,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.family("programs")
 def test_a_program_is_an_entry_that_can_be_verified_if_its_code_is_allowed(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OLDEST, encoding="utf-8")
     program = f"exec:{sys.executable} -SE {tmp_path / 'own.py'}"

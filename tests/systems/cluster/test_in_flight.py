@@ -96,6 +96,11 @@ def test_a_run_that_is_overdue_ends_at_the_beginning() -> None:
     assert check_lane.run(TWO, [late], "fifo", begins_s=40.0).log == play([late]).log
 
 
+def test_a_state_in_which_nothing_runs_and_no_job_is_to_come_begins_with_its_waiting_jobs() -> None:
+    waiting = Job.single("waits", Task("t", 9.0), 6.0)
+    assert ends(play([waiting])) == {"waits": 49.0}
+
+
 def test_metrics_count_the_jobs_that_arrive_later_and_the_time_from_the_beginning() -> None:
     summary = summarize(play(STATE))
     assert (summary.jobs_arrived, summary.wait_s.mean) == (1, 15.0)

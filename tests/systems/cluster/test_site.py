@@ -80,6 +80,23 @@ def test_every_node_of_a_job_satisfies_its_constraint(policy: str, constraint: s
 
 
 @pytest.mark.parametrize("policy", BINDING)
+def test_all_nodes_of_a_job_take_the_same_way_of_a_constraint_in_brackets(policy: str) -> None:
+    """A gang over both nodes would mix them: with brackets it can never run, without it does."""
+    if policy.startswith("slurm"):
+        policy = policy.replace("[", "[gangs=distinct,")
+    pair = Task("t", 5, instances=2, gang=True, gpus=3, cpus=1, estimate=5)
+    jobs = [
+        Job.single("same", pair, 0, request=Request("[slow|fast]")),
+        Job.single("any", pair, 0, request=Request("slow|fast")),
+        Job.single("counted", pair, 0, request=Request("[slow*1&fast*1]")),
+        Job.single("some", pair, 0, request=Request("fast*1")),
+    ]
+    schedule = ClusterKernel(cluster(), jobs).run(POLICIES.create(policy))
+    started = {schedule.jobs[row.job].id: row.job for row in schedule.log if row.kind == Kind.STARTED}
+    assert set(started) == {"any", "counted", "some"}
+
+
+@pytest.mark.parametrize("policy", BINDING)
 def test_jobs_hold_licences_while_they_run(policy: str) -> None:
     asked = Request(licences=(("matlab", 1),))
     jobs = [job("one", 0, 10, request=asked), job("two", 1, 5, request=asked), job("other", 2, 5)]

@@ -249,21 +249,18 @@ def random_jobs(rng: random.Random, count: int = 60) -> list[Job]:
     return jobs
 
 
-@pytest.mark.parametrize("policy", ["fifo-fit", "fifo-fit[placement=fgd]", "kueue"])
+@pytest.mark.parametrize("policy", ["fifo-fit", "fifo-fit[placement=fgd]"])
 def test_who_starts_whenever_there_is_room_is_never_kept_by_the_order(policy: str) -> None:
     machines = (*nodes(2, 4), *nodes(2, 4, "V100-16"))
     down = Maintenance(nodes=(0,), start_s=30, end_s=60)
-    quota = {"T4": 6.0, "V100-16": 5.0, "cpus": 20.0, "memory_gb": 200.0}
-    tree = (QueueNode("c", children=(QueueNode("a", quota=quota), QueueNode("b", quota=quota, borrow={"T4": 1.0}))),)
-    queues = QueueTree(tree=tree) if policy == "kueue" else None
     seen: set[str] = set()
     for seed in range(3):
         jobs = random_jobs(random.Random(seed))
-        kernel = ClusterKernel(Cluster(machines), jobs, Models(queues=queues, disturbances=(down,)))
+        kernel = ClusterKernel(Cluster(machines), jobs, Models(disturbances=(down,)))
         schedule = kernel.run(POLICIES.create(policy))
         for number in range(0, len(jobs), 2):
             if not _rejected(schedule, number):
-                stretches = explained(schedule, jobs, number, policy, queues)
+                stretches = explained(schedule, jobs, number, policy)
                 waited = sum(seconds for _, seconds in causes_by_time(stretches))
                 assert waited == pytest.approx(wait_reasons(schedule, number).wait_s)
                 seen |= {kind for stretch in stretches for kind in kinds(stretch)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from dagsim.errors import ConfigError, TraceError
+from dagsim.model import Request
 from dagsim.traces import TraceOptions, open_trace
 
 Reading = Callable[..., Any]
@@ -235,9 +237,15 @@ def test_a_job_slightly_above_its_limit_keeps_both(sample: Any) -> None:
     assert (task.work, task.estimate) == (3632, 3600)
 
 
-@pytest.mark.parametrize("limit", ["UNLIMITED", "Partition_Limit", "525600", "", "INVALID"])
-def test_no_limit_is_no_estimate(read: Reading, log: Log, limit: str) -> None:
+@pytest.mark.parametrize("limit", ["Partition_Limit", "", "INVALID", "4294967294"])
+def test_a_limit_that_is_not_stated_is_no_estimate(read: Reading, log: Log, limit: str) -> None:
     assert _only(read(log({"TimelimitRaw": limit}))).estimate is None
+
+
+@pytest.mark.parametrize("limit", ["UNLIMITED", "INFINITE", "525600", "4294967295", "900000"])
+def test_no_limit_is_a_year(read: Reading, log: Log, limit: str) -> None:
+    """Nothing is backfilled by the true run time of a job that may run for ever."""
+    assert _only(read(log({"TimelimitRaw": limit}))).estimate == 365 * 86400
 
 
 def test_limits_may_come_as_durations(read: Reading, log: Log) -> None:
@@ -275,7 +283,7 @@ def test_gpus_that_are_not_even_over_the_nodes_are_taken_one_by_one(read: Readin
 
 def test_whole_nodes_of_several_types_are_a_task_for_each(read: Reading, log: Log) -> None:
     tres = "billing=9,cpu=24,gres/gpu:v100=8,gres/gpu:a100=16,gres/gpu=24,mem=3072M,node=3"
-    got = read(log({"NNodes": "3", "ReqTRES": "cpu=3,node=3", "AllocTRES": tres}))
+    got = read(log({"NNodes": "3", "ReqTRES": "cpu=3,node=3", "AllocTRES": tres, "NodeList": "t[1-3]"}))
     tasks = [(task.instances, task.gpus, task.cpus, task.memory_gb) for task in got.jobs[0].tasks]
     assert tasks == [(2, 8, 8, 1), (1, 8, 8, 1)]
     assert got.noted == {
@@ -433,7 +441,7 @@ def test_json_of_both_layouts_gives_the_same_jobs_as_text(read: Reading, samples
 def test_json_of_a_requeued_attempt_is_no_pending_job(read: Reading, samples: Path) -> None:
     got = read(samples / "sacct" / "jobs.json", protocol="all-attempts")
     assert got.job("505").tasks[0].work == 300 + 100
-    assert got.job("505").tasks[0].estimate is None  # infinite
+    assert got.job("505").tasks[0].estimate == 365 * 86400  # infinite
 
 
 def test_json_may_be_one_line_and_its_jobs_come_first(read: Reading, samples: Path, tmp_path: Path) -> None:
@@ -483,7 +491,7 @@ def test_real_runs_are_read_whole_and_alike_as_text_and_json(read: Reading, data
     }
     by_id = {job.id: job for job in document.jobs}
     # The text has no column SubmitLine, so only the JSON says what was requested beside resources.
-    assert all(job.request is None for job in text.jobs)
+    assert all(job.request is None or job.request == Request(partitions=job.request.partitions) for job in text.jobs)
     for job in text.jobs:
         full = by_id[job.id]
         if full.request is not None and (full.request.exclusive or full.request.spread is False):
@@ -492,7 +500,7 @@ def test_real_runs_are_read_whole_and_alike_as_text_and_json(read: Reading, data
             full = replace(full, graph=job.graph)
         if full.request is not None:  # so is --nice
             full = replace(full, priority=job.priority)
-        assert replace(full, request=None) == job
+        assert replace(full, request=None) == replace(job, request=None)
     assert len(document.jobs) - len(text.jobs) == (run == "backfill-nodes-again-24.11")  # a job ended in between
 
 
@@ -552,6 +560,283 @@ def test_a_job_that_mixes_gpu_types_on_a_node_is_noted(read: Reading, log: Log) 
     got = read(log({"ReqTRES": tres, "AllocTRES": tres}))
     assert _only(got).gpus == 3
     assert got.noted == {"that mix GPU types on a node, which all run on one type here": 1}
+
+
+_BARE = {"ReqTRES": "billing=4,cpu=4,mem=4096M,node=2", "AllocTRES": "billing=4,cpu=4,mem=4096M,node=2",
+         "NNodes": "2", "NodeList": "t[01-02]"}  # fmt: skip
+_IN_LINE = "with the GPUs of SubmitLine, since no list of resources has any (AccountingStorageTRES)"
+
+
+@pytest.mark.parametrize(
+    ("line", "gpus", "types"),
+    [
+        ("sbatch -N2 --gres=gpu:4 run.sh", 8, None),
+        ("sbatch -N2 --gres gpu:a100:4,shard:1 run.sh", 8, ("A100-40",)),
+        ("sbatch -N2 --gres=gpu run.sh", 2, None),
+        ("sbatch -G6 -N2 run.sh", 6, None),
+        ("sbatch --gpus=h100:4 -N2 run.sh", 4, ("H100",)),
+        ("/opt/slurm/bin/sbatch --gpus-per-node 2 -N2 run.sh", 4, None),
+        ("srun -n6 --gpus-per-task=1 ./solve", 6, None),
+        ("sbatch -N2 --ntasks-per-node=3 --gpus-per-task=a100:1 run.sh", 6, ("A100-40",)),
+        ("sbatch -N2 --sockets-per-node=2 --gpus-per-socket=2 run.sh", 8, None),
+        ("sbatch -N2 -n4 --tres-per-task=cpu=2,gres/gpu:2 run.sh", 8, None),
+        ("salloc -N2 --gpus-per-node=2", 4, None),
+        ("sbatch --wrap sleep 9; exit 3 -p gpu --gres=gpu:2 -c 6 -t 45", 4, None),  # as Slurm joins the words
+        ("sbatch --wrap=python fit.py --epochs 3 -N 2 --gres=gpu:1", 2, None),
+        ('sbatch --wrap "srun --gpus=9 ./a" --gres=gpu:2', 4, None),
+        ("sbatch --gres=gpu:2 --wrap srun --gpus=9 ./a", 4, None),
+        ("sbatch --wrap srun --gpus=9 ./a", 0, None),
+        ("sbatch --gres=gpu:0 run.sh", 0, None),
+        ("sbatch --gres=craynetwork:2 run.sh --gpus 3", 0, None),
+        ("sbatch run.sh --gres=gpu:2", 0, None),
+    ],
+)
+def test_gpus_may_be_in_the_line_of_the_submission_alone(
+    read: Reading, log: Log, line: str, gpus: int, types: tuple[str, ...] | None
+) -> None:
+    got = read(log(_BARE | {"SubmitLine": line}))
+    task = _only(got)
+    assert (task.instances * task.gpus, task.gpu_types) == (gpus, types)
+    assert got.noted.get(_IN_LINE, 0) == (gpus > 0)
+
+
+def test_a_component_has_the_gpus_of_its_own_part_of_the_line(read: Reading, log: Log) -> None:
+    line = {"SubmitLine": "sbatch -N2 --gres=gpu:1 : -N2 --gres=gpu:a100:3 run.sh"}
+    rows = [_BARE | line | {"JobID": f"7+{part}", "JobIDRaw": str(7 + part)} for part in (0, 1)]
+    assert [task.gpus for task in read(log(*rows)).jobs[0].tasks] == [1, 3]
+
+
+def test_slices_and_shards_of_the_line_are_what_they_are_in_resources(read: Reading, log: Log) -> None:
+    path = log(
+        _BARE | {"SubmitLine": "sbatch --gres=gpu:a100_1g.5gb:1 x"},
+        _BARE | {"JobID": "8", "SubmitLine": "srun --gres=shard:2 x"},
+    )
+    got = read(path, mig=True, shards=4)
+    assert [(task.instances, task.gpus) for job in got.jobs for task in job.tasks] == [
+        (2, pytest.approx(1 / 7)),
+        (1, 1),
+    ]
+
+
+def test_gpus_that_were_asked_for_and_not_allocated_are_taken_as_allocated(read: Reading, log: Log) -> None:
+    got = read(log({"AllocTRES": "billing=4,cpu=4,mem=4096M,node=1"}))
+    assert _only(got).gpus == 2
+    assert got.noted == {
+        "whose ReqTRES and AllocTRES disagree: GPUs were asked for and none allocated; taken as allocated": 1
+    }
+
+
+def test_without_a_list_of_what_was_asked_for_it_is_not_known(read: Reading, log: Log) -> None:
+    path = log({"ReqCPUS": "4", "ReqMem": "4G"}, without=("ReqTRES",))
+    got = read(path)
+    assert (got.noted, _only(got).gpus, _only(got).gpu_types) == ({}, 2, None)
+    assert _only(read(path, demand="requested")).gpus == 2
+
+
+def _texts(log: Log, name: str, text: str, **more: Any) -> Path:
+    """A log of two jobs of which the first has a text in the column, which is the last."""
+    return log({name: text}, {"JobID": "8", "JobIDRaw": "8", name: "sbatch x"}, **more)
+
+
+@pytest.mark.parametrize("ends", ["", "|"])
+@pytest.mark.parametrize("text", ['sbatch --wrap "date\nhostname"', 'sbatch --wrap "a\n\nb | c | d\ne"', "sbatch\n"])
+def test_line_breaks_within_a_text_cut_no_row(read: Reading, log: Log, text: str, ends: str) -> None:
+    got = read(_texts(log, "SubmitLine", text, ends=ends))
+    assert [job.id for job in got.jobs] == ["7", "8"]
+    assert not got.dropped
+
+
+def test_line_breaks_in_a_column_between_others_are_joined(read: Reading, log: Log) -> None:
+    path = log({}, {"JobID": "8"}, {"JobID": "9"})
+    header, *rows = path.read_text().splitlines()
+    names = ["my\nfirst\nname", "plain", "a|b\nc"]
+    lines = [f"{name}|{row}" for name, row in zip(names, rows, strict=True)]
+    path.write_text("\n".join([f"JobName|{header}", *lines]) + "\n")
+    got = read(path)
+    assert ([job.id for job in got.jobs], got.dropped) == (["7", "8", "9"], {})
+    assert got.noted["with a line break within a text, joined"] == 2
+
+
+def test_a_row_that_is_cut_short_takes_no_other_with_it(read: Reading, log: Log) -> None:
+    path = log({}, {"JobID": "8"}, {"JobID": "9"})
+    header, first, second, third = path.read_text().splitlines()
+    path.write_text("\n".join([header, first, second[:30], third]) + "\n")
+    got = read(path)
+    assert ([job.id for job in got.jobs], got.dropped) == (["7", "9"], {"with a wrong number of fields": 1})
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "|"])
+@pytest.mark.parametrize("every", [True, False])
+def test_a_table_that_another_program_wrote_may_have_quotes(
+    read: Reading, log: Log, delimiter: str, every: bool
+) -> None:
+    path = log({"SubmitLine": 'sbatch --wrap "a;b,c|d\ne" -n 1'}, {"JobID": "8", "SubmitLine": ""}, delimiter="\x01")
+    rows = [line.split("\x01") for line in path.read_text().replace("d\ne", "d\x02e").splitlines()]
+    with path.open("w", newline="") as file:
+        style = csv.QUOTE_ALL if every else csv.QUOTE_MINIMAL
+        writer = csv.writer(file, delimiter=delimiter, quoting=style)
+        writer.writerows([[field.replace("\x02", "\n") for field in row] for row in rows])
+    got = read(path)
+    assert [(job.id, job.tasks[0].gpus, job.tasks[0].work) for job in got.jobs] == [("7", 2, 100), ("8", 2, 100)]
+
+
+def test_quotes_of_a_command_are_text(read: Reading, log: Log) -> None:
+    got = read(log({"SubmitLine": 'sbatch --wrap "x'}, {"JobID": "8", "SubmitLine": 'sbatch --comment="a" y'}))
+    assert [job.id for job in got.jobs] == ["7", "8"]
+
+
+def test_columns_of_a_file_without_header_can_be_said(read: Reading, log: Log, tmp_path: Path) -> None:
+    path = log({}, {"JobID": "8", "Start": "1020"})
+    whole = read(path).jobs
+    header, *rows = path.read_text().splitlines()
+    (tmp_path / "bare.txt").write_text("\n".join(rows) + "\n")
+    with pytest.raises(TraceError, match=r"bare.txt: not recognised; it looks like sacct without its header \(-n\)"):
+        read(tmp_path / "bare.txt")
+    assert read(tmp_path / "bare.txt", columns=header.replace("|", ",")).jobs == whole
+    assert read(path, columns=header.replace("|", ",")).jobs == whole
+    with pytest.raises(TraceError, match=r"18 fields, but --read columns= names 7: JobID, State"):
+        read(tmp_path / "bare.txt", columns="JobID,State,Submit,Start,End,NCPUS,User")
+
+
+def test_a_column_that_stands_twice_is_noted(read: Reading, log: Log) -> None:
+    path = log({})
+    header, row = path.read_text().splitlines()
+    path.write_text(f"{header}|NCPUS\n{row}|99\n")
+    got = read(path)
+    assert _only(got).cpus == 4
+    assert got.noted == {"column twice (ncpus), of which the first counts": 1}
+
+
+_LATER = {"Submit": "900000", "Eligible": "900000", "Start": "900010", "End": "900060", "ElapsedRaw": "50"}
+_AGAIN = "with the id of an earlier job of another time, user or cluster; jobs of their own"
+
+
+@pytest.mark.parametrize(
+    ("second", "ids"),
+    [
+        (_LATER, ["7", "7:2"]),
+        ({"User": "bob", "Submit": "1050", "Eligible": "1050", "Start": "1050", "End": "1150"}, ["7", "7:2"]),
+        ({"Cluster": "b", "Submit": "1111", "Start": "1112", "End": "1212"}, ["7", "7:2"]),
+        (
+            {"Submit": "1020", "Eligible": "1020", "Start": "1020", "End": "1120"},
+            ["7", "7:2"],
+        ),  # it ran beside the first
+        ({"Submit": "1110", "Eligible": "1231", "Start": "1240", "End": "1340"}, ["7"]),  # requeued
+    ],
+)
+def test_an_id_that_is_used_again_is_another_job(
+    read: Reading, log: Log, second: dict[str, str], ids: list[str]
+) -> None:
+    got = read(log({"Cluster": "a"} if "Cluster" in second else {}, second))
+    assert [job.id for job in got.jobs] == ids
+    assert got.noted.get(_AGAIN, 0) == len(ids) - 1
+
+
+def test_a_job_that_two_listings_show_counts_once(read: Reading, log: Log) -> None:
+    running = {"State": "RUNNING", "End": "Unknown", "ElapsedRaw": "40"}
+    for rows in ((running, {}), ({}, running)):
+        got = read(log(*rows), protocol="all-attempts")
+        assert ([job.tasks[0].work for job in got.jobs], got.dropped) == (
+            [100], {"of an attempt that another row shows": 1},
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("nodes", "names", "note"),
+    [
+        ("r[0-1]b[08-09]", 4, ""),
+        ("n[03-01],x", 0, "whose list of nodes cannot be read, so their nodes are unknown"),
+        ("n[1-", 0, "whose list of nodes cannot be read, so their nodes are unknown"),
+        ("n[1-3]", 3, "whose list of nodes and NNodes disagree"),
+    ],
+)
+@pytest.mark.parametrize("state", ["COMPLETED", "REQUEUED"])
+def test_lists_of_nodes_are_checked(read: Reading, log: Log, nodes: str, names: int, note: str, state: str) -> None:
+    got = read(log(_BARE | {"NNodes": "4", "NodeList": nodes, "State": state}))
+    assert len(got.jobs[0].observed_nodes) == names
+    assert got.noted == ({note: 1} if note else {})
+
+
+def test_dates_within_the_repeated_hour_are_read_so_that_they_fit(read: Reading, log: Log) -> None:
+    """Clocks in Berlin went back from 3:00 to 2:00 on 26 October 2025."""
+    rows = [
+        ("02:50", "02:10", "02:40", "1800", 1200, {}),  # it can only have started in the second pass
+        ("01:50", "02:05", "02:35", "5400", 900, {}),
+        ("01:50", "02:05", "02:35", "1800", 900, {"in an hour that their zone repeats, taken as its first": 1}),
+        ("02:30", "04:00", "04:30", "1800", 9000, {"in an hour that their zone repeats, taken as its first": 1}),
+        ("01:30", "01:40", "03:10", "9000", 600, {}),
+    ]
+    for submit, start, end, elapsed, wait_s, noted in rows:
+        dates = {
+            name: f"2025-10-26T{text}:00"
+            for name, text in (("Submit", submit), ("Eligible", submit), ("Start", start), ("End", end))
+        }
+        got = read(log(dates | {"ElapsedRaw": elapsed}), timezone="Europe/Berlin")
+        (job,) = got.jobs
+        assert (job.tasks[0].work, job.observed_start_s) == (float(elapsed), wait_s)
+        assert got.noted == noted
+
+
+def test_dates_that_a_zone_skips_are_noted(read: Reading, log: Log) -> None:
+    dates = {
+        name: f"2026-03-29T{text}:00"
+        for name, text in (("Submit", "02:30"), ("Eligible", "02:30"), ("Start", "03:40"), ("End", "04:40"))
+    }
+    got = read(log(dates | {"ElapsedRaw": "3600"}), timezone="Europe/Berlin")
+    assert got.noted == {"with a time in an hour that is skipped (is timezone right?)": 1}
+
+
+@pytest.mark.parametrize("unset", ["0", "4294967294", "4294967295", "18446744073709551614", "Unknown", "None", "N/A"])
+def test_moments_that_are_none_are_not_taken_for_times(read: Reading, log: Log, unset: str) -> None:
+    times = {name: str(1_760_000_000 + int(_ROW[name])) for name in ("Submit", "Eligible", "Start", "End")}
+    assert read(log(times, times | {"JobID": "8", "Submit": unset})).dropped == {"without Submit": 1}
+    assert read(log(times, times | {"JobID": "8", "Start": unset})).dropped == {"that ended before they started": 1}
+    got = read(log(times | {"Eligible": unset, "End": unset}))
+    assert (got.jobs[0].eligible_s, got.jobs[0].tasks[0].work) == (0, 100)
+
+
+def test_milliseconds_are_seconds_with_a_note(read: Reading, log: Log) -> None:
+    times = {name: f"{1_760_000_000 + int(_ROW[name])}000" for name in ("Submit", "Eligible", "Start", "End")}
+    got = read(log(times))
+    assert (got.jobs[0].observed_start_s, got.jobs[0].tasks[0].work) == (10, 100)
+    assert got.noted == {f"whose {name} is in milliseconds": 1 for name in times}
+
+
+@pytest.mark.parametrize(
+    ("times", "note"),
+    [
+        ({"Submit": "1500"}, "that start before their submission, taken as started then"),
+        ({"Eligible": "1500"}, "that start before they are eligible, taken as eligible then"),
+        ({"End": "1005"}, "whose elapsed time is not that from Start to End without suspensions; it counts"),
+    ],
+)
+def test_times_out_of_order_are_noted(read: Reading, log: Log, times: dict[str, str], note: str) -> None:
+    got = read(log(times))
+    assert (got.noted, _only(got).work) == ({note: 1}, 100)
+
+
+@pytest.mark.parametrize("constraint", ["(" * 3000, "!" * 3000 + "a", "(" * 200 + "a" + ")" * 200])
+def test_a_constraint_that_is_nested_too_deeply_drops_the_row(read: Reading, log: Log, constraint: str) -> None:
+    got = read(log({"Constraints": constraint}, {"JobID": "8", "Constraints": "(a|b)&!c"}))
+    assert ([job.id for job in got.jobs], got.dropped) == (["8"], {"whose constraint is nested too deeply": 1})
+
+
+@pytest.mark.parametrize(
+    ("stated", "kept", "noted"),
+    [
+        ("fa*4", "fa", False),
+        ("fa*1", "fa*1", True),
+        ("[fa*2&fb*2]", "[fa*2&fb*2]", True),
+        ("[r1|r2]", "[r1|r2]", False),
+    ],
+)
+def test_counts_of_nodes_in_a_constraint_are_those_of_the_job(
+    read: Reading, log: Log, stated: str, kept: str, noted: bool
+) -> None:
+    row = _BARE | {"NNodes": "4", "NodeList": "n[1-4]", "Constraints": stated}
+    got = read(log(row, delimiter=";"))
+    assert got.jobs[0].request.constraint == kept
+    assert got.noted == ({"whose constraint counts nodes, of which only the features are modelled": 1} if noted else {})
 
 
 def test_licences_among_the_resources_are_requested(read: Reading, log: Log) -> None:

@@ -741,7 +741,7 @@ class SlurmMultifactor:
         """
         best: Placement | None = None
         for group in self._rules.groups(task):
-            nodes = candidates(group.types)
+            nodes = candidates(group.types) & group.nodes
             placement = placed(nodes, group.types) if nodes else None
             if placement is not None and (best is None or placement[0].node < best[0].node):
                 best = placement

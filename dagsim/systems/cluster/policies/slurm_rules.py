@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from math import floor, inf
+from operator import or_
 from typing import NamedTuple, TypeAlias
 
 from dagsim.model import Caps, Demand, Node, NodePartition, Qos, QueueTree
@@ -55,7 +57,7 @@ class SlurmRules:
         self._holders: dict[tuple[str, str, str, str, str], tuple[Holder, ...]] = {}
         self._times: dict[int, list[list[tuple[float, float]]]] = {}
         """For each job and task, the time limit and the seconds until it is killed, by type."""
-        self._possible: dict[tuple[Demand, int, int, bool], bool] = {}
+        self._possible: dict[tuple[Demand, int, int, bool, tuple[int, ...]], bool] = {}
         self._empty: ClusterState | None = None
         self._groups: dict[tuple[tuple[int, ...], bool], tuple[NodesOfTypes, ...]] = {}
         self._parts: dict[int, tuple[NodePartition, ...]] = {}
@@ -100,7 +102,7 @@ class SlurmRules:
         amounts = self.amounts(task)
         if part.exclusive or not self.alone(task.job, part):
             return amounts
-        nodes = self.nodes[part.name] & sum(group.nodes for group in self.groups(task))
+        nodes = self.nodes[part.name] & reduce(or_, [group.nodes for group in self.groups(task)])
         if task.demand.terms is not None:
             nodes &= task.demand.terms.nodes
         count = (task.demand.gang or 1) if self.spread(task.job) else 1
@@ -192,7 +194,7 @@ class SlurmRules:
             return True  # otherwise the kernel would have rejected it
         if demand.terms is not None:
             nodes &= demand.terms.nodes
-        key = (demand.demand, demand.gang, nodes, distinct)
+        key = (demand.demand, demand.gang, nodes, distinct, demand.terms.domains if demand.terms is not None else ())
         if key not in self._possible:
             self._possible[key] = False
             if self._empty is None:
@@ -216,6 +218,10 @@ class SlurmRules:
             by_type = [NodesOfTypes(self.of_type[type_], (type_,)) for type_ in demand.types]
             joined = (NodesOfTypes(sum(self.of_type[type_] for type_ in demand.types), demand.types),)
             groups = self._groups[demand.types, mixes] = joined if mixes else tuple(by_type)
+        if demand.bound and demand.terms is not None:  # all nodes of one domain, or of one way of the constraint
+            return tuple(
+                [group._replace(nodes=group.nodes & domain) for group in groups for domain in demand.terms.domains]
+            )
         return groups
 
     def _limit(self, queues: QueueTree) -> None:

@@ -77,8 +77,8 @@ class KubeDefault:
         for name, seconds in (("restart_s", restart_s), ("grace_s", grace_s)):
             require(0 <= seconds < inf, f"{name} must be 0 or more", seconds)
         self._profile = profile if preempt else replace(profile, preempts=False)
-        self.without_effect = profile.unmodelled
-        """Settings of ``config`` that are not modelled."""
+        ignored = "; ".join(profile.unmodelled)
+        self.notes = [f"settings without an effect here: {ignored}"] if ignored else []
         self._restart_s, self._grace_s = restart_s, grace_s
         self._leaving: dict[int, _Leaving] = {}
         """Pods of preempted runs that hold their nodes still, by run."""

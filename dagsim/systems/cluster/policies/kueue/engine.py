@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import NamedTuple
 
 from dagsim.model.kueue import KueueObjects, PodSetAssignment, Workload
 from dagsim.systems.cluster.policies.kueue.amounts import natural, unit, whole
@@ -71,6 +72,17 @@ class Cycle:
     heads: tuple[object, ...] = ()
 
 
+class _Answer(NamedTuple):
+    """Flavors, targets, and why the workload does not fit. ``inert``: as a head it neither is admitted nor
+    preempts, and it has tried all flavors.
+    """
+
+    assignment: Assignment
+    targets: list[Target]
+    message: str
+    inert: bool
+
+
 @dataclass(slots=True)
 class _Entry:
     """The head of a queue in a cycle."""
@@ -88,12 +100,13 @@ class Admission:
     """The engine.
 
     ``requeue_s`` is the time after which workloads that were set aside come back when quota is
-    released (Kueue collects releases for 1 s). ``exact`` gives messages in full, with numbers of nodes
-    by reason, which takes time.
+    released (Kueue collects releases for 1 s). ``exact`` gives every cycle, and messages in full. Without
+    it, cycles that would only set heads aside are carried out without being shown, which changes no
+    decision.
     """
 
     def __init__(self, objects: KueueObjects, *, requeue_s: float = 0.0, exact: bool = True) -> None:
-        self.objects, self.requeue_s = objects, requeue_s
+        self.objects, self.requeue_s, self._exact = objects, requeue_s, exact
         self.snapshot = Snapshot(objects)
         self.workloads: dict[str, WorkloadState] = {}
         self._locals = {local.name: local for local in objects.local_queues}
@@ -125,7 +138,11 @@ class Admission:
         for name, queue in self.snapshot.queues.items():
             self._trees_of.setdefault(self._tree(queue), []).append(self.pending[name])
         self._shapes: dict[object, int] = {}
-        self._memo: dict[str, tuple[int, dict[object, tuple[Assignment, list[Target], str]]]] = {}
+        self._memo: dict[str, tuple[int, dict[object, _Answer]]] = {}
+        self._together: dict[str, list[QueueState]] = {}
+        """Queues whose heads may affect each other, by the name of their root."""
+        for queue in self._active:
+            self._together.setdefault("" if queue.trees else queue.node.root.name, []).append(queue)
 
     # Workloads.
 
@@ -246,10 +263,12 @@ class Admission:
     def cycle(self, now: float) -> Cycle | None:
         """Run one scheduling cycle; None if no queue has a head."""
         self._sample(now)
+        for queues in () if self._exact else self._together.values():
+            self._pass_over(queues)
         heads = [(head, queue) for queue in self._active if (head := self.pending[queue.name].pop()) is not None]
         if not heads:
             return None
-        entries = [_Entry(head, queue, *self._nominate(head, queue)) for head, queue in heads]
+        entries = [_Entry(head, queue, *self._nominate(head, queue)[:3]) for head, queue in heads]
         cycle = Cycle()
         issued = self._process(entries, cycle)
         self._requeue(entries, cycle)
@@ -258,7 +277,31 @@ class Admission:
 
     # One cycle.
 
-    def _nominate(self, workload: WorkloadState, queue: QueueState) -> tuple[Assignment, list[Target], str]:
+    def _pass_over(self, queues: list[QueueState]) -> None:
+        """Set aside the heads of cycles in which nobody is admitted or preempts. What they reserve lasts
+        for their cycle only.
+        """
+        pendings = [self.pending[queue.name] for queue in queues]
+        if any(pending.usage_of is not None for pending in pendings):
+            return
+        while True:
+            heads: list[tuple[PendingQueue, WorkloadState, str]] = []
+            for queue, pending in zip(queues, pendings, strict=True):
+                head = pending.peek()
+                if head is None:
+                    continue
+                answer = self._nominate(head, queue)
+                if not answer.inert:
+                    return
+                if not pending.strict:
+                    heads.append((pending, head, answer.message))
+            if not heads:
+                return
+            for pending, head, message in heads:
+                head.message, head.tried = message, ()
+                pending.set_aside(head)
+
+    def _nominate(self, workload: WorkloadState, queue: QueueState) -> _Answer:
         """Find flavors and targets. Workloads of one shape get one answer while nothing changes."""
         version = self.snapshot.version(queue)
         known = self._memo.get(queue.name)
@@ -266,13 +309,13 @@ class Admission:
             known = self._memo[queue.name] = (version, {})
         if workload.tried and queue.generation > workload.tried_generation:
             workload.tried = ()
-        preemption = queue.spec.preemption
-        by_creation = "LowerOrNewerEqualPriority" in (preemption.within_cluster_queue, preemption.reclaim_within_cohort)
-        key = (workload.shape, workload.tried, workload.created if by_creation else None)
+        key = (workload.shape, workload.tried, workload.created if queue.by_creation else None)
         answer = known[1].get(key)
         if answer is None:
             assignment, targets = self._assign(workload, queue)
-            answer = known[1][key] = (assignment, targets, assignment.message)
+            idle = assignment.mode is not Mode.FIT and not targets
+            done = all(choice.tried == -1 for one in assignment.sets for choice in one.choices.values())
+            answer = known[1][key] = _Answer(assignment, targets, assignment.message, idle and done)
         return answer
 
     def _assign(self, workload: WorkloadState, queue: QueueState) -> tuple[Assignment, list[Target]]:
@@ -312,8 +355,8 @@ class Admission:
     def _process(self, entries: list[_Entry], cycle: Cycle) -> list[tuple[_Entry, Target]]:
         """Admit the entries, or let them preempt, in order, as far as room is left."""
         issued: list[tuple[_Entry, Target]] = []
-        if all(entry.assignment.mode is Mode.NO_FIT or self._does_nothing(entry) for entry in entries):
-            return issued
+        if all(entry.assignment.mode is not Mode.FIT and not entry.targets for entry in entries):
+            return issued  # all that some do is to reserve quota from others, who need none
         taken: dict[str, WorkloadState] = {}
         roots = {id(entry.queue.node.root): entry.queue.node.root for entry in entries}
         with self.snapshot.trial(roots.values()):
@@ -345,17 +388,18 @@ class Admission:
                     cycle.admitted.append(entry.workload)
         return issued
 
-    @staticmethod
-    def _does_nothing(entry: _Entry) -> bool:
-        return entry.assignment.mode is Mode.PREEMPT and not entry.targets and entry.queue.always_reclaims
-
     def _in_order(self, entries: list[_Entry]) -> Iterator[_Entry]:
         if self.objects.fair_sharing is not None:
             yield from _Tournament(entries)
             return
         yield from sorted(
             entries,
-            key=lambda entry: (entry.assignment.borrowing, -entry.workload.priority, entry.workload.created),
+            key=lambda entry: (
+                entry.assignment.borrowing,
+                -entry.workload.priority,
+                entry.workload.created,
+                entry.workload.uid,
+            ),
         )
 
     def _requeue(self, entries: list[_Entry], cycle: Cycle) -> None:

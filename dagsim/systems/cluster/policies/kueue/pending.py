@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable
-from heapq import heappop, heappush
 from typing import TypeAlias
 
 from dagsim.systems.cluster.policies.kueue.workloads import WorkloadState
 
-_Entry: TypeAlias = tuple[float, float, str, int, WorkloadState]
+_Entry: TypeAlias = tuple[float, float, str, str, WorkloadState]
+"""Negative priority, creation, UID, and name; the workload is never compared."""
 
 
 class PendingQueue:
@@ -23,26 +24,24 @@ class PendingQueue:
         self.aside: dict[str, WorkloadState] = {}
         self._sticky: WorkloadState | None = None
         self._entries: list[_Entry] = []
-        self._waiting: dict[str, int] = {}
-        """Numbers of the valid entries, by workload."""
-        self._number = 0
+        """In order; those before ``_start``, and those that are not ``_waiting``, are over."""
+        self._start = 0
+        self._waiting: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def push(self, workload: WorkloadState) -> None:
         """Add a workload that can be tried; nothing happens if it waits already."""
-        if workload.name in self._waiting:
-            return
-        self.aside.pop(workload.name, None)
-        workload.where = "heap"
-        self._number += 1
-        self._waiting[workload.name] = self._number
-        heappush(self._entries, (-workload.priority, workload.created, workload.uid, self._number, workload))
+        if workload.name not in self._waiting:
+            self.aside.pop(workload.name, None)
+            workload.where = "heap"
+            self._waiting.add(workload.name)
+            insort(self._entries, _entry(workload), lo=self._start)
 
     def set_aside(self, workload: WorkloadState) -> None:
         """Keep a workload out until quota is released."""
-        self._waiting.pop(workload.name, None)
+        self._waiting.discard(workload.name)
         workload.where = "aside"
         self.aside[workload.name] = workload
 
@@ -53,42 +52,56 @@ class PendingQueue:
 
     def remove(self, workload: WorkloadState) -> None:
         """Forget a workload that was admitted or has gone."""
-        self._waiting.pop(workload.name, None)
+        self._waiting.discard(workload.name)
         self.aside.pop(workload.name, None)
         if self._sticky is workload:
             self._sticky = None
 
     def bring_back(self) -> bool:
         """Return all workloads that were set aside to the queue; True if there were any."""
-        back = list(self.aside.values())
-        for workload in back:
-            self.push(workload)
-        return bool(back)
+        if not self.aside:
+            return False
+        for workload in self.aside.values():
+            workload.where = "heap"
+        self._entries = self._entries[self._start :] + [_entry(workload) for workload in self.aside.values()]
+        self._entries.sort()  # two sorted parts, mostly
+        self._start = 0
+        self._waiting.update(self.aside)
+        self.aside.clear()
+        return True
+
+    def peek(self) -> WorkloadState | None:
+        """Return the head; None if nothing can be tried."""
+        waiting = self._waiting
+        if not waiting:
+            return None
+        if self.usage_of is not None:
+            usage_of, sticky = self.usage_of, self._sticky
+            heads = [entry for entry in self._entries[self._start :] if entry[3] in waiting]
+            return min(heads, key=lambda entry: (usage_of(entry[4]), entry[4] is not sticky, entry[:4]))[4]
+        if self._sticky is not None and self._sticky.name in waiting:
+            return self._sticky
+        entries, start = self._entries, self._start
+        while entries[start][3] not in waiting:
+            start += 1
+        self._start = start
+        if start > 1000 and start > len(entries) // 2:
+            del entries[:start]
+            self._start = 0
+        return self._entries[self._start][4]
 
     def pop(self) -> WorkloadState | None:
         """Take the head; None if nothing can be tried."""
-        if not self._waiting:
-            return None
-        head = self._head()
-        del self._waiting[head.name]
-        head.where = ""
+        head = self.peek()
+        if head is not None:
+            self._waiting.remove(head.name)
+            head.where = ""
         return head
-
-    def _head(self) -> WorkloadState:
-        if self.usage_of is not None:
-            usage_of, sticky = self.usage_of, self._sticky
-            valid = [entry for entry in self._entries if self._waiting.get(entry[4].name) == entry[3]]
-            self._entries = sorted(valid)
-            return min(valid, key=lambda entry: (usage_of(entry[4]), entry[4] is not sticky, entry[:4]))[4]
-        if self._sticky is not None and self._sticky.name in self._waiting:
-            return self._sticky
-        while True:
-            _, _, _, number, head = self._entries[0]
-            if self._waiting.get(head.name) == number:
-                return head
-            heappop(self._entries)
 
     def in_order(self) -> list[WorkloadState]:
         """Return all workloads that can be tried, heads first."""
-        valid = [entry for entry in sorted(self._entries) if self._waiting.get(entry[4].name) == entry[3]]
-        return [entry[4] for entry in valid]
+        return [entry[4] for entry in self._entries[self._start :] if entry[3] in self._waiting]
+
+
+def _entry(workload: WorkloadState) -> _Entry:
+    return (-workload.priority, workload.created, workload.uid, workload.name, workload)

@@ -32,6 +32,9 @@ class QueueState:
         self.trees: dict[str, TopologyTree] = {}
         """The topologies of its flavors, by flavor."""
         self.topology_only = False
+        policies = (spec.preemption.within_cluster_queue, spec.preemption.reclaim_within_cohort)
+        self.by_creation = "LowerOrNewerEqualPriority" in policies
+        """True if the creation of a workload decides whom it may preempt."""
         self.generation = 0
         """How often a workload of the queue released quota."""
 

@@ -1,0 +1,44 @@
+"""Settings of Decima's net."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from dagsim.agents.nets.config import positive
+from dagsim.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dagsim.agents.nets.actor import ActorNet
+    from dagsim.systems.seam import CodecSettings
+
+
+@dataclass(frozen=True, slots=True)
+class DecimaNetConfig:
+    """Decima's graph network (Mao et al. 2019): messages up the DAG, summaries, a head that scores
+    stages, and a head that scores numbers of executors.
+    """
+
+    hidden: int = 16
+    """Columns of every embedding."""
+    head: int = 32
+    """Units of the layers of both heads."""
+    kind: Literal["decima"] = "decima"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        positive(hidden=self.hidden, head=self.head)
+
+    def build(self, codec: CodecSettings) -> ActorNet:
+        """Build a new net for the codec's observations.
+
+        Raises:
+            ConfigError: The codec does not show stages.
+        """
+        from dagsim.families.decima.net import DecimaNet
+        from dagsim.families.spark.codecs import StagesConfig
+
+        if not isinstance(codec, StagesConfig):
+            raise ConfigError(f"net 'decima' reads the codec 'stages', not {type(codec).__name__}")
+        return DecimaNet(self.hidden, self.head, codec.action)

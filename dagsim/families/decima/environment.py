@@ -1,0 +1,270 @@
+"""``dagsim/Decima-v0``: the executors of a Spark cluster as a Gymnasium environment (Mao et al.
+2019).
+
+A thin wrapper around ``Episode``, which ``import dagsim.envs`` registers. A step gives executors of
+the present source to one stage. Time passes when none are left to give, or when no stage needs any.
+The observation is a graph, padded to constant shapes.
+
+Pictures of a Spark episode: executors over time, one colour per job, and a table of the jobs in the
+system.
+"""
+
+from __future__ import annotations
+
+import colorsys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.error import ResetNeeded
+
+from dagsim.envs.base import EpisodeEnv
+from dagsim.envs.episode import Episode, RewardConfig
+from dagsim.errors import ConfigError, ModelError, Stalled
+from dagsim.families.spark.api import Action, Commit, Executor, ExecutorType, SparkJob, SparkKernel
+from dagsim.families.spark.codecs import Observation, PaddedStages
+from dagsim.families.spark.executors import ExecutorMove, Launch
+from dagsim.families.spark.scenario import SparkScenario
+from dagsim.model.streams import stream
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class DecimaEnv(EpisodeEnv):
+    """Episodes of ``jobs`` Spark jobs on ``executors`` executors, of one or several types.
+
+    Ranges of executors and of ``mean_gap_s`` are drawn for each episode, as in ``SparkScenario``; below,
+    ``executors`` is then the largest number.
+
+    The observation shows all jobs and stages in the system, sorted by arrival of the job, but at
+    most ``most_stages`` stages (those that can be chosen are never left out). Unused rows are 0
+    (indices: -1):
+
+    - ``stages`` (most_stages, 6) float32: tasks not launched, estimated seconds per task, executors it
+      could use, running tasks, 1 if its parents are complete, edges on the longest path to the job's end;
+    - ``job`` (most_stages,) int64: the index of its job among those in the system;
+    - ``edges`` (most_edges, 2) int64: rows of parent and child;
+    - ``jobs`` (most_stages, 3) float32: executors, seconds since it arrived, 1 for the source;
+    - ``context`` (3,) float32: executors to give, jobs in the system, seconds since the start;
+    - ``action_mask`` (most_stages + 1,) int8 and ``number_mask`` (executors,) int8: the legal choices.
+
+    An action is the row of a stage, and the number of executors to add minus 1. More executors than
+    the stage can use are cut to that number. Row ``most_stages`` leaves the rest idle, which is
+    legal while anything is in progress. The masks are also in ``info`` and, concatenated, in
+    ``action_masks()``.
+
+    With ``action="limit"`` the number, minus 1, is a limit on the executors of the stage's job.
+    Executors of the source are added up to the limit. It should exceed the number that the job
+    keeps without the source (``kept`` in ``info``, by job); if it does not, at least one executor
+    is given. The mask of numbers allows the limits that at least one job can reach.
+
+    The reward is minus the job-seconds until the next decision, discounted from now at ``beta`` per
+    second. Without discount, rewards add up to minus the sum of all completion times. An episode is
+    terminated when all jobs are complete. It is truncated when everything is left idle, or at a
+    time drawn for each episode from an exponential distribution with mean ``mean_time_limit_s``.
+
+    ``reset(options={"jobs": [...]})`` plays these ``SparkJob``s, in order of arrival.
+
+    Render modes: ``ansi`` (a table of the jobs), ``rgb_array`` and ``human`` (executors over time,
+    coloured by job).
+    """
+
+    random_seeds = range(2**31)
+
+    def __init__(
+        self,
+        executors: int | tuple[int, int] | tuple[ExecutorType, ...] = 50,
+        jobs: int = 20,
+        *,
+        pool: Sequence[SparkJob] | None = None,
+        batch: int = 1,
+        mean_gap_s: float | tuple[float, float] = 25.0,
+        parity: bool = False,
+        beta: float = 0.0,
+        mean_time_limit_s: float | None = None,
+        action: Action = "executors",
+        reward: Mapping[str, float] | None = None,
+        scenario: SparkScenario | None = None,
+        most_stages: int = 400,
+        most_edges: int = 800,
+        render_mode: str | None = None,
+    ) -> None:
+        if jobs < 1 or most_stages < 1 or most_edges < 0:
+            raise ConfigError(
+                "jobs and most_stages must be 1 or more, and most_edges 0 or more; "
+                f"got {jobs!r}, {most_stages!r}, {most_edges!r}"
+            )
+        if beta < 0 or (mean_time_limit_s is not None and not mean_time_limit_s > 0):
+            raise ConfigError(
+                f"beta must be 0 or more and mean_time_limit_s positive, got {beta!r}, {mean_time_limit_s!r}"
+            )
+        if action not in get_args(Action):
+            raise ConfigError(f"action must be one of {get_args(Action)}, got {action!r}")
+        scenario = scenario or SparkScenario(executors, jobs, mean_gap_s=mean_gap_s, batch=batch, parity=parity)
+        if pool is not None:
+            scenario = scenario.drawing_from(pool)
+        count = scenario.most_executors
+        rewards = RewardConfig(reward or {f"job_seconds[beta={beta}]": 1.0})
+        super().__init__(scenario, rewards, PaddedStages(count, most_stages, most_edges, action), render_mode)
+        self.mean_time_limit_s, self.most_stages = mean_time_limit_s, most_stages
+        self.action_space = spaces.MultiDiscrete([most_stages + 1, count])
+        self.observation_space = _space(count, most_stages, most_edges)
+
+    def _begin(self, seed: int, **options: Any) -> None:
+        limit_s, jobs = inf, options.get("jobs")
+        if self.mean_time_limit_s is not None:
+            limit_s = float(stream(seed, "time-limit").exponential(self.mean_time_limit_s))
+        self._count = self.scenario.jobs if jobs is None else len(jobs)
+        self._play(self.scenario.kernel(seed, record=self.render_mode is not None, jobs=jobs), limit_s)
+
+    def _choose(self, episode: Episode, action: np.ndarray) -> None:
+        with suppress(Stalled):  # everything is left idle
+            episode.step(action)
+
+    def _ended(self, episode: Episode) -> tuple[bool, bool]:
+        jobs, over = self.simulation.episode.jobs, episode.observation is None
+        done = len(jobs) == self._count and all(job.completed_ms is not None for job in jobs)
+        return over and done, over and not done
+
+    def action_of(self, decision: Commit | None) -> np.ndarray:
+        """(2,) int64: the action that stands for a heuristic's decision. O(stages)."""
+        choice: np.ndarray = self.codec.choice_of(() if decision is None else (decision,))
+        return choice
+
+    def action_masks(self) -> np.ndarray:
+        """(most_stages + 1 + executors,) bool: both masks, concatenated for maskable agents."""
+        return np.concatenate(list(self.codec.masks.values())).astype(bool)
+
+    def _text(self) -> str:
+        return describe(self._begun())
+
+    def _picture(self) -> np.ndarray:
+        return picture(self._begun())
+
+    def _begun(self) -> SparkKernel:
+        if self.simulation is None:
+            raise ResetNeeded("nothing to draw yet: call reset() first")
+        kernel: SparkKernel = self.simulation
+        return kernel
+
+    def _seen(self) -> tuple[Observation, dict[str, Any]]:
+        present = None if self._episode is None else self._episode.observation
+        episode = self.simulation.episode
+        info = {**self.codec.masks, "completed_jobs": len(episode.jct_s), "decisions": episode.decisions}
+        if self.view is not None:
+            info["kept"] = self.codec.kept
+        elif len(episode.jct_s):
+            info["mean_jct_s"] = episode.mean_jct_s
+        return self.codec.blank() if present is None else present, info
+
+
+def _space(executors: int, stages: int, edges: int) -> spaces.Dict:
+    """The space of the observations of ``PaddedStages``."""
+    return spaces.Dict(
+        {
+            "stages": spaces.Box(-np.inf, np.inf, (stages, 6), np.float32),
+            "job": spaces.Box(-1, stages, (stages,), np.int64),
+            "edges": spaces.Box(-1, stages, (edges, 2), np.int64),
+            "jobs": spaces.Box(-np.inf, np.inf, (stages, 3), np.float32),
+            "context": spaces.Box(0, np.inf, (3,), np.float32),
+            "action_mask": spaces.MultiBinary(stages + 1),
+            "number_mask": spaces.MultiBinary(executors),
+        }
+    )
+
+
+class Bar(NamedTuple):
+    """A period in which ``executor`` works for ``job`` (its number), or moves to it (-1)."""
+
+    executor: int
+    job: int
+    start_s: float
+    end_s: float
+
+
+def bars(launches: Sequence[Launch]) -> list[Bar]:
+    """Merge successive tasks of a job on an executor into one bar, if less than 50 ms lie between
+    them.
+    """
+    last: dict[Executor, Bar] = {}
+    finished: list[Bar] = []
+    for now_ms, length_ms, executor, target in launches:
+        job = -1 if isinstance(target, ExecutorMove) else target.job.number
+        start_s, end_s = now_ms / 1000, (now_ms + length_ms) / 1000
+        previous = last.get(executor)
+        if previous is not None and previous.job == job and start_s - previous.end_s < 0.05:
+            last[executor] = previous._replace(end_s=end_s)
+        else:
+            if previous is not None:
+                finished.append(previous)
+            last[executor] = Bar(executor.number, job, start_s, end_s)
+    return [*finished, *last.values()]
+
+
+def colour(job: int) -> tuple[float, float, float]:
+    """A colour for the job. Close numbers get distant hues. Moves between jobs are grey."""
+    if job < 0:
+        return 0.85, 0.85, 0.85
+    return colorsys.hsv_to_rgb(job * 0.618034 % 1, 0.55 + 0.35 * (job % 3) / 2, 0.9 - 0.25 * (job % 2))
+
+
+def draw_bars(axes: Axes, shown: Sequence[Bar], executors: int, now_s: float, span_s: float | None = None) -> None:
+    """Draw the bars ``shown`` up to ``now_s`` on ``axes``. The time axis ends at ``span_s``."""
+    from matplotlib.collections import PolyCollection
+
+    visible = [bar for bar in shown if bar.start_s < now_s]
+    left = np.array([bar.start_s for bar in visible])
+    right = np.minimum([bar.end_s for bar in visible], now_s)
+    low = np.array([bar.executor for bar in visible]) + 0.05
+    corners = np.stack([left, low, left, low + 0.9, right, low + 0.9, right, low], axis=-1).reshape(-1, 4, 2)
+    axes.add_collection(PolyCollection(list(corners), facecolors=[colour(bar.job) for bar in visible], linewidths=0))
+    axes.set_xlim(0, max(span_s or now_s, 1e-3))
+    axes.set_ylim(executors, 0)
+    axes.set_xlabel("time [s]")
+    axes.set_ylabel("executor")
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def picture(simulation: SparkKernel) -> np.ndarray:
+    """(height, width, 3) uint8: the activity of the executors until now.
+
+    Raises:
+        ModelError: The simulation does not record.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    cluster = simulation.cluster
+    if cluster.launches is None:
+        raise ModelError("a picture needs a simulation with record=True")
+    figure = Figure(figsize=(9, 4), dpi=80, layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    draw_bars(axes, bars(cluster.launches), len(cluster.executors), cluster.now_ms / 1000)
+    axes.set_title(_headline(simulation), fontsize=10, loc="left")
+    canvas.draw()  # type: ignore[no-untyped-call]
+    return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()  # type: ignore[no-untyped-call]
+
+
+def describe(simulation: SparkKernel) -> str:
+    """One line about the present, and one for each job in the system."""
+    return "\n".join([_headline(simulation), *_lines(simulation)])
+
+
+def _lines(simulation: SparkKernel) -> Iterator[str]:
+    for job in simulation.cluster.jobs:
+        waiting, running = sum(stage.remaining for stage in job.active), sum(stage.executing for stage in job.active)
+        yield (
+            f"{job.job.id:>24s}  {job.supply:3d} executors  {len(job.active):2d} of {len(job.stages):2d} stages"
+            f"  {waiting:5d} tasks wait, {running:3d} run"
+        )
+
+
+def _headline(simulation: SparkKernel) -> str:
+    cluster, episode = simulation.cluster, simulation.episode
+    done = f", mean completion time {episode.mean_jct_s:.1f} s" if len(episode.jct_s) else ""
+    return f"{cluster.now_ms / 1000:.1f} s: {len(cluster.jobs)} jobs in the system, {len(episode.jct_s)} done{done}"

@@ -1,0 +1,16 @@
+"""The family of Decima, and what it adds."""
+
+from dagsim.family import Entry, Family
+
+FAMILY = Family(
+    "learning on Spark with Decima's graph network",
+    needs=("spark",),
+    adds={
+        "nets": (Entry("decima", ".config:DecimaNetConfig", "Decima's graph network over stages, two heads"),),
+        "advantages": (
+            Entry("fluid", ".fluid:FluidAdvantages", "replicas minus the part that the backlog explains (spark)"),
+        ),
+        "environments": (Entry("spark", ".environment:DecimaEnv", "dagsim/Decima-v0"),),
+        "agents": (Entry("decima", "w2.pt", "trained on TPC-H queries", ("spark",)),),
+    },
+)

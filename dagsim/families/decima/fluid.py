@@ -1,0 +1,249 @@
+"""Advantages for the system ``spark``: replicas, corrected by the part that the backlog explains.
+
+Replicas of one job sequence share its luck (input-dependent baseline, Mao et al., ICLR 2019), but
+the jobs that they have left soon differ, and this affects the return more than any single decision.
+So each iteration fits a linear model of that backlog, and of its cost as a fluid, and subtracts it.
+The rest is credited to the decisions shortly before it (GAE, Schulman et al. 2016, by elapsed
+time).
+
+The fluid cost is the best estimate, in hindsight, of the value of a state. A baseline may use
+information that no policy has: the jobs that are still to come, and the mean duration of tasks. If
+work could be divided and moved at will, serving the job with the least work left first would be
+optimal (Schrage 1968), and its cost takes microseconds to compute. Waste appears in this cost at
+once, as remaining work, long before it appears as late jobs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+from math import exp
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from dagsim.agents.advantages import StatelessEstimator, check_replicas, replica_groups, returns
+from dagsim.agents.nets.actor import Observations
+from dagsim.agents.rollouts import EpisodeSteps
+from dagsim.envs.episode import WitnessFactory
+from dagsim.errors import ConfigError
+from dagsim.families.spark.api import RecordedDurations, SparkJobState, SparkKernel, StageState
+from dagsim.families.spark.codecs import StageObservation
+from dagsim.families.spark.job import SAME, bracket
+from dagsim.systems.seam import Kernel
+
+__all__ = [
+    "FluidAdvantages",
+    "FluidWitness",
+    "TaskSeconds",
+    "backlog",
+    "differential",
+    "fluid_advantages",
+    "fluid_cost",
+]
+
+
+_HORIZON = 4.0
+"""Number of time constants after which costs are ignored."""
+
+
+class TaskSeconds(dict[StageState, float]):
+    """Mean seconds of a stage's tasks, without the first task of each executor. They are measured
+    on a third of the cluster (at least 5 executors) and computed on first use.
+    """
+
+    def __init__(self, executors: int) -> None:
+        super().__init__()
+        self._level = bracket(executors // 3)[0]
+
+    def __missing__(self, stage: StageState) -> float:
+        durations = stage.job.job.durations[stage.index]
+        samples = durations.ms if isinstance(durations, RecordedDurations) else durations.at[self._level][SAME]
+        self[stage] = fmean(samples) / 1000
+        return self[stage]
+
+    def left(self, job: SparkJobState) -> float:
+        """Executor-seconds left of a job: all of its tasks to be launched, and half of each running
+        task.
+        """
+        return sum([(stage.remaining + 0.5 * stage.executing) * self[stage] for stage in job.active])
+
+    def whole(self, job: SparkJobState) -> float:
+        """Executor-seconds of all tasks of the job."""
+        return sum([stage.tasks * self[stage] for stage in job.stages])
+
+
+class FluidWitness:
+    """Records, during an episode, the executor-seconds left of the jobs in the system; and, in
+    hindsight, those of all jobs that arrived.
+
+    Raises:
+        ConfigError: The kernel belongs to another system than Spark.
+    """
+
+    def __init__(self, kernel: Kernel[Any, Any]) -> None:
+        if not isinstance(kernel, SparkKernel):
+            raise ConfigError("advantage 'fluid' is for the system 'spark'; allowed elsewhere: replicas, critic")
+        self._kernel = kernel
+        self._task_s = TaskSeconds(len(kernel.cluster.executors))
+
+    def note(self) -> list[float]:
+        """(jobs,) executor-seconds left of each job in the system."""
+        return [self._task_s.left(job) for job in self._kernel.cluster.jobs]
+
+    def hindsight(self) -> list[tuple[float, float]]:
+        """The arrival (s) and the executor-seconds of each job."""
+        jobs = self._kernel.episode.jobs
+        return [(job.arrival_ms / 1000, self._task_s.whole(job)) for job in jobs]
+
+
+class FluidAdvantages(StatelessEstimator):
+    """Replicas, corrected by the part that their backlogs explain; for the system ``spark``.
+
+    A decision is credited with its consequences for ``horizon`` time constants. ``differential``
+    subtracts the mean rate from the rewards instead of discounting them (Mao et al. 2019, appendix
+    B).
+    """
+
+    witness: WitnessFactory | None = FluidWitness
+
+    def __init__(self, replicas: int, horizon: float = 0.5, differential: bool = False) -> None:
+        if not horizon > 0:
+            raise ConfigError(f"advantage 'fluid': horizon must be positive, got {horizon!r}")
+        self._replicas = check_replicas(replicas, "fluid")
+        self._horizon, self._differential = horizon, differential
+
+    def estimate(
+        self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
+    ) -> tuple[np.ndarray, dict[str, float]]:
+        groups = replica_groups(episodes, self._replicas)
+        if self._differential:
+            differential(groups)
+        horizon_s = self._horizon * time_constant_s
+        advantages = fluid_advantages(groups, time_constant_s, horizon_s, discounted=not self._differential)
+        return np.concatenate(advantages), {}
+
+
+def fluid_cost(
+    now_s: float,
+    work_s: Iterable[float],
+    arrivals: Sequence[tuple[float, float]],
+    executors: int,
+    time_constant_s: float,
+) -> float:
+    """Discounted job-seconds from ``now_s`` on, if the shortest of ``work_s`` is always served
+    first. ``arrivals`` (time, work) are those of the whole episode, in order. O(jobs log jobs).
+    """
+    left = list(work_s)
+    heapify(left)
+    coming = arrivals[bisect_right(arrivals, (now_s + 1e-9, 0.0)) :]
+    end_s = now_s + _HORIZON * time_constant_s
+    at_s, worth, cost = now_s, 1.0, 0.0
+    for arrival_s, work in (*coming, (end_s, 0.0)):
+        arrival_s = min(arrival_s, end_s)
+        while left and (done_s := at_s + left[0] / executors) <= arrival_s:
+            later = exp((now_s - done_s) / time_constant_s)
+            cost += len(left) * (worth - later)
+            at_s, worth = done_s, later
+            heappop(left)
+        later = exp((now_s - arrival_s) / time_constant_s)
+        cost += len(left) * (worth - later)
+        if arrival_s >= end_s:
+            break
+        if left:
+            heapreplace(left, left[0] - (arrival_s - at_s) * executors)
+        at_s, worth = arrival_s, later
+        heappush(left, work)
+    return cost * time_constant_s
+
+
+_RIDGE = 1e-3
+
+
+def backlog(observation: StageObservation, time_constant_s: float) -> np.ndarray:
+    """(6,) float64: several measures of how long the remaining jobs would take at best."""
+    work = np.sort(np.expm1(8.0 * observation.jobs[:, 0].astype(np.float64)))
+    ends_s = np.cumsum(work) / observation.executors
+    paths_s = np.expm1(8.0 * observation.jobs[:, 1].astype(np.float64))
+    return np.array(
+        (
+            len(work),
+            (1 - np.exp(-ends_s / time_constant_s)).sum(),
+            (1 - np.exp(-4 * ends_s / time_constant_s)).sum(),
+            (1 - np.exp(-paths_s / time_constant_s)).sum(),
+            np.log1p(work).sum() / 8,
+            ends_s[-1] / time_constant_s,
+        )
+    )
+
+
+def fluid_advantages(
+    groups: Sequence[Sequence[EpisodeSteps]], time_constant_s: float, horizon_s: float, *, discounted: bool = True
+) -> list[np.ndarray]:
+    """(T_i,) float64 per episode, in order: how much better its decisions were than those of the
+    other replicas.
+
+    A decision is credited with its consequences for ``horizon_s`` seconds, beyond those that the
+    backlog shows at once. If not ``discounted``, the rewards must have their mean rate subtracted
+    (``differential``).
+    """
+    discount_s = time_constant_s if discounted else np.inf
+    group_returns = [[returns(steps, discount_s) for steps in group] for group in groups]
+    left = [[_left(steps, time_constant_s) for steps in group] for group in groups]
+    excess_return, mean_return, excess_left = [], [], []
+    for group, own_returns, own_left in zip(groups, group_returns, left, strict=True):
+        for number, steps in enumerate(group):
+            times = np.asarray(steps.times_s[:-1])
+            others = [other for other in range(len(group)) if other != number]
+            mean = np.mean([_at(times, group[other], own_returns[other][:, None]) for other in others], axis=0)[:, 0]
+            mean_return.append(mean)
+            excess_return.append(own_returns[number] - mean)
+            excess_left.append(
+                own_left[number] - np.mean([_at(times, group[other], own_left[other]) for other in others], axis=0)
+            )
+    x, y = np.concatenate(excess_left), np.concatenate(excess_return)
+    weights = np.linalg.solve(x.T @ x + _RIDGE * len(x) * np.eye(x.shape[1]), x.T @ y)
+    values = [mean + rows @ weights for mean, rows in zip(mean_return, excess_left, strict=True)]
+    episodes = [steps for group in groups for steps in group]
+    return [_spread(steps, value, discount_s, horizon_s) for steps, value in zip(episodes, values, strict=True)]
+
+
+def differential(groups: Sequence[Sequence[EpisodeSteps]]) -> None:
+    """Subtract the mean number of jobs, over all of ``groups``, from every second's reward. A
+    return then measures how much better its future is than the average, without any discount
+    (Mao et al. 2019, appendix B).
+    """
+    all_steps = [steps for group in groups for steps in group]
+    rate = sum(sum(steps.rewards) for steps in all_steps) / sum(steps.times_s[-1] for steps in all_steps)
+    for steps in all_steps:
+        steps.rewards = (np.asarray(steps.rewards) - rate * np.diff(steps.times_s)).tolist()
+
+
+def _left(steps: EpisodeSteps, time_constant: float) -> np.ndarray:
+    """(T, 7) remaining work in each state: the backlog, and its cost as a fluid. ``time_constant`` is in
+    units of ``steps.times_s``.
+    """
+    rows, time_constant_s = [], time_constant * steps.unit_s
+    for observation, now, left_s in zip(steps.observations, steps.times_s, steps.notes, strict=False):
+        cost = fluid_cost(now * steps.unit_s, left_s, steps.hindsight, observation.executors, time_constant_s)
+        rows.append(np.append(backlog(observation, time_constant_s), cost / time_constant_s))
+    return np.stack(rows)
+
+
+def _at(times: np.ndarray, steps: EpisodeSteps, curves: np.ndarray) -> np.ndarray:
+    """(T, C) the columns of ``curves`` at ``times``; 0 after the end of the episode."""
+    own_times = np.asarray(steps.times_s)
+    padded = np.vstack([curves, np.zeros((1, curves.shape[1]))])
+    return np.stack([np.interp(times, own_times, column) for column in padded.T], axis=1)
+
+
+def _spread(steps: EpisodeSteps, values: np.ndarray, time_constant_s: float, horizon_s: float) -> np.ndarray:
+    elapsed = np.diff(steps.times_s)
+    gamma, kept = np.exp(-elapsed / time_constant_s), np.exp(-elapsed / horizon_s)
+    delta = (np.asarray(steps.rewards) + gamma * np.append(values[1:], 0.0) - values).tolist()
+    advantages, rest = np.empty(len(delta)), 0.0
+    for at in range(len(delta) - 1, -1, -1):
+        rest = advantages[at] = delta[at] + gamma[at] * kept[at] * rest
+    return advantages

@@ -1,0 +1,1 @@
+"""PAC-ML: learning how far to partition jobs on RAMP (Parsonson et al., 2023)."""

@@ -1,0 +1,47 @@
+"""Settings of PAC-ML's net."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from dagsim.agents.nets.config import RowNetSettings, positive
+from dagsim.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dagsim.agents.nets.actor import ActorNet
+    from dagsim.systems.seam import CodecSettings
+
+
+@dataclass(frozen=True, slots=True)
+class PacMlConfig(RowNetSettings):
+    """PAC-ML's graph network (Parsonson et al. 2023): two rounds of messages over the job's graph,
+    then a score for each row from the graph, the job, the mean of all rows and the row itself.
+    """
+
+    message: int = 16
+    """Columns of the embeddings of an operation and of a dependency; a message has both."""
+    embedding: int = 16
+    """Columns of the graph's embedding."""
+    job: int = 32
+    """Columns of the embedding of the job and the servers (8 in the paper, which shows fewer features)."""
+    kind: Literal["pac_ml"] = "pac_ml"
+
+    def __post_init__(self) -> None:
+        positive(hidden=self.hidden, message=self.message, embedding=self.embedding, job=self.job)
+
+    def build(self, codec: CodecSettings) -> ActorNet:
+        """Build a new net for the codec's observations.
+
+        Raises:
+            ConfigError: The observations have no computation graph.
+        """
+        from dagsim.families.pac_ml.net import PacMl
+
+        sizes, features = self.sizes(codec), codec.features
+        if not {"ops", "deps"} <= set(features):
+            raise ConfigError(
+                f"net 'pac_ml' reads observations with ops and deps; those of {type(codec).__name__} have "
+                f"{', '.join(features)}"
+            )
+        return PacMl(sizes, len(features["ops"]), len(features["deps"]), self)

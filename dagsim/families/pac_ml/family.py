@@ -1,0 +1,15 @@
+"""The family of PAC-ML, and what it adds."""
+
+from dagsim.family import Entry, Family
+
+FAMILY = Family(
+    "learning on RAMP with PAC-ML's graph network",
+    needs=("ramp",),
+    adds={
+        "nets": (
+            Entry("pac_ml", ".config:PacMlConfig", "PAC-ML's graph network over a computation graph, a score per row"),
+        ),
+        "environments": (Entry("ramp", ".environment:PartitionEnv", "dagsim/Partition-v0"),),
+        "agents": (Entry("ppo", "pac_ml.pt", "trained on PAC-ML's setting A", ("ramp",)),),
+    },
+)

@@ -1,0 +1,3 @@
+"""RAMP: deep-learning jobs as computation graphs, split over GPUs on an optical fabric. A job that
+cannot start at once is lost.
+"""

@@ -1,0 +1,152 @@
+"""Decisions about a job, and the rules under which they are carried out.
+
+A policy sends a ``Partition``; the planner places and orders the pieces of the job by the ``Rules``. All values are
+frozen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from dagsim.errors import require
+from dagsim.families.ramp.topology import Block
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Rules for splitting, timing, offering and accepting jobs.
+
+    Raises:
+        ConfigError: A quantum that is not positive, a degree below 1, or a negative tolerance.
+    """
+
+    quantum_s: float = 1e-5
+    """Length of a piece: operations are split into pieces of about this length (SiP-ML: 1e-5 s)."""
+    max_degree: int = 16
+    """Maximum number of pieces of an operation."""
+    flow_bytes: Literal["output", "memory"] = "output"
+    """Load of an edge: its producer's output, or (ddls) output and weights of the end that is split
+    first.
+    """
+    sync_bytes: Literal["weights", "memory"] = "weights"
+    """Load of a weight exchange between pieces of a backward operation: weights, or (ddls) weights
+    and output.
+    """
+    joins: Literal["sinks", "last"] = "sinks"
+    """Where the loss joins the passes: at every operation without children, or (ddls) at the one numbered last."""
+    flows: Literal["serial", "parallel"] = "serial"
+    """A channel carries one dependency at a time, or (ddls) all ready dependencies, each at the
+    full rate.
+    """
+    collectives: Literal["operation", "pair"] = "operation"
+    """All transfers of an operation are one collective, and its weight exchange is another. In ddls
+    the inputs of a mirror are one collective, and every pair of pieces exchanges weights in a
+    collective of its own.
+    """
+    early_release: bool = False
+    """A weight exchange counts as a parent, so that it can release an operation early (ddls)."""
+    backward_memory: bool = True
+    """Memory is held by both passes; ddls counts only the forward pass."""
+    mask: Literal["placeable", "shape"] = "placeable"
+    """A degree is offered if it can be placed now, or (ddls) if it could be placed on an empty
+    cluster with the same number of free servers.
+    """
+    tolerance: float = 1e-9
+    """A job is late if it takes longer than acceptable by more than this fraction (ddls: 0)."""
+    remembered: bool = False
+    """A model at a degree always takes the time of its first placement, wherever it runs later (the
+    memo of ddls).
+    """
+    same_s: float = 0.0
+    """A job that ends at most this many seconds after another event ends together with it (ddls:
+    1e-7).
+    """
+
+    def __post_init__(self) -> None:
+        require(self.quantum_s > 0, "quantum_s must be positive", self.quantum_s)
+        require(self.max_degree >= 1, "max_degree must be at least 1", self.max_degree)
+        for name in ("tolerance", "same_s"):
+            require(getattr(self, name) >= 0, f"{name} must not be negative", getattr(self, name))
+
+    @property
+    def of_steps(self) -> tuple[object, ...]:
+        """Rules on which the time of a step depends, for given splits and servers."""
+        return self.flow_bytes, self.sync_bytes, self.joins, self.collectives, self.flows, self.early_release
+
+    @property
+    def degrees(self) -> tuple[int, ...]:
+        """Numbers of pieces that an operation can have: 1, and the even ones up to ``max_degree``."""
+        return (1, *range(2, self.max_degree + 1, 2))
+
+    def limit_s(self, acceptable_s: float) -> float:
+        """The longest completion time that is in time, if ``acceptable_s`` is acceptable."""
+        return acceptable_s * (1 + self.tolerance)
+
+    def but(self, **changes: object) -> Rules:
+        """Return these rules with some of them changed."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+
+PLAIN = Rules()
+"""Default rules."""
+
+DDLS = Rules(
+    quantum_s=0.01,
+    flow_bytes="memory",
+    sync_bytes="memory",
+    joins="last",
+    flows="parallel",
+    collectives="pair",
+    early_release=True,
+    backward_memory=False,
+    mask="shape",
+    tolerance=0.0,
+    remembered=True,
+    same_s=1e-7,
+)
+"""Rules of ddls as in the experiments of its paper, with milliseconds taken as seconds."""
+
+
+class Partition(NamedTuple):
+    """Split each operation of the job into at most ``degree`` pieces and start it; 0 turns the job
+    away.
+
+    ``placer`` names another placer than the kernel's for this job. ``servers`` is a bit mask of
+    free servers that the job must stay on; in that case no placer is used.
+    """
+
+    job: int
+    degree: int
+    placer: str | None = None
+    servers: int | None = None
+
+
+class OpPlacement(NamedTuple):
+    """The block of each operation: piece ``k``, and its mirror's piece, run on the block's ``k``-th
+    server.
+    """
+
+    job: int
+    blocks: tuple[Block, ...]
+    """Distinct blocks, in the order of their first use."""
+    block_of: tuple[int, ...]
+    """Index into ``blocks`` of each operation."""
+
+    @property
+    def servers(self) -> frozenset[int]:
+        """All servers that the job takes."""
+        return frozenset(server for block in self.blocks for server in block)
+
+    def block(self, op: int) -> Block:
+        """The block of an operation."""
+        return self.blocks[self.block_of[op]]
+
+
+class OpSchedule(NamedTuple):
+    """The order in which a server runs its ready operations: the highest rank first.
+
+    One order for each GPU type in use (``ranks[type][pass operation]``).
+    """
+
+    job: int
+    ranks: tuple[tuple[int, ...], ...]

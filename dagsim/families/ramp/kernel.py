@@ -1,0 +1,343 @@
+"""The kernel: jobs arrive one by one, and each is partitioned and started at once, or turned away.
+
+There is no queue. Servers belong to one job from its start to its end, and a job that does not
+start on arrival is lost. At each instant jobs end first; then the next job arrives and the policy
+decides on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from dagsim.errors import IllegalDecision, InputError, ModelError
+from dagsim.families.ramp.decisions import Partition
+from dagsim.families.ramp.fabric import bit_mask
+from dagsim.families.ramp.lookahead import StepTime
+from dagsim.families.ramp.planner import Outlook, Planner
+from dagsim.families.ramp.view import RampPolicy, RampView
+from dagsim.families.ramp.workload import RampJob
+from dagsim.model import JobFacts, Kind, RejectReason
+from dagsim.model.log import Schedule
+from dagsim.model.streams import stream
+from dagsim.systems.seam import decisions_of, drive
+
+
+class JobOutcome(NamedTuple):
+    """The outcome of one job."""
+
+    job: RampJob
+    degrees: tuple[int, ...] = ()
+    """Degrees that were offered; empty if no decision was made."""
+    degree: int = 0
+    """The decision."""
+    reason: RejectReason | None = None
+    """Reason for turning it away."""
+    outlook: Outlook | None = None
+    """Its servers and its time, even if that was too long; None if it was never placed."""
+    completed_s: float | None = None
+
+    @property
+    def started(self) -> bool:
+        """True if it was accepted."""
+        return self.outlook is not None and self.reason is None
+
+
+class Running(NamedTuple):
+    """A running job; sorts by its end."""
+
+    end_s: float
+    number: int
+    run: int
+    servers: int
+    """Servers, as a bit mask."""
+
+
+class RampKernel:
+    """One fabric and one sequence of jobs, in order of arrival. Kernels may share a planner.
+
+    At ``horizon_s`` everything stops: no decision is made on a job that arrives then, and running
+    jobs stay unfinished. ``examples`` are jobs like those to come, which a policy may know.
+
+    Raises:
+        ModelError: A job arrives before the one listed before it.
+    """
+
+    def __init__(
+        self,
+        jobs: Iterable[RampJob],
+        planner: Planner,
+        *,
+        horizon_s: float = inf,
+        seed: int = 0,
+        examples: Sequence[RampJob] = (),
+    ) -> None:
+        self.jobs = tuple(jobs)
+        for job, following in zip(self.jobs, self.jobs[1:], strict=False):
+            if following.arrival_s < job.arrival_s:
+                raise ModelError(f"job {following.id!r} arrives before {job.id!r}, which is listed before it")
+        self.planner = planner
+        self.horizon_s = horizon_s
+        self.examples = tuple(examples)
+        self.now = 0.0
+        self.schedule = Schedule(planner.fabric.cluster(), seed=seed)
+        self.outcomes: list[JobOutcome] = []
+        """Outcomes of the jobs that arrived."""
+        self.running: list[Running] = []
+        """Heap of running jobs; the one that ends next comes first."""
+        self.occupied = 0
+        """The servers with a job, as a bit mask."""
+        self._seen = 0
+        """Servers that were occupied just before this instant, which ddls counts in its mask."""
+        self._remembered: dict[tuple[str, int], StepTime] = {}
+        self._waiting = False
+        self._runs = 0
+        self._streams: dict[str, np.random.Generator] = {}
+        self._degrees: tuple[int, ...] | None = None
+
+    def run(self, policy: RampPolicy, until_s: float = inf) -> Schedule:
+        """Let ``policy`` decide until every job is done (or until ``until_s``).
+
+        Raises:
+            IllegalDecision: The policy sent an illegal decision.
+        """
+        return drive(self, policy, until_s)
+
+    def decisions(self, until_s: float = inf) -> Generator[RampView, Iterable[Partition] | None, None]:
+        """Yield a view for each arriving job and take its decision; a job without a decision is
+        turned away.
+
+        Raises:
+            IllegalDecision: Another job, a degree that is not offered, an unknown placer, or a second
+                decision. Nothing has changed then, except by earlier decisions of the same answer.
+        """
+        view = RampView(self)
+        until_s = min(until_s, self.horizon_s)
+        while self._waiting or self._advance(until_s):
+            for decision in decisions_of((yield view), self.now):
+                self._carry_out(decision)
+            if self._waiting:
+                self._turn_away(0, RejectReason.BY_POLICY, None)
+
+    @property
+    def queued(self) -> RampJob:
+        """The job that waits for its decision: the latest arrival."""
+        return self.jobs[len(self.outcomes) - 1]
+
+    @property
+    def queued_number(self) -> int:
+        """Number of the waiting job."""
+        return len(self.outcomes) - 1
+
+    @property
+    def free(self) -> int:
+        """Number of servers without a job."""
+        return self.planner.fabric.servers - self.occupied.bit_count()
+
+    def degrees(self) -> tuple[int, ...]:
+        """Degrees that may be chosen for the waiting job."""
+        if self._degrees is None:
+            rules, fabric = self.planner.rules, self.planner.fabric
+            if rules.mask == "shape":
+                free = fabric.servers - self._seen.bit_count()
+                offered = [degree for degree in rules.degrees if degree <= free and fabric.blocks(degree)]
+            else:
+                offered = [degree for degree in rules.degrees if degree <= self.free and self._placeable(degree)]
+            self._degrees = (0, *offered)
+        return self._degrees
+
+    def outlook(self, degree: int, placer: str | None = None, servers: int | None = None) -> Outlook | None:
+        """Servers and time of the waiting job at this degree; None if it cannot be placed now."""
+        job = self.queued
+        parts = self.planner.parts(job.graph, degree)
+        if servers is None:
+            placement = self.planner.place(parts, self.occupied, placer)
+        else:
+            placement = None if servers & self.occupied else self.planner.place_on(parts, servers)
+        if placement is None:
+            return None
+        step = self._remembered.get((job.graph.digest, parts.degree))
+        return Outlook(parts, placement, step or self.planner.step(parts, placement), job.steps)
+
+    def jct_on(self, degree: int, servers: Iterable[int]) -> Iterator[float | None]:
+        """Seconds that the waiting job would take within each set of free servers (bit masks).
+
+        None for a set on which it cannot be placed. Agrees with ``outlook``, but is faster.
+        """
+        job, step_s = self.queued, self.planner.step_s
+        for mask in servers:
+            if self.planner.rules.remembered:
+                outlook = self.outlook(degree, servers=mask)
+                yield None if outlook is None else outlook.jct_s
+            else:
+                seconds = step_s(job.graph, degree, mask)
+                yield None if seconds is None else job.steps * seconds
+
+    def remaining_s(self) -> tuple[float, ...]:
+        """Remaining seconds of the job on each server; 0 without a job."""
+        left = [0.0] * self.planner.fabric.servers
+        for end_s, _, _, servers in self.running:
+            while servers:
+                server = servers.bit_length() - 1
+                servers ^= 1 << server
+                left[server] = end_s - self.now
+        return tuple(left)
+
+    def stream(self, name: str) -> np.random.Generator:
+        """Named random stream of this simulation, from the seed of the schedule."""
+        generator = self._streams.get(name)
+        if generator is None:
+            generator = self._streams[name] = stream(self.schedule.seed, name)
+        return generator
+
+    def fork(self) -> RampKernel:
+        """Return an equal, independent kernel at the present instant; its random streams start
+        afresh.
+        """
+        other = RampKernel((), self.planner, horizon_s=self.horizon_s, seed=self.schedule.seed, examples=self.examples)
+        other.jobs, other.now, other.schedule = self.jobs, self.now, self.schedule.copy()
+        other.outcomes, other.running, other.occupied = list(self.outcomes), list(self.running), self.occupied
+        other._remembered = dict(self._remembered)
+        other._seen, other._waiting, other._runs = self._seen, self._waiting, self._runs
+        return other
+
+    def _advance(self, until_s: float) -> bool:
+        """Let time pass until the next job has arrived; return False at the end."""
+        following = len(self.outcomes)
+        arrival_s = self.jobs[following].arrival_s if following < len(self.jobs) else inf
+        while self.running and self.running[0].end_s < min(arrival_s, until_s) - self.planner.rules.same_s:
+            self._pass_to(self.running[0].end_s)
+        stop_s = min(arrival_s, until_s)
+        if stop_s == inf:
+            self.schedule.ended_s = self.now
+            return False
+        self._seen = self.occupied
+        self._pass_to(stop_s)
+        if arrival_s > stop_s:
+            self.schedule.ended_s = self.now
+            return False
+        self._arrive(self.jobs[following])
+        self._waiting = stop_s < until_s
+        self.schedule.ended_s = self.now
+        return self._waiting
+
+    def _pass_to(self, time_s: float) -> None:
+        """Let time pass, and end the jobs that end by then."""
+        self.now = time_s
+        limit_s = time_s + self.planner.rules.same_s
+        while self.running and self.running[0].end_s <= limit_s:
+            done = heappop(self.running)
+            self.occupied ^= done.servers
+            self._finish(done)
+
+    def _arrive(self, job: RampJob) -> None:
+        number = len(self.outcomes)
+        self.outcomes.append(JobOutcome(job))
+        self._degrees = None
+        self.schedule.arrived(self._facts(job))
+        self.schedule.log.append((Kind.ARRIVED, self.now, number, -1, -1, -1, 0, 0, 0.0))
+
+    def _carry_out(self, decision: Partition) -> None:
+        self._check(decision)
+        self.schedule.decisions += 1
+        degree = int(decision.degree)
+        if not degree:
+            self._turn_away(0, RejectReason.BY_POLICY, None)
+            return
+        outlook = self.outlook(degree, decision.placer, decision.servers)
+        if outlook is None:
+            self._turn_away(degree, RejectReason.NO_PLACE, None)
+        elif outlook.jct_s > self.planner.rules.limit_s(self.queued.acceptable_s):
+            self._turn_away(degree, RejectReason.TOO_SLOW, outlook)
+        else:
+            self._start(degree, outlook)
+
+    def _check(self, decision: Partition) -> None:
+        where = f"at {self.now:g} s: {decision!r}"
+        if not isinstance(decision, Partition):
+            raise IllegalDecision(f"{where}: expected a Partition")
+        if not self._waiting:
+            raise IllegalDecision(f"{where}: no job waits for a decision; job {self.queued_number} has had its own")
+        name = f"at {self.now:g} s: job {decision.job!r}"
+        if decision.job != self.queued_number:
+            raise IllegalDecision(f"{name} does not wait for a decision; job {self.queued_number} does")
+        if isinstance(decision.degree, bool) or not isinstance(decision.degree, int | np.integer):
+            raise IllegalDecision(f"{name}: a degree must be a whole number, got {decision.degree!r}")
+        if decision.placer is not None:
+            if not isinstance(decision.placer, str):
+                raise IllegalDecision(f"{name}: a placer must be a name, got {decision.placer!r}")
+            try:
+                self.planner.made_placer(decision.placer)
+            except InputError as error:
+                raise IllegalDecision(f"{name}: {error}") from None
+        self._check_servers(name, decision)
+        if decision.degree not in self.degrees():
+            offered = ", ".join(map(str, self.degrees()))
+            raise IllegalDecision(f"{name} cannot be split {decision.degree} ways now; offered: {offered}")
+
+    def _check_servers(self, name: str, decision: Partition) -> None:
+        """Check that the decision names a placer or free servers of this fabric, but not both."""
+        servers = decision.servers
+        if servers is None:
+            return
+        if decision.placer is not None:
+            raise IllegalDecision(f"{name}: give a placer or servers, not both")
+        if isinstance(servers, bool) or not isinstance(servers, int):
+            raise IllegalDecision(f"{name}: servers must be a bit mask, got {servers!r}")
+        if servers & ~self.planner.fabric.everything or servers < 0:
+            raise IllegalDecision(f"{name}: servers {servers:#x} are not all among the {self.planner.fabric.servers}")
+        if taken := servers & self.occupied:
+            raise IllegalDecision(f"{name}: servers {taken:#x} have a job already")
+
+    def _turn_away(self, degree: int, reason: RejectReason, outlook: Outlook | None) -> None:
+        number = self.queued_number
+        degrees = self.degrees()
+        self._waiting = False
+        self.outcomes[number] = JobOutcome(self.queued, degrees, degree, reason, outlook)
+        self.schedule.log.append((Kind.REJECTED, self.now, number, -1, -1, -1, 0, 0, float(reason)))
+
+    def _start(self, degree: int, outlook: Outlook) -> None:
+        number, log = self.queued_number, self.schedule.log
+        if self.planner.rules.remembered:
+            self._remembered.setdefault((self.queued.graph.digest, outlook.parts.degree), outlook.step)
+        degrees = self.degrees()
+        self._waiting = False
+        self.outcomes[number] = JobOutcome(self.queued, degrees, degree, None, outlook)
+        run, self._runs = self._runs, self._runs + 1
+        servers = outlook.placement.servers
+        mask = bit_mask(servers)
+        self.occupied |= mask
+        heappush(self.running, Running(self.now + outlook.jct_s, number, run, mask))
+        log.append((Kind.ADMITTED, self.now, number, -1, -1, -1, 0, 0, 0.0))
+        for server in sorted(servers):
+            log.append((Kind.STARTED, self.now, number, 0, run, server, 1, 1, 1.0))
+
+    def _finish(self, done: Running) -> None:
+        outcome, log = self.outcomes[done.number], self.schedule.log
+        assert outcome.outlook is not None
+        time_s = min(done.end_s, self.now)
+        self.outcomes[done.number] = outcome._replace(completed_s=time_s)
+        for server in sorted(outcome.outlook.placement.servers):
+            log.append((Kind.FINISHED, time_s, done.number, 0, done.run, server, 1, 1, 1.0))
+        log.append((Kind.COMPLETED, time_s, done.number, -1, -1, -1, 0, 0, 0.0))
+        log.pack()
+
+    def _placeable(self, degree: int) -> bool:
+        parts = self.planner.parts(self.queued.graph, degree)
+        return self.planner.place(parts, self.occupied) is not None
+
+    def _facts(self, job: RampJob) -> JobFacts:
+        """Facts of a job; its ideal time is the critical path of the finest split with free
+        transfers.
+        """
+        ideal_s = job.steps * self.planner.shortest_step_s(job.graph)
+        deadline_s = job.arrival_s + job.acceptable_s
+        gpus = float(min(self.planner.rules.max_degree, self.planner.fabric.servers))
+        tasks, parents = (job.graph.model,), ((),)
+        return JobFacts(
+            job.id, job.arrival_s, 0.0, "", deadline_s, 1.0, ideal_s, job.sequential_s, gpus, tasks, parents
+        )

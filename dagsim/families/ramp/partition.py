@@ -1,0 +1,193 @@
+"""Partitioning: the number of pieces of each operation, and the resulting graph of pieces.
+
+The graph is kept by operation, not by piece: pieces of one operation are equal, and an edge between
+two operations stands for the edges of all pairs of their pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+
+from dagsim.errors import ModelError, require
+from dagsim.families.ramp.decisions import Rules
+from dagsim.families.ramp.graph import ComputationGraph
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.registry import Entry, Registry
+
+Partitioner = Callable[[ComputationGraph, int, Rules], tuple[int, ...]]
+"""A function from a graph, a degree and the rules to the pieces of each operation; deterministic."""
+
+PARTITIONERS: Registry[Partitioner] = Registry(
+    "partitioner",
+    (
+        Entry(
+            "sip_ml",
+            "dagsim.families.ramp.partition:SipMlPartition",
+            "an even number of pieces of about one quantum, at most the degree",
+        ),
+        Entry(
+            "random",
+            "dagsim.families.ramp.partition:RandomPartition",
+            "pieces drawn per operation from 1, 2, 4, ... degree",
+        ),
+    ),
+    method="__call__",
+)
+
+
+class PieceEdge(NamedTuple):
+    """All dependencies between the pieces of two pass operations, each of ``pair_bytes``."""
+
+    source: int
+    target: int
+    pair_bytes: float
+
+
+class PartitionedGraph(NamedTuple):
+    """Pass operations in pieces: forward operations first, then their mirrors."""
+
+    graph: ComputationGraph
+    splits: tuple[int, ...]
+    pieces: tuple[int, ...]
+    """Pieces of each pass operation."""
+    memory_bytes: tuple[float, ...]
+    """Memory of one piece of either pass, for each operation."""
+    edges: tuple[PieceEdge, ...]
+    """Forward edges, backward edges, joins."""
+    sync_bytes: tuple[float, ...]
+    """Bytes that each ordered pair of pieces of an operation's mirror exchanges; 0 if it is not
+    split.
+    """
+
+    @property
+    def degree(self) -> int:
+        """Largest number of pieces of an operation."""
+        return max(self.splits)
+
+    @property
+    def ops(self) -> int:
+        """The number of pieces of all pass operations."""
+        return sum(self.pieces)
+
+    @property
+    def deps(self) -> int:
+        """Number of dependencies between pieces, weight exchanges included."""
+        pairs = sum(self.pieces[edge.source] * self.pieces[edge.target] for edge in self.edges)
+        return pairs + sum(count * (count - 1) for count in self.splits)
+
+    @property
+    def total_memory_bytes(self) -> float:
+        """Memory of all pieces of both passes."""
+        return ordered_sum(2 * count * memory for count, memory in zip(self.splits, self.memory_bytes, strict=True))
+
+    @property
+    def total_dep_bytes(self) -> float:
+        """Bytes of all dependencies, weight exchanges included."""
+        between = ordered_sum(
+            self.pieces[edge.source] * self.pieces[edge.target] * edge.pair_bytes for edge in self.edges
+        )
+        return between + ordered_sum(
+            count * (count - 1) * size for count, size in zip(self.splits, self.sync_bytes, strict=True)
+        )
+
+
+class SipMlPartition:
+    """Splits each operation into one piece, or an even number of pieces of about one quantum of the
+    forward pass each.
+
+    From Khani et al. 2021 (SiP-ML, SIGCOMM), as in ddls.
+    """
+
+    def __call__(self, graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...]:
+        """Return the pieces of each operation, at most ``degree``.
+
+        Raises:
+            ModelError: ``degree`` is below 1, or odd and above 1.
+        """
+        if degree < 1 or (degree > 1 and degree % 2):
+            raise ModelError(f"a degree must be 1 or even, got {degree!r}")
+        wished = (2 * ceil(ceil(op.forward_s / rules.quantum_s) / 2) for op in graph.ops)
+        return tuple(max(1, min(pieces, degree)) for pieces in wished)
+
+
+class RandomPartition:
+    """Draws the pieces of each operation from 1 and the powers of two up to ``degree``: one draw for
+    each ``seed``, graph and degree.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+
+    def __call__(self, graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...]:
+        """Return the pieces of each operation.
+
+        Raises:
+            ModelError: ``degree`` is below 1.
+        """
+        require(degree >= 1, "a degree must be 1 or more", degree, ModelError)
+        rng = np.random.default_rng([self.seed, int(graph.digest, 16), degree])
+        choices = [1 << power for power in range(degree.bit_length())]
+        return tuple(int(pieces) for pieces in rng.choice(choices, len(graph)))
+
+
+def partitioned(graph: ComputationGraph, splits: tuple[int, ...], rules: Rules) -> PartitionedGraph:
+    """Build the graph of pieces.
+
+    Raises:
+        ModelError: Not one count per operation, or a count that is neither 1 nor even.
+    """
+    count = len(graph)
+    if len(splits) != count:
+        raise ModelError(f"graph {graph.model!r} has {count} operations, but {len(splits)} counts of pieces were given")
+    for op, pieces in zip(graph.ops, splits, strict=True):
+        if pieces != 1 and (pieces < 1 or pieces % 2):
+            raise ModelError(
+                f"graph {graph.model!r}: op {op.id!r} must be split into 1 or an even number, got {pieces!r}"
+            )
+    ends = [
+        *graph.edges,
+        *((count + child, count + parent) for parent, child in graph.edges),
+        *((op, count + op) for op in ((graph.last,) if rules.joins == "last" else graph.sinks)),
+    ]
+    total = _in_memory if rules.flow_bytes == "memory" else _of_output
+    edges = tuple(
+        PieceEdge(
+            source, target, total(graph, splits, source, target) / (splits[source % count] * splits[target % count])
+        )
+        for source, target in ends
+    )
+    weights = [op.memory_bytes if rules.sync_bytes == "memory" else op.parameter_bytes for op in graph.ops]
+    return PartitionedGraph(
+        graph,
+        splits,
+        splits * 2,
+        tuple(op.memory_bytes / pieces for op, pieces in zip(graph.ops, splits, strict=True)),
+        edges,
+        tuple(size / pieces if pieces > 1 else 0.0 for size, pieces in zip(weights, splits, strict=True)),
+    )
+
+
+def _of_output(graph: ComputationGraph, splits: tuple[int, ...], source: int, target: int) -> float:
+    """Bytes of the forward producer's output, sent forward; backward its gradient returns."""
+    count = len(graph)
+    producer = source if source < count else target - count
+    return graph.ops[producer].activation_bytes
+
+
+def _in_memory(graph: ComputationGraph, splits: tuple[int, ...], source: int, target: int) -> float:
+    """Output and weights of the end that ddls splits first: an unsplit end counts as first, then
+    the source.
+    """
+    count = len(graph)
+    one, other = source % count, target % count
+    if splits[one] == 1:
+        first = one
+    elif splits[other] == 1:
+        first = other
+    else:
+        first = min(one, other)
+    return graph.ops[first].memory_bytes

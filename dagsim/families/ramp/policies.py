@@ -1,0 +1,240 @@
+"""Policies for RAMP: the degree to which each arriving job is split, or 0 to turn it away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from math import ceil, inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dagsim.errors import ConfigError, require
+from dagsim.families.ramp.decisions import Partition
+from dagsim.families.ramp.view import ARRIVALS, SIZES, RampPolicy, RampView, Room, ways_in_time
+from dagsim.registry import Entry, Registry
+
+RAMP_POLICIES: Registry[RampPolicy] = Registry(
+    "RAMP policy",
+    (
+        Entry("no", ".policies:NoParallelism", "every job on one GPU"),
+        Entry("min", ".policies:MinParallelism", "every job split two ways if possible"),
+        Entry("max", ".policies:MaxParallelism", "every job split as far as possible"),
+        Entry("random", ".policies:RandomDegree", "a degree drawn among those offered, never 0"),
+        Entry("sip_ml", ".policies:SipMlDegree", "as far as possible, up to a number of ways"),
+        Entry(
+            "constant",
+            ".policies:ConstantDegree",
+            "a fixed number of ways; other jobs are rejected",
+        ),
+        Entry(
+            "acceptable_jct",
+            ".policies:AcceptableJct",
+            "the smallest degree that the deadline allows if splitting is free",
+        ),
+        Entry("roomy", ".policies:Roomy", "in time, on the servers whose use leaves the most room"),
+        Entry("on_time", ".policies:OnTime", "the smallest degree that is in time"),
+    ),
+    group="dagsim.ramp_policies",
+    home="dagsim.families.ramp",
+    method="decide",
+)
+"""RAMP policies by name, or ``module:attr``."""
+
+
+class NoParallelism:
+    """Run every job on one GPU; turn it away if none is free."""
+
+    def decide(self, view: RampView) -> Iterable[Partition]:
+        """Return degree 1, or 0."""
+        return (Partition(view.number, min(1, view.degrees[-1])),)
+
+
+class MinParallelism:
+    """Split every job two ways if possible, else run it on one GPU."""
+
+    def decide(self, view: RampView) -> Iterable[Partition]:
+        """Return degree 2, 1 or 0."""
+        return (Partition(view.number, max(degree for degree in view.degrees if degree <= 2)),)
+
+
+class MaxParallelism:
+    """Split every job as far as possible ("Para_max" of PAC-ML)."""
+
+    def decide(self, view: RampView) -> Iterable[Partition]:
+        """Return the largest degree."""
+        return (Partition(view.number, view.degrees[-1]),)
+
+
+class SipMlDegree:
+    """Split jobs up to ``degree`` ways: the largest offered degree not above it (Khani et al.
+    2021).
+
+    Raises:
+        ConfigError: ``degree`` is below 1.
+    """
+
+    def __init__(self, degree: int = 8) -> None:
+        self.degree = _checked(degree)
+
+    def decide(self, view: RampView) -> Iterable[Partition]:
+        """Return ``degree`` or the next smaller degree."""
+        return (Partition(view.number, max(degree for degree in view.degrees if degree <= self.degree)),)
+
+
+class ConstantDegree:
+    """Split jobs exactly ``degree`` ways, or turn them away. Blocks of one power of two tile the
+    fabric without gaps.
+
+    Raises:
+        ConfigError: ``degree`` is below 1.
+    """
+
+    def __init__(self, degree: int = 4) -> None:
+        self.degree = _checked(degree)
+
+    def decide(self, view: RampView) -> Iterable[Partition]:
+        """Return ``degree`` or 0."""
+        return (Partition(view.number, self.degree if self.degree in view.degrees else 0),)
+
+
+def _checked(degree: int) -> int:
+    require(degree >= 1, "degree must be at least 1", degree)
+    return degree
+
+
+class RandomDegree:
+    """Draw uniformly among the offered degrees; 0 only if nothing else is offered."""
+
+    def decide(self, view: RampView) -> Iterable[Partition]:
+        """Draw from the simulation's stream ``policy``."""
+        choices = view.degrees[1:]
+        if not choices:
+            return (Partition(view.number, 0),)
+        return (Partition(view.number, int(view.stream("policy").choice(choices))),)
+
+
+class AcceptableJct:
+    """Choose the smallest degree that would be in time if splitting were free, else the largest
+    ("Para_min" of PAC-ML).
+    """
+
+    def decide(self, view: RampView) -> Iterable[Partition]:
+        """Return the smallest degree of at least sequential / acceptable time."""
+        wanted = ceil(view.job.sequential_s / view.job.acceptable_s) if view.job.acceptable_s else 1
+        degree = next((degree for degree in view.degrees if degree >= wanted), view.degrees[-1])
+        return (Partition(view.number, degree),)
+
+
+class OnTime:
+    """Choose the smallest degree of at least ``least`` that can be placed now and is in time; else
+    turn the job away.
+
+    A larger ``least`` ends jobs sooner and keeps blocks of one size, which fragment the fabric
+    less.
+
+    Raises:
+        ConfigError: ``least`` is below 1.
+    """
+
+    def __init__(self, least: int = 1, placer: str | None = None) -> None:
+        require(least >= 1, "least must be at least 1", least)
+        self.least = least
+        self.placer = placer
+
+    def decide(self, view: RampView) -> Iterable[Partition]:
+        """Return the degree, with one look-ahead per degree tried."""
+        limit_s = view.rules.limit_s(view.job.acceptable_s)
+        for degree in view.degrees:
+            if degree >= self.least:
+                outlook = view.outlook(degree, self.placer)
+                if outlook is not None and outlook.jct_s <= limit_s:
+                    return (Partition(view.number, degree, self.placer),)
+        return (Partition(view.number, 0),)
+
+
+_SHAPE = (len(ARRIVALS), len(SIZES))
+
+
+@dataclass(frozen=True, slots=True)
+class RoomWeights:
+    """Weights of room: of scarcity, of each block, and of degrees."""
+
+    scarcity: NDArray[np.float64]  # (arrivals, sizes): of 1 / (1 + free blocks)
+    blocks: NDArray[np.float64]  # (arrivals, sizes): of each free block
+    degrees: dict[int, float]
+    """Additional value of a degree; 0 for degrees without an entry."""
+    away: dict[str, float]
+    """Minimum value at which a job of a model is accepted; jobs of models without an entry are
+    always accepted.
+    """
+
+    @classmethod
+    def even(cls) -> RoomWeights:
+        """Equal weights for all scarcities, and no other terms."""
+        return cls(np.ones(_SHAPE), np.zeros(_SHAPE), {}, {})
+
+
+class Roomy:
+    """Choose the way in time that leaves the fewest block sizes scarce; turn the job away if none
+    is in time.
+
+    All degrees and free blocks are compared, at the next arrivals (``dagsim.families.ramp.view``).
+    Degrees below ``least`` are taken only if no other is in time. ``tuned`` names weights of
+    ``roomy.json``, found by ``scripts/tune_ramp.py``; ``least`` has no effect then.
+
+    Raises:
+        ConfigError: ``least`` is below 1, or no weights of that name.
+    """
+
+    def __init__(self, least: int = 1, tuned: str | None = None) -> None:
+        require(least >= 1, "least must be at least 1", least)
+        self.least = 1 if tuned else least
+        self.weights = _tuned(tuned) if tuned else RoomWeights.even()
+
+    def decide(self, view: RampView) -> Iterable[Partition]:
+        """Return the degree and its block. O(degrees x blocks^2) bits."""
+        ways = list(ways_in_time(view))
+        if not ways:
+            return (Partition(view.number, 0),)
+        ways = [way for way in ways if way.degree >= self.least] or ways
+        room, weights = Room(view), self.weights
+        left = room.after([way.servers for way in ways], [view.now + way.jct_s for way in ways])
+        worth = self._worth(left) - self._worth(room.before)
+        worth += [weights.degrees.get(way.degree, 0.0) for way in ways]
+        best = ways[int(np.argmax(worth))]
+        if worth.max() <= weights.away.get(view.job.graph.model, -inf):
+            return (Partition(view.number, 0),)
+        return (Partition(view.number, best.degree, servers=best.servers),)
+
+    def _worth(self, free: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Reduce free-block counts of shape (..., arrivals, sizes) to a score of shape (...)."""
+        weights = self.weights
+        worth: NDArray[np.float64] = (weights.blocks * free - weights.scarcity / (1 + free)).sum(axis=(-2, -1))
+        return worth
+
+
+@cache
+def tuned_weights() -> dict[str, Any]:
+    """Return the contents of ``roomy.json``: the weights that ``tune_ramp.py`` found, by setting
+    and beta.
+    """
+    weights: dict[str, Any] = json.loads(
+        files("dagsim.families.ramp").joinpath("roomy.json").read_text(encoding="utf-8")
+    )
+    return weights
+
+
+@cache
+def _tuned(name: str) -> RoomWeights:
+    tuned = tuned_weights()
+    if name not in tuned:
+        raise ConfigError(f"roomy: there are no weights {name!r}; tuned: {', '.join(tuned)}")
+    weights = tuned[name]
+    degrees = {int(degree): float(worth) for degree, worth in weights["degrees"].items()}
+    scarcity, blocks = (np.array(weights[part], np.float64).reshape(_SHAPE) for part in ("scarcity", "blocks"))
+    return RoomWeights(scarcity, blocks, degrees, {model: float(worth) for model, worth in weights["away"].items()})

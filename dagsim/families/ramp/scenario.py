@@ -1,0 +1,288 @@
+"""The scenario of the RAMP fabric: the only place that builds its kernels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from dagsim.errors import ConfigError, require
+from dagsim.families.ramp.codecs import RAMP_CODECS, RampCodec
+from dagsim.families.ramp.decisions import DDLS, PLAIN, Rules
+from dagsim.families.ramp.fabric import Fabric
+from dagsim.families.ramp.graph import ComputationGraph, attention, branches, costed, op_chain
+from dagsim.families.ramp.kernel import RampKernel
+from dagsim.families.ramp.kpis import kpis
+from dagsim.families.ramp.planner import Planner
+from dagsim.families.ramp.policies import RAMP_POLICIES
+from dagsim.families.ramp.readers import read_graphs
+from dagsim.families.ramp.rewards import RAMP_TERMS
+from dagsim.families.ramp.topology import TOPOLOGIES
+from dagsim.families.ramp.view import RampPolicy
+from dagsim.families.ramp.workload import RampJob, RampWorkload
+from dagsim.model import Cluster, RejectReason, gpu_type
+from dagsim.registry import Registry, nearest
+from dagsim.systems.seam import Blocking, CountedJobs, Kernel, RewardTerm, Scenario
+
+_MADE_UP_SEED = 20_220_617
+_DDLS = "ddls=true"
+
+
+class _Made:
+    """Graphs and planner, made on first use; other processes make their own."""
+
+    def __init__(self) -> None:
+        self.graphs: list[ComputationGraph] | None = None
+        self.planner: Planner | None = None
+        self.examples: tuple[RampJob, ...] | None = None
+
+    def __reduce__(self) -> tuple[type[_Made], tuple[()]]:
+        return _Made, ()
+
+
+@dataclass(frozen=True)
+class RampScenario(Scenario):
+    """Training jobs as computation graphs, partitioned over the servers of a fabric (Parsonson et
+    al. 2023).
+
+    Jobs are drawn uniformly from ``graphs`` (a folder of PipeDream ``graph.txt`` profiles,
+    restricted to ``models``), or from synthetic graphs. A job starts on arrival, or it is rejected.
+    """
+
+    system: ClassVar[str] = "ramp"
+    merit: ClassVar[str] = "blocking_rate"
+    policies: ClassVar[Registry[RampPolicy]] = RAMP_POLICIES
+    codecs: ClassVar[Registry[Any]] = RAMP_CODECS
+    terms: ClassVar[Registry[RewardTerm]] = RAMP_TERMS
+    score: ClassVar[str] = merit
+    training: ClassVar[Mapping[str, Any]] = {
+        "codec": "partition",
+        "net": "pac_ml",
+        "reward": {"job_acceptance": 1.0},
+        "rivals": ["max", "acceptable_jct", "on_time"],
+        "linear_iterations": 0,
+    }
+    variants: ClassVar[tuple[str, ...]] = (
+        *(f"constant[degree={degree}]" for degree in (2, 8, 16)),
+        *(f"on_time[least={degree}]" for degree in (2, 4, 8)),
+        *(f"roomy[least={degree}]" for degree in (2, 4, 8)),
+    )
+    blocked_by: ClassVar[Blocking | None] = Blocking(
+        "beta", (RejectReason.BY_POLICY, RejectReason.NO_PLACE, RejectReason.TOO_SLOW)
+    )
+    topology: str = "ramp"
+    """The fabric, with parameters in brackets: ``ramp[groups=4,racks=4,servers_per_rack=2]``,
+    ``torus``, ``switch``, ``fat_tree``.
+    """
+    gpus: tuple[str, ...] = ("A100-80",)
+    """GPU type of all servers, or a list with one per server."""
+    graphs: str | None = None
+    """Folder of computation graphs; by default, synthetic graphs."""
+    models: tuple[str, ...] = ()
+    """Names of the graphs to draw from (files without ``.txt``); by default, all of the folder."""
+    time_unit: Literal["s", "ms", "us"] | None = None
+    """Unit of the times in ``graphs``; by default that of the format (PipeDream: milliseconds;
+    ``ddls``: seconds).
+    """
+    profiled_on: str | None = None
+    """GPU type on which the graphs were profiled; times on other types are estimated from it. By
+    default times are the same on all types, except those that a graph states.
+    """
+    jobs: int = 100
+    """Jobs per episode: every graph equally often, in random order."""
+    gap_s: float = 1.0
+    """Seconds between two arrivals."""
+    poisson: bool = False
+    """Draw gaps from an exponential distribution with that mean."""
+    beta: str = "A"
+    """Distribution of the acceptable fraction of the time that one GPU would need: A to D (PAC-ML),
+    or ``uniform[least=0.1,most=1]``, ``fixed[value=0.5]`` ...
+    """
+    training_steps: int = 50
+    """Training steps of each job."""
+    max_degree: int = 16
+    """Maximum number of pieces of an operation."""
+    partitioner: str = "sip_ml"
+    placer: str = "first_fit"
+    op_schedule: str = "srpt"
+    flow_schedule: str = "srpt"
+    ddls: bool = False
+    """Use the rules of ``ddls``, quirks included (docs/ramp.md)."""
+    rules: Mapping[str, Any] = field(default_factory=dict)
+    """Rules that differ from the chosen set, by name (``dagsim.families.ramp.decisions.Rules``)."""
+    horizon_s: float | None = None
+    """Time at which everything stops; by default, when all jobs have left."""
+    figures: bool = False
+    """Keep the figures that ``ddls`` gives of an episode with each run (``dagsim.families.ramp.kpis``)."""
+    kind: Literal["ramp"] = "ramp"
+    _made: Any = field(default_factory=_Made, init=False, repr=False, compare=False)
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        require(self.horizon_s is None or self.horizon_s > 0, "horizon_s must be positive", self.horizon_s)
+        if self.training_steps < 1 or self.jobs < 1:
+            raise ConfigError("jobs and training_steps must be at least 1")
+        if self.profiled_on is not None:
+            gpu_type(self.profiled_on)
+        _ = self._rules, self._fabric()
+
+    @property
+    def episode_jobs(self) -> int:
+        """Jobs per episode; a kernel can play only the first of them."""
+        return self.jobs
+
+    @property
+    def cluster(self) -> Cluster:
+        """A node with one GPU per server."""
+        return self.planner.fabric.cluster()
+
+    @property
+    def planner(self) -> Planner:
+        """Planner of jobs on this fabric, shared by all kernels of the scenario."""
+        lazy: _Made = self._made
+        if lazy.planner is None:
+            lazy.planner = Planner(
+                self._fabric(),
+                self._rules,
+                partitioner=self.partitioner,
+                placer=self.placer,
+                op_schedule=self.op_schedule,
+                flow_schedule=self.flow_schedule,
+            )
+        return lazy.planner
+
+    @property
+    def workload(self) -> RampWorkload:
+        """Return the jobs of an episode by seed.
+
+        Raises:
+            InputError: The graphs cannot be read.
+        """
+        return RampWorkload(tuple(self.pool), self.jobs, self.beta, self.gap_s, self.poisson, self.training_steps)
+
+    @property
+    def pool(self) -> Sequence[ComputationGraph]:
+        """The graphs to draw from.
+
+        Raises:
+            InputError: The graphs cannot be read.
+        """
+        lazy: _Made = self._made
+        if lazy.graphs is None:
+            lazy.graphs = self._read()
+            if self.profiled_on is not None:
+                types = tuple(map(gpu_type, dict.fromkeys(self.gpus)))
+                lazy.graphs = [costed(graph, gpu_type(self.profiled_on), types) for graph in lazy.graphs]
+        return lazy.graphs
+
+    @property
+    def examples(self) -> tuple[RampJob, ...]:
+        """Jobs of seed 0, which give the ranges of a codec's features."""
+        lazy: _Made = self._made
+        if lazy.examples is None:
+            lazy.examples = self.workload.draw(0)
+        return lazy.examples
+
+    def drawing_from(self, pool: Sequence[ComputationGraph]) -> RampScenario:
+        """Return this scenario with jobs drawn from ``pool`` instead of files."""
+        scenario = replace(self)
+        scenario._made.graphs = list(pool)
+        return scenario
+
+    def planned_by(self, planner: Planner) -> RampScenario:
+        """Return this scenario with another planner, its fabric and its rules."""
+        scenario = replace(self)
+        scenario._made.planner = planner
+        return scenario
+
+    def kernel(
+        self,
+        seed: int,
+        *,
+        record: bool = True,
+        on_arrivals: Callable[[int], None] | None = None,
+        jobs: Iterable[RampJob] | int | None = None,
+    ) -> RampKernel:
+        """Build a kernel; the same seed gives the same jobs.
+
+        ``jobs`` is a number, to play only the first jobs, or the jobs themselves. The log is always
+        recorded.
+
+        Raises:
+            InputError: The graphs cannot be read.
+        """
+        source: Iterable[RampJob] = self.workload.draw(seed) if jobs is None or isinstance(jobs, int) else jobs
+        if isinstance(jobs, int):
+            source = islice(source, jobs)
+        horizon_s = float("inf") if self.horizon_s is None else self.horizon_s
+        return RampKernel(
+            source if on_arrivals is None else CountedJobs(source, on_arrivals),
+            self.planner,
+            horizon_s=horizon_s,
+            seed=seed,
+            examples=self.examples,
+        )
+
+    def codec(self, *, blocks: int = 0, outlooks: bool = True) -> RampCodec:
+        """Return a codec whose ranges are those of the jobs of seed 0."""
+        return RampCodec(self.examples, blocks=blocks, outlooks=outlooks)
+
+    def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
+        """Facts of the jobs that arrived: their number and span; the figures of the episode if they
+        are kept.
+        """
+        jobs = kernel.schedule.jobs
+        assert isinstance(kernel, RampKernel)
+        figures = {"figures": kpis(kernel)} if self.figures else {}
+        return figures | {
+            "cluster": self.planner.fabric.name,
+            "jobs": len(jobs),
+            "span_s": jobs[-1].arrival_s - jobs[0].arrival_s if jobs else 0.0,
+            "gpu_load": None,
+            "cpu_load": None,
+            "warning": None,
+        }
+
+    def check(self) -> None:
+        """Read the graphs to draw from, and make the planner.
+
+        Raises:
+            InputError: The graphs cannot be read or made.
+        """
+        _ = self.workload.draw(0), self.planner
+
+    def _read(self) -> list[ComputationGraph]:
+        if self.graphs is None:
+            rng = np.random.default_rng(_MADE_UP_SEED)
+            drawn = [
+                op_chain(8, rng=rng),
+                op_chain(24, rng=rng),
+                branches(4, 4, rng=rng),
+                branches(8, 3, rng=rng),
+            ]
+            return [*drawn, attention(2), attention(6)]
+        folder = Path(os.path.expandvars(self.graphs))
+        names = self.models or tuple(sorted(path.stem for path in folder.glob("*.txt")))
+        unit = self.time_unit or ("s" if self.ddls else None)
+        return list(read_graphs(folder, names, unit).values())
+
+    @property
+    def _rules(self) -> Rules:
+        names = {rule.name for rule in fields(Rules)}
+        for name in self.rules:
+            if name not in names:
+                raise ConfigError(
+                    f"there is no rule {name!r}{nearest(name, names)}; allowed: {', '.join(sorted(names))}"
+                )
+        return (DDLS if self.ddls else PLAIN).but(max_degree=self.max_degree, **self.rules)
+
+    def _fabric(self) -> Fabric:
+        topology = TOPOLOGIES.create(f"ramp[{_DDLS}]" if self.ddls and self.topology == "ramp" else self.topology)
+        types = tuple(map(gpu_type, self.gpus))
+        return Fabric(topology, types[0] if len(types) == 1 else types)

@@ -1,0 +1,551 @@
+"""Topologies: which servers form a block, and the cost of sending between them.
+
+``Ramp`` is the optical fabric of Ottino et al. 2022 (arXiv 2211.15226): C communication groups of R
+racks of S servers, every server one hop from every other. A block is symmetric, so that a
+collective runs in at most four rounds: over the groups, over groups and servers, over the racks,
+and over the rest of a rack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from functools import cached_property, lru_cache
+from itertools import product
+from math import ceil, isqrt, log2, prod
+from typing import Protocol, TypeAlias, cast
+
+from dagsim.errors import ConfigError, require
+from dagsim.network.torus import Torus
+from dagsim.registry import Entry, Registry
+
+Block: TypeAlias = tuple[int, ...]
+"""Servers in the order in which the pieces of an operation go to them."""
+
+
+class Topology(Protocol):
+    """Servers, the blocks that a collective may run on, and the seconds that transfers take."""
+
+    @property
+    def name(self) -> str:
+        """Unique description, part of the memo's key."""
+
+    @property
+    def servers(self) -> int:
+        """The number of servers."""
+
+    @property
+    def server_names(self) -> tuple[str, ...]:
+        """One name per server."""
+
+    @property
+    def anywhere(self) -> bool:
+        """True if any servers form a block; ``free_blocks`` then finds one whenever enough servers
+        are free.
+        """
+
+    def blocks(self, size: int) -> tuple[Block, ...]:
+        """All blocks of ``size`` servers in first-fit order; a selection if ``anywhere``."""
+
+    def free_blocks(self, size: int, free: list[int]) -> Iterable[Block]:
+        """Blocks of free servers, in the order in which they are tried."""
+
+    def pair(self, source: int, target: int) -> Hashable:
+        """Key of a transfer between two different servers."""
+
+    def route(self, source: int, target: int) -> tuple[int, ...]:
+        """Numbers of the channels that a transfer takes."""
+
+    def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
+        """Seconds of one transfer."""
+
+    def group(self, servers: frozenset[int]) -> Hashable:
+        """Key of a collective among the servers."""
+
+    def collective_s(self, group: Hashable, total_bytes: float) -> float:
+        """Seconds of a collective that moves ``total_bytes`` in total; 0 on one server."""
+
+    def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
+        """Key that is equal for lists of blocks with the same costs, wherever they lie on the
+        fabric.
+        """
+
+
+TOPOLOGIES: Registry[Topology] = Registry(
+    "topology",
+    (
+        Entry("ramp", "dagsim.families.ramp.topology:Ramp", "C groups of R racks of S servers, one optical hop apart"),
+        Entry("torus", "dagsim.families.ramp.topology:TorusBoxes", "neighbours linked in rows that close"),
+        Entry("switch", "dagsim.families.ramp.topology:Switch", "one switch for all servers"),
+        Entry("fat_tree", "dagsim.families.ramp.topology:LeafSpine", "leaf switches on a spine"),
+    ),
+    method="pattern",
+)
+
+
+def ring_s(among: int, total_bytes: float, bytes_per_s: float, latency_s: float) -> float:
+    """Seconds of one half of an all-reduce around a ring: ``among - 1`` rounds, each with one part
+    of the bytes.
+    """
+    return (among - 1) * (latency_s + total_bytes / among / bytes_per_s)
+
+
+def relabelled(values: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
+    """Relabel numbers as 0, 1, 2, ... in the order of their first appearance."""
+    names: dict[int, int] = {}
+    return tuple(tuple(names.setdefault(value, len(names)) for value in row) for row in values)
+
+
+class Switch:
+    """One switch with ``servers`` links of ``link_bytes_per_s`` in each direction; collectives use
+    a ring.
+
+    Raises:
+        ConfigError: No servers, or an impossible rate or latency.
+    """
+
+    anywhere = True
+
+    def __init__(self, servers: int = 32, *, link_bytes_per_s: float = 25e9, latency_s: float = 2e-6) -> None:
+        require(servers >= 1, "Switch: servers must be at least 1", servers)
+        if not (link_bytes_per_s > 0 and latency_s >= 0):
+            raise ConfigError("Switch: link_bytes_per_s must be positive, latency_s 0 or more")
+        self.servers = servers
+        self.link_bytes_per_s = link_bytes_per_s
+        self.latency_s = latency_s
+
+    @property
+    def name(self) -> str:
+        """Servers, rate and latency."""
+        return f"Switch({self.servers}) ({self.link_bytes_per_s!r} B/s, {self.latency_s!r} s)"
+
+    @cached_property
+    def server_names(self) -> tuple[str, ...]:
+        """Their numbers."""
+        return tuple(map(str, range(self.servers)))
+
+    def blocks(self, size: int) -> tuple[Block, ...]:
+        """Consecutive servers; any others would be equivalent."""
+        return tuple(tuple(range(first, first + size)) for first in range(self.servers - size + 1))
+
+    def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
+        """Consecutive free servers."""
+        return (tuple(free[first : first + size]) for first in range(len(free) - size + 1))
+
+    def pair(self, source: int, target: int) -> Hashable:
+        """All pairs are equal, so they share one key."""
+        return None
+
+    def route(self, source: int, target: int) -> tuple[int, ...]:
+        """The link up from one server and the link down to the other."""
+        return source, self.servers + target
+
+    def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
+        """Latency, and the bytes at the rate of a link."""
+        return self.latency_s + size_bytes / self.link_bytes_per_s
+
+    def group(self, servers: frozenset[int]) -> int:
+        """Number of servers that take part."""
+        return len(servers)
+
+    def collective_s(self, group: Hashable, total_bytes: float) -> float:
+        """Reduce-scatter and all-gather around a ring."""
+        return 2 * ring_s(cast("int", group), total_bytes, self.link_bytes_per_s, self.latency_s)
+
+    def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
+        """Servers relabelled by first appearance."""
+        return relabelled(blocks)
+
+
+class TorusBoxes:
+    """``TorusBoxes((4, 4, 2))``. A block is a box; a collective runs dimension by dimension around its
+    rows.
+
+    Links and ways are those of ``dagsim.network.Torus``. Links work in both directions, so an open row
+    carries a ring, too.
+
+    Raises:
+        ConfigError: No dimensions, a length below 1, or an impossible rate or latency.
+    """
+
+    anywhere = False
+
+    def __init__(
+        self, shape: tuple[int, ...] = (4, 4, 2), *, link_bytes_per_s: float = 25e9, hop_s: float = 1e-6
+    ) -> None:
+        if not shape or any(length < 1 for length in shape):
+            raise ConfigError(f"Torus: every length must be at least 1, got {shape!r}")
+        if not (link_bytes_per_s > 0 and hop_s >= 0):
+            raise ConfigError("Torus: link_bytes_per_s must be positive, hop_s 0 or more")
+        self.shape = tuple(shape)
+        self.link_bytes_per_s = link_bytes_per_s
+        self.hop_s = hop_s
+        self.places: tuple[tuple[int, ...], ...] = tuple(product(*map(range, self.shape)))
+        self._number = {place: number for number, place in enumerate(self.places)}
+        self._blocks: dict[int, tuple[Block, ...]] = {}
+        steps = [prod(self.shape[:axis]) for axis in range(len(self.shape))]
+        self._hosts = [sum(at * step for at, step in zip(place, steps, strict=True)) for place in self.places]
+        """The number of each server in the network, whose first dimension varies fastest."""
+        self._routing = Torus(self.shape).routing(self.server_names)
+
+    @property
+    def name(self) -> str:
+        """Shape, rate and latency."""
+        return f"Torus{self.shape} ({self.link_bytes_per_s!r} B/s, {self.hop_s!r} s a hop)"
+
+    @property
+    def servers(self) -> int:
+        """The product of all lengths."""
+        return prod(self.shape)
+
+    @cached_property
+    def server_names(self) -> tuple[str, ...]:
+        """``x-y-...`` each."""
+        return tuple("-".join(map(str, place)) for place in self.places)
+
+    def blocks(self, size: int) -> tuple[Block, ...]:
+        """Boxes of ``size`` servers at every origin, wrapping around the edges; the most compact
+        shapes first.
+        """
+        blocks = self._blocks.get(size)
+        if blocks is None:
+            by_servers: dict[frozenset[int], Block] = {}
+            for shape in sorted(self._shapes(size), key=lambda lengths: (sum(lengths), lengths)):
+                for origin in self.places:
+                    block = tuple(self._number[self._at(origin, step)] for step in product(*map(range, shape)))
+                    by_servers.setdefault(frozenset(block), block)
+            blocks = self._blocks[size] = tuple(by_servers.values())
+        return blocks
+
+    def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
+        """Boxes of free servers."""
+        open_ = set(free)
+        return (block for block in self.blocks(size) if open_.issuperset(block))
+
+    def pair(self, source: int, target: int) -> int:
+        """Number of hops between the servers."""
+        return len(self.route(source, target))
+
+    def route(self, source: int, target: int) -> tuple[int, ...]:
+        """Links along the way; each server has two per dimension."""
+        (path,) = self._routing.paths(self._hosts[source], self._hosts[target])
+        return path
+
+    def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
+        """The latency of every hop, and the bytes at the rate of a link (cut-through)."""
+        return cast("int", pair) * self.hop_s + size_bytes / self.link_bytes_per_s
+
+    def group(self, servers: frozenset[int]) -> tuple[int, ...]:
+        """Number of servers that take part along each dimension; if they do not form a box, all in
+        one row.
+        """
+        places = [self.places[server] for server in servers]
+        counts = tuple(len({place[axis] for place in places}) for axis in range(len(self.shape)))
+        return counts if prod(counts) == len(servers) else (len(servers),)
+
+    def collective_s(self, group: Hashable, total_bytes: float) -> float:
+        """Reduce-scatter dimension by dimension, each on the remainder of the one before, and
+        all-gather back.
+        """
+        left, seconds = total_bytes, 0.0
+        for among in cast("tuple[int, ...]", group):
+            seconds += ring_s(among, left, self.link_bytes_per_s, self.hop_s)
+            left /= among
+        return 2 * seconds
+
+    def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
+        """Places relative to the first server."""
+        first = self.places[blocks[0][0]]
+        return tuple(
+            tuple(
+                tuple((at - by) % length for at, by, length in zip(self.places[server], first, self.shape, strict=True))
+                for server in block
+            )
+            for block in blocks
+        )
+
+    def _at(self, origin: tuple[int, ...], step: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple((at + by) % length for at, by, length in zip(origin, step, self.shape, strict=True))
+
+    def _shapes(self, size: int) -> Iterator[tuple[int, ...]]:
+        for shape in product(*(range(1, length + 1) for length in self.shape)):
+            if prod(shape) == size:
+                yield shape
+
+
+class LeafSpine:
+    """A fat tree of two levels: ``leaves`` switches of ``per_leaf`` servers; between leaves a server gets 1 /
+    ``oversubscription`` of its rate.
+
+    No message waits in the spine: RAMP's rule that channels belong to one job leaves nothing to share
+    there. So a way has two links, not the four of ``dagsim.network.FatTree``. Collectives run within
+    the leaves first, then among leaves on the remainder of each server.
+
+    Raises:
+        ConfigError: No leaves or servers, an impossible rate, or an oversubscription below 1.
+    """
+
+    anywhere = True
+
+    def __init__(
+        self,
+        leaves: int = 4,
+        per_leaf: int = 8,
+        *,
+        oversubscription: float = 1.0,
+        link_bytes_per_s: float = 25e9,
+        hop_s: float = 1e-6,
+    ) -> None:
+        if leaves < 1 or per_leaf < 1:
+            raise ConfigError(f"FatTree({leaves}, {per_leaf}): leaves and servers per leaf must be at least 1")
+        require(oversubscription >= 1, "FatTree: oversubscription must be at least 1", oversubscription)
+        if not (link_bytes_per_s > 0 and hop_s >= 0):
+            raise ConfigError("FatTree: link_bytes_per_s must be positive, hop_s 0 or more")
+        self.leaves = leaves
+        self.per_leaf = per_leaf
+        self.oversubscription = oversubscription
+        self.link_bytes_per_s = link_bytes_per_s
+        self.hop_s = hop_s
+
+    @property
+    def name(self) -> str:
+        """Shape, rates and latency."""
+        costs = f"{self.oversubscription!r}:1, {self.link_bytes_per_s!r} B/s, {self.hop_s!r} s a hop"
+        return f"FatTree({self.leaves}, {self.per_leaf}) ({costs})"
+
+    @property
+    def servers(self) -> int:
+        """Leaves times servers per leaf."""
+        return self.leaves * self.per_leaf
+
+    @cached_property
+    def server_names(self) -> tuple[str, ...]:
+        """``leaf-number`` each."""
+        return tuple(f"{leaf}-{number}" for leaf in range(self.leaves) for number in range(self.per_leaf))
+
+    def blocks(self, size: int) -> tuple[Block, ...]:
+        """Consecutive servers, those on one leaf first."""
+        return tuple(self.free_blocks(size, list(range(self.servers))))
+
+    def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
+        """Free servers of the fullest leaf that has enough, then of the other leaves, then across
+        leaves.
+        """
+        by_leaf: dict[int, list[int]] = {}
+        for server in free:
+            by_leaf.setdefault(server // self.per_leaf, []).append(server)
+        for row in sorted(by_leaf.values(), key=len):
+            for first in range(len(row) - size + 1):
+                yield tuple(row[first : first + size])
+        emptiest_first = [server for row in sorted(by_leaf.values(), key=len, reverse=True) for server in row]
+        for first in range(len(emptiest_first) - size + 1):
+            yield tuple(sorted(emptiest_first[first : first + size]))
+
+    def pair(self, source: int, target: int) -> bool:
+        """True if both servers are on one leaf."""
+        return source // self.per_leaf == target // self.per_leaf
+
+    def route(self, source: int, target: int) -> tuple[int, ...]:
+        """Up from one server and down to the other; the spine has room for all at the reduced rate."""
+        return source, self.servers + target
+
+    def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
+        """Two hops on one leaf; else four, at the reduced rate."""
+        if pair:
+            return 2 * self.hop_s + size_bytes / self.link_bytes_per_s
+        return 4 * self.hop_s + size_bytes * self.oversubscription / self.link_bytes_per_s
+
+    def group(self, servers: frozenset[int]) -> tuple[int, int]:
+        """Number of leaves that take part, and the largest number of servers on one."""
+        counts: dict[int, int] = {}
+        for server in servers:
+            counts[server // self.per_leaf] = counts.get(server // self.per_leaf, 0) + 1
+        return len(counts), max(counts.values())
+
+    def collective_s(self, group: Hashable, total_bytes: float) -> float:
+        """Rings within the leaves, and rings among leaves over the remainder of each server."""
+        leaves, most = cast("tuple[int, int]", group)
+        within_s = ring_s(most, total_bytes, self.link_bytes_per_s, 2 * self.hop_s)
+        between_s = ring_s(leaves, total_bytes / most, self.link_bytes_per_s / self.oversubscription, 4 * self.hop_s)
+        return 2 * (within_s + between_s)
+
+    def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
+        """Leaves and servers relabelled by first appearance."""
+        leaves = tuple(tuple(server // self.per_leaf for server in block) for block in blocks)
+        return relabelled(leaves), relabelled(blocks)
+
+
+_MEMORY_BYTES_PER_S = 2e12
+_ADD_FLOPS = 130e12
+_NUMBER_BYTES = 2
+"""Rates at which a server adds half-precision numbers in a reduction, on an A100."""
+
+
+class Ramp:
+    """RAMP(C, R, S). ``node_bytes_per_s`` is the total rate at which a server sends; a channel has
+    1 / C of it.
+
+    ``ddls=True`` costs collectives as ddls does: their bandwidth is divided by C once more, and
+    those within one rack are free.
+
+    Raises:
+        ConfigError: A count below 1, more racks than groups, or an impossible bandwidth or latency.
+    """
+
+    anywhere = False
+
+    def __init__(
+        self,
+        groups: int = 4,
+        racks: int = 4,
+        servers_per_rack: int = 2,
+        *,
+        node_bytes_per_s: float = 1.6e12,
+        propagation_s: float = 50e-9,
+        io_s: float = 100e-9,
+        ddls: bool = False,
+    ) -> None:
+        for name, count in (("groups", groups), ("racks", racks), ("servers_per_rack", servers_per_rack)):
+            require(count >= 1, f"RAMP({groups}, {racks}, {servers_per_rack}): {name} must be at least 1", count)
+        if racks > groups:
+            raise ConfigError(
+                f"RAMP({groups}, {racks}, {servers_per_rack}): there cannot be more racks than communication groups"
+            )
+        if servers_per_rack > groups * (groups + 1):
+            raise ConfigError(
+                f"RAMP({groups}, {racks}, {servers_per_rack}): a rack holds at most C (C + 1) = {groups * (groups + 1)}"
+                " servers, or its last round has no channel left"
+            )
+        if not (node_bytes_per_s > 0 and propagation_s >= 0 and io_s >= 0):
+            raise ConfigError("RAMP: node_bytes_per_s must be positive, propagation_s and io_s 0 or more")
+        self.shape = (groups, racks, servers_per_rack)
+        self.channel_bytes_per_s = node_bytes_per_s / groups
+        self.latency_s = propagation_s + 2 * io_s
+        self.ddls = ddls
+        self.places: tuple[tuple[int, int, int], ...] = tuple(
+            cast("list[tuple[int, int, int]]", list(product(range(groups), range(racks), range(servers_per_rack))))
+        )
+        self._blocks: dict[int, tuple[Block, ...]] = {}
+
+    @property
+    def name(self) -> str:
+        """Shape, bandwidth, latency and the cost rule of collectives."""
+        costs = f"{self.channel_bytes_per_s!r} B/s, {self.latency_s!r} s" + (", as in ddls" if self.ddls else "")
+        return f"RAMP{self.shape} ({costs})"
+
+    @property
+    def servers(self) -> int:
+        """C times R times S."""
+        return len(self.places)
+
+    @cached_property
+    def server_names(self) -> tuple[str, ...]:
+        """``c-r-s`` each."""
+        return tuple("-".join(map(str, place)) for place in self.places)
+
+    def blocks(self, size: int) -> tuple[Block, ...]:
+        """Symmetric blocks of ``size`` servers: cubes, then bars and planes, then diagonals, each at every origin."""
+        blocks = self._blocks.get(size)
+        if blocks is None:
+            blocks = self._blocks[size] = tuple(dict.fromkeys(self._candidates(size)))
+        return blocks
+
+    def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
+        """Symmetric blocks of free servers."""
+        open_ = set(free)
+        return (block for block in self.blocks(size) if open_.issuperset(block))
+
+    def pair(self, source: int, target: int) -> Hashable:
+        """Every pair is one hop apart, so all pairs share one key."""
+        return None
+
+    def route(self, source: int, target: int) -> tuple[int, ...]:
+        """The pair's own channel."""
+        return (source * self.servers + target,)
+
+    def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
+        """Latency, and the bytes at the rate of one channel."""
+        return self.latency_s + size_bytes / self.channel_bytes_per_s
+
+    def group(self, servers: frozenset[int]) -> tuple[int, int, int]:
+        """Numbers of groups, racks and servers (by their number in a rack) that take part."""
+        places = [self.places[server] for server in servers]
+        groups, racks, numbers = (len({place[axis] for place in places}) for axis in range(3))
+        return groups, racks, numbers
+
+    def collective_s(self, group: Hashable, total_bytes: float) -> float:
+        """Seconds of a reduce-scatter in up to four rounds with its additions, and of an all-gather
+        in the same number of rounds.
+        """
+        return _collective_s(
+            cast("tuple[int, int, int]", group),
+            total_bytes,
+            self.shape[0],
+            self.channel_bytes_per_s,
+            self.latency_s,
+            self.ddls,
+        )
+
+    def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
+        """Relabel groups, racks and servers by first appearance: costs depend only on their
+        numbers.
+        """
+        return tuple(
+            relabelled(tuple(tuple(self.places[server][axis] for server in block) for block in blocks))
+            for axis in range(3)
+        )
+
+    def _candidates(self, size: int) -> Iterator[Block]:
+        for shape in self._shapes(size):
+            spans = (shape[0], shape[1], 1 if shape[2] < 0 else shape[2])
+            room = [range(whole - span + 1) for whole, span in zip(self.shape, spans, strict=True)]
+            for origin in product(*room):
+                if shape[2] < 0:
+                    steps: Iterator[tuple[int, ...]] = ((step, step, 0) for step in range(size))
+                else:
+                    steps = product(*map(range, shape))
+                yield tuple(self._number(*(at + by for at, by in zip(origin, step, strict=True))) for step in steps)
+
+    def _shapes(self, size: int) -> Iterator[tuple[int, int, int]]:
+        """Block shapes of ``size`` servers in the order of trial; -1 stands for a diagonal."""
+        groups, racks, depth = self.shape
+        for across in range(1, size + 1):
+            along, rest = divmod(size, across)
+            if rest:
+                continue
+            root = isqrt(along)
+            if root * root == along and root <= min(groups, racks) and across <= depth:
+                yield (root, root, across)
+            if along <= min(groups, racks) and across <= depth:
+                yield (along, 1, across)
+                yield (along, across, 1)
+        yield (size, size, -1)
+        yield (size, 1, 1)
+
+    def _number(self, group: int, rack: int, server: int) -> int:
+        return (group * self.shape[1] + rack) * self.shape[2] + server
+
+    def __repr__(self) -> str:
+        return f"Ramp{self.shape}"
+
+
+@lru_cache(maxsize=65536)
+def _collective_s(
+    key: tuple[int, int, int], total_bytes: float, groups: int, channel_bytes_per_s: float, latency_s: float, ddls: bool
+) -> float:
+    in_groups, in_racks, numbers = key
+    if key == (1, 1, 1):
+        return 0.0
+    rounds = [in_groups, min(in_groups, numbers), in_racks, ceil(numbers / groups)]
+    if not ddls and in_groups == in_racks == 1:
+        rounds[1] = min(numbers, groups)
+    rate = channel_bytes_per_s / groups if ddls else channel_bytes_per_s
+    left, sending_s, adding_s = total_bytes, 0.0, 0.0
+    for among in rounds:
+        left = ceil(left / among)
+        if among > 1:
+            channels = min(groups, groups // (among - 1))
+            sending_s += latency_s + left / (channels * rate)
+            depth = ceil(log2(among))
+            adding_rate = min(_MEMORY_BYTES_PER_S * depth / (2 * (among + 1)), _ADD_FLOPS)
+            adding_s += depth * left / _NUMBER_BYTES / adding_rate
+    return 2 * sending_s + adding_s

@@ -1,0 +1,259 @@
+"""The view, which is all that a policy may know when a job has arrived; and the room for later jobs:
+the blocks of servers that are free at the next arrivals, now and after a placement.
+
+A fabric fragments in space (blocks of one size do not tile the holes of another) and in time (jobs
+that end together leave whole blocks, others leave holes). Both show in the number of free blocks of
+each size at the next arrivals, assuming that no other job is accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dagsim.families.ramp.decisions import Partition, Rules
+from dagsim.families.ramp.fabric import Fabric
+from dagsim.families.ramp.partition import PartitionedGraph
+from dagsim.families.ramp.planner import Outlook
+from dagsim.families.ramp.workload import RampJob
+
+if TYPE_CHECKING:
+    from dagsim.families.ramp.kernel import RampKernel
+
+
+class RampView:
+    """The waiting job and the fabric as it is now. The view belongs to the kernel: do not keep it."""
+
+    __slots__ = ("_kernel",)
+
+    def __init__(self, kernel: RampKernel) -> None:
+        self._kernel = kernel
+
+    @property
+    def now(self) -> float:
+        """Seconds since the start."""
+        return self._kernel.now
+
+    @property
+    def number(self) -> int:
+        """Number of the waiting job, which a ``Partition`` names."""
+        return self._kernel.queued_number
+
+    @property
+    def job(self) -> RampJob:
+        """The waiting job."""
+        return self._kernel.queued
+
+    @property
+    def degrees(self) -> tuple[int, ...]:
+        """Degrees that may be chosen, in ascending order; 0, which turns the job away, is always
+        among them.
+        """
+        return self._kernel.degrees()
+
+    @property
+    def free(self) -> int:
+        """Number of servers without a job."""
+        return self._kernel.free
+
+    @property
+    def occupied(self) -> int:
+        """The servers with a job, as a bit mask."""
+        return self._kernel.occupied
+
+    @property
+    def running(self) -> int:
+        """Number of running jobs."""
+        return len(self._kernel.running)
+
+    @property
+    def fabric(self) -> Fabric:
+        """The topology and its GPUs."""
+        return self._kernel.planner.fabric
+
+    @property
+    def rules(self) -> Rules:
+        """The rules of the model."""
+        return self._kernel.planner.rules
+
+    @property
+    def remaining_s(self) -> tuple[float, ...]:
+        """Remaining seconds of the job on each server; 0 without a job."""
+        return self._kernel.remaining_s()
+
+    @property
+    def ends(self) -> tuple[tuple[float, int], ...]:
+        """Ends of running jobs (s since the start), and their servers as bit masks; unordered."""
+        return tuple((run.end_s, run.servers) for run in self._kernel.running)
+
+    @property
+    def gap_s(self) -> float:
+        """Mean time between the arrivals so far; 0 at the first."""
+        number = self._kernel.queued_number
+        return (self._kernel.queued.arrival_s - self._kernel.jobs[0].arrival_s) / number if number else 0.0
+
+    @property
+    def examples(self) -> tuple[RampJob, ...]:
+        """Examples of the kind of jobs to come (not those jobs themselves), if known."""
+        return self._kernel.examples
+
+    def outlook(self, degree: int, placer: str | None = None, servers: int | None = None) -> Outlook | None:
+        """Servers and time of the job at this degree; None if it cannot be placed now.
+
+        With ``servers`` (a bit mask) it stays on these.
+        """
+        return self._kernel.outlook(degree, placer, servers)
+
+    def jct_on(self, degree: int, servers: Iterable[int]) -> Iterator[float | None]:
+        """Seconds that the job would take within each set of free servers (bit masks); None if it
+        cannot be placed.
+        """
+        return self._kernel.jct_on(degree, servers)
+
+    def parts(self, degree: int) -> PartitionedGraph:
+        """Return the graph of the job in pieces."""
+        return self._kernel.planner.parts(self.job.graph, degree)
+
+    def stream(self, name: str) -> np.random.Generator:
+        """Named random stream of this simulation."""
+        return self._kernel.stream(name)
+
+
+class RampPolicy(Protocol):
+    """A policy: decides on each waiting job."""
+
+    def decide(self, view: RampView) -> Iterable[Partition]:
+        """Return one decision for the waiting job; an empty answer turns it away."""
+
+
+SIZES = (1, 2, 4, 8, 16)
+"""Sizes of the blocks that are counted."""
+ARRIVALS = (1, 2, 3, 5, 8, 13, 21)
+"""Numbers of arrivals ahead at which blocks are counted."""
+
+_MOST_BLOCKS = 4096
+"""Maximum number of blocks counted per size; larger fabrics use the first ones."""
+
+_KEPT = 100_000
+"""Sets of servers kept before the cache is cleared."""
+
+
+class _Blocks:
+    """All blocks of a fabric, each once, as bits of words; the blocks of a word have one size."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        of_size = [blocks_of(fabric, size) for size in SIZES]
+        self.words = [blocks[begin : begin + 64] for blocks in of_size for begin in range(0, max(len(blocks), 1), 64)]
+        self.starts = np.cumsum([0, *(max(-(-len(blocks) // 64), 1) for blocks in of_size)])[:-1]
+        """First word of each size, (sizes,)."""
+        self.full = np.array([(1 << len(blocks)) - 1 for blocks in self.words], np.uint64)
+        self.counts = np.maximum(self.count(self.full), 1)
+        self._touched: dict[int, NDArray[np.uint64]] = {}
+
+    def touched(self, servers: int) -> NDArray[np.uint64]:
+        """Bits of the blocks that contain one of these servers, (words,)."""
+        words = self._touched.get(servers)
+        if words is None:
+            if len(self._touched) > _KEPT:
+                self._touched.clear()
+            bits = [sum(1 << bit for bit, block in enumerate(blocks) if block & servers) for blocks in self.words]
+            words = self._touched[servers] = np.array(bits, np.uint64)
+        return words
+
+    def count(self, bits: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Count the bits of words (..., words) by size, (..., sizes)."""
+        return np.add.reduceat(np.bitwise_count(bits).astype(np.int64), self.starts, axis=-1)
+
+
+_made: WeakKeyDictionary[Fabric, _Blocks] = WeakKeyDictionary()
+
+
+class Room:
+    """Numbers of free blocks at the next arrivals, by ``ARRIVALS`` (rows) and ``SIZES`` (columns)."""
+
+    def __init__(self, view: RampView) -> None:
+        self._blocks = blocks = _blocks_of(view.fabric)
+        self.gap_s = view.gap_s or _gap_of(view)
+        """The mean time between arrivals."""
+        self._at_s = np.array([view.now + ahead * self.gap_s for ahead in ARRIVALS])
+        self._free = np.repeat(blocks.full[None], len(ARRIVALS), axis=0)  # (arrivals, words)
+        for end_s, servers in view.ends:
+            self._free[: int(np.searchsorted(self._at_s, end_s))] &= ~blocks.touched(servers)
+        self.before = blocks.count(self._free)  # (arrivals, sizes)
+        self.counts = blocks.counts
+        """Blocks of the empty fabric, (sizes,)."""
+
+    def after(self, servers: Sequence[int], ends_s: Sequence[float]) -> NDArray[np.int64]:
+        """Free blocks left by a job on ``servers`` until its end, (choices, arrivals, sizes).
+
+        Each of ``servers`` is a bit mask.
+        """
+        touched = np.stack([self._blocks.touched(mask) for mask in servers])  # (choices, words)
+        lost = self._blocks.count(touched[:, None] & self._free[None])
+        runs = np.array(ends_s)[:, None] > self._at_s
+        left: NDArray[np.int64] = self.before - lost * runs[:, :, None]
+        return left
+
+
+class Way(NamedTuple):
+    """A way to partition the waiting job; degree 0 turns it away."""
+
+    degree: int
+    servers: int
+    """Bit mask of its servers; 0 if it is turned away or the placer chooses."""
+    jct_s: float
+
+
+def ways_in_time(view: RampView) -> Iterator[Way]:
+    """Every degree on every free block where the job would be in time; degrees with equal splits
+    appear once.
+    """
+    limit_s = view.rules.limit_s(view.job.acceptable_s)
+    splits = None
+    for degree in view.degrees[1:]:
+        parts = view.parts(degree)
+        if parts.splits == splits:
+            continue
+        splits = parts.splits
+        masks = free_blocks(view, parts.degree)
+        for mask, jct_s in zip(masks, view.jct_on(degree, masks), strict=True):
+            if jct_s is not None and jct_s <= limit_s:
+                yield Way(degree, mask, jct_s)
+
+
+def blocks_of(fabric: Fabric, size: int) -> tuple[int, ...]:
+    """Distinct blocks of ``size`` servers as bit masks; consecutive servers if any servers form a
+    block.
+    """
+    if size > fabric.servers:
+        return ()
+    return fabric.masks(size)[:_MOST_BLOCKS]
+
+
+def free_blocks(view: RampView, size: int) -> list[int]:
+    """Distinct free blocks of ``size`` servers as bit masks, in first-fit order."""
+    occupied = view.occupied
+    if view.fabric.topology.anywhere:
+        return list(dict.fromkeys(mask for mask, _ in view.fabric.free(size, occupied)))
+    return [mask for mask in view.fabric.masks(size) if not mask & occupied]
+
+
+def _blocks_of(fabric: Fabric) -> _Blocks:
+    blocks = _made.get(fabric)
+    if blocks is None:
+        blocks = _made[fabric] = _Blocks(fabric)
+    return blocks
+
+
+def _gap_of(view: RampView) -> float:
+    """Estimate of the gap at the first arrival: the mean gap of the examples, else the time of a
+    job that uses all servers.
+    """
+    examples = view.examples
+    if len(examples) > 1 and examples[-1].arrival_s > examples[0].arrival_s:
+        return (examples[-1].arrival_s - examples[0].arrival_s) / (len(examples) - 1)
+    return view.job.sequential_s / view.fabric.servers

@@ -1,0 +1,1 @@
+"""Spark: DAGs of stages whose many short tasks run on executors that move between jobs (Mao et al. 2019)."""

@@ -1,0 +1,444 @@
+"""Codecs of Spark executors: arrays that a net reads, and decisions from its choices.
+
+``stages`` is the codec of Decima: a choice is a stage and a number of executors (or a limit on
+them). ``padded`` is the codec of ``dagsim/Decima-v0``: the same graph as arrays of constant shape.
+
+Besides the five features of Mao et al. 2019, an observation holds work and critical paths on a log
+scale, the rank of a job among the others, and its distance from a fair share: the quantities that
+the best heuristics decide by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
+
+import numpy as np
+
+from dagsim.errors import ConfigError, IllegalDecision
+from dagsim.families.spark.view import Action, Commit, SparkView, StageGraph
+from dagsim.registry import Entry, Registry
+
+SPARK_CODECS: Registry[Any] = Registry(
+    "codec",
+    [Entry("stages", ".codecs:StagesConfig", "a stage and a number of executors, as Decima decides")],
+    group="dagsim.codecs",
+    listing="dagsim list codecs",
+    home="dagsim.families.spark",
+    method="build",
+)
+"""Codecs of Spark executors, by name."""
+
+
+STAGE = (
+    "remaining",
+    "seen",
+    "work",
+    "demand",
+    "executing",
+    "ready",
+    "schedulable",
+    "height",
+    "path",
+    "share of path",
+    "head of path",
+)
+JOB = (
+    "work",
+    "path",
+    "executors",
+    "share of executors",
+    "is source",
+    "age",
+    "rank",
+    "is first",
+    "inverse rank",
+    "schedulable stages",
+    "ready stages",
+    "executing",
+    "demand",
+    "relative work",
+    "equal share lacks",
+    "larger share lacks",
+    "smaller share lacks",
+    "time left",
+)
+CONTEXT = ("jobs", "committable", "share committable", "common pool", "executors", "work", "schedulable jobs")
+OPTION = (
+    "added",
+    "log added",
+    "executors",
+    "log executors",
+    "share of cluster",
+    "all that can go",
+    "whole cluster",
+    "equal share",
+    "larger share",
+    "smaller share",
+    "time left",
+)
+"""Features of a number of executors for a stage; "executors" are those that its job would then
+have.
+"""
+
+
+class StageObservation(NamedTuple):
+    """One observation: N stages, M edges, J jobs, S stages to choose from. All float arrays are float32."""
+
+    stages: np.ndarray  # (N, len(STAGE))
+    jobs: np.ndarray  # (J, len(JOB))
+    context: np.ndarray  # (len(CONTEXT),)
+    job: np.ndarray  # (N,) int64: place of the stage's job
+    height: np.ndarray  # (N,) int64: edges on the longest path to a sink
+    edges: np.ndarray  # (M, 2) int64: parent, child; the lower the parent, the earlier
+    level: np.ndarray  # (M,) int64: height of the parent
+    choices: np.ndarray  # (S,) int64: places of the stages that can be chosen
+    most: np.ndarray  # (S,) int64: executors each of them (or, with a limit, its job) can be given, 1 to committable
+    has: np.ndarray  # (S,) int64: executors its job keeps without those to be committed
+    shares: np.ndarray  # (S, 3) float32: executors in an equal, a larger-first and a smaller-first sharing
+    work_s: np.ndarray  # (S,) float32: work left of its job
+    executors: int
+    action: Action = "executors"
+
+
+def observe(graph: StageGraph, action: Action = "executors") -> StageObservation:
+    """Encode ``graph`` for a policy whose numbers mean ``action``. O(stages + edges) in NumPy."""
+    cluster, starts = graph.executors, graph.first[:-1]
+    work = graph.remaining * graph.seen_ms * 1e-3
+    edges, level = _by_level(graph)
+    path = _paths(work, edges, level)
+    choices = np.flatnonzero(graph.schedulable)
+    job_work = np.add.reduceat(work, starts)
+    job_path = np.maximum.reduceat(path, starts)
+    open_ = np.add.reduceat(graph.schedulable, starts, dtype=np.int64)
+    kept = graph.kept()
+    shares = _shares(job_work, cluster)
+    stage_rows = _stage_rows(graph, work, path, job_path)
+    job_rows = _job_rows(graph, job_work, job_path, open_, kept, shares)
+    committable = graph.committable
+    context = np.array(
+        (
+            np.log1p(len(starts)) / 3,
+            np.log1p(committable) / 3,
+            committable / cluster,
+            graph.source < 0,
+            np.log(cluster) / 4,
+            np.log1p(job_work.sum() / cluster) / 8,
+            np.count_nonzero(open_) / len(starts),
+        ),
+        np.float32,
+    )
+    owner = graph.job[choices]
+    return StageObservation(
+        stage_rows,
+        job_rows,
+        context,
+        graph.job,
+        graph.height,
+        edges,
+        level,
+        choices,
+        np.minimum(graph.demand[choices] if action == "executors" else cluster - kept[owner], committable),
+        kept[owner],
+        shares[owner].astype(np.float32),
+        job_work[owner].astype(np.float32),
+        cluster,
+        action,
+    )
+
+
+def _stage_rows(graph: StageGraph, work: np.ndarray, path: np.ndarray, job_path: np.ndarray) -> np.ndarray:
+    """Features of each stage, (stages, len(STAGE)) float32.
+
+    ``work`` and ``path`` are the seconds left of each stage and of the path from it to the sink.
+    """
+    can = graph.schedulable
+    return _columns(
+        np.log1p(graph.remaining) / 6,
+        np.log1p(graph.seen_ms * 1e-3) / 3,
+        np.log1p(work) / 8,
+        np.log1p(np.maximum(graph.demand, 0)) / 6,
+        graph.executing / graph.executors,
+        graph.ready,
+        can,
+        graph.height / 8,
+        np.log1p(path) / 8,
+        path / (job_path[graph.job] + 1e-3),
+        _heads(path, can, graph.ready, graph.first[:-1], graph.job),
+    )
+
+
+def _job_rows(
+    graph: StageGraph, work: np.ndarray, path: np.ndarray, open_: np.ndarray, kept: np.ndarray, shares: np.ndarray
+) -> np.ndarray:
+    """Features of each job, (jobs, len(JOB)) float32.
+
+    These are the seconds left (in total and on the longest path), the stages that can take
+    executors, the executors that the job keeps, and its fair shares.
+    """
+    can, cluster, starts = graph.schedulable, graph.executors, graph.first[:-1]
+    jobs = len(starts)
+    rank = np.empty(jobs, np.int64)
+    order = np.lexsort((work, open_ == 0))  # those that can take executors first
+    rank[order] = np.arange(jobs)
+    lacks = np.clip((shares - kept[:, None]) / 8, -2.0, 2.0)
+    return _columns(
+        np.log1p(work) / 8,
+        np.log1p(path) / 8,
+        np.log1p(np.maximum(kept, 0)) / 3,
+        kept / cluster,
+        np.arange(jobs) == graph.source,
+        np.log1p((graph.now_ms - graph.arrival_ms) * 1e-3) / 8,
+        rank / jobs,
+        rank == 0,
+        1 / (1 + rank),
+        np.minimum(open_, 8) / 4,
+        np.add.reduceat(graph.ready & can, starts, dtype=np.int64) / 4,
+        np.add.reduceat(graph.executing, starts) / cluster,
+        np.log1p(np.add.reduceat(np.where(can, graph.demand, 0), starts)) / 6,
+        np.log((work + 1) / (work.mean() + 1)) / 3,
+        lacks[:, 0],
+        lacks[:, 1],
+        lacks[:, 2],
+        np.log1p(work / np.maximum(kept, 1)) / 8,
+    )
+
+
+def _columns(*columns: np.ndarray) -> np.ndarray:
+    """Stack columns side by side, as float32."""
+    rows = np.empty((len(columns[0]), len(columns)), np.float32)
+    for column, values in enumerate(columns):
+        rows[:, column] = values
+    return rows
+
+
+def option_rows(
+    added: np.ndarray, most: np.ndarray, has: np.ndarray, shares: np.ndarray, work_s: np.ndarray, cluster: np.ndarray
+) -> np.ndarray:
+    """Features of committing ``added`` (K,) executors to a stage, (K, len(OPTION)) float32."""
+    after = np.maximum(has + added, 1)
+    rows = np.empty((len(added), len(OPTION)), np.float32)
+    for column, values in enumerate(
+        (
+            added / 8,
+            np.log(added) / 3,
+            np.minimum(after, 16) / 8,
+            np.log(after) / 3,
+            after / cluster,
+            added == most,
+            after >= cluster,
+            *np.clip((after[:, None] - shares) / 8, -2.0, 2.0).T,
+            np.log1p(work_s / after) / 8,
+        )
+    ):
+        rows[:, column] = values
+    return rows
+
+
+def _by_level(graph: StageGraph) -> tuple[np.ndarray, np.ndarray]:
+    level = graph.height[graph.edges[:, 0]]
+    order = np.argsort(level, kind="stable")
+    return graph.edges[order], level[order]
+
+
+def _paths(work: np.ndarray, edges: np.ndarray, level: np.ndarray) -> np.ndarray:
+    """Largest sum of work on a path from each stage to its sink, the stage included, (N,)."""
+    path = work.copy()
+    if not len(level):
+        return path
+    parents, children = edges[:, 0], edges[:, 1]
+    bounds = np.searchsorted(level, np.arange(1, level[-1] + 2)).tolist()
+    for begin, end in pairwise(bounds):
+        if begin < end:
+            above = parents[begin:end]
+            np.maximum.at(path, above, path[children[begin:end]] + work[above])
+    return path
+
+
+def _heads(path: np.ndarray, can: np.ndarray, ready: np.ndarray, starts: np.ndarray, job: np.ndarray) -> np.ndarray:
+    """Mark the stage of each job with the longest path, (N,) bool; stages that can run at once come
+    first.
+    """
+    worth = np.where(can, path + np.where(ready, 1e12, 0.0), -1.0)
+    best = np.maximum.reduceat(worth, starts)
+    heads: np.ndarray = can & (worth == best[job])
+    return heads
+
+
+def _shares(work: np.ndarray, cluster: int) -> np.ndarray:
+    """Executors of each job if shared by work to the power 0, 0.25 and -0.75, (J, 3)."""
+    weights = np.maximum(work, 1e-3)[:, None] ** np.array([0.0, 0.25, -0.75])
+    shares: np.ndarray = weights * (cluster / weights.sum(axis=0))
+    return shares
+
+
+@dataclass(frozen=True, slots=True)
+class StagesConfig:
+    """Choices of a stage and a number.
+
+    ``action`` says what the number means: ``executors`` to add, or a ``limit`` on the executors of
+    the stage's job (parallelism limit, Mao et al. 2019, section 5.2).
+    """
+
+    action: Action = "executors"
+    kind: Literal["stages"] = "stages"
+
+    version: ClassVar[int] = 1
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if self.action not in get_args(Action):
+            raise ConfigError(f"codec: action must be one of {', '.join(get_args(Action))}, got {self.action!r}")
+
+    @property
+    def features(self) -> dict[str, tuple[str, ...]]:
+        """Names of the columns of each part of an observation."""
+        return {"stages": STAGE, "jobs": JOB, "context": CONTEXT, "options": OPTION}
+
+    def build(self) -> Stages:
+        """Return a codec for one simulation."""
+        return Stages(self.action)
+
+
+class Stages:
+    """Codec whose choices are pairs: an index among the stages that can be chosen, and a number
+    from 1 to that stage's maximum.
+    """
+
+    def __init__(self, action: Action = "executors") -> None:
+        self.action: Action = action
+        self._graph: StageGraph | None = None
+        self._observation: StageObservation | None = None
+
+    def encode(self, view: SparkView) -> StageObservation:
+        """Encode the graph of all incomplete stages. O(stages)."""
+        self._graph = view.graph()
+        self._observation = observe(self._graph, self.action)
+        return self._observation
+
+    def decode(self, view: SparkView, choice: tuple[int, int]) -> tuple[Commit, ...]:
+        """Commit the chosen number of executors to the stage."""
+        assert self._graph is not None
+        assert self._observation is not None
+        stage, number = choice
+        return (Commit(self._graph.stages[self._observation.choices[stage]], int(number)),)
+
+    def choice_of(self, decisions: Iterable[Commit]) -> tuple[int, int] | None:
+        """Return the choice that stands for the first decision, cut to what its stage wants.
+
+        Returns ``None`` if there is no such choice. O(stages).
+        """
+        decision = next(iter(decisions), None)
+        if decision is None:
+            return None
+        assert self._graph is not None
+        assert self._observation is not None
+        place = self._graph.stages.index(decision.stage)
+        stage = int(np.searchsorted(self._observation.choices, place))
+        return stage, int(min(decision.executors, self._observation.most[stage]))
+
+
+Observation: TypeAlias = dict[str, np.ndarray]
+
+
+class PaddedStages:
+    """Encoder of the present and decoder of actions.
+
+    ``kept`` (jobs,) int64 are the executors that each job has, without those to be committed now.
+    """
+
+    def __init__(self, executors: int, most_stages: int, most_edges: int, action: Action) -> None:
+        self.executors, self.most_stages, self.most_edges = executors, most_stages, most_edges
+        self.action: Action = action
+        self.blank()
+
+    def blank(self) -> Observation:
+        """Return an empty observation, used before the first decision and after the last."""
+        most = self.most_stages
+        observation: Observation = {
+            "stages": np.zeros((most, 6), np.float32),
+            "job": np.full(most, -1, np.int64),
+            "edges": np.full((self.most_edges, 2), -1, np.int64),
+            "jobs": np.zeros((most, 3), np.float32),
+            "context": np.zeros(3, np.float32),
+            "action_mask": np.zeros(most + 1, np.int8),
+            "number_mask": np.zeros(self.executors, np.int8),
+        }
+        self.masks = {name: observation[name] for name in ("action_mask", "number_mask")}
+        self.kept = np.zeros(0, np.int64)
+        return observation
+
+    def encode(self, view: SparkView) -> Observation:
+        """Encode the present as arrays; executors may be left idle while a task runs or an executor
+        travels.
+        """
+        graph, most, observation = view.graph(), self.most_stages, self.blank()
+        self._graph, self.kept = graph, graph.kept()
+        rows = self._rows = _rows(graph, most)
+        count, jobs = len(rows), min(len(graph.supply), most)
+        columns = (graph.remaining, graph.seen_ms / 1000, graph.demand, graph.executing, graph.ready, graph.height)
+        for column, values in enumerate(columns):
+            observation["stages"][:count, column] = values[rows]
+        observation["job"][:count] = graph.job[rows]
+        edges = _edges(graph, rows)[: self.most_edges]
+        observation["edges"][: len(edges)] = edges
+        observation["jobs"][:jobs, 0] = graph.supply[:jobs]
+        observation["jobs"][:jobs, 1] = (graph.now_ms - graph.arrival_ms[:jobs]) / 1000
+        if 0 <= graph.source < jobs:
+            observation["jobs"][graph.source, 2] = 1
+        observation["context"][:] = graph.committable, len(graph.supply), graph.now_ms / 1000
+        observation["action_mask"][:count] = graph.schedulable[rows]
+        observation["action_mask"][most] = view.pending
+        least, most_number = 0, graph.committable
+        if self.action == "limit":
+            kept = self.kept[graph.job[graph.schedulable]]
+            least, most_number = kept.min(), kept.max() + graph.committable
+        observation["number_mask"][least:most_number] = 1
+        return observation
+
+    def decode(self, view: SparkView, choice: Sequence[int]) -> tuple[Commit, ...]:
+        """Decode an action: a row, and a number minus 1.
+
+        Raises:
+            IllegalDecision: The masks forbid it.
+        """
+        row, number = int(choice[0]), int(choice[1]) + 1
+        if not (0 <= row <= self.most_stages and self.masks["action_mask"][row]):
+            raise IllegalDecision(f"row {row} cannot be chosen now: see action_mask")
+        if row == self.most_stages:
+            return ()
+        if not (1 <= number <= self.executors and self.masks["number_mask"][number - 1]):
+            raise IllegalDecision(f"{self.action} {number} cannot be chosen now: see number_mask")
+        place = self._rows[row]
+        if self.action == "limit":
+            number = min(max(number - int(self.kept[self._graph.job[place]]), 1), self._graph.committable)
+        return (Commit(self._graph.stages[place], number),)
+
+    def choice_of(self, decisions: Iterable[Commit]) -> np.ndarray:
+        """Return the action that stands for the first decision, (2,) int64. O(stages)."""
+        decision = next(iter(decisions), None)
+        if decision is None:
+            return np.array([self.most_stages, 0])
+        place = self._graph.stages.index(decision.stage)
+        kept = int(self.kept[self._graph.job[place]]) if self.action == "limit" else 0
+        return np.array([int(np.searchsorted(self._rows, place)), kept + decision.executors - 1])
+
+
+def _rows(graph: StageGraph, most: int) -> np.ndarray:
+    """Rows of the stages to show, in order, (n,) int64; stages that can be chosen are dropped last."""
+    count = len(graph.stages)
+    if count <= most:
+        return np.arange(count)
+    return np.sort(np.argsort(~graph.schedulable, kind="stable")[:most])
+
+
+def _edges(graph: StageGraph, rows: np.ndarray) -> np.ndarray:
+    """Edges between ``rows``, by index into ``rows``, (m, 2) int64."""
+    place = np.full(len(graph.stages), -1, np.int64)
+    place[rows] = np.arange(len(rows))
+    edges = place[graph.edges]
+    shown: np.ndarray = edges[(edges >= 0).all(axis=1)]
+    return shown

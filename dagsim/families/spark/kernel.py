@@ -1,0 +1,301 @@
+"""The Spark simulation: jobs of stages on executors that are committed to the next stage in rounds.
+
+The kernel has its own event loop, for speed. An executor that ends a task of a stage with more to
+launch takes the next one, which is a single swap at the top of a heap. Everything else
+(``_settle``) happens once per stage and executor. ``decisions()`` follows the protocol of
+``dagsim.systems.seam``: a generator that yields a view and is sent decisions.
+
+There are two sets of rules. With ``parity`` they are those of spark-sched-sim, bit for bit, quirks
+included: executors in the common pool are offered only when a job arrives; executors sent ahead to
+a stage that is not ready are counted at its job and then forgotten; policies see the duration of a
+task when it is launched. Without it, idle executors are offered after every change, executors sent
+ahead wait for their stage, and durations are seen when tasks end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from heapq import heappop, heapreplace
+from math import inf
+from operator import index
+
+import numpy as np
+
+from dagsim.errors import IllegalDecision, ModelError, Stalled
+from dagsim.families.spark.executors import ExecutorMove, ExecutorPools, ExecutorType, executor_types
+from dagsim.families.spark.job import SparkJob
+from dagsim.families.spark.schedule import SparkEpisode, schedule_of
+from dagsim.families.spark.state import DurationSource, Executor, ExecutorPool, PairedStreams, SparkJobState, StageState
+from dagsim.families.spark.view import Commit, SparkPolicy, SparkView, StageTable
+from dagsim.model.log import Schedule
+from dagsim.model.streams import stream
+from dagsim.systems.seam import Conversation, decisions_of
+
+
+class SparkKernel:
+    """One cluster of executors and one sequence of jobs, read lazily, in order of arrival.
+
+    ``executors`` is a number, or types with speeds. An executor that changes its job is away for
+    ``moving_delay_ms``. ``draws`` gives the durations that are not recorded (by default a stream
+    for each job, from ``seed``). ``record=True`` keeps every launch, for logs and pictures.
+    """
+
+    def __init__(
+        self,
+        executors: int | tuple[ExecutorType, ...],
+        jobs: Iterable[SparkJob],
+        *,
+        moving_delay_ms: float = 2000.0,
+        parity: bool = False,
+        draws: DurationSource | None = None,
+        record: bool = False,
+        seed: int = 0,
+    ) -> None:
+        types = executor_types(executors)
+        self.draws: DurationSource = draws if draws is not None else PairedStreams(seed)
+        self.cluster = ExecutorPools(types, moving_delay_ms, self.draws, parity, record)
+        self.episode = SparkEpisode(types, seed=seed, launches=self.cluster.launches)
+        self._arrivals: Iterator[SparkJob] = iter(jobs)
+        self._next: SparkJob | None = None
+        self._next_ms = inf
+        self._offers: list[ExecutorPool] = []
+        """Pools with idle executors that still have to be offered at this instant (not in parity)."""
+        self._table: StageTable | None = None
+        self._streams: dict[str, np.random.Generator] = {}
+        self._fetch()
+
+    @property
+    def now(self) -> float:
+        """Seconds since the start."""
+        return self.cluster.now_ms / 1000
+
+    @property
+    def schedule(self) -> Schedule:
+        """Log of everything so far, built on request: O(launches). Without ``record`` it holds only
+        arrivals and completions.
+        """
+        self.episode.ended_ms = self.cluster.now_ms
+        return schedule_of(self.episode)
+
+    def run(self, policy: SparkPolicy, until_s: float = inf) -> SparkEpisode:
+        """Drive the simulation with ``policy`` until every job is complete (or until ``until_s``).
+
+        Raises:
+            IllegalDecision: The policy chose a stage that cannot be chosen; the message names it.
+            Stalled: The policy leaves everything idle although no further job will arrive.
+        """
+        Conversation(self, until_s).follow(policy)
+        return self.episode
+
+    def decisions(self, until_s: float = inf) -> Generator[SparkView, Iterable[Commit] | None, None]:
+        """Yield a view whenever executors can be committed, and carry out the decisions that are
+        sent back.
+
+        An empty answer leaves the remaining executors idle. The policy is asked again while
+        executors and stages are left; then time passes, until the end.
+        """
+        cluster, episode, until_ms = self.cluster, self.episode, until_s * 1000
+        view, check, commit = SparkView(self), self._checked, cluster.commit
+        while self._next_ms <= 0:
+            self._admit()
+        while self._opens() or self._advance(until_ms):
+            deciding = True
+            while deciding:
+                deciding = False
+                for decision in decisions_of((yield view), self.now):
+                    commit(*check(decision))
+                    deciding = True
+                    episode.decisions += 1
+                if not deciding:
+                    episode.decisions += 1
+                elif not (cluster.committable > 0 and cluster.any_schedulable()):
+                    break
+            cluster.end_round()
+        episode.ended_ms = cluster.now_ms
+        if cluster.jobs and until_ms == inf:
+            raise Stalled(
+                f"at {cluster.now_ms / 1000:g} s the policy leaves all executors idle; {len(cluster.jobs)} jobs wait"
+            )
+
+    @property
+    def table(self) -> StageTable:
+        """Maker of ``SparkView.graph``, built on first use."""
+        if self._table is None:
+            self._table = StageTable(self.cluster)
+        return self._table
+
+    def stream(self, name: str) -> np.random.Generator:
+        """Named random stream of this simulation; streams are independent of each other."""
+        generator = self._streams.get(name)
+        if generator is None:
+            generator = self._streams[name] = stream(self.episode.seed, name)
+        return generator
+
+    def _advance(self, until_ms: float) -> bool:
+        """Let time pass until executors can be committed; return False at the end."""
+        cluster = self.cluster
+        heap, parity, draw, launches = cluster.heap, cluster.parity, self.draws.draw, cluster.launches
+        scaled = cluster.scaled
+        while True:
+            limit = min(self._next_ms, until_ms)
+            ties = cluster.ties
+            while heap:
+                event = heap[0]
+                now, _, executor, stage, length = event
+                if now >= limit:
+                    break
+                remaining = stage.remaining
+                if not remaining:
+                    break
+                if not parity:
+                    stage.seen_ms = length  # type: ignore[union-attr]
+                todo = stage.todo  # type: ignore[union-attr]
+                length = todo.pop() if todo else draw(stage, executor)  # type: ignore[arg-type]
+                if scaled:
+                    length /= executor.speed
+                if parity:
+                    stage.seen_ms = length  # type: ignore[union-attr]
+                stage.remaining = remaining - 1
+                heapreplace(heap, (now + length, ties, executor, stage, length))
+                ties += 1
+                if launches is not None:
+                    launches.append((now, length, executor, stage))
+            cluster.ties = ties
+            if not heap and self._next is None:
+                return False
+            if not heap or heap[0][0] >= limit:
+                if limit == until_ms and until_ms < self._next_ms:
+                    cluster.now_ms = until_ms
+                    return False
+                cluster.now_ms = limit
+                self._admit()
+            else:
+                now, _, executor, target, length = heappop(heap)
+                cluster.now_ms = now
+                if isinstance(target, ExecutorMove):
+                    cluster.arrive(executor, target.stage)
+                else:
+                    self._finish(executor, target, length)
+            if not parity:
+                self._offers = self._idle_pools()
+            if self._opens():
+                return True
+
+    def _opens(self) -> bool:
+        """Open a round if some source has executors that can be committed."""
+        cluster = self.cluster
+        while True:
+            source = cluster.source
+            if source is not None and len(source.executors) > source.committed:
+                if cluster.any_schedulable():
+                    return True
+                cluster.retire(source, cluster.idle(source))
+                cluster.source = None
+            if not self._offers:
+                if not cluster.parity:  # there a source whose executors are all committed is kept, and may open later
+                    cluster.source = None
+                return False
+            cluster.source = self._offers.pop()
+
+    def _idle_pools(self) -> list[ExecutorPool]:
+        """Pools whose executors are all idle; the last one, that of the oldest job, is offered
+        first.
+        """
+        cluster = self.cluster
+        pools = [job.pool for job in reversed(cluster.jobs) if job.pool.executors]
+        return [cluster.common, *pools] if cluster.common.executors else pools
+
+    def _admit(self) -> None:
+        """Let the next job arrive."""
+        cluster, job = self.cluster, self._next
+        assert job is not None
+        active = SparkJobState(len(self.episode.jobs), job)
+        self.draws.admit(active)
+        self.episode.jobs.append(active)
+        cluster.jobs.append(active)
+        self.episode.population.append((cluster.now_ms, len(cluster.jobs)))
+        if cluster.common.executors:
+            cluster.source = cluster.common
+        self._fetch()
+
+    def _finish(self, executor: Executor, stage: StageState, length: float) -> None:
+        """Release ``executor`` from ``stage``, which has no task left to launch."""
+        cluster, job = self.cluster, stage.job
+        executor.running = False
+        stage.executing -= 1
+        unlocked = False
+        if not cluster.parity:
+            stage.seen_ms = length
+        if not stage.executing:
+            unlocked = self._complete(stage)
+        target = next(iter(stage.pool.commitments), executor)
+        if target is not executor:
+            cluster.fulfil(executor, target)  # type: ignore[arg-type]
+        else:
+            executor.last = None
+            if unlocked:
+                cluster.retire(stage.pool, [executor])
+        if unlocked:
+            cluster.source = job.pool
+        elif target is executor:
+            cluster.source = stage.pool
+
+    def _complete(self, stage: StageState) -> bool:
+        """Complete ``stage``; return True if a child has become ready."""
+        cluster, job = self.cluster, stage.job
+        job.active.remove(stage)
+        unlocked = []
+        for child in stage.children:
+            child.blockers -= 1
+            cluster.note(child)
+            if not child.blockers:
+                unlocked.append(child)
+        for child in unlocked:
+            cluster.wake(child)
+        if not job.active:
+            if job.pool.executors:
+                cluster.retire(job.pool, cluster.idle(job.pool))
+            cluster.jobs.remove(job)
+            job.completed_ms = cluster.now_ms
+            self.episode.population.append((cluster.now_ms, len(cluster.jobs)))
+        return bool(unlocked)
+
+    def _fetch(self) -> None:
+        """Read the next job to arrive."""
+        last_ms = self._next_ms if self._next is not None else 0.0
+        self._next = next(self._arrivals, None)
+        self._next_ms = inf if self._next is None else self._next.arrival_ms
+        if self._next_ms < last_ms:
+            raise ModelError(f"job {self._next.id!r} arrives before the one that is listed before it")  # type: ignore[union-attr]
+
+    def _checked(self, decision: object) -> tuple[StageState, int]:
+        """Return the stage and the number of executors of a legal decision, changing nothing.
+
+        Raises:
+            IllegalDecision: The decision cannot be carried out.
+        """
+        if type(decision) is not Commit:
+            raise IllegalDecision(f"{self._when}: {decision!r} is no decision; yield Commit(stage, executors)")
+        stage, executors = decision
+        if not isinstance(stage, StageState):
+            raise IllegalDecision(f"{self._when}: {stage!r} is not a stage; take one of view.schedulable(job)")
+        where = f"{self._when}: stage {stage.index} of job {stage.job.job.id!r}"
+        number, jobs = stage.job.number, self.episode.jobs
+        if not (number < len(jobs) and jobs[number] is stage.job and stage.job.stages[stage.index] is stage):
+            raise IllegalDecision(f"{where} belongs to another simulation; take one of view.schedulable(job)")
+        cluster = self.cluster
+        source = cluster.source
+        assert source is not None
+        if not stage.is_schedulable or (stage.job.supply >= len(cluster.executors) and stage.job is not source.job):
+            raise IllegalDecision(f"{where} cannot be chosen now; take one of view.schedulable(job)")
+        try:
+            count = 0 if isinstance(executors, bool) else index(executors)
+        except TypeError:
+            count = 0
+        if not 1 <= count <= cluster.committable:
+            raise IllegalDecision(f"{where} can get 1 to {cluster.committable} executors, not {executors!r}")
+        return stage, count
+
+    @property
+    def _when(self) -> str:
+        return f"at {self.cluster.now_ms / 1000:g} s"

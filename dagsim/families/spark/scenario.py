@@ -1,0 +1,252 @@
+"""The scenario of Spark executors: the only place that builds their kernels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from dagsim.errors import ConfigError, require
+from dagsim.families.spark.codecs import SPARK_CODECS
+from dagsim.families.spark.executors import ExecutorType, executor_types
+from dagsim.families.spark.job import SparkJob
+from dagsim.families.spark.kernel import SparkKernel
+from dagsim.families.spark.policies import SPARK_POLICIES
+from dagsim.families.spark.rewards import SPARK_TERMS
+from dagsim.families.spark.schedule import cluster_of
+from dagsim.families.spark.state import DurationSource
+from dagsim.families.spark.view import SparkPolicy
+from dagsim.families.spark.workload import parity_sequence, read_profiles, sequence, synthetic_profiles, trace_jobs
+from dagsim.model import Cluster
+from dagsim.model.streams import stream
+from dagsim.registry import Registry
+from dagsim.systems.seam import CountedJobs, Kernel, RewardTerm, Scenario
+
+
+class _Pool:
+    """The pool of jobs to draw from, read on first use; other processes read it again."""
+
+    def __init__(self, jobs: Sequence[SparkJob] | None = None) -> None:
+        self._jobs = None if jobs is None else list(jobs)
+
+    def __reduce__(self) -> tuple[type[_Pool], tuple[()]]:
+        return _Pool, ()
+
+    def get(self, make: Callable[[], list[SparkJob]]) -> list[SparkJob]:
+        if self._jobs is None:
+            self._jobs = make()
+        return self._jobs
+
+
+@dataclass(frozen=True)
+class SparkScenario(Scenario):
+    """Spark jobs on executors (Mao et al. 2019): the pool of jobs, their arrivals, and the
+    executors.
+
+    Jobs are drawn from ``profiles`` (a file or folder of TPC-H profiles), from ``trace`` (any trace
+    of DAG jobs, without jobs of more than ``max_tasks`` tasks), or else from synthetic queries.
+
+    A number of executors or a gap between arrivals that is a range, [least, largest], is drawn for
+    every seed, uniformly on a log scale.
+    """
+
+    system: ClassVar[str] = "spark"
+    policies: ClassVar[Registry[SparkPolicy]] = SPARK_POLICIES
+    codecs: ClassVar[Registry[Any]] = SPARK_CODECS
+    terms: ClassVar[Registry[RewardTerm]] = SPARK_TERMS
+    training: ClassVar[Mapping[str, Any]] = {
+        "codec": "stages",
+        "net": "decima",
+        "reward": {"job_seconds": 1.0},
+        "rivals": ["fifo", "fair", "weighted-fair"],
+        "linear_iterations": 0,
+    }
+    variants: ClassVar[tuple[str, ...]] = (
+        "srpt-cp[cap=5]",
+        "srpt-cp[cap=16]",
+        "weighted-fair[alpha=0.25,order=shortest]",
+    )
+    executors: int | tuple[int, int] | tuple[ExecutorType, ...] = 50
+    """Number of executors or its range, or a list of types with name, count and speed."""
+    jobs: int = 200
+    """Jobs per episode."""
+    mean_gap_s: float | tuple[float, float] = 25.0
+    """Mean seconds between two arrivals, or its range."""
+    batch: int = 1
+    """Number of jobs that arrive at once at the start."""
+    moving_delay_s: float = 2.0
+    """Seconds for which an executor is away when it changes its job."""
+    parity: bool = False
+    """The rules and random numbers of spark-sched-sim, bit for bit (needs ``profiles``)."""
+    profiles: str | None = None
+    trace: str | None = None
+    max_tasks: int | None = None
+    kind: Literal["spark"] = "spark"
+    _pool: Any = field(default_factory=_Pool, init=False, repr=False, compare=False)
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        for name in ("jobs", "batch"):
+            require(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
+        for name in ("executors", "mean_gap_s"):
+            if (limits := _range(getattr(self, name))) and not 0 < limits[0] <= limits[1] < float("inf"):
+                raise ConfigError(f"{name} must be [least, largest], both positive and finite, got {list(limits)}")
+        executor_types(self.executors_of(0))
+        for name, value in (("mean_gap_s", self.mean_gap_s_of(0)), ("moving_delay_s", self.moving_delay_s)):
+            if not 0 <= value < float("inf"):
+                raise ConfigError(f"{name} must be 0 or more and finite, got {value!r}")
+        if not self.mean_gap_s:
+            raise ConfigError("mean_gap_s must be positive; batch makes jobs arrive at once")
+        if self.trace is not None and (self.parity or self.profiles is not None):
+            raise ConfigError("a trace goes with neither profiles nor parity")
+        if self.parity and (self.batch != 1 or not isinstance(self.executors_of(0), int)):
+            raise ConfigError("parity knows neither batches nor executors of several speeds")
+
+    @property
+    def varied(self) -> bool:
+        """True if every seed has executors or arrivals of its own, and with them a unit of time."""
+        return bool(_range(self.executors) or _range(self.mean_gap_s))
+
+    @property
+    def episode_jobs(self) -> int:
+        """Jobs per episode; a kernel can play only the first of them."""
+        return self.jobs
+
+    @property
+    def trace_path(self) -> Path | None:
+        """Path of the trace that jobs are drawn from."""
+        return None if self.trace is None else Path(self.trace)
+
+    def read_from(self, path: str) -> Mapping[str, Any]:
+        """The keys of a configuration with its trace at another path."""
+        return {"system": replace(self, trace=path)}
+
+    @property
+    def cluster(self) -> Cluster:
+        """A node per executor; of a range, the cluster of the first seed."""
+        return cluster_of(executor_types(self.executors_of(0)))
+
+    @property
+    def most_executors(self) -> int:
+        """The largest number of executors that a seed can have."""
+        limits = _range(self.executors)
+        return int(limits[1]) if limits else len(self.cluster.nodes)
+
+    def executors_of(self, seed: int) -> int | tuple[ExecutorType, ...]:
+        """The executors of a seed: a number or types."""
+        match self.executors:
+            case (int() as least, int() as largest):
+                return round(_drawn(least, largest, seed, "executors"))
+            case executors:
+                return executors
+
+    def mean_gap_s_of(self, seed: int) -> float:
+        """Mean seconds between two arrivals of a seed."""
+        match self.mean_gap_s:
+            case (least, largest):
+                return _drawn(least, largest, seed, "mean-gap")
+            case gap_s:
+                return gap_s
+
+    @property
+    def pool(self) -> Sequence[SparkJob]:
+        """The jobs to draw from.
+
+        Raises:
+            WorkloadError, TraceError: The jobs cannot be read.
+        """
+        jobs: list[SparkJob] = self._pool.get(self._read)
+        return jobs
+
+    def drawing_from(self, pool: Sequence[SparkJob]) -> SparkScenario:
+        """Return the same scenario with another pool of jobs."""
+        scenario = replace(self)
+        object.__setattr__(scenario, "_pool", _Pool(pool))
+        return scenario
+
+    def kernel(
+        self,
+        seed: int,
+        *,
+        record: bool = True,
+        on_arrivals: Callable[[int], None] | None = None,
+        jobs: int | Sequence[SparkJob] | None = None,
+    ) -> SparkKernel:
+        """Build a kernel; the same seed gives the same jobs and durations.
+
+        Without ``record`` the log holds only arrivals and completions. ``jobs`` is a number, to
+        play only the first jobs of the episode, or the jobs themselves, in order of arrival.
+
+        Raises:
+            WorkloadError, TraceError: The jobs cannot be read.
+        """
+        source: Iterable[SparkJob]
+        draws: DurationSource | None = None
+        count, gap_ms = jobs if isinstance(jobs, int) else self.jobs, self.mean_gap_s_of(seed) * 1000
+        if jobs is not None and not isinstance(jobs, int):
+            source = jobs
+        elif self.parity:
+            drawn = parity_sequence(self.pool, seed, count, mean_gap_ms=gap_ms)
+            source, draws = drawn.jobs, drawn.draws
+        else:
+            source = sequence(self.pool, seed, jobs=count, mean_gap_ms=gap_ms, batch=self.batch)
+        return SparkKernel(
+            self.executors_of(seed),
+            source if on_arrivals is None else CountedJobs(source, on_arrivals),
+            moving_delay_ms=self.moving_delay_s * 1000,
+            parity=self.parity,
+            draws=draws,
+            record=record,
+            seed=seed,
+        )
+
+    def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
+        """Facts of the jobs that arrived: their number and span."""
+        assert isinstance(kernel, SparkKernel)
+        jobs = kernel.episode.jobs
+        span_s = (jobs[-1].arrival_ms - jobs[0].arrival_ms) / 1000 if jobs else 0.0
+        return {
+            "cluster": ", ".join(map(_counted, kernel.episode.executors)),
+            "jobs": len(jobs),
+            "span_s": span_s,
+            "gpu_load": None,
+            "cpu_load": None,
+            "warning": None,
+        }
+
+    def check(self) -> None:
+        """Read the jobs to draw from.
+
+        Raises:
+            WorkloadError, TraceError: The jobs cannot be read.
+        """
+        if not self.pool:
+            raise ConfigError("there are no jobs to draw from")
+
+    def _read(self) -> list[SparkJob]:
+        if self.trace is not None:
+            return trace_jobs(Path(os.path.expandvars(self.trace)), most_tasks=self.max_tasks)
+        if self.profiles is not None:
+            return read_profiles(Path(os.path.expandvars(self.profiles)))
+        return synthetic_profiles()
+
+
+def _range(value: object) -> tuple[float, float] | None:
+    """The limits of a range; ``None`` for a number and for types of executors."""
+    match value:
+        case (float() | int() as least, float() | int() as largest):
+            return least, largest
+    return None
+
+
+def _drawn(least: float, largest: float, seed: int, name: str) -> float:
+    """Draw a number uniformly on a log scale, from a stream of its own."""
+    return float(min(largest, least * (largest / least) ** stream(seed, name).random()))
+
+
+def _counted(kind: ExecutorType) -> str:
+    """Describe the executors: ``50 executors``, or with types ``8 executors fast``."""
+    return f"{kind.count} executors" + ("" if kind.name == "executor" else f" {kind.name}")

@@ -1,0 +1,325 @@
+"""State of a running episode: jobs, stages, executors, the work that a job has left, and the sources
+of the durations of tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+import numpy as np
+
+from dagsim.families.spark.job import FRESH, NEW, SAME, RecordedDurations, SparkJob, Waves, bracket
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.streams import stream
+
+
+class ExecutorPool:
+    """Executors in one place, and their commitments, in the order of the first commitment.
+
+    The common pool has neither job nor stage. A job's pool holds its idle executors. A stage's pool
+    holds those that run its tasks or have just finished one. A commitment to ``None`` leads to the
+    common pool.
+    """
+
+    __slots__ = ("commitments", "committed", "executors", "job", "stage")
+
+    def __init__(self, job: SparkJobState | None = None, stage: StageState | None = None) -> None:
+        self.job = job
+        self.stage = stage
+        self.executors: set[int] = set()
+        """Executors by number: parity relies on the iteration order of such a set."""
+        self.commitments: dict[StageState | None, int] = {}
+        self.committed = 0
+
+
+class Executor:
+    """An executor, which runs one task at a time.
+
+    ``last`` is the stage of the task that it runs or ran last; ``None`` means that it is fresh.
+    """
+
+    __slots__ = ("job", "last", "number", "pool", "running", "speed", "type")
+
+    def __init__(self, number: int, type_: int, speed: float, pool: ExecutorPool) -> None:
+        self.number = number
+        self.type = type_
+        self.speed = speed
+        self.pool: ExecutorPool | None = pool
+        self.job: SparkJobState | None = None
+        self.last: StageState | None = None
+        self.running = False
+
+
+class StageState:
+    """A stage of a job in the system.
+
+    ``remaining`` tasks are not launched, ``executing`` are running. ``inbound`` executors are
+    committed or moving to it. ``seen_ms`` is the duration of a task, as far as policies may know
+    it.
+    """
+
+    __slots__ = (
+        "blockers",
+        "children",
+        "coins",
+        "executing",
+        "inbound",
+        "index",
+        "job",
+        "parents",
+        "pool",
+        "remaining",
+        "seen_ms",
+        "selected",
+        "tasks",
+        "todo",
+        "waiting",
+        "waves",
+    )
+
+    def __init__(self, job: SparkJobState, index: int, durations: RecordedDurations | Waves) -> None:
+        self.job = job
+        self.index = index
+        self.tasks = self.remaining = durations.tasks
+        self.executing = 0
+        self.inbound = 0
+        self.blockers = 0
+        """Parents that are not complete."""
+        self.seen_ms = durations.rough_ms
+        self.selected = False
+        """True if it was already chosen in this round."""
+        self.parents: list[StageState] = []
+        self.children: list[StageState] = []
+        self.pool = ExecutorPool(job, self)
+        self.waiting: list[Executor] = []
+        """Executors that were sent ahead and wait for the stage's parents (not in parity)."""
+        self.todo: list[float] = []
+        """Durations of the tasks still to start, the next one last; empty if durations are drawn."""
+        self.waves: Waves | None = None
+        self.coins: list[float] = []
+        if isinstance(durations, RecordedDurations):
+            self.todo = list(reversed(durations.ms))
+        else:
+            self.waves = durations
+
+    @property
+    def demand(self) -> int:
+        """Number of executors it could use beyond those that run its tasks or are on their way."""
+        return self.remaining - self.inbound
+
+    @property
+    def is_ready(self) -> bool:
+        """True if its parents are complete: a task can run at once."""
+        return not self.blockers
+
+    @property
+    def is_schedulable(self) -> bool:
+        """True if it wants executors, was not chosen in this round, and no parent wants any. Parents may still run."""
+        if self.remaining <= self.inbound or self.selected:
+            return False
+        for parent in self.parents:  # noqa: SIM110 (a generator costs twice the time)
+            if parent.remaining > parent.inbound:
+                return False
+        return True
+
+
+class SparkJobState:
+    """A job in the system. ``stages`` holds all stages, ``active`` the incomplete ones, in order of
+    index.
+
+    ``supply`` counts its executors: at the job, moving to it, or committed to it from elsewhere.
+    ``local`` counts only those at the job.
+    """
+
+    __slots__ = ("active", "completed_ms", "job", "local", "number", "pool", "stages", "supply")
+
+    def __init__(self, number: int, job: SparkJob) -> None:
+        self.number = number
+        self.job = job
+        self.stages = [StageState(self, index, durations) for index, durations in enumerate(job.durations)]
+        for stage, parents, children in zip(self.stages, job.graph.parents, job.graph.children, strict=True):
+            stage.parents = [self.stages[index] for index in parents]
+            stage.children = [self.stages[index] for index in children]
+            stage.blockers = len(parents)
+        self.active = list(self.stages)
+        self.pool = ExecutorPool(self)
+        self.local = 0
+        self.supply = 0
+        self.completed_ms: float | None = None
+
+    @property
+    def arrival_ms(self) -> float:
+        """Arrival time."""
+        return self.job.arrival_ms
+
+    @property
+    def is_saturated(self) -> bool:
+        """True if all tasks of all stages have been launched."""
+        for stage in self.active:  # noqa: SIM110
+            if stage.remaining:
+                return False
+        return True
+
+
+def work_left_ms(job: SparkJobState) -> float:
+    """Executor-milliseconds of the tasks that are not launched. O(incomplete stages)."""
+    return ordered_sum([stage.remaining * stage.seen_ms for stage in job.active])
+
+
+def total_work_ms(job: SparkJobState) -> float:
+    """Executor-milliseconds of the whole job, as estimated when it arrived."""
+    return job.job.work_ms
+
+
+def first_stage(choice: Iterable[StageState]) -> StageState | None:
+    """First stage of ``choice`` that can run at once, else the first of all; ``None`` if ``choice``
+    is empty.
+    """
+    first = None
+    for stage in choice:
+        if not stage.blockers:
+            return stage
+        if first is None:
+            first = stage
+    return first
+
+
+def critical_stage(choice: Iterable[StageState]) -> StageState | None:
+    """First stage on the path with the most work left, among the stages of one job that can run at
+    once.
+
+    If none can run at once, all stages are considered. Returns ``None`` without a choice.
+    """
+    stages = list(choice)
+    ready = [stage for stage in stages if not stage.blockers] or stages
+    if len(ready) < 2:
+        return ready[0] if ready else None
+    return max(ready, key=path_ms(ready[0].job).__getitem__)
+
+
+def path_ms(job: SparkJobState) -> dict[StageState, float]:
+    """Largest work left on a path from each incomplete stage, itself included, to the end of the
+    job. O(stages + edges).
+    """
+    longest: dict[StageState, float] = {}
+    for index in reversed(job.job.graph.order):
+        stage = job.stages[index]
+        if stage.remaining or stage.executing:
+            behind = 0.0
+            for child in stage.children:
+                if longest[child] > behind:
+                    behind = longest[child]
+            longest[stage] = behind + stage.remaining * stage.seen_ms
+    return longest
+
+
+class DurationSource(Protocol):
+    """Draws the durations of tasks from the profiles of their stages."""
+
+    def admit(self, job: SparkJobState) -> None:
+        """Take note of a new job; called in order of arrival."""
+        ...
+
+    def draw(self, stage: StageState, executor: Executor) -> float:
+        """Duration (ms) of the task that ``executor`` launches now; ``stage.remaining`` still
+        counts it.
+        """
+        ...
+
+
+class PairedStreams:
+    """A random stream for each job, so that all policies on one seed get the same draws.
+
+    The n-th task of a stage to be launched gets the same draw, no matter what was launched before.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._brackets = [bracket(executors) for executors in range(101)]
+
+    def admit(self, job: SparkJobState) -> None:
+        rng = stream(self.seed, "durations", job.number)
+        for stage in job.stages:
+            if stage.waves is not None:
+                stage.coins = rng.random(2 * stage.tasks).tolist()
+
+    def draw(self, stage: StageState, executor: Executor) -> float:
+        coins, waves = stage.coins, stage.waves
+        assert waves is not None
+        executors = executor.job.local  # type: ignore[union-attr]
+        below, above = self._brackets[executors] if executors <= 100 else self._brackets[100]
+        if below != above:
+            share = (executors - below) / (above - below)
+            if coins[2 * stage.remaining - 1] < share:
+                below = above
+        samples = waves.at[below][_wave(stage, executor)]
+        return samples[int(coins[2 * stage.remaining - 2] * len(samples))]
+
+
+class SharedStream:
+    """All durations from one generator in launch order, equal to those of spark-sched-sim, bit for
+    bit.
+
+    Its choice between two profiled numbers of executors is the same, too: the closer the real
+    number is to the upper one, the likelier is the lower one. The raw words of the generator are
+    fetched in bulk and converted as in NumPy (PCG64; Lemire's method on half words for bounded
+    integers). This costs 20 % of a call of ``Generator.integers``.
+    """
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        bits = rng.bit_generator
+        state = bits.state
+        if state["bit_generator"] != "PCG64":
+            raise ValueError(f"SharedStream reads only PCG64, got {state['bit_generator']}")
+        self._fetch = bits.random_raw
+        self._words: list[int] = []
+        self._half: int | None = state["uinteger"] if state["has_uint32"] else None
+        self._brackets = [bracket(executors) for executors in range(101)]
+
+    def admit(self, job: SparkJobState) -> None:
+        pass
+
+    def draw(self, stage: StageState, executor: Executor) -> float:
+        executors = executor.job.local  # type: ignore[union-attr]
+        below, above = self._brackets[executors] if executors <= 100 else self._brackets[100]
+        if below != above:
+            point = 1 + int((self._word() >> 11) * 2.0**-53 * (above - below))
+            if point > executors - below:
+                below = above
+        waves: Waves = stage.waves  # type: ignore[assignment]
+        samples = waves.at[below][_wave(stage, executor)]
+        return samples[self._below(len(samples))]
+
+    def _below(self, count: int) -> int:
+        """Draw a whole number in 0..count-1 (Lemire 2019); a single choice costs no random bits."""
+        if count == 1:
+            return 0
+        product = self._half_word() * count
+        low = product & 0xFFFFFFFF
+        if low < count:
+            threshold = (0x100000000 - count) % count
+            while low < threshold:
+                product = self._half_word() * count
+                low = product & 0xFFFFFFFF
+        return product >> 32
+
+    def _half_word(self) -> int:
+        """Draw 32 bits: the lower half of a word, then its upper half."""
+        half = self._half
+        if half is None:
+            word = self._word()
+            self._half = word >> 32
+            return word & 0xFFFFFFFF
+        self._half = None
+        return half
+
+    def _word(self) -> int:
+        if not self._words:
+            self._words = self._fetch(4096)[::-1].tolist()
+        return self._words.pop()
+
+
+def _wave(stage: StageState, executor: Executor) -> int:
+    last = executor.last
+    return FRESH if last is None else SAME if last is stage else NEW

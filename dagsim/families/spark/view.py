@@ -1,0 +1,268 @@
+"""The view of the present that a Spark policy decides on, as objects and as one graph of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from dagsim.families.spark.executors import ExecutorPools
+from dagsim.families.spark.state import Executor, SparkJobState, StageState
+from dagsim.model import TaskGraph
+
+if TYPE_CHECKING:
+    from dagsim.families.spark.kernel import SparkKernel
+
+
+class StageGraph(NamedTuple):
+    """Incomplete stages of all active jobs: by job in order of arrival, then by index. Raw units.
+
+    N stages, M edges between them, J jobs. The caller owns the arrays.
+    """
+
+    remaining: np.ndarray  # (N,) int64: tasks not launched
+    seen_ms: np.ndarray  # (N,) float64: how long a task lasts, as far as is known
+    demand: np.ndarray  # (N,) int64: executors it could use beside those that run or are on their way; may be < 0
+    executing: np.ndarray  # (N,) int64: tasks that run
+    ready: np.ndarray  # (N,) bool: parents complete
+    schedulable: np.ndarray  # (N,) bool: can be chosen now
+    height: np.ndarray  # (N,) int64: edges on the longest path to a sink; children lie strictly below
+    job: np.ndarray  # (N,) int64: place of its job in 0..J-1
+    first: np.ndarray  # (J + 1,) int64: stages of job j are first[j]..first[j + 1]-1
+    edges: np.ndarray  # (M, 2) int64: parent, child
+    supply: np.ndarray  # (J,) int64: executors at the job, moving or committed to it
+    arrival_ms: np.ndarray  # (J,) float64
+    source: int  # place of the job whose executors are to be committed; -1 for the common pool
+    committable: int
+    executors: int  # of the whole cluster
+    now_ms: float
+    stages: tuple[StageState, ...]  # what to commit to, by place
+
+    def kept(self) -> np.ndarray:
+        """Executors that each job keeps, without those to be committed now, (J,) int64."""
+        kept = self.supply.copy()
+        if self.source >= 0:
+            kept[self.source] -= self.committable
+        return kept
+
+
+class _Shape(NamedTuple):
+    """Constant part of a job's graph."""
+
+    edges: np.ndarray  # (m, 2) int64
+    height: np.ndarray  # (n,) int64
+
+
+@lru_cache(maxsize=4096)
+def _heights(edges: tuple[tuple[int, int], ...], order: tuple[int, ...]) -> _Shape:
+    height = [0] * len(order)
+    children: list[list[int]] = [[] for _ in order]
+    for parent, child in edges:
+        children[parent].append(child)
+    for index in reversed(order):
+        for child in children[index]:
+            height[index] = max(height[index], height[child] + 1)
+    return _Shape(np.array(edges, np.int64).reshape(-1, 2), np.array(height, np.int64))
+
+
+def _shape(graph: TaskGraph) -> _Shape:
+    return _heights(tuple((edge.parent, edge.child) for edge in graph.edges), graph.order)
+
+
+class StageTable:
+    """Maker of the ``StageGraph`` of a cluster.
+
+    O(stages of the active jobs) in NumPy, and a few operations in Python for every stage that has
+    changed.
+    """
+
+    def __init__(self, cluster: ExecutorPools) -> None:
+        self._cluster = cluster
+        self._jobs: list[SparkJobState] = []
+        self._stages: list[StageState] = []
+        cluster.moved = set()
+
+    def graph(self) -> StageGraph:
+        """Return the graph of the present."""
+        cluster = self._cluster
+        if self._jobs != cluster.jobs:
+            self._rebuild()
+        else:
+            self._refresh()
+        live = self._live
+        schedulable = self._schedulable()
+        number = np.cumsum(live) - 1
+        kept = live[self._edges[:, 0]]  # a child is never complete before its parents
+        counts = np.add.reduceat(live, self._starts, dtype=np.int64) if self._jobs else np.empty(0, np.int64)
+        jobs = self._jobs
+        home = cluster.source.job if cluster.source is not None else None
+        return StageGraph(
+            remaining=self._remaining[live],
+            seen_ms=self._seen_ms[live],
+            demand=(self._remaining - self._inbound)[live],
+            executing=self._executing[live],
+            ready=self._blockers[live] == 0,
+            schedulable=schedulable[live],
+            height=self._height[live],
+            job=self._job[live],
+            first=np.concatenate(([0], np.cumsum(counts))),
+            edges=number[self._edges[kept]],
+            supply=np.array([job.supply for job in jobs], np.int64),
+            arrival_ms=np.array([job.job.arrival_ms for job in jobs], np.float64),
+            source=jobs.index(home) if home is not None and home in jobs else -1,
+            committable=cluster.committable,
+            executors=len(cluster.executors),
+            now_ms=cluster.now_ms,
+            stages=tuple([stage for job in jobs for stage in job.active]),
+        )
+
+    def _schedulable(self) -> np.ndarray:
+        """``StageState.is_schedulable`` and the limit on a job's supply, for all stages at once,
+        (rows,) bool.
+        """
+        cluster = self._cluster
+        wants = self._remaining > self._inbound
+        mask = wants.copy()
+        mask[self._edges[wants[self._edges[:, 0]], 1]] = False
+        for stage in cluster.selected:
+            mask[self._row[stage]] = False
+        for place, job in enumerate(self._jobs):
+            if job.supply >= len(cluster.executors) and (cluster.source is None or job is not cluster.source.job):
+                mask[self._starts[place] : self._starts[place] + len(job.stages)] = False
+        return mask
+
+    def _refresh(self) -> None:
+        """Write the stages that have changed; a stage with a running task will have changed again
+        next time.
+        """
+        moved = self._cluster.moved
+        assert moved is not None
+        for stage in moved:
+            row = self._row.get(stage)
+            if row is not None:  # some were on their way to a job that has gone
+                self._write(row, stage)
+        self._cluster.moved = {stage for stage in moved if stage.executing}
+
+    def _write(self, row: int, stage: StageState) -> None:
+        self._remaining[row] = stage.remaining
+        self._inbound[row] = stage.inbound
+        self._executing[row] = stage.executing
+        self._seen_ms[row] = stage.seen_ms
+        self._blockers[row] = stage.blockers
+        self._live[row] = stage.remaining > 0 or stage.executing > 0
+
+    def _rebuild(self) -> None:
+        """Rebuild everything after jobs have arrived or left."""
+        jobs = self._jobs = list(self._cluster.jobs)
+        stages = self._stages = [stage for job in jobs for stage in job.stages]
+        shapes = [_shape(job.job.graph) for job in jobs]
+        sizes = [len(job.stages) for job in jobs]
+        self._row = {stage: row for row, stage in enumerate(stages)}
+        self._starts = np.cumsum([0, *sizes[:-1]]) if jobs else np.empty(0, np.int64)
+        self._job = np.repeat(np.arange(len(jobs)), sizes)
+        self._height = np.concatenate([shape.height for shape in shapes]) if jobs else np.empty(0, np.int64)
+        offsets = [shape.edges + start for shape, start in zip(shapes, self._starts.tolist(), strict=True)]
+        self._edges = np.concatenate(offsets) if jobs else np.empty((0, 2), np.int64)
+        self._remaining = np.array([stage.remaining for stage in stages], np.int64)
+        self._inbound = np.array([stage.inbound for stage in stages], np.int64)
+        self._executing = np.array([stage.executing for stage in stages], np.int64)
+        self._blockers = np.array([stage.blockers for stage in stages], np.int64)
+        self._seen_ms = np.array([stage.seen_ms for stage in stages], np.float64)
+        self._live = (self._remaining > 0) | (self._executing > 0)
+        self._cluster.moved = {stage for stage in stages if stage.executing}
+
+
+Action: TypeAlias = Literal["executors", "limit"]
+"""Meaning of the number that a learned policy gives with a stage: executors to add, or a limit on
+those of its job (parallelism limit, Mao et al. 2019, section 5.2).
+"""
+
+
+class Commit(NamedTuple):
+    """Commit ``executors`` of the source to ``stage``, at most as many as the stage wants."""
+
+    stage: StageState
+    executors: int
+
+
+class SparkPolicy(Protocol):
+    """A policy: decides where the executors of the source go next.
+
+    A policy object serves one simulation at a time; ``decide`` may keep state about it.
+    """
+
+    def decide(self, view: SparkView) -> Iterable[Commit]:
+        """Return decisions of the present round; no decision ends the round and leaves the
+        remaining executors idle.
+
+        The policy is asked again while executors and stages are left.
+        """
+        ...
+
+
+class SparkView:
+    """The present as a policy may see it: live, read-only, O(1) to hand over."""
+
+    __slots__ = ("_cluster", "_simulation")
+
+    def __init__(self, simulation: SparkKernel) -> None:
+        self._simulation = simulation
+        self._cluster: ExecutorPools = simulation.cluster
+
+    @property
+    def now(self) -> float:
+        """Seconds since the start."""
+        return self._cluster.now_ms / 1000
+
+    @property
+    def now_ms(self) -> float:
+        """Milliseconds since the start: the unit of this system's clock."""
+        return self._cluster.now_ms
+
+    @property
+    def jobs(self) -> Sequence[SparkJobState]:
+        """Jobs in the system, in order of arrival."""
+        return self._cluster.jobs
+
+    @property
+    def executors(self) -> int:
+        """All executors of the cluster."""
+        return len(self._cluster.executors)
+
+    @property
+    def source(self) -> SparkJobState | None:
+        """Job whose executors are to be committed; ``None`` for those of the common pool."""
+        pool = self._cluster.source
+        return pool.job if pool is not None else None
+
+    @property
+    def committable(self) -> int:
+        """Number of executors that can be committed now; some of them may still run a task."""
+        return self._cluster.committable
+
+    @property
+    def pending(self) -> bool:
+        """True if a task runs or an executor travels."""
+        return bool(self._cluster.heap)
+
+    @property
+    def idle(self) -> list[Executor]:
+        """Idle executors of the source, the next one to leave first. O(executors of the source)."""
+        pool = self._cluster.source
+        return self._cluster.idle(pool) if pool is not None else []
+
+    def schedulable(self, job: SparkJobState) -> Iterator[StageState]:
+        """Stages of ``job`` that can be chosen now, in order of index."""
+        return self._cluster.schedulable_in(job)
+
+    def graph(self) -> StageGraph:
+        """All incomplete stages as arrays. O(stages) in NumPy; only changed stages are visited one
+        by one.
+        """
+        return self._simulation.table.graph()
+
+    def stream(self, name: str) -> np.random.Generator:
+        """Named random stream of this simulation; streams are independent of each other."""
+        return self._simulation.stream(name)

@@ -1,0 +1,231 @@
+"""Slurm's queue as JSON and as text: the same jobs, with the GPUs that lists of resources lack."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagsim.errors import TraceError
+from dagsim.model import Job
+from dagsim.traces import Trace, TraceOptions, open_trace
+
+NOW_S = 1_790_000_000
+
+BLOCKS = """JobId=31 JobName=fit model
+   UserId=ida(2001) GroupId=ida(2001) MCS_label=N/A
+   Priority=9 Nice=0 Account=bio QOS=day
+   JobState=RUNNING Reason=None Dependency=(null)
+   RunTime=00:30:00 TimeLimit=02:00:00 TimeMin=N/A
+   SubmitTime=2026-09-21T13:10:00 EligibleTime=2026-09-21T13:10:00
+   StartTime=2026-09-21T13:43:20 EndTime=2026-09-21T15:43:20 Deadline=N/A
+   SuspendTime=None SecsPreSuspend=0 LastSchedEval=2026-09-21T13:43:20 Scheduler=Main
+   Partition=gpu AllocNode:Sid=login:7
+   ReqNodeList=(null) ExcNodeList=(null)
+   NodeList=g[1-2]
+   NumNodes=2 NumCPUs=16 NumTasks=2 CPUs/Task=8 ReqB:S:C:T=0:0:*:*
+   TRES=cpu=16,mem=64G,node=2,billing=16
+   Features=nvl DelayBoot=00:00:00
+   TresPerNode=gres:gpu:a100:3
+
+JobId=35 ArrayJobId=33 ArrayTaskId=2 JobName=sweep
+   UserId=jo(2002) GroupId=jo(2002) MCS_label=N/A
+   Priority=9 Nice=0 Account=bio QOS=day
+   JobState=SUSPENDED Reason=None Dependency=(null)
+   RunTime=00:10:00 TimeLimit=01:00:00 TimeMin=N/A
+   SubmitTime=2026-09-21T13:00:00 EligibleTime=2026-09-21T13:00:00
+   StartTime=2026-09-21T13:20:00 EndTime=2026-09-21T14:20:00 Deadline=N/A
+   SuspendTime=2026-09-21T13:30:00 SecsPreSuspend=600
+   Partition=gpu NodeList=g2
+   NumNodes=1 NumCPUs=4 NumTasks=1 CPUs/Task=4
+   TRES=cpu=4,mem=8G,node=1,billing=4
+
+JobId=33 ArrayJobId=33 ArrayTaskId=3-5%2 ArrayTaskThrottle=2 JobName=sweep
+   UserId=jo(2002) GroupId=jo(2002) MCS_label=N/A
+   Priority=9 Nice=0 Account=bio QOS=day
+   JobState=PENDING Reason=Resources Dependency=(null)
+   RunTime=00:00:00 TimeLimit=UNLIMITED TimeMin=N/A
+   SubmitTime=2026-09-21T13:00:00 EligibleTime=2026-09-21T13:00:00
+   StartTime=Unknown EndTime=Unknown Deadline=N/A
+   Partition=gpu NodeList=(null)
+   NumNodes=1 NumCPUs=4 NumTasks=4 CPUs/Task=1
+   TRES=cpu=4,mem=8G,node=1,billing=4
+   TresPerTask=gres/gpu=1
+"""
+
+
+def written(folder: Path, text: str, **options: Any) -> Trace:
+    path = folder / "queue"
+    path.write_text(text)
+    return open_trace(path, options=TraceOptions(**options))
+
+
+def jobs_of(trace: Trace) -> dict[str, Job]:
+    return {job.id: job for job in trace.jobs()}
+
+
+def gpus(job: Job) -> float:
+    return sum(task.instances * task.gpus for task in job.tasks)
+
+
+@pytest.mark.parametrize("oneline", [False, True])
+def test_scontrol_prints_what_runs_waits_and_is_suspended(tmp_path: Path, oneline: bool) -> None:
+    blocks = [" ".join(block.split()) for block in BLOCKS.split("\n\n")]
+    trace = written(tmp_path, "\n".join(blocks) if oneline else BLOCKS, timezone="Europe/Berlin")
+    jobs = jobs_of(trace)
+    assert trace.format == "squeue"
+    assert trace.begins_s == 1789991000 + 1800  # 13:43:20 in Berlin, and half an hour
+    run = jobs["31"]
+    assert (gpus(run), run.observed_nodes, run.user, run.account, run.qos) == (6, ("g1", "g2"), "ida", "bio", "day")
+    assert (run.tasks[0].gpu_types, run.request.constraint) == (("A100-40",), "nvl")
+    assert run.tasks[0].work == 7200
+    assert jobs["33_2"].tasks[0].work == 3000  # of an hour it has run ten minutes
+    assert [jobs[f"33_{task}"].request.array_limit for task in (3, 4, 5)] == [2, 2, 2]
+    assert (gpus(jobs["33_3"]), jobs["33_3"].tasks[0].work) == (4, 365 * 86400)
+
+
+BAR = (
+    "JOBID|USER|ACCOUNT|PARTITION|QOS|STATE|REASON|SUBMIT_TIME|START_TIME|TIME|TIME_LIMIT|NODES|CPUS|MIN_MEMORY|"
+    "TRES_PER_NODE|NODELIST\n"
+)
+BAR += """\
+41|ida|bio|gpu|day|RUNNING|None|2026-09-21T11:10:00|2026-09-21T11:43:20|30:00|2:00:00|2|16|32G|gres/gpu:a100:3|g[1-2]
+42_[1-3%2]|jo|bio|gpu|day|PENDING|Priority|2026-09-21T11:50:00|N/A|0:00|30:00|1|4|8G|gres/gpu:1|
+"""
+PLAIN = """\
+     JOBID PARTITION     NAME     USER ST         SUBMIT_TIME TIME_LIMIT       TIME  NODES CPUS NODELIST(REASON)
+42_[1-3%2]       gpu    a job       jo PD 2026-09-21T11:50:00      30:00       0:00      1    4 (Nodes required, or)
+        41       gpu      fit      ida  R 2026-09-21T11:10:00    2:00:00      30:00      2   16 g[1-2]
+"""
+
+
+def test_squeue_prints_columns_between_bars(tmp_path: Path) -> None:
+    trace = written(tmp_path, BAR)
+    jobs = jobs_of(trace)
+    assert set(jobs) == {"41", "42_1", "42_2", "42_3"}
+    assert trace.begins_s == 1789991000 + 1800  # 11:43:20 UTC, and half an hour
+    assert (gpus(jobs["41"]), jobs["41"].tasks[0].memory_gb, jobs["41"].tasks[0].cpus) == (6, 32, 8)
+    assert (gpus(jobs["42_1"]), jobs["42_1"].request.array_limit, jobs["42_1"].tasks[0].work) == (1, 2, 1800)
+
+
+def test_squeue_prints_columns_of_a_width(tmp_path: Path) -> None:
+    jobs = jobs_of(written(tmp_path, PLAIN))
+    assert (jobs["41"].observed_nodes, jobs["41"].user, jobs["41"].tasks[0].work) == (("g1", "g2"), "ida", 7200)
+    assert (jobs["42_2"].partition, jobs["42_2"].observed_start_s) == ("gpu", None)
+
+
+def test_squeue_format_prints_columns_that_may_be_empty(tmp_path: Path) -> None:
+    rows = """JOBID USER STATE SUBMIT_TIME TIME TIME_LIMIT NODES CPUS NODELIST TRES_PER_JOB
+41 ida RUNNING 2026-09-21T11:10:00 30:00 2:00:00 2 16 g[1-2] gres/gpu:5
+43 jo PENDING 2026-09-21T11:50:00 0:00 30:00 1 4 . .""".splitlines()
+    text = "".join("".join(f"{field.strip('.'):<20}" for field in row.split()) + "\n" for row in rows)
+    jobs = jobs_of(written(tmp_path, text))
+    assert (gpus(jobs["41"]), gpus(jobs["43"]), jobs["43"].tasks[0].work) == (5, 0, 1800)
+
+
+def test_a_listing_that_lacks_columns_is_told_the_commands(tmp_path: Path) -> None:
+    text = "  JOBID PARTITION NAME USER ST TIME NODES NODELIST(REASON)\n  7 gpu x ida R 1:00 1 g1\n"
+    with pytest.raises(TraceError, match=r"output of squeue, which lacks SUBMIT_TIME, TIME_LIMIT, CPUS or .*--json"):
+        written(tmp_path, text)
+
+
+def json_job(id: int = 5, **more: Any) -> dict[str, Any]:
+    job = {
+        "job_id": id,
+        "job_state": ["RUNNING"],
+        "state_reason": "None",
+        "user_name": "ida",
+        "submit_time": NOW_S - 900,
+        "eligible_time": NOW_S - 900,
+        "start_time": NOW_S - 600,
+        "time_limit": 60,
+        "node_count": 2,
+        "tasks": 4,
+        "cpus": 8,
+        "nodes": "g[1-2]",
+        "tres_req_str": "cpu=8,mem=8G,node=2,billing=8",
+        "tres_alloc_str": "cpu=8,mem=8G,node=2,billing=8",
+    }
+    return job | more
+
+
+def queue_of(folder: Path, *jobs: dict[str, Any]) -> Trace:
+    return written(folder, json.dumps({"jobs": jobs, "last_update": {"set": True, "number": NOW_S}}))
+
+
+@pytest.mark.parametrize(
+    ("stated", "number", "types"),
+    [
+        ({"gres_detail": ["gpu:h100:4(IDX:0-3)", "gpu:h100:4(IDX:0,2-4)"]}, 8, None),
+        ({"tres_per_node": "gres:gpu:2"}, 4, None),
+        ({"tres_per_node": "gres/gpu:h100=2"}, 4, ("H100",)),
+        ({"tres_per_job": "gres:gpu:6"}, 6, None),
+        ({"tres_per_task": "cpu:2,gres/gpu:1"}, 4, None),
+        ({"tres_per_socket": "gres:gpu:1", "sockets_per_node": 2}, 4, None),
+        ({"tres_per_job": "gres:gpu:6", "gres_detail": ["gpu:a100:4(IDX:0-3)", "gpu:a100:2(IDX:0-1)"]}, 6, None),
+        ({"tres_req_str": "cpu=8,node=2,gres/gpu=4", "tres_per_node": "gres:gpu:a100:2"}, 4, ("A100-40",)),
+        ({"tres_per_node": "gres:craynetwork:1"}, 0, None),
+        ({"tres_per_job": "", "tres_per_node": None, "gres_detail": None}, 0, None),
+    ],
+)
+@pytest.mark.parametrize("runs", [True, False])
+def test_gpus_may_be_beside_the_resources(
+    tmp_path: Path, stated: dict[str, Any], number: int, types: tuple[str, ...] | None, runs: bool
+) -> None:
+    waiting = {"job_state": ["PENDING"], "start_time": 0, "nodes": "", "tres_alloc_str": ""}
+    (job,) = jobs_of(queue_of(tmp_path, json_job(**stated) | ({} if runs else waiting))).values()
+    only_detail = not runs and set(stated) == {"gres_detail"}
+    assert (gpus(job), job.tasks[0].gpu_types) == (0 if only_detail else number, types)
+
+
+def test_a_job_that_was_suspended_ends_later(tmp_path: Path) -> None:
+    """It ran for 100 s, was suspended for 200 s and runs again since 300 s."""
+    back = json_job(pre_sus_time=100, suspend_time=NOW_S - 300)
+    assert jobs_of(queue_of(tmp_path, back))["5"].tasks[0].work == 3600 + 200
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["RUNNING", "CONFIGURING"], "runs"), (["CONFIGURING"], "runs"), (["RUNNING", "RESIZING"], "runs"),
+        (["RUNNING", "SIGNALING"], "runs"), (["RUNNING", "STOPPED"], "runs"), (["RUNNING", "POWER_UP_NODE"], "runs"),
+        (["PENDING", "REQUEUED"], "waits"), (["PENDING", "EXPEDITING"], "waits"), (["SUSPENDED"], "waits"),
+        (["PENDING", "REQUEUE_HOLD"], "that are held"), (["PENDING", "SPECIAL_EXIT"], "that are held"),
+        (["PENDING", "RESV_DEL_HOLD"], "that are held"), (["PENDING", "LAUNCH_FAILED"], "that are held"),
+        (["RUNNING", "COMPLETING"], "of jobs that are ending"),
+        (["PREEMPTED", "COMPLETING"], "of jobs that are ending"),
+        (["COMPLETED", "STAGE_OUT"], "of jobs that are ending"), (["REVOKED"], "of jobs that are ending"),
+        (["PENDING", "REQUEUE_FED"], "of jobs that are ending"), (["NODE_FAIL"], "of jobs that are ending"),
+        (["SLEEPING"], "of jobs that neither run nor wait"),
+    ],
+)  # fmt: skip
+def test_every_state_and_flag_is_decided(tmp_path: Path, words: list[str], expected: str) -> None:
+    trace = queue_of(tmp_path, json_job(4), json_job(5, job_state=words))
+    job = jobs_of(trace).get("5")
+    if expected in ("runs", "waits"):
+        assert job is not None
+        assert (job.observed_start_s is not None) == (expected == "runs")
+    else:
+        assert trace.report.skipped == {expected: 1}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("snapshot", ["014700", "029280", "043800"])
+def test_a_real_queue_is_the_same_as_json_and_as_text(data: Path, tmp_path: Path, snapshot: str) -> None:
+    """Written seconds apart, on Slurm 22.05 without gres/gpu among its resources; text names no GPU types held."""
+    folder = data / "golden/slurm/site-C/snap" / snapshot
+    listings = []
+    for name in ("squeue.json", "scontrol-show-job.txt"):
+        (tmp_path / name).write_bytes(gzip.decompress((folder / f"{name}.gz").read_bytes()))
+        listings.append(open_trace(tmp_path / name))
+    document, text = map(jobs_of, listings)
+    first = {name: min(job.arrival_s for job in jobs.values()) for name, jobs in (("json", document), ("text", text))}
+    assert first["json"] == first["text"]
+    document, text = ({id: replace(job, observed_gpu="") for id, job in jobs.items()} for jobs in (document, text))
+    assert document == text
+    assert any(map(gpus, text.values()))
+    assert 0 <= listings[1].begins_s - listings[0].begins_s < 30  # type: ignore[operator]
