@@ -272,6 +272,8 @@ class ClusterKernel(State):
                     self._wake_s = inf
                 if machines.reopen_s <= self.now:
                     machines.reopen(self.now)
+                if machines.site is not None and (self._away or self.now >= machines.site.doubt_s):
+                    self._withdraw()
                 answered = True
                 while answered:
                     answered = False
@@ -288,10 +290,11 @@ class ClusterKernel(State):
                         break
                 self.changed = False
             if not self.running:
-                if self.done:
+                if self.done or self._only_rules_bind():
                     break
                 due = clock.peek() <= self.now  # at the beginning, before the policy is asked first
-                if not (self.pending or due) or (self._away and is_hopeless(self)):
+                hopeless = self._away and machines.site is None and is_hopeless(self)
+                if not (self.pending or due) or hopeless:
                     raise Stalled(why_stalled(self))
             now = clock.peek()
             if now > last_s:
@@ -302,6 +305,24 @@ class ClusterKernel(State):
             self.now = now
             clock.settle()
         self.schedule.ended_s = min(until_s, self.now)
+
+    def _withdraw(self) -> None:
+        """Take the tasks out of the queue that the rules of the site keep from ever starting, so that they hold
+        nobody up: their jobs stay unfinished.
+        """
+        lasting = -1 if not self._away else sum(1 << node for node, stays in enumerate(self.lasting()) if stays)
+        hopeless = self.machines.hopeless(self.now, lasting)
+        stuck = [task for task in self.frontier.ready if task.demand in hopeless and task.training is None]
+        if stuck:
+            self.frontier.withdraw(stuck)
+
+    def _only_rules_bind(self) -> bool:
+        """True if all that is left waits for ever, for a rule of the site or for other jobs. Asked only while
+        nothing runs.
+        """
+        if self.frontier.ready or self.applicants or self.upcoming.any_left:
+            return False
+        return not any(part is not None and part.pending for part in (self.eligibility, self.life))
 
     # Arrivals.
 
@@ -348,6 +369,8 @@ class ClusterKernel(State):
         if not number & 4095:
             schedule.log.pack()
         self._record_job(_ARRIVED, number)
+        if machines.site is not None and rejected is None:
+            rejected = machines.site.refuses(job, self.now)
         if rejected is not None and not job.in_flight:  # what runs already may run
             self._record_job(_REJECTED, number, float(rejected))
             return

@@ -12,7 +12,7 @@ from dagsim.model import Cluster, Demand, GpuType, Job, Node, Placement, Share, 
 from dagsim.model.arithmetic import bits
 from dagsim.model.log import RejectReason
 from dagsim.model.mig import MIG_TABLES, Layout, named_types, parted_types
-from dagsim.systems.cluster.forks import COPIED, SAME, Fork, State
+from dagsim.systems.cluster.forks import COPIED, EMPTY, SAME, Fork, State
 from dagsim.systems.cluster.free_index import ALL, EnoughIndex, FreeIndex, ShareIndex
 from dagsim.systems.cluster.site import SiteState, Terms
 
@@ -293,10 +293,12 @@ class ClusterState(State):
         "_alone": SAME,
         "_enough_cpus": COPIED,
         "_enough_memory": COPIED,
+        "_judged_on": SAME,
         "by_cpus": COPIED,
         "by_gpus": COPIED,
         "by_share": COPIED,
         "classes": COPIED,
+        "judged": EMPTY,
         "list": COPIED,
         "recent": COPIED,
         "released": SAME,
@@ -311,6 +313,11 @@ class ClusterState(State):
         """The rules of the site, if it has any."""
         self.reopen_s = inf
         """The next time at which these rules change the nodes that are open to some task."""
+        self.judged: dict[DemandClass, bool] = {}
+        """For the classes asked about since nodes last opened or closed, whether they will ever have room on the
+        nodes ``_judged_on`` (``hopeless``).
+        """
+        self._judged_on = -1
         self.types: tuple[GpuType | None, ...] = cluster.gpu_types
         place = {gpu: index for index, gpu in enumerate(self.types)}
         self.list = [NodeState(index, node, place[node.gpu]) for index, node in enumerate(cluster.nodes)]
@@ -582,11 +589,30 @@ class ClusterState(State):
         self.reopen_s, site = inf, self.site
         if site is None:
             return
+        self.judged.clear()
         self.released += _LOOK_BACK + 1  # classes that did not fit must search all nodes again
         for demand in self.classes.values():
             if demand.terms is not None:
                 demand.open_to(site.open(demand.terms, now))
                 self.reopen_s = min(self.reopen_s, site.next_s(demand.terms, now))
+
+    def hopeless(self, now: float, lasting: int) -> set[DemandClass]:
+        """The classes that will never have room again. ``lasting`` are the nodes that are up or will come back,
+        as a bit set. Answers are kept while these are the same, until nodes open or close.
+        """
+        site = self.site
+        assert site is not None
+        if lasting != self._judged_on:
+            self.judged.clear()
+            self._judged_on = lasting
+        for demand in self.classes.values():
+            if demand not in self.judged:
+                nodes, opened = demand.nodes, demand.opened
+                demand.open_to(site.lasting(demand.terms, now) & lasting)
+                least = max(demand.gang, 1)
+                self.judged[demand] = any(self._largest(demand, type_) >= least for type_ in demand.types)
+                demand.opened, demand.nodes = opened, nodes
+        return {demand for demand, fits in self.judged.items() if not fits}
 
     def hold(self, demand: DemandClass, sign: int, now: float) -> None:
         """Take the licences of a start (``sign`` 1) or give them back (-1)."""
@@ -622,19 +648,31 @@ class ClusterState(State):
             self._enough_memory.ask(compiled.memory, ((machine.bit, machine.memory) for machine in self.list))
         return compiled
 
-    def capacity(self, demand: DemandClass, type_: int) -> int:
-        """Number of instances that all machines of ``type_`` together could hold if empty."""
-        empty = (NodeState(machine.index, machine.node, type_) for machine in self.list if machine.type == type_)
+    def capacity(self, demand: DemandClass, type_: int, *, up: bool = False) -> int:
+        """Number of instances that all machines of ``type_`` (with ``up``, those that are) together could hold if
+        empty, whatever nodes are closed to them now.
+        """
+        nodes, opened = demand.nodes, demand.opened
+        demand.open_to(ALL if demand.terms is None else demand.terms.nodes)
+        room = self.room_on_idle(demand, type_, up=up)
+        demand.opened, demand.nodes = opened, nodes
+        return room
+
+    def room_on_idle(self, demand: DemandClass, type_: int, *, up: bool = False) -> int:
+        """Number of instances that the machines of ``type_`` that are open to them could hold if empty."""
+        # A class without terms does not ask on which nodes it may start.
+        open_ = [machine for machine in self.list if machine.type == type_ and demand.nodes >> machine.index & 1]
+        empty = (NodeState(machine.index, machine.node, type_) for machine in open_ if machine.up or not up)
         return sum(machine.room(demand) for machine in empty)
 
     def _largest(self, demand: DemandClass, type_: int) -> int:
         """Number of instances of a gang for which an empty type has room, within its domains."""
         if not demand.bound:
-            return self.capacity(demand, type_)
+            return self.room_on_idle(demand, type_)
         rooms, everywhere = [0], demand.opened
         for domain in demand.terms.domains:  # type: ignore[union-attr]
             demand.nodes = everywhere & domain
-            rooms.append(self.capacity(demand, type_))
+            rooms.append(self.room_on_idle(demand, type_))
         demand.nodes = everywhere
         return max(rooms)
 

@@ -104,7 +104,8 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
             raise ModelError(f"{where} number {number}, {why}")
         machine = machines.list[number]
         empty = NodeState(number, machine.node, machine.type)
-        if demand is None or (demand.rejected is not None and _room_for_run(empty, demand) < instances):
+        refused = demand is None or demand.rejected is not None
+        if demand is None or (refused and (not demand.types or _room_for_run(empty, demand) < instances)):
             raise ModelError(f"{where} {machine.node.name!r}, but it asks for more than the whole cluster has")
         if machine.type not in demand.types:
             raise ModelError(

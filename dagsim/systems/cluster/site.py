@@ -7,12 +7,12 @@ part of its demand class; ``SiteState`` keeps the *open* nodes of all such class
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import inf
+from math import inf, nextafter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from dagsim.errors import ConfigError, ModelError
-from dagsim.model import Cluster, Job, NodePartition, QueueTree, Request
+from dagsim.model import Cluster, Job, NodePartition, QueueTree, RejectReason, Request
 from dagsim.model.job import satisfies, ways
 from dagsim.systems.cluster.forks import COPIED, SAME, State
 
@@ -59,9 +59,12 @@ class SiteState(State):
         "_features": SAME,
         "_members": SAME,
         "_numbers": SAME,
+        "_over": SAME,
+        "_owned": SAME,
         "_partitions": SAME,
         "all_nodes": SAME,
         "closed": SAME,
+        "doubt_s": SAME,
         "drained": SAME,
         "levels": SAME,
         "licences": COPIED,
@@ -91,6 +94,9 @@ class SiteState(State):
             times = (max(0.0, reservation.start_s - origin_s), reservation.end_s - origin_s)
             if times[1] > 0:
                 reserved.append(ClosedTime(reservation.name, nodes, *times))
+        known = {reservation.name for reservation in queues.reservations}
+        self._over = frozenset(known - {closed.name for closed in reserved})
+        """Reservations that were over before the simulation begins."""
         drained: list[ClosedTime] = []
         for outage in sorted(queues.outages, key=lambda one: one.start_s):
             nodes = members(NodePartition("(outage)", outage.nodes), names)
@@ -102,8 +108,12 @@ class SiteState(State):
         self.drained = tuple(drained)
         """Times at which nothing starts on some nodes, in order of their starts."""
         self._numbers = MappingProxyType({closed.name: number for number, closed in enumerate(reserved)})
+        self._owned = MappingProxyType(dict(queues.licences))
         self.licences = dict(queues.licences)
         """Number of each licence that is free."""
+        gone_s = [closed.end_s for closed in reserved] + [drain.start_s for drain in drained if drain.end_s == inf]
+        self.doubt_s = min(gone_s, default=inf)
+        """From then on some tasks may wait for ever: a reservation is over, or nodes are drained for good."""
         self._chosen: dict[str, int] = {}
         """Nodes that satisfy each constraint."""
 
@@ -159,6 +169,7 @@ class SiteState(State):
             claims = [seconds for seconds in claimed_s or () if seconds < inf]  # inf where it cannot run
             limit_s = min(max(claims, default=limit_s), part.max_time_s or inf)
             reservation = self._numbers.get(request.reservation, -1)
+            nodes &= self.all_nodes if reservation < 0 else self.closed[reservation].nodes
         licences = tuple([pair for pair in request.licences if pair[0] in self.licences])
         domains = self._domains(job.id, request) if request.level and self.levels else ()
         if request.constraint and len(alternatives := ways(request.constraint)) > 1 and any(self._features):
@@ -186,6 +197,27 @@ class SiteState(State):
                 nodes |= self._members[name]
         return nodes & self._satisfying(request.constraint) if request.constraint else nodes
 
+    def refuses(self, job: Job, now: float) -> RejectReason | None:
+        """Why a job that arrives now can never run, besides the resources that it asks for: it wants more
+        licences than there are, or its reservation is over.
+        """
+        request = job.request or _NO_REQUEST
+        if any(count > self._owned.get(name, inf) for name, count in request.licences):
+            return RejectReason.TOO_LARGE
+        number = self._numbers.get(request.reservation, -1)
+        over = self.closed[number].end_s <= now if number >= 0 else request.reservation in self._over
+        return RejectReason.CANCELLED if over else None
+
+    def lasting(self, terms: Terms | None, now: float) -> int:
+        """The nodes on which a task with these terms may start now or ever after, as a bit set."""
+        nodes = self.all_nodes if terms is None else terms.nodes
+        if terms is not None and terms.reservation >= 0 and self.closed[terms.reservation].end_s <= now:
+            return 0
+        for drain in self.drained:
+            if drain.end_s == inf and drain.start_s <= now:
+                nodes &= ~drain.nodes
+        return nodes
+
     def open(self, terms: Terms, now: float) -> int:
         """The nodes on which a task with these terms may start now."""
         if any(self.licences[name] < count for name, count in terms.licences):
@@ -209,8 +241,13 @@ class SiteState(State):
         return nodes
 
     def next_s(self, terms: Terms, now: float) -> float:
-        """The next time at which the open nodes of these terms change by themselves."""
-        times = [time_s for closed in self.closed for time_s in (closed.start_s - terms.limit_s, closed.end_s)]
+        """The next time at which the open nodes of these terms may change by themselves. A task may end in the
+        instant in which a reservation begins: until its last possible start nodes are open, and closed just after it.
+        """
+        times = [closed.end_s for closed in self.closed]
+        for closed in self.closed:
+            if now + terms.limit_s <= closed.start_s:
+                times.append(max(closed.start_s - terms.limit_s, nextafter(now, inf)))
         times += [] if terms.reservation < 0 else [self.closed[terms.reservation].start_s]
         times += [time_s for drain in self.drained for time_s in (drain.start_s, drain.end_s)]
         return min([time_s for time_s in times if time_s > now], default=inf)

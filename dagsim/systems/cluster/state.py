@@ -695,6 +695,20 @@ class Frontier(State):
         if rated is not None:
             self.rated.append(rated)
 
+    def withdraw(self, tasks: Iterable[TaskState]) -> None:
+        """Take ready tasks out that will never start. Indexes of ready tasks are made anew when they are next asked
+        for.
+        """
+        for task in tasks:
+            task.waiting = 0
+            del self.ready[task]
+        gone = {id(index): key for key, index in self.indexes.items() if hasattr(index, "push")}
+        self._pushes.clear()
+        for listeners in (self.started, self.ended, self.rated):
+            listeners[:] = [call for call in listeners if id(getattr(call, "__self__", None)) not in gone]
+        for key in gone.values():
+            del self.indexes[key]
+
     def believe_estimates(self) -> None:
         """Let tasks take their estimates from now on, for look-ahead."""
         everything = [task for job in self.jobs.values() for task in job.tasks]

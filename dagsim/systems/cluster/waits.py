@@ -566,7 +566,7 @@ class Obstacles:
         machines = self._kernel.machines
         demand = machines.compile(task.demand, task.instances if task.gang else 0)
         demand.open_to(nodes)
-        room = max([machines.capacity(demand, type_) for type_ in demand.types], default=0)
+        room = max([machines.room_on_idle(demand, type_) for type_ in demand.types], default=0)
         demand.open_to(ALL)
         return room >= max(demand.gang, 1)
 

@@ -370,6 +370,7 @@ class Committed:
         view.follow(self)
         recent = view.index(Committed, _Recent)
         ready = recent.tasks
+        self._queued = {key: None for key in self._queued if key in ready}  # the rules of a site may withdraw some
         # Within this instant, arrivals come first, then one end after the other.
         ended = [amount for _, amount in sorted(self._ended)]
         self._ended.clear()
@@ -520,6 +521,7 @@ class Conservative:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self)
         waiting = view.index(Conservative, Ready)
+        self._early = self._early or any(key not in waiting.tasks for key in self._starts)  # the site withdrew some
         self._look(view, waiting)
         for key in sorted(waiting.tasks.keys() - self._starts.keys()):
             self._reserve(view, key, waiting.tasks[key])
@@ -579,7 +581,7 @@ class Conservative:
             capacity = self._capacity(view, type_)
             if any(amount and not most for amount, most in zip(asked, capacity, strict=True)):
                 continue
-            if view.machines.capacity(demand, type_) < (demand.gang or 1):
+            if view.machines.capacity(demand, type_, up=True) < (demand.gang or 1):
                 continue
             pairs = [(amount, most) for amount, most in zip(asked, capacity, strict=True) if amount]
             rounds = max([ceil(amount / most) for amount, most in pairs], default=1)
@@ -835,13 +837,18 @@ class EasyEvents:
         ready = view.index(EasyEvents, Ready).tasks
         ended = [holding for _, holding in sorted(self._ended.items())]
         self._ended.clear()
+        gone = [key for key in self._queue if key not in ready]
+        for key in gone:
+            del self._queue[key]
         for key in sorted(ready.keys() - self._queue.keys()):
             self._queue[key] = None
             yield from self._pass(view, ready, _late(ended, view.now))
         for place in range(1, len(ended) + 1):
             yield from self._pass(view, ready, _late(ended[place:], view.now))
         up = sum(machine.bit for machine in view.machines.list if machine.up)
-        if up & ~self._up:  # a node has come back
+        site = view.machines.site
+        # A node has come back, or the rules of the site let others start.
+        if up & ~self._up or gone or (site is not None and view.now in site.boundaries):
             yield from self._pass(view, ready, [])
         self._up = up
 

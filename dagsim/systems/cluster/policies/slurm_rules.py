@@ -179,12 +179,24 @@ class SlurmRules:
         """True if no limit and no partition prevents a task of the job from ever starting."""
         return all(
             any(
-                self.holdings.ever(self.holders(job, part), self.least(task, part))
-                and self.holds(view, task, self.nodes[part.name])
-                for part in self.parts(job)
+                self.holdings.ever(self.holders(job, part, gpu), self.least(task, part))
+                and self.holds(view, task, nodes)
+                for part, gpu, nodes in self.ways(view, task)
             )
             for task in job.tasks
         )
+
+    def ways(self, view: ClusterView, task: TaskState) -> Iterator[tuple[NodePartition, str, int]]:
+        """Yield the ways in which a task may start: a partition, a GPU type if limits tell types apart, and nodes."""
+        for part in self.parts(task.job):
+            nodes = self.nodes[part.name]
+            self.holders(task.job, part)  # sets the limits of a user who has appeared
+            if not (self.holdings.limits_types and task.demand.demand.gpus):
+                yield part, "", nodes
+                continue
+            for type_ in task.demand.types:
+                gpu = view.gpu_types[type_]
+                yield part, "" if gpu is None else gpu.name, nodes & self.of_type[type_]
 
     def holds(self, view: ClusterView, task: TaskState, nodes: int) -> bool:
         """True if the nodes, empty, have room for a start of the task."""
@@ -423,17 +435,16 @@ class SlurmWaits:
         Slurm's names of limits; nothing if one of them admits it.
         """
         reasons: dict[str, None] = {}
-        for part in self._rules.parts(task.job):
-            own = list(self._never_in(task, part))
+        for part, gpu, nodes in self._rules.ways(self._view, task):
+            own = list(self._never_in(task, part, gpu, nodes))
             if not own:
                 return
             reasons |= dict.fromkeys(own)
         yield from reasons
 
-    def _never_in(self, task: TaskState, part: NodePartition) -> Iterator[str]:
-        rules, view, types = self._rules, self._view, task.demand.types
-        gpu = view.gpu_types[types[0]] if len(types) == 1 and task.demand.demand.gpus else None
-        holders = rules.holders(task.job, part, "" if gpu is None else gpu.name)
+    def _never_in(self, task: TaskState, part: NodePartition, gpu: str, nodes: int) -> Iterator[str]:
+        rules, view = self._rules, self._view
+        holders = rules.holders(task.job, part, gpu)
         for holder, what, limit, amount in rules.holdings.exceeded(holders, rules.least(task, part)):
             plain = holder[2:] if holder[0] == "gpus" else holder
             reason = _REASONS[plain[0]].format(_RESOURCES[what])
@@ -445,8 +456,8 @@ class SlurmWaits:
             most_s = rules.qos[qos].max_time_s if qos in rules.qos else None
             if most_s is not None and most_s < claimed_s < inf:
                 yield f"QOSMaxWallDurationPerJob ({most_s:g} s) < {claimed_s:g} s: the QOS {qos}"
-        if not rules.holds(view, task, rules.nodes[part.name]):
-            yield f"the partition {part.name}, idle, has no room for it"
+        if not rules.holds(view, task, nodes):
+            yield f"the partition {part.name}, idle, has no room for it{f' on {gpu}' if gpu else ''}"
 
     def nodes(self, task: TaskState) -> int:
         """The nodes of its partition."""

@@ -1,0 +1,400 @@
+"""Random sites with rules, played by every policy, and each log judged by a second reading of the rules.
+
+    python scripts/check_site.py [--cases 500] [--from SEED] [--policy NAME ...] [--json]
+
+Case n is drawn from seed n: up to six nodes with features, partitions, limits of accounts, users and QOS, reservations
+that are over, under way or to come, licences, drains and outages with and without an end; up to 25 jobs with
+constraints, reservations, licences, dependencies, begin times, arrays, gangs and limits, some of which can never start.
+All times are multiples of ten minutes, so that equal times are the rule. The policies take turns. Without ``--from``
+the first seed is new each time, and printed.
+
+The judge shares no code with the kernel: it reads rows of the log against docs/reference/schedulers.md ("Four rules
+bind every policy") and the limits that bind ``slurm-multifactor``. A run must end, and a job that is left over must be
+one that could not start. Where the compiled engine plays a site without restrictions, its log must be the kernel's.
+Exits with 1 if anything differs.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, NamedTuple
+
+import command
+import numpy as np
+from stress import specs
+
+from dagsim.errors import ConfigError, DagsimError
+from dagsim.model import Cluster, Demand, Job, Kind, Node, Request, Task, TaskGraph, gpu_type
+from dagsim.model.log import Schedule
+from dagsim.model.queues import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.seam import drive
+from dagsim.testing import violations
+
+STEP_S = 600.0
+_CONSTRAINTS = ("", "", "", "", "a", "b", "a|b", "a&b", "!a", "(a|b)&!c", "nothing")
+SKIPPED = frozenset({"recorded", "rollout", "search", "exec", "batsim", "pollux", "sia", "optimus"})
+"""Policies that need a program, a log or elastic jobs, or take minutes."""
+
+
+class Site(NamedTuple):
+    """A drawn case."""
+
+    cluster: Cluster
+    queues: QueueTree
+    jobs: list[Job]
+
+
+def drawn(seed: int) -> Site:
+    """Draw a case from its seed alone."""
+    rng = np.random.default_rng([7, seed])
+    nodes = tuple([_node(rng, at) for at in range(int(rng.integers(1, 7)))])
+    names = [node.name for node in nodes]
+
+    def some(least: int = 1) -> tuple[str, ...]:
+        return tuple(rng.permutation(names)[: int(rng.integers(least, len(names) + 1))].tolist())
+
+    def period() -> tuple[float, float]:
+        start_s = STEP_S * float(rng.integers(0, 30))
+        return start_s, start_s + STEP_S * float(rng.integers(1, 12))
+
+    restricted = rng.random() < 0.9
+    queues = QueueTree()
+    if restricted:
+        parts = [
+            NodePartition(
+                f"p{at}", some(), max_time_s=STEP_S * float(rng.integers(6, 30)) if rng.random() < 0.3 else None,
+                default_time_s=STEP_S * 4 if rng.random() < 0.3 else None, exclusive=bool(rng.random() < 0.1),
+                preempt=str(rng.choice(["off", "requeue", "cancel"])) if rng.random() < 0.2 else "off",  # type: ignore[arg-type]
+                tier=int(rng.integers(1, 3)), qos="q1" if rng.random() < 0.2 else "",
+            )
+            for at in range(int(rng.integers(0, 4)))
+        ]  # fmt: skip
+        qos = [Qos("q0", limits=_caps(rng)), Qos("q1", user_limits=_caps(rng), account_limits=_caps(rng))]
+        tree = [QueueNode("x", limits=_caps(rng), user_limits=_caps(rng)), QueueNode("y", limits_of={"u0": _caps(rng)})]
+        drains = [
+            NodeOutage(some(), *((at, None) if rng.random() < 0.2 else (at, end)), kind=kind)  # type: ignore[arg-type]
+            for kind in ("drain", "down")
+            for _ in range(int(rng.random() < 0.3))
+            for at, end in [period()]
+        ]
+        reservations = [NodeReservation(f"r{at}", some(), *period()) for at in range(int(rng.integers(0, 4)))]
+        licences = {"cad": int(rng.integers(1, 4))} if rng.random() < 0.6 else {}
+        queues = QueueTree(tuple(tree), tuple(parts), tuple(qos), tuple(reservations), tuple(drains), licences)
+    jobs: list[Job] = []
+    arrival_s = 0.0
+    for at in range(int(rng.integers(5, 26))):
+        arrival_s += STEP_S * float(rng.integers(0, 3))
+        jobs.append(_job(rng, at, arrival_s, queues, jobs))
+    return Site(Cluster(nodes), queues, jobs)
+
+
+def _node(rng: np.random.Generator, at: int) -> Node:
+    kind = rng.choice(["T4", "V100-16", ""])
+    gpus = int(rng.integers(1, 5)) if kind else 0
+    features = tuple(name for name in "abc" if rng.random() < 0.5)
+    return Node(f"n{at}", gpu_type(str(kind)) if gpus else None, gpus, 8.0, 32.0, features=features)
+
+
+def _caps(rng: np.random.Generator) -> Caps:
+    if rng.random() < 0.6:
+        return Caps()
+    which = rng.choice(["gpus", "cpus", "memory_gb", "jobs", "type"])
+    if which == "type":
+        return Caps(gpus_of={"T4": float(rng.integers(0, 4))})
+    return Caps(**{str(which): int(rng.integers(1, 5)) * (1 if which in ("gpus", "jobs") else 4)})
+
+
+def _job(rng: np.random.Generator, at: int, arrival_s: float, queues: QueueTree, earlier: list[Job]) -> Job:
+    def maybe(chance: float) -> bool:
+        return bool(queues.partitions or queues.qos) and rng.random() < chance
+
+    work_s = STEP_S * float(rng.integers(1, 10))
+    gpus = int(rng.integers(0, 3)) if rng.random() < 0.8 else 4
+    gang = rng.random() < 0.25
+    demand = Demand(gpus, float(rng.integers(0, 5)) if gpus else float(rng.integers(1, 9)), float(rng.integers(0, 12)),
+                    ("T4",) if gpus and rng.random() < 0.2 else None)  # fmt: skip
+    limit_s = work_s + STEP_S * float(rng.integers(0, 4)) if rng.random() < 0.85 else None
+    tasks = [
+        Task(f"t{number}", work_s, int(rng.integers(1, 4)) if gang else 1, gang, *demand, estimate=limit_s)
+        for number in range(2 if rng.random() < 0.1 else 1)
+    ]
+    graph = TaskGraph.of(tasks, {"t1": ["t0"]}) if len(tasks) > 1 else TaskGraph(tuple(tasks))
+    parts = [part.name for part in queues.partitions]
+    after: list[str] = []
+    if maybe(0.2) and earlier:
+        after = [("start:" if rng.random() < 0.3 else "") + earlier[int(rng.integers(len(earlier)))].id]
+        after += ["start:" + earlier[0].id + "+1200"] if rng.random() < 0.2 else []
+    array = f"arr{at % 2}" if maybe(0.15) else ""
+    request = Request(
+        constraint=str(rng.choice(_CONSTRAINTS)) if maybe(0.5) else "",
+        partitions=tuple(parts[:2]) if len(parts) > 1 and maybe(0.2) else (),
+        reservation=f"r{int(rng.integers(3))}" if maybe(0.15) else "",
+        licences=(("cad", int(rng.integers(1, 4))),) if maybe(0.2) else (),
+        exclusive=maybe(0.05),
+        array=array,
+        array_limit=1 + at % 2 if array else None,
+        after=tuple(after),
+        after_one=bool(after and rng.random() < 0.3),
+        begin_s=STEP_S * float(rng.integers(0, 6)) if maybe(0.15) else None,
+    )
+    return Job(
+        f"j{at}", graph, arrival_s, priority=float(rng.integers(3)), tenant=str(rng.choice(["x", "y"])),
+        user=f"u{int(rng.integers(2))}", account=str(rng.choice(["x", "y", ""])), qos=str(rng.choice(["q0", "q1", ""])),
+        partition=str(rng.choice([*parts, "elsewhere"])) if parts else "", request=request if request else None,
+    )  # fmt: skip
+
+
+# The rules, once more.
+
+
+@dataclass
+class Judge:
+    """Reads a log row by row."""
+
+    site: Site
+    policy: str
+    faults: list[str] = field(default_factory=list)
+    first_s: dict[str, float] = field(default_factory=dict)
+    """First start of each job, or when it left without one."""
+    left_s: dict[str, float] = field(default_factory=dict)
+    runs: dict[int, tuple[Job, Task, list[tuple[int, int]]]] = field(default_factory=dict)
+    """By run: its job, its task, and its nodes with instances."""
+
+    def read(self, schedule: Schedule) -> list[str]:
+        """Return what breaks a rule."""
+        rows = schedule.log.rows().tolist()
+        nodes: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for kind, _, _, _, run, node, instances, *_ in rows:
+            if kind == Kind.STARTED:
+                nodes[run].append((node, instances))
+        for kind, now, job, task, run, *_ in rows:
+            if kind == Kind.STARTED and run not in self.runs:
+                own = self.site.jobs[job]
+                self.first_s.setdefault(own.id, now)
+                self.runs[run] = own, own.tasks[task], nodes[run]
+                self._start(own, own.tasks[task], nodes[run], now)
+            elif kind in (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED):
+                self.runs.pop(run, None)
+            elif kind == Kind.REJECTED and now == self.site.jobs[job].arrival_s:  # it never came: nobody waits for it
+                self.first_s[self.site.jobs[job].id] = self.left_s[self.site.jobs[job].id] = -inf
+            elif kind in (Kind.COMPLETED, Kind.REJECTED):
+                self.first_s.setdefault(self.site.jobs[job].id, now)
+                self.left_s[self.site.jobs[job].id] = now
+        self._left_over(schedule)
+        return self.faults
+
+    def _start(self, job: Job, task: Task, nodes: list[tuple[int, int]], now: float) -> None:
+        request, queues = job.request or Request(), self.site.queues
+        where = f"{now:g} s: {job.id} starts on {[f'n{node}' for node, _ in nodes]}"
+        limit_s = self.limit_s(job, task)
+        for node, _ in nodes:
+            if f"n{node}" not in self.allowed(job):
+                self.faults.append(f"{where}, outside its partition or constraint")
+            for period in queues.reservations:
+                if f"n{node}" not in period.nodes:
+                    continue
+                if period.name == request.reservation:
+                    continue
+                if now < period.end_s and now + limit_s > period.start_s:
+                    self.faults.append(f"{where} until {now + limit_s:g} s, in the reservation {period.name} of others")
+            for drain in queues.outages:
+                if f"n{node}" in drain.nodes and drain.start_s <= now < (drain.end_s or inf):
+                    self.faults.append(f"{where}, which is drained or down")
+        own = [period for period in queues.reservations if period.name == request.reservation]
+        for period in own:
+            if not period.start_s <= now < period.end_s or any(f"n{node}" not in period.nodes for node, _ in nodes):
+                self.faults.append(f"{where}, outside its reservation")
+        for name, most in queues.licences.items():
+            requests = [other.request or Request() for other, _, _ in self.runs.values()]
+            used = sum(count for one in requests for licence, count in one.licences if licence == name)
+            if used > most:
+                self.faults.append(f"{where}: {used} licences {name} of {most}")
+        if request.begin_s is not None and now < job.arrival_s + request.begin_s:
+            self.faults.append(f"{where}, before its begin time")
+        if not self.conditions_met(request, now):
+            self.faults.append(f"{where}, before {request.after}")
+        if request.array_limit:
+            inside = [other for other in self.site.jobs if other.request and other.request.array == request.array
+                      and other.id in self.first_s and other.id not in self.left_s]  # fmt: skip
+            if len(inside) > request.array_limit:
+                self.faults.append(f"{where}: {len(inside)} tasks of its array, at most {request.array_limit}")
+        if self.policy.startswith("slurm"):
+            self._limits(where)
+
+    def limit_s(self, job: Job, task: Task) -> float:
+        """The time limit: the user's, else the default of the partition, else the estimate; at most the partition's."""
+        parts = {part.name: part for part in self.site.queues.partitions}
+        part = parts.get(job.partition) or next(iter(parts.values()), NodePartition("all"))
+        limit_s = task.estimate
+        if limit_s is None:
+            limit_s = task.work if part.default_time_s is None else part.default_time_s
+        return min(limit_s, part.max_time_s or inf)
+
+    def allowed(self, job: Job) -> set[str]:
+        """Nodes of the job's partitions that satisfy its constraint."""
+        request, parts = job.request or Request(), {part.name: part for part in self.site.queues.partitions}
+        every = {node.name for node in self.site.cluster.nodes}
+        named = [name for name in request.partitions or (job.partition,) if name in parts] or list(parts)[:1]
+        nodes = {name for part in named for name in parts[part].nodes} if parts else every
+        if not request.constraint or not any(node.features for node in self.site.cluster.nodes):
+            return nodes
+        text = request.constraint.replace("&", " and ").replace("|", " or ").replace("!", " not ")
+        features = {node.name: node.features for node in self.site.cluster.nodes}
+        words = ("a", "b", "c", "nothing")
+        return {name for name in nodes if eval(text, {}, {word: word in features[name] for word in words})}
+
+    def conditions_met(self, request: Request, now: float) -> bool:
+        """True if the jobs that it depends on have left or started; with ``after_one`` one of them."""
+        met = []
+        for text in request.after:
+            id, _, delay = text.removeprefix("start:").partition("+")
+            since_s = (self.first_s if text.startswith("start:") else self.left_s).get(id, inf)
+            met.append(since_s + float(delay or 0) <= now)
+        return not met or (any(met) if request.after_one else all(met))
+
+    def _limits(self, where: str) -> None:
+        """Compare what runs with the limits of accounts, users, QOS and partitions' QOS."""
+        queues, used = self.site.queues, defaultdict[tuple[str, ...], Counter[str]](Counter)
+        parts, qos = {part.name: part for part in queues.partitions}, {one.name: one for one in queues.qos}
+        caps: dict[tuple[str, ...], Caps] = {}
+        for job, task, nodes in self.runs.values():
+            if (job.request and (job.request.exclusive or job.request.partitions)) or not qos:
+                continue
+            part = parts.get(job.partition) or next(iter(parts.values()), NodePartition(""))
+            account, own = job.account or job.tenant, job.qos if job.qos in qos else next(iter(qos))
+            count = sum(instances for _, instances in nodes)
+            gpu = self.site.cluster.nodes[nodes[0][0]].gpu
+            amounts = {
+                "gpus": task.gpus * count,
+                "cpus": task.cpus * count,
+                "memory_gb": task.memory_gb * count,
+                "jobs": 1,
+            }
+            if gpu is not None and task.gpus:
+                amounts[f"gpus of {gpu.name}"] = task.gpus * count
+            node = next(node for node in queues.tree if node.name == account)
+            holders = {
+                ("account", account): node.limits,
+                ("user", account, job.user): node.limits_of.get(job.user) or node.user_limits,
+            }
+            for name in {own, part.qos or own}:
+                holders[("qos", name)] = qos[name].limits
+                holders[("qos user", name, job.user)] = qos[name].user_limits
+                holders[("qos account", name, account)] = qos[name].account_limits
+            for holder, limit in holders.items():
+                caps[holder] = limit
+                used[holder].update(amounts)  # type: ignore[arg-type]
+        for holder, limit in caps.items():
+            most = {name: getattr(limit, name) for name in ("gpus", "cpus", "memory_gb", "jobs")}
+            most |= {f"gpus of {name}": count for name, count in limit.gpus_of.items()}
+            for name, count in most.items():
+                if count is not None and used[holder][name] > count + 1e-9:
+                    self.faults.append(f"{where}: {holder} holds {used[holder][name]:g} {name} of {count:g}")
+
+    def _left_over(self, schedule: Schedule) -> None:
+        """A job that is neither done nor rejected must wait for something that cannot come."""
+        now, arrived = schedule.ended_s, len(schedule.jobs)
+        left = [job for job in self.site.jobs[:arrived] if job.id not in self.left_s]
+        if arrived < len(self.site.jobs):
+            self.faults.append(f"{len(self.site.jobs) - arrived} jobs never arrived")
+        if left and self.runs:
+            self.faults.append(f"the log ends at {now:g} s while {next(iter(self.runs.values()))[0].id} runs")
+        for job in left:
+            request = job.request or Request()
+            waits_for = {text.removeprefix("start:").partition("+")[0] for text in request.after} & {
+                one.id for one in left
+            }
+            array = [
+                one
+                for one in left
+                if one is not job and one.request and request.array and one.request.array == request.array
+            ]
+            if not waits_for and not array and self._could_start(job, now):
+                self.faults.append(f"{now:g} s: {job.id} is left over, although it could start")
+
+    def _could_start(self, job: Job, now: float) -> bool:
+        """True if the idle nodes that are not gone for good have room for each of its tasks."""
+        request, queues = job.request or Request(), self.site.queues
+        nodes = self.allowed(job)
+        for period in queues.reservations:
+            if period.name == request.reservation:
+                nodes &= set(period.nodes) if now < period.end_s else set()
+        gone = {name for outage in queues.outages if outage.end_s is None for name in outage.nodes}
+        if any(count > queues.licences.get(name, inf) for name, count in request.licences):
+            return False
+        return all(self._fits(task, nodes - gone) for task in job.tasks)
+
+    def _fits(self, task: Task, nodes: set[str]) -> bool:
+        """True if nodes of one type have room for a start of the task when they are idle."""
+        rooms: Counter[str] = Counter()
+        for node in self.site.cluster.nodes:
+            name = node.gpu.name if node.gpu is not None else ""
+            if node.name not in nodes or (task.gpus and not name) or (task.gpu_types and name not in task.gpu_types):
+                continue
+            sizes = [(node.gpus, task.gpus), (node.cpus, task.cpus), (node.memory_gb, task.memory_gb)]
+            rooms[name] += min(int(size // asked) for size, asked in sizes if asked)
+        return max(rooms.values(), default=0) >= (task.instances if task.gang else 1)
+
+
+def faults(spec: str, seed: int) -> list[str] | None:
+    """Describe what goes wrong when the policy plays the case; None if it cannot play it."""
+    site = drawn(seed)
+    scenario = ClusterScenario(site.cluster, site.jobs, queues=site.queues)
+    try:
+        policy = POLICIES.create(spec, seed=seed)
+        schedule = drive(scenario.kernel(0), policy)
+    except ConfigError:
+        return None
+    except DagsimError as error:
+        return [f"{type(error).__name__}: {error}"]
+    except Exception as error:
+        return [f"traceback {type(error).__name__}: {error}"]
+    wrong = Judge(site, spec).read(schedule)
+    # A batch job without GPUs may combine nodes of several types.
+    mixed = "a run spans distinct nodes of one type"
+    wrong += [what for what in violations(schedule, site.jobs, whole=False) if not (mixed in what and "gpus=0" in what)]
+    kernel, engine = scenario.engaged(spec, 0)
+    if engine.used == "compiled" and drive(kernel, POLICIES.create(spec, seed=seed)).log != schedule.log:
+        wrong.append("the compiled engine writes another log")
+    return wrong
+
+
+def check(cases: int, first: int, policies: list[str]) -> Iterator[tuple[str, int, list[str] | None]]:
+    """Play the cases by the policies in turn."""
+    for place in range(cases):
+        spec, seed = policies[place % len(policies)], first + place
+        yield spec, seed, faults(spec, seed)
+
+
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
+    first = secrets.randbelow(10**9) if options.first is None else options.first
+    say(f"first seed {first}")
+    policies = options.policy or [spec for spec in specs() if spec.partition("[")[0] not in SKIPPED]
+    played, wrong = 0, []
+    for spec, seed, messages in check(options.cases, first, policies):
+        played += messages is not None
+        wrong += [{"policy": spec, "case": seed, "what": what} for what in (messages or ())[:3]]
+        if messages:
+            say(f"{spec} on case {seed}: {messages[0]}")
+    say(f"{len(policies)} policies, {played} runs, {len(wrong)} faults")
+    return {"first": first, "policies": len(policies), "runs": played, "faults": wrong}
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("--cases", type=int, default=500, help="runs in all (default 500)")
+    parser.add_argument(
+        "--from", type=int, default=None, dest="first", help="seed of the first case (default: a new one)"
+    )
+    parser.add_argument("--policy", action="append", help="play only these; may be given more than once")
+    return command.run(parser, _work, holds=lambda figures: not figures["faults"])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
