@@ -627,7 +627,209 @@ def write_squeue_text(rng: Random, folder: Path) -> Written:
     return Written(path, known)
 
 
+# PBS, tables and records
+
+
+def write_pbs(rng: Random, folder: Path) -> Written:
+    """Accounting of PBS: reruns, arrays, several kinds of chunks, and demands stated in many ways."""
+    lines, known = [], []
+    torque = rng.random() < 0.4
+    for job in draw_jobs(rng):
+        job = replace(job, parts=job.parts[:1]) if torque else job
+        id, _, task = job.id.partition("_")
+        id = f"{id}[{task}].server" if task else f"{id}.server"
+        ways = [_torque_demand(rng, job)] if torque else [_pbs_demand(rng, job)]
+        for last, attempt in ((attempt is job.attempts[-1], attempt) for attempt in job.attempts):
+            run_s = attempt.end_s - attempt.start_s - (job.suspended_s if last else 0)
+            fields = [f"user={job.user}", f"group={job.account or 'users'}", "queue=work", f"ctime={job.arrival_s}",
+                      f"qtime={job.arrival_s}", f"etime={attempt.eligible_s}", f"start={attempt.start_s}",
+                      f"end={attempt.end_s}", *ways, f"resources_used.walltime={_hours(run_s)}"]  # fmt: skip
+            if job.limit_min is not None:
+                fields.append(f"Resource_List.walltime={_hours(60 * job.limit_min)}")
+            if rng.random() < 0.5:
+                fields.insert(2, f'jobname="{job.name.replace(chr(10), " ").replace(chr(34), "")}"')
+            stamp = datetime.fromtimestamp(attempt.end_s, UTC).strftime("%m/%d/%Y %H:%M:%S")
+            lines.append(f"{stamp};{'E' if last else 'R'};{id};{' '.join(fields)}")
+            if rng.random() < 0.5:
+                lines.append(f"{stamp};{rng.choice('QSL')};{id};queue=work")
+        known.append(Known.of(job))
+    path = folder / "20261101"
+    path.write_text(rng.choice(("\n", "\r\n")).join([*lines, ""]))
+    return Written(path, known)
+
+
+def _hours(seconds: int) -> str:
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def _pbs_demand(rng: Random, job: TrueJob) -> str:
+    """Chunks, or totals if they are even; the nodes may be stated beside."""
+    part = job.parts[0]
+    nodes, gpus, cpus = len(part.nodes), sum(len(p.nodes) * p.gpus for p in job.parts), part.cpus
+    if len(job.parts) == 1 and rng.random() < 0.3:
+        return (
+            f"Resource_List.ncpus={nodes * cpus} Resource_List.{rng.choice(('ngpus', 'gpus'))}={gpus} "
+            f"Resource_List.nodect={nodes}"
+        )
+    name = rng.choice(("ngpus", "ngpus", "gpus"))
+    chunks = "+".join(f"{len(p.nodes)}:ncpus={p.cpus}" + (f":{name}={p.gpus}" if p.gpus else "") for p in job.parts)
+    return f"Resource_List.select={chunks} Resource_List.ncpus=1"
+
+
+def _torque_demand(rng: Random, job: TrueJob) -> str:
+    part = job.parts[0]
+    nodes, cpus, gpus = len(part.nodes), part.cpus, part.gpus
+    hosts = "+".join(rng.choice((f"{n}/0-{cpus - 1}", f"{n}/0*{cpus}", "+".join(f"{n}/{at}" for at in range(cpus))))
+                     for n in part.nodes)  # fmt: skip
+    spec = f"{nodes}:ppn={cpus}" + (f":gpus={gpus}" if gpus else "")
+    ways = [f"Resource_List.nodes={spec}", f"Resource_List.neednodes={spec}", f"Resource_List.nodes={spec}"]
+    if not gpus:
+        ways += [f"Resource_List.procs={nodes * cpus}", ""]
+    return f"exec_host={hosts} {rng.choice(ways)}"
+
+
+def _records(rng: Random) -> tuple[list[dict[str, Any]], list[Known], dict[str, str], ZoneInfo | None]:
+    """Records of jobs with one part under foreign names, what they say, and our names of theirs."""
+    zone = rng.choice((None, None, ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")))
+    names = {"id": "Job Nr", "arrival_s": "queued at", "start_s": "Begin", "end_s": "Finish", "gpus": "cards",
+             "cpus": "Cores", "nodes": "machines", "duration_s": "Wall", "user": "Owner",
+             "tenant": "Group"}  # fmt: skip
+    has_duration, has_times = rng.choice(((True, True), (True, False), (False, True)))
+    is_spread = rng.random() < 0.5
+    known, records = [], []
+    for job in draw_jobs(rng):
+        attempt, part = job.attempts[-1], job.parts[0]
+        job = replace(job, parts=(part,), attempts=(attempt,), suspended_s=0)
+        total = len(part.nodes)
+        record: dict[str, Any] = {
+            names["id"]: job.id, names["arrival_s"]: _clock(job.arrival_s, zone), names["user"]: job.user,
+            names["gpus"]: total * part.gpus, names["cpus"]: total * part.cpus, names["tenant"]: job.account,
+        }  # fmt: skip
+        record |= {} if is_spread else {names["nodes"]: total}
+        if has_times:
+            record |= {names["start_s"]: _clock(attempt.start_s, zone), names["end_s"]: _clock(attempt.end_s, zone)}
+        if has_duration:
+            record[names["duration_s"]] = rng.choice((job.work_s, _span(job.work_s)))
+        records.append(record)
+        known.append(Known.of(job))
+    unused = (() if has_times else ("start_s", "end_s")) + (() if has_duration else ("duration_s",))
+    unused += ("nodes",) if is_spread else ()
+    return records, known, {ours: theirs for ours, theirs in names.items() if ours not in unused}, zone
+
+
+def _options(names: dict[str, str], zone: ZoneInfo | None) -> TraceOptions:
+    mapping = ",".join(f"{ours}={theirs}" for ours, theirs in names.items())
+    return TraceOptions(map=mapping, timezone=None if zone is None else zone.key, spread="nodes" not in names)
+
+
+def write_csv(rng: Random, folder: Path) -> Written:
+    """A table of one's own: delimiters, quotes, line breaks in texts, columns in any order, a byte order mark."""
+    records, known, names, zone = _records(rng)
+    heads = list(records[0])
+    if rng.random() < 0.5:
+        heads.append("comment")
+        records = [{**record, "comment": rng.choice(_PHRASES)} for record in records]
+    rng.shuffle(heads)
+    text = io.StringIO()
+    quoting = rng.choice((csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
+    table = csv.writer(text, delimiter=rng.choice(",;\t|"), quoting=quoting, lineterminator=rng.choice(("\n", "\r\n")))
+    table.writerow(heads)
+    table.writerows([[record[head] for head in heads] for record in records])
+    path = folder / "jobs.csv"
+    path.write_bytes(("\ufeff" * (rng.random() < 0.2) + text.getvalue()).encode())
+    return Written(path, known, _options(names, zone))
+
+
+def write_json(rng: Random, folder: Path) -> Written:
+    """Records as JSON: one a line, an array, or an object with a list; some fields nested."""
+    records, known, names, zone = _records(rng)
+    if rng.random() < 0.5:
+        held = [names[ours] for ours in ("gpus", "cpus") if ours in names]
+        records = [
+            {name: value for name, value in record.items() if name not in held}
+            | {"resources": {name: record[name] for name in held}}
+            for record in records
+        ]
+        names |= {ours: f"resources.{names[ours]}" for ours in ("gpus", "cpus")}
+    indent = rng.choice((None, 1, 4))
+    forms = ("\n".join(map(json.dumps, records)), json.dumps(records, indent=indent), json.dumps({"jobs": records}))
+    path = folder / rng.choice(("jobs.json", "jobs.jsonl"))
+    path.write_text(rng.choice(forms))
+    return Written(path, known, _options(names, zone))
+
+
+def write_pods(rng: Random, folder: Path) -> Written:
+    """Finished pods of Kubernetes: of Jobs and on their own, with sidecars and init containers, in lists or lines."""
+    items, known = [], []
+    for job in draw_jobs(rng, again=False):
+        attempt, part = job.attempts[-1], job.parts[0]
+        if not part.gpus:
+            continue
+        job = replace(job, parts=(part,), attempts=(attempt,), suspended_s=0, user="")
+        name = f"j{job.id.replace('_', '-')}"
+        for index in range(len(part.nodes)):
+            metadata: dict[str, Any] = {
+                "name": f"{name}-{index}", "namespace": job.account or "default", "uid": f"{name}-{index}",
+                "creationTimestamp": _zulu(job.arrival_s),
+            }  # fmt: skip
+            if len(part.nodes) > 1 or rng.random() < 0.5:
+                kind = "Job" if len(part.nodes) == 1 else "PyTorchJob"
+                owner = {"apiVersion": "batch/v1", "kind": kind, "name": name, "uid": name, "controller": True}
+                metadata |= {"ownerReferences": [owner]}
+            status = {
+                "phase": "Succeeded",
+                "conditions": [
+                    {"type": "PodScheduled", "status": "True", "lastTransitionTime": _zulu(attempt.start_s)}
+                ],
+                "containerStatuses": [
+                    {"name": "main", "state": {"terminated": {
+                        "exitCode": 0, "startedAt": _zulu(attempt.start_s), "finishedAt": _zulu(attempt.end_s)}}}
+                ],
+            }  # fmt: skip
+            spec = _pod_spec(rng, part)
+            items.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status})
+        known.append(Known.of(job))
+    path = folder / "pods.json"
+    if rng.random() < 0.3:
+        path.write_text("\n".join(map(json.dumps, items)))
+    else:
+        kind = rng.choice(("List", "PodList"))
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": kind, "items": items}, indent=rng.choice((None, 2))))
+    return Written(path, known)
+
+
+def _zulu(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _pod_spec(rng: Random, part: Part) -> dict[str, Any]:
+    """Containers that together hold the GPUs and cores of a node's part."""
+    gpus = {rng.choice(("nvidia.com/gpu", "amd.com/gpu")): str(part.gpus)}
+    beside = rng.choice((0, 250)) if part.cpus > 1 else 0  # a second container's millicores
+    cpu = (
+        rng.choice((f"{1000 * part.cpus - beside}m", str(part.cpus))) if not beside else f"{1000 * part.cpus - beside}m"
+    )
+    main: dict[str, Any] = {"limits": gpus | {"cpu": cpu, "memory": f"{part.memory_mb}Mi"}}
+    if rng.random() < 0.5:
+        main = {"limits": gpus, "requests": gpus | {"cpu": cpu, "memory": f"{part.memory_mb}Mi"}}
+    containers = [{"name": "main", "resources": main}]
+    spec: dict[str, Any] = {"containers": containers}
+    if beside and rng.random() < 0.5:
+        containers.append({"name": "log", "resources": {"requests": {"cpu": f"{beside}m"}}})
+    elif beside:
+        proxy = {"name": "proxy", "restartPolicy": "Always", "resources": {"requests": {"cpu": f"{beside}m"}}}
+        spec["initContainers"] = [proxy]
+    if rng.random() < 0.3:
+        fetch = {"name": "fetch", "resources": {"requests": {"cpu": "100m"}}}
+        spec["initContainers"] = [*spec.get("initContainers", []), fetch]
+    return spec
+
+
 WRITERS: dict[str, Callable[[Random, Path], Written]] = {
+    "csv": write_csv,
+    "json": write_json,
+    "pbs": write_pbs,
+    "pods": write_pods,
     "sacct": write_sacct,
     "sacct-folder": write_sacct_folder,
     "sacct-json": write_sacct_json,

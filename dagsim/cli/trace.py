@@ -129,7 +129,7 @@ def anonymise_traces(
 
 @trace_app.command("convert")
 def convert_trace(
-    path: Annotated[Path, typer.Argument(metavar="IN", help="The trace, as its publisher ships it.")],
+    path: Annotated[Path, typer.Argument(metavar="IN", help="The trace, as its publisher ships it, or a run folder.")],
     to: Annotated[Path, typer.Argument(metavar="OUT", help="A file, or a folder for several workflows.")],
     format_: TraceFormat = None,
     to_format: Annotated[
@@ -143,11 +143,18 @@ def convert_trace(
 ) -> None:
     """Rewrite a trace as JSON Lines, which dagsim reads exactly, as a Parquet table, or for another simulator.
 
+    A run folder becomes the log of its first run: replayed with --algo recorded, jobs start and end as they did.
+
     Example: dagsim trace convert batch_task.csv.gz jobs.jsonl.gz
     """
+    from dagsim.experiment.as_log import is_run, write_run
     from dagsim.report.terminal import counted
     from dagsim.traces.convert import convert
 
+    if is_run(path):
+        for text in write_run(path, to, to_format, counted(f"converting {path.name}", wanted=True)):
+            typer.echo(str(text))
+        return
     report, written = convert(path, to, format_, counted(f"converting {path.name}", wanted=True), to_format)
     typer.echo(str(report))
     if to_format is not None:

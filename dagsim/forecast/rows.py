@@ -17,6 +17,7 @@ from dagsim.forecast.futures import QueueState
 from dagsim.forecast.log import JobLog
 from dagsim.forecast.reasons import Fate, is_limit, verdict_of
 from dagsim.traces.formats.kubernetes import waiting_workloads
+from dagsim.traces.formats.pbs import is_qstat, waiting_comments
 from dagsim.traces.slurm_queue import is_squeue, waiting_jobs
 from dagsim.traces.source import Source
 
@@ -101,6 +102,8 @@ def read_reasons(source: Source, zone: ZoneInfo | None = None) -> dict[str, List
     """Read what a snapshot says of its waiting jobs, by their names (of arrays: the array's). ``zone`` is that
     of dates in text.
     """
+    if is_qstat(source):
+        return {name: Listed(comment, np.nan) for name, comment in waiting_comments(source)}
     if not is_squeue(source):
         return {name: Listed(reason, np.nan) for name, reason in waiting_workloads(source)}
     listing: dict[str, Listed] = {}

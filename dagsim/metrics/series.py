@@ -311,16 +311,16 @@ def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influenc
     parts = min(_PIECES, len(influences))
     levels = [jobs.influences(_mean_of(metric)) for jobs in (series, before)]
     pieces = [_means(of, parts) for of in (influences, *levels) if of is not None]
-    periods = parts / max(map(_autocorrelation_time, pieces))
+    with_waits = [jobs.with_waits(metric) for jobs in (series, before)]
+    slow = [*pieces, *[_means(waits, parts) for _, waits in with_waits]]
+    periods = parts / max(map(_autocorrelation_time, slow))
     long_jobs = min(_equals(jobs.run_s() ** 2) for jobs in (series, before))
     longer = max(_PERIODS / periods, _LONG_JOBS / long_jobs)
     if longer > 1:
         return nan, int(periods), longer
     spread = max(t_quantile(0.95, blocks - 1) * _spread(pieces, blocks) for blocks in _CHANGE_BLOCKS)
     blocks = min(int(periods), _MOST_EPISODES)
-    (ours, our_waits), (theirs, waits) = (
-        [_means(of, blocks) for of in jobs.with_waits(metric)] for jobs in (series, before)
-    )
+    (ours, our_waits), (theirs, waits) = ([_means(of, blocks) for of in both] for both in with_waits)
     further = _EPISODES * _more_than(_equals(np.abs(ours - theirs)))
     our_total, total, waiting = (float(of.sum()) for of in (ours, theirs, waits))
     longer_waits = log1p(further * float(our_waits.sum()) / our_total) - log1p(further * waiting / total)

@@ -25,6 +25,7 @@ from dagsim.errors import WorkloadError
 from dagsim.files import replaced
 from dagsim.model import Cluster, Job, Task
 from dagsim.traces.arrow import import_pyarrow
+from dagsim.traces.sites import folded
 
 
 class Written(NamedTuple):
@@ -348,7 +349,16 @@ def _write_openb(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tu
 
 
 _SACCT_HEAD = ("JobID", "Submit", "Eligible", "Start", "End", "ElapsedRaw", "State", "Timelimit", "NNodes", "NCPUS",
-               "ReqTRES", "AllocTRES", "User", "Account", "Partition", "QOS")  # fmt: skip
+               "ReqTRES", "AllocTRES", "User", "Account", "Partition", "QOS", "NodeList")  # fmt: skip
+_CLOCK_S = 86_400.0
+"""Time in Slurm's log at 0 s, since 1970 itself means that a time is not set."""
+
+
+def _slurm_time(seconds: float) -> str:
+    """A date, or seconds since 1970 if they are no whole number."""
+    if seconds != int(seconds):
+        return repr(seconds + _CLOCK_S)
+    return datetime.fromtimestamp(seconds + _CLOCK_S, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _sacct_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
@@ -358,9 +368,8 @@ def _sacct_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
         limit_s = task.work if task.estimate is None else task.estimate
         eligible_s = job.arrival_s if job.eligible_s is None else job.eligible_s
         start_s = eligible_s if job.observed_start_s is None else job.observed_start_s
-        whole = (job.arrival_s, eligible_s, start_s, task.work, limit_s, task.cpus, task.gpus, 1024 * task.memory_gb)
-        if any(value != int(value) for value in whole):
-            raise _refused(job, "sacct", "its times, limit, CPUs, GPUs or memory (MB) are not whole numbers")
+        if any(value != int(value) for value in (task.cpus, task.gpus, 1024 * task.memory_gb)):
+            raise _refused(job, "sacct", "its CPUs, GPUs or memory (MB) are not whole numbers")
         limit = (
             ""
             if limit_s == task.work
@@ -373,15 +382,16 @@ def _sacct_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
         tres = [f"cpu={int(task.cpus) * nodes}", f"node={nodes}"]
         tres += [f"mem={memory * nodes}M"] if memory else []
         tres += [f"gres/gpu={gpus}"] + ([f"gres/gpu{kind}={gpus}"] if kind else []) if gpus else []
-        times = [datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-                 for seconds in (job.arrival_s, eligible_s, start_s, start_s + task.work)]  # fmt: skip
+        times = [_slurm_time(seconds) for seconds in (job.arrival_s, eligible_s, start_s, start_s + task.work)]
         named = (job.user, job.account or job.tenant, job.partition, job.qos)
         if any("|" in word or "\n" in word for word in (job.id, *named)):
             raise _refused(job, "sacct", "a name has a |, which separates columns")
+        if set(".+[") & set(job.id):
+            raise _refused(job, "sacct", "its id has a sign (. + [) by which Slurm names parts of jobs")
         demand = ",".join(tres)
         yield [
             *(job.id, *times, task.work, "COMPLETED", limit, nodes, int(task.cpus) * nodes, demand, demand),
-            *named,
+            *(*named, folded(job.observed_nodes)),
         ]
 
 
@@ -453,7 +463,7 @@ _WRITERS: dict[str, tuple[Writer, frozenset[str]]] = {
         partial(_write_table, _SACCT_HEAD, _sacct_rows, "|"),
         frozenset(
             {"arrival_s", "estimate", "cpus", "memory_gb", "gpu_types", "observed_start_s", "eligible_s"}
-            | {"tenant", "user", "account", "partition", "qos"}
+            | {"observed_nodes", "observed_gpu", "tenant", "user", "account", "partition", "qos"}
         ),
     ),
     "slurm-events": (

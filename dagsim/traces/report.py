@@ -74,7 +74,11 @@ _PHRASES = {
         "times": (
             *("an end before the start", "times are out of order", "impossible time", "starts? before"),
             *("after their start", "elapsed time is not", "wall time is not", "hours? change"),
-            *("hour that is skipped", "end before a parent", "negative [a-z ]*(time|duration|arrival|submi)"),
+            *(
+                "hour that (is skipped|their zone)",
+                "end before a parent",
+                "negative [a-z ]*(time|duration|arrival|submi)",
+            ),
         ),
         "ids": ("id another", "(task|instance) another row", "id of an earlier"),
         "columns": ("disagree", "did not request", "mix GPU types", "wider than the machine", "column twice"),

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import combinations, pairwise, product
@@ -24,6 +25,7 @@ from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty, finite_number
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Row, Source
+from dagsim.workload.arrays import objects
 from dagsim.workload.records import clipped, clipped_repr
 
 __all__ = [
@@ -396,6 +398,31 @@ def reading_of(texts: Sequence[str], lasts_s: float, zone: ZoneInfo) -> tuple[li
         ways.setdefault(tuple([-1.0 if moment is None else moment for moment in moments]), ((wrong, sum(folds)), dated))
     best = min(ways.values(), key=lambda way: way[0])
     return best[1], sum(way[0][0] == best[0][0] for way in ways.values()) == 1
+
+
+def with_offsets(
+    table: Table, columns: Sequence[int], lasts_s: Callable[[int], float], zone: ZoneInfo, report: ReadReport
+) -> Table:
+    """The table with offsets on the local dates that a change of summer time makes ambiguous. ``columns`` are
+    those of ``reading_of``, and ``lasts_s`` returns how long the job of a row ran.
+    """
+    texts = {column: table.words_of.get(column, objects([""] * len(table))) for column in columns}
+    rows: dict[int, bool] = {}
+    for column in columns:
+        for row, repeats in folded_rows(texts[column], zone).items():
+            rows[row] = rows.get(row, True) and repeats
+    if not rows:
+        return table
+    texts = {column: words.copy() for column, words in texts.items()}
+    for row, repeats in rows.items():
+        if not repeats:
+            report.note("with a time in an hour that is skipped (is timezone right?)", table.where(row))
+        dated, only = reading_of([texts[column][row] for column in columns], lasts_s(row), zone)
+        if repeats and not only:
+            report.note("in an hour that their zone repeats, taken as its first", table.where(row))
+        for column, text in zip(columns, dated, strict=True):
+            texts[column][row] = text
+    return replace(table, words_of=table.words_of | {column: texts[column] for column in columns})
 
 
 def _with_offset(text: str, zone: ZoneInfo, fold: int) -> str:

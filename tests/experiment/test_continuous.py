@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from validate_plan import Queue, covered, fifo
 
 from dagsim.cli import app
+from dagsim.metrics.intervals import t_quantile
 from dagsim.metrics.series import Change, JobSeries, change_of, next_period
 from dagsim.model import Job, Task
 from dagsim.workload.records import write_jobs
@@ -427,6 +428,22 @@ def test_a_difference_that_few_busy_periods_make_is_uncertain_by_their_number() 
         reach = np.log(found.high / found.ratio)
         assert reach == pytest.approx(max(longer * (1 + (80 / found.blocks) ** 2), 0.001), rel=0.02), busy
         assert np.log(found.ratio / found.low) == pytest.approx(reach)
+
+
+@pytest.mark.parametrize("seed", range(8, 14))
+def test_a_difference_in_all_blocks_is_uncertain_by_their_spread(seed: int) -> None:
+    """Waits that vary less than independent ones from block to block, so that the autocorrelation time is 1."""
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(0.0, 0.2, (2, 401))
+    ours, theirs = (np.repeat(2.0 + of[1:] - 0.3 * of[:-1], 10) for of in noise)
+    found = change(ours, theirs, 0.0, "wait_s.mean")
+    apart = (ours / ours.mean() - theirs / theirs.mean()).reshape(400, 10).mean(axis=1)
+    spread = 0.0
+    for blocks in range(4, 17):
+        means = [part.mean() for part in np.array_split(apart, blocks)]
+        spread = max(spread, t_quantile(0.95, blocks - 1) * float(np.std(means, ddof=1)) / blocks**0.5)
+    assert found.blocks == 400
+    assert np.log(found.high / found.ratio) == pytest.approx(1.25 * spread * (1 + 0.2**2), rel=0.03)
 
 
 def test_equal_runs_are_identical_and_may_still_differ_in_the_long_run() -> None:

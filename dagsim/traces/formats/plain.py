@@ -41,7 +41,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from math import inf, nan
 from typing import Any
 
@@ -68,7 +67,7 @@ from dagsim.traces.rows import (
     single_tasks,
 )
 from dagsim.traces.sites import site_gpu
-from dagsim.traces.slurm import ENDED, NOT_OVER, duration_s, moment_s
+from dagsim.traces.slurm import ENDED, NOT_OVER, duration_s, moment_s, with_offsets
 from dagsim.traces.source import Source
 from dagsim.traces.submission import submission
 from dagsim.traces.tables import NamedColumns, likely, map_command
@@ -121,6 +120,7 @@ _NUMBERS = tuple(
 )
 _REQUESTS = ("constraint", "level", "level_required", "segment")
 _LABELS = ("tenant", "user", "account", "partition", "qos")
+_DATES = ("arrival_s", "eligible_s", "start_s", "end_s")
 _DURATION = ("duration_s", "start_s", "end_s")
 _CANCELLED = ("CANCELLED", "CANCELED", "ABORTED", "DELETED")
 _NOT_OVER = (*NOT_OVER, "QUEUED", "WAITING", "SUBMITTED", "ACTIVE", "HELD", "STARTING")
@@ -158,7 +158,11 @@ class Plain(Reader):
         columns = _columns(source, options)
         rows = _Rows(options, columns.constants)
         if not columns.has("task"):
-            read = partial(columns.tables, _NEEDED, _ALLOWED, _NUMBERS)
+
+            def read(report: ReadReport) -> Iterator[Table]:
+                for table in columns.tables(_NEEDED, _ALLOWED, _NUMBERS, report):
+                    yield rows.in_order(table, report)
+
             return row_blocks(read, rows.arrivals, rows.jobs, report, most, apart=True)
         return _task_blocks(columns, rows, report, most)
 
@@ -211,6 +215,13 @@ class _Rows:
         self._options, self._constants = options, constants
         self._zone = options.zone()
         self._named = options.named_gpus()
+
+    def in_order(self, table: Table, report: ReadReport) -> Table:
+        """The table, with local dates of repeated hours read such that they fit their order and the durations."""
+        if self._zone is None or not any(_AT[name] in table.words_of for name in _DATES):
+            return table
+        stated = table.numbers(_AT["duration_s"])
+        return with_offsets(table, [_AT[name] for name in _DATES], lambda row: stated[row], self._zone, report)
 
     def arrivals(self, table: Table) -> np.ndarray:
         """(n,) float64: arrival of the job of each row, ``inf`` if it cannot be read."""

@@ -51,7 +51,6 @@ from dagsim.traces.slurm import (
     array_tasks,
     delimiter_of,
     duration_s,
-    folded_rows,
     folder_parts,
     is_json,
     is_unset,
@@ -59,10 +58,10 @@ from dagsim.traces.slurm import (
     licences_or_none,
     limit_s,
     moment_s,
-    reading_of,
     resources,
     sacct_tables,
     state,
+    with_offsets,
     with_older_columns,
 )
 from dagsim.traces.source import Source
@@ -389,25 +388,15 @@ class _Reading:
         """
         if self.zone is None:
             return table
-        rows: dict[int, bool] = {}
-        for name in _MOMENTS:
-            for row, repeats in folded_rows(table.texts(_AT[name]), self.zone).items():
-                rows[row] = rows.get(row, True) and repeats
-        words = {_AT[name]: table.texts(_AT[name]).copy() for name in _MOMENTS if rows}
-        for row, repeats in rows.items():
-            if not repeats:
-                report.note("with a time in an hour that is skipped (is timezone right?)", table.where(row))
-            texts = [words[_AT[name]][row] for name in _MOMENTS]
+
+        def lasts_s(row: int) -> float:
             elapsed, suspended = (
                 _or_nan(lambda text: duration_s(text, ""), table.texts(_AT[name])[row])
                 for name in ("ElapsedRaw" if table.texts(_AT["ElapsedRaw"])[row] else "Elapsed", "Suspended")
             )
-            dated, only = reading_of(texts, elapsed + (suspended if suspended > 0 else 0.0), self.zone)
-            if repeats and not only:
-                report.note("in an hour that their zone repeats, taken as its first", table.where(row))
-            for name, text in zip(_MOMENTS, dated, strict=True):
-                words[_AT[name]][row] = text
-        return replace(table, words_of=table.words_of | words) if rows else table
+            return elapsed + (suspended if suspended > 0 else 0.0)
+
+        return with_offsets(table, [_AT[name] for name in _MOMENTS], lasts_s, self.zone, report)
 
     def keys(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
         """Job of each row, and its submission time."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dagsim.errors import TraceError
+from dagsim.model import Job, Task
 from dagsim.traces import open_trace, recognise
 from dagsim.workload.records import write_jobs
 
@@ -41,4 +42,16 @@ def test_a_damaged_line_is_an_error_with_its_place(samples: Path, tmp_path: Path
     text = (samples / "jsonl" / "jobs.jsonl").read_text().replace('"work":600.0', '"work":-1')
     (tmp_path / "w.jsonl").write_text(text)
     with pytest.raises(TraceError, match=r"w\.jsonl:3: task 'fit': work must be 0 or more"):
+        list(open_trace(tmp_path / "w.jsonl").jobs())
+
+
+@pytest.mark.parametrize(
+    "constraint", ["(" * 9000 + "a" + ")" * 9000, "!" * 20_000 + "a", "[" * 5000 + "a" + "]" * 5000]
+)
+def test_a_constraint_that_is_nested_too_deeply_is_an_error_with_its_place(tmp_path: Path, constraint: str) -> None:
+    write_jobs(tmp_path / "w.jsonl", [Job.single("j", Task("t", 1.0))])
+    lines = (tmp_path / "w.jsonl").read_text().splitlines()
+    lines[1] = lines[1].replace('"id"', f'"request":{{"constraint":"{constraint}"}},"id"', 1)
+    (tmp_path / "w.jsonl").write_text("\n".join(lines) + "\n")
+    with pytest.raises(TraceError, match=r"w\.jsonl:2: constraint .*: nested too deeply"):
         list(open_trace(tmp_path / "w.jsonl").jobs())

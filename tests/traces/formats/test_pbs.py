@@ -132,3 +132,40 @@ def test_the_hand_written_sample_gives_what_was_expected_of_it(read: Reading, da
     assert (array.instances, array.gang, array.gpus, array.gpu_types, array.work) == (2, True, 2, ("A100-40",), 1200)
     assert (rerun.gpus, rerun.work) == (8, 2600)
     assert len(got.jobs) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("Resource_List.procs=24 exec_host=a/0-11+b/0-11", [(24, 0, 1)]),
+        ("Resource_List.procs=6 Resource_List.gpus=2", [(2, 1, 3)]),
+        ("Resource_List.nodes=1:ppn=12 Resource_List.gpu=3", [(1, 3, 12)]),
+        ("Resource_List.nodes=2:ppn=6:gpus=1:shared", [(2, 1, 6)]),
+        ("Resource_List.neednodes=3:ppn=2:gpus=2", [(3, 2, 2)]),
+        ("Resource_List.select=2:ncpus=4:gpu=2", [(2, 2, 4)]),
+        ("Resource_List.select=1:ncpus=8 Resource_List.ngpus=2", [(1, 2, 8)]),
+        ("Resource_List.ncpus=12 Resource_List.naccelerators=4 Resource_List.nodect=2", [(2, 2, 6)]),
+        ("Resource_List.nodes=1:ppn=4 exec_gpus=a-gpu/0+a-gpu/1", [(1, 2, 4)]),
+        ("exec_host=a/0+a/1+a/2+b/0", [(1, 0, 3), (1, 0, 1)]),
+        ("exec_host=a/0*5+b/0*5", [(2, 0, 5)]),
+        ("exec_host=a/0-2,7", [(1, 0, 4)]),
+    ],
+)
+def test_demand_is_read_wherever_it_is_stated(
+    read: Reading, ended: Callable[[str], Path], text: str, parts: list[tuple[int, int, int]]
+) -> None:
+    (job,) = read(ended(f"{text} resources_used.walltime=00:01:00")).jobs
+    assert [(task.instances, task.gpus, task.cpus) for task in job.tasks] == parts
+
+
+def test_impossible_times_are_noted(read: Reading, tmp_path: Path) -> None:
+    (tmp_path / "20260105").write_text(
+        "01/05/2026 09:00:00;E;1.s;ctime=900 etime=900 start=500 end=560 Resource_List.ncpus=1\n"
+        "01/05/2026 09:00:00;E;2.s;ctime=900 etime=990 start=950 end=960 Resource_List.ncpus=1\n"
+    )
+    got = read(tmp_path / "20260105")
+    assert got.noted == {
+        "that start before they arrive, taken to start then": 1,
+        "that are eligible only after their start, taken as then": 1,
+    }
+    assert got.trace.report.contradictions["times"].count == 2

@@ -168,3 +168,17 @@ def test_rows_of_one_id_that_arrive_at_different_times_are_jobs_of_their_own(rea
     ]  # fmt: skip
     assert got.dropped == {"given twice": 1, "whose id another row has": 1}
     assert got.trace.report.contradictions["ids"].count == 3
+
+
+def test_the_repeated_hour_is_read_by_order_and_duration(read: Reading, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(
+        "id,arrival_s,gpus,start_s,end_s,duration_s\n"
+        "a,2027-10-31T02:40:00,1,2027-10-31T02:05:00,2027-10-31T02:35:00,1800\n"  # starts in the second 02:05
+        "b,2027-10-31T02:40:00,1,2027-10-31T02:50:00,2027-10-31T02:20:00,1800\n"  # ends in the second 02:20
+        "c,2027-03-28T01:45:00,1,2027-03-28T01:55:00,2027-03-28T03:15:00,1200\n"  # 02:00 to 03:00 is not there
+        "d,2027-03-28T02:30:00,1,2027-03-28T03:50:00,2027-03-28T04:00:00,600\n"
+    )
+    got = read(tmp_path / "log.csv", timezone="Europe/Berlin")
+    waits = {job.id: (job.observed_start_s - job.arrival_s, job.tasks[0].work) for job in got.jobs}
+    assert waits == {"a": (1500, 1800), "b": (600, 1800), "c": (600, 1200), "d": (1200, 600)}
+    assert got.noted == {"with a time in an hour that is skipped (is timezone right?)": 1}

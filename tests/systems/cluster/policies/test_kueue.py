@@ -301,7 +301,7 @@ def test_a_preempting_workload_stays_first_of_its_queue() -> None:  # kueue#7101
     assert [one.name for one in second.admitted] == ["first"]
 
 
-def test_a_preempted_workload_waits_at_its_old_place() -> None:  # kueue#12541
+def test_a_preempted_workload_waits_at_its_old_place() -> None:
     setup = objects([queue("a", quota(2), cohort="", within="LowerPriority")])
     engine = admission(setup, [held("run", "a", 2, 0), workload("later", "a", 2, 5), workload("high", "a", 2, 9, 5.0)])
     decided(engine, 10.0)
@@ -335,6 +335,15 @@ def test_a_circle_of_preemptions_ends_with_its_names() -> None:  # kueue#3779
         decided(engine)
 
 
+def test_a_preemptor_that_borrows_goes_before_its_victim_comes_back() -> None:  # kueue#2821
+    first = queue("a", quota(1), reclaim="Any", borrowing="LowerPriority")
+    setup = objects([first, queue("b", quota(0)), queue("c", quota(2))])
+    runs = [held("a0", "a", 1, 1, 9.0), held("low", "b", 2, 2)]
+    cycles = decided(admission(setup, [*runs, workload("new", "a", 2, 10, 5.0)]))
+    assert preempted(cycles) == [("low", "new", "InCohortReclaimWhileBorrowing")]
+    assert [one.name for cycle in cycles for one in cycle.admitted] == ["new"]
+
+
 # Fair sharing.
 
 
@@ -352,8 +361,9 @@ def test_fair_sharing_takes_from_the_largest_share_and_stops_at_equality() -> No
     assert (holders.count("a"), holders.count("b")) == (3, 3)
 
 
-def test_a_queue_without_cohort_that_lacks_candidates_waits() -> None:  # Kueue v0.17.0 crashes here
-    setup = objects([queue("a", quota(4), cohort="", within="LowerPriority")], fair_sharing=("LessThanInitialShare",))
+def test_a_queue_without_cohort_that_lacks_candidates_waits() -> None:  # kueue#12541; Kueue v0.17.0 crashes
+    both = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
+    setup = objects([queue("a", quota(4), cohort="", within="LowerPriority")], fair_sharing=both)
     engine = admission(setup, [held("low", "a", 1, 0), held("high", "a", 3, 1, 9.0), workload("new", "a", 2, 5, 5.0)])
     assert preempted(decided(engine)) == []
 
@@ -414,6 +424,21 @@ def test_no_request_fills_the_smallest_rests_and_slices_stay_in_their_domain() -
     assert placed(TopologyRequest(unconstrained=True), 12, 4, 4, 2, 3) == {"n0": 4, "n1": 3, "n2": 2, "n3": 3}
     slices = TopologyRequest(slice_level="kubernetes.io/hostname", slice_size=2)
     assert placed(slices, 6, 4, 4, 2, 3) == {"n0": 4, "n1": 2}
+
+
+def test_topology_usage_counts_once_for_each_resource_until_the_next_cycle() -> None:
+    asked = {"cpu": 2.0, "nvidia.com/gpu": 2.0}
+    quotas = FlavorQuotas("f", dict.fromkeys(asked, ResourceQuota(9)))
+    node = TopologyNode("n", {"kubernetes.io/hostname": "n"}, {"cpu": 4.0, "nvidia.com/gpu": 4.0, "pods": 110.0})
+    setup = objects(
+        [queue("a", quotas), queue("b", quotas)],
+        resource_flavors=(ResourceFlavor("f", topology_name="t"),),
+        topologies=(Topology("t", ("kubernetes.io/hostname",)),),
+        nodes=(node,),
+    )
+    pods = (PodSet("main", 1, asked),)
+    engine = admission(setup, [workload("a0", "a", 0, 1, pod_sets=pods), workload("b0", "b", 0, 2, pod_sets=pods)])
+    assert admitted(engine) == [["a0"], ["b0"]]  # both would fit at once
 
 
 # The policy.

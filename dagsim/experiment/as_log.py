@@ -1,0 +1,109 @@
+"""A run as the log of a cluster: its jobs with the starts, nodes and run times that it gave them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from dagsim.errors import InputError, UnknownName
+from dagsim.experiment.store import Store
+from dagsim.model import Cluster, Job, Kind, TaskGraph
+from dagsim.registry import nearest
+from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
+from dagsim.traces.export import FORMATS, Written, export
+
+
+class _Run(NamedTuple):
+    """The last run of a job: when it started and ended, and its instances by node."""
+
+    start_s: float
+    end_s: float
+    nodes: dict[int, int]
+
+
+def is_run(path: Path) -> bool:
+    """True if the path is a run folder."""
+    return path.is_dir() and (path / "manifest.json").is_file()
+
+
+def write_run(
+    path: Path, to: Path, to_format: str | None, counted: Callable[[Iterable[Job]], Iterator[Job]] = iter
+) -> tuple[str, Written]:
+    """Write the first run of a folder as a log in ``to_format``; return what was left out of it, and
+    the files. A job's work is its last run.
+
+    Raises:
+        InputError: It is no run of the GPU cluster, or its jobs cannot be made again.
+        WorkloadError: The format cannot hold a job.
+    """
+    if to_format not in FORMATS:
+        hint = nearest(to_format or "", FORMATS)
+        raise UnknownName(f"--to-format {to_format!r}: a run can be written as {', '.join(FORMATS)}{hint}")
+    store = Store.open(path)
+    if (kind := store.config.kind) != "cluster":
+        raise InputError(f"{path}: a run of the system {kind!r} is no log of a cluster")
+    line, scenario = store.line(0), cluster_scenario_of(store.config)
+    runs, earlier = _last_runs(store)
+    jobs = list(scenario.jobs(line.seed))
+    ran = [_as_it_ran(job, runs[number], scenario) for number, job in enumerate(jobs) if number in runs]
+    parts = [f"{len(jobs) - len(ran):,} jobs that did not end"] if len(ran) < len(jobs) else []
+    parts += [f"{earlier:,} runs that were stopped, before the last of their job"] if earlier else []
+    told = f"{line.policy}, seed {line.seed}: {len(ran):,} jobs" + (f"; left out {', '.join(parts)}" if parts else "")
+    return told, export(to_format, to, counted(ran), scenario.cluster)
+
+
+def _last_runs(store: Store) -> tuple[dict[int, _Run], int]:
+    """The last run of each job that completed, by its number, and the number of runs that were stopped."""
+    starts: dict[int, float] = {}
+    where: dict[int, dict[int, int]] = defaultdict(dict)
+    job_of: dict[int, int] = {}
+    last: dict[int, _Run] = {}
+    completed, stopped = set(), 0
+    for row in store.schedule(0).log:
+        match row.kind:
+            case Kind.STARTED:
+                starts[row.run], job_of[row.run] = row.time_s, row.job
+                where[row.run][row.node] = where[row.run].get(row.node, 0) + row.instances
+            case Kind.FINISHED | Kind.PREEMPTED | Kind.FAILED if row.run in starts:
+                last[row.job] = _Run(starts.pop(row.run), row.time_s, where.pop(row.run))
+                stopped += row.kind != Kind.FINISHED
+            case Kind.COMPLETED:
+                completed.add(row.job)
+    return {job: run for job, run in last.items() if job in completed}, stopped
+
+
+def _as_it_ran(job: Job, run: _Run, scenario: ClusterScenario) -> Job:
+    """The job with the run as its recorded one; equal instances on equal nodes become one per node."""
+    cluster: Cluster = scenario.cluster
+    nodes = [cluster.nodes[number] for number in run.nodes]
+    if len(job.tasks) > 1:
+        return job  # the format refuses it
+    task, each = job.tasks[0], set(run.nodes.values())
+    ran_s = run.end_s - run.start_s
+    together = each.pop() if len(each) == 1 else 1
+    if together > 1 and task.instances == together * len(nodes):
+        task = replace(
+            task,
+            instances=len(nodes),
+            gpus=task.gpus * together,
+            cpus=task.cpus * together,
+            memory_gb=task.memory_gb * together,
+        )
+    gpu = nodes[0].gpu if task.gpus else None
+    claim = None if task.estimate is None or not task.work else task.estimate * ran_s / task.work
+    task = replace(
+        task, work=ran_s, speeds=None, model=None, batch=None, estimate=claim, gang=task.gang or task.instances > 1,
+        gpu_types=None if gpu is None else (gpu.name,),
+    )  # fmt: skip
+    return replace(
+        job,
+        graph=TaskGraph((task,)),
+        observed_start_s=run.start_s,
+        observed_nodes=tuple(node.name.partition(":")[0] for node in nodes),
+        observed_gpu="" if gpu is None else gpu.name,
+        in_flight=(),
+        eligible_s=None if job.eligible_s is None else min(job.eligible_s, run.start_s),
+    )

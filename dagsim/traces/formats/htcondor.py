@@ -1,0 +1,104 @@
+"""HTCondor's history: ``condor_history -json``, ``condor_history -long``, or the history file itself.
+
+A job is a ClassAd: attributes with values. The text form has one attribute a line; ads end at a blank
+line or at a banner of the history file (``*** ...``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from math import nan
+from typing import Any
+
+from dagsim.traces.batch import BatchJob, BatchReader
+from dagsim.traces.documents import elements
+from dagsim.traces.fields import Dirty, count, finite_number
+from dagsim.traces.report import ReadReport
+from dagsim.traces.source import Source
+
+_REMOVED, _COMPLETED = "3", "4"
+_ATTRIBUTE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.*?)\s*$")
+_KNOWN = ("ClusterId", "QDate", "JobStatus")
+
+
+class HtCondor(BatchReader):
+    """One task per job, on one slot. Work is that of the last run; jobs that were removed count if they ran."""
+
+    name = "htcondor"
+    summary = "HTCondor's history: condor_history -json or -long, or the history file"
+    demand = "the cores, GPUs and memory of its slot, else what it asked for"
+
+    def recognises(self, source: Source) -> bool:
+        head = source.head(400)
+        text = "\n".join(head)
+        if head[0].lstrip()[:1] in ("[", "{"):
+            return all(f'"{name}"' in text for name in _KNOWN)
+        return all(re.search(rf"^{name} = ", text, re.MULTILINE) for name in _KNOWN)
+
+    def records(self, source: Source, report: ReadReport) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        if source.head(1)[0].lstrip()[:1] in ("[", "{"):
+            for place, record in elements(source, "jobs"):
+                yield place, {name.lower(): value for name, value in record.items()}
+            return
+        ad: dict[str, Any] = {}
+        start = 0
+        for place, line in source.lines():
+            if found := _ATTRIBUTE.match(line):
+                start = start if ad else place
+                ad[found[1].lower()] = found[2].strip('"')
+            elif ad:
+                yield start, ad
+                ad = {}
+        if ad:
+            yield start, ad
+
+    def job(self, record: Mapping[str, Any]) -> BatchJob:
+        def number(*names: str) -> float:
+            for name in names:
+                value = record.get(name.lower())
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    return float(value)
+                if isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d*)?([eE][+-]?\d+)?", value):
+                    return float(value)
+            return nan
+
+        def text(*names: str) -> str:
+            return next((str(record[name.lower()]) for name in names if record.get(name.lower())), "")
+
+        if "clusterid" not in record:
+            raise Dirty("without ClusterId")
+        status = str(record.get("jobstatus", _COMPLETED))
+        start_s = number("JobCurrentStartDate", "JobStartDate")
+        end_s = next((at for name in ("CompletionDate", "EnteredCurrentStatus") if (at := number(name)) > 0), nan)
+        wall_s = number("RemoteWallClockTime")
+        runs = number("NumJobStarts", "NumShadowStarts")
+        if status not in (_REMOVED, _COMPLETED):
+            fault = "that outlive the trace"
+        else:
+            fault = "" if start_s > 0 and wall_s != 0 else "that never ran"
+        hosts = [name.partition("@")[2] or name for name in re.split(r"[,\s]+", text("LastRemoteHost", "RemoteHost"))]
+        several = number("MaxHosts")
+        pieces = count(f"{several:g}", "MaxHosts") if several > 1 else 1
+        memory_mb = number("MemoryProvisioned", "RequestMemory")
+        gpus, cpus = number("GPUsProvisioned", "RequestGPUs"), number("CpusProvisioned", "RequestCpus")
+        limit_s = number("AllowedJobDuration", "MaxRuntime")
+        return BatchJob(
+            f"{record['clusterid']}.{record.get('procid', 0)}",
+            finite_number(text("QDate"), "QDate"),
+            start_s if start_s > 0 else nan,
+            end_s if end_s > 0 else nan,
+            wall_s if not runs > 1 or not end_s > 0 else nan,
+            limit_s=limit_s,
+            pieces=pieces,
+            gpus=gpus if gpus >= 0 else 0.0,
+            cpus=cpus if cpus >= 0 else 1.0,
+            memory_gb=memory_mb / 1024 if memory_mb >= 0 else 0.0,
+            gpu_type=text("GPUs_DeviceName", "AssignedGPUsType") if gpus > 0 else "",
+            user=text("Owner", "User").partition("@")[0],
+            account=text("AcctGroup", "AccountingGroup", "ProjectName"),
+            partition=text("JobUniverse") and f"universe-{text('JobUniverse')}",
+            nodes=" ".join(dict.fromkeys(filter(None, hosts))),
+            fault=fault,
+            remark="of several runs, of which the last counts" if runs > 1 and not fault else "",
+        )

@@ -1,0 +1,150 @@
+"""Accounting of LSF, Grid Engine, HTCondor and Flux, and PBS's qstat: each sample against sums made by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from dagsim.cli import app
+from dagsim.errors import TraceError
+from dagsim.traces import open_trace, recognise
+
+Reading = Callable[..., Any]
+
+
+def hours(jobs: list[Any]) -> tuple[float, float]:
+    """Core-hours and GPU-hours, task by task."""
+    tasks = [task for job in jobs for task in job.tasks]
+    cores, gpus = (
+        sum(task.work * task.instances * getattr(task, of) for task in tasks) / 3600 for of in ("cpus", "gpus")
+    )
+    return round(cores, 6), round(gpus, 6)
+
+
+@pytest.mark.parametrize(
+    ("path", "format", "jobs", "core_hours", "gpu_hours"),
+    [
+        # 801: 4 cores 1 h; 802: 16 cores, 4 GPUs for 2 h; 803: 1 core, 1 GPU for 5 min; 805: 3 cores 15 min
+        ("lsf/lsb.acct", "lsf", 4, 4 + 32 + 1 / 12 + 0.75, 8 + 1 / 12),
+        # 41: 1 slot 1 h; 42: 8 slots, 2 GPUs for 2 h; 43: 6 slots 15 min; 44: 300 s and 400 s
+        ("gridengine/accounting", "gridengine", 5, 1 + 16 + 1.5 + 700 / 3600, 4),
+        # 7001.0: 4 cores 1 h; 7001.1: 2 cores, last run of 30 min; 7002: 8 cores, 2 GPUs for 10 min
+        ("htcondor/history.json", "htcondor", 3, 4 + 1 + 8 / 6, 2 / 6),
+        ("htcondor/history", "htcondor", 3, 4 + 1 + 8 / 6, 2 / 6),
+        # 64 cores and 8 GPUs for 1 h; 4 cores for 5 min
+        ("flux/jobs.json", "flux", 2, 64 + 1 / 3, 8),
+        # 298: 8 cores, 1 GPU, 1.5 h; 299: 32 cores 5 min
+        ("pbs/qstat-x.json", "pbs", 2, 12 + 32 / 12, 1.5),
+        # 310: 32 cores, 4 GPUs, limit 2 h; 311: 16 cores, 2 GPUs, limit 1 h
+        ("qstat/qstat.txt", "qstat", 2, 64 + 16, 8 + 2),
+    ],
+)
+def test_jobs_and_hours_are_those_of_the_records(
+    read: Reading, samples: Path, path: str, format: str, jobs: int, core_hours: float, gpu_hours: float
+) -> None:
+    assert recognise(samples / path) == format
+    got = read(samples / path)
+    assert len(got.jobs) == jobs
+    assert hours(got.jobs) == (round(core_hours, 6), round(gpu_hours, 6))
+
+
+def test_lsf_counts_the_lists_within_a_record(read: Reading, samples: Path) -> None:
+    got = read(samples / "lsf" / "lsb.acct")
+    wide, uneven = got.job("802"), got.job("805")
+    assert (wide.tasks[0].instances, wide.tasks[0].gpus, wide.tasks[0].gpu_types) == (2, 2, ("V100-32",))
+    assert (wide.observed_start_s, wide.observed_nodes, wide.account) == (400, ("g01", "g02"), "vision")
+    assert (uneven.tasks[0].instances, uneven.eligible_s, uneven.observed_start_s) == (3, 600, 700)
+    assert got.job("803[3]").tasks[0].memory_gb == 16
+    assert dict(got.trace.report.skipped) == {"of other records": 1}
+    assert got.dropped == {"that never ran": 1}
+    assert got.trace.report.contradictions["text"].count == 2
+
+
+def test_grid_engine_joins_no_slaves_and_keeps_tasks_of_arrays(read: Reading, samples: Path) -> None:
+    got = read(samples / "gridengine" / "accounting")
+    assert [job.id for job in got.jobs] == ["41", "42", "43", "44.1", "44.2"]
+    shared, spread = got.job("42"), got.job("43")
+    assert (shared.tasks[0].instances, shared.tasks[0].cpus, shared.tasks[0].gpus) == (1, 8, 2)
+    assert (shared.tasks[0].estimate, shared.account) == (14_400, "imaging")  # h_rt=04:00:00 has colons of its own
+    assert (spread.tasks[0].instances, spread.tasks[0].cpus, spread.observed_nodes) == (6, 1, ())
+    assert dict(got.trace.report.skipped) == {"of slave tasks": 1}
+
+
+def test_grid_engine_may_count_milliseconds(read: Reading, samples: Path, tmp_path: Path) -> None:
+    seconds = (samples / "gridengine" / "accounting").read_text()
+    (tmp_path / "accounting").write_text(
+        "\n".join(
+            ":".join(f"{field}000" if field.startswith("1790") else field for field in line.split(":"))
+            for line in seconds.splitlines()
+        )
+    )
+    assert read(tmp_path / "accounting").jobs == read(samples / "gridengine" / "accounting").jobs
+
+
+def test_both_forms_of_htcondor_are_the_same_jobs(read: Reading, samples: Path) -> None:
+    one, other = (read(samples / "htcondor" / name) for name in ("history.json", "history"))
+    assert one.jobs == other.jobs
+    assert one.noted == other.noted == {"of several runs, of which the last counts": 1}
+    gpu = one.job("7002.0")
+    assert (gpu.tasks[0].gpu_types, gpu.observed_gpu, gpu.observed_nodes) == (("A100-80",), "A100-80", ("gpu3.pool",))
+
+
+def test_flux_counts_gpus_by_its_summary_and_waits_for_dependencies(read: Reading, samples: Path) -> None:
+    wide, late = read(samples / "flux" / "jobs.json").jobs
+    assert (wide.tasks[0].instances, wide.tasks[0].gpus, wide.tasks[0].cpus, wide.tasks[0].estimate) == (2, 4, 32, 7200)
+    assert wide.observed_nodes == ("tuo103", "tuo104")
+    assert (late.arrival_s, late.eligible_s, late.observed_start_s, late.tasks[0].estimate) == (
+        19.75, 619.75, 629.75, None,
+    )  # fmt: skip
+
+
+def test_the_queue_of_pbs_is_a_state(samples: Path) -> None:
+    trace = open_trace(samples / "qstat" / "qstat.txt")
+    running, waiting = list(trace.jobs())
+    assert trace.begins_s is not None
+    assert trace.begins_s - trace.meta["origin_s"] == 3595  # the last change of a job, 09:00:00
+    assert (running.observed_start_s, running.observed_nodes, running.tasks[0].work) == (2395, ("p1", "p2"), 7200)
+    assert (waiting.observed_start_s, waiting.arrival_s, waiting.account) == (None, 1795, "chem")
+    assert dict(trace.report.skipped) == {"that are held": 1}
+
+
+def test_text_and_json_of_qstat_are_the_same_jobs(read: Reading, samples: Path, tmp_path: Path) -> None:
+    lines = []
+    for id, job in json.loads((samples / "pbs" / "qstat-x.json").read_text())["Jobs"].items():
+        lines.append(f"Job Id: {id}")
+        for key, value in job.items():
+            inner = {f"{key}.{name}": part for name, part in value.items()} if isinstance(value, dict) else {key: value}
+            lines += [f"    {name} = {part}" for name, part in inner.items()]
+        lines.append("")
+    (tmp_path / "qstat.txt").write_text("\n".join(lines))
+    assert read(tmp_path / "qstat.txt").jobs == read(samples / "pbs" / "qstat-x.json").jobs
+
+
+@pytest.mark.parametrize("name", ["lsf/lsb.acct", "gridengine/accounting", "htcondor/history", "pbs/qstat-x.json"])
+def test_a_cut_record_is_dropped_or_named(samples: Path, tmp_path: Path, name: str) -> None:
+    text = (samples / name).read_text()
+    for cut in range(len(text) // 2, len(text), 97):
+        (tmp_path / "log").write_text(text[:cut])
+        trace = open_trace(tmp_path / "log", name.partition("/")[0])
+        if name.endswith("json"):
+            with pytest.raises(TraceError, match=r"log:\d+: not JSON"):
+                list(trace.jobs())
+        else:
+            assert list(trace.jobs())
+            assert trace.report.open == 0
+
+
+def test_the_queue_of_pbs_can_be_forecast(samples: Path, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(
+        "cluster:\n  groups:\n  - {name: p, hosts: 'p[1-2]', count: 2, gpu: V100-16, gpus: 2, cpus: 16}\n"
+    )
+    options = ["--config", str(tmp_path / "c.yaml"), "--algo", "easy", "--futures", "3", "--json"]
+    ended = CliRunner().invoke(app, ["eta", "--state", str(samples / "qstat" / "qstat.txt"), *options])
+    assert ended.exit_code == 0, ended.output
+    (row,) = json.loads(ended.stdout.splitlines()[-1])["jobs"]
+    assert row["job"] == "311"
