@@ -463,7 +463,7 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
         "Eligible": plain_text(eligible),
         "Start": plain_text(start),
         "ElapsedRaw": plain_text(int(lasts_s)),
-        "TimelimitRaw": plain_text(limit),
+        "TimelimitRaw": plain_text(limit if isinstance(limit, int | float) else None),
         "NNodes": plain_text(json_number(job.get("node_count"))),
         "NCPUS": plain_text(json_number(job.get("cpus"))),
         "ReqTRES": asked,
