@@ -19,7 +19,7 @@ from dagsim.model.gpu import GpuType
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.traces.kube import quantity
+from dagsim.traces.kube_objects import quantity
 from dagsim.traces.kueue_site import read_kueue_site
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "check_kubernetes.py"

@@ -21,7 +21,7 @@ from dagsim.model.gpu import canonical
 from dagsim.sections import Section
 from dagsim.systems.cluster.audit import Audit, Auditor
 from dagsim.traces import Trace, TraceOptions
-from dagsim.traces.nodes import ImportedCluster, grouped, read_nodes
+from dagsim.traces.nodes import ImportedCluster, grouped, is_kube, read_nodes
 from dagsim.traces.site_import import log_in, read_site, with_jobs
 from dagsim.traces.sites import folded, named_gpus
 from dagsim.traces.slurm_site import read_slurm_site, site_files
@@ -53,9 +53,11 @@ def import_site(
         log = log_in(paths)
         unmodelled = with_jobs(site.unmodelled, log, site.written_s)  # the queues and the network add to them
         text = cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy, restarts)
-    elif len(files) == 1:
-        imported = grouped(read_nodes(Source(files[0])), named, keep_all=keep_all)
-        text = cluster_yaml(imported, out.stem, origin)
+    elif files and (len(files) == 1 or any(is_kube(Source(file)) for file in files)):
+        listed = files if len(files) == 1 else [file for file in files if is_kube(Source(file))]
+        nodes = [node for file in listed for node in read_nodes(Source(file))]
+        imported = grouped(nodes, named, keep_all=keep_all)
+        text = cluster_yaml(imported, out.stem, origin, policy="kube-default" if nodes[0].manifest else "")
     else:
         read = "; ".join(read_slurm_site(files, zone).read) or "nothing recognised"
         raise InputError(
@@ -95,7 +97,7 @@ def cluster_yaml(
     queues: QueueTree | None = None,
     unmodelled: Iterable[str] = (),
     network: Mapping[str, Any] | None = None,
-    policy: str = "slurm-multifactor",
+    policy: str = "",
     restarts: bool = False,
 ) -> str:
     """Write ``cluster``, ``gpu_types``, ``queues``, ``policy``, ``network``, and ``preemption`` if preempted jobs
@@ -117,6 +119,7 @@ def cluster_yaml(
         document["cluster"]["accept"] = imported.accept
     if queues is not None:
         document["queues"] = _lean(queues)
+    if policy:
         document["policy"] = policy
     if restarts:
         document["preemption"] = {"on_resume": "restart"}
@@ -137,7 +140,8 @@ def _figures(gpu: GpuType) -> dict[str, Any]:
 
 
 def _group(group: dict[str, Any]) -> dict[str, Any]:
-    plain = {"features": [], "weight": 1.0}
+    plain = {"features": [], "weight": 1.0, "manifest": {}}
+    group["manifest"] = json.loads(group["manifest"] or "{}")
     lean = {
         key: list(value) if isinstance(value, tuple) else value for key, value in group.items() if value is not None
     }

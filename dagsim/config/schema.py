@@ -373,7 +373,7 @@ def plain(value: Any) -> Any:
 
 def _unset(value: BaseModel) -> tuple[str, ...]:
     """Rare keys of a cluster that ``plain`` omits while they have their defaults."""
-    return tuple([name for name in ("partitions", "from_s", "accept") if not getattr(value, name, True)])
+    return tuple([name for name in ("partitions", "from_s", "accept", "manifest") if not getattr(value, name, True)])
 
 
 def _any_of(schema: Any) -> Any:

@@ -56,9 +56,9 @@ def provenance(config: Config, policies: Iterable[str]) -> dict[str, Sources]:
 
 
 def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
-    """Yield the files of a policy: the checkpoint of an agent, the user's own module, or the files
-    of the command that starts another program. Each comes with its kind (``code`` or
-    ``checkpoints``) and the name to keep it under.
+    """Yield the files of a policy: the checkpoint of an agent, the user's own module, the files of the
+    command that starts another program, or a scheduler's own configuration. Each comes with its kind
+    (``code`` or ``checkpoints``) and the name to keep it under.
     """
     if (command := external_command(policy)) is not None:
         for word in command.words():
@@ -79,6 +79,8 @@ def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
         from dagsim.agents.search import agent_file
 
         yield "checkpoints", policy, agent_file(agent)
+    elif (own := params.get("config")) and Path(str(own)).is_file():
+        yield "code", f"{name}:{own}", Path(str(own))
 
 
 def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -> list[str]:

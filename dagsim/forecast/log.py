@@ -24,6 +24,8 @@ from dagsim.traces.submission import begin_after_s, options_of
 from dagsim.traces.trace import Trace
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
+_UNLIMITED_S = 365 * 86400.0
+"""Slurm plans with a year for jobs without a time limit."""
 _BILLING = re.compile(r"(?:^|,)billing=(\d{1,15})(?:,|$)")
 
 
@@ -56,7 +58,7 @@ class JobLog:
     ends_s: float
     """The end of the log."""
     limited: np.ndarray
-    """(n,) bool: True if the log states a time limit; else ``limit_s`` is an assumption."""
+    """(n,) bool: True if the log states a time limit below a year; else ``limit_s`` is an assumption."""
     billing: np.ndarray
     """(n,) float64: what the site charges for each second of a run, known from its start on; NaN if
     the log does not say.
@@ -98,8 +100,8 @@ class JobLog:
             submission, seen_s = np.repeat(jobs.ids, components).tolist(), np.repeat(seen_s, components)
             jobs = jobs.apart()
         limit_s = np.full(len(jobs), nan) if jobs.estimate is None else jobs.estimate
-        limited = np.isfinite(limit_s)
-        limit_s = np.maximum(np.where(limited, limit_s, 7 * 86400.0), 1.0)
+        limited = limit_s < _UNLIMITED_S
+        limit_s = np.maximum(np.where(np.isfinite(limit_s), limit_s, 7 * 86400.0), 1.0)
         eligible_s = jobs.arrival_s if jobs.eligible_s is None else jobs.eligible_s
         asked = replace(
             jobs,
@@ -183,9 +185,9 @@ def read_snapshot(trace: Trace) -> tuple[JobLog, float]:
             f"{trace.source}: not a snapshot; give the output of squeue --json or kubectl get pods -o json"
         )
     start_s = np.full(len(jobs), nan) if jobs.observed_start_s is None else jobs.observed_start_s
-    limited = np.zeros(len(jobs), bool) if jobs.estimate is None else np.isfinite(jobs.estimate)
-    # Without a limit, the reader expects some time.
-    jobs = replace(jobs, estimate=jobs.work if jobs.estimate is None else np.where(limited, jobs.estimate, jobs.work))
+    stated_s = np.full(len(jobs.work), nan) if jobs.estimate is None else jobs.estimate
+    limited = stated_s < _UNLIMITED_S
+    jobs = replace(jobs, estimate=np.where(np.isfinite(stated_s), stated_s, jobs.work))  # else what the reader expects
     log = JobLog.of(jobs, trace.meta["origin_s"], start_s)
     begin_s = np.where(log.eligible_s > t, log.eligible_s, log.begin_s)
     array = objects([id.partition("_")[0] for id in log.array.tolist()])

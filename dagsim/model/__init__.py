@@ -17,7 +17,7 @@ from dagsim.model.decision import (
 )
 from dagsim.model.elastic import Elastic, Pace, TrainingModel, TrainingState
 from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type
-from dagsim.model.job import Condition, Demand, Edge, InFlight, Job, Request, Task, TaskGraph
+from dagsim.model.job import Condition, Demand, Edge, InFlight, Job, Request, Task, TaskGraph, canonical_json
 from dagsim.model.log import JobFacts, Kind, Record, RejectReason
 from dagsim.model.queues import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
 
@@ -61,5 +61,6 @@ __all__ = [
     "TrainingModel",
     "TrainingState",
     "Wait",
+    "canonical_json",
     "gpu_type",
 ]

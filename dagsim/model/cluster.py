@@ -16,7 +16,8 @@ from dagsim.model.mig import MIG_TABLES
 class Node:
     """One machine: ``gpus`` GPUs of one type (``gpu=None`` and 0 for a CPU machine), CPU cores,
     memory, and the features that jobs may ask for by a constraint. Slurm uses nodes of a smaller
-    weight first.
+    weight first. ``manifest`` is what a scheduler reads of the node in its own form, as canonical JSON
+    (``canonical_json``): for Kubernetes labels, taints and further resources.
 
     With ``mig_s``, tasks that ask for a fraction of a GPU get parts of it with MIG (``MIG_TABLES``).
     A part is made when a task needs it, in the place of parts that no task uses, and that takes
@@ -35,6 +36,7 @@ class Node:
     features: tuple[str, ...] = ()
     weight: float = 1.0
     mig_s: float | None = None
+    manifest: str = ""
 
     def __post_init__(self) -> None:
         check_numbers(f"node {self.name!r}: ", self, ("gpus", "cpus", "memory_gb"))

@@ -4,12 +4,13 @@ batch system: where a job may run, and what it must share or not.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from math import inf, isfinite
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from dagsim.errors import GraphError, ModelError
 from dagsim.model.arithmetic import check_numbers, check_whole
@@ -101,6 +102,11 @@ class Condition(NamedTuple):
             return cls(text)
         head, plus, delay = id.rpartition("+")
         return cls(head, True, float(delay)) if plus and delay.isdecimal() else cls(id, True)
+
+
+def canonical_json(document: Any) -> str:
+    """JSON that is the same text for equal documents: the form of ``Task.manifest`` and ``Node.manifest``."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
 
 def satisfies(constraint: str, features: Collection[str]) -> bool:
@@ -428,6 +434,8 @@ class Task:
     - ``model`` and ``batch`` name a row of the throughput table.
     - ``estimate`` is the work that the user claimed (a batch system's requested time), for policies that
       may not see the true work.
+    - ``manifest`` is what a scheduler reads of the task in its own form, as canonical JSON
+      (``canonical_json``): for Kubernetes a pod. dagsim itself does not look inside.
     - ``elastic`` is the range of instances of a gang that a policy may resize, with its progress. Then
       ``instances`` are those that the user asked for, and ``work`` is what they take.
 
@@ -449,6 +457,7 @@ class Task:
     batch: int | None = None
     estimate: float | None = None
     elastic: Elastic | None = None
+    manifest: str = ""
     demand: Demand = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

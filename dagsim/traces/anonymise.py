@@ -208,6 +208,7 @@ def renamed_site(site: ImportedSite, names: Names) -> RenamedSite:
             name=names.new("node", node.name),
             partitions=tuple([names.new("partition", name) for name in node.partitions]),
             features=tuple([names.feature(text) for text in node.features]),
+            manifest="",  # labels, taints and images are names
         )
         for node in site.found_nodes()
     ]
@@ -371,5 +372,7 @@ def _renamed(job: Job, names: Names) -> Job:
         qos=names.new("qos", job.qos),
         request=None,
         observed_nodes=tuple([names.new("node", name) for name in job.observed_nodes]),
-        graph=replace(job.graph, tasks=tuple([replace(t, name=f"task-{n}") for n, t in enumerate(job.tasks)])),
+        graph=replace(
+            job.graph, tasks=tuple([replace(t, name=f"task-{n}", manifest="") for n, t in enumerate(job.tasks)])
+        ),
     )

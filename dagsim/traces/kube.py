@@ -1,26 +1,18 @@
-"""Kubernetes' own terms: quantities, the requests of a pod, and the times when it ran."""
+"""Pods and Kueue's workloads: what they ask for, what decides about them, and when they ran."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.documents import list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty
+from dagsim.traces.kube_objects import WHOLE_GPUS, Selector, label_selector, pod_requests
 from dagsim.traces.slurm import moment_s
 
-_QUANTITY = re.compile(
-    r"([+-]?\d{1,30}(?:\.\d{0,30})?)(?:[eE]([+-]?\d{1,2})|(n|u|m|k|K|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?", re.I
-)
-_UNITS = {
-    "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
-    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60,
-}  # fmt: skip
-WHOLE_GPUS = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi", "gpu.intel.com/i915")
 _SHARED = "nvidia.com/gpu.shared"
 _MILLI = "alibabacloud.com/gpu-milli"
 _SLICE = re.compile(r"nvidia\.com/mig-(\d)g\.(\d{1,4})gb")
@@ -43,59 +35,199 @@ class PodDemand(NamedTuple):
         return bool(self.gpus or self.share or self.shared)
 
 
-def quantity(text: Any) -> float:
-    """Parse a quantity: ``7500m``, ``64Gi``, ``64G``, ``1e9`` or a plain number.
+_KEPT = (
+    "overhead", "resources", "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints",
+    "preemptionPolicy",
+)  # fmt: skip
+"""Parts of a pod's spec that kube-scheduler reads, beside its containers."""
+_KEPT_OF_CONTAINERS = ("image", "resources", "restartPolicy")
 
-    Raises:
-        Dirty: The text is not a quantity, or negative.
+
+class _Budget(NamedTuple):
+    name: str
+    selector: Selector
+    allowed: int
+    disrupted: frozenset[str]
+
+
+class ClusterObjects:
+    """The objects of a cluster that decide about its pods: Services, ReplicaSets and the like for the
+    default spreading, budgets (PodDisruptionBudget), PriorityClasses and namespaces.
+
+    ``add`` takes any object. What a pod takes from them goes into its manifest, so that a scheduler needs
+    nothing else.
     """
-    cleaned = str(text).strip() if isinstance(text, int | float | str) and not isinstance(text, bool) else ""
-    match = _QUANTITY.fullmatch(cleaned[:80])
-    if match is None or (match[3] is not None and match[3] not in _UNITS):
-        raise Dirty("whose resources are not quantities")
-    value = float(match[1]) * (10.0 ** int(match[2]) if match[2] else _UNITS[match[3] or ""])
-    if not 0 <= value < inf:
-        raise Dirty("whose resources are impossible")
-    return value
+
+    KINDS = ("Service", "PodDisruptionBudget", "PriorityClass", "Namespace", "ReplicaSet", "StatefulSet",
+             "ReplicationController")  # fmt: skip
+
+    def __init__(self) -> None:
+        self._services: dict[str, list[Mapping[str, Any]]] = {}
+        self._budgets: dict[str, list[_Budget]] = {}
+        self._classes: dict[str, Mapping[str, Any]] = {}
+        self._namespaces: dict[str, dict[str, str]] = {}
+        self._owners: dict[tuple[str, str, str], Mapping[str, Any]] = {}
+
+    def add(self, object: Any) -> None:
+        """Take note of an object, if it is of one of the kinds."""
+        kind, name = kind_of(object), text_in(object, "metadata", "name")
+        namespace = text_in(object, "metadata", "namespace") or "default"
+        selector = object_in(object, "spec", "selector")
+        match kind:
+            case "Service" if selector:
+                self._services.setdefault(namespace, []).append(selector)
+            case "PodDisruptionBudget":
+                status = object_in(object, "status")
+                allowed = status.get("disruptionsAllowed")
+                chosen = label_selector(selector)
+                if chosen.requirements:  # an empty selector of a budget protects nothing
+                    self._budgets.setdefault(namespace, []).append(
+                        _Budget(
+                            f"{namespace}/{name}",
+                            chosen,
+                            allowed if type(allowed) is int else 0,
+                            frozenset(object_in(status, "disruptedPods")),
+                        )
+                    )
+            case "PriorityClass":
+                self._classes[name] = object
+                if object_in(object).get("globalDefault") is True:
+                    self._classes[""] = object
+            case "Namespace":
+                labels = object_in(object, "metadata", "labels")
+                self._namespaces[name] = {"kubernetes.io/metadata.name": name} | {
+                    key: value for key, value in labels.items() if isinstance(value, str)
+                }
+            case "ReplicaSet" | "StatefulSet":
+                self._owners[kind, namespace, name] = object_in(selector, "matchLabels")
+            case "ReplicationController":
+                self._owners[kind, namespace, name] = selector
+
+    def priority(self, spec: Any) -> float:
+        """The priority of a pod: its own, else that of its class."""
+        spec = object_in(spec)
+        if spec.get("priority") is None:
+            value = object_in(self._classes.get(text_in(spec, "priorityClassName"), {})).get("value")
+            return _priority({"priority": value})
+        return _priority(spec)
+
+    def pod_manifest(self, object: Any) -> dict[str, Any]:
+        """What kube-scheduler reads of a pod: labels, the parts of its spec that matter, and under
+        ``resolved`` what follows from other objects and its status.
+        """
+        metadata, spec = object_in(object, "metadata"), object_in(object, "spec")
+        labels, namespace = object_in(metadata, "labels"), text_in(metadata, "namespace") or "default"
+        kept = {name: spec[name] for name in _KEPT if spec.get(name)}
+        for name in ("containers", "initContainers"):
+            if listed := list_in(spec, name):
+                kept[name] = [_container(container) for container in listed]
+        if "affinity" in kept:
+            kept["affinity"] = self._with_namespaces(kept["affinity"])
+        policy = text_in(self._classes.get(text_in(spec, "priorityClassName"), {}), "preemptionPolicy")
+        if "preemptionPolicy" not in kept and policy:
+            kept["preemptionPolicy"] = policy
+        manifest: dict[str, Any] = {"spec": kept}
+        own = {"labels": labels, "namespace": "" if namespace == "default" else namespace}
+        if own := {name: value for name, value in own.items() if value}:
+            manifest["metadata"] = own
+        resolved = {
+            "services": self._services_of(metadata, labels, namespace),
+            "budgets": self._budgets_of(metadata, labels, namespace),
+            "nominated": "" if text_in(spec, "nodeName") else text_in(object, "status", "nominatedNodeName"),
+            "terminating": bool(text_in(metadata, "deletionTimestamp")),
+        }
+        if resolved := {name: value for name, value in resolved.items() if value}:
+            manifest["resolved"] = resolved
+        return manifest
+
+    def _services_of(self, metadata: Any, labels: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+        """The labels by which the pod's Services and its owner select it."""
+        chosen: dict[str, Any] = {}
+        for selector in self._services.get(namespace, ()):
+            if selector.items() <= labels.items():
+                chosen |= selector
+        for owner in list_in(metadata, "ownerReferences"):
+            if object_in(owner).get("controller"):
+                chosen |= self._owners.get((text_in(owner, "kind"), namespace, text_in(owner, "name")), {})
+        return chosen
+
+    def _budgets_of(self, metadata: Any, labels: Mapping[str, Any], namespace: str) -> dict[str, int]:
+        name = text_in(metadata, "name")
+        return {
+            budget.name: budget.allowed
+            for budget in self._budgets.get(namespace, ())
+            if labels and name not in budget.disrupted and budget.selector.matches(labels)
+        }
+
+    def _with_namespaces(self, affinity: Any) -> Any:
+        """Affinity whose terms name the namespaces that they select by labels, as far as these are known."""
+        if not self._namespaces or not isinstance(affinity, dict):
+            return affinity
+        if "namespaceSelector" in affinity:
+            chosen = label_selector(affinity["namespaceSelector"])
+            if not chosen.requirements:
+                return affinity
+            names = [name for name, labels in self._namespaces.items() if chosen.matches(labels)]
+            rest = {key: value for key, value in affinity.items() if key != "namespaceSelector"}
+            return rest | {"namespaces": sorted({*list_in(affinity, "namespaces"), *names}) or [""]}
+        return {
+            key: [self._with_namespaces(entry) for entry in value]
+            if isinstance(value, list)
+            else self._with_namespaces(value)
+            for key, value in affinity.items()
+        }
 
 
-def pod_requests(spec: Any) -> dict[str, float]:
-    """Return the requests of a pod: the sum of all its containers, or that of any one init container if
-    larger.
+def _container(container: Any) -> dict[str, Any]:
+    own = object_in(container)
+    kept = {name: own[name] for name in _KEPT_OF_CONTAINERS if own.get(name)}
+    ports = [port for port in list_in(own, "ports") if object_in(port).get("hostPort")]
+    return kept | ({"ports": ports} if ports else {})
 
-    Init containers that always restart are sidecars: they run alongside the containers and are
-    added to the sum.
 
-    Raises:
-        Dirty: A quantity cannot be read.
-    """
-    together: dict[str, float] = {}
-    for container in list_in(spec, "containers"):
-        _add(together, _asked(container))
-    first: dict[str, float] = {}
-    for container in list_in(spec, "initContainers"):
-        asked = _asked(container)
-        if text_in(container, "restartPolicy") == "Always":
-            _add(together, asked)
-        else:
-            first = {name: max(first.get(name, 0.0), asked.get(name, 0.0)) for name in first.keys() | asked.keys()}
-    return {name: max(first.get(name, 0.0), together.get(name, 0.0)) for name in first.keys() | together.keys()}
+def kind_of(object: Any) -> str:
+    """The kind of an object. Items of a list of one kind, as the API returns it, do not state theirs."""
+    if kind := text_in(object, "kind"):
+        return kind
+    spec, status = object_in(object, "spec"), object_in(object, "status")
+    signs = {
+        "Workload": "podSets" in spec,
+        "Pod": "containers" in spec,
+        "Node": "allocatable" in status,
+        "PodDisruptionBudget": "disruptionsAllowed" in status,
+        "Event": "involvedObject" in object or "regarding" in object,
+        "PriorityClass": "value" in object,
+        "Service": "clusterIP" in spec or "clusterIPs" in spec,
+    }
+    return next((kind for kind, holds in signs.items() if holds), "")
+
+
+def unmodelled_of(spec: Any) -> Iterator[str]:
+    """Yield what a pod asks for that is not modelled, in words."""
+    containers = [*list_in(spec, "containers"), *list_in(spec, "initContainers")]
+    volumes = list_in(spec, "volumes")
+    if any(object_in(volume).keys() & {"persistentVolumeClaim", "ephemeral", "csi"} for volume in volumes):
+        yield "volumes (claims), which may tie pods to nodes"
+    if list_in(spec, "resourceClaims") or any(list_in(one, "resources", "claims") for one in containers):
+        yield "claims of devices (DRA)"
+    if text_in(spec, "schedulerName") not in ("", "default-scheduler"):
+        yield f"the scheduler {text_in(spec, 'schedulerName')[:60]!r}"
 
 
 def pod_demand(spec: Any) -> PodDemand:
-    """Return the demand of a pod on GPUs, CPUs and memory.
+    """Demand of a pod (``kube_objects.pod_requests``).
 
     Raises:
         Dirty: A quantity cannot be read.
     """
     taken = pod_requests(spec)
     return PodDemand(
-        sum(whole(taken.get(name, 0.0)) for name in WHOLE_GPUS),
-        taken.get(_MILLI, 0.0) / 1000
+        sum(whole(taken.get(name, 0)) for name in WHOLE_GPUS),
+        taken.get(_MILLI, 0) / 1000
         + ordered_sum(share * whole(taken[name]) for name in sorted(taken) if (share := _slice(name))),
-        whole(taken.get(_SHARED, 0.0)),
-        round(taken.get("cpu", 0.0), 9),
-        taken.get("memory", 0.0) / 2**30,
+        whole(taken.get(_SHARED, 0)),
+        taken.get("cpu", 0) / 1000,
+        taken.get("memory", 0) / 2**30,
     )
 
 
@@ -118,20 +250,6 @@ def wanted_type(spec: Any) -> tuple[str, ...]:
         if isinstance(value, str)
     ]
     return tuple(dict.fromkeys(products))
-
-
-def _asked(container: Any) -> dict[str, float]:
-    """Requests, completed by limits for resources without a request: extended resources need none."""
-    requests: dict[str, Any] = {
-        **object_in(container, "resources", "limits"),
-        **object_in(container, "resources", "requests"),
-    }
-    return {name: quantity(value) for name, value in requests.items()}
-
-
-def _add(total: dict[str, float], more: Mapping[str, float]) -> None:
-    for name, value in more.items():
-        total[name] = total.get(name, 0.0) + value
 
 
 def whole(value: float) -> int:
@@ -202,10 +320,15 @@ class PodSet:
     level_required: bool = True
     segment: int | None = None
     """Pods per slice, each of which lies within one domain of the level."""
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    """What a scheduler reads of the pod (``pod_manifest``)."""
+    ends_s: float | None = None
+    """When a pod that has been told to go is gone at the latest."""
 
 
-def pod(object: Any, scheduled_s: float | None = None) -> PodSet:
-    """Extract the facts of a pod; ``scheduled_s`` is the time of binding according to an event.
+def pod(object: Any, scheduled_s: float | None = None, around: ClusterObjects | None = None) -> PodSet:
+    """Extract the facts of a pod; ``scheduled_s`` is the time of binding according to an event, ``around``
+    holds the objects that decide with it.
 
     Raises:
         Dirty: The pod is malformed.
@@ -225,6 +348,7 @@ def pod(object: Any, scheduled_s: float | None = None) -> PodSet:
     name = text_in(labels, group) if group else text_in(owner, "name") or own
     if not name:
         raise Dirty("without a name")
+    around = around or ClusterObjects()
     queue = next((text_in(labels, label) for label in _QUEUE_LABELS if text_in(labels, label)), "")
     started_s, ended_s = _ran(status)
     key = text_in(owner, "uid") or text_in(object, "metadata", "uid")
@@ -233,7 +357,7 @@ def pod(object: Any, scheduled_s: float | None = None) -> PodSet:
         f"{namespace}/{name}",
         namespace,
         queue,
-        _priority(spec),
+        around.priority(spec),
         bool(queue or (group and group not in _NO_GANGS)),
         text_in(labels, _INDEX) or text_in(object, "metadata", "annotations", _INDEX),
         1,
@@ -247,18 +371,22 @@ def pod(object: Any, scheduled_s: float | None = None) -> PodSet:
         _fate(status),
         node=text_in(spec, "nodeName"),
         limit_s=_positive(object_in(spec).get("activeDeadlineSeconds")),
+        manifest=around.pod_manifest(object),
+        ends_s=moment_s(text_in(object, "metadata", "deletionTimestamp"), "deletionTimestamp", None),
         **_topology(object_in(object, "metadata", "annotations"), _ANNOTATIONS),
     )
 
 
-def kueue_workload(object: Any) -> Iterator[PodSet]:
-    """Extract the facts of a Kueue workload, one per pod set.
+def kueue_workload(object: Any, around: ClusterObjects | None = None) -> Iterator[PodSet]:
+    """Extract the facts of a Kueue workload, one per pod set; ``around`` holds the objects that decide with
+    its pods.
 
     Raises:
         Dirty: The workload is malformed.
     """
     spec, status = object_in(object, "spec"), object_in(object, "status")
     namespace = text_in(object, "metadata", "namespace")
+    around = around or ClusterObjects()
     owner: Any = next(iter(list_in(object, "metadata", "ownerReferences")), {})
     name = text_in(owner, "name") or text_in(object, "metadata", "name")
     if not name:
@@ -296,6 +424,7 @@ def kueue_workload(object: Any) -> Iterator[PodSet]:
             fate if admitted_s is not None else "waits",
             True,
             limit_s=_positive(object_in(spec).get("maximumExecutionTimeSeconds")),
+            manifest=around.pod_manifest(_pod_of_template(pod_set, namespace)),
             **_topology(object_in(pod_set, "topologyRequest"), _FIELDS),
         )
 
@@ -345,6 +474,12 @@ def _priority(spec: Any) -> float:
     return float(value)
 
 
+def _pod_of_template(pod_set: Any, namespace: str) -> dict[str, Any]:
+    template = object_in(pod_set, "template")
+    metadata = {"namespace": namespace, "labels": object_in(template, "metadata", "labels")}
+    return {"metadata": metadata, "spec": object_in(template, "spec")}
+
+
 def _condition(status: Any, kind: str) -> Any:
     return next((condition for condition in list_in(status, "conditions") if text_in(condition, "type") == kind), {})
 
@@ -383,8 +518,8 @@ def _ran(status: Any) -> tuple[float | None, float | None]:
         for name in ("lastState", "state"):
             for how in ("running", "terminated"):
                 state = object_in(container, name, how)
-                for field, into in (("startedAt", started), ("finishedAt", finished)):
-                    moment = moment_s(text_in(state, field), field, None)
+                for key, into in (("startedAt", started), ("finishedAt", finished)):
+                    moment = moment_s(text_in(state, key), key, None)
                     if moment is not None:
                         into.append(moment)
     return min(started, default=None), max(finished, default=None)

@@ -32,7 +32,7 @@ from dagsim.model.kueue import (
 )
 from dagsim.traces.documents import list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
-from dagsim.traces.kube import pod_requests, quantity
+from dagsim.traces.kube_objects import pod_requests, quantity
 from dagsim.traces.slurm import moment_s
 
 KINDS = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Topology", "Configuration")
@@ -263,7 +263,7 @@ def _pod_set(where: str, manifest: Any) -> PodSet:
         spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"
     )
     try:
-        requests = pod_requests(spec)
+        requests = {name: size / (1000 if name == "cpu" else 1) for name, size in pod_requests(spec).items()}
     except Dirty as error:
         raise TraceError(f"{where}: it has a pod set {error}") from None
     return PodSet(

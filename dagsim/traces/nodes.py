@@ -8,14 +8,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
+import yaml
+
 from dagsim.errors import ModelError, TraceError
-from dagsim.model import QueueTree
+from dagsim.model import QueueTree, canonical_json
 from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type, mig_slice
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty, FaultsAt, count, finite_number, pbs_memory_gb
-from dagsim.traces.kube import quantity, whole
+from dagsim.traces.kube import kind_of, whole
+from dagsim.traces.kube_objects import quantity, units
 from dagsim.traces.sites import folded, hosts, site_gpu
-from dagsim.traces.source import Source
+from dagsim.traces.source import LINE_BITS, Source
 
 MOST_NODES = 1 << 17
 """Maximum number of nodes; more count as damage."""
@@ -38,6 +41,8 @@ class FoundNode:
     """Slurm uses nodes of a smaller weight first."""
     labels: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Labels in Kubernetes."""
+    manifest: str = ""
+    """What kube-scheduler reads of a node in Kubernetes, see ``Node.manifest``."""
 
     def also_in(self, partitions: tuple[str, ...]) -> FoundNode:
         """Copy of the node with more partitions."""
@@ -262,30 +267,55 @@ _SLICE = re.compile(r"nvidia\.com/mig-(\d{1,2}g\.\d{1,4}gb)")
 _RACKS = ("topology.kubernetes.io/rack", "cloud.provider.com/topology-rack", "topology.kubernetes.io/zone")
 
 
+_MOST_YAML = 1 << 27
+"""Maximum number of characters of YAML, which is read as a whole."""
+
+
 def is_kube(source: Source) -> bool:
     head = "\n".join(source.head(1 << 16))
-    return head.lstrip()[:1] in ("{", "[") and _KIND.search(head) is not None and '"allocatable"' in head
+    if head.lstrip()[:1] in ("{", "["):
+        return _KIND.search(head) is not None and '"allocatable"' in head
+    return "allocatable:" in head and "apiVersion:" in head
 
 
 def kube_nodes(source: Source) -> Iterator[FoundNode]:
-    """Nodes with their allocatable resources. Nodes that are cordoned, tainted or not ready are
-    unusable.
+    """Nodes with their allocatable resources, from JSON or YAML. Cordoned and tainted nodes are usable by
+    the pods that tolerate it; nodes that are not ready are not.
 
     Raises:
-        TraceError: The text is not JSON, or a quantity cannot be read.
+        TraceError: The text is neither, or a quantity cannot be read.
     """
-    for place, node in elements(source, "items"):
-        if text_in(node, "kind") not in ("Node", ""):
-            continue
-        with FaultsAt(source.where(place), "a node"):
-            yield _node_of_kube(node)
+    json_text = "\n".join(source.head(4)).lstrip()[:1] in ("{", "[")
+    for place, node in elements(source, "items") if json_text else _yaml_objects(source):
+        if kind_of(node) == "Node":
+            with FaultsAt(source.where(place), "a node"):
+                yield _node_of_kube(node)
+
+
+def _yaml_objects(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of all YAML documents of the source, each with the line of its document."""
+    for place, file in enumerate(source.files):
+        with file.open_binary() as stream:
+            text = stream.read(_MOST_YAML + 1).decode("utf-8", "replace")
+        if len(text) > _MOST_YAML:
+            raise TraceError(f"{file}:1: more than {_MOST_YAML:,} bytes of YAML; print it with -o json")
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        try:
+            for document in yaml.load_all(text, loader):
+                listed = list_in(document, "items") if object_in(document).get("items") is not None else [document]
+                yield from [((place << LINE_BITS) + 1, object) for object in listed if isinstance(object, dict)]
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            mark = getattr(error, "problem_mark", None)
+            line = 1 if mark is None else mark.line + 1
+            raise TraceError(f"{file}:{line}: not YAML ({getattr(error, 'problem', None) or error})") from None
 
 
 def _node_of_kube(node: Mapping[str, Any]) -> FoundNode:
     name = text_in(node, "metadata", "name")
     if not name:
         raise Dirty("without a name")
-    labels, there = object_in(node, "metadata", "labels"), object_in(node, "status", "allocatable")
+    labels = object_in(node, "metadata", "labels")
+    there = object_in(node, "status", "allocatable") or object_in(node, "status", "capacity")
     gpus: list[tuple[str, int]] = []
     for resource, value in there.items():
         mig_match = _SLICE.fullmatch(resource)
@@ -298,26 +328,65 @@ def _node_of_kube(node: Mapping[str, Any]) -> FoundNode:
     return FoundNode(
         name,
         tuple(gpus),
-        quantity(there.get("cpu", 0)),
-        quantity(there.get("memory", 0)) / 2**30,
+        units("cpu", there.get("cpu", 0)) / 1000,
+        units("memory", there.get("memory", 0)) / 2**30,
         state,
-        state == "Ready",
+        state != "NotReady",
         tuple(text_in(labels, label) for label in _RACKS if text_in(labels, label)),
         labels={label: text for label, text in labels.items() if isinstance(text, str)},
+        manifest=canonical_json(_node_manifest(name, node, there, state)),
     )
 
 
-def _state(node: Mapping[str, Any]) -> str:
-    """``Ready``, or the reason why not."""
+_HOSTNAME = "kubernetes.io/hostname"
+_VOLATILE = ("nvidia.com/gfd.timestamp",)
+"""Labels that say when, not what."""
+_NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+
+def _node_manifest(name: str, node: Mapping[str, Any], there: Mapping[str, Any], state: str) -> dict[str, Any]:
+    """What kube-scheduler reads of a node, without what its group states: cores, memory and the name. So
+    nodes that differ in nothing else are one group.
+    """
+    labels = {
+        label: text
+        for label, text in object_in(node, "metadata", "labels").items()
+        if isinstance(text, str) and label not in _VOLATILE and (label, text) != (_HOSTNAME, name)
+    }
     spec = object_in(node, "spec")
-    if spec.get("unschedulable") is True:
-        return "SchedulingDisabled"
+    taints = [
+        {key: taint[key] for key in ("key", "value", "effect") if isinstance(taint.get(key), str)}
+        for taint in map(object_in, list_in(spec, "taints"))
+    ]
+    if state == "NotReady" and not any(taint.get("key") == _NOT_READY["key"] for taint in taints):
+        taints.append(_NOT_READY)
+    images = [
+        {"names": list_in(image, "names"), "sizeBytes": object_in(image).get("sizeBytes")}
+        for image in list_in(node, "status", "images")
+    ]
+    rest = {resource: value for resource, value in there.items() if resource not in ("cpu", "memory")}
+    for resource, value in rest.items():
+        units(resource, value)
+    manifest = {
+        "metadata": {"labels": labels} if labels else {},
+        "spec": ({"taints": taints} if taints else {})
+        | ({"unschedulable": True} if spec.get("unschedulable") is True else {}),
+        "status": ({"allocatable": rest} if rest else {}) | ({"images": images} if images else {}),
+    }
+    return {part: content for part, content in manifest.items() if content}
+
+
+def _state(node: Mapping[str, Any]) -> str:
+    """``Ready``, ``NotReady``, or what keeps most pods away."""
+    spec = object_in(node, "spec")
     ready = next(
         (condition for condition in list_in(node, "status", "conditions") if text_in(condition, "type") == "Ready"),
         None,
     )
     if ready is not None and text_in(ready, "status") != "True":
         return "NotReady"
+    if spec.get("unschedulable") is True:
+        return "SchedulingDisabled"
     taints = [
         text_in(taint, "key")
         for taint in list_in(spec, "taints")
@@ -431,6 +500,7 @@ class HostGroup:
     memory_gb: float
     features: tuple[str, ...] = ()
     weight: float = 1.0
+    manifest: str = ""
 
 
 @dataclass(slots=True)
@@ -466,6 +536,7 @@ class _Part(NamedTuple):
     memory_gb: float
     features: tuple[str, ...] = ()
     weight: float = 1.0
+    manifest: str = ""
 
 
 def grouped(
@@ -499,7 +570,8 @@ def grouped(
             imported.left_out.append(f"{node.name} ({node.state})")
             continue
         parts = [
-            part._replace(features=node.features, weight=node.weight) for part in _parts(node, named or {}, imported)
+            part._replace(features=node.features, weight=node.weight, manifest=node.manifest)
+            for part in _parts(node, named or {}, imported)
         ]
         runs += in_order and bool(last) and parts != last
         last = parts
@@ -585,7 +657,7 @@ def _hosts(names: list[str]) -> str:
 FORMATS: dict[str, tuple[Callable[[Source], bool], Callable[[Source], Iterator[FoundNode]]]] = {
     "scontrol show nodes": (is_scontrol, scontrol_text),
     "scontrol show nodes --json": (is_scontrol_json, scontrol_json),
-    "kubectl get nodes -o json": (is_kube, kube_nodes),
+    "kubectl get nodes -o json (or yaml)": (is_kube, kube_nodes),
     "pbsnodes": (is_pbs, pbs_nodes),
     "sinfo -N -e -h -o '%N|%P|%t|%c|%m|%G|%f'": (is_sinfo, sinfo_nodes),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -75,7 +75,7 @@ class Trace:
         """Assumptions where the trace is silent."""
         return self._reader.assumptions(self.source, self.options)
 
-    @property
+    @cached_property
     def begins_s(self) -> float | None:
         """When a run begins, on the trace's own clock, if the trace states what runs and waits then."""
         stated = getattr(self._reader, "begins_s", None)  # plug-ins may lack it

@@ -161,6 +161,7 @@ class TaskKind(NamedTuple):
     batch: int | None = None
     speeds: tuple[tuple[str, float], ...] | None = None
     """``Task.speeds`` as pairs."""
+    manifest: str = ""
 
     def is_possible(self) -> bool:
         """True if a task of this kind is valid."""
@@ -173,14 +174,19 @@ class TaskKind(NamedTuple):
     def task(self, name: str, work: float, instances: int, estimate: float | None = None) -> Task:
         """Create a task of this kind."""
         speeds = None if self.speeds is None else dict(self.speeds)
-        return Task(name, work, instances, self.gang, *self.demand, speeds, self.model, self.batch, estimate)
+        own = self.gang, *self.demand, speeds, self.model, self.batch
+        return Task(name, work, instances, *own, estimate, manifest=self.manifest)
 
 
 def _kinds_of(tasks: Sequence[Task]) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
     """``kind`` and ``kinds`` of these tasks."""
-    features: Iterable[tuple[Any, ...]] = map(attrgetter("demand", "gang", "model", "batch", "speeds"), tasks)
+    features: Iterable[tuple[Any, ...]] = map(
+        attrgetter("demand", "gang", "model", "batch", "speeds", "manifest"), tasks
+    )
     if any(task.speeds is not None for task in tasks):  # mappings cannot be compared by hash
-        features = ((*rest, None if speeds is None else tuple(speeds.items())) for *rest, speeds in features)
+        features = (
+            (*rest, None if speeds is None else tuple(speeds.items()), manifest) for *rest, speeds, manifest in features
+        )
     kind, distinct = numbered(features)
     return kind, tuple([TaskKind(*feature) for feature in distinct])
 

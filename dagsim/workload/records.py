@@ -29,7 +29,7 @@ from typing import IO, Any, NamedTuple
 
 from dagsim.errors import ModelError, TraceError, WorkloadError
 from dagsim.files import replaced
-from dagsim.model import Edge, InFlight, Job, Request, Share, Task, TaskGraph
+from dagsim.model import Edge, InFlight, Job, Request, Share, Task, TaskGraph, canonical_json
 
 MOST_INSTANCES = 2**31 - 1
 """Maximum number of instances; a larger number counts as a damaged field."""
@@ -59,6 +59,8 @@ def record_of(job: Job) -> dict[str, Any]:
     for task, into in zip(job.graph.tasks, record["tasks"], strict=True):
         if task.speeds is not None:
             into["speeds"] = dict(task.speeds)
+        if task.manifest:
+            into["manifest"] = json.loads(task.manifest)
     if job.graph.edges:
         record["edges"] = [edge if edge.bytes else edge[:2] for edge in job.graph.edges]
     return record
@@ -112,6 +114,8 @@ def _task(record: Any, place: int) -> Task:
     _check(record, _TASK_FIELDS, ("name", "work"), f"tasks[{place}].")
     if record.get("gpu_types") is not None:
         record["gpu_types"] = tuple(record["gpu_types"])
+    if "manifest" in record:
+        record["manifest"] = canonical_json(record["manifest"])
     return Task(**record)
 
 
@@ -252,6 +256,7 @@ _TASK_FIELDS = {
     "model": _Field(_is_text, "a text", nullable=True),
     "batch": _Field(_is_whole, "a whole number", nullable=True),
     "estimate": _Field(_is_number, "a finite number", nullable=True),
+    "manifest": _Field(lambda value: isinstance(value, dict), "an object"),
 }
 
 
@@ -260,7 +265,9 @@ _JOB_DEFAULTS = [
 ]
 """Fields that are written, with their defaults; fields without one have a marker that equals no value."""
 _TASK_DEFAULTS = [
-    (field.name, field.default) for field in fields(Task) if field.name in _TASK_FIELDS and field.name != "speeds"
+    (field.name, field.default)
+    for field in fields(Task)
+    if field.name in _TASK_FIELDS and field.name not in ("speeds", "manifest")
 ]
 
 

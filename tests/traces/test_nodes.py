@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from random import Random
 
@@ -75,9 +76,10 @@ def test_kubernetes_gives_what_can_be_allocated() -> None:
         True,
     )
     assert by_name["k-4.local"].gpus == (("NVIDIA-A100-SXM4-80GB_1g.10gb", 7),)
-    assert {node.state for node in by_name.values() if not node.usable} == {
-        "SchedulingDisabled", "tainted maintenance", "NotReady",
+    assert {node.state for node in by_name.values()} == {
+        "Ready", "SchedulingDisabled", "tainted maintenance", "NotReady",
     }  # fmt: skip
+    assert [node.state for node in by_name.values() if not node.usable] == ["NotReady"]
 
 
 def test_pbs_and_torque_give_what_is_available(tmp_path: Path) -> None:
@@ -241,3 +243,33 @@ def test_damage_is_read_over_or_named(tmp_path: Path, file: str) -> None:
         except Exception as error:
             error.add_note(f"seed {seed}")
             raise
+
+
+def test_kubernetes_nodes_are_read_as_yaml_with_their_taints_and_labels(tmp_path: Path) -> None:
+    (tmp_path / "nodes.yaml").write_text(
+        """
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {name: w1, labels: {kubernetes.io/hostname: w1, zone: z1}}
+  spec:
+    unschedulable: true
+    taints: [{key: team, value: a, effect: NoSchedule, timeAdded: "2026-05-01T10:00:00Z"}]
+  status:
+    allocatable: {cpu: 7500m, memory: .5Gi, pods: "20", example.com/fpga: "2"}
+    conditions: [{type: Ready, status: "True"}]
+- kind: Service
+"""
+    )
+    (one,) = read_nodes(Source(tmp_path / "nodes.yaml"))
+    assert (one.name, one.cpus, one.memory_gb, one.usable) == ("w1", 7.5, 0.5, True)
+    assert json.loads(one.manifest) == {
+        "metadata": {"labels": {"zone": "z1"}},
+        "spec": {"taints": [{"key": "team", "value": "a", "effect": "NoSchedule"}], "unschedulable": True},
+        "status": {"allocatable": {"pods": "20", "example.com/fpga": "2"}},
+    }
+    (tmp_path / "nodes.yaml").write_text("apiVersion: v1\nkind: Node\nallocatable: [")
+    with pytest.raises(TraceError, match=r"nodes.yaml:4: not YAML"):
+        read_nodes(Source(tmp_path / "nodes.yaml"))

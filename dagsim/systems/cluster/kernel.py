@@ -292,7 +292,9 @@ class ClusterKernel(State):
             if not self.running:
                 if self.done or self._only_rules_bind():
                     break
-                if not self.pending or (self._away and machines.site is None and is_hopeless(self)):
+                due = clock.peek() <= self.now  # at the beginning, before the policy is asked first
+                hopeless = self._away and machines.site is None and is_hopeless(self)
+                if not (self.pending or due) or hopeless:
                     raise Stalled(why_stalled(self))
             now = clock.peek()
             if now > last_s:

@@ -15,7 +15,7 @@ from pydantic import model_validator as after_all
 from dagsim.elastic.tasks import ElasticTasks
 from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.metrics.standings import Sample
-from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, NodePartition, QueueTree, Request, gpu_type
+from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, NodePartition, QueueTree, Request, canonical_json, gpu_type
 from dagsim.model.gpu import canonical
 from dagsim.model.mig import MIG_TABLES
 from dagsim.registry import nearest
@@ -76,6 +76,10 @@ class NodeGroup(Section):
     """Seconds after the beginning at which its nodes arrive."""
     mig_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Seconds to make a part of a GPU (MIG). With it, fractions of GPUs are parts by NVIDIA's table."""
+    manifest: Mapping[str, Any] = {}
+    """What a scheduler reads of each node in its own form: for Kubernetes ``metadata.labels``,
+    ``spec.taints``, ``spec.unschedulable``, ``status.images`` and further ``status.allocatable``.
+    """
 
     @field_validator("mig_s")
     @classmethod
@@ -292,8 +296,19 @@ class ClusterKeys(Section):
         own = {gpu.name: gpu for gpu in self.gpu_types}
         return Cluster(
             tuple(
-                Node(name, gpu, group.gpus, group.cpus, group.memory_gb, group.features, group.weight, group.mig_s)
+                Node(
+                    name,
+                    gpu,
+                    group.gpus,
+                    group.cpus,
+                    group.memory_gb,
+                    group.features,
+                    group.weight,
+                    group.mig_s,
+                    manifest,
+                )
                 for group in self.cluster.groups
+                for manifest in [canonical_json(group.manifest) if group.manifest else ""]
                 for gpu in [None if group.gpu is None else own.get(group.gpu) or gpu_type(group.gpu)]
                 for name in group.nodes
             ),

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from dagsim.model import Job, Request, Task, TaskGraph
+from dagsim.model import Job, Request, Task, TaskGraph, canonical_json
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
-from dagsim.traces.kube import PodDemand, PodSet, kueue_workload, pod
+from dagsim.traces.kube import ClusterObjects, PodDemand, PodSet, kind_of, kueue_workload, pod, unmodelled_of
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import Dropping, ReadReport
@@ -68,7 +68,7 @@ class Kubernetes(Reader):
         return head.lstrip()[:1] in ("{", "[") and _KIND.search(head) is not None and '"metadata"' in head
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        reading = _Reading(source, options, report, options.named_gpus(), _scheduled(source))
+        reading = _Reading(source, options, report, options.named_gpus(), _scheduled(source), _around(source))
         yield from filter(None, map(reading.job, reading.groups()))
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
@@ -102,7 +102,7 @@ class KubernetesNow(Kubernetes):
         return False
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        reading = _Reading(source, options, report, options.named_gpus(), _scheduled(source))
+        reading = _Reading(source, options, report, options.named_gpus(), _scheduled(source), _around(source), True)
         groups = list(map(reading.now, reading.groups()))
         now_s = _instant_s(entry.piece for entries in groups for entry in entries)
         running = [entry.piece for entries in groups for entry in _counted(_of(entries, "runs"))]
@@ -117,7 +117,7 @@ class KubernetesNow(Kubernetes):
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
         """A second after the last event that an object states."""
-        reading = _Reading(source, options, ReadReport(), {}, _scheduled(source))
+        reading = _Reading(source, options, ReadReport(), {}, _scheduled(source), _around(source), True)
         pieces = [entry.piece for group in reading.groups() for entry in reading.now(group)]
         return _instant_s(pieces) if pieces else None
 
@@ -135,7 +135,7 @@ def waiting_workloads(source: Source) -> Iterator[tuple[str, str]]:
     others hold it, else Kueue's message or the reason of the pod's condition.
     """
     for _, object in elements(source, "items"):
-        kind, status = text_in(object, "kind"), object_in(object, "status")
+        kind, status = kind_of(object), object_in(object, "status")
         try:
             pieces = [pod(object)] if kind == "Pod" else list(kueue_workload(object)) if kind == "Workload" else []
         except Dirty:
@@ -170,6 +170,9 @@ class _Reading:
     report: ReadReport
     named: dict[str, str]
     scheduled: dict[str, float]
+    around: ClusterObjects
+    without_gpus: bool = False
+    """True if pods without a GPU count: they hold cores and memory of nodes."""
 
     def groups(self) -> Iterator[list[_Found]]:
         """The pods and pod sets of each job, in order of creation."""
@@ -188,30 +191,35 @@ class _Reading:
         for place, object in elements(self.source, "items"):
             self.report.rows += 1
             with self.report.dropping(partial(self.source.where, place)):
-                yield from ((place, (piece.whole, piece.created_s, piece)) for piece in self._pieces(object))
+                yield from ((place, (piece.whole, piece.created_s, piece)) for piece in self._pieces(place, object))
 
-    def _pieces(self, object: Any) -> Iterator[PodSet]:
-        match text_in(object, "kind"):
+    def _pieces(self, place: int, object: Any) -> Iterator[PodSet]:
+        match kind := kind_of(object):
             case "Pod":
                 if any(
                     text_in(owner, "kind") == "DaemonSet" for owner in list_in(object, "metadata", "ownerReferences")
                 ):
                     self.report.skip("of daemon sets")
                     return
-                pieces = [pod(object, self.scheduled.get(text_in(object, "metadata", "uid")))]
+                pieces = [pod(object, self.scheduled.get(text_in(object, "metadata", "uid")), self.around)]
+                for what in unmodelled_of(object_in(object, "spec")):
+                    self.report.note(f"pods ask for {what}: not modelled", self.source.where(place))
             case "Workload":
-                pieces = list(kueue_workload(object))
+                pieces = list(kueue_workload(object, self.around))
                 if not pieces:
                     raise Dirty("without a pod set")
                 self.report.rows += len(pieces) - 1  # one row per piece
             case "Event":
                 self.report.skip("of events")
                 return
+            case _ if kind in ClusterObjects.KINDS:
+                self.report.skip("of objects beside the pods")
+                return
             case _:
                 self.report.skip("of other kinds")
                 return
         for piece in pieces:
-            if piece.demand.on_gpu or self.options.gpus_per_task is not None or piece.is_workload:
+            if piece.demand.on_gpu or self.without_gpus or self.options.gpus_per_task is not None or piece.is_workload:
                 yield piece
             else:
                 self.report.skip("of pods without a GPU")
@@ -247,9 +255,9 @@ class _Reading:
     def jobs_now(self, entries: Sequence[_Found], now_s: float, usual_s: float) -> Iterator[Job]:
         """The jobs of pieces that all run, or all wait: one for each kind of demand."""
         nodes = tuple(dict.fromkeys([entry.piece.node for entry in entries if entry.piece.node]))
-        kinds: dict[tuple[PodDemand, tuple[str, ...]], list[_Found]] = {}
+        kinds: dict[object, list[_Found]] = {}
         for entry in _counted(entries):
-            kinds.setdefault((entry.piece.demand, entry.piece.wanted), []).append(entry)
+            kinds.setdefault(_kind(entry.piece), []).append(entry)
         for number, alike in enumerate(kinds.values()):
             arrival_s = min(entry.piece.created_s for entry in alike)
             expected = [_Found(place, _as_expected(piece, now_s, usual_s)) for place, piece in map(_parts, alike)]
@@ -288,9 +296,9 @@ class _Reading:
         if not last:
             raise Dirty("of jobs that outlive the trace")
         gang = any(piece.gang for piece in last)
-        kinds: dict[tuple[PodDemand, tuple[str, ...], str], list[PodSet]] = {}
+        kinds: dict[object, list[PodSet]] = {}
         for piece in last:
-            kinds.setdefault((piece.demand, piece.wanted, piece.ran_on), []).append(piece)
+            kinds.setdefault((*_kind(piece), piece.ran_on), []).append(piece)
         if len(kinds) > 1:
             self.report.note("of several kinds of pods, which need not start together here",
                              self.source.where(located[0].place))  # fmt: skip
@@ -330,6 +338,7 @@ class _Reading:
             first.demand.cpus,
             first.demand.memory_gb,
             kinds or None if gpus else None,
+            manifest=canonical_json(first.manifest),
         )
 
     def _ran_s(self, piece: PodSet) -> float:
@@ -397,8 +406,17 @@ def _as_expected(piece: PodSet, now_s: float, usual_s: float) -> PodSet:
         return replace(piece, fate="over", started_s=begin_s, ended_s=begin_s + (piece.limit_s or usual_s))
     age_s = _age_s(piece, now_s)
     lasts_s = 2 * age_s if piece.limit_s is None else max(piece.limit_s, age_s + 1.0)
+    if piece.ends_s is not None:
+        lasts_s = max(age_s + piece.ends_s - now_s, age_s + 1.0)
     began_s = now_s - age_s
     return replace(piece, fate="over", bound_s=began_s, started_s=began_s, ended_s=began_s + lasts_s)
+
+
+def _kind(piece: PodSet) -> tuple[object, ...]:
+    """Pods of a job with the same value are instances of one task. Labels that differ (an index) do not
+    matter.
+    """
+    return piece.demand, piece.wanted, canonical_json(piece.manifest.get("spec"))
 
 
 def _terms(piece: PodSet) -> Request:
@@ -427,6 +445,32 @@ def _by_slot(pieces: list[PodSet]) -> list[list[PodSet]]:
         if not piece.index and piece.fate in ("evicted", "failed"):
             heappush(failed, (inf if piece.ended_s is None else piece.ended_s, slot))
     return list(slots.values())
+
+
+_AROUND = re.compile(
+    rb'"kind"\s*:\s*"(?:Service|PodDisruptionBudget|PriorityClass|Namespace)(?:List)?"|"(?:replicas|clusterIP)"\s*:'
+)
+_BLOCK, _OVERLAP = 1 << 20, 128
+
+
+def _around(source: Source) -> ClusterObjects:
+    """The objects beside the pods. Only files that have some are parsed for them."""
+    around = ClusterObjects()
+    for file in source.files:
+        if _has_objects(file):
+            for _, object in elements(file, "items"):
+                around.add(object)
+    return around
+
+
+def _has_objects(file: Source) -> bool:
+    with file.open_binary() as stream:
+        rest = b""
+        while block := stream.read(_BLOCK):
+            if _AROUND.search(rest + block):
+                return True
+            rest = block[-_OVERLAP:]
+    return False
 
 
 def _scheduled(source: Source) -> dict[str, float]:

@@ -163,3 +163,7 @@ def test_files_keep_the_beginning() -> None:
     assert '"begins_s": 40.0' in jobs_text(play(STATE))
     assert '"begins_s"' not in jobs_text(play(STATE[3:], begins_s=0.0))
     assert b"begins_s.npy" in packed_schedule(play(STATE))
+
+
+def test_a_state_in_which_nothing_runs_is_decided_at_once() -> None:
+    assert starts(play([Job.single("waits", Task("t", 5.0), 2.0)])) == {"waits": (40.0, 0)}

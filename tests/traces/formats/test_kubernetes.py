@@ -11,7 +11,8 @@ import pytest
 
 from dagsim.model import Request
 from dagsim.traces.fields import Dirty
-from dagsim.traces.kube import pod_demand, quantity, wanted_type
+from dagsim.traces.kube import pod_demand, wanted_type
+from dagsim.traces.kube_objects import quantity
 
 Reading = Callable[..., Any]
 
@@ -232,3 +233,74 @@ def test_a_job_arrives_with_its_first_pod_even_before_its_workload(
     (tmp_path / "objects.json").write_text(json.dumps({"items": [pod, lone, workload]}))
     jobs = read(tmp_path / "objects.json", format="kubernetes").jobs
     assert [(job.id, job.arrival_s) for job in jobs] == [("optics/fit", 0), ("genes/lone", 60)]
+
+
+def waiting(name: str = "p", **spec: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": "registry.example/a:1", "resources": {"requests": {"nvidia.com/gpu": "1"}}}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "lab", "labels": {"app": "db"}, "uid": name,
+                     "creationTimestamp": "2026-05-01T10:00:00Z"},
+        "spec": {"containers": [container]} | spec,
+        "status": {"phase": "Pending"},
+    }  # fmt: skip
+
+
+def manifest_of(read: Reading, folder: Path, *objects: Any) -> Any:
+    (folder / "now.json").write_text(json.dumps({"kind": "List", "items": objects}))
+    (job,) = read(folder / "now.json", format="kubernetes-now").jobs
+    return job.priority, json.loads(job.tasks[0].manifest)
+
+
+def test_a_pod_carries_what_other_objects_decide_about_it(read: Reading, tmp_path: Path) -> None:
+    around = {"namespace": "lab", "name": "x"}
+    namespaced = {"topologyKey": "zone", "labelSelector": {}, "namespaceSelector": {"matchLabels": {"team": "a"}}}
+    terms = {"requiredDuringSchedulingIgnoredDuringExecution": [namespaced]}
+    priority, manifest = manifest_of(
+        read,
+        tmp_path,
+        {"kind": "Service", "metadata": around, "spec": {"clusterIP": "None", "selector": {"app": "db"}}},
+        {"kind": "Service", "metadata": {"name": "x"}, "spec": {"selector": {"app": "db", "elsewhere": "yes"}}},
+        {"kind": "PodDisruptionBudget", "metadata": around, "spec": {"selector": {"matchLabels": {"app": "db"}}},
+         "status": {"disruptionsAllowed": 2}},
+        {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 70, "preemptionPolicy": "Never"},
+        {"kind": "Namespace", "metadata": {"name": "other", "labels": {"team": "a"}}},
+        waiting(priorityClassName="high", affinity={"podAffinity": terms}),
+    )  # fmt: skip
+    assert priority == 70
+    assert manifest["resolved"] == {"services": {"app": "db"}, "budgets": {"lab/x": 2}}
+    assert manifest["metadata"] == {"labels": {"app": "db"}, "namespace": "lab"}
+    assert manifest["spec"]["preemptionPolicy"] == "Never"
+    (term,) = manifest["spec"]["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert term == {"topologyKey": "zone", "labelSelector": {}, "namespaces": ["other"]}
+
+
+def test_nominations_and_deletions_are_states_of_a_pod(read: Reading, tmp_path: Path) -> None:
+    pod = waiting()
+    pod["status"]["nominatedNodeName"] = "n1"
+    assert manifest_of(read, tmp_path, pod)[1]["resolved"] == {"nominated": "n1"}
+    leaving = waiting(nodeName="n1")
+    leaving["metadata"]["deletionTimestamp"] = "2026-05-01T10:00:31Z"
+    assert manifest_of(read, tmp_path, leaving)[1]["resolved"] == {"terminating": True}
+
+
+def test_what_is_not_modelled_of_a_pod_is_noted(read: Reading, tmp_path: Path) -> None:
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    pods = [
+        waiting("a", volumes=[claim]),
+        waiting("b", resourceClaims=[{"name": "gpu"}]),
+        waiting("c", schedulerName="x"),
+    ]
+    (tmp_path / "now.json").write_text(json.dumps({"kind": "List", "items": pods}))
+    assert read(tmp_path / "now.json", format="kubernetes-now").noted == {
+        "pods ask for volumes (claims), which may tie pods to nodes: not modelled": 1,
+        "pods ask for claims of devices (DRA): not modelled": 1,
+        "pods ask for the scheduler 'x': not modelled": 1,
+    }
+
+
+def test_items_of_a_list_of_one_kind_need_none_of_their_own(read: Reading, tmp_path: Path) -> None:
+    pod = waiting()
+    del pod["kind"]
+    (tmp_path / "now.json").write_text(json.dumps({"kind": "PodList", "items": [pod]}))
+    assert [job.id for job in read(tmp_path / "now.json", format="kubernetes-now").jobs] == ["lab/p"]

@@ -10,7 +10,6 @@ from dagsim.model import Cluster, Job, Kind, Node, QueueNode, QueueTree, Task
 from dagsim.model.gpu import GpuType
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.policies.kube import LEAST, MOST, allocation_score
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing import check_policy
 
@@ -35,21 +34,6 @@ def job(name: str, queue: str, at_s: float, seconds: float, gpus: int = 1, prior
 
 
 GPUS = Cluster(tuple([Node(f"n{at}", GPU, 8) for at in range(3)]))
-
-
-def test_the_scores_are_those_of_the_documentation() -> None:
-    # resource-bin-packing, "Node scoring for capacity allocation": 2 foo, 256 MB and 2 CPUs are asked for
-    shape = ((0, 0), (100, 10))
-    one = allocation_score([(5, 3, 4), (1, 512, 1024), (3, 3, 8)], shape, nearest=True)  # foo, memory, CPU
-    two = allocation_score([(5, 4, 8), (1, 768, 1024), (3, 8, 8)], shape, nearest=True)
-    assert (one, two) == (5, 7)
-    pods = [(1, 2, 8), (1, 1, 16)]
-    assert allocation_score(pods, LEAST) == 84  # (75 + 93) / 2
-    assert allocation_score(pods, MOST) == 15  # (25 + 6) / 2
-    assert allocation_score([(1, 0, 0)], MOST) == 0
-    ends = [[(1, used, 16)] for used in (0, 16)]  # from 0 to 100, as MinNodeScore and MaxNodeScore
-    assert [allocation_score(parts, LEAST) for parts in ends] == [100, 0]
-    assert [allocation_score(parts, MOST) for parts in ends] == [0, 100]
 
 
 def pods(count: int, **rest: float) -> list[Job]:

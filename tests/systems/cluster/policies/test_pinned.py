@@ -46,8 +46,8 @@ MORE = {
     # Not min_total_duration_perf: which of several optima of its program the solver returns depends on the processor.
     "gavel": [f"policy={name},round_s=2,gap_s=5" for name in ("isolated", "fifo_perf")],
     "gavel-events": ["round_s=2", "round_s=3,objective=makespan", "round_s=3,objective=cost", "round_s=3,window=2"],
-    "kueue": ["scoring=most", "gpu=2", "scoring=most,cpu=0.2,memory=3"],
-    "kube-default": ["scoring=most", "gpu=2", "scoring=most,cpu=0.2,memory=3", "preempt=false"],
+    "kueue": ["scoring=most", "gpu=2", "scoring=most,cpu=2,memory=30"],
+    "kube-default": ["scoring=most", "gpu=2", "scoring=most,cpu=2,memory=30", "preempt=false"],
     "las": ["quantum_s=2", "quantum_s=2,lead=0.5"],
     "max-min-fair": ["by=job"],
     "rollout": ["base=sjf,width=2"],

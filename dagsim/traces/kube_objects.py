@@ -1,0 +1,230 @@
+"""Terms of Kubernetes: quantities, the resources that a pod asks for (KEP-753), and selectors.
+
+Resources are counted in whole units, as in kube-scheduler: thousandths of a core for ``cpu``, bytes for memory,
+ephemeral storage and huge pages, and pieces of anything else. Fractions of a unit are rounded up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil
+from typing import Any, NamedTuple, TypeAlias
+
+from dagsim.traces.documents import list_in, object_in, text_in
+from dagsim.traces.fields import Dirty
+
+_QUANTITY = re.compile(
+    r"([+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30}))(?:[eE]([+-]?\d{1,2})|(n|u|m|k|K|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?"
+)
+_UNITS = {
+    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1),
+    "k": Fraction(10**3), "K": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9),
+    "T": Fraction(10**12), "P": Fraction(10**15), "E": Fraction(10**18),
+    "Ki": Fraction(2**10), "Mi": Fraction(2**20), "Gi": Fraction(2**30),
+    "Ti": Fraction(2**40), "Pi": Fraction(2**50), "Ei": Fraction(2**60),
+}  # fmt: skip
+WHOLE_GPUS = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi", "gpu.intel.com/i915")
+_MOST = 1 << 62
+"""Maximum number of units, so that sums fit into 64 bits."""
+
+DEFAULT_CPU, DEFAULT_MEMORY = 100, 200 << 20
+"""What NodeResourcesFit assumes, when it scores, for each container that requests no CPU or memory."""
+
+
+def quantity(text: Any) -> float:
+    """Parse a quantity: ``7500m``, ``64Gi``, ``.5Gi``, ``64G``, ``1e9`` or a plain number.
+
+    Raises:
+        Dirty: The text is not a quantity, or negative.
+    """
+    return float(_exact(text))
+
+
+def _exact(text: Any) -> Fraction:
+    plain = isinstance(text, int | float | str) and not isinstance(text, bool)
+    return _quantity(str(text).strip()[:80] if plain else "")
+
+
+@lru_cache(maxsize=1 << 14)
+def _quantity(text: str) -> Fraction:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise Dirty("whose resources are not quantities")
+    value = Fraction(match[1]) * (Fraction(10) ** int(match[2]) if match[2] else _UNITS[match[3] or ""])
+    if not 0 <= value < _MOST:
+        raise Dirty("whose resources are impossible")
+    return value
+
+
+def units(resource: str, text: Any) -> int:
+    """The quantity in whole units of the resource.
+
+    Raises:
+        Dirty: The text is not a quantity, or negative.
+    """
+    value = ceil(_exact(text) * (1000 if resource == "cpu" else 1))
+    if value >= _MOST:
+        raise Dirty("whose resources are impossible")
+    return value
+
+
+def amounts(resources: Any) -> dict[str, int]:
+    """Units of each resource in a mapping of quantities.
+
+    Raises:
+        Dirty: A value is not a quantity.
+    """
+    return {name: units(name, value) for name, value in object_in(resources).items()}
+
+
+def requests_of(resources: Any) -> dict[str, int]:
+    """Requests, completed by limits for resources without a request, as the API server does.
+
+    Raises:
+        Dirty: A value is not a quantity.
+    """
+    return amounts(object_in(resources, "limits")) | amounts(object_in(resources, "requests"))
+
+
+def pod_requests(spec: Any, *, pod_level: bool = True, assumed: Mapping[str, int] | None = None) -> dict[str, int]:
+    """What a pod asks for: its containers and sidecars together, or more if an init container needs more
+    beside the sidecars that were started before it (KEP-753); where the pod itself states requests, these
+    (KEP-2837); and its overhead.
+
+    Without ``pod_level`` the pod's own requests do not count. ``assumed`` holds what each container is
+    taken to request of resources of which it requests none.
+
+    Raises:
+        Dirty: A value is not a quantity.
+    """
+    together: dict[str, int] = {}
+    for container in list_in(spec, "containers"):
+        add(together, _asked(container, assumed))
+    sidecars: dict[str, int] = {}
+    before: list[dict[str, int]] = []
+    for container in list_in(spec, "initContainers"):
+        asked = _asked(container, assumed)
+        if text_in(container, "restartPolicy") == "Always":
+            add(together, asked)
+            add(sidecars, asked)
+            before.append(dict(sidecars))
+        else:
+            add(asked, sidecars)
+            before.append(asked)
+    total = largest([together, *before])
+    if pod_level:
+        total |= _of_pod(spec, total)
+    add(total, amounts(object_in(spec, "overhead")))
+    return total
+
+
+def has_own_requests(spec: Any) -> bool:
+    """True if the pod itself states requests or limits."""
+    return bool(_of_pod(spec, {}))
+
+
+def _of_pod(spec: Any, containers: Mapping[str, int]) -> dict[str, int]:
+    """The pod's own requests. With limits but no request, what the containers ask for counts, then the
+    limit, as the API server fills them in.
+    """
+    stated = object_in(spec, "resources")
+    own, limits = amounts(object_in(stated, "requests")), amounts(object_in(stated, "limits"))
+    if limits:
+        own = limits | {name: size for name, size in containers.items() if name in ("cpu", "memory")} | own
+    return {name: size for name, size in own.items() if name in ("cpu", "memory") or name.startswith("hugepages-")}
+
+
+def _asked(container: Any, assumed: Mapping[str, int] | None) -> dict[str, int]:
+    return dict(assumed or {}) | requests_of(object_in(container, "resources"))
+
+
+def add(total: dict[str, int], more: Mapping[str, int]) -> None:
+    """Add the amounts of ``more`` to ``total``."""
+    for name, size in more.items():
+        total[name] = total.get(name, 0) + size
+
+
+def largest(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The largest amount of each resource."""
+    most: dict[str, int] = {}
+    for amounts in several:
+        for name, size in amounts.items():
+            most[name] = max(most.get(name, 0), size)
+    return most
+
+
+Labels: TypeAlias = Mapping[str, str]
+
+
+class Requirement(NamedTuple):
+    """One condition on labels."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def holds(self, labels: Labels) -> bool:
+        """True if the labels meet the condition."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value in self.values
+            case "NotIn":
+                return value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case "Gt" | "Lt":
+                if value is None or len(self.values) != 1 or not (_is_whole(value) and _is_whole(self.values[0])):
+                    return False
+                above = int(value) - int(self.values[0])
+                return above > 0 if self.operator == "Gt" else above < 0
+        return False
+
+
+def _is_whole(text: str) -> bool:
+    return text.lstrip("+-").isdecimal() and len(text) < 20
+
+
+class Selector(NamedTuple):
+    """Conditions on labels, all of which must hold; ``None`` in place of a selector matches nothing."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Labels) -> bool:
+        """True if the labels meet all conditions."""
+        return all(requirement.holds(labels) for requirement in self.requirements)
+
+    def extended(self, more: Iterable[Requirement]) -> Selector:
+        """The selector with more conditions."""
+        return Selector(tuple(dict.fromkeys([*self.requirements, *more])))
+
+
+NOTHING = Selector((Requirement("", "In"),))
+"""A selector that matches nothing."""
+
+
+def label_selector(value: Any) -> Selector:
+    """The label selector of a term or constraint. One that is missing matches nothing."""
+    if not isinstance(value, dict):
+        return NOTHING
+    return Selector((*equal_to(object_in(value, "matchLabels")), *requirements_of(list_in(value, "matchExpressions"))))
+
+
+def equal_to(labels: Mapping[str, Any]) -> tuple[Requirement, ...]:
+    """The conditions that labels have these values."""
+    return tuple([Requirement(key, "In", (str(value),)) for key, value in sorted(labels.items())])
+
+
+def requirements_of(listed: Iterable[Any]) -> tuple[Requirement, ...]:
+    """The conditions of ``matchExpressions``."""
+    return tuple(
+        [
+            Requirement(text_in(rule, "key"), text_in(rule, "operator"), tuple(map(str, list_in(rule, "values"))))
+            for rule in listed
+        ]
+    )
