@@ -123,7 +123,6 @@ def digested_files(package: Path) -> list[Path]:
         for path in sorted(package.rglob("*"))
         if path.relative_to(package).parts[0] not in _CANNOT_MATTER
         and "__pycache__" not in path.parts
-        and path.suffix != ".pt"  # an agent that a policy uses is among the sources of that policy
         and path.is_file()
     ]
 

@@ -24,7 +24,7 @@ class Fate(IntEnum):
     """Under the present rules the job never starts."""
 
 
-class Verdict(NamedTuple):
+class ReasonKind(NamedTuple):
     """The meaning of a reason."""
 
     fate: Fate
@@ -32,68 +32,68 @@ class Verdict(NamedTuple):
     """What has to happen, or what is wrong."""
 
 
-_KNOWN = Verdict(Fate.KNOWN)
-_REQUEUED = Verdict(Fate.OUTSIDE, "an attempt failed, and the job is held until somebody releases it")
-_NAMES: dict[str, Verdict] = {
+_KNOWN = ReasonKind(Fate.KNOWN)
+_REQUEUED = ReasonKind(Fate.OUTSIDE, "an attempt failed, and the job is held until somebody releases it")
+_NAMES: dict[str, ReasonKind] = {
     **dict.fromkeys(
         ("", "None", "Priority", "Resources", "Dependency", "BeginTime", "Licenses", "Reservation", "Prolog",
          "Cleaning", "SchedDefer", "JobArrayTaskLimit", "MPIPortsBusy", "Suspended", "AssociationJobLimit",
          "AssocJobLimit", "AssociationResourceLimit", "AssocResourceLimit", "QOSJobLimit", "QOSResourceLimit", "quota"),
         _KNOWN,
     ),
-    "JobHeldUser": Verdict(Fate.OUTSIDE, "until its user releases it"),
-    "JobHeldAdmin": Verdict(Fate.OUTSIDE, "until an administrator releases it"),
+    "JobHeldUser": ReasonKind(Fate.OUTSIDE, "until its user releases it"),
+    "JobHeldAdmin": ReasonKind(Fate.OUTSIDE, "until an administrator releases it"),
     **dict.fromkeys(
         ("JobHoldMaxRequeue", "MaxRequeue", "JobLaunchFailure", "NonZeroExitCode", "RaisedSignal", "TimeLimit",
          "InactiveLimit", "OutOfMemory", "SystemFailure"),
         _REQUEUED,
     ),
-    "PartitionDown": Verdict(Fate.OUTSIDE, "until its partition is up"),
-    "PartitionInactive": Verdict(Fate.OUTSIDE, "until its partition is active"),
-    "ReqNodeNotAvail": Verdict(Fate.OUTSIDE, "until nodes that it needs are no longer down, drained or reserved"),
-    "NodeDown": Verdict(Fate.OUTSIDE, "until a node that it needs is no longer down"),
-    "FrontEndDown": Verdict(Fate.OUTSIDE, "until a front-end node is up"),
-    "BurstBufferResources": Verdict(Fate.OUTSIDE, "until the burst buffer has room"),
-    "BurstBufferStageIn": Verdict(Fate.OUTSIDE, "until its files are in the burst buffer"),
-    "BurstBufferOperation": Verdict(Fate.OUTSIDE, "an operation of the burst buffer failed"),
-    "PowerNotAvail": Verdict(Fate.OUTSIDE, "until there is enough power"),
-    "PowerReserved": Verdict(Fate.OUTSIDE, "until there is enough power"),
-    "FedJobLock": Verdict(Fate.OUTSIDE, "until its federation has decided on a cluster"),
-    "QOSUsageThreshold": Verdict(Fate.OUTSIDE, "until its share of use is above the threshold of its QOS"),
-    "AccountingPolicy": Verdict(Fate.OUTSIDE, "until the accounting policy admits it"),
-    "ReservationDeleted": Verdict(Fate.OUTSIDE, "its reservation was deleted, and the job is held"),
-    "ReservationInvalid": Verdict(Fate.OUTSIDE, "until its reservation is valid"),
-    "PartitionNodeLimit": Verdict(Fate.NEVER, "it asks for a number of nodes that its partition does not allow"),
-    "PartitionTimeLimit": Verdict(Fate.NEVER, "its time limit is above that of its partition"),
-    "PartitionConfig": Verdict(Fate.NEVER, "its partition does not admit it"),
-    "BadConstraints": Verdict(Fate.NEVER, "no nodes satisfy its constraints"),
-    "Constraints": Verdict(Fate.NEVER, "no nodes satisfy its constraints"),
-    "InvalidAccount": Verdict(Fate.NEVER, "its account is not valid"),
-    "InvalidQOS": Verdict(Fate.NEVER, "its QOS is not valid"),
-    "AccountNotAllowed": Verdict(Fate.NEVER, "its account is not permitted to use its partition"),
-    "QOSNotAllowed": Verdict(Fate.NEVER, "its QOS is not permitted to use its partition"),
-    "DependencyNeverSatisfied": Verdict(Fate.NEVER, "a job that it depends on did not end as it had to"),
-    "MaxMemPerLimit": Verdict(Fate.NEVER, "it asks for more memory per CPU or node than is allowed"),
-    "DeadLine": Verdict(Fate.NEVER, "it cannot end before its deadline"),
+    "PartitionDown": ReasonKind(Fate.OUTSIDE, "until its partition is up"),
+    "PartitionInactive": ReasonKind(Fate.OUTSIDE, "until its partition is active"),
+    "ReqNodeNotAvail": ReasonKind(Fate.OUTSIDE, "until nodes that it needs are no longer down, drained or reserved"),
+    "NodeDown": ReasonKind(Fate.OUTSIDE, "until a node that it needs is no longer down"),
+    "FrontEndDown": ReasonKind(Fate.OUTSIDE, "until a front-end node is up"),
+    "BurstBufferResources": ReasonKind(Fate.OUTSIDE, "until the burst buffer has room"),
+    "BurstBufferStageIn": ReasonKind(Fate.OUTSIDE, "until its files are in the burst buffer"),
+    "BurstBufferOperation": ReasonKind(Fate.OUTSIDE, "an operation of the burst buffer failed"),
+    "PowerNotAvail": ReasonKind(Fate.OUTSIDE, "until there is enough power"),
+    "PowerReserved": ReasonKind(Fate.OUTSIDE, "until there is enough power"),
+    "FedJobLock": ReasonKind(Fate.OUTSIDE, "until its federation has decided on a cluster"),
+    "QOSUsageThreshold": ReasonKind(Fate.OUTSIDE, "until its share of use is above the threshold of its QOS"),
+    "AccountingPolicy": ReasonKind(Fate.OUTSIDE, "until the accounting policy admits it"),
+    "ReservationDeleted": ReasonKind(Fate.OUTSIDE, "its reservation was deleted, and the job is held"),
+    "ReservationInvalid": ReasonKind(Fate.OUTSIDE, "until its reservation is valid"),
+    "PartitionNodeLimit": ReasonKind(Fate.NEVER, "it asks for a number of nodes that its partition does not allow"),
+    "PartitionTimeLimit": ReasonKind(Fate.NEVER, "its time limit is above that of its partition"),
+    "PartitionConfig": ReasonKind(Fate.NEVER, "its partition does not admit it"),
+    "BadConstraints": ReasonKind(Fate.NEVER, "no nodes satisfy its constraints"),
+    "Constraints": ReasonKind(Fate.NEVER, "no nodes satisfy its constraints"),
+    "InvalidAccount": ReasonKind(Fate.NEVER, "its account is not valid"),
+    "InvalidQOS": ReasonKind(Fate.NEVER, "its QOS is not valid"),
+    "AccountNotAllowed": ReasonKind(Fate.NEVER, "its account is not permitted to use its partition"),
+    "QOSNotAllowed": ReasonKind(Fate.NEVER, "its QOS is not permitted to use its partition"),
+    "DependencyNeverSatisfied": ReasonKind(Fate.NEVER, "a job that it depends on did not end as it had to"),
+    "MaxMemPerLimit": ReasonKind(Fate.NEVER, "it asks for more memory per CPU or node than is allowed"),
+    "DeadLine": ReasonKind(Fate.NEVER, "it cannot end before its deadline"),
     **dict.fromkeys(
         ("AssociationTimeLimit", "AssocTimeLimit", "QOSTimeLimit"),
-        Verdict(Fate.NEVER, "its time limit is above that of its account or QOS"),
+        ReasonKind(Fate.NEVER, "its time limit is above that of its account or QOS"),
     ),
 }  # fmt: skip
 
-_GATED = Verdict(Fate.OUTSIDE, "until its admission checks or gates are passed")
-_STOPPED = Verdict(Fate.OUTSIDE, "until its queue is active")
-_FAMILIES: tuple[tuple[re.Pattern[str], Verdict], ...] = tuple([
+_GATED = ReasonKind(Fate.OUTSIDE, "until its admission checks or gates are passed")
+_STOPPED = ReasonKind(Fate.OUTSIDE, "until its queue is active")
+_FAMILIES: tuple[tuple[re.Pattern[str], ReasonKind], ...] = tuple([
     (re.compile(pattern), verdict)
     for pattern, verdict in (
         # Limits of Slurm: of one job, of budgets, of what somebody holds at a time.
         (r"(QOS|Assoc)\w*(PerJob|PerNode|MaxWallDuration)|QOSMin\w+",
-         Verdict(Fate.NEVER, "it asks for more or less than a job may have")),
+         ReasonKind(Fate.NEVER, "it asks for more or less than a job may have")),
         (r"(QOS|Assoc)\w*(Minutes|GrpWall)",
-         Verdict(Fate.OUTSIDE, "until usage decays, or somebody raises the budget")),
+         ReasonKind(Fate.OUTSIDE, "until usage decays, or somebody raises the budget")),
         (r"(QOS|Assoc|Max)\w*(Energy|License|BB|Billing)",
-         Verdict(Fate.OUTSIDE, "until its users hold less of what the limit counts")),
-        (r"(QOS|Assoc|Max)\w*Submit", Verdict(Fate.OUTSIDE, "until fewer jobs are submitted")),
+         ReasonKind(Fate.OUTSIDE, "until its users hold less of what the limit counts")),
+        (r"(QOS|Assoc|Max)\w*Submit", ReasonKind(Fate.OUTSIDE, "until fewer jobs are submitted")),
         (r"(QOS|Assoc)(Grp|Max)|Max\w+PerAccount", _KNOWN),
         # Sentences that squeue prints instead of a name.
         (r"Nodes required for job are DOWN", _KNOWN),
@@ -103,17 +103,17 @@ _FAMILIES: tuple[tuple[re.Pattern[str], Verdict], ...] = tuple([
         # Conditions of Kubernetes and Kueue.
         (r"SchedulingGated|.*admission check", _GATED),
         (r".*[qQ]ueue.*(is inactive|doesn't exist|is stopped|not started|not enabled)", _STOPPED),
-        (r".*workload is deactivated|Deactivated", Verdict(Fate.OUTSIDE, "until somebody activates it")),
+        (r".*workload is deactivated|Deactivated", ReasonKind(Fate.OUTSIDE, "until somebody activates it")),
         (r".*(request|requests) > maximum capacity|.*insufficient quota .*maximum",
-         Verdict(Fate.NEVER, "it asks for more than the quota of its queue can ever be")),
+         ReasonKind(Fate.NEVER, "it asks for more than the quota of its queue can ever be")),
         # Comments of PBS.
-        (r"Can Never Run", Verdict(Fate.NEVER, "it asks for more than the site has or allows")),
-        (r"(Job|Not Running: Job) (is )?(held|on hold)", Verdict(Fate.OUTSIDE, "until somebody releases it")),
+        (r"Can Never Run", ReasonKind(Fate.NEVER, "it asks for more than the site has or allows")),
+        (r"(Job|Not Running: Job) (is )?(held|on hold)", ReasonKind(Fate.OUTSIDE, "until somebody releases it")),
     )
 ])  # fmt: skip
 
 
-def verdict_of(reason: str) -> Verdict:
+def verdict_of(reason: str) -> ReasonKind:
     """Return the meaning of a reason. One that is in no list says nothing: the simulation decides."""
     name = re.split(r"[,:(]", reason, maxsplit=1)[0].strip()
     if (known := _NAMES.get(name)) is not None:

@@ -70,7 +70,7 @@ class ClusterObjects:
 
     def add(self, object: Any) -> None:
         """Take note of an object, if it is of one of the kinds."""
-        kind, name = kind_of(object), text_in(object, "metadata", "name")
+        kind, name = object_kind(object), text_in(object, "metadata", "name")
         namespace = text_in(object, "metadata", "namespace") or "default"
         selector = object_in(object, "spec", "selector")
         match kind:
@@ -185,7 +185,7 @@ def _container(container: Any) -> dict[str, Any]:
     return kept | ({"ports": ports} if ports else {})
 
 
-def kind_of(object: Any) -> str:
+def object_kind(object: Any) -> str:
     """The kind of an object. Items of a list of one kind, as the API returns it, do not state theirs."""
     if kind := text_in(object, "kind"):
         return kind

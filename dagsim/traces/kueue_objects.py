@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dagsim.errors import ModelError, TraceError
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.kueue import (
     AdmissionFairSharing,
     BorrowWithinCohort,
@@ -380,7 +381,7 @@ def _duration(key: str, value: Any, default: float) -> float:
     parts = _DURATION.findall(str(value))
     if "".join(number + one for number, one in parts) != str(value):
         raise TraceError(f"Configuration: {key} is not a duration: {value!r} (an example: 1h30m)")
-    return sum(float(number) * _SECONDS[one] for number, one in parts)
+    return ordered_sum(float(number) * _SECONDS[one] for number, one in parts)
 
 
 def _word(owner: str, key: str, word: str, known: Sequence[str]) -> Any:

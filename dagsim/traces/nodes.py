@@ -15,7 +15,7 @@ from dagsim.model import QueueTree, canonical_json
 from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type, mig_slice
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty, FaultsAt, count, finite_number, pbs_memory_gb
-from dagsim.traces.kube import kind_of, whole
+from dagsim.traces.kube import object_kind, whole
 from dagsim.traces.kube_objects import quantity, units
 from dagsim.traces.sites import folded, hosts, site_gpu
 from dagsim.traces.source import LINE_BITS, Source
@@ -287,7 +287,7 @@ def kube_nodes(source: Source) -> Iterator[FoundNode]:
     """
     json_text = "\n".join(source.head(4)).lstrip()[:1] in ("{", "[")
     for place, node in elements(source, "items") if json_text else _yaml_objects(source):
-        if kind_of(node) == "Node":
+        if object_kind(node) == "Node":
             with FaultsAt(source.where(place), "a node"):
                 yield _node_of_kube(node)
 

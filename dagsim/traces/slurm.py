@@ -53,13 +53,13 @@ __all__ = [
     "listed_tasks",
     "memory_gb",
     "moment_s",
-    "plain_text",
     "reading_of",
     "resources",
     "sacct_rows",
     "sacct_tables",
     "span_s",
     "state",
+    "unescaped_text",
     "with_older_columns",
 ]
 
@@ -944,18 +944,18 @@ def _json_row(job: Mapping[str, Any]) -> list[str]:
     """
     time, state, tres = (object_in(job.get(name)) for name in ("time", "state", "tres"))
     row = {
-        "JobIDRaw": plain_text(json_number(job.get("job_id"))),
+        "JobIDRaw": unescaped_text(json_number(job.get("job_id"))),
         "JobID": _job_id(job),
         "User": text_in(job.get("user")) or text_in(job, "association", "user"),
         "Account": text_in(job.get("account")),
         "Partition": text_in(job.get("partition")),
         "State": _state(state.get("current")),
-        "TimelimitRaw": plain_text(json_number(time.get("limit"))),
-        "NNodes": plain_text(json_number(job.get("allocation_nodes"))),
-        "NCPUS": plain_text(json_number(object_in(job.get("required")).get("CPUs"))),
+        "TimelimitRaw": unescaped_text(json_number(time.get("limit"))),
+        "NNodes": unescaped_text(json_number(job.get("allocation_nodes"))),
+        "NCPUS": unescaped_text(json_number(object_in(job.get("required")).get("CPUs"))),
         "ReqTRES": _tres(tres.get("requested")),
         "AllocTRES": _tres(tres.get("allocated")),
-        "Restarts": plain_text(json_number(job.get("restart_cnt"))),
+        "Restarts": unescaped_text(json_number(job.get("restart_cnt"))),
         "NodeList": text_in(job.get("nodes")),
         "QOS": text_in(job.get("qos")),
         "Constraints": text_in(job.get("constraints")),
@@ -963,9 +963,9 @@ def _json_row(job: Mapping[str, Any]) -> list[str]:
         "SubmitLine": text_in(job.get("submit_line")),
     }
     for column, name in (("Submit", "submission"), ("Eligible", "eligible"), ("Start", "start"), ("End", "end")):
-        row[column] = plain_text(json_number(time.get(name)) or None)
-    row["ElapsedRaw"] = plain_text(json_number(time.get("elapsed")))
-    row["Suspended"] = plain_text(json_number(time.get("suspended")))
+        row[column] = unescaped_text(json_number(time.get(name)) or None)
+    row["ElapsedRaw"] = unescaped_text(json_number(time.get("elapsed")))
+    row["Suspended"] = unescaped_text(json_number(time.get("suspended")))
     return [row.get(name, "") for name in COLUMNS]
 
 
@@ -980,7 +980,7 @@ def json_number(value: Any) -> int | float | str | None:
     return None if value in (_NO_VALUE, _NO_VALUE + 1) else value
 
 
-def plain_text(value: int | float | str | None) -> str:
+def unescaped_text(value: int | float | str | None) -> str:
     if isinstance(value, int) and abs(value) >= 1 << 63:
         return "inf"  # a number with thousands of digits is damage
     return "" if value is None else str(value)
@@ -999,12 +999,12 @@ def _job_id(job: Mapping[str, Any]) -> str:
     task, offset = json_number(array.get("task_id")), json_number(het.get("job_offset"))
     parent, leader = json_number(array.get("job_id")), json_number(het.get("job_id"))
     if parent and task is not None:
-        return f"{plain_text(parent)}_{plain_text(task)}"
+        return f"{unescaped_text(parent)}_{unescaped_text(task)}"
     if parent and (bits := text_in(array.get("task"))):
-        return f"{plain_text(parent)}_[{listed_tasks(bits)}]"
+        return f"{unescaped_text(parent)}_[{listed_tasks(bits)}]"
     if leader and offset is not None:
-        return f"{plain_text(leader)}+{plain_text(offset)}"
-    return plain_text(json_number(job.get("job_id")))
+        return f"{unescaped_text(leader)}+{unescaped_text(offset)}"
+    return unescaped_text(json_number(job.get("job_id")))
 
 
 def listed_tasks(tasks: str) -> str:
@@ -1034,5 +1034,5 @@ def _tres(listed: Any) -> str:
         if (size := json_number(count)) is None or not isinstance(kind, str):
             continue
         label = f"{kind}/{name}" if isinstance(name, str) and name else kind
-        parts.append(f"{label}={plain_text(size)}{'M' if kind == 'mem' else ''}")
+        parts.append(f"{label}={unescaped_text(size)}{'M' if kind == 'mem' else ''}")
     return ",".join(parts)

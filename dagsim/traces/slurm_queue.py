@@ -32,8 +32,8 @@ from dagsim.traces.slurm import (
     json_number,
     listed_tasks,
     moment_s,
-    plain_text,
     reading_of,
+    unescaped_text,
 )
 from dagsim.traces.source import Row, Source
 
@@ -357,7 +357,8 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
             else:
                 yield from rows
     for number, fields in suspended:  # it has started before all that wait, and comes back before them
-        times = dict.fromkeys(map(COLUMNS.index, ("Submit", "Eligible", "Start")), plain_text(min(first_s, now_s) - 1))
+        started = unescaped_text(min(first_s, now_s) - 1)
+        times = dict.fromkeys(map(COLUMNS.index, ("Submit", "Eligible", "Start")), started)
         yield number, [times.get(place, field) for place, field in enumerate(fields)]
     dependent.sort(key=lambda waiting: int(re.sub(r"\D.*", "", waiting[0][0]) or 0))
     for ids, conditions, rows in dependent:
@@ -453,19 +454,19 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
     if runs and isinstance(start, int | float):
         lasts_s = max(lasts_s, now_s - start + _OVERDUE_S)
     row = {
-        "JobIDRaw": plain_text(json_number(job.get("job_id"))),
+        "JobIDRaw": unescaped_text(json_number(job.get("job_id"))),
         "JobID": id,
         "User": text_in(job.get("user_name")),
         "Account": text_in(job.get("account")),
         "Partition": text_in(job.get("partition")),
         "State": "COMPLETED",
-        "Submit": plain_text(submit),
-        "Eligible": plain_text(eligible),
-        "Start": plain_text(start),
-        "ElapsedRaw": plain_text(int(lasts_s)),
-        "TimelimitRaw": plain_text(limit if isinstance(limit, int | float) else None),
-        "NNodes": plain_text(json_number(job.get("node_count"))),
-        "NCPUS": plain_text(json_number(job.get("cpus"))),
+        "Submit": unescaped_text(submit),
+        "Eligible": unescaped_text(eligible),
+        "Start": unescaped_text(start),
+        "ElapsedRaw": unescaped_text(int(lasts_s)),
+        "TimelimitRaw": unescaped_text(limit if isinstance(limit, int | float) else None),
+        "NNodes": unescaped_text(json_number(job.get("node_count"))),
+        "NCPUS": unescaped_text(json_number(job.get("cpus"))),
         "ReqTRES": asked,
         "AllocTRES": (held if runs or ran is not None else "") or asked,
         "ReqMem": text_in(job.get("memory")),
@@ -542,12 +543,12 @@ def _squeue_ids(job: Mapping[str, Any]) -> list[str]:
     """The id of a job, or those of the tasks of an array that wait together."""
     task, parent = json_number(job.get("array_task_id")), json_number(job.get("array_job_id"))
     leader, offset = json_number(job.get("het_job_id")), json_number(job.get("het_job_offset"))
-    own = plain_text(json_number(job.get("job_id")))
+    own = unescaped_text(json_number(job.get("job_id")))
     if parent and task is not None:
-        return [f"{plain_text(parent)}_{plain_text(task)}"]
+        return [f"{unescaped_text(parent)}_{unescaped_text(task)}"]
     if listed := listed_tasks(text_in(job.get("array_task_string"))).partition("%")[0]:
-        tasks = array_ids(f"{plain_text(parent) if parent else own}_[{listed}]")
+        tasks = array_ids(f"{unescaped_text(parent) if parent else own}_[{listed}]")
         return [own] if "_[" in tasks[0] else tasks
     if leader and offset is not None:
-        return [f"{plain_text(leader)}+{plain_text(offset)}"]
+        return [f"{unescaped_text(leader)}+{unescaped_text(offset)}"]
     return [own]

@@ -74,7 +74,7 @@ def test_the_page_of_a_whatif_shows_every_alternative_with_verdict_and_cost(site
     common = ["--policy", "fifo", "--add", "3xT4", "--metric", "wait_s.mean", "--price", "T4=1"]
     _, folder = asked(site, "whatif", *common)
     assert re.search(
-        r"\+3xT4 under fifo: better; wait_s.mean [\d.]+ times .*; 4,380 a month \(\+2,190\)",
+        r"\+3xT4 under fifo: log too short; wait_s.mean [\d.]+ times .*; 4,380 a month \(\+2,190\)",
         header(folder / "report.html"),
     )
     (folder / "answer.json").write_text(json.dumps({"title": "no sentences"}), encoding="utf-8")

@@ -167,7 +167,7 @@ def test_a_system_of_ones_own_trains_agents_that_decide_only_in_it(
     TrainingRun(folder).run()
     agent = folder.path / "best.pt"
     assert len(run_policy(config, f'ppo[checkpoint="{agent}"]', 1).schedule.jobs) == 3
-    with pytest.raises(RunFolderError, match="the system 'toy', which is unknown here; known are cluster, spark, ramp"):
+    with pytest.raises(RunFolderError, match="the system 'toy', which is unknown here; known are cluster, ramp, spark"):
         Checkpoint.load(agent)
     spark = load_config(None, ["system={kind: spark, executors: 4, jobs: 3}"])
     with pytest.raises(RunFolderError, match="an agent for the system 'toy', which cannot decide in 'spark'"):

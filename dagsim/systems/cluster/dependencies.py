@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from math import inf
 
 from dagsim.model import Condition, Job, Request
-from dagsim.systems.cluster.forks import COPIED, State
+from dagsim.systems.cluster.forks import COPIED, Forked
 from dagsim.systems.cluster.state import JobState
 from dagsim.systems.seam import CountedJobs
 from dagsim.workload.arrays import JobArrays
@@ -33,7 +33,7 @@ _NAMED = 3
 """Jobs that a description names."""
 
 
-class Dependencies(State):
+class Dependencies(Forked):
     """Jobs that have arrived and are not eligible: they wait until others have left or started
     (``Request.after``), for a time (``Request.begin_s``), or until fewer tasks of their array are in the
     system than ``Request.array_limit`` allows. Plain data.

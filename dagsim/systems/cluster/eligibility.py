@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from simpy.events import Event
 
 from dagsim.systems.cluster.dependencies import Dependencies
-from dagsim.systems.cluster.forks import COPIED, SAME, State
+from dagsim.systems.cluster.forks import COPIED, SAME, Forked
 from dagsim.systems.cluster.state import JobState, Run
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.kernel import ClusterKernel
 
 
-class Eligibility(State):
+class Eligibility(Forked):
     """The jobs of a kernel that are not eligible yet. A kernel without such jobs and without admission
     control has none.
 

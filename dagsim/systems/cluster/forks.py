@@ -3,7 +3,7 @@
 A class of state lists its fields in ``__slots__`` as a dictionary, and says of each what a fork does
 with it. So nobody can add a field and forget that simulations are forked:
 
-    class Machine(State):
+    class Machine(Forked):
         __slots__ = {"name": SAME, "free": SAME, "parts": COPIED, "timer": EMPTY}
 
 A fork copies the whole graph of such objects: however many others refer to an object, it has one
@@ -35,7 +35,7 @@ _MAKERS: dict[type, Callable[[Any, Any], Any]] = {}
 """For each class of state, the function that makes the twin of an object in a fork."""
 
 
-class State:
+class Forked:
     """Something that changes in a simulation. Every subclass declares its fields in ``__slots__``.
 
     Raises:
@@ -50,7 +50,7 @@ class State:
         super().__init_subclass__(**kwargs)
         fields: dict[str, str] = {}
         for base in reversed(cls.__mro__[:-1]):
-            if issubclass(base, State) and base is not State:
+            if issubclass(base, Forked) and base is not Forked:
                 slots = base.__dict__.get("__slots__")
                 if not isinstance(slots, dict) or not set(slots.values()) <= {SAME, COPIED, AHEAD, EMPTY}:
                     raise TypeError(f"{base.__qualname__}: __slots__ must say of each field what a fork does with it")
@@ -124,7 +124,7 @@ class Fork:
                 if type(entry) in _UNMIXED:
                     twin.update(value)
                     return twin
-                twin[of(key) if isinstance(key, State) else key] = of(entry)
+                twin[of(key) if isinstance(key, Forked) else key] = of(entry)
             return twin
         if kind is list or kind is set:
             return kind(value) if value and type(next(iter(value))) in _UNMIXED else kind(map(of, value))

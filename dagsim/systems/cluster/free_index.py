@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 
 from dagsim.model.arithmetic import bits
-from dagsim.systems.cluster.forks import COPIED, SAME, State
+from dagsim.systems.cluster.forks import COPIED, SAME, Forked
 
 ALL = -1
 """The bit set of all machines."""
@@ -20,7 +20,7 @@ _AMOUNTS = 64
 """Maximum number of amounts that an ``EnoughIndex`` distinguishes."""
 
 
-class FreeIndex(State):
+class FreeIndex(Forked):
     """Machines by their free amount: a bit set of machines per level and a bit set of the levels in
     use.
 
@@ -95,7 +95,7 @@ class FreeIndex(State):
         return machines
 
 
-class ShareIndex(State):
+class ShareIndex(Forked):
     """Machines with partly used GPUs: a bit set of machines for each amount that some GPU has free."""
 
     __slots__ = {
@@ -136,7 +136,7 @@ class ShareIndex(State):
                 yield from bits(machines)
 
 
-class EnoughIndex(State):
+class EnoughIndex(Forked):
     """Machines with enough CPUs, or memory: a bit set of machines for each of up to 64 requested
     amounts.
 

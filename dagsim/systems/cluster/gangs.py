@@ -7,7 +7,7 @@ from typing import Any
 
 from dagsim.errors import ModelError
 from dagsim.model import GpuType, Placement
-from dagsim.systems.cluster.forks import COPIED, SAME, State
+from dagsim.systems.cluster.forks import COPIED, SAME, Forked
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.network.base import NO_CARRIER, Carrier, Communication, GangCarrier
@@ -15,7 +15,7 @@ from dagsim.systems.cluster.nodes import NodeState
 from dagsim.systems.cluster.state import Run, TaskState, WorkProgress
 
 
-class Gangs(State):
+class Gangs(Forked):
     """The communication of a kernel's gangs, which a carrier has while they compute."""
 
     __slots__ = {"_carrier": COPIED, "_communication": SAME, "_runtime": SAME, "_types": SAME}

@@ -13,7 +13,6 @@ import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, Job
-from dagsim.systems.cluster.audit import Audit, Auditor
 from dagsim.systems.cluster.dependencies import any_depends
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.models.runtime import Runtime
@@ -21,6 +20,7 @@ from dagsim.workload.arrays import JobArrays
 from dagsim.workload.load import Load, LoadMeter, seconds_of
 
 if TYPE_CHECKING:
+    from dagsim.systems.cluster.audit import Audit, Auditor
     from dagsim.traces.trace import Trace
 
 JOBS_KEPT = 20_000

@@ -50,14 +50,14 @@ from dagsim.systems.cluster import legality
 from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, Clock, Timer
 from dagsim.systems.cluster.dependencies import any_depends
 from dagsim.systems.cluster.eligibility import Eligibility
-from dagsim.systems.cluster.forks import AHEAD, COPIED, EMPTY, SAME, Fork, State
+from dagsim.systems.cluster.forks import AHEAD, COPIED, EMPTY, SAME, Fork, Forked
 from dagsim.systems.cluster.jobs import JobsToCome
 from dagsim.systems.cluster.life import Life
 from dagsim.systems.cluster.models import Models
-from dagsim.systems.cluster.models.failures import Kept, Outages, start_all
+from dagsim.systems.cluster.models.failures import KeptWork, Outages, start_all
 from dagsim.systems.cluster.network.base import levels_in
 from dagsim.systems.cluster.nodes import Allotted, ClusterState
-from dagsim.systems.cluster.past import recall
+from dagsim.systems.cluster.past import recall_past
 from dagsim.systems.cluster.site import SiteState, down_windows
 from dagsim.systems.cluster.stalled import is_hopeless, why_stalled
 from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState
@@ -78,7 +78,7 @@ _NOTHING = ()
 """The usual answer of a policy that waits: Python has only one empty tuple."""
 
 
-class ClusterKernel(State):
+class ClusterKernel(Forked):
     """One cluster, one stream of jobs, and the models of everything that takes time.
 
     ``jobs`` must be in order of arrival and is read lazily: only the next job and those in the system are
@@ -177,7 +177,7 @@ class ClusterKernel(State):
         self._observe(observers)
         self._set_clock()
         if begins_s:
-            recall(self)
+            recall_past(self)
 
     # What others may ask.
 
@@ -552,7 +552,7 @@ class ClusterKernel(State):
             active.tasks.clear()  # job and tasks refer to each other: only the garbage collector would free them
             self._leave(active.number, _COMPLETED)
 
-    def _stop(self, run: Run, kind: int, kept: Kept, notice_s: float = 0.0) -> TaskState:
+    def _stop(self, run: Run, kind: int, kept: KeptWork, notice_s: float = 0.0) -> TaskState:
         """End a run before its time. Its instances become ready again, as a piece of its task that has the
         work that is not ``kept``. With ``notice_s``, its nodes can send its state for so long.
         """
@@ -575,13 +575,13 @@ class ClusterKernel(State):
         self.frontier.add(again, self.now)
         return again
 
-    def piece(self, run: Run, kind: int, kept: Kept) -> TaskState:
+    def piece(self, run: Run, kind: int, kept: KeptWork) -> TaskState:
         """The instances of a stopped run as a piece of their task, with the latest number."""
         task = run.task
         if self.life is not None:
             again = self.life.piece(run, self._pieces, kind, kept)
         else:
-            left = 1.0 if kept is Kept.NOTHING else run.left(self.now)
+            left = 1.0 if kept is KeptWork.NOTHING else run.left(self.now)
             again = task.piece_of(self._pieces, run.instances, left, 0.0)
         if kind == _FAILED:
             again.failures = task.failures + 1 if again.left >= task.left else 0
@@ -620,7 +620,7 @@ class ClusterKernel(State):
         self.changed = True
         kept, by_network = self.preemption.kept_on_failure, self.life is not None and self.life.by_network
         if notice_s and (by_network or notice_s >= self.preemption.write_s):
-            kept = Kept.ALL
+            kept = KeptWork.ALL
         for run in [run for run in self.running.values() if node in run.nodes]:
             self._stop(run, _FAILED, kept, notice_s)
 

@@ -15,11 +15,11 @@ from dagsim.errors import ModelError
 from dagsim.model import Cluster, Elastic, Kind, Placement, RejectReason, TrainingState
 from dagsim.model.arithmetic import bits
 from dagsim.systems.cluster.clock import COMPLETIONS, Clock, Timer
-from dagsim.systems.cluster.forks import COPIED, SAME, Fork, State
+from dagsim.systems.cluster.forks import COPIED, SAME, Fork, Forked
 from dagsim.systems.cluster.gangs import Gangs
 from dagsim.systems.cluster.legality import placed
 from dagsim.systems.cluster.models import Models
-from dagsim.systems.cluster.models.failures import Kept
+from dagsim.systems.cluster.models.failures import KeptWork
 from dagsim.systems.cluster.network.base import Communication
 from dagsim.systems.cluster.nodes import Allotted, DemandClass
 from dagsim.systems.cluster.state import Run, TaskState, WorkProgress
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dagsim.systems.cluster.kernel import ClusterKernel
 
 
-class Life(State):
+class Life(Forked):
     """The phases and rates of a kernel's runs. A kernel has one only if a model or an elastic task asks
     for it; without, a run computes from its start to its end.
 
@@ -305,27 +305,27 @@ class Life(State):
         progress.state, progress.phase = training.copy(), "epoch"
         progress.checkpoint = progress.done + self._preemption.interval_s
 
-    def piece(self, run: Run, number: int, kind: int, kept: Kept) -> TaskState:
+    def piece(self, run: Run, number: int, kind: int, kept: KeptWork) -> TaskState:
         """The instances of a stopped run as a piece of their task, with this number."""
         task, elastic = run.task, run.task.task.elastic
-        saves = kept is not Kept.NOTHING and run.computing_s is not None
-        left = 1.0 if kept is Kept.NOTHING else self._left(run, kept)
+        saves = kept is not KeptWork.NOTHING and run.computing_s is not None
+        left = 1.0 if kept is KeptWork.NOTHING else self._left(run, kept)
         cost_s = self._preemption.cost_s(task.task.memory_gb, saves and not self.by_network)
         again = task.piece_of(number, run.instances if elastic is None else task.task.instances, left, cost_s)
-        if kept is Kept.NOTHING:
+        if kept is KeptWork.NOTHING:
             again.saved = None
             if elastic is not None:
                 again.training = elastic.training.start()
-        elif kept is Kept.CHECKPOINT and run.progress is not None and run.progress.state is not None:
+        elif kept is KeptWork.CHECKPOINT and run.progress is not None and run.progress.state is not None:
             again.training = run.progress.state
         elif self.by_network and saves and left < task.left:
             nodes = () if kind == Kind.FAILED else tuple([(machine.index, count) for machine, count, *_ in run.held])
             again.saved = self._kernel.now, nodes
         return again
 
-    def keeps_state(self, run: Run, again: TaskState, kind: int, kept: Kept, notice_s: float) -> bool:
+    def keeps_state(self, run: Run, again: TaskState, kind: int, kept: KeptWork, notice_s: float) -> bool:
         """Let a stopped run send its state to the storage, if it has one. True if ``again`` returns only later."""
-        if self._transfers is None or not self.by_network or kept is not Kept.ALL:
+        if self._transfers is None or not self.by_network or kept is not KeptWork.ALL:
             return False
         return self._transfers.keep_state(run, again, kind, notice_s)
 
@@ -334,18 +334,18 @@ class Life(State):
         if self._transfers is not None:
             self._transfers.cancel(number)
 
-    def _left(self, run: Run, kept: Kept) -> float:
+    def _left(self, run: Run, kept: KeptWork) -> float:
         """The part of its task's work that a run leaves if it stops now."""
         task, progress, preemption = run.task, run.progress, self._preemption
         if progress is not None:
             self.settle(run, progress)
             if task.training is not None:
-                state = progress.state if kept is Kept.CHECKPOINT and progress.state is not None else task.training
+                state = progress.state if kept is KeptWork.CHECKPOINT and progress.state is not None else task.training
                 return max(0.0, 1.0 - state.progress / state.total)
             passed_s = progress.done
         else:
             passed_s = 0.0 if run.computing_s is None else self._kernel.now - run.computing_s
-        whole_s, saved = run._seconds, kept is Kept.CHECKPOINT
+        whole_s, saved = run._seconds, kept is KeptWork.CHECKPOINT
         if self.by_network:
             if saved:
                 passed_s = 0.0 if progress is None else progress.saved

@@ -12,7 +12,7 @@ from dagsim.model import Cluster, Demand, GpuType, Job, Node, Placement, Share, 
 from dagsim.model.arithmetic import bits
 from dagsim.model.log import RejectReason
 from dagsim.model.mig import MIG_TABLES, Layout, named_types, parted_types
-from dagsim.systems.cluster.forks import COPIED, EMPTY, SAME, Fork, State
+from dagsim.systems.cluster.forks import COPIED, EMPTY, SAME, Fork, Forked
 from dagsim.systems.cluster.free_index import ALL, EnoughIndex, FreeIndex, ShareIndex
 from dagsim.systems.cluster.site import SiteState, Terms
 
@@ -48,7 +48,7 @@ def _needed(amount: float) -> int:
     return floor(min(amount, _MOST) * MICRO + _RESIDUE)
 
 
-class DemandClass(State):
+class DemandClass(Forked):
     """All tasks with equal demands, compiled against one cluster: they fit or do not fit together.
 
     ``gang`` is the number of instances that must start together, 0 for independent ones. ``types``
@@ -122,7 +122,7 @@ class DemandClass(State):
         return self.terms is not None and bool(self.terms.domains) and self.gang > 0
 
 
-class NodeState(State):
+class NodeState(Forked):
     """One node and its free resources. ``idle`` GPUs are entirely free (``free`` is their bit
     mask), ``shares`` maps each partly used GPU to its free millionths. With ``mig``, ``layouts`` maps
     each partitioned GPU to its parts, and ``remade`` says if the last start had to make a part.
@@ -286,7 +286,7 @@ class Allotted(NamedTuple):
     gpu: int | None
 
 
-class ClusterState(State):
+class ClusterState(Forked):
     """All machines of a cluster, the indexes over them, and the demand classes compiled against them."""
 
     __slots__ = {

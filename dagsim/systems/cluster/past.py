@@ -50,7 +50,7 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
     yield from starts[at:]
 
 
-def recall(kernel: ClusterKernel) -> None:
+def recall_past(kernel: ClusterKernel) -> None:
     """Let the jobs arrive that are in the system when a simulation begins, and put their runs in flight on
     their nodes, each at its own time. The kernel is at its beginning.
 

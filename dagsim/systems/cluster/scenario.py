@@ -14,7 +14,6 @@ from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.metrics.why import observed_against_simulated
 from dagsim.model import Admit, Cluster, Job, Request
 from dagsim.registry import Registry, nearest
-from dagsim.systems.cluster.audit import Audit, Auditor
 from dagsim.systems.cluster.choice import CompiledKernel, Engine, compiled, pays, refuse, why_not
 from dagsim.systems.cluster.codecs import CODECS
 from dagsim.systems.cluster.episodes import compiled_episodes, why_not_compiled
@@ -35,6 +34,7 @@ from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 
 if TYPE_CHECKING:
+    from dagsim.systems.cluster.audit import Audit, Auditor
     from dagsim.systems.cluster.lane.episodes import CompiledEpisodes
     from dagsim.traces.trace import Trace
     from dagsim.traces.trace_file import TraceFile
@@ -353,6 +353,8 @@ class ClusterScenario(Models, ClusterWorld):
         Raises:
             TraceError, WorkloadError: It cannot be read.
         """
+        from dagsim.systems.cluster.audit import Audit
+
         if isinstance(self.workload, Synthetic | Sessions | Iterable):
             return Audit()
         trace = self.workload.as_recorded()
@@ -362,6 +364,8 @@ class ClusterScenario(Models, ClusterWorld):
 
     def _auditor(self, trace: Trace | None = None) -> Auditor:
         """The judge of the jobs of a trace, or of a window of one."""
+        from dagsim.systems.cluster.audit import Auditor  # it knows traces, which other workloads do not need
+
         as_stated = self.elastic is None and not (isinstance(self.runtime, Fed) and self.runtime.cores != "asked")
         levels = levels_in(self.network, [node.name for node in self.cluster.nodes])
         return Auditor(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Cluster, Job, NodePartition, QueueTree, RejectReason, Request
 from dagsim.model.job import satisfies, ways
-from dagsim.systems.cluster.forks import COPIED, SAME, State
+from dagsim.systems.cluster.forks import COPIED, SAME, Forked
 
 if TYPE_CHECKING:
     from dagsim.network.routing import FabricLevel
@@ -47,7 +47,7 @@ class ClosedTime(NamedTuple):
 _NO_REQUEST = Request()
 
 
-class SiteState(State):
+class SiteState(Forked):
     """The restrictions of a site, and the licences in use. Plain data.
 
     ``origin_s`` is the time of the log at 0 s. Constraints bind only if the cluster has features,

@@ -15,7 +15,7 @@ from simpy.events import Event, Process
 from dagsim.errors import IllegalDecision
 from dagsim.model import Job, JobFacts, Task, TrainingState
 from dagsim.systems.cluster.clock import Due
-from dagsim.systems.cluster.forks import COPIED, EMPTY, SAME, State
+from dagsim.systems.cluster.forks import COPIED, EMPTY, SAME, Forked
 from dagsim.systems.cluster.network.base import Flow
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 
@@ -48,7 +48,7 @@ class Live(dict[KeyT, ValueT]):
         return list(super().items())
 
 
-class JobState(State):
+class JobState(Forked):
     """A job in the system. ``number`` counts arrivals from 0."""
 
     __slots__ = {
@@ -102,7 +102,7 @@ class JobState(State):
         return JobFacts(*submitted, self.ideal_s, gpu_s, float(most), job.graph.names, job.graph.parents)
 
 
-class TaskState(State):
+class TaskState(Forked):
     """A task of a job in the system. It is *ready* once its parents are done (``missing`` is 0),
     and policies choose from the ready tasks.
 
@@ -234,7 +234,7 @@ it shares GPUs, the GPU of each instance.
 """
 
 
-class WorkProgress(State):
+class WorkProgress(Forked):
     """Work done and present rate of a run whose rate is not always 1.
 
     ``done`` is the work done until ``since_s``, in seconds at rate 1; of an elastic task, which counts
@@ -277,7 +277,7 @@ class WorkProgress(State):
         """Its communication, as the network keeps it."""
 
 
-class Run(Due, State):
+class Run(Due, Forked):
     """Instances of one task that run together, and the SimPy event that ends their phase.
 
     Its phases are fetching inputs (with a network), set-up and computing; a run without the first
@@ -475,7 +475,7 @@ class Run(Due, State):
             self.process.interrupt()
 
 
-class StateWrite(State):
+class StateWrite(Forked):
     """The state of a stopped run on its way to the storage; the nodes may run others by then.
 
     Instances that had notice before their node left return as one of two ``pieces``: the first if all bytes
@@ -640,7 +640,7 @@ class TypedQueue(_Heaps[tuple[DemandClass, int]]):
         return self._machines.fits(slot[0]) and self._machines.fits_on(*slot)
 
 
-class Frontier(State):
+class Frontier(Forked):
     """Everything that waits: jobs in the system, ready tasks in the order they became ready, and
     the policy's indexes, with their listeners for ready tasks, starts and ends.
     """

@@ -14,7 +14,7 @@ from simpy.events import Event
 from dagsim.model import Cluster, Kind, Placement
 from dagsim.model.log import packed_row
 from dagsim.systems.cluster.clock import DISTURBANCES, Timer
-from dagsim.systems.cluster.forks import COPIED, SAME, State
+from dagsim.systems.cluster.forks import COPIED, SAME, Forked
 from dagsim.systems.cluster.network.base import Carrier, Flow, ForeseeingCarrier, Storage
 from dagsim.systems.cluster.state import Run, StateWrite, TaskState, WorkProgress
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _WRITTEN = int(Kind.WRITTEN)
 
 
-class Transfers(State):
+class Transfers(Forked):
     """The transfers of a kernel with a network. Each is a SimPy process that waits for flows: that of a run
     is interrupted if the run is stopped, that of a state that is written goes on.
     """

@@ -23,7 +23,7 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
-from dagsim.traces.kube import ClusterObjects, PodDemand, PodSet, kind_of, kueue_workload, pod, unmodelled_of
+from dagsim.traces.kube import ClusterObjects, PodDemand, PodSet, kueue_workload, object_kind, pod, unmodelled_of
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import Dropping, ReadReport
@@ -135,7 +135,7 @@ def waiting_workloads(source: Source) -> Iterator[tuple[str, str]]:
     others hold it, else Kueue's message or the reason of the pod's condition.
     """
     for _, object in elements(source, "items"):
-        kind, status = kind_of(object), object_in(object, "status")
+        kind, status = object_kind(object), object_in(object, "status")
         try:
             pieces = [pod(object)] if kind == "Pod" else list(kueue_workload(object)) if kind == "Workload" else []
         except Dirty:
@@ -194,7 +194,7 @@ class _Reading:
                 yield from ((place, (piece.whole, piece.created_s, piece)) for piece in self._pieces(place, object))
 
     def _pieces(self, place: int, object: Any) -> Iterator[PodSet]:
-        match kind := kind_of(object):
+        match kind := object_kind(object):
             case "Pod":
                 if any(
                     text_in(owner, "kind") == "DaemonSet" for owner in list_in(object, "metadata", "ownerReferences")

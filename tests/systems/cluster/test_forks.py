@@ -37,7 +37,7 @@ from dagsim.model import (
 from dagsim.network import Island
 from dagsim.network.collectives import StepTraffic
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Models, MovingDelay, Preemption
-from dagsim.systems.cluster.forks import AHEAD, COPIED, EMPTY, SAME, Fork, State
+from dagsim.systems.cluster.forks import AHEAD, COPIED, EMPTY, SAME, Fork, Forked
 from dagsim.systems.cluster.models.communication import ModelTraffic
 from dagsim.systems.cluster.models.failures import SpotCapacity
 from dagsim.systems.cluster.models.sharing import MeasuredPairs
@@ -52,14 +52,14 @@ NODES = tuple(Node(name, T4, 4, 8, 64) for name in "abc")
 
 def test_a_field_that_is_not_declared_is_refused_when_its_class_is_defined() -> None:
     with pytest.raises(TypeError, match="Queue: __slots__ must say of each field what a fork does with it"):
-        type("Queue", (State,), {"__slots__": ("jobs",)})
+        type("Queue", (Forked,), {"__slots__": ("jobs",)})
     with pytest.raises(TypeError, match="Queue: __slots__ must say"):
-        type("Queue", (State,), {})
+        type("Queue", (Forked,), {})
     with pytest.raises(TypeError, match="Queue: __slots__ must say"):
-        type("Queue", (State,), {"__slots__": {"jobs": "a list of jobs"}})
+        type("Queue", (Forked,), {"__slots__": {"jobs": "a list of jobs"}})
 
 
-class Box(State):
+class Box(Forked):
     __slots__ = {"beside": COPIED, "content": COPIED, "label": SAME, "later": AHEAD, "listeners": EMPTY}
 
     def __init__(self, content: Any) -> None:
@@ -145,7 +145,7 @@ def elastic() -> tuple[ClusterKernel, Policy]:
     return ClusterKernel(Cluster(NODES), jobs, Models(preemption=Preemption(interval_s=6.0, write_s=1.0))), first_fit
 
 
-def fields(state: State) -> dict[str, str]:
+def fields(state: Forked) -> dict[str, str]:
     declared: dict[str, str] = {}
     for base in type(state).__mro__:
         slots = base.__dict__.get("__slots__", {})
@@ -165,7 +165,7 @@ def is_constant(value: Any) -> bool:
 
 def parts(value: Any) -> Iterable[Any]:
     """What a value consists of and a fork copies."""
-    if isinstance(value, State):
+    if isinstance(value, Forked):
         return [getattr(value, name) for name, way in fields(value).items() if way in (COPIED, AHEAD)]
     if isinstance(value, dict):
         return [*dict.keys(value), *dict.values(value)]
@@ -200,7 +200,7 @@ def looked_at(make: Callable[[], tuple[ClusterKernel, Policy]]) -> Looked:
         original, fork = reached(kernel), reached(kernel.fork())
         common = [original[there] for there in original.keys() & fork.keys()]
         faults |= {f"copied, but shared: {type(value).__name__}" for value in common if not is_constant(value)}
-        for state in [value for value in original.values() if isinstance(value, State)]:
+        for state in [value for value in original.values() if isinstance(value, Forked)]:
             classes.add(type(state))
             same = {name for name, way in fields(state).items() if way == SAME}
             same -= {"jobs"} if state is kernel else set()  # they may be a list, and are not read again
@@ -215,5 +215,5 @@ def test_a_fork_shares_nothing_that_can_change(make: Callable[[], tuple[ClusterK
 
 
 def test_no_class_of_state_was_overlooked() -> None:
-    classes = {cls for cls in State.__subclasses__() if cls.__module__.startswith("dagsim")}
+    classes = {cls for cls in Forked.__subclasses__() if cls.__module__.startswith("dagsim")}
     assert classes <= looked_at(on_the_network).classes | looked_at(sharing).classes | looked_at(elastic).classes

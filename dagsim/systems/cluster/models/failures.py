@@ -395,7 +395,7 @@ class MovingDelay:
         return 0.0
 
 
-class Kept(Enum):
+class KeptWork(Enum):
     """The work that a run keeps when it is stopped."""
 
     NOTHING = 0
@@ -444,16 +444,16 @@ class Preemption:
                 raise ModelError(f"preemption: {name} must be 0 or more, got {getattr(self, name)!r}")
 
     @property
-    def kept_on_preemption(self) -> Kept:
+    def kept_on_preemption(self) -> KeptWork:
         """The work that a preempted run keeps."""
-        return Kept.ALL if self.on_resume == "resume" else Kept.NOTHING
+        return KeptWork.ALL if self.on_resume == "resume" else KeptWork.NOTHING
 
     @property
-    def kept_on_failure(self) -> Kept:
+    def kept_on_failure(self) -> KeptWork:
         """The work that a run keeps which a node's failure kills, without notice."""
         if self.on_failure == "resume":
-            return Kept.ALL
-        return Kept.NOTHING if self.interval_s is None else Kept.CHECKPOINT
+            return KeptWork.ALL
+        return KeptWork.NOTHING if self.interval_s is None else KeptWork.CHECKPOINT
 
     def cost_s(self, memory_gb: float, kept: bool) -> float:
         """Set-up seconds that one instance pays when it returns."""

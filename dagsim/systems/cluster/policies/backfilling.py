@@ -628,19 +628,19 @@ _PLENTY = 1 << 90
 """More than any candidate takes."""
 
 
-class Amounts(NamedTuple):
+class FreeAmounts(NamedTuple):
     """GPUs, cores and GB of memory, in millionths."""
 
     gpus: int
     cpus: int
     memory: int
 
-    def exceed(self, extra: Amounts) -> bool:
+    def exceed(self, extra: FreeAmounts) -> bool:
         """True if any of them is above that of ``extra``."""
         return self.gpus > extra.gpus or self.cpus > extra.cpus or self.memory > extra.memory
 
 
-EVERYTHING, NOTHING = Amounts(_PLENTY, _PLENTY, _PLENTY), Amounts(-1, -1, -1)
+EVERYTHING, NOTHING = FreeAmounts(_PLENTY, _PLENTY, _PLENTY), FreeAmounts(-1, -1, -1)
 """What is left over if others may take all, or not even a task without GPUs may start."""
 
 
@@ -651,7 +651,7 @@ class Shadow(NamedTuple):
 
     time_s: float
     type: int
-    extra: Amounts
+    extra: FreeAmounts
 
 
 class Easy:
@@ -721,7 +721,7 @@ class Easy:
                 return task, placement
             stuck.add(chosen)
 
-    def _exceeds(self, view: ClusterView, group: AlikeTasks, type_: int, extra: Amounts) -> bool:
+    def _exceeds(self, view: ClusterView, group: AlikeTasks, type_: int, extra: FreeAmounts) -> bool:
         """True if a task of the group would take more than what is left over."""
         count = group.waiting
         if not group.demand.gang and count > 1:
@@ -762,9 +762,9 @@ def most_slowed_first(group: AlikeTasks, now: float) -> np.ndarray:
     return ranks
 
 
-def _amounts(demand: DemandClass, count: int) -> Amounts:
+def _amounts(demand: DemandClass, count: int) -> FreeAmounts:
     """The amounts that this many instances of ``demand`` take."""
-    return Amounts(round(demand.demand.gpus * MICRO) * count, demand.cpus * count, demand.memory * count)
+    return FreeAmounts(round(demand.demand.gpus * MICRO) * count, demand.cpus * count, demand.memory * count)
 
 
 def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, type_: int) -> Shadow:
@@ -789,8 +789,8 @@ def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, typ
         memory -= run.task.demand.memory * run.instances if demand.memory else 0
         lacks = gpus > 0 or cpus > 0 or memory > 0
     if lacks:
-        return Shadow(inf, type_, Amounts(0, 0, 0))
-    return Shadow(shadow_s, type_, Amounts(round(-gpus * MICRO) if demand.demand.gpus else _PLENTY, -cpus, -memory))
+        return Shadow(inf, type_, FreeAmounts(0, 0, 0))
+    return Shadow(shadow_s, type_, FreeAmounts(round(-gpus * MICRO) if demand.demand.gpus else _PLENTY, -cpus, -memory))
 
 
 class _Holding(NamedTuple):
