@@ -87,7 +87,7 @@ def finishes(scenario: Mapping[str, Any]) -> dict[str, float]:
         clock.process(change(link))
     for flow in scenario["flows"]:
         clock.process(send(flow))
-    while clock.events:
+    while clock.scheduled():
         clock.settle()
     if len(finish_s) < len(arrived):
         raise ConfigError(f"these flows never arrive: {', '.join(name for name in arrived if name not in finish_s)}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import dagsim
 
-MOST = 60
+MOST = 62  # 60 before the kernel was split into parts
 COUNTING = """
 import sys
 from pathlib import Path

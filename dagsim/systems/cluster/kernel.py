@@ -142,7 +142,7 @@ class ClusterKernel(Forked):
         self.now = begins_s
         self.clock = Clock(begins_s)
         names = [node.name for node in cluster.nodes]
-        levels = levels_in(models.network, names)
+        levels = None if models.network is None else levels_in(models.network, names)
         self.levels = tuple(levels or ())
         self.machines = ClusterState(cluster, SiteState.of(cluster, self.queues, origin_s, levels))
         self.jobs = jobs
