@@ -53,6 +53,7 @@ FAMILIES = {
         "cli/shared.py",
         "cli/trace.py",
         "config/cluster_file.py",
+        "experiment/as_log.py",
         "experiment/sizing.py",
         "experiment/trace_info.py",
     ),

@@ -1,4 +1,4 @@
-"""What the reasons of schedulers say about a start: the simulation knows it, it waits for an event
+"""Reasons of schedulers, and their meaning for a start: the simulation knows it, it waits for an event
 outside, or it never comes under the present rules.
 
 Slurm's reasons are those of ``job_state_reason.c`` (24.11) and of older versions, with the sentences
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Fate(IntEnum):
-    """What a simulation from the present state can say about a start."""
+    """The answer that a simulation from the present state can give about a start."""
 
     KNOWN = 0
     """The simulation decides when the job starts."""

@@ -172,7 +172,7 @@ class BorrowWithinCohort:
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """Which workloads a workload may preempt: in its own queue, and in others of its cohort."""
+    """The workloads that a workload may preempt: in its own queue, and in others of its cohort."""
 
     within_cluster_queue: Policy = "Never"
     reclaim_within_cohort: Policy = "Never"
@@ -183,7 +183,7 @@ class Preemption:
 
 @dataclass(frozen=True, slots=True)
 class FlavorFungibility:
-    """When the search for a flavor stops before the last one, and which flavor is best."""
+    """The rule that ends the search for a flavor before the last one, and the rule for the best flavor."""
 
     when_can_borrow: SearchRule = "MayStopSearch"
     when_can_preempt: SearchRule = "TryNextFlavor"
@@ -296,7 +296,7 @@ class KueueObjects:
 
 @dataclass(frozen=True, slots=True)
 class TopologyRequest:
-    """Where the pods of a set shall be close to each other; levels are labels of nodes.
+    """The level at which the pods of a set have to be close to each other; levels are labels of nodes.
 
     Slices are groups of ``slice_size`` pods, each within one domain of ``slice_level``. Pod sets of
     one ``group`` get one flavor and one domain.
@@ -336,7 +336,7 @@ class PodSet:
 
 @dataclass(frozen=True, slots=True)
 class PodSetAssignment:
-    """What a pod set was given: flavors and total usage by resource, and pods by topology domain."""
+    """The assignment of a pod set: flavors and total usage by resource, and pods by topology domain."""
 
     name: str
     flavors: Mapping[str, str]

@@ -171,7 +171,7 @@ class _Nodes:
 
 
 class _Verdict(NamedTuple):
-    """Why a task can never run here: ``asked`` of something, and how much of it there is."""
+    """The reason a task can never run here: ``asked`` of something, and how much of it there is."""
 
     what: str
     asked: float = 0.0
@@ -361,7 +361,7 @@ class Auditor:
     def _differences(
         self, names: tuple[str, ...], kind: TaskKind, instances: int, gpu: str
     ) -> tuple[tuple[str, str], ...]:
-        """What a job held of its nodes, and what these have less of or otherwise."""
+        """Resources that a job held on its nodes although these have fewer or others."""
         key = (names, kind.demand, instances, gpu)
         if key not in self._smaller:
             self._smaller[key] = tuple(self._compared(names, kind.demand, instances, gpu))
@@ -405,7 +405,7 @@ class Auditor:
             told.add(reason, block.jobs.ids[places[:8]].tolist(), len(places))
 
     def _verdict(self, kind: TaskKind, gang: int, partition: str, request: Request | None) -> _Verdict | None:
-        """Why a task can never run, or None if it can."""
+        """The reason a task can never run, or None if it can."""
         key = (kind, gang, partition, request)
         if key not in self._verdicts:
             self._verdicts[key] = self._judged(kind, gang, partition, request)
@@ -492,7 +492,7 @@ class _Block(NamedTuple):
 
 
 def _names_of(queues: QueueTree) -> dict[str, dict[str, None]]:
-    """What a site names, by kind of contradiction, in its own order."""
+    """Names that a site has, by kind of contradiction, in its own order."""
     tree = queues.names()
     if not queues.partitions:
         return {"partitions": tree}

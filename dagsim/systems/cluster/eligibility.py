@@ -56,7 +56,7 @@ class Eligibility(Forked):
 
     @property
     def became_eligible_s(self) -> Mapping[int, float]:
-        """When each job became eligible whose conditions or array decided that, by number."""
+        """Times at which jobs became eligible whose conditions or array decided that, by number."""
         return {} if self.dependencies is None else self.dependencies.eligible_s
 
     @property

@@ -1,4 +1,4 @@
-"""Which episodes the compiled engine can play, many at once."""
+"""Episodes that the compiled engine can play, many at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gangs send while they compute, and the rates at which they compute because of it."""
+"""Traffic of gangs while they compute, and the rates at which they compute because of it."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ class ClusterKernel(Forked):
 
     @property
     def became_eligible_s(self) -> Mapping[int, float]:
-        """When each job became eligible whose dependencies or array decided that, by number."""
+        """Times at which jobs became eligible whose dependencies or array decided that, by number."""
         return {} if self.eligibility is None else self.eligibility.became_eligible_s
 
     @property
