@@ -16,7 +16,7 @@ import dagsim.families
 from dagsim import family
 from dagsim.cli import app
 from dagsim.errors import UnknownName
-from dagsim.family import Entry, Family, families, refuse_missing, service
+from dagsim.family import Family, families, refuse_missing, service
 from dagsim.systems.cluster.policies import POLICIES
 
 Edge = tuple[str, str]
@@ -109,4 +109,3 @@ def test_names_of_a_family_are_unique() -> None:
     for group in {group for one in names.values() for group in one}:
         listed = [name for one in names.values() for name in one.get(group, ())]
         assert len(listed) == len(set(listed)), group
-    assert isinstance(Entry("a", ".b:c"), Entry)
