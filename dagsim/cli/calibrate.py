@@ -60,5 +60,6 @@ def calibrate_site(
         typer.echo("  no value brings the simulation nearer to the log")
     typer.echo("\n".join(fidelity_lines("the rest, before the fit", result.before.to_dict())))
     typer.echo("\n".join(fidelity_lines("the rest, after the fit", result.after.to_dict())))
+    typer.echo(result.knowledge)
     if not result.carries_over:
         typer.echo("The fit does not carry over to the rest of the log: do not use it.")

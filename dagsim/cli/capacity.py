@@ -245,7 +245,8 @@ def whatif(
     remarks = [*_grown(growth), *(line for section in asked.clusters.values() for line in joined(today, section))]
     facts = {"run": str(folder.path), "metric": metric, "prices": asked.prices.to_dict(), **_log_facts(load, fit)}
     facts["choices"] = [choice.to_dict() for choice in choices]
-    _tell_answer(folder.path, whatif_answer(choices, metric, fit, grid, begins, remarks), facts, shown, remarks, audit)
+    answer = whatif_answer(choices, metric, fit, grid, begins, remarks)
+    _tell_answer(folder.path, answer, facts, shown, remarks, audit)
 
 
 @app.command("plan")
@@ -331,16 +332,26 @@ def _tell_answer(
 ) -> None:
     """Keep an answer in its folder, write the page for the person who decides, and print the answer
     and the remarks, or the facts as JSON. Contradictions of the input come first; the terminal has them.
+    What policies knew comes before the answer if it is hindsight, else after it.
     """
     from dagsim.experiment.store import Store
     from dagsim.report.answer import write_answer
     from dagsim.report.page.document import write_page
+    from dagsim.report.tables import knowledge_of
     from dagsim.report.terminal import show_grid
 
+    store = Store.open(folder)
+    told = knowledge_of([run.workload for run in store.lines()])
+    known = [] if told is None else [str(told)]
+    if told is not None and told.is_hindsight:
+        answer = replace(answer, sentences=(*known, *answer.sentences))
+    else:
+        remarks = (*known, *remarks)
+        answer = replace(answer, assumptions=(*answer.assumptions[:2], *known, *answer.assumptions[2:]))
     write_answer(folder, replace(answer, sentences=(*audit.sentences(), *answer.sentences)))
-    page = write_page([Store.open(folder)], folder / "report.html")
+    page = write_page([store], folder / "report.html")
     if shown.json_:
-        typer.echo(json.dumps({"audit": audit.to_dict(), **facts}))
+        typer.echo(json.dumps({"audit": audit.to_dict(), "knowledge": " ".join(known), **facts}))
     elif not shown.quiet:
         for sentence in answer.sentences:
             typer.echo(sentence)

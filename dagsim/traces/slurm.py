@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.errors import TraceError
+from dagsim.model import UNLIMITED_S
 from dagsim.traces.chunks import FileLayout, Form, Table, date_seconds, read_tables, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty, finite_number
@@ -32,7 +33,6 @@ __all__ = [
     "COLUMNS",
     "COMMAND",
     "ENDED",
-    "ENDLESS_S",
     "NOT_OVER",
     "UNSET_MOMENTS",
     "Resources",
@@ -67,8 +67,6 @@ __all__ = [
 _UNSET = frozenset({"", "none", "unknown", "n/a", "(null)", "invalid"})
 _UNITS_GB = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10, "P": 2.0**20}
 _SHORT = 500  # characters; longer texts are not cached
-ENDLESS_S = 365 * 86400.0
-"""A year: the limit by which Slurm plans jobs without one."""
 _INFINITE = "4294967295"  # INFINITE, of 32 bits
 _SLICE = re.compile(r"(\d+)g\.(\d+)gb", re.IGNORECASE)
 _NO_DURATION = ("4294967294", "4294967295")
@@ -303,7 +301,7 @@ def limit_s(raw: str, text: str) -> float | None:
             continue
         word = limit_text.strip().lower()
         if word in ("unlimited", "infinite", _INFINITE):
-            return ENDLESS_S
+            return UNLIMITED_S
         if word in ("partition_limit", "partition limit"):
             return None
         if limit_text.strip() in _NO_DURATION:
@@ -313,7 +311,7 @@ def limit_s(raw: str, text: str) -> float | None:
             return None
         if limit < 0:
             raise Dirty("whose time limit is negative")
-        return min(limit, ENDLESS_S)
+        return min(limit, UNLIMITED_S)
     return None
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from dagsim.errors import TraceError
+from dagsim.model import UNLIMITED_S
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import elements, list_in, text_in
 from dagsim.traces.fields import Dirty
@@ -24,7 +25,6 @@ from dagsim.traces.sites import readable_hosts
 from dagsim.traces.slurm import (
     COLUMNS,
     ENDED,
-    ENDLESS_S,
     UNSET_MOMENTS,
     array_ids,
     duration_s,
@@ -441,7 +441,7 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
     asked, held = _gpus_of(job)
     submit, eligible, start = (json_number(job.get(f"{name}_time")) or None for name in ("submit", "eligible", "start"))
     limit = json_number(job.get("time_limit"))
-    lasts_s = 60.0 * limit if isinstance(limit, int | float) and limit > 0 else ENDLESS_S
+    lasts_s = 60.0 * limit if isinstance(limit, int | float) and limit > 0 else UNLIMITED_S
     lasts_s += _suspended_s(job)
     if (ran := _suspended_after_s(job)) is not None:  # it comes back, for the rest of its limit
         lasts_s = max(lasts_s - ran, _OVERDUE_S)

@@ -76,7 +76,8 @@ def backtest_page(title: str, scores: Mapping[str, Any]) -> str:
         parts.append(
             part(f"By {head}", table(Grid("", (head, "rows", "coverage of 90 %", "CRPS", "median error"), cells)))
         )
-    return answered(title, [*contradictions([scores]), *backtest_sentences(scores)[:1]], parts, Packer().packed({}))
+    sentences = [*contradictions([{"audit": scores["audit"]}]), *backtest_sentences(scores)[:1], scores["knowledge"]]
+    return answered(title, sentences, parts, Packer().packed({}))
 
 
 _SCORES = ("coverage_90", "crps_log", "median_abs_log")

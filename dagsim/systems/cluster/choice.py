@@ -222,7 +222,7 @@ def compiled(
     from dagsim.systems.cluster.lane.reading import read_scenario
 
     plan = plan_for(policy, scenario.preemption)
-    scene = read_scenario(scenario.cluster, arrays, scenario.runtime, scenario.estimates, seed)
+    scene = read_scenario(scenario.cluster, arrays, scenario.runtime, scenario.estimates, seed, scenario.queues)
     jobs.measure(arrays, scene.work.truth)
     if on_arrivals is not None:
         on_arrivals(len(arrays))

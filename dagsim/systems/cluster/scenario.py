@@ -281,7 +281,7 @@ class ClusterScenario(Models, ClusterWorld):
         assert isinstance(kernel, ClusterKernel | CompiledKernel)
         jobs = kernel.jobs.jobs if isinstance(kernel.jobs, CountedJobs) else kernel.jobs
         assert isinstance(jobs, JobStream)
-        facts = jobs.facts()
+        facts = jobs.facts() | {"knowledge": jobs.knowledge(self.estimates).to_dict()}
         file = self.workload
         if not isinstance(file, Synthetic | Sessions | Iterable) and file.window is not None and "state" not in facts:
             facts["empty"] = self._why_empty(file)

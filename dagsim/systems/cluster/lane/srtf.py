@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dagsim.model import OVERDUE_S
 from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
 from dagsim.systems.cluster.lane.kernel import (
     DECIDE,
@@ -122,6 +123,9 @@ def preempt(s: State, log: np.recarray, run: int, keeps: bool, weight: float) ->
     for type_ in range(len(s.types)):
         s.truth[piece, type_] = s.truth[origin, type_] * left
         s.seconds[piece, type_] = s.seconds[task, type_] * kept
+        if s.rule.limits and left != s.work_left[task] and s.seconds[origin, type_] < np.inf:
+            limit_s = s.seconds[origin, type_]  # as in TaskState.limit_left_s
+            s.seconds[piece, type_] = max(limit_s - (1.0 - left) * s.truth[origin, type_], min(limit_s, OVERDUE_S))
         if weight:
             s.key[piece, type_] = weight * s.seconds[piece, type_]
     s.fresh[s.count.fresh] = piece
