@@ -612,7 +612,7 @@ class Store:
             if plan is not None and self.grid is not None:
                 self._list_cells(plan, state)
             write_whole(self.path / "summary.json", json_text(summary_of(self.lines())))
-            noted = {"engine": engine_of(used)} if (used := self._engines()) else {}
+            noted: dict[str, Any] = {"engine": engine_of(used)} if (used := self._engines()) else {}
             if known := dict.fromkeys(of["text"] for line in self.lines() if (of := line.workload.get("knowledge"))):
                 noted["knowledge"] = list(known)
             if noted:

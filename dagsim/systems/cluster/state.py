@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
 from heapq import heappop, heappush
-from math import inf
+from math import floor, inf
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from simpy import Environment
@@ -196,6 +196,14 @@ class TaskState(Forked):
             raise hidden_truth("task.truth", self, "task.seconds, the estimates")
         return self._truth
 
+    @property
+    def expected_left(self) -> float:
+        """The fraction of its work still to do, as far as policies know: of a time limit, what has not run."""
+        if not self.job.has_limits or self.left == 1.0:
+            return self.left
+        whole_s = self.job.tasks[self.index].best_s
+        return self.best_s / whole_s if whole_s else 0.0
+
     def piece_of(self, piece: int, waiting: int, left: float, restore_s: float) -> TaskState:
         """A piece of ``waiting`` preempted instances of this task, with a fraction ``left`` of the
         work and ``restore_s`` seconds of set-up to pay.
@@ -218,15 +226,14 @@ class TaskState(Forked):
 
     def limit_left_s(self, left: float) -> tuple[float, ...]:
         """What a piece with a fraction ``left`` of the work has left of the time limit, by type: the limit
-        less the time that it ran, which says nothing of how much is left in truth.
+        less the time that it ran, which says nothing of how much is left in truth. In whole microseconds,
+        since the last bits of that time would depend on the truth.
         """
-        pairs = zip(self.seconds, self._truth, strict=True)
-        return tuple(
-            [
-                inf if limit_s == inf else max(limit_s - (1.0 - left) * true_s, min(limit_s, OVERDUE_S))
-                for limit_s, true_s in pairs
-            ]
-        )
+        rests = []
+        for limit_s, true_s in zip(self.seconds, self._truth, strict=True):
+            rest_s = inf if limit_s == inf else floor(1e6 * (limit_s - (1.0 - left) * true_s) + 0.5) / 1e6
+            rests.append(max(rest_s, min(limit_s, OVERDUE_S)))
+        return tuple(rests)
 
     def believe_estimate(self) -> None:
         """Take the estimate from now on, for look-ahead."""
