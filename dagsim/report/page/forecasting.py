@@ -10,8 +10,10 @@ from typing import Any
 from dagsim.forecast.live import Expected, ExpectedShape, Prospect
 from dagsim.forecast.scores import CEILING
 from dagsim.report.forecast import (
+    NEAR,
     backtest_grid,
     backtest_sentences,
+    near,
     queue_grid,
     shapes_grid,
     shapes_sentences,
@@ -70,12 +72,12 @@ def backtest_page(title: str, scores: Mapping[str, Any]) -> str:
     ]
     for name, head in (("by_partition", "partition"), ("by_horizon", "median forecast"), ("by_kind", "kind")):
         cells = [
-            (key or "all", f"{entry['n']:,}", *(_number(entry[score]) for score in _SCORES))
-            for key, entry in scores[name].items()
+            (key or "all", of, f"{entry['n']:,}", *(_number(entry[score]) for score in _SCORES), *near(entry))
+            for key, whole in scores[name].items()
+            for of, entry in {"forecast": whole, **whole.get("baselines", {})}.items()
         ]
-        parts.append(
-            part(f"By {head}", table(Grid("", (head, "rows", "coverage of 90 %", "CRPS", "median error"), cells)))
-        )
+        heads = (head, "", "rows", "coverage of 90 %", "CRPS", "median error", *NEAR)
+        parts.append(part(f"By {head}", table(Grid("", heads, cells, texts=(0, 1)))))
     sentences = [*contradictions([{"audit": scores["audit"]}]), *backtest_sentences(scores)[:1], scores["knowledge"]]
     return answered(title, sentences, parts, Packer().packed({}))
 
