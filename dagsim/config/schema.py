@@ -36,7 +36,7 @@ from dagsim.workload.windows import parse_measure
 if TYPE_CHECKING:
     from dagsim.config.training import TrainSection
 
-_WRITTEN_AFTER = {"policy": "disturbances", "prices": "queues"}
+_WRITTEN_AFTER = {"policy": "failures", "prices": "queues"}
 """Keys of every system that are written among the top-level keys of the default one: after which."""
 
 

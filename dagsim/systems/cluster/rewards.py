@@ -75,7 +75,7 @@ class WeightedJobSeconds(_PerJob):
         return self._schedule.jobs[job].weight
 
 
-class BoundedSlowdown(_PerJob):
+class BoundedStretch(_PerJob):
     """The sum over jobs of max(1, completion time / max(ideal time, 10 s)). A job whose ratio is
     below 1 adds the difference when it ends.
     """
@@ -265,7 +265,7 @@ TERMS: Registry[RewardTerm] = Registry(
         Entry("job_seconds", ".rewards:JobSeconds", "seconds in the system, over all jobs"),
         Entry("shaped_job_seconds", ".rewards:ShapedJobSeconds", "job_seconds minus critical paths, charged at once"),
         Entry("weighted_job_seconds", ".rewards:WeightedJobSeconds", "job_seconds multiplied by the weights of jobs"),
-        Entry("bounded_slowdown", ".rewards:BoundedSlowdown", "completion time over ideal time, 1 or more"),
+        Entry("bounded_stretch", ".rewards:BoundedStretch", "completion time over ideal time, 1 or more"),
         Entry("makespan", ".rewards:Makespan", "seconds from the first arrival until the last job has left"),
         Entry(
             "idle", ".rewards:IdleGpuSeconds", "fraction of GPUs that are idle while jobs are in the system, over time"
