@@ -36,7 +36,7 @@ from dagsim.systems.seam import Scenario, System
 from dagsim.workload.windows import parse_measure
 
 if TYPE_CHECKING:
-    from dagsim.config.training import TrainSection
+    from dagsim.families.learning.train_section import TrainSection
 
 _WRITTEN_AFTER = {"policy": "disturbances", "prices": "queues"}
 """Keys of every system that are written among the top-level keys of the default one: after which."""
@@ -83,7 +83,7 @@ class Config(TopKeys):
     """Metrics of your own, computed for each run beside those of ``dagsim list metrics``: ``module:attr`` or
     names of entry points (docs/own-system.md).
     """
-    train: Annotated[Any, Later("dagsim.config.training:TrainSection")] | None = None
+    train: Annotated[Any, Later("dagsim.families.learning.train_section:TrainSection")] | None = None
     """How ``dagsim train`` trains an agent. Default: the defaults of the system."""
     seed: int = Field(default=0, ge=0)
     """Root of all randomness."""
@@ -112,7 +112,7 @@ class Config(TopKeys):
         system = info.data.get("system")
         if train is None or system is None:
             return train
-        from dagsim.config.training import for_system
+        from dagsim.families.learning.train_section import for_system
 
         return for_system(train, _world_of(system))
 
@@ -173,7 +173,7 @@ class Config(TopKeys):
 
     def training(self) -> TrainSection:
         """The section ``train``, or the defaults of the system."""
-        from dagsim.config.training import section_for
+        from dagsim.families.learning.train_section import section_for
 
         section: TrainSection = self.train or section_for(self.world)
         return section
@@ -364,7 +364,7 @@ def _defaults(document: yaml.Document, key: str, own: bool) -> Any:
     if key == _PRESET:
         del defaults["workload"]  # the preset brings all keys that the document does not state
     if key.strip().startswith("train"):
-        from dagsim.config.training import section_for
+        from dagsim.families.learning.train_section import section_for
 
         system = document.value.get("system") if isinstance(document.value, dict) else None
         kind = system.get("kind", DEFAULT_SYSTEM) if isinstance(system, dict) else system
