@@ -8,7 +8,6 @@ import pytest
 
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
-from dagsim.experiment.capacity.search import Target
 from dagsim.metrics import glossary
 from dagsim.registry import nearest
 from dagsim.renamed import NEW_NAMES, new_name
@@ -57,7 +56,10 @@ def test_an_error_about_an_old_key_names_the_new_one(text: str, new: str, tmp_pa
         load_config(file)
 
 
+@pytest.mark.family("capacity")
 def test_a_target_with_an_old_metric_names_the_new_one() -> None:
+    from dagsim.families.capacity.sizes import Target
+
     with pytest.raises(ConfigError, match=r"'slowdown\.mean'; it is now called 'stretch\.mean'"):
         Target.read("slowdown.mean<2")
 
