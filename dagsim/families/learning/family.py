@@ -57,6 +57,7 @@ FAMILY = Family(
         "services": (
             Entry("make_env", ".make_env:make_env", "the Gymnasium environment of an experiment"),
             Entry("make_vector_env", ".make_env:make_vector_env", "many environments, played together"),
+            Entry("training_overlap", ".checkpoint:overlap", "the windows on which an agent was trained"),
             Entry("train_section", ".train_section:TrainSection", "the key train of a configuration"),
         ),
         "environments": (Entry("cluster", ".scheduling_env:SchedulingEnv", "dagsim/Scheduling-v0"),),
