@@ -149,7 +149,7 @@ def given(**options: Any) -> list[Setting]:
 
 def _option(key: str) -> str:
     if key in ("policy", "train.algorithm.kind"):
-        return "--algo"
+        return "--policy" if key == "policy" else "--policy"
     return f"--{key.rpartition('.')[2].replace('_', '-')}"
 
 

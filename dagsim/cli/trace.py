@@ -9,48 +9,51 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dagsim.cli.app import app
-from dagsim.cli.options import Json, Quiet, TraceColumns, TraceFormat
+from dagsim.cli.app import App, app
+from dagsim.cli.options import Json, OutFile, Quiet, TraceColumns, TraceFormat, one_output
 
 if TYPE_CHECKING:
     from dagsim.traces.fetch import Fetched
 
-trace_app = typer.Typer(help="Describe, fetch and convert traces.", no_args_is_help=True)
+trace_app = App(help="Describe, fetch and convert traces.", no_args_is_help=True)
 app.add_typer(trace_app, name="trace")
 
 
 @trace_app.command("sample")
 def trace_sample(
-    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Folder to write the files to.")] = Path("site"),
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder to write the files to.")] = Path(
+        "site"
+    ),
     quiet: Quiet = False,
 ) -> None:
     """Write the log and the nodes of a synthetic Slurm cluster: 500 jobs on 64 GPUs of three types.
 
-    Example: dagsim trace sample --to site
+    Example: dagsim trace sample --out site
     """
     from shutil import copyfile
 
     from dagsim.config.bundled import shipped_folder
     from dagsim.errors import InputError
 
-    to.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     for file in sorted(shipped_folder("workloads", "site").iterdir()):
-        if (to / file.name).exists() and (to / file.name).read_bytes() != file.read_bytes():
-            raise InputError(f"{to / file.name}: another file of this name exists; choose another folder with --to")
-        copyfile(file, to / file.name)
+        copy = out / file.name
+        if copy.exists() and copy.read_bytes() != file.read_bytes():
+            raise InputError(f"{copy}: another file of this name exists; choose another folder with --out")
+        copyfile(file, copy)
         if not quiet:
-            typer.echo(to / file.name)
+            typer.echo(copy)
 
 
 @trace_app.command("info")
 def show_trace(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The trace, as its publisher ships it.")],
     format_: TraceFormat = None,
-    start: Annotated[int, typer.Option(min=0, help="Number of jobs to skip at the beginning.")] = 0,
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of jobs to keep (default: all).")] = None,
+    skip: Annotated[int, typer.Option(min=0, help="Number of jobs to skip at the beginning.")] = 0,
+    max_jobs: Annotated[int | None, typer.Option(min=1, help="Maximum number of jobs to keep (default: all).")] = None,
     map_: TraceColumns = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the plot.")] = Path("results"),
-    plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw the distributions.")] = True,
+    plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the distributions.")] = True,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse a trace that contradicts itself for more than 1 % of its jobs.")
     ] = False,
@@ -69,12 +72,12 @@ def show_trace(
     from dagsim.traces import TraceOptions
     from dagsim.traces.trace_file import TraceFile
 
-    file = TraceFile(str(path), format_, TraceOptions(start=start, limit=limit, map=map_))
+    file = TraceFile(str(path), format_, TraceOptions(start=skip, limit=max_jobs, map=map_))
     file.check()
     info = trace_info(file, Recorded(), counted(f"reading {path.name}", wanted=not (quiet or json_)))
     if strict:
         info.audit.refuse(str(path))
-    drawn = draw_trace(info, out) if plot else None
+    drawn = draw_trace(info, out) if plots else None
     if json_:
         typer.echo(json.dumps(info.to_dict() | {"plot": None if drawn is None else str(drawn)}))
     elif not quiet:
@@ -94,7 +97,7 @@ def anonymise_traces(
     paths: Annotated[
         list[Path], typer.Argument(metavar="FILE|FOLDER...", help="Logs, lists of nodes, and folders of sites.")
     ],
-    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Folder for the new files.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the new files.")],
     quiet: Quiet = False,
 ) -> None:
     """Replace names in logs, lists of nodes and whole sites, so that they can be shared.
@@ -103,7 +106,7 @@ def anonymise_traces(
     files of one call. A folder with the files of a site becomes its log and its configuration,
     site.yaml.
 
-    Example: dagsim trace anonymise sacct.txt nodes.txt --to out
+    Example: dagsim trace anonymise sacct.txt nodes.txt --out shared
     """
     from dagsim.config.cluster_file import cluster_yaml
     from dagsim.files import write_text
@@ -112,11 +115,11 @@ def anonymise_traces(
     from dagsim.traces.slurm_site import site_files
 
     names = Names()
-    written = anonymise(paths, to, names)
+    written = anonymise(paths, out, names)
     for path in paths:
         if path.is_dir() and (site := read_site(site_files([path]))) is not None:
             renamed = renamed_site(site, names)
-            written.append(to / ("site.yaml" if len(paths) == 1 else f"site-{len(written) + 1}.yaml"))
+            written.append(out / ("site.yaml" if len(paths) == 1 else f"site-{len(written) + 1}.yaml"))
             text = cluster_yaml(
                 renamed.imported, "cluster", "a site", renamed.queues, (), renamed.network, renamed.policy
             )
@@ -130,7 +133,10 @@ def anonymise_traces(
 @trace_app.command("convert")
 def convert_trace(
     path: Annotated[Path, typer.Argument(metavar="IN", help="The trace, as its publisher ships it, or a run folder.")],
-    to: Annotated[Path, typer.Argument(metavar="OUT", help="A file, or a folder for several workflows.")],
+    to: Annotated[
+        Path | None, typer.Argument(metavar="[OUT]", help="A file, or a folder for several workflows; or give --out.")
+    ] = None,
+    out: OutFile = None,
     format_: TraceFormat = None,
     to_format: Annotated[
         str | None,
@@ -143,7 +149,7 @@ def convert_trace(
 ) -> None:
     """Rewrite a trace as JSON Lines, which dagsim reads exactly, as a Parquet table, or for another simulator.
 
-    A run folder becomes the log of its first run: replayed with --algo recorded, jobs start and end as they did.
+    A run folder becomes the log of its first run: replayed with --policy recorded, jobs start and end as they did.
 
     Example: dagsim trace convert batch_task.csv.gz jobs.jsonl.gz
     """
@@ -151,6 +157,7 @@ def convert_trace(
     from dagsim.report.terminal import counted
     from dagsim.traces.convert import convert
 
+    to = one_output(to, out)
     if is_run(path):
         for text in write_run(path, to, to_format, counted(f"converting {path.name}", wanted=True)):
             typer.echo(str(text))
@@ -164,9 +171,9 @@ def convert_trace(
 @trace_app.command("fetch")
 def fetch_trace(
     name: Annotated[str, typer.Argument(metavar="NAME", help="One of `dagsim trace list`.")],
-    to: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder in which the trace gets its own folder.")] = Path(
-        "traces"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder in which the trace gets its own folder.")
+    ] = Path("traces"),
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -179,7 +186,7 @@ def fetch_trace(
     from dagsim.traces.fetch import fetch
 
     trace = published_trace(name)
-    folder = to / name
+    folder = out / name
     try:
         with downloading(wanted=not (json_ or quiet)) as watch:
             files = fetch(trace, folder, watch)

@@ -54,7 +54,7 @@ class OnRay:
         try:
             import ray
         except ImportError:
-            raise ConfigError("--on ray: Ray is not installed: pip install -e '.[ray]' in the checkout") from None
+            raise ConfigError("--executor ray: Ray is not installed: pip install -e '.[ray]' in the checkout") from None
         self._ray: Any = ray
         self.address = f"ray:{address}" if address else None
 
@@ -91,7 +91,7 @@ class OnRay:
                     on_progress(index, done, 0)
                 yield _result(ray, ready)
         except ray.exceptions.RayError as error:
-            raise SimulationError(f"--on ray: {one_line(error)}") from None
+            raise SimulationError(f"--executor ray: {one_line(error)}") from None
         finally:
             if ours:
                 with suppress(Exception):
@@ -121,7 +121,7 @@ class OnRay:
         try:
             self._ray.init(address=self.address, include_dashboard=None if self.address else False, log_to_driver=False)
         except Exception as error:
-            raise SimulationError(f"--on ray: no cluster: {one_line(error)}") from None
+            raise SimulationError(f"--executor ray: no cluster: {one_line(error)}") from None
         return True
 
 
@@ -202,7 +202,7 @@ class RayRollouts:
                     [*pending, *self._starting], num_returns=1, timeout=None if pending else _PATIENCE_S
                 )
                 if not ready:
-                    raise SimulationError(f"--on ray: no core was free for an actor within {_PATIENCE_S:.0f} s")
+                    raise SimulationError(f"--executor ray: no core was free for an actor within {_PATIENCE_S:.0f} s")
                 actor, at = pending.pop(ready[0], None) or (self._starting.pop(ready[0]), None)
                 try:
                     answer = _result(ray, ready[0])
@@ -219,7 +219,7 @@ class RayRollouts:
                     self.traffic.answer_bytes += len(answer)
                     played[at] = pickle.loads(answer)
         except ray.exceptions.RayError as error:
-            raise SimulationError(f"--on ray: {one_line(error)}") from None
+            raise SimulationError(f"--executor ray: {one_line(error)}") from None
         return [steps for number in range(len(parts)) for steps in played[number]]
 
     def _begin(self) -> None:
@@ -243,7 +243,7 @@ class RayRollouts:
             self._ray.kill(lost)
         self._losses += 1
         if self._losses > _TRIES * self._count:
-            raise SimulationError("--on ray: actors are lost again and again; check that there is enough memory")
+            raise SimulationError("--executor ray: actors are lost again and again; check that there is enough memory")
         self._await(self._start())
 
     def end(self) -> None:
@@ -298,7 +298,7 @@ def _placed(sha: str, shipped: Any) -> Path:
     if sha not in _PLACED:
         name, content = ray.get(shipped)
         if sha256(content).hexdigest() != sha:
-            raise SimulationError(f"--on ray: the trace {name!r} changed while it was sent")
+            raise SimulationError(f"--executor ray: the trace {name!r} changed while it was sent")
         path = Path(mkdtemp(prefix="dagsim-")) / Path(name).name
         path.write_bytes(content)
         _PLACED[sha] = path
@@ -312,5 +312,5 @@ def _bytes(file: Path) -> tuple[str, bytes]:
         ConfigError: The trace is a folder, or too large.
     """
     if not file.is_file() or file.stat().st_size > _MOST_BYTES:
-        raise ConfigError(f"--on ray: the trace {file} must be one file of at most {_MOST_BYTES:,} bytes")
+        raise ConfigError(f"--executor ray: the trace {file} must be one file of at most {_MOST_BYTES:,} bytes")
     return file.name, file.read_bytes()
