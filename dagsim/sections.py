@@ -23,7 +23,12 @@ _LIMITS = {
     "less_than": ("lt", "below {}"),
 }
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "string": "text", "list": "a list"}
-_WORDS = {"finite_number": "a finite number", "int_from_float": "a whole number", "tuple_type": "a list"}
+_WORDS = {
+    "int_parsing_size": "a whole number of fewer digits",
+    "finite_number": "a finite number",
+    "int_from_float": "a whole number",
+    "tuple_type": "a list",
+}
 
 
 def fault_in_words(fault: Mapping[str, Any]) -> str:
@@ -50,8 +55,9 @@ def _after(text: str, words: str) -> str:
 
 
 def got(fault: Mapping[str, Any]) -> str:
-    """Return the value of a fault, shortened: ``", got 'high'"``."""
-    text = repr(fault["input"])
+    """Return the value of a fault, shortened: ``", got 'high'"``. A number on the command line is text."""
+    given = fault["input"]
+    text = given if fault["type"] in _LIMITS and isinstance(given, str) else repr(given)
     return f", got {text if len(text) <= 60 else text[:57] + '...'}"
 
 

@@ -148,8 +148,8 @@ def given(**options: Any) -> list[Setting]:
 
 
 def _option(key: str) -> str:
-    if key in ("policy", "train.algorithm.kind"):
-        return "--policy" if key == "policy" else "--policy"
+    if key == "train.algorithm.kind":
+        return "--algo"
     return f"--{key.rpartition('.')[2].replace('_', '-')}"
 
 

@@ -322,6 +322,8 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
             place = document.place(path)
         case _:
             what = fault_in_words(fault)
+    while (said := what.partition(": "))[2] and said[0] in path:  # the path says it already
+        what = said[2]
     return f"{place}: {'.'.join(map(str, path)) or 'the file'}: {what}"
 
 

@@ -260,7 +260,8 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     loads = [max(of.get("gpu_load") or 0.0, of.get("cpu_load") or 0.0) for of in workloads]
     low, high = number(min(loads)), number(max(loads))
     clusters = dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)
-    notes = [f"cluster: {re.sub(r'^cluster \((.*)\)$', r'\1', of)}" for of in clusters]  # the default name says nothing
+    named = re.compile(r"cluster \((.*)\)")  # the default name says nothing
+    notes = [f"cluster: {match[1] if (match := named.fullmatch(of)) else of}" for of in clusters]
     if any(loads):
         notes += [f"offered load: {low if low == high else f'{low} to {high}'} ({_LOAD})"]
     notes += _beginnings(workloads)
