@@ -10,10 +10,10 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from inspect import cleandoc
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -79,6 +79,9 @@ _UsageError: Any = typer.BadParameter.__mro__[1]
 """The class of faults in a command line, which Typer does not export."""
 
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
 class Command(typer.core.TyperCommand):
     """A command that accepts other spellings of its options."""
 
@@ -130,8 +133,8 @@ def _without_types(params: list[Any]) -> list[Any]:
 class App(typer.Typer):
     """A Typer app whose commands are ``Command``."""
 
-    def command(self, name: str | None = None, **options: Any) -> Any:
-        def register(function: Any) -> Any:
+    def command(self, name: str | None = None, **options: Any) -> Callable[[Function], Function]:
+        def register(function: Function) -> Function:
             known_as = name or function.__name__
             other = next((f"\n\nAlso: dagsim {alias}." for alias, it in ALIASES.items() if it == known_as), "")
             text = _joined(function.__doc__ or "") + (other if self is app else "")
@@ -169,7 +172,7 @@ class _Guarded(typer.core.TyperGroup):
         return _without_types(super().get_params(ctx))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        command = super().get_command(ctx, ALIASES.get(cmd_name, cmd_name))
+        command: Any = super().get_command(ctx, ALIASES.get(cmd_name, cmd_name))
         if command is not None:
             command.rich_help_panel = _PANELS.get(command.name)
         return command
@@ -260,7 +263,7 @@ def _named(error: Any) -> str:
     if error.param is None:
         return ""
     names = [name for name in error.param.opts if name.startswith("--")]
-    return names[0] if names else error.param.metavar or error.param.name.upper()
+    return str(names[0] if names else error.param.metavar or error.param.name.upper())
 
 
 def _has_option(command: Any, option: str) -> bool:
