@@ -27,6 +27,7 @@ FAMILY = Family(
                 ("estimates", "preemptive", "costly"),
             ),
         ),
+        "services": (Entry("link_traffic", ".usage:link_traffic", "the traffic on links in a simulation"),),
         "networks": (
             Entry("shared", ".shared_network:SharedNetwork", "links of a topology, shared max-min between flows"),
         ),
