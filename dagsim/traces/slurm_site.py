@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from dagsim.errors import ModelError, TraceError
-from dagsim.families.fabric import Tree, TreeSwitch
+from dagsim.families.fabric.topologies import Tree, TreeSwitch
 from dagsim.model import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
 from dagsim.registry import nearest
 from dagsim.traces.fields import Dirty, count, finite_number

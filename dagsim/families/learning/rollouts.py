@@ -186,8 +186,8 @@ class _CompiledStage:
         return observations, ObservationBatch(*map(torch.from_numpy, parts))
 
     def step(self, choices: np.ndarray) -> np.ndarray:
-        rewards, over = self._lane.advance(self._which, choices)
-        rewards = rewards.copy()  # a view of what the next step overwrites
+        overwritten, over = self._lane.advance(self._which, choices)
+        rewards: np.ndarray = overwritten.copy()  # the next step overwrites it
         if over.any():
             self._which = self._which[~over]
             self.live = self._which.tolist()

@@ -17,7 +17,6 @@ from dagsim.systems.cluster.network.base import (
     Communication,
     GangCarrier,
     Member,
-    StepOfGang,
 )
 from dagsim.systems.cluster.nodes import NodeState
 from dagsim.systems.cluster.state import Run, TaskState, WorkProgress
@@ -110,7 +109,8 @@ class Gangs(Forked):
 class GangStep(NamedTuple):
     """A step of a gang on certain nodes: the arguments of ``GangCarrier.gang``."""
 
-    traffic: StepOfGang
+    traffic: Any
+    """What it sends; how, only its carrier knows."""
     step_s: float
     """Seconds of compute."""
     members: list[Member]

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from dagsim.families.fabric import Island
 from dagsim.families.fabric.collectives import StepTraffic
 from dagsim.families.fabric.communication import ModelTraffic
 from dagsim.families.fabric.shared_network import SharedNetwork
+from dagsim.families.fabric.topologies import Island
 from dagsim.families.fabric.usage import LinkTraffic
 from dagsim.model import Cluster, Decision, Edge, Job, Migrate, Node, Share, Start, Task, TaskGraph, Wait, gpu_type
 from dagsim.model.log import Schedule

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dagsim.errors import ConfigError
-from dagsim.families.fabric import FatTree
 from dagsim.families.fabric.shared_network import SharedNetwork
+from dagsim.families.fabric.topologies import FatTree
 from dagsim.model import Cluster, InFlight, Job, Kind, Node, QueueNode, QueueTree, RejectReason, Request, Share, Task
 from dagsim.model.gpu import GpuType
 from dagsim.model.kueue import (
