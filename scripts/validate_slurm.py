@@ -46,9 +46,10 @@ from dagsim.systems.cluster.policies.slurm_priority import Asked, Capacity, Prio
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces.nodes import FoundNode
 from dagsim.traces.report import ReadReport
-from dagsim.traces.slurm import COLUMNS, array_tasks, duration_s, resources, sacct_rows
+from dagsim.traces.slurm import COLUMNS, array_tasks, resources, sacct_rows
 from dagsim.traces.slurm_site import SlurmSite, read_slurm_site, scheduler_of, site_files
 from dagsim.traces.source import Source
+from dagsim.traces.times import duration_s
 
 _SLACK = 0.01
 """Tolerance: the log has two digits of a total, and six of a factor that is taken from it."""

@@ -22,9 +22,10 @@ from dagsim.traces import open_trace, recognise
 from dagsim.traces.nodes import FORMATS, FoundNode, ImportedCluster, ImportedSite, grouped, read_nodes
 from dagsim.traces.report import ReadReport
 from dagsim.traces.sites import folded, hosts, site_gpu
-from dagsim.traces.slurm import COLUMNS, is_unset, licences_or_none, sacct_rows
+from dagsim.traces.slurm import COLUMNS, licences_or_none, sacct_rows
 from dagsim.traces.source import Source
 from dagsim.traces.submission import Submission, submission
+from dagsim.traces.times import is_unset
 from dagsim.workload.records import write_jobs
 
 _Value = TypeVar("_Value")

@@ -11,7 +11,7 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.documents import list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty
 from dagsim.traces.kube_objects import WHOLE_GPUS, Selector, label_selector, pod_requests
-from dagsim.traces.slurm import moment_s
+from dagsim.traces.times import moment_s
 
 _SHARED = "nvidia.com/gpu.shared"
 _MILLI = "alibabacloud.com/gpu-milli"

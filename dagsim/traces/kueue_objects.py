@@ -34,7 +34,7 @@ from dagsim.model.kueue import (
 from dagsim.traces.documents import list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
 from dagsim.traces.kube_objects import pod_requests, quantity
-from dagsim.traces.slurm import moment_s
+from dagsim.traces.times import moment_s
 
 KINDS = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Topology", "Configuration")
 """The kinds that ``kueue_objects`` reads."""

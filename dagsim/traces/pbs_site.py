@@ -16,8 +16,8 @@ from dagsim.errors import TraceError
 from dagsim.model import Caps, NodePartition, Qos, QueueTree
 from dagsim.traces.fields import count, pbs_memory_gb
 from dagsim.traces.nodes import FoundNode, ImportedSite, is_pbs, read_nodes
-from dagsim.traces.slurm import duration_s
 from dagsim.traces.source import Source
+from dagsim.traces.times import duration_s
 
 _Read = TypeVar("_Read")
 _SET = re.compile(r"\s*set\s+(server|queue)\s+(?:(\S+)\s+)?([\w.]+)\s*(\+?=)\s*(.*)", re.IGNORECASE)

@@ -8,109 +8,50 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import combinations, pairwise, product
-from math import inf
+from itertools import combinations
 from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo
-
-import numpy as np
 
 from dagsim.errors import TraceError
-from dagsim.traces.chunks import FileLayout, Form, Table, date_seconds, read_tables, tables_of
+from dagsim.traces.batch import ENDED, NOT_OVER
+from dagsim.traces.chunks import FileLayout, Form, Table, read_tables, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
-from dagsim.traces.fields import MOST_GPUS, Dirty, finite_number
+from dagsim.traces.fields import MOST_GPUS, Dirty, finite_number, memory_gb
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Row, Source
-from dagsim.workload.arrays import objects
+from dagsim.traces.times import ENDLESS_S, NO_DURATION, duration_s, is_unset
 from dagsim.workload.records import clipped, clipped_repr
 
 __all__ = [
     "COLUMNS",
     "COMMAND",
-    "ENDED",
-    "ENDLESS_S",
-    "NOT_OVER",
-    "UNSET_MOMENTS",
     "Resources",
-    "are_milliseconds",
     "array_ids",
     "array_tasks",
     "delimiter_of",
-    "duration_s",
-    "folded_rows",
     "folder_parts",
     "gres_tres",
     "is_json",
-    "is_unset",
     "json_number",
     "lacks_header",
     "licences_or_none",
     "limit_s",
     "listed_tasks",
-    "memory_gb",
-    "moment_s",
-    "reading_of",
     "resources",
     "sacct_rows",
     "sacct_tables",
-    "span_s",
     "state",
     "unescaped_text",
     "with_older_columns",
 ]
 
 
-_UNSET = frozenset({"", "none", "unknown", "n/a", "(null)", "invalid"})
-_UNITS_GB = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10, "P": 2.0**20}
 _SHORT = 500  # characters; longer texts are not cached
-ENDLESS_S = 365 * 86400.0
-"""A year: the limit by which Slurm plans jobs without one."""
 _INFINITE = "4294967295"  # INFINITE, of 32 bits
 _SLICE = re.compile(r"(\d+)g\.(\d+)gb", re.IGNORECASE)
-_NO_DURATION = ("4294967294", "4294967295")
-_DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(?:(\d{1,8}):)?(\d{1,12}(?:\.\d{1,9})?)")
 _MOST_TASKS = 4_000_001  # Slurm's own limit of MaxArraySize
 _SLICES, _A30_SLICES, _A30_SLICE_GB = 7, 4, 6  # compute slices of a GPU: all but the A30 have seven
-
-ENDED = frozenset(
-    {
-        "COMPLETED",
-        "TIMEOUT",
-        "OUT_OF_MEMORY",
-        "FAILED",
-        "NODE_FAIL",
-        "PREEMPTED",
-        "DEADLINE",
-        "CANCELLED",
-        "REQUEUED",
-        "BOOT_FAIL",
-        "REVOKED",
-        "SPECIAL_EXIT",
-        "LAUNCH_FAILED",
-    }
-)
-"""States of a finished attempt."""
-NOT_OVER = frozenset(
-    {
-        "PENDING",
-        "RUNNING",
-        "SUSPENDED",
-        "RESIZING",
-        "CONFIGURING",
-        "COMPLETING",
-        "STOPPED",
-        "SIGNALING",
-        "STAGE_OUT",
-        "REQUEUE_HOLD",
-        "REQUEUE_FED",
-        "RESV_DEL_HOLD",
-    }
-)
-"""States of a waiting or running attempt."""
 
 
 class Resources(NamedTuple):
@@ -141,11 +82,6 @@ class Resources(NamedTuple):
     def is_stated(self) -> bool:
         """True if any resource is listed."""
         return self != Resources()
-
-
-def is_unset(text: str) -> bool:
-    """True if a field is unset."""
-    return text.strip().lower() in _UNSET
 
 
 def resources(text: str) -> Resources:
@@ -250,47 +186,6 @@ def gres_tres(lists: Mapping[str, str], nodes: int, tasks: int = 1, sockets: int
     return ""
 
 
-def memory_gb(text: str) -> float:
-    """Parse ``128G`` as GB: units are powers of 1024, no letter means MB; the ``c`` or ``n`` of old
-    versions is removed.
-
-    Raises:
-        Dirty: The text is not a size.
-    """
-    text = text.strip().rstrip("cn")
-    unit = text[-1:].upper()
-    size = (
-        finite_number(text[:-1], "memory") * _UNITS_GB[unit]
-        if unit in _UNITS_GB
-        else finite_number(text, "memory") / 1024
-    )
-    if not 0 <= size < inf:
-        raise Dirty("whose memory is impossible")
-    return size
-
-
-def duration_s(text: str, field: str) -> float | None:
-    """Parse ``[DD-[HH:]]MM:SS[.mmm]`` or plain seconds; ``None`` if not set.
-
-    Raises:
-        Dirty: The text is not a duration.
-    """
-    if text == "00:00:00":  # the most frequent value of Suspended
-        return 0.0
-    if is_unset(text):
-        return None
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise Dirty(f"whose {field} is not a duration")
-    if text.strip() in _NO_DURATION:
-        return None
-    days, first, second, seconds = match.groups()
-    hours, minutes = (first, second) if second is not None else (None, first)
-    if days is not None and second is None:  # 2-03:04 would be hours and minutes; sacct does not print it
-        raise Dirty(f"whose {field} is not a duration")
-    return int(days or 0) * 86400.0 + int(hours or 0) * 3600.0 + int(minutes or 0) * 60.0 + float(seconds)
-
-
 def limit_s(raw: str, text: str) -> float | None:
     """Time limit in seconds, from minutes (``TimelimitRaw``) or else a duration (``Timelimit``): a year if
     there is none, as in Slurm's own plans; ``None`` if it is not stated, or that of the partition.
@@ -306,7 +201,7 @@ def limit_s(raw: str, text: str) -> float | None:
             return ENDLESS_S
         if word in ("partition_limit", "partition limit"):
             return None
-        if limit_text.strip() in _NO_DURATION:
+        if limit_text.strip() in NO_DURATION:
             return None
         limit = 60.0 * finite_number(limit_text, "TimelimitRaw") if is_raw else duration_s(limit_text, "Timelimit")
         if limit is None:
@@ -315,138 +210,6 @@ def limit_s(raw: str, text: str) -> float | None:
             raise Dirty("whose time limit is negative")
         return min(limit, ENDLESS_S)
     return None
-
-
-def moment_s(text: str, field: str, zone: ZoneInfo | None, fold: int = 0) -> float | None:
-    """Seconds since 1970 from epoch seconds, or from a local date in ``zone`` (default UTC);
-    ``None`` if not set. A date in an hour that the zone repeats is the first or the second (``fold``).
-
-    Raises:
-        Dirty: The text is not a point in time.
-    """
-    try:
-        return _positive(float(text), field)
-    except ValueError:
-        if is_unset(text):
-            return None
-    try:
-        moment = datetime.fromisoformat(text.strip())
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=zone or ZoneInfo("UTC"), fold=fold)
-        return _positive((moment - _EPOCH) / timedelta(seconds=1), field)
-    except (ValueError, OverflowError):
-        raise Dirty(f"whose {field} is not a time") from None
-
-
-def span_s(start: str, end: str, duration: str = "", zone: ZoneInfo | None = None) -> tuple[float | None, float | None]:
-    """Start and end in seconds since 1970. In the hour that a change of summer time repeats, each is read
-    such that the end is later by the duration, or at least later.
-
-    Raises:
-        Dirty: One is not a point in time.
-    """
-    readings = [(moment_s(start, "start", zone, one), moment_s(end, "end", zone, other)) for one, other in _FOLDS]
-    start_s, end_s = readings[0]
-    if start_s is None or end_s is None:
-        return start_s, end_s
-    try:
-        lasts_s = duration_s(duration, "duration")
-    except Dirty:
-        lasts_s = None
-    spans = [(since, until) for since, until in readings if since is not None and until is not None and until > since]
-    exact = [pair for pair in spans if lasts_s is not None and abs(pair[1] - pair[0] - lasts_s) <= 1]
-    return next(iter(exact or spans), (start_s, end_s))
-
-
-UNSET_MOMENTS = (0.0, 4294967294.0, 4294967295.0, 18446744073709551614.0, 18446744073709551615.0)
-"""Moments that are none: Slurm's NO_VAL and INFINITE, of 32 and 64 bits, and the beginning of 1970."""
-_MILLISECONDS = (1e11, 1e14)
-"""Numbers of milliseconds from 1973 to 5138."""
-
-
-def are_milliseconds(moments: np.ndarray) -> np.ndarray:
-    """(n,) bool: True for moments that are milliseconds since 1970; as seconds they would lie after 5138."""
-    wide: np.ndarray = (moments >= _MILLISECONDS[0]) & (moments < _MILLISECONDS[1])
-    return wide
-
-
-def folded_rows(texts: np.ndarray, zone: ZoneInfo) -> dict[int, bool]:
-    """Rows whose local dates lie in an hour that the zone repeats (True) or skips (False)."""
-    seconds = date_seconds(texts)
-    dated = np.flatnonzero(~np.isnan(seconds))
-    quarters, place = np.unique(seconds[dated] // 900, return_inverse=True)
-    changes = []
-    for number, quarter in enumerate(quarters.tolist()):
-        first, second = (_offset_s(900 * quarter, zone, fold) for fold in (0, 1))
-        if first != second:
-            changes.append((number, first > second))
-    return {int(row): repeats for number, repeats in changes for row in dated[place == number].tolist()}
-
-
-def reading_of(texts: Sequence[str], lasts_s: float, zone: ZoneInfo) -> tuple[list[str], bool]:
-    """Write the local times of a row (submitted, eligible, started, ended; of ``lasts_s`` from the third to the
-    fourth) with offsets: of all readings the first that fits best. True if no other fits as well.
-    """
-    ways: dict[tuple[float, ...], tuple[tuple[int, int], list[str]]] = {}
-    for folds in product((0, 1), repeat=len(texts)):
-        dated = [_with_offset(text, zone, fold) for text, fold in zip(texts, folds, strict=True)]
-        moments = [_or_none(text, zone) for text in dated]
-        known = [moment for moment in moments if moment is not None]
-        wrong = sum(later < earlier for earlier, later in pairwise(known))
-        if moments[2] is not None and moments[3] is not None and lasts_s >= 0:
-            wrong += abs(moments[3] - moments[2] - lasts_s) > 1
-        ways.setdefault(tuple([-1.0 if moment is None else moment for moment in moments]), ((wrong, sum(folds)), dated))
-    best = min(ways.values(), key=lambda way: way[0])
-    return best[1], sum(way[0][0] == best[0][0] for way in ways.values()) == 1
-
-
-def with_offsets(
-    table: Table, columns: Sequence[int], lasts_s: Callable[[int], float], zone: ZoneInfo, report: ReadReport
-) -> Table:
-    """The table with offsets on the local dates that a change of summer time makes ambiguous. ``columns`` are
-    those of ``reading_of``, and ``lasts_s`` returns how long the job of a row ran.
-    """
-    texts = {column: table.words_of.get(column, objects([""] * len(table))) for column in columns}
-    rows: dict[int, bool] = {}
-    for column in columns:
-        for row, repeats in folded_rows(texts[column], zone).items():
-            rows[row] = rows.get(row, True) and repeats
-    if not rows:
-        return table
-    texts = {column: words.copy() for column, words in texts.items()}
-    for row, repeats in rows.items():
-        if not repeats:
-            report.note("with a time in an hour that is skipped (is timezone right?)", table.where(row))
-        dated, only = reading_of([texts[column][row] for column in columns], lasts_s(row), zone)
-        if repeats and not only:
-            report.note("in an hour that their zone repeats, taken as its first", table.where(row))
-        for column, text in zip(columns, dated, strict=True):
-            texts[column][row] = text
-    return replace(table, words_of=table.words_of | {column: texts[column] for column in columns})
-
-
-def _with_offset(text: str, zone: ZoneInfo, fold: int) -> str:
-    try:
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError:
-        return text
-    return text if moment.tzinfo else moment.replace(tzinfo=zone, fold=fold).isoformat()
-
-
-def _or_none(text: str, zone: ZoneInfo) -> float | None:
-    try:
-        moment = moment_s(text, "", zone)
-    except Dirty:
-        return None
-    return None if moment in UNSET_MOMENTS else moment
-
-
-def _offset_s(local_s: float, zone: ZoneInfo, fold: int) -> float:
-    ahead = datetime.fromtimestamp(local_s, UTC).replace(tzinfo=zone, fold=fold).utcoffset()
-    return ahead.total_seconds() if ahead is not None else 0.0
-
-
-_FOLDS = ((0, 0), (0, 1), (1, 1), (1, 0))
 
 
 def state(text: str) -> str:
@@ -540,15 +303,6 @@ def _slice_share(kind: str) -> float | None:
     if size > of:
         raise Dirty("whose MIG slice is impossible")
     return size / of
-
-
-def _positive(seconds: float, field: str) -> float:
-    if not 0 <= seconds < inf:
-        raise Dirty(f"whose {field} is not a time")
-    return seconds
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))
 
 
 COLUMNS = (

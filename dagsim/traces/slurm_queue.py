@@ -15,27 +15,16 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from dagsim.errors import TraceError
+from dagsim.traces.batch import ENDED
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import elements, list_in, text_in
 from dagsim.traces.fields import Dirty
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.report import ReadReport
 from dagsim.traces.sites import readable_hosts
-from dagsim.traces.slurm import (
-    COLUMNS,
-    ENDED,
-    ENDLESS_S,
-    UNSET_MOMENTS,
-    array_ids,
-    duration_s,
-    gres_tres,
-    json_number,
-    listed_tasks,
-    moment_s,
-    reading_of,
-    unescaped_text,
-)
+from dagsim.traces.slurm import COLUMNS, array_ids, gres_tres, json_number, listed_tasks, unescaped_text
 from dagsim.traces.source import Row, Source
+from dagsim.traces.times import ENDLESS_S, UNSET_MOMENTS, duration_s, moment_s, reading_of
 
 _LAST_UPDATE = re.compile(rb'"last_update"\s*:\s*(\{[^{}]*\}|\d+)')
 _UPDATE_S = re.compile(rb'(?:"number"\s*:\s*|^)([1-9]\d*)')

@@ -21,11 +21,12 @@ from dagsim.errors import ModelError, TraceError
 from dagsim.model import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
 from dagsim.network import Tree, TreeSwitch
 from dagsim.registry import nearest
-from dagsim.traces.fields import Dirty, count, finite_number
+from dagsim.traces.fields import Dirty, count, finite_number, memory_gb
 from dagsim.traces.nodes import MOST_NODES, FoundNode, ImportedSite, is_scontrol, is_scontrol_json, is_sinfo, read_nodes
 from dagsim.traces.sites import folded, hosts, site_gpu
-from dagsim.traces.slurm import delimiter_of, duration_s, is_unset, memory_gb, moment_s, span_s
+from dagsim.traces.slurm import delimiter_of
 from dagsim.traces.source import Source
+from dagsim.traces.times import duration_s, is_unset, moment_s, span_s
 
 __all__ = ["SlurmSite", "read_slurm_site", "scheduler_of", "site_files"]
 

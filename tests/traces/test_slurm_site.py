@@ -20,9 +20,9 @@ from dagsim.model import Caps, NodeOutage, Request
 from dagsim.network import Tree, TreeSwitch
 from dagsim.traces import open_trace
 from dagsim.traces.nodes import FoundNode, grouped
-from dagsim.traces.slurm import moment_s
 from dagsim.traces.slurm_site import read_slurm_site, site_files
 from dagsim.traces.submission import begin_after_s, submission
+from dagsim.traces.times import moment_s
 
 CONF = """ClusterName=tide
 SelectTypeParameters=CR_Core_Memory

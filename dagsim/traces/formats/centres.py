@@ -15,12 +15,11 @@ import numpy as np
 
 from dagsim.model import Demand
 from dagsim.traces.chunks import Form, Table, csv_form, read_tables
-from dagsim.traces.fields import Dirty
+from dagsim.traces.fields import Dirty, memory_gb
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, dates, row_blocks, single_tasks
-from dagsim.traces.slurm import memory_gb
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 

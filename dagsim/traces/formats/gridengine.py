@@ -14,8 +14,8 @@ from math import nan
 from dagsim.traces.batch import BatchJob, BatchReader
 from dagsim.traces.fields import count, finite_number
 from dagsim.traces.report import ReadReport
-from dagsim.traces.slurm import duration_s
 from dagsim.traces.source import Source
+from dagsim.traces.times import duration_s
 
 _QUEUE, _HOST, _OWNER, _NUMBER, _ACCOUNT, _SUBMIT, _START, _END = 0, 1, 3, 5, 6, 8, 9, 10
 _PROJECT, _ENVIRONMENT, _SLOTS, _TASK, _CATEGORY, _SLAVE = 31, 33, 34, 35, 39, 41

@@ -29,8 +29,8 @@ from dagsim.traces.reader import Reader
 from dagsim.traces.report import Dropping, ReadReport
 from dagsim.traces.rows import in_parts, rows_by_job
 from dagsim.traces.sites import site_gpu
-from dagsim.traces.slurm import moment_s
 from dagsim.traces.source import Row, Source
+from dagsim.traces.times import moment_s
 
 _KIND = re.compile(r'"kind"\s*:\s*"(Pod|Workload|Event)(List)?"')
 _EVENTS = ("*event*.json", "*event*.json.gz", "*event*.jsonl")

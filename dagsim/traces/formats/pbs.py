@@ -35,8 +35,8 @@ from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, JobBatch, JobTimes, in_parts, job_blocks, rows_by_job
 from dagsim.traces.sites import site_gpu
-from dagsim.traces.slurm import duration_s
 from dagsim.traces.source import Row, Source
+from dagsim.traces.times import duration_s
 from dagsim.traces.workflow import read_json
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, combinations, objects, optional, ranges
 

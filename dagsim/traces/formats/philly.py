@@ -34,7 +34,6 @@ from dagsim.traces.rows import (
     rows_by_job,
     single_tasks,
 )
-from dagsim.traces.slurm import delimiter_of
 from dagsim.traces.source import Row, Source
 from dagsim.workload.arrays import JobArrays, TaskKind, objects
 
@@ -59,7 +58,7 @@ class Philly(Reader):
 
     def recognises(self, source: Source) -> bool:
         return _is_list(source) or (
-            delimiter_of(source) is None
+            source.head(1)[0].lstrip()[:1] in ("[", "{")
             and any('"jobid"' in line or '"submitted_time"' in line for line in source.head(64))
         )
 

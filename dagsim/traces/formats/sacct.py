@@ -25,6 +25,7 @@ import numpy as np
 from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.model import Job, Request, Task, TaskGraph
 from dagsim.model.arithmetic import numbered, ordered_sum
+from dagsim.traces.batch import NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
@@ -44,28 +45,22 @@ from dagsim.traces.sites import listed_hosts, readable_hosts, site_gpu
 from dagsim.traces.slurm import (
     COLUMNS,
     COMMAND,
-    NOT_OVER,
-    UNSET_MOMENTS,
     Resources,
-    are_milliseconds,
     array_tasks,
     delimiter_of,
-    duration_s,
     folder_parts,
     is_json,
-    is_unset,
     lacks_header,
     licences_or_none,
     limit_s,
-    moment_s,
     resources,
     sacct_tables,
     state,
-    with_offsets,
     with_older_columns,
 )
 from dagsim.traces.source import Source
 from dagsim.traces.submission import Submission, begin_after_s, submission
+from dagsim.traces.times import UNSET_MOMENTS, are_milliseconds, duration_s, is_unset, moment_s, with_offsets
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, optional
 
 _Tables = Callable[[Source, ReadReport, TraceOptions], Iterator[Table]]
