@@ -96,7 +96,7 @@ FORKING.set_forkserver_preload(
     [
         *("rich.live", "rich.progress", "rich.table", "scipy.stats", "torch._dynamo", "dagsim.cli"),
         *("dagsim.agents.rollouts", "dagsim.experiment.simulate", "dagsim.experiment.carry_out"),
-        *("dagsim.experiment.training", "dagsim.experiment.tune", "dagsim.report.comparison", "dagsim.traces.formats"),
+        *("dagsim.experiment.training", "dagsim.experiment.tune", "dagsim.report.comparison", "dagsim.traces"),
     ]
 )
 

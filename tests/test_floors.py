@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 from sources import PACKAGE as ROOT
-from sources import trees
+from sources import PENDING, trees
 
 FLOORS = (
     {"errors"},
@@ -140,7 +140,8 @@ def test_parts_import_downward_only() -> None:
         part = rest.split(".")[0]
         if root != "dagsim" or part in ("", "__version__", entry.part) or entry.part == "__init__":
             continue
-        if floor(part) >= floor(entry.part):
+        known = any(entry.where.startswith(f"dagsim/{file}:") for file, _ in PENDING) and part == "families"
+        if floor(part) >= floor(entry.part) and not known:
             upward.append(f"{entry.where} imports {entry.module}")
     assert not upward, "\n".join(upward)
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from dagsim.config.schema import Config
 from dagsim.errors import InputError, SimulationError
+from dagsim.families.formats.swf import waits_s
 from dagsim.forecast.calibration import Outcomes, calibrated, censoring_weights, pooled
 from dagsim.forecast.futures import Player, QueueState, policy_of, starts_by
 from dagsim.forecast.log import JobLog, read_sacct_log
@@ -25,7 +26,6 @@ from dagsim.forecast.scores import CEILING, LEVELS, Score, crps, log_wait, ratio
 from dagsim.processes import end_with_parent, kill_workers, starting
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.traces import format_of
-from dagsim.traces.formats.swf import waits_s
 from dagsim.workload.accept import accepting
 from dagsim.workload.arrays import objects
 

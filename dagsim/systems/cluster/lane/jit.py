@@ -7,7 +7,7 @@ enforces that, and makes the lane fast: otherwise every function would count ref
 array of the state. With ``NUMBA_DISABLE_JIT=1`` numba leaves the functions as they are.
 
 Compiled code is kept below ``NUMBA_CACHE_DIR``, or in the user's cache folder, under a digest of
-all files of the lane, of ``policies.formulas``, ``policies.slurm_times`` and ``codecs.pool``. Numba's
+all files of the lane, of ``policies.formulas``, ``families.slurm.slurm_times`` and ``codecs.pool``. Numba's
 own check is not enough: it notices changes in the file of a function, but not in the functions that
 it calls.
 """
@@ -133,7 +133,7 @@ def folder() -> Path:
     kind of processor."""
     by = f"{numba.__version__} {np.__version__} {sys.version} {get_host_cpu_name()}".encode()
     lane = Path(__file__).parent
-    others = "policies/formulas.py", "policies/slurm_times.py", "codecs/pool.py"
+    others = "policies/formulas.py", "../../families/slurm/slurm_times.py", "codecs/pool.py"
     sources = *sorted(lane.glob("*.py")), *[lane.parent / name for name in others]
     files = [file.read_bytes() for file in sources]
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dagsim"
