@@ -36,7 +36,7 @@ from dagsim.traces.sites import folded, hosts, site_gpu
 from dagsim.traces.source import Source
 from dagsim.traces.times import duration_s, is_unset, moment_s, span_s
 
-__all__ = ["SlurmSite", "read_slurm_site", "scheduler_of", "site_files"]
+__all__ = ["SlurmSite", "read_slurm_site", "scheduler_of"]
 
 _ENDLESS_GB = 1e6
 """Memory of a node where memory limits nothing."""
