@@ -21,20 +21,3 @@ WHOLE = pytest.mark.family(*json.loads((PACKAGE / "families" / "names.json").rea
 def trees(root: Path = PACKAGE) -> Mapping[Path, ast.Module]:
     """The tree of every Python file below ``root``, by path in alphabetical order."""
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(root.rglob("*.py"))}
-
-
-PENDING = frozenset(
-    {
-        ("forecast/backtest.py", "formats"),
-        ("forecast/futures.py", "slurm"),
-        ("forecast/log.py", "slurm"),
-        ("forecast/rows.py", "kubernetes"),
-        ("forecast/rows.py", "pbs"),
-        ("forecast/rows.py", "slurm"),
-        ("model/queues.py", "kubernetes"),
-        ("site", "kubernetes"),
-        ("site", "pbs"),
-        ("site", "slurm"),
-    }
-)
-"""Imports of families that are still to be cut, by the file of the core or the family that imports."""

@@ -14,6 +14,7 @@ FAMILY = Family(
                 ("estimates", "preemptive", "costly"),
             ),
         ),
+        "compiled_sources": (Entry("slurm_times", "slurm_times.py", "when nodes have room"),),
         "readers": (
             Entry("sacct", ".sacct:Sacct"),
             Entry("slurm-events", ".slurm_events:SlurmEvents"),

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from dagsim.errors import ModelError, TraceError
+from dagsim.families.fabric import Tree, TreeSwitch
 from dagsim.families.site.node_lists import (
     MOST_NODES,
     FoundNode,
@@ -29,7 +30,6 @@ from dagsim.families.site.node_lists import (
 )
 from dagsim.families.slurm.accounting import delimiter_of
 from dagsim.model import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
-from dagsim.network import Tree, TreeSwitch
 from dagsim.registry import nearest
 from dagsim.traces.fields import Dirty, count, finite_number, memory_gb
 from dagsim.traces.sites import folded, hosts, site_gpu

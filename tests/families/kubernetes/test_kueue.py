@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from dagsim.errors import ConfigError
+from dagsim.families.fabric import FatTree
+from dagsim.families.fabric.shared_network import SharedNetwork
 from dagsim.families.kubernetes.kueue import Kueue
 from dagsim.families.kubernetes.kueue.amounts import text, whole
 from dagsim.families.kubernetes.kueue.engine import Admission, Cycle, EndlessPreemption
@@ -39,8 +41,6 @@ from dagsim.families.kubernetes.kueue_objects import (
 from dagsim.model import Cluster, InFlight, Job, Kind, Node, QueueNode, QueueTree, RejectReason, Request, Share, Task
 from dagsim.model.gpu import GpuType
 from dagsim.model.log import Schedule
-from dagsim.network import FatTree
-from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing import check_policy

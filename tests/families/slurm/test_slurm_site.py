@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import TraceError
+from dagsim.families.fabric import Tree, TreeSwitch
 from dagsim.families.site.cluster_file import import_site
 from dagsim.families.site.node_lists import FoundNode, grouped
 from dagsim.families.site.site_import import site_files
 from dagsim.families.slurm.slurm_site import read_slurm_site
 from dagsim.families.slurm.submission import begin_after_s, submission
 from dagsim.model import Caps, NodeOutage, Request
-from dagsim.network import Tree, TreeSwitch
 from dagsim.traces import open_trace
 from dagsim.traces.times import moment_s
 
