@@ -15,7 +15,7 @@ from sources import PACKAGE as ROOT
 from sources import trees
 
 FLOORS = (
-    {"errors"},
+    {"errors", "renamed"},
     {"own_code"},
     {"family"},
     {"files", "processes", "registry"},

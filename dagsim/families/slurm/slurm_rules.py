@@ -149,12 +149,12 @@ class SlurmRules:
         most_s = min(part.max_time_s or inf, qos.max_time_s or inf, own or inf)
         times = []
         for task in job.tasks:
-            claimed = view.claimed_s(task)
+            claimed = view.requested_s(task)
             default_s = part.default_time_s
             asked = claimed or ([default_s] * len(task.seconds) if default_s is not None else task.seconds)
             row = []
-            for asked_s, claimed_s in zip(asked, claimed or [inf] * len(task.seconds), strict=True):
-                kill_s = {"partition": most_s, "limit": min(most_s, claimed_s), "never": inf}[self._kill]
+            for asked_s, requested_s in zip(asked, claimed or [inf] * len(task.seconds), strict=True):
+                kill_s = {"partition": most_s, "limit": min(most_s, requested_s), "never": inf}[self._kill]
                 row.append((min(asked_s, most_s), kill_s))
             times.append(row)
         self._times[job.number] = times
@@ -449,13 +449,13 @@ class SlurmWaits:
             plain = holder[2:] if holder[0] == "gpus" else holder
             reason = _REASONS[plain[0]].format(_RESOURCES[what])
             yield f"{reason} ({limit:g}) < {amount:g}: {_named(holder)}"
-        claimed_s = min(view.claimed_s(task) or (inf,))
-        if part.max_time_s is not None and part.max_time_s < claimed_s < inf:
-            yield f"PartitionTimeLimit ({part.max_time_s:g} s) < {claimed_s:g} s: the partition {part.name}"
+        requested_s = min(view.requested_s(task) or (inf,))
+        if part.max_time_s is not None and part.max_time_s < requested_s < inf:
+            yield f"PartitionTimeLimit ({part.max_time_s:g} s) < {requested_s:g} s: the partition {part.name}"
         for qos in dict.fromkeys((rules.quality(task.job).name, part.qos)):
             most_s = rules.qos[qos].max_time_s if qos in rules.qos else None
-            if most_s is not None and most_s < claimed_s < inf:
-                yield f"QOSMaxWallDurationPerJob ({most_s:g} s) < {claimed_s:g} s: the QOS {qos}"
+            if most_s is not None and most_s < requested_s < inf:
+                yield f"QOSMaxWallDurationPerJob ({most_s:g} s) < {requested_s:g} s: the QOS {qos}"
         if not rules.holds(view, task, nodes):
             yield f"the partition {part.name}, idle, has no room for it{f' on {gpu}' if gpu else ''}"
 
