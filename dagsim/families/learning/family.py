@@ -37,7 +37,7 @@ FAMILY = Family(
                 ".cluster_rewards:WeightedJobSeconds",
                 "job_seconds multiplied by the weights of jobs",
             ),
-            Entry("bounded_slowdown", ".cluster_rewards:BoundedSlowdown", "completion time over ideal time, 1 or more"),
+            Entry("bounded_stretch", ".cluster_rewards:BoundedStretch", "completion time over ideal time, 1 or more"),
             Entry(
                 "makespan", ".cluster_rewards:Makespan", "seconds from the first arrival until the last job has left"
             ),
@@ -68,6 +68,7 @@ FAMILY = Family(
             Entry("shipped_agents", ".algorithms:shipped_agents", "those of a system, by algorithm"),
             Entry("ray_rollouts", ".ray_rollouts:RayRollouts", "episodes on actors of a Ray cluster"),
             Entry("training_events", ".learner:writer", "events for TensorBoard"),
+            Entry("training_overlap", ".checkpoint:overlap", "the windows on which an agent was trained"),
         ),
         "loaders": (
             Entry("agent", ".agents:agent_of", "an agent of any algorithm, from its file"),

@@ -70,8 +70,10 @@ def test_trials_end_as_forks_of_the_kernel_do(preset, order):
     assert len(policy.predictions) > 20
     ours, forks = np.array(policy.predictions).T
     # A trial starts as many instances at once as there is room for; the policy asks again after each node.
-    assert np.isclose(ours, forks, rtol=1e-9).mean() >= 0.5
-    assert np.allclose(ours, forks, rtol=0.02)
+    # After that the two schedules differ, and of DAGs more jobs follow.
+    assert np.isclose(ours, forks, rtol=1e-9).mean() >= 0.7
+    assert np.abs(ours / forks - 1).mean() < 1e-3
+    assert np.allclose(ours, forks, rtol=0.05)
 
 
 def test_shares_of_gpus_stay_where_they_are():

@@ -12,7 +12,7 @@ from dagsim.model import QueueTree
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Runtime
-from dagsim.systems.cluster.models.sharing import Sharing
+from dagsim.systems.cluster.models.shared_gpus import Sharing
 from dagsim.systems.cluster.network.base import Communication, Network
 
 __all__ = ["COMMUNICATIONS", "FAILURE_MODELS", "RUNTIMES", "SETUPS", "SHARINGS", "Models"]
@@ -36,7 +36,7 @@ class Models:
     """What gangs send in each step, over ``network``; a runtime may say that itself."""
     preemption: Preemption = field(default_factory=Preemption)
     """What a stopped run keeps, what its return costs, and periodic checkpoints."""
-    disturbances: Sequence[FailureModel] = ()
+    failures: Sequence[FailureModel] = ()
     """What takes nodes down and brings them back."""
     estimates: Estimates = field(default_factory=Estimates)
     """What policies know of the seconds."""
