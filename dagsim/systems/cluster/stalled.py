@@ -17,7 +17,7 @@ _NAMED = 5
 """Maximum number of nodes and runs that a message names."""
 JUDGED_EVERY = 256
 """Number of times that a policy wakes up between two judgements of whether it makes progress."""
-_IDLE = 32
+_IDLE = 16
 """Number of judgements in a row without progress after which a simulation is given up."""
 MOST_WAKES = 1_000_000
 """Maximum number of times that a policy may wake up before a task ends or a job arrives."""
@@ -79,7 +79,7 @@ class Wakes(Forked):
         if self.idle >= _IDLE:
             raise Stalled(
                 f"at {now:g} s: the policy was asked {self.count:,} times since {self.since_s:g} s, and no work got "
-                f"done: runs of {len(kernel.frontier.jobs)} jobs take turns, and each is stopped before it has computed "
+                f"done: runs of {len(kernel.frontier.jobs)} jobs take turns, and each is stopped before it computes "
                 f"anything that is kept (preemption.restart_s is {kernel.preemption.restart_s:g}, on_resume "
                 f"{kernel.preemption.on_resume}). Choose a longer quantum_s (round_s, interval_s), or a lower price"
             )

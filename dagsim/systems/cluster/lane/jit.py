@@ -7,9 +7,9 @@ enforces that, and makes the lane fast: otherwise every function would count ref
 array of the state. With ``NUMBA_DISABLE_JIT=1`` numba leaves the functions as they are.
 
 Compiled code is kept below ``NUMBA_CACHE_DIR``, or in the user's cache folder, under a digest of
-all files of the lane, of ``policies.formulas``, ``policies.slurm_times`` and ``codecs.pool``. Numba's
-own check is not enough: it notices changes in the file of a function, but not in the functions that
-it calls.
+all files of the lane and of those from which its functions take others and constants (``sources``).
+Numba's own check is not enough: it notices changes in the file of a function, but not in what that
+function uses.
 """
 
 from __future__ import annotations
@@ -127,14 +127,18 @@ def _compiled(function: Function, **options: Any) -> Function:
         config.CACHE_DIR = before
 
 
+def sources() -> list[Path]:
+    """Return the files that compiled functions are made of."""
+    lane = Path(__file__).parent
+    others = "policies/formulas.py", "policies/slurm_times.py", "codecs/pool.py", "stalled.py"
+    return [*sorted(lane.glob("*.py")), *[lane.parent / name for name in others]]
+
+
 @cache
 def folder() -> Path:
     """The folder of functions compiled from exactly these files. They are for this numba and this
     kind of processor."""
     by = f"{numba.__version__} {np.__version__} {sys.version} {get_host_cpu_name()}".encode()
-    lane = Path(__file__).parent
-    others = "policies/formulas.py", "policies/slurm_times.py", "codecs/pool.py"
-    sources = *sorted(lane.glob("*.py")), *[lane.parent / name for name in others]
-    files = [file.read_bytes() for file in sources]
+    files = [file.read_bytes() for file in sources()]
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dagsim"
     return Path(os.environ.get("NUMBA_CACHE_DIR") or caches) / f"lane-{sha256(b''.join([by, *files])).hexdigest()[:16]}"

@@ -18,7 +18,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
-from dagsim.systems.cluster.lane.kernel import DECIDE, ENDLESS, MOVE, SETTLE, move_on, origin_of, pop, push, start, steps
+from dagsim.systems.cluster.lane.kernel import (
+    DECIDE,
+    ENDLESS,
+    MOVE,
+    SETTLE,
+    move_on,
+    origin_of,
+    pop,
+    push,
+    start,
+    steps,
+)
 from dagsim.systems.cluster.lane.orders import entry_of, task_of
 from dagsim.systems.cluster.lane.placement import choose, fits
 from dagsim.systems.cluster.lane.srtf import (
@@ -37,9 +48,7 @@ from dagsim.systems.cluster.lane.state import (
     one_record,
     record_type,
 )
-from dagsim.systems.cluster.policies.attained import CLOSE
-from dagsim.systems.cluster.policies.formulas import served_after
-from dagsim.systems.cluster.policies.rounds import EARLY
+from dagsim.systems.cluster.policies.formulas import CLOSE, EARLY, served_after
 from dagsim.systems.cluster.stalled import JUDGED_EVERY, MOST_WAKES
 
 _served_after = inner(served_after)

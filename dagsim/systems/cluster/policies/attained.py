@@ -12,6 +12,7 @@ import numpy as np
 
 from dagsim.errors import ConfigError, require
 from dagsim.systems.cluster.api import JobState
+from dagsim.systems.cluster.policies.formulas import CLOSE
 from dagsim.systems.cluster.policies.placement import PlacementRule
 from dagsim.systems.cluster.policies.rounds import Rounds, Served, ServiceColumns
 
@@ -88,10 +89,6 @@ class ByGpuSeconds(BySeconds):
 
     def exceeds_s(self, key: float, service: ServiceColumns, row: int | None = None) -> np.ndarray:
         return _overtakes_s(key, service.gpu_s, service.gpus, service, row)
-
-
-CLOSE = 1e-12
-"""Relative difference of two keys that rounding might undo until they have doubled."""
 
 
 def _overtakes_s(

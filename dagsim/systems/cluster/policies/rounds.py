@@ -15,14 +15,11 @@ import numpy as np
 from dagsim.errors import require
 from dagsim.model import Decision, Preempt, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, Run, TaskState
-from dagsim.systems.cluster.policies.formulas import served_after
+from dagsim.systems.cluster.policies.formulas import EARLY, served_after
 from dagsim.systems.cluster.policies.job_orders import JobQueue
 from dagsim.systems.cluster.policies.orders import by_arrival
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 from dagsim.systems.cluster.policies.preemption import make_room
-
-EARLY = 1e-9
-"""Relative margin by which a round is checked early, so that rounding never makes it late."""
 
 
 class Rank(Protocol):
