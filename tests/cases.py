@@ -6,12 +6,12 @@ from collections import Counter, defaultdict
 
 from hypothesis import strategies as st
 
+from dagsim.families.fabric import Island
+from dagsim.families.fabric.shared_network import SharedNetwork
 from dagsim.model import Cluster, Edge, Job, Kind, Node, Task, TaskGraph, gpu_type
 from dagsim.model.log import Schedule
-from dagsim.network import Island
 from dagsim.systems.cluster import ClusterKernel, Estimates, MovingDelay, NodeFailures, Preemption, UniformNetwork
 from dagsim.systems.cluster.models import Models
-from dagsim.systems.cluster.network.shared import SharedNetwork
 
 seconds = st.sampled_from((0.0, 0.5, 1.0, 1.0, 2.0, 3.5, 10.0))
 
@@ -68,7 +68,7 @@ def models(draw: st.DrawFn) -> dict[str, object]:
         "preemption": draw(
             st.sampled_from((Preemption(), Preemption("restart", restart_s=1.0, checkpoint_s_per_gb=0.1)))
         ),
-        "disturbances": draw(st.sampled_from(((), (), (NodeFailures(200.0, 5.0),)))),
+        "failures": draw(st.sampled_from(((), (), (NodeFailures(200.0, 5.0),)))),
         "estimates": draw(st.sampled_from((Estimates(), Estimates("noisy"), Estimates("hidden")))),
     }
 

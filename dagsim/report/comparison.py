@@ -17,9 +17,9 @@ from dagsim.metrics.standings import SECONDARY_METRICS, PolicyResult, Sample, lo
 from dagsim.report.grid import Grid, factor, interval, number, short
 
 if TYPE_CHECKING:
-    from dagsim.experiment.capacity.machines import Prices
-    from dagsim.experiment.capacity.search import Size, SizeSearch, Targets
-    from dagsim.experiment.capacity.whatif import Alternative, Beginning, Fit
+    from dagsim.families.capacity.machines import Prices
+    from dagsim.families.capacity.sizes import Size, SizeSearch, Targets
+    from dagsim.families.capacity.whatif import Alternative, Beginning, Fit
     from dagsim.workload.load import Load
 
 _HEADS = {
@@ -28,9 +28,9 @@ _HEADS = {
     "bounded_slowdown.mean": "bounded\nslowdown",
     "utilization": "GPUs\nheld",
     "energy_kwh": "energy\n(kWh)",
-    "jain": "Jain\n",
-    "rho_worst": "worst\nrho",
-    "scheduler_us": "µs per\ndecision",
+    "jain_fairness_index": "Jain\n",
+    "max_ftf": "worst\nrho",
+    "decision_time_us": "µs per\ndecision",
 }
 
 
@@ -183,7 +183,7 @@ def _merged(ranked: Sequence[PolicyResult], *, wide: bool) -> Iterator[list[Poli
 def _shown_alike(one: PolicyResult, other: PolicyResult, wide: bool) -> bool:
     if not wide:
         return one.not_done == other.not_done
-    names = [name for name in SECONDARY_METRICS if name != "scheduler_us"]
+    names = [name for name in SECONDARY_METRICS if name != "decision_time_us"]
     return all(one.beside[name] == other.beside[name] or isnan(one.beside[name]) for name in names)
 
 

@@ -28,7 +28,7 @@ from dagsim.report.grid import Grid, TableFormat, plain_text
 
 if TYPE_CHECKING:
     from dagsim.experiment.carry_out import RunProgress, Watch
-    from dagsim.experiment.training.trainer import Progress as TrainingProgress
+    from dagsim.families.learning.trainer import Progress as TrainingProgress
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from dagsim.testing.contract import check_env, check_system
 from dagsim.testing.violations import as_recorded, violations
 
 if TYPE_CHECKING:  # gymnasium comes with it
-    from dagsim.systems.cluster.codecs.codec import ClusterCodec, Observation
+    from dagsim.families.learning.codecs.codec import ClusterCodec, Observation
 
 __all__ = [
     "chain",
@@ -160,8 +160,8 @@ def _cases(workloads: int) -> Iterator[tuple[Case, str]]:
     yield crowd(2), "(a crowd on two GPUs)"
     yield patience(), "(tasks of a second to a day)"
     for seed in range(workloads):
-        disturbances = (NodeFailures(60.0, 10.0),) if seed % 2 else ()
-        models = {"disturbances": disturbances}
+        failures = (NodeFailures(60.0, 10.0),) if seed % 2 else ()
+        models = {"failures": failures}
         yield Case(_CLUSTER, list(_jobs(seed)), models, seed % 4 == 2, seed), f"(random workload {seed})"
         yield random_case(seed), f"(dagsim.testing.random_case({seed}))"
 

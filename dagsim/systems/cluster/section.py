@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import Field, TypeAdapter, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic import model_validator as after_all
 
-from dagsim.elastic.tasks import ElasticTasks
 from dagsim.errors import ConfigError, ModelError, TraceError
+from dagsim.families.compiled import choice
+from dagsim.families.compiled.choice import Engine
+from dagsim.families.elastic.tasks import ElasticTasks
 from dagsim.metrics.standings import Sample
 from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, NodePartition, QueueTree, Request, canonical_json, gpu_type
 from dagsim.model.gpu import canonical
 from dagsim.model.mig import MIG_TABLES
 from dagsim.registry import nearest
 from dagsim.sections import Foreign, Later, Registered, Section
-from dagsim.systems.cluster import choice
-from dagsim.systems.cluster.choice import Engine
 from dagsim.systems.cluster.models import COMMUNICATIONS, FAILURE_MODELS, RUNTIMES, SETUPS, SHARINGS, Models
 from dagsim.systems.cluster.models.failures import Outages, Preemption
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Throughput
@@ -207,7 +207,7 @@ class ClusterKeys(Section):
     """What a preempted run keeps, and what it costs to resume it."""
     admission: bool = False
     """Each job waits until the policy admits or rejects it. Policies that do not decide that admit all."""
-    disturbances: tuple[FailureModel, ...] = ()
+    failures: tuple[FailureModel, ...] = ()
     """Failures and maintenance: what takes nodes down and brings them back."""
     estimates: Estimates = Estimates()
     """What the policy may know about durations."""
@@ -255,12 +255,12 @@ class ClusterKeys(Section):
                 self.elastic.check(self.build_cluster())
             except ModelError as error:
                 raise error.below("elastic") from None
-        for place, model in enumerate(self.disturbances):
+        for place, model in enumerate(self.failures):
             try:
                 if getattr(model, "nodes", None):
                     model.start(len(names), 0)
             except ModelError as error:
-                raise error.below("disturbances", place) from None
+                raise error.below("failures", place) from None
 
     @property
     def trace_file(self) -> TraceFile | None:
@@ -348,7 +348,7 @@ class DescribedCluster(GpuCluster):
         keys, late = self.keys, self.keys.late_nodes()
         models = {part.name: getattr(keys, part.name) for part in fields(Models)}
         if late:
-            models["disturbances"] = (*keys.disturbances, Outages(late))
+            models["failures"] = (*keys.failures, Outages(late))
         return ClusterScenario(
             keys.build_cluster(),
             keys.workload,

@@ -50,8 +50,8 @@ class Lazy:
         return ()
 
 
-def run(cluster: Cluster, jobs: list[Job], *disturbances: FailureModel, policy: str = "fifo-fit") -> Schedule:
-    return ClusterKernel(cluster, jobs, Models(disturbances=disturbances)).run(POLICIES.create(policy))
+def run(cluster: Cluster, jobs: list[Job], *failures: FailureModel, policy: str = "fifo-fit") -> Schedule:
+    return ClusterKernel(cluster, jobs, Models(failures=failures)).run(POLICIES.create(policy))
 
 
 @pytest.mark.parametrize("how", LEAVING)
@@ -74,7 +74,7 @@ def test_nothing_ends_at_the_end_of_time() -> None:
     """``end_s = inf`` used to complete jobs at t = inf."""
     with pytest.raises(Stalled, match=r"at 2 s: 1 ready tasks wait, j/t0 among them"):
         run(gpus(1), [dag(5)], Maintenance((0,), 2, FOREVER))
-    kernel = ClusterKernel(gpus(1), [dag(5)], Models(disturbances=(Maintenance((0,), 2, FOREVER),)))
+    kernel = ClusterKernel(gpus(1), [dag(5)], Models(failures=(Maintenance((0,), 2, FOREVER),)))
     with pytest.raises(Stalled):
         kernel.run(POLICIES.create("fifo"), until_s=100)
     assert kernel.now == 2
@@ -127,7 +127,7 @@ def test_a_fork_of_what_is_known_ends_with_what_can_end() -> None:
 
 
 def test_a_fork_that_knows_all_sees_the_repairs_too() -> None:
-    kernel = ClusterKernel(gpus(1), [dag(3)], Models(disturbances=(Maintenance((0,), 2, 4),)))
+    kernel = ClusterKernel(gpus(1), [dag(3)], Models(failures=(Maintenance((0,), 2, 4),)))
     kernel.run(POLICIES.create("fifo"), until_s=3)
     fork = kernel.fork()
     assert fork.pending
@@ -160,11 +160,11 @@ def test_a_policy_that_asks_to_be_woken_for_ever_has_stalled() -> None:
             return (*Greedy().decide(view), Wait(view.now + 1))
 
     with pytest.raises(Stalled, match=r"nothing that is pending helps: j/t0 asks .* \(n0\)"):
-        ClusterKernel(gpus(1), [dag(5)], Models(disturbances=(Maintenance((0,), 2, FOREVER),))).run(Patient())
+        ClusterKernel(gpus(1), [dag(5)], Models(failures=(Maintenance((0,), 2, FOREVER),))).run(Patient())
 
 
-def downs_and_ups(cluster: Cluster, *disturbances: FailureModel) -> list[tuple[float, str, int]]:
-    rows = run(cluster, [dag(20)], *disturbances).log
+def downs_and_ups(cluster: Cluster, *failures: FailureModel) -> list[tuple[float, str, int]]:
+    rows = run(cluster, [dag(20)], *failures).log
     return [(row.time_s, row.kind.name, row.node) for row in rows if row.kind in (Kind.DOWN, Kind.UP)]
 
 
@@ -190,7 +190,7 @@ def test_a_task_that_fails_faster_than_it_can_finish_stops_the_simulation() -> N
 
 def test_failures_that_keep_work_are_never_too_many() -> None:
     kernel = ClusterKernel(
-        gpus(1), [dag(1500)], Models(disturbances=[NodeFailures(1.0, 1.0)], preemption=Preemption(on_failure="resume"))
+        gpus(1), [dag(1500)], Models(failures=[NodeFailures(1.0, 1.0)], preemption=Preemption(on_failure="resume"))
     )
     schedule = kernel.run(POLICIES.create("fifo"))
     assert sum(row.kind == Kind.FAILED for row in schedule.log) > 1000
