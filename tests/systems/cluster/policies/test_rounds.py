@@ -56,7 +56,7 @@ def played(policy: Rounds, jobs: list[Job], models: Models) -> tuple[list[tuple[
     return list(schedule.log.since(0)), asked.times
 
 
-FAILURES = Models(disturbances=(NodeFailures(500.0, 40.0),), preemption=Preemption(on_failure="resume", restart_s=2.0))
+FAILURES = Models(failures=(NodeFailures(500.0, 40.0),), preemption=Preemption(on_failure="resume", restart_s=2.0))
 MODELS = (Models(), Models(preemption=Preemption("restart", restart_s=3.0)), FAILURES)
 
 
