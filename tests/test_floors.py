@@ -40,9 +40,9 @@ FLOORS = (
 OWNERS = {
     "gymnasium": ("envs", "families/learning", "families/decima/environment", "families/pac_ml/environment"),
     "numba": "families/compiled",
-    "pydantic": ("config", "sections", "systems/cluster/section"),
+    "pydantic": ("config", "sections", "systems/cluster/section", "families/learning/train_section"),
     "ray": "experiment/on_ray",
-    "simpy": "systems/cluster",
+    "simpy": ("systems/cluster", "families/fabric/shared_network"),
     "starlette": "families/web",
     "torch": ("families/learning", "families/decima", "families/pac_ml"),
     "typer": "cli",
@@ -133,6 +133,8 @@ def test_parts_import_downward_only() -> None:
         root, _, rest = entry.module.partition(".")
         part = rest.split(".")[0]
         if root != "dagsim" or part in ("", "__version__", entry.part) or entry.part == "__init__":
+            continue
+        if part == "families":  # see tests/families/test_walls.py
             continue
         if floor(part) >= floor(entry.part):
             upward.append(f"{entry.where} imports {entry.module}")

@@ -130,8 +130,29 @@ def _without_types(params: list[Any]) -> list[Any]:
     return params
 
 
+class CommandGroup(typer.core.TyperGroup):
+    """Commands, to which families add theirs; that of a missing family is refused with the family's name."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and self.get_command(ctx, args[0]) is None:
+            words, above = [args[0]], ctx
+            while above.parent is not None:
+                words, above = [above.info_name, *words], above.parent
+            try:
+                refuse_missing("commands", " ".join(words))
+            except DagsimError as error:
+                raise _ended(error, f"dagsim {error}", 2) from None
+            path, known = " ".join(["dagsim", *words[:-1]]), self.list_commands(ctx)
+            near = nearest(args[0], known if words[1:] else [*known, *ALIASES])
+            raise _ended(InputError(), f"{path}: there is no command {args[0]!r}{near} ({path} --help)", 2)
+        return super().resolve_command(ctx, args)
+
+
 class App(typer.Typer):
     """A Typer app whose commands are ``Command``."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"cls": CommandGroup} | options)
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[Function], Function]:
         def register(function: Function) -> Function:
@@ -149,7 +170,7 @@ def _joined(docstring: str) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
-class _Guarded(typer.core.TyperGroup):
+class _Guarded(CommandGroup):
     """Report errors as one plain line instead of a traceback.
 
     A command may import code from outside dagsim only after it has called ``shared.trust``.
@@ -180,16 +201,6 @@ class _Guarded(typer.core.TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         names: list[str] = super().list_commands(ctx)
         return sorted(names, key=ORDER.index)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and self.get_command(ctx, args[0]) is None:
-            try:
-                refuse_missing("commands", args[0])
-            except DagsimError as error:
-                raise _ended(error, f"dagsim {error}", 2) from None
-            near = nearest(args[0], [*ORDER, *ALIASES])
-            raise _ended(InputError(), f"dagsim: there is no command {args[0]!r}{near} (dagsim --help)", 2)
-        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         with allow(ctx.obj):
@@ -244,9 +255,6 @@ def _sentence(error: Any, group: Any) -> str:
             message = fault_in_words(faults[0]) if faults else error.message
             return f"{name}: {message}" if (name := _named(error)) and not message.startswith(name) else message
     text = error.format_message()
-    if unknown := re.match(r"No such command '(.*?)'\.", text):
-        near = nearest(unknown[1], getattr(command, "commands", ()))
-        return f"{path}: there is no command {unknown[1]!r}{near} ({path} --help)"
     if unexpected := re.match(r"Got unexpected extra arguments? ?(?:\(s\) ?)?\((.*)\)", text):
         hint = f"; a scheduler is given as --policy {unexpected[1]}" if "--policy" in options else ""
         return f"{path} takes no argument {unexpected[1]!r}{hint}"

@@ -15,7 +15,7 @@ from dagsim.systems.cluster.audit import Audit
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.traces import Trace
 from dagsim.traces.report import Hours
-from dagsim.traces.slurm import ENDLESS_S
+from dagsim.traces.times import ENDLESS_S
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.info import Tally, WorkloadInfo
 
