@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,16 +22,36 @@ except ImportError:  # not on Windows: nothing is locked there
 
 
 def parsed_json(text: str | bytes) -> Any:
-    """Parse JSON.
+    r"""Parse JSON.
 
     Raises:
         ValueError: The text is not JSON, or is nested too deeply, or a number has thousands of
-            digits.
+            digits, or it names half a character (``\ud800``), which no output could hold.
     """
     try:
-        return json.loads(text)
+        return whole_characters(json.loads(text), text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def whole_characters(value: Any, written: str | bytes) -> Any:
+    """Return a value of JSON if all its texts consist of whole characters; ``written`` is its JSON.
+
+    Raises:
+        ValueError: Some are half a character.
+    """
+    written = written if isinstance(written, str) else written.decode("latin-1")
+    if _HALF.search(written):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"half a character, \\u{ord(error.object[error.start]):x}, which UTF-8 cannot hold"
+            ) from None
+    return value
 
 
 def is_there(path: Path | str) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 from dagsim.cli.options import ConfigFile, Experiment, Json, Quiet, Settings, TraceFlags, expand_options
 from dagsim.cli.shared import audited, experiment, trace_at
 
@@ -49,16 +49,16 @@ def calibrate_site(
         text = f"# Fitted by dagsim calibrate on the first {result.fitted:,} of {result.jobs:,} jobs of {trace.name}.\n"
         write_text(output, text + dump_config(result.config))
     if json_:
-        typer.echo(json.dumps({"audit": audit.to_dict(), **result.to_dict()}))
+        say(json.dumps({"audit": audit.to_dict(), **result.to_dict()}))
         return
     if quiet:
         return
-    typer.echo(f"fitted on the first {result.fitted:,} of {result.jobs:,} jobs: {len(result.trials)} values tried")
+    say(f"fitted on the first {result.fitted:,} of {result.jobs:,} jobs: {len(result.trials)} values tried")
     for name, value in result.kept.items():
-        typer.echo(f"  {name} = {value}")
+        say(f"  {name} = {value}")
     if not result.kept:
-        typer.echo("  no value brings the simulation nearer to the log")
-    typer.echo("\n".join(fidelity_lines("the rest, before the fit", result.before.to_dict())))
-    typer.echo("\n".join(fidelity_lines("the rest, after the fit", result.after.to_dict())))
+        say("  no value brings the simulation nearer to the log")
+    say("\n".join(fidelity_lines("the rest, before the fit", result.before.to_dict())))
+    say("\n".join(fidelity_lines("the rest, after the fit", result.after.to_dict())))
     if not result.carries_over:
-        typer.echo("The fit does not carry over to the rest of the log: do not use it.")
+        say("The fit does not carry over to the rest of the log: do not use it.")

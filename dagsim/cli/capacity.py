@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 from dagsim.cli.options import ConfigFile, Experiment, Settings, SweepOutput, TraceFlags, expand_options
 from dagsim.cli.shared import audited, carried, experiment, trace_at, trust
 
@@ -76,13 +76,14 @@ def sweep(
         _tell(opened, plan.cells, opened.done(plan.cells), shown)
         return
     store, runs = swept(plan, output, out, limit=limit)
-    _tell(store, plan.cells, {cell: run for cell, run in runs.items() if not run.error}, shown)
+    with store.noting():
+        _tell(store, plan.cells, {cell: run for cell, run in runs.items() if not run.error}, shown)
     failed = {cell: run for cell, run in runs.items() if run.error}
     for cell, run in failed.items():
-        typer.echo(f"failed: cell {cell.id}: {run.error}", err=True)
+        say(f"failed: cell {cell.id}: {run.error}", err=True)
     left = len(plan.cells) - len(runs)
     if left and output.watched:
-        typer.echo(f"{left:,} cells are still to be run: dagsim sweep {store.path}")
+        say(f"{left:,} cells are still to be run: dagsim sweep {store.path}")
     if failed:
         raise typer.Exit(1)
 
@@ -117,7 +118,7 @@ def _list(cells: Sequence[Cell], shown: _Shown) -> None:
         rows = [(cell.id, cell.label, cell.seed) for cell in cells]
         show(("cell", "what", "seed"), rows, shown.output.json_)
         if not shown.output.json_:
-            typer.echo(f"{len(cells):,} cells")
+            say(f"{len(cells):,} cells")
 
 
 def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], shown: _Shown) -> None:
@@ -137,7 +138,7 @@ def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], sh
         facts |= {"done": len(done), "metric": shown.metric, "method": METHOD}
         facts |= {"compared": compared_axis(sweep.axes).key, "groups": [group.to_dict() for group in groups]}
         facts["notes"] = run_notes(lines)
-        typer.echo(json.dumps(facts))
+        say(json.dumps(facts))
         return
     if shown.output.quiet:
         return
@@ -148,8 +149,8 @@ def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], sh
     )
     show_grid(grid, shown.output.table, wide=shown.output.wide)
     for note in run_notes(lines):
-        typer.echo(note)
-    typer.echo(f"run folder: {folder.path}")
+        say(note)
+    say(f"run folder: {folder.path}")
 
 
 TheLog = Annotated[Path, typer.Option("--trace", "-t", help="The log of the cluster.")]
@@ -228,24 +229,27 @@ def whatif(
     chosen, audit = _configured(reading, trace, config, set_, policies[:1], growth, watched=shown.watched)
     asked = WhatIf.of(with_memberships(chosen), policies, add or (), remove or (), accept or (), price or (), prices)
     folder, runs = swept(Plan.of_grid(asked.grid(trace, shown.name), "whatif"), shown)
-    trials = trials_of(folder, runs, asked.config, asked.demand)
-    choices = alternatives_of(trials, asked.clusters, asked.prices, metric)
-    today = asked.config.cluster
-    fit, load, begins = Fit.of(trials[0], metric), asked.demand.on(today), asked.demand.beginning
-    grid = whatif_table(
-        choices,
-        metric,
-        workload=workload_label(asked.config),
-        demand=load,
-        fit=fit,
-        prices=asked.prices,
-        begins=begins,
-        wide=shown.wide,
-    )
-    remarks = [*_grown(growth), *(line for section in asked.clusters.values() for line in joined(today, section))]
-    facts = {"run": str(folder.path), "metric": metric, "prices": asked.prices.to_dict(), **_log_facts(load, fit)}
-    facts["choices"] = [choice.to_dict() for choice in choices]
-    _tell_answer(folder.path, whatif_answer(choices, metric, fit, grid, begins, remarks), facts, shown, remarks, audit)
+    with folder.noting():
+        trials = trials_of(folder, runs, asked.config, asked.demand)
+        choices = alternatives_of(trials, asked.clusters, asked.prices, metric)
+        today = asked.config.cluster
+        fit, load, begins = Fit.of(trials[0], metric), asked.demand.on(today), asked.demand.beginning
+        grid = whatif_table(
+            choices,
+            metric,
+            workload=workload_label(asked.config),
+            demand=load,
+            fit=fit,
+            prices=asked.prices,
+            begins=begins,
+            wide=shown.wide,
+        )
+        remarks = [*_grown(growth), *(line for section in asked.clusters.values() for line in joined(today, section))]
+        facts = {"run": str(folder.path), "metric": metric, "prices": asked.prices.to_dict(), **_log_facts(load, fit)}
+        facts["choices"] = [choice.to_dict() for choice in choices]
+        _tell_answer(
+            folder.path, whatif_answer(choices, metric, fit, grid, begins, remarks), facts, shown, remarks, audit
+        )
 
 
 @app.command("plan")
@@ -292,6 +296,7 @@ def plan_capacity(
     """
     from dagsim.experiment.capacity.machines import read_accept
     from dagsim.experiment.capacity.search import Targets, plan_size
+    from dagsim.experiment.store import Store
     from dagsim.report.answer import plan_answer
     from dagsim.report.terminal import progress
 
@@ -314,9 +319,10 @@ def plan_capacity(
             watch=watch,
             argv=["dagsim", *sys.argv[1:]],
         )
-    drawn = _drawn(planned, file or planned.path / "plots" / "plan.svg")
-    remarks = [*_grown(growth), f"drawn: {drawn}"]
-    _tell_answer(planned.path, plan_answer(planned, _grown(growth)), _facts(planned), shown, remarks, audit)
+    with Store.read(planned.path).noting():
+        drawn = _drawn(planned, file or planned.path / "plots" / "plan.svg")
+        remarks = [*_grown(growth), f"drawn: {drawn}"]
+        _tell_answer(planned.path, plan_answer(planned, _grown(growth)), _facts(planned), shown, remarks, audit)
     if planned.search.best is None:
         raise typer.Exit(1)
 
@@ -340,13 +346,13 @@ def _tell_answer(
     write_answer(folder, replace(answer, sentences=(*audit.sentences(), *answer.sentences)))
     page = write_page([Store.open(folder)], folder / "report.html")
     if shown.json_:
-        typer.echo(json.dumps({"audit": audit.to_dict(), **facts}))
+        say(json.dumps({"audit": audit.to_dict(), **facts}))
     elif not shown.quiet:
         for sentence in answer.sentences:
-            typer.echo(sentence)
+            say(sentence)
         show_grid(answer.grid, shown.table, wide=shown.wide)
         for line in (*remarks, *audit.sentences(urgent=False), f"page: {page}", f"run folder: {folder}"):
-            typer.echo(line)
+            say(line)
 
 
 def _configured(

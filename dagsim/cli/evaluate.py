@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     Algo,
     ConfigFile,
@@ -163,7 +163,7 @@ def _report(config: Config, path: Path, *, watched: bool) -> None:
         pass
     write_text(path, "\n".join([f"# {trace.report}", *trace.report.details]) + "\n")
     if watched:
-        typer.echo(f"{len(trace.report.details):,} rows listed in {path}")
+        say(f"{len(trace.report.details):,} rows listed in {path}")
 
 
 @app.command()
@@ -192,9 +192,9 @@ def warm(
     for policy in algo or EXAMPLES:
         began, chosen = perf_counter(), plan_for(policy, Preemption())
         if drive.compile_loop(chosen) and not quiet:
-            typer.echo(f"compiled {chosen.loop} (for {policy} and its like) in {perf_counter() - began:.0f} s")
+            say(f"compiled {chosen.loop} (for {policy} and its like) in {perf_counter() - began:.0f} s")
     began = perf_counter()
     if not algo and any([compile_episodes(), compile_episodes(trials=True)]) and not quiet:
-        typer.echo(f"compiled episodes (for make_vec and training) in {perf_counter() - began:.0f} s")
+        say(f"compiled episodes (for make_vec and training) in {perf_counter() - began:.0f} s")
     if not quiet:
-        typer.echo(f"ready, in {jit.folder()}")
+        say(f"ready, in {jit.folder()}")

@@ -12,7 +12,8 @@ from dagsim.metrics import glossary
 from dagsim.metrics.compare import ENOUGH_SEEDS
 from dagsim.metrics.intervals import enough_seeds, samples_needed, seeds_for_mean
 from dagsim.metrics.standings import RunMetrics, Sample, largest_share, mean
-from dagsim.report.grid import Grid, interval, number, plain_text, printable, short
+from dagsim.report.grid import Grid, interval, number, plain_text, short
+from dagsim.text import printable
 
 if TYPE_CHECKING:
     from rich.table import Table

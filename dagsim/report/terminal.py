@@ -25,6 +25,7 @@ from rich.progress import (
 from rich.table import Table
 
 from dagsim.report.grid import Grid, TableFormat, plain_text
+from dagsim.text import on_one_line, printable
 
 if TYPE_CHECKING:
     from dagsim.experiment.carry_out import RunProgress, Watch
@@ -40,9 +41,15 @@ _LINE_S = 30.0
 """Seconds between two lines of progress if standard error is not a terminal."""
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Raise the error as every other output does; rich would exit."""
+        raise
+
+
 def console(*, wide: bool = False) -> Console:
     """Return a console for standard output. If ``wide``, it ignores the width of the terminal."""
-    return Console(width=_WIDE if wide else None if sys.stdout.isatty() else _WIDTH)
+    return _Console(width=_WIDE if wide else None if sys.stdout.isatty() else _WIDTH)
 
 
 def show_grid(grid: Grid, look: TableFormat = TableFormat.TEXT, *, wide: bool = False) -> None:
@@ -62,7 +69,7 @@ def show(heads: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> 
     for head in heads:
         table.add_column(escape(head), overflow="fold")  # never cut
     for row in rows:
-        table.add_row(*(escape(plain_text(cell)) for cell in row))
+        table.add_row(*(escape(printable(plain_text(cell))) for cell in row))
     console().print(table)
 
 
@@ -84,7 +91,7 @@ def progress(wanted: bool, *, every_run: bool = False) -> Iterator[Watch | None]
         def watch(step: RunProgress) -> None:
             jobs = f", {step.jobs:,} jobs" if step.jobs else ""
             text = f"{step.policy}, seed {step.seed}{jobs}"
-            bar.update(task, description=text, completed=step.done, total=step.runs)
+            bar.update(task, description=on_one_line(text), completed=step.done, total=step.runs)
 
         yield watch
 
@@ -97,7 +104,7 @@ def _plan_lines(*, every_run: bool) -> Watch:
         nonlocal last_s, last
         now_s, run = time.monotonic(), f"{step.policy}, seed {step.seed}"
         if now_s - last_s >= _LINE_S or (every_run and run != last):
-            print(f"{step.done} of {step.runs} runs done; {run}: {step.jobs:,} jobs", file=sys.stderr, flush=True)
+            _tell(f"{step.done} of {step.runs} runs done; {run}: {step.jobs:,} jobs")
             last_s, last = now_s, run
 
     return watch
@@ -114,7 +121,7 @@ def counted(what: str, wanted: bool, unit: str = "jobs", every: int = 1000) -> C
             for count, item in enumerate(items):
                 if count % every == 0 and time.monotonic() - latest_s >= _LINE_S:
                     latest_s = time.monotonic()
-                    print(f"{what}: {count:,} {unit}", file=sys.stderr, flush=True)
+                    _tell(f"{what}: {count:,} {unit}")
                 yield item
             return
         columns = (TextColumn("{task.description}", markup=False), TimeElapsedColumn())
@@ -146,7 +153,7 @@ def downloading(wanted: bool) -> Iterator[Callable[[str, int, int | None], None]
 
         def tell(name: str, done: int, of: int | None) -> None:
             if name not in tasks:
-                tasks[name] = bar.add_task(name, total=of, completed=done)
+                tasks[name] = bar.add_task(on_one_line(name), total=of, completed=done)
             bar.update(tasks[name], completed=done)
 
         yield tell
@@ -199,9 +206,13 @@ def _training_lines(clock: Callable[[], float]) -> Callable[[TrainingProgress], 
         printed, steps = now, at.done - phase_done
         score = "" if at.ratio is None else f", {at.ratio:.4f} of the reference"
         left = f", {_clock(round((now - phase_began) / steps * (at.of - at.done)))} left" if steps else ""
-        print(f"{at.what}: {at.done} of {at.of}{score}{left}", file=sys.stderr, flush=True)
+        _tell(f"{at.what}: {at.done} of {at.of}{score}{left}")
 
     return tell
+
+
+def _tell(progress: str) -> None:
+    print(on_one_line(progress), file=sys.stderr, flush=True)
 
 
 def _clock(seconds: int) -> str:
