@@ -338,17 +338,22 @@ def _tell_answer(
     """Keep an answer in its folder, write the page for the person who decides, and print the answer
     and the remarks, or the facts as JSON. Contradictions of the input come first; the terminal has them.
     """
+    from dagsim.experiment.capacity.whatif import TODAY
     from dagsim.experiment.store import Store
     from dagsim.report.answer import write_answer
     from dagsim.report.page.document import write_page
+    from dagsim.report.tables import losses
     from dagsim.report.terminal import show_grid
 
-    write_answer(folder, replace(answer, sentences=(*audit.sentences(), *answer.sentences)))
-    page = write_page([Store.open(folder)], folder / "report.html")
+    store = Store.open(folder)
+    today_first = sorted(store.cells(), key=lambda run: run.at.get("cluster") != TODAY)
+    lacking = losses([replace(run, policy=f"{run.at.get('cluster')}, {run.policy}") for run in today_first])
+    write_answer(folder, replace(answer, sentences=(*audit.sentences(), *lacking, *answer.sentences)))
+    page = write_page([store], folder / "report.html")
     if shown.json_:
-        say(json.dumps({"audit": audit.to_dict(), **facts}))
+        say(json.dumps({"audit": audit.to_dict(), "incomplete": lacking, **facts}))
     elif not shown.quiet:
-        for sentence in answer.sentences:
+        for sentence in (*lacking, *answer.sentences):
             say(sentence)
         show_grid(answer.grid, shown.table, wide=shown.wide)
         for line in (*remarks, *audit.sentences(urgent=False), f"page: {page}", f"run folder: {folder}"):

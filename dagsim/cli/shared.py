@@ -330,7 +330,7 @@ def _tell_kept(kept: Kept, output: Output) -> None:
         notes.append(f"{last} / {first}, {len(over.pieces)} blocks of {over.jobs:,} jobs: {over}")
     ranked = folder.ranked
     if output.json_:
-        say(json.dumps(_audit_of(lines) | folder.to_dict() | _comparison(kept, ranked, over)))
+        say(json.dumps(_audit_of(lines) | _incomplete(lines) | folder.to_dict() | _comparison(kept, ranked, over)))
     elif not output.quiet:
         _print(folder, lines, ranked, output, notes)
     if sys.stdout.isatty() if output.plots is None else output.plots:
@@ -342,6 +342,14 @@ def _tell_kept(kept: Kept, output: Output) -> None:
 def _audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
     """The contradictions of the input of the first run that has some, for JSON."""
     return next(({"audit": line.workload["audit"]} for line in lines if "audit" in line.workload), {})
+
+
+def _incomplete(lines: Iterable[CellRun]) -> dict[str, Any]:
+    """The jobs that did not complete, as sentences for JSON; each run has their numbers."""
+    from dagsim.report.tables import losses
+
+    told = losses(lines)
+    return {"incomplete": told} if told else {}
 
 
 def tell_failures(folder: Store) -> int:
@@ -388,8 +396,8 @@ def _print(
     from dagsim.report.tables import (
         contradictions,
         fidelity_lines,
+        losses,
         observed_table,
-        rejection_notes,
         run_notes,
         summary_table,
         workload_notes,
@@ -397,7 +405,7 @@ def _print(
     from dagsim.report.terminal import show_grid
 
     told = [line.workload for line in lines]
-    urgent = contradictions(told) or rejection_notes([line for line in lines if "audit" not in line.workload])
+    urgent = [*contradictions(told), *losses(lines)]
     for note in urgent:  # first of all, since every figure below lacks these jobs
         say(note, err=output.table is not TableFormat.TEXT)
     workload, sample = folder.label, sample_of(folder.config)

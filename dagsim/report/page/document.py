@@ -88,7 +88,7 @@ def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
     title = f"{', '.join(dict.fromkeys(workload_label(folder.config) for folder in folders))}: dagsim report"
     blocks = chosen.runs[0].folder.config.world.blocked_by is not None  # such systems have tables of their own
     turned_away = [*([] if blocks else rejected_by_cause(made_of)), *rejected_by_beta(made_of)]
-    sentences = [*sections.contradicted(chosen), *sections.reproduction(chosen), *sections.verdict_sentences(chosen)]
+    sentences = [*sections.lacking(chosen), *sections.reproduction(chosen), *sections.verdict_sentences(chosen)]
     parts = _of_runs(chosen, folders, "".join(tables), "".join(map(table, turned_away)), charts)
     return answered(title, sentences, parts, data, live=live)
 
