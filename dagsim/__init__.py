@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dagsim.errors import DagsimError
     from dagsim.experiment.api import compare, plan, replay, simulate
     from dagsim.experiment.simulate import Outcome
-    from dagsim.experiment.training.session import train
+    from dagsim.families.learning.session import train
     from dagsim.metrics import Summary, summarize
     from dagsim.model import (
         Admit,
@@ -41,7 +41,7 @@ _HOMES = {
     "dagsim.errors": ("DagsimError",),
     "dagsim.experiment.api": ("compare", "plan", "replay", "simulate"),
     "dagsim.experiment.simulate": ("Outcome",),
-    "dagsim.experiment.training.session": ("train",),
+    "dagsim.families.learning.session": ("train",),
     "dagsim.metrics": ("Summary", "summarize"),
     "dagsim.model": (
         "Admit",

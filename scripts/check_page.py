@@ -30,7 +30,7 @@ from PIL import Image
 from dagsim.config.schema import load_config
 from dagsim.experiment.simulate import run_policy
 from dagsim.experiment.store import Store
-from dagsim.experiment.training.log import TrainingLog
+from dagsim.experiment.training_log import TrainingLog
 
 SIZES = ((1600, 1000), (400, 800))
 SCHEMES = ("light", "dark")

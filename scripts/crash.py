@@ -33,10 +33,10 @@ import command
 import torch
 
 import dagsim.cli
-from dagsim.agents.checkpoint import read_plain
 from dagsim.errors import DagsimError
 from dagsim.experiment.store import Store
-from dagsim.experiment.training.log import read_log
+from dagsim.experiment.training_log import read_log
+from dagsim.families.learning.checkpoint import read_plain
 
 ROOT = Path(__file__).parents[1]
 TRACE = ROOT / "workloads" / "samples" / "plain" / "jobs.csv"
@@ -95,8 +95,8 @@ FORKING = get_context("forkserver")
 FORKING.set_forkserver_preload(
     [
         *("rich.live", "rich.progress", "rich.table", "scipy.stats", "torch._dynamo", "dagsim.cli"),
-        *("dagsim.agents.rollouts", "dagsim.experiment.simulate", "dagsim.experiment.carry_out"),
-        *("dagsim.experiment.training", "dagsim.experiment.tune", "dagsim.report.comparison", "dagsim.traces.formats"),
+        *("dagsim.families.learning.rollouts", "dagsim.experiment.simulate", "dagsim.experiment.carry_out"),
+        *("dagsim.families.learning", "dagsim.experiment.tune", "dagsim.report.comparison", "dagsim.traces.formats"),
     ]
 )
 

@@ -6,12 +6,12 @@ from collections import Counter, defaultdict
 
 from hypothesis import strategies as st
 
+from dagsim.families.fabric import Island
+from dagsim.families.fabric.shared_network import SharedNetwork
 from dagsim.model import Cluster, Edge, Job, Kind, Node, Task, TaskGraph, gpu_type
 from dagsim.model.log import Schedule
-from dagsim.network import Island
 from dagsim.systems.cluster import ClusterKernel, Estimates, MovingDelay, NodeFailures, Preemption, UniformNetwork
 from dagsim.systems.cluster.models import Models
-from dagsim.systems.cluster.network.shared import SharedNetwork
 
 seconds = st.sampled_from((0.0, 0.5, 1.0, 1.0, 2.0, 3.5, 10.0))
 

@@ -22,16 +22,14 @@ FLOORS = (
     {"sections"},
     {"model"},
     {"seeds"},
-    {"elastic", "metrics", "network", "workload"},
+    {"metrics", "workload"},
     {"pictures"},
     {"traces"},
     {"systems"},
     {"envs"},
-    {"agents"},
     {"testing"},
     {"config"},
     {"experiment"},
-    {"forecast"},
     {"report"},
     {"cli"},
     {"families"},
@@ -40,15 +38,15 @@ FLOORS = (
 """Lowest first. Parts of one floor do not import each other; ``__init__`` gathers the public names of all."""
 
 OWNERS = {
-    "gymnasium": ("envs", "families/decima/environment", "families/pac_ml/environment"),
-    "numba": "systems",
+    "gymnasium": ("envs", "families/learning", "families/decima/environment", "families/pac_ml/environment"),
+    "numba": "families/compiled",
     "pydantic": ("config", "sections", "systems/cluster/section"),
     "ray": "experiment/on_ray",
     "simpy": "systems/cluster",
-    "starlette": "report/serve",
-    "torch": ("agents", "families/decima", "families/pac_ml"),
+    "starlette": "families/web",
+    "torch": ("families/learning", "families/decima", "families/pac_ml"),
     "typer": "cli",
-    "uvicorn": "report/serve",
+    "uvicorn": "families/web",
     "zmq": "families/programs/batsim",
 }
 """The one part that imports a foreign library, or the few."""
@@ -56,13 +54,9 @@ OWNERS = {
 LATE = {
     "matplotlib": {"report"},
     "numpy": {
-        "agents",
         "config",
-        "elastic",
-        "envs",
         "experiment",
         "families",
-        "forecast",
         "metrics",
         "model",
         "pictures",

@@ -29,7 +29,7 @@ from pinning import digest, plain
 from typer.testing import CliRunner
 
 from dagsim.cli import app
-from dagsim.report.page.charts import Packer
+from dagsim.families.web.charts import Packer
 
 ROOT = Path(__file__).parents[1]
 Pinned = Callable[[str, Any], None]

@@ -26,20 +26,6 @@ FAMILIES = {
         "testing/__init__.py",
         "testing/cases.py",
     ),
-    "environments": (
-        "envs/config.py",
-        "envs/observations.py",
-        "envs/scheduling.py",
-        "envs/vector.py",
-    ),
-    "learning": (
-        "agents/nets/actor.py",
-        "agents/off_policy/replay.py",
-        "agents/rollouts.py",
-        "agents/sb3.py",
-        "agents/search.py",
-    ),
-    "compiled engine": ("cli/evaluate.py",),
     "links of a network and causes of waits": (
         "experiment/compare.py",
         "report/page/document.py",
@@ -56,16 +42,6 @@ FAMILIES = {
         "experiment/as_log.py",
         "experiment/sizing.py",
         "experiment/trace_info.py",
-    ),
-    "planning": (
-        "experiment/calibrate.py",
-        "experiment/capacity/machines.py",
-        "experiment/capacity/search.py",
-        "experiment/capacity/whatif.py",
-        "forecast/backtest.py",
-        "forecast/futures.py",
-        "forecast/live.py",
-        "forecast/planned.py",
     ),
 }
 """Modules that serve one system, or do what only the GPU cluster can: they become families, which may know it."""

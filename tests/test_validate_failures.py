@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from scripting import run_script
 
-from dagsim.elastic.batches import EpochTraining
 from dagsim.errors import ModelError
+from dagsim.families.elastic.batches import EpochTraining
 from dagsim.model import Cluster, Elastic, Job, Kind, Node, Task, gpu_type
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel, Maintenance, NodeFailures, Preemption

@@ -1,11 +1,8 @@
-"""``dagsim eval``, ``baseline`` and ``replay``: schedulers on a workload or a real trace; and ``dagsim warm``, which
-compiles the fast engine once for them.
-"""
+"""``dagsim eval``, ``baseline`` and ``replay``: schedulers on a workload or a real trace."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +13,6 @@ from dagsim.cli.options import (
     ConfigFile,
     Experiment,
     Output,
-    Quiet,
     Seed,
     Settings,
     TraceFlags,
@@ -164,37 +160,3 @@ def _report(config: Config, path: Path, *, watched: bool) -> None:
     write_text(path, "\n".join([f"# {trace.report}", *trace.report.details]) + "\n")
     if watched:
         say(f"{len(trace.report.details):,} rows listed in {path}")
-
-
-@app.command()
-def warm(
-    algo: Annotated[
-        list[str] | None,
-        typer.Option("--algo", "-a", metavar="NAME", help="Compile only what this scheduler needs; repeatable."),
-    ] = None,
-    quiet: Quiet = False,
-) -> None:
-    """Compile the fast engine for this machine once; large runs then use it automatically.
-
-    Example: dagsim warm --algo sjf
-    """
-    from dagsim.errors import ConfigError
-    from dagsim.systems.cluster.choice import EXAMPLES, INSTALL, is_installed, plan_for
-    from dagsim.systems.cluster.models.failures import Preemption
-
-    if not is_installed():
-        raise ConfigError(INSTALL)
-    from dagsim.systems.cluster.lane import drive, jit
-    from dagsim.systems.cluster.lane.episodes import compile_episodes
-
-    if not jit.jitted():
-        raise ConfigError("NUMBA_DISABLE_JIT=1 keeps numba from compiling; unset it")
-    for policy in algo or EXAMPLES:
-        began, chosen = perf_counter(), plan_for(policy, Preemption())
-        if drive.compile_loop(chosen) and not quiet:
-            say(f"compiled {chosen.loop} (for {policy} and its like) in {perf_counter() - began:.0f} s")
-    began = perf_counter()
-    if not algo and any([compile_episodes(), compile_episodes(trials=True)]) and not quiet:
-        say(f"compiled episodes (for make_vec and training) in {perf_counter() - began:.0f} s")
-    if not quiet:
-        say(f"ready, in {jit.folder()}")

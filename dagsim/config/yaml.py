@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import yaml
 from pydantic import ValidationError
@@ -33,6 +33,32 @@ _MOST_VALUES = 100_000
 billions of values.
 """
 _TEXT = "tag:yaml.org,2002:str"
+
+
+class Setting(NamedTuple):
+    """One key set from the command line. ``source`` is the option as typed, ``key`` is as in
+    ``--set``.
+    """
+
+    source: str
+    key: str
+    value: Any
+
+    @classmethod
+    def parse(cls, text: str) -> Setting:
+        """Parse ``a.b=value``, the text of ``--set``. The value is read as YAML.
+
+        Raises:
+            ConfigError: There is no ``=``, or the value is not YAML.
+        """
+        source = f"--set {text}"
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"{source}: expected key=value, as in --set policy=sjf or --set cluster.groups.0.count=4")
+        try:
+            return cls(source, key.strip(), load(value, "value").value)
+        except ConfigError as error:
+            raise ConfigError(f"{source}: {error}") from None
 
 
 @dataclass(slots=True)
@@ -60,15 +86,8 @@ class Document:
         Raises:
             ConfigError: There is no ``=``, or the value is not YAML; or see ``put``.
         """
-        source = f"--set {setting}"
-        key, equals, text = setting.partition("=")
-        if not equals or not key.strip():
-            raise ConfigError(f"{source}: expected key=value, as in --set policy=sjf or --set cluster.groups.0.count=4")
-        try:
-            value = load(text, "value").value
-        except ConfigError as error:
-            raise ConfigError(f"{source}: {error}") from None
-        self.put(key.strip(), value, source, default)
+        source, key, value = Setting.parse(setting)
+        self.put(key, value, source, default)
 
     def put(self, key: str, value: Any, source: str, default: Any = None) -> None:
         """Set the part at ``key`` (``a.b.0.c``); ``source`` is its position in messages.

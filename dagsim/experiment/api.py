@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from dagsim.config.bundled import WORKLOADS, find_config
 from dagsim.config.schema import Config, Setting, load_config
 from dagsim.errors import ConfigError, RunFolderError, UnknownName
-from dagsim.experiment.capacity.search import SizePlan, plan_size
 from dagsim.experiment.compare import paired_lines
 from dagsim.experiment.scenario import metric_of, on_its_cluster, sample_of
 from dagsim.experiment.simulate import Outcome, facts_of, run_policy
 from dagsim.experiment.store import Store
+from dagsim.families.capacity.sizes import SizePlan, plan_size
 from dagsim.metrics import summarize
 from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.model import Cluster, Job

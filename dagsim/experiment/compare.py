@@ -35,7 +35,7 @@ from dagsim.seeds import WINDOWS, seeds_of
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 
 if TYPE_CHECKING:
-    from dagsim.systems.cluster.network.usage import LinkUse
+    from dagsim.families.fabric.usage import LinkUse
     from dagsim.systems.cluster.waits import Stretch
 
 _NOT_THE_JOBS = {"policy", "precision", "seeds"}
@@ -361,9 +361,9 @@ def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
     Raises:
         InputError: The trace of the run is gone or has changed.
     """
+    from dagsim.families.fabric.shared_network import SharedNetwork
+    from dagsim.families.fabric.usage import LinkTraffic
     from dagsim.systems.cluster.network.base import Communication
-    from dagsim.systems.cluster.network.shared import SharedNetwork
-    from dagsim.systems.cluster.network.usage import LinkTraffic
 
     network = folder.config.network  # other systems have none
     if not isinstance(network, SharedNetwork):

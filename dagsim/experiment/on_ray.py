@@ -24,9 +24,9 @@ from dagsim.experiment.provenance import code_digest, digest
 from dagsim.experiment.scenario import scenario_of
 
 if TYPE_CHECKING:
-    from dagsim.agents.nets.actor import ActorNet
-    from dagsim.agents.rollouts import EpisodeSteps
-    from dagsim.envs.episode import EpisodeFactory, WitnessFactory
+    from dagsim.families.learning.episode import EpisodeFactory, WitnessFactory
+    from dagsim.families.learning.nets.actor import ActorNet
+    from dagsim.families.learning.rollouts import EpisodeSteps
 
 _TRIES = 10
 """Number of retries of a cell whose worker or machine is lost."""
@@ -181,7 +181,7 @@ class RayRollouts:
         Raises:
             SimulationError: No actor starts, or all are lost.
         """
-        from dagsim.agents.rollouts import parts_of, weights_of
+        from dagsim.families.learning.rollouts import parts_of, weights_of
 
         ray, parts = self._ray, parts_of(seeds, rng_key, self._lockstep)
         try:
@@ -262,7 +262,7 @@ class _RolloutActor:
 
     def ready(self) -> None:
         """Load everything that the episodes need; errors here reach the caller as they are."""
-        from dagsim.agents.rollouts import EpisodePlayer, one_thread
+        from dagsim.families.learning.rollouts import EpisodePlayer, one_thread
 
         factory, config, code = self._shared
         check_code(code)

@@ -93,7 +93,7 @@ def _value(value: Any) -> Any:
     """A value of the configuration; ``{file: best.pt}`` is the agent in that checkpoint."""
     match value:
         case {"file": str(path), **rest} if not rest:
-            from dagsim.agents.checkpoint import read_plain
+            from dagsim.families.learning.checkpoint import read_plain
 
             return f'{read_plain(Path(path))["algorithm"]}[checkpoint="{path}"]'
     return value

@@ -72,11 +72,11 @@ def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
     name, params = Spec.parse(spec)
     scenario = scenario_of(config)
     if is_agent(scenario, policy):
-        from dagsim.agents.config import shipped_agent
+        from dagsim.families.learning.algorithms import shipped_agent
 
         yield "checkpoints", policy, Path(str(params.get("checkpoint") or shipped_agent(name, scenario)))
     elif name == "search" and (agent := str(params.get("agent", "ppo"))):
-        from dagsim.agents.search import agent_file
+        from dagsim.families.episodes.search import agent_file
 
         yield "checkpoints", policy, agent_file(agent)
     elif (own := params.get("config")) and Path(str(own)).is_file():

@@ -200,7 +200,7 @@ def is_agent(scenario: Scenario, spec: str) -> bool:
 
 
 def _agents() -> tuple[str, ...]:
-    from dagsim.agents.config import ALGORITHMS
+    from dagsim.families.learning.algorithms import ALGORITHMS
 
     shipped = [entry.name for _, entry in family_entries("agents")]
     return (*dict.fromkeys([*shipped, *ALGORITHMS.names()]), "agent", "sb3")
@@ -236,7 +236,7 @@ def agent_spec(
         checkpoint = _newest(name, root, system.system)
     if checkpoint is not None:
         return f'{name}[checkpoint="{checkpoint}"{f",{rest}" if bracket else "]"}'
-    from dagsim.agents.config import shipped_agents
+    from dagsim.families.learning.algorithms import shipped_agents
 
     if name not in shipped_agents(system):
         raise UnknownName(
@@ -250,7 +250,7 @@ def only_system_of(algo: str | None) -> str | None:
     """The name of the system that an agent ships for, if it is only one, and not the default one."""
     if algo is None or algo in system_named(DEFAULT_SYSTEM).policies or algo not in _agents():
         return None
-    from dagsim.agents.config import shipped_agents
+    from dagsim.families.learning.algorithms import shipped_agents
 
     able = [system.system for system in all_systems().values() if algo in shipped_agents(system)]
     return able[0] if len(able) == 1 and able[0] != DEFAULT_SYSTEM else None
@@ -286,8 +286,8 @@ def _policy(scenario: Scenario, spec: str, seed: int | None) -> Policy[Any, Any]
     if not is_agent(scenario, spec):
         heuristic: Policy[Any, Any] = scenario.policies.create(spec, **({} if seed is None else {"seed": seed}))
         return heuristic
-    from dagsim.agents.checkpoint import load_agent
-    from dagsim.agents.config import shipped_agent
+    from dagsim.families.learning.algorithms import shipped_agent
+    from dagsim.families.learning.checkpoint import load_agent
     from dagsim.registry import Entry, Registry
 
     def load(
@@ -296,7 +296,7 @@ def _policy(scenario: Scenario, spec: str, seed: int | None) -> Policy[Any, Any]
         return load_agent(checkpoint or shipped_agent(name, scenario), sampled, scenario, codec=codec, net=net)
 
     def load_model(checkpoint: str, level: Any = "task_type") -> Policy[Any, Any]:
-        from dagsim.agents.sb3 import sb3_policy
+        from dagsim.families.learning.sb3 import sb3_policy
 
         return sb3_policy(scenario, Path(checkpoint), level)
 
@@ -363,6 +363,6 @@ def _newest(algo: str, root: Path, system: str) -> Path | None:
     trained = sorted(root.glob(f"*-train-{algo}-*/best.pt"), key=lambda path: path.parent.name, reverse=True)
     if not trained:
         return None
-    from dagsim.agents.checkpoint import read_plain
+    from dagsim.families.learning.checkpoint import read_plain
 
     return next((path for path in trained if read_plain(path).get("system", DEFAULT_SYSTEM) == system), None)

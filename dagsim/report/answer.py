@@ -18,8 +18,8 @@ from dagsim.report.comparison import metric_name, plan_table
 from dagsim.report.grid import Grid, factor, interval, number
 
 if TYPE_CHECKING:
-    from dagsim.experiment.capacity.search import Size, SizePlan
-    from dagsim.experiment.capacity.whatif import Alternative, Beginning, Fit
+    from dagsim.families.capacity.sizes import Size, SizePlan
+    from dagsim.families.capacity.whatif import Alternative, Beginning, Fit
 
 _FILE = "answer.json"
 

@@ -17,9 +17,9 @@ from dagsim.metrics.standings import SECONDARY_METRICS, PolicyResult, Sample, lo
 from dagsim.report.grid import Grid, factor, interval, number, short
 
 if TYPE_CHECKING:
-    from dagsim.experiment.capacity.machines import Prices
-    from dagsim.experiment.capacity.search import Size, SizeSearch, Targets
-    from dagsim.experiment.capacity.whatif import Alternative, Beginning, Fit
+    from dagsim.families.capacity.machines import Prices
+    from dagsim.families.capacity.sizes import Size, SizeSearch, Targets
+    from dagsim.families.capacity.whatif import Alternative, Beginning, Fit
     from dagsim.workload.load import Load
 
 _HEADS = {

@@ -267,9 +267,6 @@ def _traces() -> Listing:
 LISTINGS: Mapping[str, Callable[[], Listing]] = {
     "systems": partial(_registry, "dagsim.systems:SYSTEMS", "system"),
     **{entry.name: partial(_registry, str(entry.target), entry.summary) for entry in LISTS.describe()},
-    "nets": partial(_registry, "dagsim.agents.nets:NETS", "net"),
-    "algorithms": partial(_registry, "dagsim.agents.config:ALGORITHMS", "algorithm"),
-    "advantages": partial(_registry, "dagsim.agents.advantages:ADVANTAGES", "estimator of advantages"),
     "executors": partial(_registry, "dagsim.experiment.executors:EXECUTORS", "executor"),
     "gpus": _gpus,
     "workloads": _workloads,

@@ -29,7 +29,7 @@ from dagsim.text import on_one_line, printable
 
 if TYPE_CHECKING:
     from dagsim.experiment.carry_out import RunProgress, Watch
-    from dagsim.experiment.training.trainer import Progress as TrainingProgress
+    from dagsim.families.learning.trainer import Progress as TrainingProgress
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from dagsim.testing.contract import check_env, check_system
 from dagsim.testing.violations import as_recorded, violations
 
 if TYPE_CHECKING:  # gymnasium comes with it
-    from dagsim.systems.cluster.codecs.codec import ClusterCodec, Observation
+    from dagsim.families.learning.codecs.codec import ClusterCodec, Observation
 
 __all__ = [
     "chain",

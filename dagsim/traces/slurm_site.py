@@ -18,8 +18,8 @@ from typing import Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from dagsim.errors import ModelError, TraceError
+from dagsim.families.fabric import Tree, TreeSwitch
 from dagsim.model import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
-from dagsim.network import Tree, TreeSwitch
 from dagsim.registry import nearest
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.nodes import MOST_NODES, FoundNode, ImportedSite, is_scontrol, is_scontrol_json, is_sinfo, read_nodes

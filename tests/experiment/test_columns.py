@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dagsim.experiment.kept_files import packed_schedule, read_schedule
+from dagsim.families.compiled.reading import read_scenario
 from dagsim.model import Cluster
 from dagsim.model.log import FactColumns, Schedule
-from dagsim.systems.cluster.lane.reading import read_scenario
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dagsim.experiment.training.trainer import Progress
+from dagsim.families.learning.trainer import Progress
 from dagsim.report.terminal import training_progress
 
 

@@ -16,8 +16,8 @@ from dagsim.cli import app
 from dagsim.config.cluster_file import import_site
 from dagsim.config.schema import load_config
 from dagsim.errors import TraceError
+from dagsim.families.fabric import Tree, TreeSwitch
 from dagsim.model import Caps, NodeOutage, Request
-from dagsim.network import Tree, TreeSwitch
 from dagsim.traces import open_trace
 from dagsim.traces.nodes import FoundNode, grouped
 from dagsim.traces.slurm import moment_s

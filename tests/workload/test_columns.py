@@ -9,8 +9,8 @@ import pytest
 
 from dagsim.config.bundled import WORKLOADS
 from dagsim.errors import ModelError
+from dagsim.families.compiled.reading import read_scenario
 from dagsim.model import Cluster
-from dagsim.systems.cluster.lane.reading import read_scenario
 from dagsim.systems.cluster.models.runtime import Estimates, Throughput
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.distributions import Choice, Constant, LogNormal, Uniform

@@ -7,9 +7,9 @@ from math import exp, inf, log, nan
 from typing import Any
 
 from dagsim.families.benchmark.bench import scored
+from dagsim.families.web.charts import element, table
+from dagsim.families.web.document import document
 from dagsim.report.grid import Grid, factor, interval, number
-from dagsim.report.page.charts import element, table
-from dagsim.report.page.document import document
 
 _SLACK_S = 60.0
 """Added to both waits before their ratio is taken, because a wait may be 0."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dagsim.experiment.capacity.search import Size, SizeSearch, Target
+from dagsim.families.capacity.sizes import Size, SizeSearch, Target
 from dagsim.metrics import glossary
 from dagsim.metrics.columns import Floats, Source, columns
 from dagsim.metrics.compare import Verdict

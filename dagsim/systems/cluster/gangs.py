@@ -91,7 +91,7 @@ class Gangs(Forked):
         """The communication of a task on machines, each with its number of instances and the bit mask of their
         GPUs; None if it sends nothing.
         """
-        from dagsim.systems.cluster.models.communication import gang_step
+        from dagsim.families.fabric.communication import gang_step
 
         held = [(machine.index, count, mask) for machine, count, mask in placement]
         try:

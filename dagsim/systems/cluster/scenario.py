@@ -9,22 +9,21 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
-from dagsim.elastic.tasks import ElasticTasks
 from dagsim.errors import ConfigError, ModelError, TraceError
+from dagsim.families.compiled.choice import CompiledKernel, Engine, compiled, pays, refuse, why_not
+from dagsim.families.elastic.tasks import ElasticTasks
+from dagsim.families.episodes.offer import compiled_episodes, why_not_compiled
 from dagsim.metrics.why import observed_against_simulated
 from dagsim.model import Admit, Cluster, Job, Request
 from dagsim.registry import Registry, nearest
-from dagsim.systems.cluster.choice import CompiledKernel, Engine, compiled, pays, refuse, why_not
-from dagsim.systems.cluster.codecs import CODECS
-from dagsim.systems.cluster.episodes import compiled_episodes, why_not_compiled
 from dagsim.systems.cluster.jobs import JOBS_KEPT, JobStream, StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
+from dagsim.systems.cluster.learnable import CODECS, TERMS
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.runtime import Fed
 from dagsim.systems.cluster.network.base import Network, levels_in
 from dagsim.systems.cluster.past import jobs_at, why_no_state
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.site import domain_sets
 from dagsim.systems.cluster.stalled import why_unfinished
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
@@ -35,8 +34,8 @@ from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 
 if TYPE_CHECKING:
+    from dagsim.families.episodes.side_by_side import CompiledEpisodes
     from dagsim.systems.cluster.audit import Audit, Auditor
-    from dagsim.systems.cluster.lane.episodes import CompiledEpisodes
     from dagsim.traces.trace import Trace
     from dagsim.traces.trace_file import TraceFile
 
@@ -119,7 +118,7 @@ class GpuCluster(System):
     terms: ClassVar[Registry[RewardTerm]] = TERMS
     score: ClassVar[str] = "area_jct_s"
     agents: ClassVar[Mapping[str, str]] = {"ppo": "agents/ppo.pt"}
-    environment: ClassVar[str | None] = "dagsim.envs.scheduling:SchedulingEnv"
+    environment: ClassVar[str | None] = "dagsim.families.learning.scheduling_env:SchedulingEnv"
     takes_programs: ClassVar[bool] = True
 
 

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import Field, TypeAdapter, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic import model_validator as after_all
 
-from dagsim.elastic.tasks import ElasticTasks
 from dagsim.errors import ConfigError, ModelError, TraceError
+from dagsim.families.compiled import choice
+from dagsim.families.compiled.choice import Engine
+from dagsim.families.elastic.tasks import ElasticTasks
 from dagsim.metrics.standings import Sample
 from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, NodePartition, QueueTree, Request, canonical_json, gpu_type
 from dagsim.model.gpu import canonical
 from dagsim.model.mig import MIG_TABLES
 from dagsim.registry import nearest
 from dagsim.sections import Foreign, Later, Registered, Section
-from dagsim.systems.cluster import choice
-from dagsim.systems.cluster.choice import Engine
 from dagsim.systems.cluster.models import COMMUNICATIONS, FAILURE_MODELS, RUNTIMES, SETUPS, SHARINGS, Models
 from dagsim.systems.cluster.models.failures import Outages, Preemption
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Throughput

@@ -17,7 +17,7 @@ from dagsim.model.job import satisfies, ways
 from dagsim.systems.cluster.forks import COPIED, SAME, Forked
 
 if TYPE_CHECKING:
-    from dagsim.network.routing import FabricLevel
+    from dagsim.families.fabric.routing import FabricLevel
     from dagsim.systems.cluster.kernel import ClusterKernel
 
 

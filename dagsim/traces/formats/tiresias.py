@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dagsim.elastic.jobs import ElasticJob, alone_s
-from dagsim.elastic.profiles import TrainingProfile, read_applications
 from dagsim.errors import ModelError
+from dagsim.families.elastic.profiles import TrainingProfile, read_applications
+from dagsim.families.elastic.training_jobs import ElasticJob, alone_s
 from dagsim.model import Demand
 from dagsim.traces.chunks import csv_form, read_tables
 from dagsim.traces.options import TraceOptions

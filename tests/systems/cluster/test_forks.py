@@ -14,8 +14,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dagsim.elastic.goodput import BatchLimits, GoodputModel, GradientNoise, ThroughputModel
-from dagsim.elastic.jobs import GoodputTraining
+from dagsim.families.elastic.goodput import BatchLimits, GoodputModel, GradientNoise, ThroughputModel
+from dagsim.families.elastic.training_jobs import GoodputTraining
+from dagsim.families.fabric import Island
+from dagsim.families.fabric.collectives import StepTraffic
+from dagsim.families.fabric.communication import ModelTraffic
+from dagsim.families.fabric.shared_network import SharedNetwork
+from dagsim.families.sharing.pairs import MeasuredPairs
 from dagsim.model import (
     Admit,
     Cluster,
@@ -34,15 +39,10 @@ from dagsim.model import (
     Wait,
     gpu_type,
 )
-from dagsim.network import Island
-from dagsim.network.collectives import StepTraffic
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Models, MovingDelay, Preemption
 from dagsim.systems.cluster.forks import AHEAD, COPIED, EMPTY, SAME, Fork, Forked
-from dagsim.systems.cluster.models.communication import ModelTraffic
 from dagsim.systems.cluster.models.failures import SpotCapacity
-from dagsim.systems.cluster.models.sharing import MeasuredPairs
 from dagsim.systems.cluster.network import Storage
-from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.seam import Conversation
 
 Policy = Callable[[ClusterView], Iterator[Decision]]

@@ -11,9 +11,9 @@ import pytest
 from traces.formats.in_columns import ways
 
 from dagsim.experiment.sizing import TotalDemand
+from dagsim.families.compiled.reading import read_scenario
 from dagsim.model import Cluster
 from dagsim.systems.cluster import Estimates
-from dagsim.systems.cluster.lane.reading import read_scenario
 from dagsim.systems.cluster.models.runtime import Flops, Recorded
 from dagsim.traces import TraceOptions, open_trace
 from dagsim.workload.arrays import JobArrays

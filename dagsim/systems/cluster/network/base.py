@@ -17,9 +17,9 @@ from dagsim.registry import nearest
 from dagsim.systems.cluster.clock import Clock, Timer
 
 if TYPE_CHECKING:
-    from dagsim.network.collectives import Member, StepTraffic
-    from dagsim.network.max_min import LinkFlow
-    from dagsim.network.routing import FabricLevel
+    from dagsim.families.fabric.collectives import Member, StepTraffic
+    from dagsim.families.fabric.max_min import LinkFlow
+    from dagsim.families.fabric.routing import FabricLevel
 
 NO_CARRIER = "gangs that communicate need a network that carries them: network {kind: shared}"
 

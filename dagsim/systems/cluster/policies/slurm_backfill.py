@@ -459,7 +459,7 @@ def _functions(*, compiled: bool) -> tuple[Callable[..., Any], ...]:
     plain = slurm_times.fill_rooms, slurm_times.earliest
     if not compiled:
         return plain
-    from dagsim.systems.cluster.lane import jit
+    from dagsim.families.compiled import jit
 
     if not jit.jitted():
         return plain

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from dagsim.errors import ConfigError
+from dagsim.families.fabric import FatTree
+from dagsim.families.fabric.shared_network import SharedNetwork
 from dagsim.model import Cluster, InFlight, Job, Kind, Node, QueueNode, QueueTree, RejectReason, Request, Share, Task
 from dagsim.model.gpu import GpuType
 from dagsim.model.kueue import (
@@ -35,8 +37,6 @@ from dagsim.model.kueue import (
     Workload,
 )
 from dagsim.model.log import Schedule
-from dagsim.network import FatTree
-from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.kueue import Kueue
 from dagsim.systems.cluster.policies.kueue.amounts import text, whole

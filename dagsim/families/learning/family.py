@@ -1,0 +1,66 @@
+"""The family of learning, and what it adds."""
+
+from dagsim.family import Entry, Family
+
+FAMILY = Family(
+    "agents that learn to schedule: environments, codecs, rewards, nets and training",
+    adds={
+        "systems": (
+            Entry("mixture", ".mixture:MixtureScenario", "another GPU cluster with other jobs for every seed"),
+        ),
+        "lists": (
+            Entry("nets", ".nets:NETS", "net"),
+            Entry("algorithms", ".algorithms:ALGORITHMS", "algorithm"),
+            Entry("advantages", ".advantages:ADVANTAGES", "estimator of advantages"),
+        ),
+        "codecs": (
+            Entry(
+                "candidates",
+                ".codecs.codec:CandidatesConfig",
+                "pairs of a ready task and a GPU type with room, and waiting",
+            ),
+            Entry(
+                "relative",
+                ".codecs.codec:RelativeConfig",
+                "the same choices without units, for any cluster and workload",
+            ),
+        ),
+        "rewards": (
+            Entry("job_seconds", ".cluster_rewards:JobSeconds", "seconds in the system, over all jobs"),
+            Entry(
+                "shaped_job_seconds",
+                ".cluster_rewards:ShapedJobSeconds",
+                "job_seconds minus critical paths, charged at once",
+            ),
+            Entry(
+                "weighted_job_seconds",
+                ".cluster_rewards:WeightedJobSeconds",
+                "job_seconds multiplied by the weights of jobs",
+            ),
+            Entry("bounded_slowdown", ".cluster_rewards:BoundedSlowdown", "completion time over ideal time, 1 or more"),
+            Entry(
+                "makespan", ".cluster_rewards:Makespan", "seconds from the first arrival until the last job has left"
+            ),
+            Entry(
+                "idle",
+                ".cluster_rewards:IdleGpuSeconds",
+                "fraction of GPUs that are idle while jobs are in the system, over time",
+            ),
+            Entry("energy", ".cluster_rewards:Joules", "energy consumed by all GPUs"),
+            Entry(
+                "lost_gpu_seconds", ".cluster_rewards:LostGpuSeconds", "set-up and lost work of stopped and moved runs"
+            ),
+            Entry("rejections", ".cluster_rewards:Rejections", "number of jobs that the policy rejected"),
+            Entry("unfairness", ".cluster_rewards:Unfairness", "1 - Jain's index over tenants, over time"),
+        ),
+        "compiled_sources": (Entry("pool", "codecs/pool.py", "sums over the queue"),),
+        "services": (
+            Entry("make_env", ".make_env:make_env", "the Gymnasium environment of an experiment"),
+            Entry("make_vector_env", ".make_env:make_vector_env", "many environments, played together"),
+            Entry("train_section", ".train_section:TrainSection", "the key train of a configuration"),
+        ),
+        "environments": (Entry("cluster", ".scheduling_env:SchedulingEnv", "dagsim/Scheduling-v0"),),
+        "agents": (Entry("ppo", "ppo.pt", "trained on the default experiment", ("cluster",)),),
+    },
+    commands={"train": ".command"},
+)
