@@ -101,15 +101,17 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Create the missing folders of a file that the block writes.
+def writing(path: Path) -> Iterator[Path]:
+    """Write a file, completely or not at all, to the temporary path that the block gets (``replaced``); missing folders
+    are created.
 
     Raises:
         InputError: The file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield
+        with replaced(path) as temporary:
+            yield temporary
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
 
@@ -120,7 +122,7 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         InputError: The file cannot be written.
     """
-    with writing(path), replaced(path) as temporary:
+    with writing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
