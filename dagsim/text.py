@@ -34,7 +34,7 @@ def on_one_line(text: str) -> str:
     return printable(text).replace("\n", " ")
 
 
-_MARKDOWN = re.compile(r"[\\`*|~$]|(?<!\w)_|_(?!\w)|(?<=])[(:]|^[#>]")
+_MARKDOWN = re.compile(r"[\\`*|$]|~(?=~)|(?<=~)~|(?<!\w)_|_(?!\w)|(?<=])[(:]|^[#>]")
 """Match what Markdown would read as more than text. An underscore within a word is text."""
 
 

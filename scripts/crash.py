@@ -286,7 +286,8 @@ def inject(name: str, root: Path, step: int = 1, first: int = 0) -> Outcome:
         _played((*FAULTY["eval"][:-1], str(root / "made")), streams)
         _folders(root / "made")[0].rename(run)
     words = {"RUN": str(run)}
-    whole, labels = root / f"{name}-whole", []
+    whole = root / f"{name}-whole"
+    whole.mkdir()
     arguments = [words.get(word, word.replace("OUT", str(whole))) for word in FAULTY[name]]
     assert _played(arguments, streams) == 0, (streams / "2").read_text()
     labels = json.loads((streams / "labels.json").read_text())
@@ -300,6 +301,7 @@ def inject(name: str, root: Path, step: int = 1, first: int = 0) -> Outcome:
     for number, error in cases[first::step]:
         out = root / f"{name}-out"
         arguments = [words.get(word, word.replace("OUT", str(out))) for word in FAULTY[name]]
+        out.mkdir()
         code = _played(arguments, streams, number, error)
         outcome.kills += 1
         at = f"{name}, write {number} ({labels[number]}), {type(error).__name__}"
