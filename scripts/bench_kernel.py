@@ -248,7 +248,7 @@ def measure(tasks: int, repeats: int, large: bool) -> dict[str, float]:
     out["instances20_share_of_single"] = out["instances20_us_per_instance"] / out["dag_fifo_kernel_us"]
     middle("setup_us", jobs, setup=MovingDelay(2.0), cluster=four)
     middle("network_us", heavy, network=UniformNetwork(), cluster=four)
-    middle("failures_us", jobs, disturbances=(NodeFailures(1e5, 1e3),), cluster=four)
+    middle("failures_us", jobs, failures=(NodeFailures(1e5, 1e3),), cluster=four)
     out["bytes_per_task"] = bytes_per_task(tasks)
     return out
 

@@ -68,7 +68,7 @@ def models(draw: st.DrawFn) -> dict[str, object]:
         "preemption": draw(
             st.sampled_from((Preemption(), Preemption("restart", restart_s=1.0, checkpoint_s_per_gb=0.1)))
         ),
-        "disturbances": draw(st.sampled_from(((), (), (NodeFailures(200.0, 5.0),)))),
+        "failures": draw(st.sampled_from(((), (), (NodeFailures(200.0, 5.0),)))),
         "estimates": draw(st.sampled_from((Estimates(), Estimates("noisy"), Estimates("hidden")))),
     }
 

@@ -179,7 +179,7 @@ def test_every_registry_finds_the_toy_of_its_kind(package: Path) -> None:
         ("--set", "network.kind=toy"),
         ("--set", "metrics=[toy]"),
         ("--set", "runtime.kind=toys:Runtime"),
-        ("--set", "disturbances=[{kind: toy, nodes: [0], start_s: 10, end_s: 20}]"),
+        ("--set", "failures=[{kind: toy, nodes: [0], start_s: 10, end_s: 20}]"),
         ("--system", "toy", "--algo", "fair", "--set", "system.jobs=3"),
         ("--system", "spark", "--algo", "toy", "--set", "system.jobs=3"),
         ("--system", "ramp", "--algo", "toy", "--set", "system.jobs=3"),

@@ -15,7 +15,7 @@ from sources import PACKAGE as ROOT
 from sources import trees
 
 FLOORS = (
-    {"errors"},
+    {"errors", "renamed"},
     {"own_code"},
     {"family"},
     {"files", "processes", "registry", "text"},
@@ -133,6 +133,8 @@ def test_parts_import_downward_only() -> None:
         root, _, rest = entry.module.partition(".")
         part = rest.split(".")[0]
         if root != "dagsim" or part in ("", "__version__", entry.part) or entry.part == "__init__":
+            continue
+        if part == "families":  # see tests/families/test_walls.py
             continue
         if floor(part) >= floor(entry.part):
             upward.append(f"{entry.where} imports {entry.module}")

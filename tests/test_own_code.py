@@ -340,6 +340,14 @@ def test_a_command_allows_whole_names_only() -> None:
             names.check("placement", other)
 
 
+def test_a_name_may_be_a_key_of_yaml_on_the_command_line() -> None:
+    command = Allowed(["train", "--set", "train.reward={mine.py:Flowtime: 1.0}"])
+    command.trust_command_line()
+    command.check("reward term", "mine.py:Flowtime")
+    with pytest.raises(CodeNotAllowed):
+        command.check("reward term", "mine.py")
+
+
 def test_nothing_is_allowed_to_the_threads_of_a_restricted_block() -> None:
     with allow(Allowed()), pytest.raises(CodeNotAllowed):
         POLICIES.create("evil_policy:Fifo")

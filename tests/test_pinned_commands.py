@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[1]
 Pinned = Callable[[str, Any], None]
 
 DAG = "--workload heterogeneous-dag --set workload.count=16 --set 'workload.tenants=[ann,bob]' --no-plots"
-FAULTS = "'disturbances=[{kind: node_failures, mean_up_s: 9000, mean_down_s: 900}]'"
+FAULTS = "'failures=[{kind: node_failures, mean_up_s: 9000, mean_down_s: 900}]'"
 SITE = "--trace sacct.txt --config slurm.yaml --limit 80 --on local"
 MADE = {
     "dag": f"baseline {DAG} --algo sjf --algo srtf --algo fifo --seeds 4 --set estimates.kind=noisy",

@@ -38,7 +38,6 @@ FAMILIES = {
         "cli/inputs.py",
         "cli/shared.py",
         "cli/trace.py",
-        "config/cluster_file.py",
         "experiment/as_log.py",
         "experiment/sizing.py",
         "experiment/trace_info.py",

@@ -42,7 +42,22 @@ def say(text: object, *, err: bool = False, nl: bool = True) -> None:
     typer.echo(printable(str(text)), err=err, nl=nl)
 
 
-class _Guarded(typer.core.TyperGroup):
+class CommandGroup(typer.core.TyperGroup):
+    """Commands, to which families add theirs; that of a missing family is refused with the family's name."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and self.get_command(ctx, args[0]) is None:
+            words, above = [args[0]], ctx
+            while above.parent is not None:
+                words, above = [above.info_name, *words], above.parent
+            try:
+                refuse_missing("commands", " ".join(words))
+            except DagsimError as error:
+                raise _ended(error, f"dagsim {error}", 2) from None
+        return super().resolve_command(ctx, args)
+
+
+class _Guarded(CommandGroup):
     """Report errors as one plain line instead of a traceback.
 
     A command may import code from outside dagsim only after it has called ``shared.trust``.
@@ -62,14 +77,6 @@ class _Guarded(typer.core.TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         names: list[str] = super().list_commands(ctx)
         return sorted(names, key=ORDER.index)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and self.get_command(ctx, args[0]) is None:
-            try:
-                refuse_missing("commands", args[0])
-            except DagsimError as error:
-                raise _ended(error, f"dagsim {error}", 2) from None
-        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from dagsim.cli.app import app, say
-from dagsim.cli.options import ConfigFile, Json, Quiet, Seed, Settings
+from dagsim.cli.options import ConfigFile, Json, Seed, Settings
 from dagsim.cli.shared import configured, given
 from dagsim.errors import InputError
 from dagsim.report.grid import LISTINGS, listing
@@ -136,46 +136,6 @@ def workload_save(
     if jobs.begins_s:
         meta["begins_s"] = jobs.begins_s
     say(f"{write_jobs(path, jobs, meta)} jobs written to {path}")
-
-
-site_app = typer.Typer(help="Import a real cluster: nodes, queues, limits and its scheduler.", no_args_is_help=True)
-app.add_typer(site_app, name="site")
-
-
-@site_app.command("import")
-def site_import(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FOLDER|FILE...",
-            help="What the site has: slurm.conf, output of scontrol and sacctmgr; objects of Kueue; output of qmgr; "
-            "or a list of nodes.",
-        ),
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="YAML", help="The configuration to write.")],
-    gpu: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SITE=TYPE", help="GPU type for a site's own name, such as a100=A100-80; repeatable."),
-    ] = None,
-    timezone: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Zone of dates in listings, such as Europe/Berlin (default: UTC)."),
-    ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Keep nodes that are down, drained or in maintenance.")] = False,
-    quiet: Quiet = False,
-) -> None:
-    """Write a real cluster as a configuration: nodes, partitions, accounts, limits, scheduler.
-
-    Each file is recognised by its content. A list of nodes alone (scontrol show nodes, sinfo -N,
-    kubectl get nodes -o json, pbsnodes -a) gives the cluster without queues.
-
-    Example: dagsim site import scontrol-show-nodes.txt -o site.yaml
-    """
-    from dagsim.config.cluster_file import import_site
-
-    lines = import_site(paths, out, gpus=",".join(gpu) if gpu else None, timezone=timezone, keep_all=all_)
-    for line in () if quiet else lines:
-        say(line)
 
 
 def _known(what: str) -> str:

@@ -15,6 +15,7 @@ import typer
 
 from dagsim.cli.app import say
 from dagsim.cli.options import Experiment, Output, TraceFlags, WindowCount
+from dagsim.family import service
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config, Setting
@@ -196,6 +197,19 @@ def _warn_of_changes(source: str | None, config: Config, policies: Sequence[str]
         say(f"warning: this run does not repeat {source}: {change}", err=True)
 
 
+def _warn_of_overlap(plan: Plan) -> None:
+    """Warn if agents run on windows of the part of a trace on which they were trained."""
+    from dagsim.experiment.provenance import provenance
+
+    trace = plan.config.trace_file
+    if trace is None or trace.window is None:
+        return
+    seeds = sorted({cell.seed for cell in plan.cells})
+    for policy, fact in provenance(plan.config, {cell.policy: None for cell in plan.cells})["checkpoints"].items():
+        if overlap := service("training_overlap")(plan.config, seeds, Path(fact["file"])):
+            say(f"warning: {policy}: {overlap}", err=True)
+
+
 def resume_policies(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> None:
     """Continue the run of ``--resume`` and finish as ``run_policies`` does. Other options are
     refused.
@@ -235,6 +249,7 @@ def run_kept(
         seeds = seeds_for(config, rule_for(config).start)
     plan = Plan.of(command, config, policies, seeds, about=about, label=label, name=output.name)
     check_plan(plan)
+    _warn_of_overlap(plan)
     where = output.where()
     return _kept(Store.begin(output.out, plan, argv=["dagsim", *sys.argv[1:]]), plan, where, output)
 

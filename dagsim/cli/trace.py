@@ -1,4 +1,4 @@
-"""``dagsim trace``: describe, fetch, convert and anonymise traces."""
+"""``dagsim trace``: describe, fetch and convert traces."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dagsim.cli.app import app, say
+from dagsim.cli.app import CommandGroup, app, say
 from dagsim.cli.options import Json, Quiet, TraceColumns, TraceFormat
 
 if TYPE_CHECKING:
     from dagsim.traces.fetch import Fetched
 
-trace_app = typer.Typer(help="Describe, fetch and convert traces.", no_args_is_help=True)
+trace_app = typer.Typer(cls=CommandGroup, help="Describe, fetch and convert traces.", no_args_is_help=True)
 app.add_typer(trace_app, name="trace")
 
 
@@ -87,44 +87,6 @@ def show_trace(
             say(note)
         if drawn is not None:
             say(f"plot: {drawn}")
-
-
-@trace_app.command("anonymise")
-def anonymise_traces(
-    paths: Annotated[
-        list[Path], typer.Argument(metavar="FILE|FOLDER...", help="Logs, lists of nodes, and folders of sites.")
-    ],
-    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Folder for the new files.")],
-    quiet: Quiet = False,
-) -> None:
-    """Replace names in logs, lists of nodes and whole sites, so that they can be shared.
-
-    Users, accounts, jobs, partitions and nodes get new names. A name gets the same new name in all
-    files of one call. A folder with the files of a site becomes its log and its configuration,
-    site.yaml.
-
-    Example: dagsim trace anonymise sacct.txt nodes.txt --to out
-    """
-    from dagsim.config.cluster_file import cluster_yaml
-    from dagsim.files import write_text
-    from dagsim.traces.anonymise import Names, anonymise, renamed_site
-    from dagsim.traces.site_import import read_site
-    from dagsim.traces.slurm_site import site_files
-
-    names = Names()
-    written = anonymise(paths, to, names)
-    for path in paths:
-        if path.is_dir() and (site := read_site(site_files([path]))) is not None:
-            renamed = renamed_site(site, names)
-            written.append(to / ("site.yaml" if len(paths) == 1 else f"site-{len(written) + 1}.yaml"))
-            text = cluster_yaml(
-                renamed.imported, "cluster", "a site", renamed.queues, (), renamed.network, renamed.policy
-            )
-            write_text(written[-1], text)
-    if not quiet:
-        for new_path in written:
-            say(new_path)
-        say(f"{len(names):,} names replaced; times, sizes and GPU types are as they were")
 
 
 @trace_app.command("convert")

@@ -38,7 +38,7 @@ from dagsim.workload.windows import parse_measure
 if TYPE_CHECKING:
     from dagsim.families.learning.train_section import TrainSection
 
-_WRITTEN_AFTER = {"policy": "disturbances", "prices": "queues"}
+_WRITTEN_AFTER = {"policy": "failures", "prices": "queues"}
 """Keys of every system that are written among the top-level keys of the default one: after which."""
 
 
@@ -411,14 +411,17 @@ def plain(value: Any) -> Any:
             names = [field.name for field in fields(value) if field.init]
             own = kind_of(value)
             first = {} if own is None else {"kind": own}
-            shown = [name for name in sorted(names, key="kind".__ne__) if name not in first]
+            left_out = {*first, *_unset(value)}
+            shown = [name for name in sorted(names, key="kind".__ne__) if name not in left_out]
             return first | {name: plain(getattr(value, name)) for name in shown}
     return value
 
 
-def _unset(value: BaseModel) -> tuple[str, ...]:
-    """Rare keys of a cluster that ``plain`` omits while they have their defaults."""
-    return tuple([name for name in ("partitions", "from_s", "accept", "manifest") if not getattr(value, name, True)])
+def _unset(value: Any) -> tuple[str, ...]:
+    """Rare keys of a cluster or a trace that ``plain`` omits while they have their defaults."""
+    return tuple(
+        [name for name in ("partitions", "from_s", "accept", "manifest", "part") if not getattr(value, name, True)]
+    )
 
 
 def _any_of(schema: Any) -> Any:

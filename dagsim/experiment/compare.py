@@ -16,7 +16,7 @@ from dagsim.config.schema import Config, plain
 from dagsim.errors import InputError
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Axis, short_names
-from dagsim.experiment.scenario import replicate_seeds
+from dagsim.experiment.scenario import replicate_seeds, window_seeds
 from dagsim.experiment.store import Store
 from dagsim.metrics import OverTime, columns, jct, over_time
 from dagsim.metrics.columns import Floats
@@ -31,7 +31,6 @@ from dagsim.metrics.standings import (
     standings,
 )
 from dagsim.model.log import Schedule
-from dagsim.seeds import WINDOWS, seeds_of
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 
 if TYPE_CHECKING:
@@ -299,7 +298,7 @@ def rule_for(config: Config) -> Precision:
 
 def seeds_for(config: Config, count: int) -> tuple[int, ...]:
     """The first ``count`` seeds of the experiment; a larger count begins with the same seeds."""
-    return replicate_seeds(config.seed, count) if config.trace_file is None else seeds_of(WINDOWS, count)
+    return replicate_seeds(config.seed, count) if config.trace_file is None else window_seeds(config, count)
 
 
 def run_until_precise(

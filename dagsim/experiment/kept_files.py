@@ -28,7 +28,7 @@ from dagsim.model.arithmetic import numbered
 from dagsim.model.log import NUMBERS, ROW, FactColumns, Schedule, ScheduleLog
 from dagsim.systems.seam import EngineUse
 
-CLOCKED = "scheduler_us"
+CLOCKED = "decision_time_us"
 """The only metric that a clock measures. It differs in every run, so it is stored apart from the
 others.
 """

@@ -88,7 +88,7 @@ def read_log(folder: Path, iterations: int | None = None) -> list[dict[str, floa
 
 
 def _events(folder: Path) -> Any:
-    """Open a TensorBoard writer; ``None`` if it is not installed (``pip install -e ".[tb]"``)."""
+    """Open a TensorBoard writer; ``None`` if it is not installed (``pip install -e ".[tensorboard]"``)."""
     from dagsim.families.learning.learner import writer
 
     return writer(folder / "tensorboard")

@@ -28,9 +28,9 @@ _HEADS = {
     "bounded_slowdown.mean": "bounded\nslowdown",
     "utilization": "GPUs\nheld",
     "energy_kwh": "energy\n(kWh)",
-    "jain": "Jain\n",
-    "rho_worst": "worst\nrho",
-    "scheduler_us": "µs per\ndecision",
+    "jain_fairness_index": "Jain\n",
+    "max_ftf": "worst\nrho",
+    "decision_time_us": "µs per\ndecision",
 }
 
 
@@ -183,7 +183,7 @@ def _merged(ranked: Sequence[PolicyResult], *, wide: bool) -> Iterator[list[Poli
 def _shown_alike(one: PolicyResult, other: PolicyResult, wide: bool) -> bool:
     if not wide:
         return one.not_done == other.not_done
-    names = [name for name in SECONDARY_METRICS if name != "scheduler_us"]
+    names = [name for name in SECONDARY_METRICS if name != "decision_time_us"]
     return all(one.beside[name] == other.beside[name] or isnan(one.beside[name]) for name in names)
 
 

@@ -39,12 +39,12 @@ _SHOWN = (
     "makespan_s",
     "throughput_per_h",
     "utilization",
-    "queue_mean",
+    "mean_queue_length",
     "energy_kwh",
     "joules_per_job",
-    "jain",
-    "slo_attainment",
-    "scheduler_us",
+    "jain_fairness_index",
+    "deadline_hit_rate",
+    "decision_time_us",
     "jobs_unfinished",
     "rejected_too_large",
     "rejected_no_such_gpu",
@@ -413,21 +413,21 @@ def _lines(wait: WaitReasons, run: str, bound: Sequence[Stretch] | None, unknown
     who = f" of {wait.tenant}" if wait.tenant else ""
     yield f"{run}: job {wait.job}{who}, {number(wait.gpus)} GPUs, arrived at {number(wait.arrival_s)} s"
     if wait.start_s is None:
-        yield f"It never started; it waited {number(wait.wait_s)} s to the end of the log."
-    elif not wait.wait_s:
+        yield f"It never started; it waited {number(wait.queueing_s)} s to the end of the log."
+    elif not wait.queueing_s:
         yield f"It started at {number(wait.start_s)} s and never waited."
     else:
         first = wait.start_s - wait.arrival_s
         text = f"It started at {number(wait.start_s)} s, after {number(first)} s"
-        rest = wait.wait_s - first
+        rest = wait.queueing_s - first
         yield text + (f", and waited {number(rest)} s between its runs." if rest > 0 else ".")
     if wait.stopped:
         yield f"Its runs were stopped {wait.stopped} times."
     if bound is not None:
-        yield from _shares(causes_in_words(bound), wait.wait_s)
+        yield from _shares(causes_in_words(bound), wait.queueing_s)
         return
-    yield from _shares(sorted(wait.blocked_s.items(), key=lambda pair: -pair[1]), wait.wait_s)
-    if wait.wait_s:
+    yield from _shares(sorted(wait.blocked_s.items(), key=lambda pair: -pair[1]), wait.queueing_s)
+    if wait.queueing_s:
         why = f": {unknown}" if unknown else ""
         yield f"(on {', '.join(wait.types)}: where it ran; CPUs, memory and limits are not known here{why})"
 

@@ -274,6 +274,11 @@ class System:
         """Path of the trace that jobs come from."""
         return None
 
+    @property
+    def trace_paths(self) -> tuple[Path, ...]:
+        """Paths of all traces that jobs come from."""
+        return () if self.trace_path is None else (self.trace_path,)
+
     def read_from(self, path: str) -> Mapping[str, Any]:
         """The keys of a configuration with its trace at another path."""
         raise NotImplementedError

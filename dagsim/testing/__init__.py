@@ -160,8 +160,8 @@ def _cases(workloads: int) -> Iterator[tuple[Case, str]]:
     yield crowd(2), "(a crowd on two GPUs)"
     yield patience(), "(tasks of a second to a day)"
     for seed in range(workloads):
-        disturbances = (NodeFailures(60.0, 10.0),) if seed % 2 else ()
-        models = {"disturbances": disturbances}
+        failures = (NodeFailures(60.0, 10.0),) if seed % 2 else ()
+        models = {"failures": failures}
         yield Case(_CLUSTER, list(_jobs(seed)), models, seed % 4 == 2, seed), f"(random workload {seed})"
         yield random_case(seed), f"(dagsim.testing.random_case({seed}))"
 

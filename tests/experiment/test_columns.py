@@ -23,7 +23,12 @@ from dagsim.workload.synthetic import Synthetic
 CLUSTER, RUNTIME = Cluster.of({"T4": 8}), Recorded()
 SIZES = Independent(gpus=Choice((0.5, 1.0)), models=())
 WORKLOAD = Synthetic(
-    shape=RandomDag(), sizes=SIZES, count=40, tenants=("ann", "bob", "cy"), slack=Uniform(1.0, 5.0), load_is="expected"
+    shape=RandomDag(),
+    sizes=SIZES,
+    count=40,
+    tenants=("ann", "bob", "cy"),
+    slack=Uniform(1.0, 5.0),
+    load_mode="expected",
 )
 
 

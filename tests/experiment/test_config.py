@@ -62,12 +62,12 @@ def test_kind_chooses_the_model(tmp_path: Path) -> None:
     text = (
         "runtime: {kind: throughput, missing: flops}\n"
         "network: {bandwidth_gb_s: 1.25}\n"
-        "disturbances: [{mean_up_s: 1e5, mean_down_s: 600}, {kind: maintenance, nodes: [0], start_s: 0, end_s: 9}]\n"
+        "failures: [{mean_up_s: 1e5, mean_down_s: 600}, {kind: maintenance, nodes: [0], start_s: 0, end_s: 9}]\n"
     )
     config = load_config(write(tmp_path, text))
     assert config.runtime == Throughput(missing="flops")
     assert config.network == UniformNetwork(1.25)
-    assert config.disturbances == (NodeFailures(1e5, 600), Maintenance((0,), 0, 9))
+    assert config.failures == (NodeFailures(1e5, 600), Maintenance((0,), 0, 9))
 
 
 def test_without_a_kind_the_default_model_is_meant(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ cluster:
 seed: -1
 runtime: {kind: recorded, scale: fp23}
 network: {bandwith_gb_s: 3}
-disturbances:
+failures:
   - {mean_up_s: 100}
   - {kind: maintenence, nodes: [0]}
 estimates: {sigma: -1}
@@ -146,8 +146,8 @@ preemption: no
             "x.yaml:8:34: runtime.scale: should be 'fp32', 'tf32', 'fp16' or 'none' (got 'fp23'); did you mean 'fp32'?",
             "x.yaml:9:11: network.bandwith_gb_s: "
             "there is no such key; did you mean 'bandwidth_gb_s'?; allowed: bandwidth_gb_s, kind, latency_s",
-            "x.yaml:11:5: disturbances.0.mean_down_s: is missing",
-            "x.yaml:12:12: disturbances.1.kind: "
+            "x.yaml:11:5: failures.0.mean_down_s: is missing",
+            "x.yaml:12:12: failures.1.kind: "
             "unknown failure model 'maintenence'; did you mean 'maintenance'? (dagsim list failures)",
             "x.yaml:13:20: estimates.sigma: estimates: sigma must be 0 or more, got -1.0",
             "x.yaml:15:13: preemption: should be a mapping of keys to values (got 'no')",
@@ -192,7 +192,7 @@ def test_what_is_dumped_is_read_back_equal(tmp_path: Path) -> None:
     text = (
         "cluster: {name: 'off', groups: [{name: '1e3', gpu: A100, gpus: 4}]}\n"
         "network: {latency_s: 1e-7}\n"
-        "disturbances: [{kind: maintenance, nodes: [0], start_s: 0, end_s: 9}]\n"
+        "failures: [{kind: maintenance, nodes: [0], start_s: 0, end_s: 9}]\n"
         "policy: 'sjf[placement=spread]'\n"
     )
     config = load_config(write(tmp_path, text))
@@ -263,8 +263,8 @@ def test_the_codecs_of_a_system_of_ones_own_are_known_by_name(tmp_path: Path, mo
     [
         ("elastic: {least: 64}", "elastic: elastic: no GPU type of the cluster has least = 64 GPUs; the most is 16"),
         (
-            "disturbances: [{kind: spot, mean_up_s: 100, mean_down_s: 10, nodes: [9]}]",
-            r"disturbances\.0: spot: nodes must lie in 0\.\.3, got \(9,\)",
+            "failures: [{kind: spot, mean_up_s: 100, mean_down_s: 10, nodes: [9]}]",
+            r"failures\.0: spot: nodes must lie in 0\.\.3, got \(9,\)",
         ),
         ("sharing: {default: 2}", r"sharing\.default: sharing: default must lie in \(0, 1\], got 2"),
     ],

@@ -27,7 +27,7 @@ WORKLOADS_IN_COLUMNS = {
     "everything": Synthetic(
         300,
         shape=RandomDag(),
-        sizes=Independent(claim=Uniform(1.0, 3.0)),
+        sizes=Independent(requested_factor=Uniform(1.0, 3.0)),
         priority=Choice((1.0, 2.0)),
         tenants=("a", "b"),
         slack=Uniform(1.0, 4.0),

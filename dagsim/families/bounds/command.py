@@ -38,7 +38,7 @@ def print_bound(
         bool, typer.Option("--preemptive", help="Include schedules that stop runs and resume them.")
     ] = False,
     area: Annotated[
-        bool, typer.Option("--area", help="Multiply the time of each job by its GPU-seconds, as area_jct_s does.")
+        bool, typer.Option("--area", help="Weigh each job by its GPU-seconds, as area_weighted_jct_s does.")
     ] = False,
     json_: Json = False,
     quiet: Quiet = False,

@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dagsim.config.cluster_file import PriceFile, read_prices
+from dagsim.config.prices import PriceFile, read_prices
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError
 from dagsim.model.gpu import LIST_PRICES, canonical, gpu_type

@@ -208,7 +208,7 @@ class LinkTraffic:
             self.failed[row.run] = run
             if (rules.on_failure == "resume" and computed) or run.saved:
                 self.stopped[key] = row.time_s, {}
-            elif rules.on_failure == "restart" and rules.interval_s is None:
+            elif rules.on_failure == "restart" and rules.checkpoint_interval_s is None:
                 self.stopped.pop(key, None)
         elif rules.on_resume == "restart":
             self.stopped.pop(key, None)

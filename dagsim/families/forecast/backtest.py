@@ -22,10 +22,10 @@ from dagsim.families.forecast.job_log import JobLog, read_sacct_log
 from dagsim.families.forecast.members import Forecaster, Past, is_long
 from dagsim.families.forecast.queue_rows import KINDS, SCORED, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
 from dagsim.families.forecast.scores import CEILING, LEVELS, Score, crps, log_wait, ratio, score
+from dagsim.families.formats.swf import waits_s
 from dagsim.processes import end_with_parent, kill_workers, starting
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.traces import format_of
-from dagsim.traces.formats.swf import waits_s
 from dagsim.workload.accept import accepting
 from dagsim.workload.arrays import objects
 

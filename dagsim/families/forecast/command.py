@@ -27,6 +27,7 @@ from dagsim.cli.options import (
     expand_options,
 )
 from dagsim.cli.shared import audited, experiment, trace_at
+from dagsim.family import service
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
@@ -279,13 +280,9 @@ def _backtest(
 
 def _configured(path: Path, asked: Experiment, scratch: Path, reading: TraceFlags, *, watched: bool) -> Config:
     """The configuration of the log: that of ``--config``, else that of a folder's site files."""
-    from dagsim.config.cluster_file import import_site
-    from dagsim.traces.site_import import read_site
-    from dagsim.traces.slurm_site import site_files
-
-    if asked.config is None and path.is_dir() and read_site(site_files([path])) is not None:
+    if asked.config is None and path.is_dir() and service("holds_site")(path):
         asked = asked._replace(config=str(scratch / "site.yaml"))
-        import_site([path], scratch / "site.yaml")
+        service("import_site")([path], scratch / "site.yaml")
     reading = reading._replace(from_=None, until=None)  # instants of forecasts, not of the log
     return experiment(asked, reading, first=trace_at(path, "--backtest"), watched=watched)
 

@@ -16,12 +16,12 @@ from dagsim.errors import Stalled
 from dagsim.experiment.simulate import make_policy
 from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.past_waits import RunTimes, classes_of
+from dagsim.families.slurm.slurm_backfill import load_compiled
+from dagsim.families.slurm.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
 from dagsim.model import Cluster, QueueTree, Start, Wait
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.models.runtime import Estimates
 from dagsim.systems.cluster.past import jobs_at
-from dagsim.systems.cluster.policies.slurm_backfill import load_compiled
-from dagsim.systems.cluster.policies.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.waits import Obstacles
 from dagsim.systems.seam import Conversation

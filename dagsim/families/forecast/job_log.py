@@ -14,13 +14,14 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.errors import TraceError
+from dagsim.families.slurm.accounting import COLUMNS, array_ids, resources, sacct_tables, state
+from dagsim.families.slurm.submission import begin_after_s, options_of
 from dagsim.traces import TraceOptions, open_trace
 from dagsim.traces.fields import Dirty
 from dagsim.traces.report import ReadReport
 from dagsim.traces.sites import readable_hosts
-from dagsim.traces.slurm import COLUMNS, array_ids, moment_s, resources, sacct_tables, state
 from dagsim.traces.source import Source
-from dagsim.traces.submission import begin_after_s, options_of
+from dagsim.traces.times import moment_s
 from dagsim.traces.trace import Trace
 from dagsim.workload.arrays import JobArrays, Labels, objects
 

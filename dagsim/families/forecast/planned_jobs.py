@@ -14,9 +14,9 @@ from dagsim.families.forecast.job_log import JobLog
 from dagsim.model import Cluster, Demand
 from dagsim.registry import nearest
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.traces.fields import Dirty, instant_s
+from dagsim.traces.fields import Dirty, instant_s, memory_gb
 from dagsim.traces.sites import site_gpu
-from dagsim.traces.slurm import duration_s, memory_gb
+from dagsim.traces.times import duration_s
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, objects
 
 _COUNTS = ("gpus", "cpus", "nodes")

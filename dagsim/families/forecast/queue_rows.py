@@ -16,9 +16,9 @@ from dagsim.errors import TraceError
 from dagsim.families.forecast.futures import QueueState
 from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.reasons import Fate, is_limit, verdict_of
-from dagsim.traces.formats.kubernetes import waiting_workloads
-from dagsim.traces.formats.pbs import is_qstat, waiting_comments
-from dagsim.traces.slurm_queue import is_squeue, waiting_jobs
+from dagsim.families.kubernetes.kubectl import waiting_workloads
+from dagsim.families.pbs.pbs_jobs import is_qstat, waiting_comments
+from dagsim.families.slurm.slurm_queue import is_squeue, waiting_jobs
 from dagsim.traces.source import Source
 
 KINDS = ("plain", "limited", "dependent", "begin later", "reservation", "never", "outside")

@@ -18,12 +18,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from dagsim.config.schema import Config
 from dagsim.errors import CodeNotAllowed, ConfigError, InputError, RunFolderError
+from dagsim.experiment.provenance import digest
 from dagsim.families.learning.nets import NETS
 from dagsim.families.learning.nets.actor import ActorNet
 from dagsim.families.learning.nets.net_settings import NetSettings
 from dagsim.files import replaced
 from dagsim.registry import Registry, nearest
+from dagsim.seeds import REPORT, part_of
 from dagsim.systems import DEFAULT_SYSTEM, all_systems
 from dagsim.systems.seam import Codec, CodecSettings, System, View
 
@@ -34,6 +37,7 @@ __all__ = [
     "Clipped",
     "ObservationBounds",
     "load_agent",
+    "overlap",
     "read_plain",
     "write_plain",
 ]
@@ -186,6 +190,24 @@ def load_agent(
         RunFolderError, CodeNotAllowed: As ``Checkpoint.load``.
     """
     return AgentPolicy(Checkpoint.load(Path(checkpoint), system, codec=codec, net=net), sampled=sampled)
+
+
+def overlap(config: Config, seeds: Iterable[int], checkpoint: Path) -> str | None:
+    """Say how many of an experiment's windows hold jobs that the agent of a file was trained or chosen on.
+
+    Return None if none of them does.
+    """
+    trace = config.trace_file
+    traces = read_plain(checkpoint).get("about", {}).get("traces") or ()
+    if trace is None or trace.window is None or not any(digest(path) in traces for path in config.world.trace_paths):
+        return None
+    rest, places = part_of(REPORT.start)[0], trace.places(seeds)
+    if not (inside := sum(begin < rest for begin, _ in places)):
+        return None
+    return (
+        f"{inside} of {len(places)} windows hold jobs of the first {100 * rest:.0f} % of the trace, on which the agent "
+        f"was trained and chosen; --set workload.part=[{rest:g},1] takes windows of the rest"
+    )
 
 
 def write_plain(path: Path, plain: Mapping[str, Any]) -> None:

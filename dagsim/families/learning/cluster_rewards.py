@@ -73,7 +73,7 @@ class WeightedJobSeconds(_PerJob):
         return self._schedule.jobs[job].weight
 
 
-class BoundedSlowdown(_PerJob):
+class BoundedStretch(_PerJob):
     """The sum over jobs of max(1, completion time / max(ideal time, 10 s)). A job whose ratio is
     below 1 adds the difference when it ends.
     """

@@ -92,7 +92,7 @@ def train_agent(
         executor_for(on)
     what = Experiment(workload, config, set_, system, seed=seed)
     if resume is not None:
-        options = {"algo": algo, "iterations": iterations, "init": init, "name": name}
+        options = {"algo": algo, "iterations": iterations, "init": init, "name": name, "no-report": not report or None}
         refuse_beside_resume([what], options, "training")
         folder = resumed_training(resume)
     else:
@@ -103,10 +103,10 @@ def train_agent(
             more=given(**{"train.iterations": iterations}),
             watched=watched,
         )
-        folder = begin_training(chosen, out, init=init, name=name, argv=["dagsim", *sys.argv[1:]])
+        folder = begin_training(chosen, out, init=init, report=report, name=name, argv=["dagsim", *sys.argv[1:]])
     with folder.noting():
         with training_progress(wanted=watched) as watch:
-            trained = train_in(folder, resume=resume is not None, workers=workers, report=report, watch=watch, on=on)
+            trained = train_in(folder, resume=resume is not None, workers=workers, watch=watch, on=on)
             ranked = trained.standings
             _draw(trained, ranked)
         if json_:

@@ -37,7 +37,7 @@ FAMILY = Family(
                 ".cluster_rewards:WeightedJobSeconds",
                 "job_seconds multiplied by the weights of jobs",
             ),
-            Entry("bounded_slowdown", ".cluster_rewards:BoundedSlowdown", "completion time over ideal time, 1 or more"),
+            Entry("bounded_stretch", ".cluster_rewards:BoundedStretch", "completion time over ideal time, 1 or more"),
             Entry(
                 "makespan", ".cluster_rewards:Makespan", "seconds from the first arrival until the last job has left"
             ),
@@ -57,6 +57,7 @@ FAMILY = Family(
         "services": (
             Entry("make_env", ".make_env:make_env", "the Gymnasium environment of an experiment"),
             Entry("make_vector_env", ".make_env:make_vector_env", "many environments, played together"),
+            Entry("training_overlap", ".checkpoint:overlap", "the windows on which an agent was trained"),
             Entry("train_section", ".train_section:TrainSection", "the key train of a configuration"),
         ),
         "environments": (Entry("cluster", ".scheduling_env:SchedulingEnv", "dagsim/Scheduling-v0"),),

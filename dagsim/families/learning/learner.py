@@ -192,7 +192,7 @@ def clone(
 
 def writer(folder: Path) -> Any:
     """Open a writer of events into ``folder``; ``None`` if TensorBoard is not installed (``pip
-    install -e ".[tb]"``).
+    install -e ".[tensorboard]"``).
     """
     try:
         from torch.utils.tensorboard import SummaryWriter

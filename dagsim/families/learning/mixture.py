@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -85,6 +86,11 @@ class MixtureScenario(ClusterWorld):
     _worlds: Any = field(default_factory=_Worlds, init=False, repr=False, compare=False)
 
     __pydantic_config__ = {"extra": "forbid"}
+
+    @property
+    def trace_paths(self) -> tuple[Path, ...]:
+        """Paths of the traces."""
+        return tuple([Path(trace.path) for trace in self.traces])
 
     def __post_init__(self) -> None:
         for name, least in (("gpus", 1), ("jobs", 1), ("load", 1e-6), ("sigma", 0)):

@@ -75,20 +75,28 @@ def train(
         raise InputError(
             f"settings apply to a file or a name, not to a Config; change its fields instead: {', '.join(settings)}"
         )
-    folder = begin_training(config, out, init=init, name=name)
-    return train_in(folder, workers=workers, report=report, watch=watch, on=on)
+    folder = begin_training(config, out, init=init, report=report, name=name)
+    return train_in(folder, workers=workers, watch=watch, on=on)
 
 
 def begin_training(
-    config: Config, out: Path, *, init: Path | None = None, name: str | None = None, argv: Sequence[str] = ()
+    config: Config,
+    out: Path,
+    *,
+    init: Path | None = None,
+    report: bool = True,
+    name: str | None = None,
+    argv: Sequence[str] = (),
 ) -> Store:
-    """Create a run folder for a training. ``argv`` is the command that it records.
+    """Create a run folder for a training. ``argv`` is the command that it records, and ``report`` says
+    whether it ends with a report, also after ``--resume``.
 
     Raises:
         InputError: ``init`` is not a checkpoint, or ``out`` cannot be written to.
     """
     label = algorithm_name(config.training().algorithm)
     plan = {} if init is None else {"init": str(init.resolve()), "init_sha256": _agent_hash(init, config)}
+    plan |= {} if report else {"report": False}
     return Store.create(out, "train", config, argv=argv, label=label, plan=plan, name=name)
 
 
@@ -110,12 +118,11 @@ def train_in(
     *,
     resume: bool = False,
     workers: int = 1,
-    report: bool = True,
     watch: Tell | None = None,
     on: str | None = None,
 ) -> Trained:
-    """Train in ``folder`` to the end, and write ``report.csv``. With ``resume``, continue from its
-    checkpoint.
+    """Train in ``folder`` to the end, and write ``report.csv`` unless the training was begun without a
+    report. With ``resume``, continue from its checkpoint.
 
     Raises:
         KeyboardInterrupt: The training was stopped; the folder keeps its last complete iteration.
@@ -124,7 +131,7 @@ def train_in(
     with folder.writing():
         run = TrainingRun(folder, workers, watch, on)
         run.run(resume=resume, init=_initial_agent(folder))
-        lines = finish(run) if report else []
+        lines = finish(run) if (folder.manifest.get("plan") or {}).get("report", True) else []
         ranked = standings(lines, metric_of(folder.config), run.reference) if lines else []
         if ranked:
             write_comparison(ranked, folder.path / "report.csv")

@@ -32,6 +32,7 @@ from dagsim.errors import RunFolderError
 from dagsim.experiment.executors import executor_for
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import claim_report_seeds
+from dagsim.experiment.provenance import digest
 from dagsim.experiment.scenario import sample_of, scenario_of, workload_label
 from dagsim.experiment.simulate import measured
 from dagsim.experiment.store import Store
@@ -282,6 +283,7 @@ class TrainingRun:
             "seed": self.config.seed,
             "cluster": str(kernel.schedule.cluster),
             "workload": workload_label(self.config),
+            "traces": [digest(path) for path in self.config.world.trace_paths],
         }
         train, weights = self.train, self._best_weights
         return Checkpoint(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
-from dagsim.metrics.jct import jct, wait
+from dagsim.metrics.jct import jct, queueing
 from dagsim.metrics.lanes import TaskColumns, bars_of, lanes_of, task_columns
 from dagsim.metrics.utilization import Steps, node_types
 from dagsim.model import Kind
@@ -143,7 +143,7 @@ def _jobs(cols: ScheduleColumns, packer: Packer) -> dict[str, Any]:
         "priorities": [f"{value:g}" for value in priorities.tolist()],
         "priority": packer.add(priority, "i4"),
         "arrival_s": packer.add(jobs.arrival_s, "f8"),
-        "wait_s": packer.add(np.nan_to_num(wait(at_end), nan=-1.0), "f4"),
+        "queueing_s": packer.add(np.nan_to_num(queueing(at_end), nan=-1.0), "f4"),
     }
 
 

@@ -16,7 +16,7 @@ from dagsim.experiment.store import Store
 from dagsim.families.web.charts import table
 from dagsim.families.web.chosen import Chosen, Shown
 from dagsim.metrics.columns import Flags, Floats, Ints, ScheduleColumns, columns
-from dagsim.metrics.jct import wait
+from dagsim.metrics.jct import queueing
 from dagsim.metrics.standings import RunMetrics, mean
 from dagsim.metrics.utilization import Steps, gpus_held, gpus_up
 from dagsim.metrics.why import wait_reasons
@@ -68,7 +68,7 @@ def worst_waits(cols: ScheduleColumns, explain: Explain | None = None) -> Grid:
     the log. ``explain`` knows more reasons than the log.
     """
     ended = cols.at_horizon()
-    waits = np.where(cols.jobs.accepted, wait(ended), -1.0)
+    waits = np.where(cols.jobs.accepted, queueing(ended), -1.0)
     order = np.argsort(-waits, kind="stable")[:_WORST]
     worst = order[waits[order] > 0]
     first_s = cols.first_start_s
@@ -131,7 +131,7 @@ def _explained(cols: ScheduleColumns, job: int, explain: Explain | None) -> list
         return None
     reasons = wait_reasons(cols, job)
     try:
-        shares = [(what, seconds / reasons.wait_s) for what, seconds in explain(job, reasons.periods)]
+        shares = [(what, seconds / reasons.queueing_s) for what, seconds in explain(job, reasons.periods)]
     except InputError:
         return None
     return [f"{100 * share:.0f} %: {what}" for what, share in shares if share >= _LEAST]
@@ -142,7 +142,7 @@ def _missing(cols: ScheduleColumns, job: int) -> list[str]:
     why``.
     """
     reasons = wait_reasons(cols, job)
-    shares = {blocker: seconds / reasons.wait_s for blocker, seconds in reasons.blocked_s.items()}
+    shares = {blocker: seconds / reasons.queueing_s for blocker, seconds in reasons.blocked_s.items()}
     ordered = sorted(shares, key=lambda blocker: -shares[blocker])
     return [f"{100 * shares[blocker]:.0f} %: {blocker}" for blocker in ordered if shares[blocker] >= _LEAST]
 

@@ -87,7 +87,7 @@ class ClusterKernel(Forked):
 
     The simulation begins at ``begins_s``. Jobs that arrived earlier are in the system then, and
     their instances in flight run (``Job.in_flight``): the log starts with this past. Times of
-    disturbances count from the beginning.
+    failures count from the beginning.
 
     Raises:
         ModelError: An instance in flight does not fit into the cluster, or gangs communicate without a
@@ -163,7 +163,7 @@ class ClusterKernel(Forked):
         self._arrived = self._started = self._pieces = 0
         """Numbers of jobs, runs and pieces until now."""
         self._down = [0] * len(names)
-        """Number of disturbances that hold each node down."""
+        """Number of failures that hold each node down."""
         self._away = 0
         """Number of nodes that are down."""
         self._lasting: int | None = None
@@ -171,10 +171,10 @@ class ClusterKernel(Forked):
         self.stuck = dict[int, str]()
         """Jobs, by number, of which a task was taken out of the queue because it can never start, and why."""
         self._shows_truth, self._streams = False, dict[str, np.random.Generator]()
-        disturbances = list(models.disturbances)
+        failures = list(models.failures)
         if self.queues is not None and self.queues.outages:
-            disturbances.append(Outages(down_windows(self.queues, names, origin_s, begins_s)))
-        self._disturbing = start_all(disturbances, len(names), seed, begins_s)
+            failures.append(Outages(down_windows(self.queues, names, origin_s, begins_s)))
+        self._disturbing = start_all(failures, len(names), seed, begins_s)
         depends = any_depends(jobs)
         self.eligibility = Eligibility(self, depends=depends) if depends or models.admission else None
         """Jobs that have arrived and may not start yet; None until there can be any."""
@@ -223,8 +223,8 @@ class ClusterKernel(Forked):
             rng = self._streams[name] = stream(self.schedule.seed, name)
         return rng
 
-    def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
-        """See ``ClusterView.claimed_s``."""
+    def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
+        """See ``ClusterView.requested_s``."""
         claimed = task.task.estimate
         if claimed is None or not 0 <= claimed < inf:
             return None
@@ -380,8 +380,8 @@ class ClusterKernel(Forked):
             demand = machines.compile(task.demand, task.instances if task.gang else 0)
             seconds = seconds_of(task, types)
             if restricts:
-                claimed_s = None if task.estimate is None else seconds_of(replace(task, work=task.estimate), types)
-                demand = machines.restricted(job, task, claimed_s, seconds, self.now) or demand
+                requested_s = None if task.estimate is None else seconds_of(replace(task, work=task.estimate), types)
+                demand = machines.restricted(job, task, requested_s, seconds, self.now) or demand
             if inf in seconds:
                 demand = machines.narrowed(demand, seconds)
             entry = TaskState(active, index, task, demand, seconds, len(parents[index]))
@@ -648,7 +648,7 @@ class ClusterKernel(Forked):
         self.record(packed_row(_DOWN, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self.changed = True
         kept, by_network = self.preemption.kept_on_failure, self.life is not None and self.life.by_network
-        if notice_s and (by_network or notice_s >= self.preemption.write_s):
+        if notice_s and (by_network or notice_s >= self.preemption.checkpoint_write_s):
             kept = KeptWork.ALL
         for run in [run for run in self.running.values() if node in run.nodes]:
             self._stop(run, _FAILED, kept, notice_s)

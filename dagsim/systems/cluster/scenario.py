@@ -116,7 +116,7 @@ class GpuCluster(System):
     policies: ClassVar[Registry[ClusterPolicy]] = POLICIES
     codecs: ClassVar[Registry[Any]] = CODECS
     terms: ClassVar[Registry[RewardTerm]] = TERMS
-    score: ClassVar[str] = "area_jct_s"
+    score: ClassVar[str] = "area_weighted_jct_s"
     agents: ClassVar[Mapping[str, str]] = {"ppo": "agents/ppo.pt"}
     environment: ClassVar[str | None] = "dagsim.families.learning.scheduling_env:SchedulingEnv"
     takes_programs: ClassVar[bool] = True
@@ -263,7 +263,7 @@ class ClusterScenario(Models, ClusterWorld):
         return ClusterKernel(
             self.cluster,
             jobs if on_arrivals is None else CountedJobs(jobs, on_arrivals),
-            replace(self.models, disturbances=(*self.disturbances, *outages), queues=queues),
+            replace(self.models, failures=(*self.failures, *outages), queues=queues),
             seed=seed,
             observers=observers,
             origin_s=origin_s,
@@ -331,7 +331,7 @@ class ClusterScenario(Models, ClusterWorld):
             case (Synthetic() | Sessions()) as drawn:
                 draw = partial(drawn.arrays, self.cluster, self.runtime)
                 drawn_jobs = (lambda seed: asking(draw(seed), self.request)) if self.request else draw
-                stored, exact = self._sequences.get(seed, drawn_jobs), drawn.load_is == "exact"
+                stored, exact = self._sequences.get(seed, drawn_jobs), drawn.load_mode == "exact"
                 return JobStream(stored, self.cluster, self.runtime, whole=exact)
             case Iterable() as jobs:
                 return JobStream(jobs, self.cluster, self.runtime, begins_s=self.begins_s)

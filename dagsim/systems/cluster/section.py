@@ -207,7 +207,7 @@ class ClusterKeys(Section):
     """What a preempted run keeps, and what it costs to resume it."""
     admission: bool = False
     """Each job waits until the policy admits or rejects it. Policies that do not decide that admit all."""
-    disturbances: tuple[FailureModel, ...] = ()
+    failures: tuple[FailureModel, ...] = ()
     """Failures and maintenance: what takes nodes down and brings them back."""
     estimates: Estimates = Estimates()
     """What the policy may know about durations."""
@@ -255,12 +255,12 @@ class ClusterKeys(Section):
                 self.elastic.check(self.build_cluster())
             except ModelError as error:
                 raise error.below("elastic") from None
-        for place, model in enumerate(self.disturbances):
+        for place, model in enumerate(self.failures):
             try:
                 if getattr(model, "nodes", None):
                     model.start(len(names), 0)
             except ModelError as error:
-                raise error.below("disturbances", place) from None
+                raise error.below("failures", place) from None
 
     @property
     def trace_file(self) -> TraceFile | None:
@@ -348,7 +348,7 @@ class DescribedCluster(GpuCluster):
         keys, late = self.keys, self.keys.late_nodes()
         models = {part.name: getattr(keys, part.name) for part in fields(Models)}
         if late:
-            models["disturbances"] = (*keys.disturbances, Outages(late))
+            models["failures"] = (*keys.failures, Outages(late))
         return ClusterScenario(
             keys.build_cluster(),
             keys.workload,

@@ -45,7 +45,7 @@ def test_it_knows_every_policy_with_every_placement(policy: str, placement: str)
     [
         ({"setup": MovingDelay(2.0)}, "a set-up model"),
         ({"network": UniformNetwork()}, "a network"),
-        ({"disturbances": (NodeFailures(1e5, 1e3),)}, "disturbances"),
+        ({"failures": (NodeFailures(1e5, 1e3),)}, "failures"),
         ({"admission": True}, "admission"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -93,7 +93,7 @@ def test_all_tasks_end_within_the_rules_on_every_cluster(policy: str, fails: boo
         queue(10 if "pollux" in policy else 30),
         runtime=V100,
         elastic=ElasticTasks(),
-        disturbances=(NodeFailures(3000.0, 400.0),) if fails else (),
+        failures=(NodeFailures(3000.0, 400.0),) if fails else (),
         preemption=Preemption(on_failure="resume"),
     )
     schedule = scenario.kernel(3).run(POLICIES.create(policy))

@@ -149,7 +149,7 @@ def test_a_third_task_cannot_join_and_a_run_that_shares_cannot_move() -> None:
 
 def test_the_failure_of_a_node_ends_both_runs_of_a_gpu() -> None:
     jobs = [job("a", 100, "bert"), job("b", 40, "lstm")]
-    simulated = kernel(jobs, disturbances=(Maintenance((0,), 10, 20),))
+    simulated = kernel(jobs, failures=(Maintenance((0,), 10, 20),))
     simulated.run(Scripted(together))
     failed = [row.time_s for row in simulated.schedule.log if row.kind == Kind.FAILED]
     assert failed == [10.0, 10.0]
@@ -180,7 +180,10 @@ def test_a_fork_goes_on_at_the_same_rates(until_s: float) -> None:
 
 @pytest.mark.parametrize("until_s", [5.0, 12.0, 31.0])
 def test_a_fork_of_an_elastic_task_keeps_its_checkpoint(until_s: float) -> None:
-    models = {"preemption": Preemption(interval_s=10, write_s=3), "disturbances": (Maintenance((0,), 35, 36),)}
+    models = {
+        "preemption": Preemption(checkpoint_interval_s=10, checkpoint_write_s=3),
+        "failures": (Maintenance((0,), 35, 36),),
+    }
     original = kernel([elastic_job("c")], gpus=2, **models)
     original.run(POLICIES.create("fifo"), until_s)
     twin = original.fork()

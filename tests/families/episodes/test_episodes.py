@@ -86,7 +86,7 @@ def test_a_different_byte_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("engine=simpy", "asked for"),
         ("engine=auto", ""),
-        ("disturbances=[{kind: node_failures, mean_up_s: 1e6, mean_down_s: 60}]", "disturbances"),
+        ("failures=[{kind: node_failures, mean_up_s: 1e6, mean_down_s: 60}]", "failures"),
         ("network={kind: uniform, bandwidth_gb_s: 1.0}", "a network"),
     ],
 )

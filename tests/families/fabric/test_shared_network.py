@@ -295,7 +295,7 @@ def test_what_a_failure_leaves_is_in_the_storage_and_a_restart_reads_its_data_ag
         (Preemption(on_failure="restart"), 4, 30),  # its data again
     ):
         down = Maintenance((0,), 10.0, 50.0)
-        kernel = ClusterKernel(cluster, [job], Models(network=STORED, preemption=preemption, disturbances=[down]))
+        kernel = ClusterKernel(cluster, [job], Models(network=STORED, preemption=preemption, failures=[down]))
         kernel.run(Failing())
         assert completions(kernel) == {"i": 10 + read_s + left_s}
 

@@ -22,7 +22,7 @@ from dagsim.testing.violations import as_recorded, violations
 V100 = gpu_type("V100-16")
 CLUSTER = Cluster(tuple(Node(name, V100, 4, memory_gb=64) for name in "abc"))
 STORED = SharedNetwork(Island(rails=1, bandwidth_gb_s=1.0), Storage(("c",)))
-EVERY_10 = Preemption(interval_s=10.0)
+EVERY_10 = Preemption(checkpoint_interval_s=10.0)
 
 
 class Steps:
@@ -58,7 +58,7 @@ class Played:
         preemption: Preemption = EVERY_10,
         at: dict[float, list[Decision]] | None = None,
         again_s: dict[str, float] | None = None,
-        disturbances: Iterable[FailureModel] = (),
+        failures: Iterable[FailureModel] = (),
         network: SharedNetwork = STORED,
         traffic: ModelTraffic | None = None,
     ) -> None:
@@ -68,7 +68,7 @@ class Played:
             kernel = ClusterKernel(
                 CLUSTER,
                 jobs,
-                Models(network=network, preemption=preemption, communication=traffic, disturbances=[*disturbances]),
+                Models(network=network, preemption=preemption, communication=traffic, failures=[*failures]),
             )
             policy = Steps(nodes, at or {}, again_s or {})
             if until_s is not None:
@@ -81,7 +81,9 @@ class Played:
         self.log = [*self.kernel.schedule.log]
         for tenth in range(1, 10):
             assert [*play(self.log[-1].time_s * tenth / 10).schedule.log] == self.log
-        seconds = None if preemption.write_s else as_recorded  # checkpoints of a fixed time are not in the log
+        seconds = (
+            None if preemption.checkpoint_write_s else as_recorded
+        )  # checkpoints of a fixed time are not in the log
         assert not violations(self.kernel.schedule, jobs, seconds=seconds, sharing=True)
 
     @property
@@ -128,7 +130,9 @@ def test_nothing_is_written_without_bytes_to_send_or_without_a_storage() -> None
     assert Played([job("i", memory_gb=0.0)], {"i": [0]}).ends == {"i": 30}
     assert Played([job("i")], {"i": [2]}).ends == {"i": 30}  # it runs on the storage node
     for network in (SharedNetwork(STORED.topology), SharedNetwork(STORED.topology, Storage(("c",), checkpoints=False))):
-        played = Played([job("i")], {"i": [0]}, Preemption(interval_s=10.0, write_s=4.0), network=network)
+        played = Played(
+            [job("i")], {"i": [0]}, Preemption(checkpoint_interval_s=10.0, checkpoint_write_s=4.0), network=network
+        )
         assert (played.ends, played.written) == ({"i": 38}, [])
 
 
@@ -156,10 +160,10 @@ def test_a_write_slows_a_gang_on_the_same_nic_until_it_has_arrived() -> None:
 def test_a_failure_loses_the_work_since_the_last_checkpoint_that_arrived() -> None:
     # At 13 the first one is under way: all is lost, and there is no state to read.
     down = Maintenance((0,), 13.0, 14.0)
-    assert Played([job("i")], {"i": [0], "i-again": [1]}, disturbances=[down]).ends == {"i": 13 + 42}
+    assert Played([job("i")], {"i": [0], "i-again": [1]}, failures=[down]).ends == {"i": 13 + 42}
     # At 25 the first 10 s are saved: 6 s to read them, 20 s of work with a checkpoint in between.
     down = Maintenance((0,), 25.0, 26.0)
-    played = Played([job("i")], {"i": [0], "i-again": [1]}, disturbances=[down])
+    played = Played([job("i")], {"i": [0], "i-again": [1]}, failures=[down])
     assert played.ends == {"i": 25 + 6 + 20 + 6}
     assert played.sent_gb() == {"a.nic0.tx": 6.0, "b.nic0.tx": 6.0, "c.nic0.rx": 12.0, "c.nic0.tx": 6.0, "b.nic0.rx": 6}
 
@@ -237,7 +241,7 @@ def test_a_run_with_notice_keeps_its_work_if_its_state_arrives_in_time(
 ) -> None:
     spot = Spot(1e9, 1e9, notice_s, (0,))
     played = Played(
-        [job("i")], {"i": [0], "i-again": [1]}, Preemption(interval_s=interval_s), disturbances=[spot]
+        [job("i")], {"i": [0], "i-again": [1]}, Preemption(checkpoint_interval_s=interval_s), failures=[spot]
     )  # fmt: skip
     assert played.ends == {"i": end_s}
     assert played.written[1 if interval_s else 0] == (15 + notice_s, min(notice_s, 6.0))
@@ -245,7 +249,7 @@ def test_a_run_with_notice_keeps_its_work_if_its_state_arrives_in_time(
 
 def test_a_job_killed_while_its_state_is_sent_does_not_return() -> None:
     spot = Spot(1e9, 1e9, 30.0, (0,))
-    played = Played([job("i"), job("j")], {"i": [0], "j": [1]}, Preemption(), {17.0: [Kill(0)]}, disturbances=[spot])
+    played = Played([job("i"), job("j")], {"i": [0], "j": [1]}, Preemption(), {17.0: [Kill(0)]}, failures=[spot])
     assert (played.ends, played.written) == ({"j": 30}, [(17, 2.0)])
     assert [row.kind for row in played.log if row.job == 0][-2:] == [Kind.REJECTED, Kind.WRITTEN]
 
@@ -253,7 +257,7 @@ def test_a_job_killed_while_its_state_is_sent_does_not_return() -> None:
 def test_two_runs_with_notice_share_the_way_and_both_come_too_late() -> None:
     # 6 GB each at .5 GB/s take 12 s; one alone would have kept its work.
     late = Played([job("i"), job("j")], {"i": [0], "j": [0], "i-again": [1], "j-again": [1]}, Preemption(),
-                  disturbances=[Spot(1e9, 1e9, 8.0, (0,))])  # fmt: skip
+                  failures=[Spot(1e9, 1e9, 8.0, (0,))])  # fmt: skip
     assert late.ends == {"i": 15 + 8 + 30, "j": 15 + 8 + 30}
     assert late.written == [(23, 4.0), (23, 4.0)]
 
@@ -303,7 +307,7 @@ def test_a_fork_of_the_view_believes_the_estimate_of_a_run_that_still_sends_its_
             network=STORED,
             preemption=Preemption(),
             estimates=Estimates("predicted"),
-            disturbances=[Spot(1e9, 1e9, 30.0, (0,))],
+            failures=[Spot(1e9, 1e9, 30.0, (0,))],
         ),
     )
     kernel.run(Forking())

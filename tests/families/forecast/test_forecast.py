@@ -27,11 +27,11 @@ from dagsim.families.forecast.members import Forecaster, Past
 from dagsim.families.forecast.past_waits import History, RunTimes, binomial_quantile, classes_of
 from dagsim.families.forecast.queue_rows import QueueLog, read_queue_log, rows_of
 from dagsim.families.forecast.scores import CEILING, LEVELS, crps, quantiles_of, score
+from dagsim.families.formats.swf import waits_s as swf_waits_s
 from dagsim.model import Cluster, Demand, Node, NodePartition, NodeReservation, QueueTree
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces import TraceOptions
-from dagsim.traces.formats.swf import waits_s as swf_waits_s
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, objects
 
@@ -94,8 +94,8 @@ def backtest(scenario: ClusterScenario, easy: JobLog) -> Backtest:
 @pytest.fixture(scope="module")
 def site_a(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[ClusterScenario, JobLog]:
     """A real site and its accounting."""
-    from dagsim.config.cluster_file import import_site
     from dagsim.config.schema import load_config
+    from dagsim.families.site.cluster_file import import_site
     from dagsim.systems.cluster.scenario import cluster_scenario_of
 
     file, folder = tmp_path_factory.mktemp("site") / "site.yaml", data / "golden/slurm/site-A"

@@ -12,7 +12,7 @@ from dagsim.families.learning.codecs.candidates import Candidates
 from dagsim.families.learning.episode import Episode, Reward, RewardConfig
 from dagsim.metrics import summarize
 from dagsim.metrics.columns import columns
-from dagsim.metrics.jct import bounded_slowdown, jct
+from dagsim.metrics.jct import bounded_stretch, jct
 from dagsim.metrics.utilization import energy
 from dagsim.model import Admit, Cluster, Decision, Job, Reject, Start, Task
 from dagsim.systems.cluster import ClusterKernel, ClusterView
@@ -84,7 +84,7 @@ def test_starting_on_the_fastest_type_costs_nothing_by_itself() -> None:
 
 
 def test_shaping_holds_with_preemption_and_failures() -> None:
-    failing = "disturbances=[{kind: node_failures, mean_up_s: 20000, mean_down_s: 600}]"
+    failing = "failures=[{kind: node_failures, mean_up_s: 20000, mean_down_s: 600}]"
     simulation, steps, _ = rewarded("srtf", failing, shaped_job_seconds=1.0)
     cols = columns(simulation.schedule)
     assert sum(steps) == pytest.approx(-(jct(cols).sum() - cols.jobs.ideal_s.sum()), rel=1e-9)
@@ -93,7 +93,7 @@ def test_shaping_holds_with_preemption_and_failures() -> None:
 @pytest.mark.parametrize("policy", ["sjf", "srtf", "random"])
 def test_critical_paths_are_those_of_what_runs_and_waits(policy: str) -> None:
     """After every step they are what a look at all runs and ready tasks gives."""
-    failing = "disturbances=[{kind: node_failures, mean_up_s: 20000, mean_down_s: 600}]"
+    failing = "failures=[{kind: node_failures, mean_up_s: 20000, mean_down_s: 600}]"
     config = load_config(None, ["workload=heterogeneous-dag", "workload.count=30", failing])
     simulation = cluster_scenario_of(config).kernel(1)
     reward = Reward(RewardConfig({"shaped_job_seconds": 1.0}), simulation, TERMS)
@@ -157,8 +157,8 @@ def test_every_term_ends_at_its_metric() -> None:
     assert totals["weighted_job_seconds"] == pytest.approx(
         summary.weighted_jct_s * sum(job.weight for job in schedule.jobs)
     )
-    assert totals["bounded_slowdown"] == pytest.approx(bounded_slowdown(schedule).sum())
-    assert totals["bounded_slowdown"] >= jobs
+    assert totals["bounded_stretch"] == pytest.approx(bounded_stretch(schedule).sum())
+    assert totals["bounded_stretch"] >= jobs
     assert totals["makespan"] == pytest.approx(summary.makespan_s)
     assert totals["energy"] == pytest.approx(energy(schedule).total_j)
     assert -sum(steps) == pytest.approx(sum(totals.values()))

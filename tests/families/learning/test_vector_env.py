@@ -103,7 +103,7 @@ def test_episodes_that_are_over_wait_for_a_reset_if_automatic_resets_are_off() -
     ("settings", "changes"),
     [
         (["engine=simpy"], {}),
-        (["disturbances=[{kind: node_failures, mean_up_s: 1e6, mean_down_s: 60}]"], {}),
+        (["failures=[{kind: node_failures, mean_up_s: 1e6, mean_down_s: 60}]"], {}),
         ([], {"level": "job"}),
         ([], {"observation": "graph"}),
         ([], {"reward": {"makespan": 1.0}}),

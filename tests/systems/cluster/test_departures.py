@@ -51,14 +51,14 @@ class Lazy:
         return ()
 
 
-def run(cluster: Cluster, jobs: list[Job], *disturbances: FailureModel, policy: str = "fifo-fit") -> Schedule:
-    return ClusterKernel(cluster, jobs, Models(disturbances=disturbances)).run(POLICIES.create(policy))
+def run(cluster: Cluster, jobs: list[Job], *failures: FailureModel, policy: str = "fifo-fit") -> Schedule:
+    return ClusterKernel(cluster, jobs, Models(failures=failures)).run(POLICIES.create(policy))
 
 
 @pytest.mark.parametrize("how", LEAVING)
 def test_when_all_nodes_have_left_the_jobs_stay_unfinished(how: str) -> None:
     jobs = [Job.single("j", Task("t", 50.0, instances=2)), Job.single("k", Task("t", 50.0, gpus=2))]
-    kernel = ClusterKernel(gpus(2, 1), jobs, Models(disturbances=(LEAVING[how],)))
+    kernel = ClusterKernel(gpus(2, 1), jobs, Models(failures=(LEAVING[how],)))
     assert not [row for row in kernel.run(POLICIES.create("fifo-fit")).log if row.kind == Kind.COMPLETED]
     assert why_unfinished(kernel) == {0: GONE, 1: GONE}
 
@@ -68,7 +68,7 @@ def test_a_job_without_nodes_holds_nobody_up(policy: str) -> None:
     # The only node with two GPUs leaves at 1 for good; the job that needs it is first in the queue from 2 on.
     jobs = [Job.single("wide", Task("t", 5.0, gpus=2), 2.0), Job.single("a", Task("t", 4.0), 3.0)]
     jobs += [Job.single("b", Task("t", 4.0), 4.0)]
-    kernel = ClusterKernel(gpus(2, 1), jobs, Models(disturbances=(Outages(((0, 1.0, FOREVER),)),)))
+    kernel = ClusterKernel(gpus(2, 1), jobs, Models(failures=(Outages(((0, 1.0, FOREVER),)),)))
     schedule = kernel.run(POLICIES.create(policy))
     assert [(row.job, row.time_s) for row in schedule.log if row.kind == Kind.COMPLETED] == [(1, 7.0), (2, 11.0)]
     assert why_unfinished(kernel) == {0: GONE}
@@ -85,7 +85,7 @@ def test_a_simulation_goes_on_with_the_nodes_that_stay() -> None:
 def test_nothing_ends_at_the_end_of_time() -> None:
     """``end_s = inf`` used to complete jobs at t = inf."""
     assert run(gpus(1), [dag(5)], Maintenance((0,), 2, FOREVER)).ended_s == 2
-    kernel = ClusterKernel(gpus(1), [dag(5)], Models(disturbances=(Maintenance((0,), 2, FOREVER),)))
+    kernel = ClusterKernel(gpus(1), [dag(5)], Models(failures=(Maintenance((0,), 2, FOREVER),)))
     kernel.run(POLICIES.create("fifo"), until_s=100)
     assert kernel.now == 2
 
@@ -149,7 +149,7 @@ def test_a_fork_of_what_is_known_ends_with_what_can_end() -> None:
 
 
 def test_a_fork_that_knows_all_sees_the_repairs_too() -> None:
-    kernel = ClusterKernel(gpus(1), [dag(3)], Models(disturbances=(Maintenance((0,), 2, 4),)))
+    kernel = ClusterKernel(gpus(1), [dag(3)], Models(failures=(Maintenance((0,), 2, 4),)))
     kernel.run(POLICIES.create("fifo"), until_s=3)
     fork = kernel.fork()
     assert fork.pending
@@ -181,12 +181,12 @@ def test_a_policy_that_asks_to_be_woken_for_ever_ends_with_the_last_node() -> No
         def decide(self, view: ClusterView) -> Iterable[Decision]:
             return (*Greedy().decide(view), Wait(view.now + 1))
 
-    kernel = ClusterKernel(gpus(1), [dag(5)], Models(disturbances=(Maintenance((0,), 2, FOREVER),)))
+    kernel = ClusterKernel(gpus(1), [dag(5)], Models(failures=(Maintenance((0,), 2, FOREVER),)))
     assert kernel.run(Patient()).ended_s == 2
 
 
-def downs_and_ups(cluster: Cluster, *disturbances: FailureModel) -> list[tuple[float, str, int]]:
-    rows = run(cluster, [dag(20)], *disturbances).log
+def downs_and_ups(cluster: Cluster, *failures: FailureModel) -> list[tuple[float, str, int]]:
+    rows = run(cluster, [dag(20)], *failures).log
     return [(row.time_s, row.kind.name, row.node) for row in rows if row.kind in (Kind.DOWN, Kind.UP)]
 
 
@@ -207,7 +207,7 @@ def test_nodes_return_before_others_leave_whichever_window_is_listed_first() -> 
 
 def test_a_task_that_fails_faster_than_it_can_finish_stays_unfinished_and_holds_nobody_up() -> None:
     kernel = ClusterKernel(
-        gpus(1), [dag(500), Job.single("k", Task("t", 0.1), 1.0)], Models(disturbances=(NodeFailures(1.0, 1.0),))
+        gpus(1), [dag(500), Job.single("k", Task("t", 0.1), 1.0)], Models(failures=(NodeFailures(1.0, 1.0),))
     )
     log = kernel.run(POLICIES.create("fifo")).log
     assert [row.job for row in log if row.kind == Kind.COMPLETED] == [1]
@@ -216,7 +216,7 @@ def test_a_task_that_fails_faster_than_it_can_finish_stays_unfinished_and_holds_
 
 def test_failures_that_keep_work_are_never_too_many() -> None:
     kernel = ClusterKernel(
-        gpus(1), [dag(1500)], Models(disturbances=[NodeFailures(1.0, 1.0)], preemption=Preemption(on_failure="resume"))
+        gpus(1), [dag(1500)], Models(failures=[NodeFailures(1.0, 1.0)], preemption=Preemption(on_failure="resume"))
     )
     schedule = kernel.run(POLICIES.create("fifo"))
     assert sum(row.kind == Kind.FAILED for row in schedule.log) > 1000

@@ -227,7 +227,7 @@ def test_what_a_row_of_the_log_does_not_speak_of_is_left_out() -> None:
             yield Kill(2)
 
     jobs = [single("large", 1.0, gpus=2), single("one", 1.0), single("two", 1.0), single("late", 1.0, 3.0)]
-    kernel = ClusterKernel(ONE, jobs, Models(admission=True, disturbances=[Maintenance((0,), 1.0, 3.0)]))
+    kernel = ClusterKernel(ONE, jobs, Models(admission=True, failures=[Maintenance((0,), 1.0, 3.0)]))
     log = list(kernel.run(Deciding(decide), until_s=3.5).log)
     assert log == [
         Record(Kind.ARRIVED, 0.0, job=0),
@@ -299,7 +299,7 @@ def test_a_node_that_came_back_and_left_for_good_is_missed() -> None:
     # Away from 1 to 2, and for good from 3: a policy that only asks to be woken again would do so for ever.
     away = Outages(((0, 1.0, 2.0), (0, 3.0, inf)))
     waiting = Deciding(lambda view: [Wait(view.now + 1.0)])
-    kernel = ClusterKernel(ONE, [single("j", 1.0)], Models(disturbances=[away]))
+    kernel = ClusterKernel(ONE, [single("j", 1.0)], Models(failures=[away]))
     assert kernel.run(waiting, until_s=50.0).ended_s == 3.0
     assert why_unfinished(kernel) == {0: GONE}
 

@@ -113,7 +113,7 @@ class Gantt {
     if (tenant) parts.push(`tenant ${tenant}`);
     if (bars.set_up[hit] > 0) parts.push(`set-up ${seconds(bars.set_up[hit])}`);
     parts.push(["finished", "preempted", "failed", "still running"][bars.outcome[hit]]);
-    if (jobs.wait_s[job] >= 0) parts.push(`the job waited ${seconds(jobs.wait_s[job])}`);
+    if (jobs.queueing_s[job] >= 0) parts.push(`the job waited ${seconds(jobs.queueing_s[job])}`);
     this.told.textContent = parts.join("; ");
   }
 

@@ -36,7 +36,7 @@ class Models:
     """What gangs send in each step, over ``network``; a runtime may say that itself."""
     preemption: Preemption = field(default_factory=Preemption)
     """What a stopped run keeps, what its return costs, and periodic checkpoints."""
-    disturbances: Sequence[FailureModel] = ()
+    failures: Sequence[FailureModel] = ()
     """What takes nodes down and brings them back."""
     estimates: Estimates = field(default_factory=Estimates)
     """What policies know of the seconds."""

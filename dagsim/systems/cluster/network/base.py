@@ -93,13 +93,13 @@ class Storage:
     Before it computes, a task reads the GB of its model (``models``, else ``default_gb``), each node as
     much as it has instances. With ``checkpoints``, the state of an instance is its memory:
 
-    - After ``Preemption.interval_s`` of work, a run pauses until its state is in the storage.
+    - After ``Preemption.checkpoint_interval_s`` of work, a run pauses until its state is in the storage.
     - A preempted run leaves its GPUs at once, and its nodes send its state to the storage. When it starts
       again, it waits for that and then reads its state; if it starts in the same instant (``Migrate``),
       its state goes straight from its former nodes to the new ones.
     - A run that has notice before its node leaves keeps its work if its state arrives in time.
 
-    Flows take the place of ``Preemption.write_s`` and ``checkpoint_s_per_gb``.
+    Flows take the place of ``Preemption.checkpoint_write_s`` and ``checkpoint_s_per_gb``.
 
     Raises:
         ModelError: There are no nodes, or an amount is negative.

@@ -82,14 +82,6 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry("energy-saver", ".power:EnergySaver", "least energy within a bounded slowdown", _KNOWS),
         Entry("power-cap", ".power:PowerCap", "SJF under a cap on the watts drawn", _KNOWS),
         Entry(
-            "slurm-multifactor",
-            ".slurm:SlurmMultifactor",
-            "after Slurm: multifactor priority, main loop and backfill",
-            ("estimates", "preemptive", "costly"),
-        ),
-        Entry("kueue", ".kueue:Kueue", "after Kueue: quotas, borrowing and reclaim in cohorts", _STOPS),
-        Entry("kube-default", ".kube:KubeDefault", "after Kubernetes: by priority, on the best node", _STOPS),
-        Entry(
             "eft-wait",
             ".look_ahead:EftWait",
             "shortest first, but waits if a faster type would end sooner",
