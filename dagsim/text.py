@@ -34,14 +34,15 @@ def on_one_line(text: str) -> str:
     return printable(text).replace("\n", " ")
 
 
-_MARKDOWN = re.compile(r"[\\`*|$]|~(?=~)|(?<=~)~|(?<!\w)_|_(?!\w)|(?<=])[(:]|^[#>]")
+_MARKDOWN = re.compile(r"[\\`*|$]|~(?=~)|(?<=~)~|(?<!\w)_|_(?!\w)|(?<=\])\(|^[#>\[]")
 """Match what Markdown would read as more than text. An underscore within a word is text."""
+_HTML = re.compile(r"<(?=[A-Za-z/!?])|&(?=[#A-Za-z])")
 
 
 def in_markdown(text: str) -> str:
     """Escape ``text`` for a paragraph or a cell of a table in Markdown, which may contain HTML as well."""
     escaped = _MARKDOWN.sub(lambda sign: f"\\{sign[0]}", on_one_line(text))
-    return re.sub(r"&(?=[#A-Za-z])", "&amp;", escaped).replace("<", "&lt;")
+    return _HTML.sub(lambda sign: "&lt;" if sign[0] == "<" else "&amp;", escaped)
 
 
 _LATEX = {
