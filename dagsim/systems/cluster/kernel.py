@@ -59,7 +59,7 @@ from dagsim.systems.cluster.network.base import levels_in
 from dagsim.systems.cluster.nodes import Allotted, ClusterState, DemandClass
 from dagsim.systems.cluster.past import recall_past
 from dagsim.systems.cluster.site import SiteState, down_windows
-from dagsim.systems.cluster.stalled import GONE, OVER, only_endless, why_stalled
+from dagsim.systems.cluster.stalled import GONE, OVER, Wakes, only_endless, why_stalled
 from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import decisions_of, drive
@@ -125,6 +125,7 @@ class ClusterKernel(Forked):
         "sharing": SAME,
         "stuck": COPIED,
         "upcoming": AHEAD,
+        "wakes": COPIED,
     }
 
     def __init__(
@@ -160,6 +161,7 @@ class ClusterKernel(Forked):
         """True if the policy has to be asked after this instant."""
         self._wake_s = inf
         """The time at which the policy wants to be asked in any case."""
+        self.wakes = Wakes()
         self._arrived = self._started = self._pieces = 0
         """Numbers of jobs, runs and pieces until now."""
         self._down = [0] * len(names)
@@ -270,6 +272,7 @@ class ClusterKernel(Forked):
         clock, machines = self.clock, self.machines
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
         last_s = min(until_s, float_info.max)
+        self.wakes.until_s = until_s
         # One turn is one instant: all that happens by itself, in the order of the clock, then the policy until it has
         # nothing to say. What its decisions set on the clock for the same time (a run without work) is another turn.
         while True:
@@ -370,7 +373,7 @@ class ClusterKernel(Forked):
         """Let a job arrive now. Its first tasks become ready, unless it can never run or is not eligible yet."""
         number = self._arrived
         self._arrived += 1
-        self.changed = True
+        self.changed, self.wakes.count = True, 0
         graph, schedule, machines, seconds_of = job.graph, self.schedule, self.machines, self.models.runtime.seconds
         types, restricts = machines.types, machines.site is not None
         active = JobState(job, number)
@@ -534,6 +537,7 @@ class ClusterKernel(Forked):
     def wake(self, _: Event) -> None:
         """Have the policy asked after this instant."""
         self.changed = True
+        self.wakes.count_one(self)
 
     # Runs.
 
@@ -562,6 +566,7 @@ class ClusterKernel(Forked):
         """Complete a run. Its task and then its job may be done, and children may become ready."""
         run: Run = event  # type: ignore[assignment]
         self._release(run, _FINISHED)
+        self.wakes.count = 0
         active, index = run.task.job, run.task.index
         task = active.tasks[index]  # not a piece of it
         task.unfinished -= run.instances
@@ -645,6 +650,7 @@ class ClusterKernel(Forked):
             return
         self.machines.take_down(machine)
         self._away += 1
+        self.wakes.tell_loss()
         self.record(packed_row(_DOWN, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self.changed = True
         kept, by_network = self.preemption.kept_on_failure, self.life is not None and self.life.by_network
