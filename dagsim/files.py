@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -9,8 +10,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from io import BufferedReader, RawIOBase, TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from weakref import finalize
 
 from dagsim.errors import InputError
@@ -52,6 +54,51 @@ def whole_characters(value: Any, written: str | bytes) -> Any:
                 f"half a character, \\u{ord(error.object[error.start]):x}, which UTF-8 cannot hold"
             ) from None
     return value
+
+
+LONGEST_LINE_B = 1 << 26
+"""Maximum bytes of a line. Readers keep a whole line in memory; no trace has one of a megabyte."""
+
+
+class LineLimit(RawIOBase):
+    """Bytes of another stream. Reading beyond a line of ``LONGEST_LINE_B`` bytes raises ``error``,
+    which names the line.
+    """
+
+    def __init__(self, stream: BinaryIO, where: str, error: type[InputError] = InputError) -> None:
+        self._stream, self._where, self._error = stream, where, error
+        self._line, self._length = 1, 0
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read the next bytes."""
+        data = self._stream.read(len(buffer))
+        self._length = len(data) - data.rfind(b"\n") - 1 if b"\n" in data else self._length + len(data)
+        self._line += data.count(b"\n")
+        if self._length > LONGEST_LINE_B:
+            raise self._error(
+                f"{self._where}:{self._line}: the line has more than {LONGEST_LINE_B:,} bytes; no row is so long, so "
+                "the file is damaged or of another format"
+            )
+        buffer[: len(data)] = data
+        return len(data)
+
+
+@contextmanager
+def open_lines(path: Path | str, error: type[InputError] = InputError) -> Iterator[TextIOWrapper]:
+    """Open a UTF-8 file of lines, compressed if its name ends in ``.gz``.
+
+    Raises:
+        OSError: It cannot be opened.
+        InputError: A line is too long (``LineLimit``); of the type ``error``.
+    """
+    with gzip.open(path) if str(path).endswith(".gz") else open(path, "rb") as file:
+        limited = BufferedReader(LineLimit(file, str(path), error), 1 << 16)  # type: ignore[arg-type]
+        with TextIOWrapper(limited, encoding="utf-8") as text:
+            yield text
 
 
 def is_there(path: Path | str) -> bool:

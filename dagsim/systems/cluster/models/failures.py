@@ -14,6 +14,7 @@ import numpy as np
 from simpy.events import Event
 
 from dagsim.errors import ModelError
+from dagsim.files import open_lines
 from dagsim.model import Task
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import DISTURBANCES, Clock, Timer
@@ -279,7 +280,7 @@ class FailureLog:
     def _windows(self, nodes: int) -> Iterator[tuple[int, float, float]]:
         columns = ["node", "start_s", "end_s"]
         try:
-            with open(expandvars(self.path), newline="", encoding="utf-8") as file:
+            with open_lines(expandvars(self.path), ModelError) as file:
                 rows = csv.DictReader(file)
                 if not set(columns) <= set(rows.fieldnames or ()):
                     raise ModelError(f"{self.path}:1: a failure log needs the columns {', '.join(columns)}")
