@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,16 +24,36 @@ except ImportError:  # not on Windows: nothing is locked there
 
 
 def parsed_json(text: str | bytes) -> Any:
-    """Parse JSON.
+    r"""Parse JSON.
 
     Raises:
         ValueError: The text is not JSON, or is nested too deeply, or a number has thousands of
-            digits.
+            digits, or it names half a character (``\ud800``), which no output could hold.
     """
     try:
-        return json.loads(text)
+        return whole_characters(json.loads(text), text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def whole_characters(value: Any, written: str | bytes) -> Any:
+    """Return a value of JSON if all its texts consist of whole characters; ``written`` is its JSON.
+
+    Raises:
+        ValueError: Some are half a character.
+    """
+    written = written if isinstance(written, str) else written.decode("latin-1")
+    if _HALF.search(written):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"half a character, \\u{ord(error.object[error.start]):x}, which UTF-8 cannot hold"
+            ) from None
+    return value
 
 
 LONGEST_LINE_B = 1 << 26
@@ -127,15 +148,17 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Create the missing folders of a file that the block writes.
+def writing(path: Path) -> Iterator[Path]:
+    """Write a file, completely or not at all, to the temporary path that the block gets (``replaced``); missing folders
+    are created.
 
     Raises:
         InputError: The file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield
+        with replaced(path) as temporary:
+            yield temporary
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
 
@@ -146,7 +169,7 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         InputError: The file cannot be written.
     """
-    with writing(path), replaced(path) as temporary:
+    with writing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 

@@ -16,6 +16,7 @@ from dagsim.errors import ConfigError, DagsimError, PluginError, PolicyFailed, U
 from dagsim.experiment.scenario import scenario_of
 from dagsim.family import offered, refuse_missing, service
 from dagsim.metrics import Summary, summarize
+from dagsim.metrics.incomplete import incomplete_facts
 from dagsim.metrics.own import own_values
 from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
@@ -64,7 +65,7 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
     wall_s = perf_counter() - began
     schedule = kernel.schedule
     schedule.decision_s, schedule.decisions = timed.decision_s, timed.decisions
-    facts = scenario.facts(kernel)
+    facts = {**scenario.facts(kernel), **incomplete_facts(schedule, scenario.unfinished(kernel))}
     return Outcome(schedule, measured(config, schedule), policy, seed, facts, wall_s, facts_of(decider), engine)
 
 

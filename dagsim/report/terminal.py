@@ -25,6 +25,7 @@ from rich.progress import (
 from rich.table import Table
 
 from dagsim.report.grid import Grid, TableFormat, plain_text
+from dagsim.text import on_one_line, printable
 
 if TYPE_CHECKING:
     from dagsim.experiment.carry_out import RunProgress, Watch
@@ -39,9 +40,15 @@ LINE_S = 30.0
 """Seconds between two lines of progress if standard error is not a terminal."""
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Raise the error as every other output does; rich would exit."""
+        raise
+
+
 def console(*, wide: bool = False) -> Console:
     """Return a console for standard output. If ``wide``, it ignores the width of the terminal."""
-    return Console(width=_WIDE if wide else None if sys.stdout.isatty() else _WIDTH)
+    return _Console(width=_WIDE if wide else None if sys.stdout.isatty() else _WIDTH)
 
 
 def show_grid(grid: Grid, look: TableFormat = TableFormat.TEXT, *, wide: bool = False) -> None:
@@ -61,7 +68,7 @@ def show(heads: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> 
     for head in heads:
         table.add_column(escape(head), overflow="fold")  # never cut
     for row in rows:
-        table.add_row(*(escape(plain_text(cell)) for cell in row))
+        table.add_row(*(escape(printable(plain_text(cell))) for cell in row))
     console().print(table)
 
 
@@ -83,7 +90,7 @@ def progress(wanted: bool, *, every_run: bool = False) -> Iterator[Watch | None]
         def watch(step: RunProgress) -> None:
             jobs = f", {step.jobs:,} jobs" if step.jobs else ""
             text = f"{step.policy}, seed {step.seed}{jobs}"
-            bar.update(task, description=text, completed=step.done, total=step.runs)
+            bar.update(task, description=on_one_line(text), completed=step.done, total=step.runs)
 
         yield watch
 
@@ -96,7 +103,7 @@ def _plan_lines(*, every_run: bool) -> Watch:
         nonlocal last_s, last
         now_s, run = time.monotonic(), f"{step.policy}, seed {step.seed}"
         if now_s - last_s >= LINE_S or (every_run and run != last):
-            print(f"{step.done} of {step.runs} runs done; {run}: {step.jobs:,} jobs", file=sys.stderr, flush=True)
+            tell_progress(f"{step.done} of {step.runs} runs done; {run}: {step.jobs:,} jobs")
             last_s, last = now_s, run
 
     return watch
@@ -113,7 +120,7 @@ def counted(what: str, wanted: bool, unit: str = "jobs", every: int = 1000) -> C
             for count, item in enumerate(items):
                 if count % every == 0 and time.monotonic() - latest_s >= LINE_S:
                     latest_s = time.monotonic()
-                    print(f"{what}: {count:,} {unit}", file=sys.stderr, flush=True)
+                    tell_progress(f"{what}: {count:,} {unit}")
                 yield item
             return
         columns = (TextColumn("{task.description}", markup=False), TimeElapsedColumn())
@@ -145,7 +152,12 @@ def downloading(wanted: bool) -> Iterator[Callable[[str, int, int | None], None]
 
         def tell(name: str, done: int, of: int | None) -> None:
             if name not in tasks:
-                tasks[name] = bar.add_task(name, total=of, completed=done)
+                tasks[name] = bar.add_task(on_one_line(name), total=of, completed=done)
             bar.update(tasks[name], completed=done)
 
         yield tell
+
+
+def tell_progress(text: str) -> None:
+    """Print a line of progress to standard error."""
+    print(on_one_line(text), file=sys.stderr, flush=True)

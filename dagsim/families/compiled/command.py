@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     Quiet,
 )
@@ -42,10 +42,10 @@ def warm(
     for policy in algo or EXAMPLES:
         began, chosen = perf_counter(), plan_for(policy, Preemption())
         if drive.compile_loop(chosen) and not quiet:
-            typer.echo(f"compiled {chosen.loop} (for {policy} and its like) in {perf_counter() - began:.0f} s")
+            say(f"compiled {chosen.loop} (for {policy} and its like) in {perf_counter() - began:.0f} s")
     began = perf_counter()
     compile_episodes = None if algo else offered("compile_episodes")
     if compile_episodes and any([compile_episodes(), compile_episodes(trials=True)]) and not quiet:
-        typer.echo(f"compiled episodes (for make_vec and training) in {perf_counter() - began:.0f} s")
+        say(f"compiled episodes (for make_vec and training) in {perf_counter() - began:.0f} s")
     if not quiet:
-        typer.echo(f"ready, in {jit.folder()}")
+        say(f"ready, in {jit.folder()}")

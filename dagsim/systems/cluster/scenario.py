@@ -23,6 +23,7 @@ from dagsim.systems.cluster.network.base import Network, levels_in
 from dagsim.systems.cluster.past import jobs_at, why_no_state
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.site import domain_sets
+from dagsim.systems.cluster.stalled import why_unfinished
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import (
     CodecSettings,
@@ -328,6 +329,10 @@ class ClusterScenario(Models, ClusterWorld):
             )
         )
         return facts if waits is None else facts | {"observed": waits.to_dict()}
+
+    def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
+        """What keeps jobs that are there at the end of ``kernel`` from completing, by number."""
+        return why_unfinished(kernel) if isinstance(kernel, ClusterKernel) else {}
 
     def check(self) -> None:
         """Make a kernel without jobs, and check the beginning of a trace and its options.
