@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 from dagsim.config.bundled import WORKLOADS
 from dagsim.config.schema import Config
+from dagsim.errors import ConfigError
 from dagsim.metrics.standings import Sample
 from dagsim.model import Job
 from dagsim.model.streams import stream
@@ -53,8 +54,22 @@ def experiment_seeds(config: Config) -> tuple[int, ...]:
     """
     trace = config.trace_file
     if trace is not None and trace.window is not None:
-        return seeds_of(WINDOWS, trace.windows or config.seeds)
+        return window_seeds(config, trace.windows or config.seeds)
     return replicate_seeds(config.seed, config.seeds)
+
+
+def window_seeds(config: Config, count: int) -> tuple[int, ...]:
+    """The numbers of ``count`` windows of the experiment's trace.
+
+    Raises:
+        ConfigError: The configuration has a seed, which would change nothing.
+    """
+    if config.seed:
+        raise ConfigError(
+            f"seed: {config.seed} would change nothing: windows are spread evenly over the trace and numbered; "
+            "workload.windows chooses how many, workload.part from which part of it"
+        )
+    return seeds_of(WINDOWS, count)
 
 
 def replicate_seeds(root: int, count: int) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dagsim.errors import ModelError, require
-from dagsim.model.kueue import KueueObjects
+from dagsim.families.kubernetes.kueue_objects import KueueObjects
 
 if TYPE_CHECKING:
     from dagsim.model.job import Job

@@ -516,7 +516,7 @@ class Obstacles:
 
     def __init__(self, scenario: ClusterScenario, policy: str) -> None:
         """Set up the empty site. Reservations are on the clock of ``scenario.queues``."""
-        empty = replace(scenario, workload=(), outages=False, disturbances=(), admission=False, engine="simpy")
+        empty = replace(scenario, workload=(), outages=False, failures=(), admission=False, engine="simpy")
         self._queues, self._kernel = scenario.queues or QueueTree(), empty.kernel(0)
         self._rules, self._runtime = _rules(policy, ClusterView(self._kernel)), scenario.runtime
         self._numbers = count()
