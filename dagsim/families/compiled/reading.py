@@ -26,9 +26,9 @@ from dagsim.families.compiled.memory import (
     records,
 )
 from dagsim.model import Cluster, Job, JobFacts, QueueTree, TimeLimits
-from dagsim.systems.cluster.knowledge import known
 from dagsim.model.log import FactColumns
 from dagsim.model.streams import stream
+from dagsim.systems.cluster.knowledge import known
 from dagsim.systems.cluster.models.runtime import Estimates, Runtime, as_claimed
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.systems.cluster.past import check_in_flight, past_of

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.model import OVERDUE_S
 from dagsim.families.compiled.jit import by_pointer, inner, int64, outer
 from dagsim.families.compiled.list_scheduling import AllTasks, KeyColumns, first_task, take_in
 from dagsim.families.compiled.memory import (
@@ -42,6 +41,7 @@ from dagsim.families.compiled.rules import (
     steps,
     stop,
 )
+from dagsim.model import OVERDUE_S
 from dagsim.systems.cluster.policies.preemption import Weight
 
 SEARCH_COUNT = record_type(i8="doomed chosen searches")

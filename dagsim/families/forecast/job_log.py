@@ -13,10 +13,10 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from dagsim.model import UNLIMITED_S
 from dagsim.errors import TraceError
 from dagsim.families.slurm.accounting import COLUMNS, array_ids, resources, sacct_tables, state
 from dagsim.families.slurm.submission import begin_after_s, options_of
+from dagsim.model import UNLIMITED_S
 from dagsim.traces import TraceOptions, open_trace
 from dagsim.traces.fields import Dirty
 from dagsim.traces.report import ReadReport

@@ -13,8 +13,8 @@ from functools import lru_cache
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from dagsim.model import UNLIMITED_S
 from dagsim.errors import TraceError
+from dagsim.model import UNLIMITED_S
 from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.chunks import FileLayout, Form, Table, read_tables, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in

@@ -14,9 +14,9 @@ from math import inf
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from dagsim.model import UNLIMITED_S
 from dagsim.errors import TraceError
 from dagsim.families.slurm.accounting import COLUMNS, array_ids, gres_tres, json_number, listed_tasks, unescaped_text
+from dagsim.model import UNLIMITED_S
 from dagsim.traces.batch import ENDED
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import elements, list_in, text_in
