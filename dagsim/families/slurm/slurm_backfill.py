@@ -463,7 +463,7 @@ def _functions(*, compiled: bool) -> tuple[Callable[..., Any], ...]:
 
     if not jit.jitted():
         return plain
-    return tuple([jit.outer(function) for function in plain])
+    return tuple([jit.dispatched(function) for function in plain])
 
 
 def load_compiled() -> None:
