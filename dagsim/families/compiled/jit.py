@@ -16,8 +16,8 @@ the last one, and types and contiguity are checked on the way: what does not fit
 compiled again, and what cannot is an error, never a wrong address.
 
 Object code is kept below ``NUMBA_CACHE_DIR``, or in the user's cache folder, under a digest of all
-files of this folder, of ``policies.formulas``, and of those that families add (``compiled_sources``),
-of Python, numba and the processor with its features.
+files of this folder, of those of the core from which its functions take others and constants, and of
+those that families add (``compiled_sources``), of Python, numba and the processor with its features.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ import numpy as np
 
 from dagsim.family import family_entries
 from dagsim.files import Lock, replaced
+from dagsim.systems.cluster import stalled
 from dagsim.systems.cluster.policies import formulas
 
 int64: Callable[[Any], int] = np.int64  # type: ignore[assignment]
@@ -242,14 +243,22 @@ def dispatched(function: Function) -> Function:
     """Compile a function that is called very often, with numbers among its arguments, by numba itself."""
     import numba
 
+    njit: Any = numba.njit
     config: Any = numba.config
     before, config.CACHE_DIR = config.CACHE_DIR, str(folder())
     try:
-        return numba.njit(cache=True, no_cfunc_wrapper=True, **COMMON)(function)
+        return njit(cache=True, no_cfunc_wrapper=True, **COMMON)(function)
     except RuntimeError:  # no writable folder
-        return numba.njit(no_cfunc_wrapper=True, **COMMON)(function)
+        return njit(no_cfunc_wrapper=True, **COMMON)(function)
     finally:
         config.CACHE_DIR = before
+
+
+def sources() -> list[Path]:
+    """Return the files that compiled functions are made of."""
+    added = [Path(str(files(home))) / str(entry.target) for home, entry in family_entries("compiled_sources")]
+    places = [Path(__file__).parent, Path(formulas.__file__), Path(stalled.__file__), *added]
+    return [path for place in places for path in (sorted(place.glob("*.py")) or [place])]
 
 
 @cache
@@ -260,9 +269,7 @@ def folder() -> Path:
 
     processor = f"{get_host_cpu_name()} {get_host_cpu_features().flatten()}"
     by = f"{version('numba')} {np.__version__} {sys.version} {processor}".encode()
-    added = [Path(str(files(home))) / str(entry.target) for home, entry in family_entries("compiled_sources")]
-    sources = [Path(__file__).parent, Path(formulas.__file__), *added]
-    texts = [path.read_bytes() for source in sources for path in (sorted(source.glob("*.py")) or [source])]
+    texts = [file.read_bytes() for file in sources()]
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dagsim"
     return (
         Path(os.environ.get("NUMBA_CACHE_DIR") or caches)

@@ -39,6 +39,8 @@ from dagsim.families.compiled import jit
 from dagsim.families.compiled.jit import int64
 
 _WORD = ir.IntType(64)
+_njit: Any = njit
+"""It takes options that its signature does not name."""
 
 
 class PointerType(types.Type):
@@ -78,14 +80,14 @@ def object_code(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[st
     here raises.
     """
     _register()
-    arguments, called = _arguments_at(args), njit(**jit.COMMON)(function)
+    arguments, called = _arguments_at(args), _njit(**jit.COMMON)(function)
     returns = function.__annotations__.get("return") not in (None, "None")
 
     def entry(address: int) -> int:
         result = called(*arguments(address))
         return int64(result) if returns else int64(0)
 
-    compiled = njit("int64(int64)", no_cpython_wrapper=True, no_cfunc_wrapper=True, **jit.COMMON)(entry)
+    compiled = _njit("int64(int64)", no_cpython_wrapper=True, no_cfunc_wrapper=True, **jit.COMMON)(entry)
     (code,) = compiled.overloads.values()
     return code.fndesc.llvm_func_name, code.library._get_compiled_object()
 
@@ -104,7 +106,9 @@ def _register() -> None:
 def _register_at(at: Callable[[int], Any], example: Callable[[], Any]) -> None:
     from_address = tuple_at(example)
 
-    @overload(at, jit_options=jit.COMMON, strict=False)
+    options: Any = jit.COMMON
+
+    @overload(at, jit_options=options, strict=False)
     def _at(address: Any) -> Any:
         return lambda address: from_address(address)
 

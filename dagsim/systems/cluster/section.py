@@ -402,7 +402,9 @@ class DescribedCluster(GpuCluster):
 
     def faster_engine(self, policy: str, engine: EngineUse, wall_s: float) -> str:
         """Hint for the user of a long run that the compiled engine could have played; else empty."""
-        return "" if wall_s < choice.LONG_S else choice.offer(self.scenario(), policy, engine, wall_s)
+        if wall_s < choice.LONG_S and engine.reason != choice.BESIDE:
+            return ""
+        return choice.offer(self.scenario(), policy, engine, wall_s)
 
     def told(self, estimates: str) -> Mapping[str, Any]:
         """The keys of a configuration in which policies know durations ``exact``, ``noisy`` or ``hidden``."""
