@@ -10,7 +10,8 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +21,8 @@ from dagsim.cli.options import REMOVED
 from dagsim.errors import DagsimError, InputError
 from dagsim.family import refuse_missing
 from dagsim.own_code import Allowed, allow
-from dagsim.processes import Stops, exit_code
+from dagsim.processes import Stops, exit_code, steady_streams
+from dagsim.text import is_text, printable
 
 ALLOW_CODE = "--allow-code"
 ORDER = (
@@ -29,8 +31,15 @@ ORDER = (
     *("config", "list", "warm"),
 )
 """Commands in the usual order of use, which is also the order in ``dagsim --help``."""
+_UNREAD = 128 + 13
+"""Exit code of a command whose reader closed the pipe, as of a program that SIGPIPE ended."""
 _READING = ("eval", "baseline", "replay", "tune", "whatif", "plan", "eta", "bound", "calibrate")
 """Commands that read traces with ``TraceFlags``."""
+
+
+def say(text: object, *, err: bool = False, nl: bool = True) -> None:
+    """Print a line, in which names from files may stand: all output of commands that is no table goes this way."""
+    typer.echo(printable(str(text)), err=err, nl=nl)
 
 
 class CommandGroup(typer.core.TyperGroup):
@@ -61,7 +70,8 @@ class _Guarded(CommandGroup):
             ctx.obj.everything = True
             args = [*(arg for arg in options if arg != ALLOW_CODE), *args[len(options) :]]
         _refuse_removed(options)
-        rest: list[str] = super().parse_args(ctx, args)
+        with _guarded():
+            rest: list[str] = super().parse_args(ctx, args)
         return rest
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -69,29 +79,37 @@ class _Guarded(CommandGroup):
         return sorted(names, key=ORDER.index)
 
     def invoke(self, ctx: Any) -> Any:
-        with allow(ctx.obj):
-            return self._guarded(ctx)
-
-    def _guarded(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
-        except DagsimError as error:
-            raise _ended(error, str(error), 2 if isinstance(error, InputError) else 1) from None
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            named = f"{error.filename}: " if error.filename else ""
-            raise _ended(
-                error, f"{named}{error.strerror or error}", 2 if error.errno == errno.ENAMETOOLONG else 1
-            ) from None
-        except MemoryError as error:
-            raise _ended(error, f"not enough memory{f' ({error})' if str(error) else ''}", 1) from None
-        except KeyboardInterrupt as stop:
-            raise typer.Exit(exit_code(stop)) from None
+            with _guarded(), allow(ctx.obj):
+                return super().invoke(ctx)
         except Exception as error:
             if type(error).__name__ == "NoSuchOption":  # a class of click, which typer does not export
                 _name_owners(error, self)
             raise
+
+
+@contextmanager
+def _guarded() -> Iterator[None]:
+    """Turn the errors of a command into an exit. What it has printed is out before it ends, or the exit says so."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except DagsimError as error:
+        raise _ended(error, str(error), 2 if isinstance(error, InputError) else 1) from None
+    except BrokenPipeError as error:
+        _tell_notes(error)  # the reader has seen enough; whoever ran something should know where it is
+        raise typer.Exit(_UNREAD) from None
+    except OSError as error:
+        named = f"{error.filename}: " if error.filename else ""
+        code = 2 if error.errno == errno.ENAMETOOLONG else 1
+        raise _ended(error, f"{named}{error.strerror or error}", code) from None
+    except MemoryError as error:
+        raise _ended(error, f"not enough memory{f' ({error})' if str(error) else ''}", 1) from None
+    except KeyboardInterrupt as stop:
+        _tell_notes(stop, "interrupted: ")
+        raise typer.Exit(exit_code(stop)) from None
 
 
 def _name_owners(error: Any, group: Any) -> None:
@@ -113,8 +131,15 @@ def _ended(error: Exception, text: str, code: int) -> typer.Exit:
     if os.environ.get("DAGSIM_DEBUG", "0") not in ("", "0"):
         traceback.print_exception(error)
     short = re.sub(r"\S{400,}", lambda word: f"{word[0][:200]}...{word[0][-100:]}", text)
-    typer.echo(f"error: {short}", err=True)
+    say(f"error: {short}", err=True)
+    _tell_notes(error)
     return typer.Exit(code)
+
+
+def _tell_notes(error: BaseException, before: str = "") -> None:
+    """Print what was added to an error on its way: what is kept, and how to go on (``Store.noting``)."""
+    for note in getattr(error, "__notes__", ()):
+        say(f"{before}{note}", err=True)
 
 
 def _refuse_removed(args: Sequence[str]) -> None:
@@ -152,6 +177,9 @@ def main() -> None:
     """Run the command line."""
     gc.set_threshold(*_GC_THRESHOLDS)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # fits of goodput are small: threads take six times the CPU
+    steady_streams()
+    if fault := _unusable():
+        raise SystemExit(_ended(InputError(), fault, 2).exit_code)
     sys.path.append(str(Path.cwd()))  # where --algo my_module:MyPolicy is looked for, last
     atexit.register(gc.freeze)  # the exit frees all memory; a last collection takes 10 % of a short command
     with Stops() as stops:
@@ -163,11 +191,21 @@ def main() -> None:
             raise
 
 
+def _unusable() -> str:
+    """What is wrong with the working folder or the command line as a whole; empty if nothing is."""
+    try:
+        texts = (*sys.argv[1:], str(Path.cwd()))
+    except FileNotFoundError:
+        return "the working folder no longer exists; change to another one"
+    wrong = next((text for text in texts if not is_text(text)), None)
+    return "" if wrong is None else f"{wrong!a}: not UTF-8, as names in files of dagsim have to be; rename it"
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         import dagsim
 
-        typer.echo(f"dagsim {dagsim.__version__}")
+        say(f"dagsim {dagsim.__version__}")
         raise typer.Exit
 
 

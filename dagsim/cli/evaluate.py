@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     Algo,
     ConfigFile,
@@ -159,4 +159,4 @@ def _report(config: Config, path: Path, *, watched: bool) -> None:
         pass
     write_text(path, "\n".join([f"# {trace.report}", *trace.report.details]) + "\n")
     if watched:
-        typer.echo(f"{len(trace.report.details):,} rows listed in {path}")
+        say(f"{len(trace.report.details):,} rows listed in {path}")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
+from dagsim.cli.app import say
 from dagsim.cli.options import Experiment, Output, TraceFlags, WindowCount
 from dagsim.family import service
 
@@ -129,7 +130,7 @@ def audited(config: Config, *, told: bool) -> Audit:
 
     audit = cluster_scenario_of(config).audit()
     for sentence in audit.sentences() if told else ():
-        typer.echo(sentence)
+        say(sentence)
     return audit
 
 
@@ -193,7 +194,7 @@ def _warn_of_changes(source: str | None, config: Config, policies: Sequence[str]
     from dagsim.experiment.store import Store
 
     for change in changes(Store.read(Path(source)).manifest, provenance(config, policies)):
-        typer.echo(f"warning: this run does not repeat {source}: {change}", err=True)
+        say(f"warning: this run does not repeat {source}: {change}", err=True)
 
 
 def _warn_of_overlap(plan: Plan) -> None:
@@ -206,7 +207,7 @@ def _warn_of_overlap(plan: Plan) -> None:
     seeds = sorted({cell.seed for cell in plan.cells})
     for policy, fact in provenance(plan.config, {cell.policy: None for cell in plan.cells})["checkpoints"].items():
         if overlap := service("training_overlap")(plan.config, seeds, Path(fact["file"])):
-            typer.echo(f"warning: {policy}: {overlap}", err=True)
+            say(f"warning: {policy}: {overlap}", err=True)
 
 
 def resume_policies(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> None:
@@ -314,32 +315,28 @@ def _kept(store: Store, plan: Plan, where: str, output: Output) -> Kept:
 
 
 def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int | None = None) -> dict[Cell, CellRun]:
-    """Carry out a plan under a progress bar. Ctrl-C keeps the finished runs and exits with 130."""
+    """Carry out a plan under a progress bar. An error, Ctrl-C included, says what is kept."""
     from dagsim.experiment.carry_out import carry_out
     from dagsim.experiment.executors import executor_for
-    from dagsim.processes import exit_code
     from dagsim.report.terminal import progress
 
     advice: list[str] = []
-    try:
-        with progress(wanted=watched, every_run=plan.command == "whatif") as watch:
-            runs = carry_out(store, plan, executor_for(where), watch, limit, advice.append)
-        if advice and watched:
-            typer.echo(advice[0], err=True)
-        return runs
-    except KeyboardInterrupt as stop:
-        if plan.grid is None:
-            count, command = len(store.lines()), f"dagsim {plan.command} --resume {store.path}"
-            kept = f"{count} finished runs are kept in {store.path}; go on with: {command}"
-        else:
-            kept = f"{len(store.done(plan.cells))} finished cells are kept in {store.path}; "
-            kept += "the same command goes on with it"
-        typer.echo(f"interrupted: {kept}", err=True)
-        raise typer.Exit(exit_code(stop)) from None
+    with store.noting(), progress(wanted=watched, every_run=plan.command == "whatif") as watch:
+        runs = carry_out(store, plan, executor_for(where), watch, limit, advice.append)
+    if advice and watched:
+        say(advice[0], err=True)
+    return runs
 
 
 def _tell(kept: Kept, output: Output) -> None:
-    """Print and draw the results. Exits with 1 if a policy failed."""
+    """Print and draw the results, which are in the folder by now. Exits with 1 if a policy failed."""
+    with kept.folder.noting():
+        _tell_kept(kept, output)
+    if tell_failures(kept.folder):
+        raise typer.Exit(1)
+
+
+def _tell_kept(kept: Kept, output: Output) -> None:
     folder, lines, precise = kept
     notes = [] if precise is None else list(precise.notes())
     over = _over_time(folder)
@@ -348,15 +345,13 @@ def _tell(kept: Kept, output: Output) -> None:
         notes.append(f"{last} / {first}, {len(over.pieces)} blocks of {over.jobs:,} jobs: {over}")
     ranked = folder.ranked
     if output.json_:
-        typer.echo(json.dumps(_audit_of(lines) | folder.to_dict() | _comparison(kept, ranked, over)))
+        say(json.dumps(_audit_of(lines) | _incomplete(lines) | folder.to_dict() | _comparison(kept, ranked, over)))
     elif not output.quiet:
         _print(folder, lines, ranked, output, notes)
     if sys.stdout.isatty() if output.plots is None else output.plots:
         from dagsim.report.drawing import draw
 
         draw(folder, ranked=ranked)
-    if tell_failures(folder):
-        raise typer.Exit(1)
 
 
 def _audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
@@ -364,11 +359,19 @@ def _audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
     return next(({"audit": line.workload["audit"]} for line in lines if "audit" in line.workload), {})
 
 
+def _incomplete(lines: Iterable[CellRun]) -> dict[str, Any]:
+    """The jobs that did not complete, as sentences for JSON; each run has their numbers."""
+    from dagsim.report.tables import losses
+
+    told = losses(lines)
+    return {"incomplete": told} if told else {}
+
+
 def tell_failures(folder: Store) -> int:
     """Print the failed runs to standard error; return their number."""
     failures = folder.failures()
     for failure in failures:
-        typer.echo(f"failed: {failure.policy}, seed {failure.seed}: {failure.error}", err=True)
+        say(f"failed: {failure.policy}, seed {failure.seed}: {failure.error}", err=True)
     return len(failures)
 
 
@@ -408,8 +411,8 @@ def _print(
     from dagsim.report.tables import (
         contradictions,
         fidelity_lines,
+        losses,
         observed_table,
-        rejection_notes,
         run_notes,
         summary_table,
         workload_notes,
@@ -417,9 +420,9 @@ def _print(
     from dagsim.report.terminal import show_grid
 
     told = [line.workload for line in lines]
-    urgent = contradictions(told) or rejection_notes([line for line in lines if "audit" not in line.workload])
+    urgent = [*contradictions(told), *losses(lines)]
     for note in urgent:  # first of all, since every figure below lacks these jobs
-        typer.echo(note, err=output.table is not TableFormat.TEXT)
+        say(note, err=output.table is not TableFormat.TEXT)
     workload, sample = folder.label, sample_of(folder.config)
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):
         lines, notes = shown, (*notes, "one run: seeds change nothing here")
@@ -430,15 +433,15 @@ def _print(
         table = summary_table(lines, workload=workload, sample=sample)
     show_grid(table, output.table, wide=output.wide)
     for failed in dict.fromkeys(failure.policy for failure in folder.failures()):
-        typer.echo(f"failed: {failed}")
+        say(f"failed: {failed}")
     first = {line.policy: line for line in reversed(lines)}  # of several seeds the first
     for policy, line in reversed(first.items()):
         if "observed" in line.workload:
             show_grid(observed_table(policy, line.workload["observed"]), output.table, wide=output.wide)
     for note in (*notes, *workload_notes(told), *run_notes(lines)):
         if note not in urgent:
-            typer.echo(note)
+            say(note)
     for policy, line in reversed(first.items()):
         if "observed" in line.workload:
-            typer.echo("\n".join(fidelity_lines(policy, line.workload["observed"])))
-    typer.echo(f"run folder: {folder.path}")
+            say("\n".join(fidelity_lines(policy, line.workload["observed"])))
+    say(f"run folder: {folder.path}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 from dagsim.cli.options import SweepOutput, expand_options
 from dagsim.cli.shared import carried, trust
 
@@ -65,13 +65,14 @@ def sweep(
         _tell(opened, plan.cells, opened.done(plan.cells), shown)
         return
     store, runs = swept(plan, output, out, limit=limit)
-    _tell(store, plan.cells, {cell: run for cell, run in runs.items() if not run.error}, shown)
+    with store.noting():
+        _tell(store, plan.cells, {cell: run for cell, run in runs.items() if not run.error}, shown)
     failed = {cell: run for cell, run in runs.items() if run.error}
     for cell, run in failed.items():
-        typer.echo(f"failed: cell {cell.id}: {run.error}", err=True)
+        say(f"failed: cell {cell.id}: {run.error}", err=True)
     left = len(plan.cells) - len(runs)
     if left and output.watched:
-        typer.echo(f"{left:,} cells are still to be run: dagsim sweep {store.path}")
+        say(f"{left:,} cells are still to be run: dagsim sweep {store.path}")
     if failed:
         raise typer.Exit(1)
 
@@ -106,7 +107,7 @@ def _list(cells: Sequence[Cell], shown: _Shown) -> None:
         rows = [(cell.id, cell.label, cell.seed) for cell in cells]
         show(("cell", "what", "seed"), rows, shown.output.json_)
         if not shown.output.json_:
-            typer.echo(f"{len(cells):,} cells")
+            say(f"{len(cells):,} cells")
 
 
 def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], shown: _Shown) -> None:
@@ -126,7 +127,7 @@ def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], sh
         facts |= {"done": len(done), "metric": shown.metric, "method": METHOD}
         facts |= {"compared": compared_axis(sweep.axes).key, "groups": [group.to_dict() for group in groups]}
         facts["notes"] = run_notes(lines)
-        typer.echo(json.dumps(facts))
+        say(json.dumps(facts))
         return
     if shown.output.quiet:
         return
@@ -137,5 +138,5 @@ def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], sh
     )
     show_grid(grid, shown.output.table, wide=shown.output.wide)
     for note in run_notes(lines):
-        typer.echo(note)
-    typer.echo(f"run folder: {folder.path}")
+        say(note)
+    say(f"run folder: {folder.path}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dagsim.cli.app import CommandGroup, app
+from dagsim.cli.app import CommandGroup, app, say
 from dagsim.cli.options import Json, Quiet, TraceColumns, TraceFormat
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def trace_sample(
             raise InputError(f"{to / file.name}: another file of this name exists; choose another folder with --to")
         copyfile(file, to / file.name)
         if not quiet:
-            typer.echo(to / file.name)
+            say(to / file.name)
 
 
 @trace_app.command("info")
@@ -76,17 +76,17 @@ def show_trace(
         info.audit.refuse(str(path))
     drawn = draw_trace(info, out) if plot else None
     if json_:
-        typer.echo(json.dumps(info.to_dict() | {"plot": None if drawn is None else str(drawn)}))
+        say(json.dumps(info.to_dict() | {"plot": None if drawn is None else str(drawn)}))
     elif not quiet:
         for sentence in info.audit.sentences():
-            typer.echo(sentence)
+            say(sentence)
         tables = [*info_tables(info.workload), *hours_tables(info)]
         tables += [published_table(info)] if info.comparison else []
         console().print(*tables, sep="\n")
         for note in trace_notes(info):
-            typer.echo(note)
+            say(note)
         if drawn is not None:
-            typer.echo(f"plot: {drawn}")
+            say(f"plot: {drawn}")
 
 
 @trace_app.command("convert")
@@ -115,12 +115,12 @@ def convert_trace(
 
     if is_run(path):
         for text in write_run(path, to, to_format, counted(f"converting {path.name}", wanted=True)):
-            typer.echo(str(text))
+            say(str(text))
         return
     report, written = convert(path, to, format_, counted(f"converting {path.name}", wanted=True), to_format)
-    typer.echo(str(report))
+    say(str(report))
     if to_format is not None:
-        typer.echo(str(written))
+        say(str(written))
 
 
 @trace_app.command("fetch")
@@ -146,19 +146,17 @@ def fetch_trace(
         with downloading(wanted=not (json_ or quiet)) as watch:
             files = fetch(trace, folder, watch)
     except KeyboardInterrupt:
-        typer.echo(
-            f"interrupted: the downloaded part is kept in {folder}; run the same command again to resume", err=True
-        )
+        say(f"interrupted: the downloaded part is kept in {folder}; run the same command again to resume", err=True)
         raise typer.Exit(130) from None
     opened = folder / trace.opened if trace.opened else folder
     if json_:
         rows = [asdict(file) | {"path": str(file.path)} for file in files]
-        typer.echo(json.dumps({"name": name, "format": trace.format, "path": str(opened), "files": rows}))
+        say(json.dumps({"name": name, "format": trace.format, "path": str(opened), "files": rows}))
     elif not quiet:
         for file in files:
-            typer.echo(_line(file))
-        typer.echo(f"terms: {trace.terms} ({trace.page})")
-        typer.echo(f"next: {trace.after or f'dagsim replay --trace {opened} --format {trace.format}'}")
+            say(_line(file))
+        say(f"terms: {trace.terms} ({trace.page})")
+        say(f"next: {trace.after or f'dagsim replay --trace {opened} --format {trace.format}'}")
 
 
 @trace_app.command("list")

@@ -22,6 +22,7 @@ from pydantic_core import ErrorDetails
 from dagsim.errors import ConfigError
 from dagsim.registry import nearest, scalar
 from dagsim.sections import DEFAULT_KIND
+from dagsim.text import is_text
 
 Key: TypeAlias = tuple[str | int, ...]
 """Path to a value: mapping keys and list indices from the top."""
@@ -221,6 +222,9 @@ def _value(node: yaml.Node, path: Key, document: Document, faults: list[str], wi
         return None
     inside = (*within, node)
     match node:
+        case yaml.ScalarNode() if not is_text(node.value):
+            faults.append(f"{place}: {node.value!a} is no text: UTF-8 cannot hold half a character")
+            return None
         case yaml.ScalarNode() if node.tag == _TEXT:
             return scalar(node.value) if node.style is None else node.value
         case yaml.SequenceNode(tag="tag:yaml.org,2002:seq"):
@@ -240,6 +244,8 @@ def _items(node: yaml.MappingNode, path: Key, document: Document, faults: list[s
         place = _place(document.source, key)
         if not isinstance(key, yaml.ScalarNode):
             faults.append(f"{place}: a key must be a plain word")
+        elif not is_text(key.value):
+            faults.append(f"{place}: key {key.value!a} is no text: UTF-8 cannot hold half a character")
         elif key.value in lines:
             faults.append(f"{place}: key {key.value!r} is given twice (first on line {lines[key.value]})")
         else:

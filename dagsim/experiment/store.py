@@ -453,6 +453,33 @@ class Store:
             raise RunFolderError(f"{self.path}: cannot be resumed: its trace {trace['path']} is gone or has changed")
 
     @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Add to any error of the block what the folder keeps and the command that goes on from there."""
+        try:
+            yield
+        except (KeyboardInterrupt, Exception) as error:
+            note = self._note(stopped=isinstance(error, KeyboardInterrupt))
+            if note and note not in getattr(error, "__notes__", ()):
+                error.add_note(note)
+            raise
+
+    def _note(self, *, stopped: bool) -> str:
+        """What the folder keeps, and the command that goes on; empty if an error left nothing to keep."""
+        command = self.manifest["command"]
+        if command == "train":
+            return (
+                f"the training is kept in {self.path}; go on with: dagsim train --resume {shlex.quote(str(self.path))}"
+            )
+        try:
+            what, count = ("runs", len(self.lines())) if self.grid is None else ("cells", len(self.cells()))
+            again = (self.path / "command.txt").read_text(encoding="utf-8").strip()
+        except (OSError, ValueError, InputError, RunFolderError) as error:
+            return f"{self.path}: what it keeps cannot be read: {error}"
+        if self.grid is None or command == "sweep":
+            again = f"dagsim {command} {'' if self.grid else '--resume '}{shlex.quote(str(self.path))}"
+        return f"{count} finished {what} are kept in {self.path}; go on with: {again}" if count or stopped else ""
+
+    @contextmanager
     def writing(self) -> Iterator[None]:
         """Be the writer while the block runs. If the block is stopped or fails, the state records
         it.

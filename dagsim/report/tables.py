@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from dagsim.metrics import glossary
 from dagsim.metrics.compare import ENOUGH_SEEDS
+from dagsim.metrics.incomplete import incomplete_sentence
 from dagsim.metrics.intervals import enough_seeds, samples_needed, seeds_for_mean
 from dagsim.metrics.standings import RunMetrics, Sample, largest_share, mean
-from dagsim.report.grid import Grid, interval, number, plain_text, printable, short
+from dagsim.report.grid import Grid, interval, number, plain_text, short
+from dagsim.text import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -324,7 +326,7 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
         clairvoyant += [line.policy] if facts.get("clairvoyant") else []
     names = ", ".join(dict.fromkeys(clairvoyant))
     notes = [f"clairvoyant (reads true durations, which no scheduler knows): {names}"] if names else []
-    notes += rejection_notes([line for line in lines if "audit" not in line.workload])
+    notes += losses(lines)
     if stopped > 1:
         notes.append(
             f"warning: failing nodes stopped up to {stopped:.1f} runs per completed job: nodes stay up (mean_up_s) for "
@@ -338,30 +340,32 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
     ]
 
 
-def rejection_notes(lines: Iterable[CellRun]) -> list[str]:
-    """A warning if a run rejects jobs for their GPU type, which mostly means that log and cluster
-    call a type by different names; and what policies noted about their runs.
+def losses(lines: Iterable[CellRun]) -> list[str]:
+    """What comes before the figures of some runs, since they lack it: the jobs that did not complete, with their
+    reasons, under each policy that differs from the first, and what policies noted about their runs.
     """
     lines = list(lines)
+    by_policy: dict[str, list[Mapping[str, Any]]] = {}
+    for line in lines:
+        by_policy.setdefault(line.policy, []).append(line.workload)
+    sentences = {policy: sentence for policy, of in by_policy.items() if (sentence := incomplete_sentence(of))}
+    alike = len(sentences) == len(by_policy) and len(set(sentences.values())) == 1
+    told = [*sentences.values()][:1] if alike else [f"{policy}: {sentence}" for policy, sentence in sentences.items()]
     noted = {
         f"warning: {line.policy}: {note}": None
         for line in lines
         for note in line.workload.get("decider", {}).get("notes", ())
     }
-    rejected, arrived = max(
-        ((line.metrics.get("rejected_no_such_gpu") or 0, line.metrics.get("jobs_arrived") or 0) for line in lines),
-        default=(0, 0),
-    )
-    more = [f"warning: and {len(noted) - _MOST_NOTES:,} more notes of policies"] if len(noted) > _MOST_NOTES else []
-    own = [*list(noted)[:_MOST_NOTES], *more]
-    if not rejected:
-        return own
-    share = f" of {arrived:,.0f} ({rejected / arrived:.0%})" if arrived else ""
-    return [
-        *own,
-        f"warning: up to {rejected:,.0f}{share} jobs of a run were rejected, because the cluster has no GPU type that "
-        "they may use; --read gpu_names=SITE=TYPE gives a type of the log another name (dagsim list gpus)",
-    ]
+    strange = any(
+        (line.metrics.get("rejected_no_such_gpu") or 0) for line in lines if "audit" not in line.workload
+    )  # an audit has this hint itself
+    hint = "warning: --read gpu_names=SITE=TYPE gives a GPU type of the log another name (dagsim list gpus)"
+    return [*_most(told, "policies"), *([hint] if strange else []), *_most(list(noted), "notes of policies")]
+
+
+def _most(sentences: list[str], what: str) -> list[str]:
+    more = len(sentences) - _MOST_NOTES
+    return [*sentences[:_MOST_NOTES], *([f"and {more:,} more {what}"] if more > 0 else [])]
 
 
 def trace_notes(info: TraceInfo) -> list[str]:

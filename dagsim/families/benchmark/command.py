@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 from dagsim.cli.options import Json, On, Out, Quiet, TableLook
 from dagsim.cli.shared import carried, trust
 from dagsim.report.grid import TableFormat
@@ -103,7 +103,7 @@ def run_bench(
     argv, runs = ["dagsim", *sys.argv[1:]], {}
     for number, (task_name, plan) in enumerate(plans.items(), 1):
         if watched:
-            typer.echo(f"task {number} of {len(plans)}: {task_name}", err=True)
+            say(f"task {number} of {len(plans)}: {task_name}", err=True)
         store = Store.begin(out / f"bench-{where}", plan, argv=argv)  # shared: references run once for all entries
         done = carried(store, plan, on, watched=watched)
         if broken := next((run.error for run in done.values() if run.error), None):
@@ -114,10 +114,10 @@ def run_bench(
     path = out / f"bench-{slug(label, 60)}-{where}.json"
     write_text(path, json.dumps(content) + "\n")
     if json_:
-        typer.echo(json.dumps({"file": str(path), "score": content["score"], "scores": content["scores"]}))
+        say(json.dumps({"file": str(path), "score": content["score"], "scores": content["scores"]}))
     elif not quiet:
         show_grid(entry_grid(content), TableFormat.TEXT)
-        typer.echo(f"entry: {path}")
+        say(f"entry: {path}")
 
 
 @bench_app.command("verify")
@@ -143,16 +143,16 @@ def verify(
     if (names := allowed()) is not None:
         names.trust_recorded(file, {name: fact["sha256"] for name, fact in content["code"].items()})
     if of_other_code(content):
-        typer.echo(f"{file}: made by other simulating code (dagsim {content['dagsim']}); its runs decide", err=True)
+        say(f"{file}: made by other simulating code (dagsim {content['dagsim']}); its runs decide", err=True)
     number = secrets.randbelow(2**32) if seed is None else seed
     repeated, differences = repeated_runs(content, sample, number, executor)
     if json_:
-        typer.echo(json.dumps({"file": str(file), "repeated": repeated, "seed": number, "differences": differences}))
+        say(json.dumps({"file": str(file), "repeated": repeated, "seed": number, "differences": differences}))
     elif not quiet or differences:
         for difference in differences:
-            typer.echo(f"differs: {difference}")
+            say(f"differs: {difference}")
         verdict = f"{len(differences)} differences" if differences else "equal"
-        typer.echo(f"{file}: {repeated} runs repeated (--seed {number}): {verdict}")
+        say(f"{file}: {repeated} runs repeated (--seed {number}): {verdict}")
     if differences:
         raise typer.Exit(1)
 
@@ -181,7 +181,7 @@ def tabulate(
     if page is not None:
         write_text(page, leaderboard_page(grids))
     if json_:
-        typer.echo(
+        say(
             json.dumps(
                 [
                     {"title": grid.title, "rows": [dict(zip(grid.heads, row, strict=True)) for row in grid.rows]}
@@ -223,7 +223,7 @@ def repeat_paper(
         facts: list[dict[str, object]] = [
             {**figure._asdict(), "difference": figure.difference, "holds": figure.holds} for figure in figures
         ]
-        typer.echo(json.dumps({"paper": name, "title": chosen.title, "figures": facts, "missing": absent}))
+        say(json.dumps({"paper": name, "title": chosen.title, "figures": facts, "missing": absent}))
     else:
         rows = [
             (

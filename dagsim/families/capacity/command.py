@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     ConfigFile,
     Experiment,
@@ -104,33 +104,36 @@ def whatif(
     """
     from dagsim.experiment.plan import Plan
     from dagsim.experiment.scenario import workload_label
+    from dagsim.families.capacity.answer_tables import whatif_table
+    from dagsim.families.capacity.answers import whatif_answer
     from dagsim.families.capacity.machines import joined, with_memberships
     from dagsim.families.capacity.whatif import Fit, WhatIf, alternatives_of, trials_of
-    from dagsim.report.answer import whatif_answer
-    from dagsim.report.comparison import whatif_table
 
     policies = _names(policy)
     chosen, audit = _configured(reading, trace, config, set_, policies[:1], growth, watched=shown.watched)
     asked = WhatIf.of(with_memberships(chosen), policies, add or (), remove or (), accept or (), price or (), prices)
     folder, runs = swept(Plan.of_grid(asked.grid(trace, shown.name), "whatif"), shown)
-    trials = trials_of(folder, runs, asked.config, asked.demand)
-    choices = alternatives_of(trials, asked.clusters, asked.prices, metric)
-    today = asked.config.cluster
-    fit, load, begins = Fit.of(trials[0], metric), asked.demand.on(today), asked.demand.beginning
-    grid = whatif_table(
-        choices,
-        metric,
-        workload=workload_label(asked.config),
-        demand=load,
-        fit=fit,
-        prices=asked.prices,
-        begins=begins,
-        wide=shown.wide,
-    )
-    remarks = [*_grown(growth), *(line for section in asked.clusters.values() for line in joined(today, section))]
-    facts = {"run": str(folder.path), "metric": metric, "prices": asked.prices.to_dict(), **_log_facts(load, fit)}
-    facts["choices"] = [choice.to_dict() for choice in choices]
-    _tell_answer(folder.path, whatif_answer(choices, metric, fit, grid, begins, remarks), facts, shown, remarks, audit)
+    with folder.noting():
+        trials = trials_of(folder, runs, asked.config, asked.demand)
+        choices = alternatives_of(trials, asked.clusters, asked.prices, metric)
+        today = asked.config.cluster
+        fit, load, begins = Fit.of(trials[0], metric), asked.demand.on(today), asked.demand.beginning
+        grid = whatif_table(
+            choices,
+            metric,
+            workload=workload_label(asked.config),
+            demand=load,
+            fit=fit,
+            prices=asked.prices,
+            begins=begins,
+            wide=shown.wide,
+        )
+        remarks = [*_grown(growth), *(line for section in asked.clusters.values() for line in joined(today, section))]
+        facts = {"run": str(folder.path), "metric": metric, "prices": asked.prices.to_dict(), **_log_facts(load, fit)}
+        facts["choices"] = [choice.to_dict() for choice in choices]
+        _tell_answer(
+            folder.path, whatif_answer(choices, metric, fit, grid, begins, remarks), facts, shown, remarks, audit
+        )
 
 
 @app.command("plan")
@@ -175,9 +178,10 @@ def plan_capacity(
 
     Example: dagsim plan --trace sacct.txt --cluster cluster.yaml --target "wait_s.p95<600" --types H200
     """
+    from dagsim.experiment.store import Store
+    from dagsim.families.capacity.answers import plan_answer
     from dagsim.families.capacity.machines import read_accept
     from dagsim.families.capacity.sizes import Targets, plan_size
-    from dagsim.report.answer import plan_answer
     from dagsim.report.terminal import progress
 
     Targets.read(target, bounded=budget is None)  # before the trace is read, which may take long
@@ -199,9 +203,10 @@ def plan_capacity(
             watch=watch,
             argv=["dagsim", *sys.argv[1:]],
         )
-    drawn = _drawn(planned, file or planned.path / "plots" / "plan.svg")
-    remarks = [*_grown(growth), f"drawn: {drawn}"]
-    _tell_answer(planned.path, plan_answer(planned, _grown(growth)), _facts(planned), shown, remarks, audit)
+    with Store.read(planned.path).noting():
+        drawn = _drawn(planned, file or planned.path / "plots" / "plan.svg")
+        remarks = [*_grown(growth), f"drawn: {drawn}"]
+        _tell_answer(planned.path, plan_answer(planned, _grown(growth)), _facts(planned), shown, remarks, audit)
     if planned.search.best is None:
         raise typer.Exit(1)
 
@@ -218,20 +223,25 @@ def _tell_answer(
     and the remarks, or the facts as JSON. Contradictions of the input come first; the terminal has them.
     """
     from dagsim.experiment.store import Store
+    from dagsim.families.capacity.whatif import TODAY
     from dagsim.families.web.document import write_page
     from dagsim.report.answer import write_answer
+    from dagsim.report.tables import losses
     from dagsim.report.terminal import show_grid
 
-    write_answer(folder, replace(answer, sentences=(*audit.sentences(), *answer.sentences)))
-    page = write_page([Store.open(folder)], folder / "report.html")
+    store = Store.open(folder)
+    today_first = sorted(store.cells(), key=lambda run: run.at.get("cluster") != TODAY)
+    lacking = losses([replace(run, policy=f"{run.at.get('cluster')}, {run.policy}") for run in today_first])
+    write_answer(folder, replace(answer, sentences=(*audit.sentences(), *lacking, *answer.sentences)))
+    page = write_page([store], folder / "report.html")
     if shown.json_:
-        typer.echo(json.dumps({"audit": audit.to_dict(), **facts}))
+        say(json.dumps({"audit": audit.to_dict(), "incomplete": lacking, **facts}))
     elif not shown.quiet:
-        for sentence in answer.sentences:
-            typer.echo(sentence)
+        for sentence in (*lacking, *answer.sentences):
+            say(sentence)
         show_grid(answer.grid, shown.table, wide=shown.wide)
         for line in (*remarks, *audit.sentences(urgent=False), f"page: {page}", f"run folder: {folder}"):
-            typer.echo(line)
+            say(line)
 
 
 def _configured(
@@ -292,8 +302,8 @@ def _drawable(path: Path) -> Path:
 def _drawn(planned: SizePlan, path: Path) -> Path:
     """Draw the curve and save it to a file."""
     from dagsim.experiment.scenario import workload_label
+    from dagsim.families.capacity.size_plot import sizes
     from dagsim.report.plots import save
-    from dagsim.report.plots.results import sizes
 
     title = f"{workload_label(planned.config)}, {planned.config.policy}"
     priced = bool(planned.prices)
@@ -374,16 +384,16 @@ def calibrate_site(
         text = f"# Fitted by dagsim calibrate on the first {result.fitted:,} of {result.jobs:,} jobs of {trace.name}.\n"
         write_text(output, text + dump_config(result.config))
     if json_:
-        typer.echo(json.dumps({"audit": audit.to_dict(), **result.to_dict()}))
+        say(json.dumps({"audit": audit.to_dict(), **result.to_dict()}))
         return
     if quiet:
         return
-    typer.echo(f"fitted on the first {result.fitted:,} of {result.jobs:,} jobs: {len(result.trials)} values tried")
+    say(f"fitted on the first {result.fitted:,} of {result.jobs:,} jobs: {len(result.trials)} values tried")
     for name, value in result.kept.items():
-        typer.echo(f"  {name} = {value}")
+        say(f"  {name} = {value}")
     if not result.kept:
-        typer.echo("  no value brings the simulation nearer to the log")
-    typer.echo("\n".join(fidelity_lines("the rest, before the fit", result.before.to_dict())))
-    typer.echo("\n".join(fidelity_lines("the rest, after the fit", result.after.to_dict())))
+        say("  no value brings the simulation nearer to the log")
+    say("\n".join(fidelity_lines("the rest, before the fit", result.before.to_dict())))
+    say("\n".join(fidelity_lines("the rest, after the fit", result.after.to_dict())))
     if not result.carries_over:
-        typer.echo("The fit does not carry over to the rest of the log: do not use it.")
+        say("The fit does not carry over to the rest of the log: do not use it.")

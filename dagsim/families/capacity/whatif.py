@@ -582,7 +582,8 @@ class Trials:
         plan = Plan("plan", grid.config(), tuple(self._cells), grid)
         store = Store.begin(self.root, plan, argv=self.argv)
         self.path = store.path
-        runs = carry_out(store, plan, self.executor, self.watch)
+        with store.noting():
+            runs = carry_out(store, plan, self.executor, self.watch)
         mine = {cell: run for cell, run in runs.items() if cell.at["cluster"] == label}
         (trial,) = trials_of(store, mine, self.config, self.demand)
         replayed, jobs = trial.run.metrics["jobs_arrived"], self.demand.jobs

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     Quiet,
 )
 
 if TYPE_CHECKING:
     pass
+from dagsim.family import offered
 
 
 @app.command()
@@ -35,16 +36,16 @@ def warm(
     if not is_installed():
         raise ConfigError(INSTALL)
     from dagsim.families.compiled import drive, jit
-    from dagsim.families.episodes.side_by_side import compile_episodes
 
     if not jit.jitted():
         raise ConfigError("NUMBA_DISABLE_JIT=1 keeps numba from compiling; unset it")
     for policy in algo or EXAMPLES:
         began, chosen = perf_counter(), plan_for(policy, Preemption())
         if drive.compile_loop(chosen) and not quiet:
-            typer.echo(f"compiled {chosen.loop} (for {policy} and its like) in {perf_counter() - began:.0f} s")
+            say(f"compiled {chosen.loop} (for {policy} and its like) in {perf_counter() - began:.0f} s")
     began = perf_counter()
-    if not algo and any([compile_episodes(), compile_episodes(trials=True)]) and not quiet:
-        typer.echo(f"compiled episodes (for make_vec and training) in {perf_counter() - began:.0f} s")
+    compile_episodes = None if algo else offered("compile_episodes")
+    if compile_episodes and any([compile_episodes(), compile_episodes(trials=True)]) and not quiet:
+        say(f"compiled episodes (for make_vec and training) in {perf_counter() - began:.0f} s")
     if not quiet:
-        typer.echo(f"ready, in {jit.folder()}")
+        say(f"ready, in {jit.folder()}")

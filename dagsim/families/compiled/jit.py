@@ -240,7 +240,11 @@ def _linked(symbol: str, code: bytes) -> Callable[..., int]:
 
 
 def dispatched(function: Function) -> Function:
-    """Compile a function that is called very often, with numbers among its arguments, by numba itself."""
+    """Compile a function that is called very often, with numbers among its arguments, by numba itself, if numba is
+    installed.
+    """
+    if not jitted():
+        return function
     import numba
 
     njit: Any = numba.njit

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     Algo,
     ConfigFile,
@@ -104,7 +104,7 @@ def print_eta(
         elif backtest is not None:
             _backtest(backtest, every, oracle, asked, reading, algo, counts, workers, output)
     except KeyboardInterrupt:
-        typer.echo("interrupted: nothing was written", err=True)
+        say("interrupted: nothing was written", err=True)
         raise
 
 
@@ -148,9 +148,9 @@ def _forecast(
     if asked.config is None and reading.cluster is None:
         raise InputError("--state: the cluster is unknown; give --config site.yaml (dagsim site import makes it)")
     if is_idle(state):
-        typer.echo("nothing runs or waits: a job that fits starts at once", err=True)
+        say("nothing runs or waits: a job that fits starts at once", err=True)
         if output.json:
-            typer.echo(json.dumps({"jobs": [], "idle": True}))
+            say(json.dumps({"jobs": [], "idle": True}))
         return
     first = [Setting(f"--state {state}", "workload", workload_of(state))]
     config = experiment(asked, reading, first=first, watched=output.watched)
@@ -158,7 +158,7 @@ def _forecast(
     question = Question.read(config, state, history, algo, *counts)
     remarks = [*audit.sentences(), *question.remarks, *audit.sentences(urgent=False)]
     for remark in question.remarks:
-        typer.echo(f"{state.name}: {remark}", err=True)
+        say(f"{state.name}: {remark}", err=True)
     answers: dict[str, Prospect[Any]] = {}
     (plan, with_shapes), names = planned, {job.partition("_")[0] for job in jobs}
     if plan is not None:
@@ -170,7 +170,7 @@ def _forecast(
         if missing := sorted(names - {row.job for row in queue.rows} - {job.job for job in queue.without}):
             raise InputError(f"{state}: job {missing[0]} does not wait there")
         if queue.without:
-            typer.echo(f"{state.name}: {without_sentence(queue.without)}", err=True)
+            say(f"{state.name}: {without_sentence(queue.without)}", err=True)
     if output.page is not None:
         from dagsim.families.forecast.forecast_page import queue_page
         from dagsim.files import write_text
@@ -190,11 +190,11 @@ def _forecast(
         rows = {name: [row.to_dict() for row in answer.rows] for name, answer in answers.items()}
         if "jobs" in answers:
             rows["no_forecast"] = [job.to_dict() for job in answers["jobs"].without]
-        typer.echo(json.dumps(basis | rows))
+        say(json.dumps(basis | rows))
     elif output.watched:
         if "planned" in answers:
             show_grid(shapes_grid(answers["planned"]))
-            typer.echo("\n".join(shapes_sentences(answers["planned"].rows)))
+            say("\n".join(shapes_sentences(answers["planned"].rows)))
         if "jobs" in answers and (names or plan is None):
             show_grid(queue_grid(answers["jobs"]))
             if answers["jobs"].without:
@@ -221,7 +221,7 @@ def _refined(
         return latest
     for number, latest in enumerate(answers, 1):
         if watched:
-            typer.echo(f"answer {number}: {len(latest.rows):,} jobs, {basis(latest)}", err=True)
+            say(f"answer {number}: {len(latest.rows):,} jobs, {basis(latest)}", err=True)
     return latest
 
 
@@ -269,12 +269,12 @@ def _backtest(
 
         write_text(output.page, backtest_page(f"{path.name}: forecasts and what came true", scores))
     if output.json:
-        typer.echo(json.dumps(scores))
+        say(json.dumps(scores))
     elif not output.quiet:
         from dagsim.families.forecast.texts import backtest_grid, backtest_sentences
         from dagsim.report.terminal import show_grid
 
-        typer.echo(backtest_sentences(scores)[0])
+        say(backtest_sentences(scores)[0])
         show_grid(backtest_grid(scores))
 
 

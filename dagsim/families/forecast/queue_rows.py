@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from dagsim.families.forecast.reasons import Fate, is_limit, verdict_of
 from dagsim.families.kubernetes.kubectl import waiting_workloads
 from dagsim.families.pbs.pbs_jobs import is_qstat, waiting_comments
 from dagsim.families.slurm.slurm_queue import is_squeue, waiting_jobs
+from dagsim.files import open_lines
 from dagsim.traces.source import Source
 
 KINDS = ("plain", "limited", "dependent", "begin later", "reservation", "never", "outside")
@@ -75,7 +75,7 @@ def read_queue_log(path: Path) -> QueueLog:
         TraceError: The header lacks a column, or a row cannot be read.
     """
     listings: dict[float, dict[str, Listed]] = {}
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as stream:
+    with open_lines(path, TraceError) as stream:
         names = stream.readline().strip().split("|")
         if missing := [name for name in _COLUMNS if name not in names]:
             raise TraceError(f"{path}: the header lacks {', '.join(missing)}; it has {', '.join(names)}")

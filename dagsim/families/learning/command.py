@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     ConfigFile,
     Experiment,
@@ -83,10 +83,10 @@ def train_agent(
     Example: dagsim train --algo ppo --config train/ppo --seed 1
     """
     from dagsim.experiment.executors import executor_for
+    from dagsim.families.learning.progress import training_progress
     from dagsim.families.learning.session import begin_training, resumed_training, train_in
-    from dagsim.processes import exit_code
     from dagsim.report.comparison import comparison_table
-    from dagsim.report.terminal import console, training_progress
+    from dagsim.report.terminal import console
 
     watched = not (quiet or json_)
     if on is not None:
@@ -105,26 +105,23 @@ def train_agent(
             watched=watched,
         )
         folder = begin_training(chosen, out, init=init, report=report, name=name, argv=["dagsim", *sys.argv[1:]])
-    try:
+    with folder.noting():
         with training_progress(wanted=watched) as watch:
             trained = train_in(folder, resume=resume is not None, workers=workers, watch=watch, on=on)
             ranked = trained.standings
             _draw(trained, ranked)
-    except KeyboardInterrupt as stop:
-        typer.echo(f"interrupted; go on with: dagsim train --resume {folder.path}", err=True)
-        raise typer.Exit(exit_code(stop)) from None
-    if json_:
-        facts = {
-            "run": str(folder.path),
-            "reference": trained.reference,
-            "validation_ratio": trained.validation_ratio,
-        }
-        typer.echo(json.dumps({**facts, "report": [result.to_dict() for result in ranked]}))
-    elif not quiet:
-        if ranked:
-            console().print(comparison_table(ranked, trained.metric))
-        typer.echo(f"best on validation: {trained.validation_ratio:.4f} times {trained.reference}")
-        typer.echo(f"run folder: {folder.path}")
+        if json_:
+            facts = {
+                "run": str(folder.path),
+                "reference": trained.reference,
+                "validation_ratio": trained.validation_ratio,
+            }
+            say(json.dumps({**facts, "report": [result.to_dict() for result in ranked]}))
+        elif not quiet:
+            if ranked:
+                console().print(comparison_table(ranked, trained.metric))
+            say(f"best on validation: {trained.validation_ratio:.4f} times {trained.reference}")
+            say(f"run folder: {folder.path}")
 
 
 def _draw(trained: Trained, ranked: Sequence[PolicyResult]) -> None:
@@ -193,13 +190,14 @@ def tune(
         folder, lines, _ = run_kept(
             "tune", chosen, tried, output, label=chosen.policy, seeds=seeds_of(VALIDATION, seeds), about=about
         )
-    ranked, best, files = tuning_of(folder, lines)
-    metric = folder.manifest["plan"]["metric"]
-    if json_:
-        rows = [result.to_dict() for result in ranked]
-        typer.echo(json.dumps({"run": str(folder.path), "best": best.policy, "metric": metric, "standings": rows}))
-    elif not quiet:
-        label = f"{folder.label}, validation"
-        show_grid(comparison_table(ranked, metric, workload=label, wide=wide), table, wide=wide)
-        typer.echo(f"best: {best.policy}; kept in {files[-1]}")
+    with folder.noting():
+        ranked, best, files = tuning_of(folder, lines)
+        metric = folder.manifest["plan"]["metric"]
+        if json_:
+            rows = [result.to_dict() for result in ranked]
+            say(json.dumps({"run": str(folder.path), "best": best.policy, "metric": metric, "standings": rows}))
+        elif not quiet:
+            label = f"{folder.label}, validation"
+            show_grid(comparison_table(ranked, metric, workload=label, wide=wide), table, wide=wide)
+            say(f"best: {best.policy}; kept in {files[-1]}")
     tell_failures(folder)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 from dagsim.cli.options import Quiet
 from dagsim.cli.trace import trace_app
 
@@ -48,7 +48,7 @@ def site_import(
 
     lines = import_site(paths, out, gpus=",".join(gpu) if gpu else None, timezone=timezone, keep_all=all_)
     for line in () if quiet else lines:
-        typer.echo(line)
+        say(line)
 
 
 @trace_app.command("anonymise")
@@ -84,5 +84,5 @@ def anonymise_traces(
             write_text(written[-1], text)
     if not quiet:
         for new_path in written:
-            typer.echo(new_path)
-        typer.echo(f"{len(names):,} names replaced; times, sizes and GPU types are as they were")
+            say(new_path)
+        say(f"{len(names):,} names replaced; times, sizes and GPU types are as they were")

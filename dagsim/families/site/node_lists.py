@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ import yaml
 from dagsim.errors import ModelError, TraceError
 from dagsim.families.kubernetes.pods import object_kind, whole
 from dagsim.families.kubernetes.terms import quantity, units
+from dagsim.files import parsed_json
 from dagsim.model import QueueTree, canonical_json
 from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type, mig_slice
 from dagsim.traces.documents import elements, list_in, object_in, text_in
@@ -439,9 +439,9 @@ def _json_nodes(source: Source) -> Iterator[FoundNode]:
     if len(text) > _LARGEST:
         raise TraceError(f"{source}:1: more than {_LARGEST:,} bytes of JSON")
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        raise TraceError(f"{source}:1: not JSON") from None
+        document = parsed_json(text)
+    except ValueError as error:
+        raise TraceError(f"{source}:1: not JSON ({error})") from None
     for name, node in object_in(document, "nodes").items():
         there = object_in(node, "resources_available")
         fields = {f"resources_available.{key}": str(value) for key, value in there.items() if _is_plain(value)}

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from dagsim.errors import ModelError, TraceError
-from dagsim.families.fabric import Tree, TreeSwitch
+from dagsim.families.fabric.topologies import Tree, TreeSwitch
 from dagsim.families.site.node_lists import (
     MOST_NODES,
     FoundNode,

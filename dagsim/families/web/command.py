@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
+from dagsim.family import service
 
 
 @app.command()
@@ -25,7 +26,7 @@ def report(
     from dagsim.experiment.store import Store
     from dagsim.families.web.document import write_page
 
-    typer.echo(write_page([Store.open(run) for run in runs], out or runs[0] / "report.html"))
+    say(write_page([Store.open(run) for run in runs], out or runs[0] / "report.html"))
 
 
 @app.command()
@@ -68,7 +69,8 @@ def serve(
         configured(config, None)  # so that a fault is told now
         if history is not None and not history.exists():
             raise typer.BadParameter(f"{history}: no such file", param_hint="'--history'")
+        service("forecast_snapshot")
         settings = ForecastSettings(find_config(config), history, algo)
     elif history is not None or algo is not None:
         raise typer.BadParameter("--history and --algo go with --config", param_hint="'--config'")
-    serve_folders(results, host, port, lambda line: typer.echo(line), settings)
+    serve_folders(results, host, port, lambda line: say(line), settings)

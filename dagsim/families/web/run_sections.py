@@ -20,7 +20,6 @@ from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Axis, short_names
 from dagsim.experiment.scenario import metric_of, sample_of, workload_label
 from dagsim.experiment.store import Store
-from dagsim.families.fabric.usage import LinkUse, busiest
 from dagsim.families.web.charts import Packer, details, element, notes, table
 from dagsim.families.web.chosen import MOST_DRAWN, Chosen
 from dagsim.families.web.wait_sections import Explain, worst_waits
@@ -32,8 +31,9 @@ from dagsim.metrics.why import SIZES
 from dagsim.report.comparison import comparison_table, metric_name, sweep_table
 from dagsim.report.grid import Grid, factor, interval, number, short
 from dagsim.report.series import Row, link_steps
-from dagsim.report.tables import contradictions, observed_table, run_notes, summary_table, workload_notes
+from dagsim.report.tables import contradictions, losses, observed_table, run_notes, summary_table, workload_notes
 from dagsim.systems.cluster.audit import URGENT
+from dagsim.systems.cluster.network.links import LinkUse, busiest
 
 _FAR = 0.1
 """Relative difference from the log up to which a run reproduces it."""
@@ -125,9 +125,9 @@ def observed(chosen: Chosen) -> str:
     return "".join(parts)
 
 
-def contradicted(chosen: Chosen) -> list[str]:
-    """Sentences on logs that contradict themselves or the site, which come first."""
-    return contradictions([line.workload for line in chosen.lines])
+def lacking(chosen: Chosen) -> list[str]:
+    """Sentences that come first: where logs contradict themselves or the site, and which jobs did not complete."""
+    return [*contradictions([line.workload for line in chosen.lines]), *losses(chosen.lines)]
 
 
 def reproduction(chosen: Chosen) -> list[str]:

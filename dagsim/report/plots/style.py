@@ -168,17 +168,18 @@ def save(drawn: Figure, path: Path) -> Path:
     Raises:
         InputError: The file cannot be written.
     """
-    with writing(path):
-        _save(drawn, path)
+    with writing(path) as temporary:
+        _save(drawn, temporary, path.suffix)
     return path
 
 
-def _save(drawn: Figure, path: Path) -> None:
-    if path.suffix != ".png":
+def _save(drawn: Figure, path: Path, kind: str) -> None:
+    if kind != ".png":
         from matplotlib import rc_context
 
         with rc_context({"svg.hashsalt": "dagsim"}):  # for this file only
-            drawn.savefig(path, metadata={_DATED[path.suffix]: None} if path.suffix in _DATED else None)
+            undated = {_DATED[kind]: None} if kind in _DATED else None
+            drawn.savefig(path, format=kind.removeprefix("."), metadata=undated)
         return
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 

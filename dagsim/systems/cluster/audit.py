@@ -21,6 +21,7 @@ from dagsim.model.mig import named_types, parted_types
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.nodes import DemandClass, NodeState
 from dagsim.systems.cluster.site import SiteState
+from dagsim.text import on_one_line
 from dagsim.traces.report import CONTRADICTIONS, NO_HOURS, OF_ROWS, Contradiction, Hours, ReadReport
 from dagsim.workload.accept import Accept
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations
@@ -149,7 +150,7 @@ class Audit:
         hint = f" ({self.hint})" if self.hint and kind == "impossible" else ""
         who = f"{of.count:,} of {self._whole(kind):,} {unit}s ({', '.join(shares)})"
         text = f"{who} {CONTRADICTIONS[kind]}: {'; '.join(map(clipped, first))}{more}{hint}"
-        return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+        return on_one_line(text)
 
 
 def _named(count: int, ids: tuple[str, ...], unit: str) -> str:

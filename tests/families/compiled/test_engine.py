@@ -18,7 +18,7 @@ from dagsim.experiment.kept_files import engine_of
 from dagsim.experiment.simulate import check, run_policy
 from dagsim.experiment.store import Store
 from dagsim.families.compiled import choice, drive, jit
-from dagsim.families.compiled.choice import BESIDE, EXAMPLES, costs, fewest, offer, pays, plan_for, why_not
+from dagsim.families.compiled.choice import BESIDE, EXAMPLES, costs, faster_engine, fewest, pays, plan_for, why_not
 from dagsim.model import Cluster
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
@@ -142,19 +142,21 @@ def test_the_command_refuses_with_2_and_leaves_no_folder(tmp_path: Path) -> None
 def test_a_long_run_without_numba_is_offered_the_compiled_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = ClusterScenario(Cluster.of({"V100": 1}), [])
     slow = EngineUse("auto", "simpy", "the compiled engine needs numba")
-    assert offer(scenario, "sjf", slow, 31.0) == ""
+    assert faster_engine(lambda: scenario, "sjf", slow, 31.0) == ""
     monkeypatch.setattr("dagsim.families.compiled.choice.is_installed", lambda: False)
-    advice = offer(scenario, "sjf[placement=worst-fit]", slow, 31.0)
+    advice = faster_engine(lambda: scenario, "sjf[placement=worst-fit]", slow, 31.0)
     assert advice.endswith("times as fast: pip install -e '.[fast]'")
-    assert offer(scenario, "sjf", slow, 29.0) == ""
-    assert offer(scenario, "heft", slow, 31.0) == ""
-    assert offer(scenario, "sjf", EngineUse("simpy", "simpy", "asked for"), 31.0) == ""
-    assert offer(replace(scenario, admission=True), "sjf", slow, 31.0) == ""
+    assert faster_engine(lambda: scenario, "sjf", slow, 29.0) == ""
+    assert faster_engine(lambda: scenario, "heft", slow, 31.0) == ""
+    assert faster_engine(lambda: scenario, "sjf", EngineUse("simpy", "simpy", "asked for"), 31.0) == ""
+    assert faster_engine(lambda: replace(scenario, admission=True), "sjf", slow, 31.0) == ""
 
 
 def test_a_run_that_starts_the_compilation_says_so_at_any_length() -> None:
     scenario = ClusterScenario(Cluster.of({"V100": 1}), [])
-    assert "sjf is being compiled in the background" in offer(scenario, "sjf", EngineUse("auto", "simpy", BESIDE), 2.0)
+    assert "sjf is being compiled in the background" in faster_engine(
+        lambda: scenario, "sjf", EngineUse("auto", "simpy", BESIDE), 2.0
+    )
 
 
 def test_an_engine_describes_the_cluster_only() -> None:
