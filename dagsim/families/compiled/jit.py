@@ -58,11 +58,11 @@ COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 """Options of numba for all functions."""
 
 INNER: list[tuple[Callable[..., Any], dict[str, Any]]] = []
-"""The inner functions, with their own options."""
+"""Inner functions that numba has not been told of (``pointers``), with their own options."""
 TUPLES: list[type] = []
-"""The classes that are passed by pointer."""
+"""Classes to pass by pointer, likewise."""
 AT_ADDRESS: list[tuple[Callable[[int], Any], Callable[[], Any]]] = []
-"""Functions from an address to the tuple that it describes, each with an example of the tuple."""
+"""Functions from an address to the tuple that it describes, likewise, each with an example of the tuple."""
 
 
 @cache

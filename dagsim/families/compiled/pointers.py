@@ -16,7 +16,6 @@ The arrays must be contiguous and must live as long as the call, because referen
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from hashlib import sha256
 from typing import Any
 
@@ -92,15 +91,15 @@ def object_code(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[st
     return code.fndesc.llvm_func_name, code.library._get_compiled_object()
 
 
-@cache
 def _register() -> None:
-    """Tell numba of everything that is marked in the modules imported so far, all of which import ``jit``."""
-    for cls in jit.TUPLES:
-        typeof_impl.register(cls)(_typeof)
-    for function, options in jit.INNER:
+    """Tell numba of everything that was marked since the last call."""
+    while jit.TUPLES:
+        typeof_impl.register(jit.TUPLES.pop())(_typeof)
+    while jit.INNER:
+        function, options = jit.INNER.pop()
         register_jitable(**options, **jit.COMMON)(function)
-    for at, example in jit.AT_ADDRESS:
-        _register_at(at, example)
+    while jit.AT_ADDRESS:
+        _register_at(*jit.AT_ADDRESS.pop())
 
 
 def _register_at(at: Callable[[int], Any], example: Callable[[], Any]) -> None:

@@ -53,6 +53,7 @@ def _let_go() -> None:
             if not processes.was_stopped():
                 process.stdin.write(b".")
             process.stdin.close()
+        process.returncode = 0  # it may outlive this process, of which Python would warn
 
 
 def _lock() -> Lock:
