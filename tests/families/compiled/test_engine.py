@@ -154,9 +154,8 @@ def test_a_long_run_without_numba_is_offered_the_compiled_engine(monkeypatch: py
 
 def test_a_run_that_starts_the_compilation_says_so_at_any_length() -> None:
     scenario = ClusterScenario(Cluster.of({"V100": 1}), [])
-    assert "sjf is being compiled in the background" in faster_engine(
-        lambda: scenario, "sjf", EngineUse("auto", "simpy", BESIDE), 2.0
-    )
+    engine = EngineUse("auto", "simpy", BESIDE)
+    assert "sjf is being compiled in the background" in faster_engine(lambda: scenario, "sjf", engine, 2.0)
 
 
 def test_an_engine_describes_the_cluster_only() -> None:
