@@ -149,7 +149,7 @@ def given(**options: Any) -> list[Setting]:
 
 
 def _option(key: str) -> str:
-    if key in ("policy", "train.algorithm.kind"):
+    if key == "train.algorithm.kind":
         return "--algo"
     return f"--{key.rpartition('.')[2].replace('_', '-')}"
 

@@ -35,7 +35,7 @@ def plan(
     month, the cluster with the best value.
 
     ``prices`` are texts such as ``H200=3.5`` (US dollars per GPU hour), ``price_file`` is the YAML
-    file of ``--prices``. Trials are kept below
+    file of ``--price``. Trials are kept below
     ``out`` and are not run again. The other arguments are those of ``replay``.
 
     Raises:

@@ -237,7 +237,7 @@ def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engin
     name = policy.partition("[")[0]
     steps = [] if is_installed() else ["pip install -e '.[fast]'"]
     if not is_installed() or _not_ready(scenario, policy):
-        steps.append(f"`dagsim warm --algo {name}`, once")
+        steps.append(f"`dagsim warm --policy {name}`, once")
     steps.append("`--set engine=compiled`")
     faster = FASTER[plan_for(policy, scenario.preemption).loop]
     return (

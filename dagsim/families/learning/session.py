@@ -62,7 +62,7 @@ def train(
 
     ``config`` is a configuration, a file, or a name from ``dagsim list configs``. ``settings``
     (``key=value``) change it as ``--set`` does. ``init`` is a checkpoint to start from. ``workers``
-    processes run the episodes; ``on`` (as in ``--on``) runs the policies of the report, by default
+    processes run the episodes; ``on`` (as in ``--executor``) runs the policies of the report, by default
     in as many processes. On Ray, it runs the episodes, too. The result depends on neither.
 
     Raises:
