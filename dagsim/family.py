@@ -75,18 +75,39 @@ def command_modules() -> list[str]:
     return list(dict.fromkeys(modules))
 
 
-def service(name: str) -> Any:
-    """Return the function of a family that the core can do without.
+def service(name: str, group: str = "services") -> Any:
+    """Return the function of a family that the core can do without, or what a family adds to another group.
 
     Raises:
         UnknownName: No family has it; the message names the one that would.
     """
-    for home, entry in family_entries("services"):
+    for home, entry in family_entries(group):
         if entry.name == name:
             module, _, attr = str(entry.target).partition(":")
             return getattr(import_module(home + module), attr)
-    refuse_missing("services", name)
+    refuse_missing(group, name)
     raise UnknownName(f"no family offers {name!r}")
+
+
+class FamilyKey:
+    """``Annotated[Any, FamilyKey("queues.kueue")]``: a key of a configuration whose class a family adds under this
+    name (``keys``). It is refused with the family's name if the family is missing.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        try:
+            return handler.generate_schema(service(self.name, "keys"))
+        except UnknownName:
+            return {"type": "function-plain", "function": {"type": "no-info", "function": self._refuse}}
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
+        return {} if schema["type"] == "function-plain" else handler(schema)
+
+    def _refuse(self, value: Any) -> None:
+        service(self.name, "keys")
 
 
 def names_of(family: Family) -> dict[str, list[str]]:

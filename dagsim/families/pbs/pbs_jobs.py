@@ -25,11 +25,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagsim.errors import ConfigError, TraceError
+from dagsim.families.pbs.pbs_nodes import pbs_memory_gb
 from dagsim.model import Demand
 from dagsim.model.arithmetic import numbered
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import object_in
-from dagsim.traces.fields import Dirty, count, finite_number, pbs_memory_gb
+from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport

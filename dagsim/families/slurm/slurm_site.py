@@ -19,16 +19,9 @@ from zoneinfo import ZoneInfo
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.families.fabric import Tree, TreeSwitch
-from dagsim.families.site.node_lists import (
-    MOST_NODES,
-    FoundNode,
-    ImportedSite,
-    is_scontrol,
-    is_scontrol_json,
-    is_sinfo,
-    read_nodes,
-)
+from dagsim.families.site.node_lists import MOST_NODES, FoundNode, ImportedSite, read_nodes
 from dagsim.families.slurm.accounting import delimiter_of
+from dagsim.families.slurm.slurm_nodes import is_scontrol, is_scontrol_json, is_sinfo
 from dagsim.model import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
 from dagsim.registry import nearest
 from dagsim.traces.fields import Dirty, count, finite_number, memory_gb
@@ -48,6 +41,7 @@ _ENTRY = re.compile(r"^\s*(NodeName|PartitionName|NodeSet|DownNodes|FrontendName
 class SlurmSite(ImportedSite):
     """The contents of a site's files. ``conf`` are the keys of slurm.conf in lower case."""
 
+    policy = "slurm-multifactor"
     conf: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, dict[str, str]] = field(default_factory=dict)
     partitions: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -74,6 +68,10 @@ class SlurmSite(ImportedSite):
     zone: ZoneInfo | None = None
     """Zone of dates without an offset; UTC if None."""
     named: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def has_queues(self) -> bool:
+        return bool(self.conf or self.partitions)
 
     @property
     def cluster_name(self) -> str:
