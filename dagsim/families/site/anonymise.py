@@ -18,7 +18,7 @@ from dagsim.families.site.node_lists import FoundNode, ImportedCluster, Imported
 from dagsim.family import family_entries
 from dagsim.files import replaced
 from dagsim.model import GPU_TYPES, Job, QueueNode, QueueTree
-from dagsim.registry import attribute
+from dagsim.own_code import attribute
 from dagsim.traces import open_trace, recognise
 from dagsim.traces.sites import folded, hosts, site_gpu
 from dagsim.traces.source import Source

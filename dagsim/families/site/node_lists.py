@@ -12,7 +12,7 @@ from dagsim.errors import ModelError, TraceError
 from dagsim.family import family_entries
 from dagsim.model import QueueTree
 from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type, mig_slice
-from dagsim.registry import attribute
+from dagsim.own_code import attribute
 from dagsim.traces.sites import folded, hosts, site_gpu
 from dagsim.traces.source import Source
 

@@ -14,7 +14,7 @@ from dagsim.errors import DagsimError, TraceError
 from dagsim.families.site.node_lists import ImportedSite
 from dagsim.family import family_entries
 from dagsim.model import Job
-from dagsim.registry import attribute
+from dagsim.own_code import attribute
 from dagsim.traces import Trace, open_trace
 from dagsim.traces.source import Source
 
