@@ -45,7 +45,8 @@ class Family:
     """Other families that it imports."""
     adds: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
     """What it adds to each registry, by the entry-point group that other packages use for it, without ``dagsim.``
-    (``policies``, ``readers``). ``services`` are functions that the core calls if they are there.
+    (``policies``, ``readers``). ``services`` are functions that the core calls if they are there, and ``keys`` are
+    classes behind keys of a configuration.
     """
     commands: Mapping[str, str] = field(default_factory=dict)
     """Its commands, each with the module that adds it to ``dagsim.cli.app.app`` when it is imported."""
@@ -75,39 +76,26 @@ def command_modules() -> list[str]:
     return list(dict.fromkeys(modules))
 
 
-def service(name: str, group: str = "services") -> Any:
-    """Return the function of a family that the core can do without, or what a family adds to another group.
-
-    Raises:
-        UnknownName: No family has it; the message names the one that would.
-    """
+def offered(name: str, group: str = "services") -> Any | None:
+    """Return what a family offers under a name, such as a service; None if no family here does."""
     for home, entry in family_entries(group):
         if entry.name == name:
             module, _, attr = str(entry.target).partition(":")
             return getattr(import_module(home + module), attr)
-    refuse_missing(group, name)
-    raise UnknownName(f"no family offers {name!r}")
+    return None
 
 
-class FamilyKey:
-    """``Annotated[Any, FamilyKey("queues.kueue")]``: a key of a configuration whose class a family adds under this
-    name (``keys``). It is refused with the family's name if the family is missing.
+def service(name: str, group: str = "services") -> Any:
+    """Return the function of a family that the core can do without.
+
+    Raises:
+        UnknownName: No family has it; the message names the one that would.
     """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        try:
-            return handler.generate_schema(service(self.name, "keys"))
-        except UnknownName:
-            return {"type": "function-plain", "function": {"type": "no-info", "function": self._refuse}}
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
-        return {} if schema["type"] == "function-plain" else handler(schema)
-
-    def _refuse(self, value: Any) -> None:
-        service(self.name, "keys")
+    answer = offered(name, group)
+    if answer is None:
+        refuse_missing(group, name)
+        raise UnknownName(f"no family offers {name!r}")
+    return answer
 
 
 def names_of(family: Family) -> dict[str, list[str]]:
@@ -122,9 +110,16 @@ def refuse_missing(group: str, name: str) -> None:
     Raises:
         UnknownName: It does.
     """
+    if missing := missing_family(group, name):
+        raise UnknownName(f"{name!r} {missing}")
+
+
+def missing_family(group: str, name: str) -> str:
+    """Return a text that names the family of ``name`` if its folder is not there; else an empty one."""
     for family, names in _all_names().items():
         if name in names.get(group, ()) and family not in families():
-            raise UnknownName(f"{name!r} belongs to the family {family}, which this installation lacks")
+            return f"belongs to the family {family}, which this installation lacks"
+    return ""
 
 
 @cache

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, Valida
 from pydantic_core import core_schema
 
 from dagsim.errors import ConfigError, UnknownName
+from dagsim.family import missing_family, offered
 from dagsim.own_code import attribute, name_of
 from dagsim.registry import Registry
 
@@ -99,7 +100,8 @@ class Registered:
 
 class Later:
     """``Annotated[Any, Later("module:Class")]``: a section whose class is imported only if the
-    section is present. In a ``TaggedUnion`` it has a ``kind``.
+    section is present. In a ``TaggedUnion`` it has a ``kind``. ``Later("train")`` is the class that a
+    family states for the key ``train``.
     """
 
     def __init__(self, target: str, kind: str | None = None) -> None:
@@ -110,10 +112,16 @@ class Later:
         return core_schema.with_info_plain_validator_function(self._validate)
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
-        return handler(_adapter(attribute(self.target)).core_schema)
+        cls = self._class()
+        return handler(core_schema.none_schema() if cls is None else _adapter(cls).core_schema)
+
+    def _class(self) -> Any:
+        return attribute(self.target) if ":" in self.target else offered(self.target, "keys")
 
     def _validate(self, value: Any, info: ValidationInfo) -> Any:
-        return _adapter(attribute(self.target)).validate_python(value, context=info.context)
+        if (cls := self._class()) is None:
+            raise ConfigError(f"the key {self.target!r} {missing_family('keys', self.target)}")
+        return _adapter(cls).validate_python(value, context=info.context)
 
 
 @cache

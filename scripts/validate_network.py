@@ -17,8 +17,8 @@ import command
 from simpy.events import AllOf, Event
 
 from dagsim.errors import ConfigError
-from dagsim.families.fabric import Link, LinkFlow, Routing
 from dagsim.families.fabric.shared_network import SharedCarrier
+from dagsim.families.fabric.topologies import Link, LinkFlow, Routing
 from dagsim.systems.cluster.clock import Clock, Timer
 
 

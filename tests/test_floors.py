@@ -40,9 +40,9 @@ FLOORS = (
 OWNERS = {
     "gymnasium": ("envs", "families/learning", "families/decima/environment", "families/pac_ml/environment"),
     "numba": "families/compiled",
-    "pydantic": ("config", "sections", "systems/cluster/section"),
+    "pydantic": ("config", "sections", "systems/cluster/section", "families/learning/train_section"),
     "ray": "experiment/on_ray",
-    "simpy": "systems/cluster",
+    "simpy": ("systems/cluster", "families/fabric/shared_network"),
     "starlette": "families/web",
     "torch": ("families/learning", "families/decima", "families/pac_ml"),
     "typer": "cli",

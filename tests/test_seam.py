@@ -28,13 +28,10 @@ FAMILIES = {
     ),
     "links of a network and causes of waits": (
         "experiment/compare.py",
-        "report/page/document.py",
-        "report/page/sections.py",
         "report/series.py",
         "report/tables.py",
     ),
     "traces, their audit, and sizes of clusters": (
-        "cli/capacity.py",
         "cli/inputs.py",
         "cli/shared.py",
         "cli/trace.py",

@@ -9,8 +9,8 @@ import pytest
 from simpy.events import Event
 
 from dagsim.errors import IllegalDecision, Stalled
-from dagsim.families.fabric import FatTree, Island, Torus
 from dagsim.families.fabric.shared_network import SharedNetwork
+from dagsim.families.fabric.topologies import FatTree, Island, Torus
 from dagsim.families.learning.codecs.candidates import Candidates
 from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation
 from dagsim.families.learning.env_settings import Level

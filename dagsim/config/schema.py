@@ -14,7 +14,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 from pydantic import model_validator as after_all
@@ -24,6 +24,7 @@ from dagsim.config.bundled import WORKLOADS, shipped
 from dagsim.config.yaml import Setting as Setting
 from dagsim.config.yaml import explain
 from dagsim.errors import CodeNotAllowed, ConfigError, DagsimError, WorkloadError
+from dagsim.family import offered, service
 from dagsim.files import is_there
 from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import glossary
@@ -34,9 +35,6 @@ from dagsim.systems import DEFAULT_SYSTEM, SYSTEMS, system_named
 from dagsim.systems.default import DefaultSystem, TopKeys
 from dagsim.systems.seam import Scenario, System
 from dagsim.workload.windows import parse_measure
-
-if TYPE_CHECKING:
-    from dagsim.families.learning.train_section import TrainSection
 
 _WRITTEN_AFTER = {"policy": "failures", "prices": "queues"}
 """Keys of every system that are written among the top-level keys of the default one: after which."""
@@ -83,7 +81,7 @@ class Config(TopKeys):
     """Metrics of your own, computed for each run beside those of ``dagsim list metrics``: ``module:attr`` or
     names of entry points (docs/own-system.md).
     """
-    train: Annotated[Any, Later("dagsim.families.learning.train_section:TrainSection")] | None = None
+    train: Annotated[Any, Later("train")] | None = None
     """How ``dagsim train`` trains an agent. Default: the defaults of the system."""
     seed: int = Field(default=0, ge=0)
     """Root of all randomness."""
@@ -112,9 +110,7 @@ class Config(TopKeys):
         system = info.data.get("system")
         if train is None or system is None:
             return train
-        from dagsim.families.learning.train_section import for_system
-
-        return for_system(train, _world_of(system))
+        return train if (filled := offered("training_filled")) is None else filled(train, _world_of(system))
 
     @field_validator("metrics")
     @classmethod
@@ -171,12 +167,13 @@ class Config(TopKeys):
             yaml.Document({name: getattr(self, name) for name in self.model_fields_set} | dict(parts), source)
         )
 
-    def training(self) -> TrainSection:
-        """The section ``train``, or the defaults of the system."""
-        from dagsim.families.learning.train_section import section_for
+    def training(self) -> Any:
+        """The section ``train``, or the defaults of the system.
 
-        section: TrainSection = self.train or section_for(self.world)
-        return section
+        Raises:
+            UnknownName: The family of learning is missing.
+        """
+        return self.train or service("training_defaults")(self.world)
 
     def build_cluster(self) -> Cluster:
         """Build the cluster that the section ``cluster`` describes.
@@ -364,11 +361,9 @@ def _defaults(document: yaml.Document, key: str, own: bool) -> Any:
     if key == _PRESET:
         del defaults["workload"]  # the preset brings all keys that the document does not state
     if key.strip().startswith("train"):
-        from dagsim.families.learning.train_section import section_for
-
         system = document.value.get("system") if isinstance(document.value, dict) else None
         kind = system.get("kind", DEFAULT_SYSTEM) if isinstance(system, dict) else system
-        defaults["train"] = plain(section_for(_system_at(kind, own)))
+        defaults["train"] = plain(service("training_defaults")(_system_at(kind, own)))
     if isinstance(document.value, dict):
         if isinstance(document.value.get("workload"), str):
             document.value["workload"] = {"preset": document.value["workload"]}

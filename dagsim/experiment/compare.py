@@ -18,6 +18,7 @@ from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Axis, short_names
 from dagsim.experiment.scenario import replicate_seeds, window_seeds
 from dagsim.experiment.store import Store
+from dagsim.family import offered
 from dagsim.metrics import OverTime, columns, jct, over_time
 from dagsim.metrics.columns import Floats
 from dagsim.metrics.compare import Ending, Look, Precision, holm
@@ -34,7 +35,7 @@ from dagsim.model.log import Schedule
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 
 if TYPE_CHECKING:
-    from dagsim.families.fabric.usage import LinkUse
+    from dagsim.systems.cluster.network.links import LinkUse
     from dagsim.systems.cluster.waits import Stretch
 
 _NOT_THE_JOBS = {"policy", "precision", "seeds"}
@@ -360,20 +361,13 @@ def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
     Raises:
         InputError: The trace of the run is gone or has changed.
     """
-    from dagsim.families.fabric.shared_network import SharedNetwork
-    from dagsim.families.fabric.usage import LinkTraffic
-    from dagsim.systems.cluster.network.base import Communication
-
-    network = folder.config.network  # other systems have none
-    if not isinstance(network, SharedNetwork):
+    traffic = offered("link_traffic")
+    if getattr(folder.config.network, "kind", None) != "shared" or traffic is None:  # other systems have none
         return []
     folder.check_trace()
     scenario = cluster_scenario_of(folder.config)
-    runtime = scenario.runtime
-    sends = runtime if isinstance(runtime, Communication) else scenario.communication
-    return LinkTraffic(
-        schedule, list(scenario.jobs(schedule.seed)), network, sends, runtime, scenario.preemption
-    ).links()
+    used: list[LinkUse] = traffic(schedule, list(scenario.jobs(schedule.seed)), scenario)
+    return used
 
 
 def explained_waits(

@@ -22,6 +22,7 @@ from dagsim.errors import ConfigError
 from dagsim.experiment.kept_files import Keep
 from dagsim.experiment.provenance import code_digest, digest, sources_of
 from dagsim.experiment.scenario import experiment_seeds
+from dagsim.family import service
 from dagsim.metrics import glossary
 from dagsim.metrics.own import value_name
 from dagsim.registry import nearest
@@ -93,9 +94,7 @@ def _value(value: Any) -> Any:
     """A value of the configuration; ``{file: best.pt}`` is the agent in that checkpoint."""
     match value:
         case {"file": str(path), **rest} if not rest:
-            from dagsim.families.learning.checkpoint import read_plain
-
-            return f'{read_plain(Path(path))["algorithm"]}[checkpoint="{path}"]'
+            return f'{service("algorithm_of")(Path(path))}[checkpoint="{path}"]'
     return value
 
 

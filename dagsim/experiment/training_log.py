@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dagsim.errors import RunFolderError
+from dagsim.family import service
 from dagsim.files import write_text
 
 COLUMNS = (
@@ -89,6 +90,4 @@ def read_log(folder: Path, iterations: int | None = None) -> list[dict[str, floa
 
 def _events(folder: Path) -> Any:
     """Open a TensorBoard writer; ``None`` if it is not installed (``pip install -e ".[tensorboard]"``)."""
-    from dagsim.families.learning.learner import writer
-
-    return writer(folder / "tensorboard")
+    return service("training_events")(folder / "tensorboard")

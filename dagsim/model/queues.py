@@ -8,7 +8,7 @@ from math import inf, isfinite
 from typing import Annotated, Any, Literal
 
 from dagsim.errors import ModelError, require
-from dagsim.family import FamilyKey
+from dagsim.sections import Later
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ class QueueTree:
     outages: tuple[NodeOutage, ...] = ()
     licences: Mapping[str, float] = field(default_factory=dict)
     scheduler: Mapping[str, bool | float | str] = field(default_factory=dict)
-    kueue: Annotated[Any, FamilyKey("queues.kueue")] | None = None
+    kueue: Annotated[Any, Later("queues.kueue")] | None = None
 
     __pydantic_config__ = {"extra": "forbid"}
 

@@ -28,7 +28,6 @@ from dagsim.report.grid import Grid, TableFormat, plain_text
 
 if TYPE_CHECKING:
     from dagsim.experiment.carry_out import RunProgress, Watch
-    from dagsim.families.learning.trainer import Progress as TrainingProgress
 
 T = TypeVar("T")
 
@@ -36,7 +35,7 @@ _WIDTH, _WIDE = 80, 320
 """Width without a terminal, and of ``--wide`` tables."""
 
 
-_LINE_S = 30.0
+LINE_S = 30.0
 """Seconds between two lines of progress if standard error is not a terminal."""
 
 
@@ -96,7 +95,7 @@ def _plan_lines(*, every_run: bool) -> Watch:
     def watch(step: RunProgress) -> None:
         nonlocal last_s, last
         now_s, run = time.monotonic(), f"{step.policy}, seed {step.seed}"
-        if now_s - last_s >= _LINE_S or (every_run and run != last):
+        if now_s - last_s >= LINE_S or (every_run and run != last):
             print(f"{step.done} of {step.runs} runs done; {run}: {step.jobs:,} jobs", file=sys.stderr, flush=True)
             last_s, last = now_s, run
 
@@ -112,7 +111,7 @@ def counted(what: str, wanted: bool, unit: str = "jobs", every: int = 1000) -> C
         if not sys.stderr.isatty():
             latest_s = time.monotonic()
             for count, item in enumerate(items):
-                if count % every == 0 and time.monotonic() - latest_s >= _LINE_S:
+                if count % every == 0 and time.monotonic() - latest_s >= LINE_S:
                     latest_s = time.monotonic()
                     print(f"{what}: {count:,} {unit}", file=sys.stderr, flush=True)
                 yield item
@@ -150,60 +149,3 @@ def downloading(wanted: bool) -> Iterator[Callable[[str, int, int | None], None]
             bar.update(tasks[name], completed=done)
 
         yield tell
-
-
-@contextmanager
-def training_progress(
-    wanted: bool, clock: Callable[[], float] = time.monotonic
-) -> Iterator[Callable[[TrainingProgress], None] | None]:
-    """Show the progress of a training on standard error, if wanted: a bar on a terminal, otherwise
-    occasional lines.
-    """
-    if not wanted:
-        yield None
-        return
-    if not sys.stderr.isatty():
-        yield _training_lines(clock)
-        return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting", total=None)
-
-        def tell(at: TrainingProgress) -> None:
-            score = "" if at.ratio is None else f", {at.ratio:.4f} of the reference"
-            bar.update(task, description=f"{at.what}{score}", completed=at.done, total=at.of)
-
-        yield tell
-
-
-def _training_lines(clock: Callable[[], float]) -> Callable[[TrainingProgress], None]:
-    """Print a line at most every ``_LINE_S`` seconds, with the time left at the speed of the
-    current phase.
-    """
-    phase, phase_began, phase_done = "", clock(), 0
-    printed = clock()
-
-    def tell(at: TrainingProgress) -> None:
-        nonlocal phase, phase_began, phase_done, printed
-        now = clock()
-        if (name := at.what.partition(":")[0]) != phase:
-            phase, phase_began, phase_done = name, now, at.done
-        if now - printed < _LINE_S:
-            return
-        printed, steps = now, at.done - phase_done
-        score = "" if at.ratio is None else f", {at.ratio:.4f} of the reference"
-        left = f", {_clock(round((now - phase_began) / steps * (at.of - at.done)))} left" if steps else ""
-        print(f"{at.what}: {at.done} of {at.of}{score}{left}", file=sys.stderr, flush=True)
-
-    return tell
-
-
-def _clock(seconds: int) -> str:
-    """Format as hours, minutes and seconds: ``0:02:30``."""
-    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"

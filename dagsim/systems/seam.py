@@ -12,7 +12,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    runtime_checkable,
+)
 
 from dagsim.errors import IllegalDecision, Stalled
 from dagsim.metrics.standings import Sample
@@ -33,6 +44,7 @@ __all__ = [
     "Conversation",
     "CountedJobs",
     "Engaged",
+    "Engine",
     "EngineUse",
     "HidesTruth",
     "Kernel",
@@ -169,6 +181,12 @@ class RewardTerm(Protocol):
     def cost(self, now: float) -> float:
         """The cost since the last call, until ``now`` (s)."""
         ...
+
+
+Engine: TypeAlias = Literal["auto", "simpy", "compiled"]
+"""``auto``: the compiled engine if it can play the run, pays, and was compiled before (``dagsim
+warm``).
+"""
 
 
 class EngineUse(NamedTuple):

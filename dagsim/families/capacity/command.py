@@ -104,10 +104,10 @@ def whatif(
     """
     from dagsim.experiment.plan import Plan
     from dagsim.experiment.scenario import workload_label
+    from dagsim.families.capacity.answer_tables import whatif_table
+    from dagsim.families.capacity.answers import whatif_answer
     from dagsim.families.capacity.machines import joined, with_memberships
     from dagsim.families.capacity.whatif import Fit, WhatIf, alternatives_of, trials_of
-    from dagsim.report.answer import whatif_answer
-    from dagsim.report.comparison import whatif_table
 
     policies = _names(policy)
     chosen, audit = _configured(reading, trace, config, set_, policies[:1], growth, watched=shown.watched)
@@ -175,9 +175,9 @@ def plan_capacity(
 
     Example: dagsim plan --trace sacct.txt --cluster cluster.yaml --target "wait_s.p95<600" --types H200
     """
+    from dagsim.families.capacity.answers import plan_answer
     from dagsim.families.capacity.machines import read_accept
     from dagsim.families.capacity.sizes import Targets, plan_size
-    from dagsim.report.answer import plan_answer
     from dagsim.report.terminal import progress
 
     Targets.read(target, bounded=budget is None)  # before the trace is read, which may take long
@@ -292,8 +292,8 @@ def _drawable(path: Path) -> Path:
 def _drawn(planned: SizePlan, path: Path) -> Path:
     """Draw the curve and save it to a file."""
     from dagsim.experiment.scenario import workload_label
+    from dagsim.families.capacity.size_plot import sizes
     from dagsim.report.plots import save
-    from dagsim.report.plots.results import sizes
 
     title = f"{workload_label(planned.config)}, {planned.config.policy}"
     priced = bool(planned.prices)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from importlib.util import find_spec
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.site import SiteState
-from dagsim.systems.seam import EngineUse
+from dagsim.systems.seam import Engaged, EngineUse
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
@@ -38,11 +38,6 @@ if TYPE_CHECKING:
     from dagsim.families.compiled.drive import LanePlan
     from dagsim.families.compiled.reading import LaneScenario
     from dagsim.systems.cluster.scenario import ClusterScenario
-
-Engine: TypeAlias = Literal["auto", "simpy", "compiled"]
-"""``auto``: the compiled engine if it can play the run, pays, and was compiled before (``dagsim
-warm``).
-"""
 
 INSTALL = "the compiled engine needs numba: pip install -e '.[fast]' in the checkout"
 
@@ -113,11 +108,6 @@ def pays(policy: str) -> int:
     policy.
     """
     return PAYS_IN_ROUNDS if policy.partition("[")[0] in _IN_ROUNDS else PAYS
-
-
-def refuse(why: str) -> ConfigError:
-    """The error if the compiled engine is requested and cannot be used."""
-    return ConfigError(f"engine compiled: {why}; allowed: engine simpy or auto")
 
 
 def plan_for(policy: str, preemption: Preemption) -> LanePlan:
@@ -195,8 +185,8 @@ def unplayable(jobs: JobArrays) -> str:
 
 def compiled(
     scenario: ClusterScenario, jobs: JobStream, policy: str, seed: int, on_arrivals: Callable[[int], None] | None
-) -> CompiledKernel | str:
-    """Return the compiled kernel, or the reason against it.
+) -> Engaged | str:
+    """Return the compiled kernel with the reason for it, or the reason against it.
 
     Raises:
         TraceError, WorkloadError: The jobs cannot be made.
@@ -226,10 +216,14 @@ def compiled(
     jobs.measure(arrays, scene.work.truth)
     if on_arrivals is not None:
         on_arrivals(len(arrays))
-    return too_much(scene, plan.loop) or CompiledKernel(scenario.cluster, jobs, scene, plan, seed)
+    if why := too_much(scene, plan.loop):
+        return why
+    reason = "asked for" if scenario.engine == "compiled" else f"{least:,} tasks or more"
+    kernel = CompiledKernel(scenario.cluster, jobs, scene, plan, seed)
+    return Engaged(kernel, EngineUse(scenario.engine, "compiled", reason))
 
 
-def offer(scenario: ClusterScenario, policy: str, engine: EngineUse, wall_s: float) -> str:
+def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engine: EngineUse, wall_s: float) -> str:
     """Hint for the user of a long run in engine simpy that the compiled engine could have played;
     else empty.
 
@@ -237,6 +231,7 @@ def offer(scenario: ClusterScenario, policy: str, engine: EngineUse, wall_s: flo
     """
     if wall_s < LONG_S or engine.asked != "auto" or engine.used != "simpy":
         return ""
+    scenario = scenario_of()
     if _feature(scenario, False) or _unknown(scenario, policy):
         return ""
     name = policy.partition("[")[0]

@@ -14,6 +14,7 @@ from dagsim.cli.options import (
 
 if TYPE_CHECKING:
     pass
+from dagsim.family import offered
 
 
 @app.command()
@@ -35,7 +36,6 @@ def warm(
     if not is_installed():
         raise ConfigError(INSTALL)
     from dagsim.families.compiled import drive, jit
-    from dagsim.families.episodes.side_by_side import compile_episodes
 
     if not jit.jitted():
         raise ConfigError("NUMBA_DISABLE_JIT=1 keeps numba from compiling; unset it")
@@ -44,7 +44,8 @@ def warm(
         if drive.compile_loop(chosen) and not quiet:
             typer.echo(f"compiled {chosen.loop} (for {policy} and its like) in {perf_counter() - began:.0f} s")
     began = perf_counter()
-    if not algo and any([compile_episodes(), compile_episodes(trials=True)]) and not quiet:
+    compile_episodes = None if algo else offered("compile_episodes")
+    if compile_episodes and any([compile_episodes(), compile_episodes(trials=True)]) and not quiet:
         typer.echo(f"compiled episodes (for make_vec and training) in {perf_counter() - began:.0f} s")
     if not quiet:
         typer.echo(f"ready, in {jit.folder()}")

@@ -26,7 +26,7 @@ from dagsim.families.compiled.memory import (
     with_pieces,
 )
 from dagsim.families.compiled.reading import LaneScenario, read_scenario
-from dagsim.families.compiled.rules import MOVE, RECALL
+from dagsim.families.compiled.rules import ENDLESS, MOVE, RECALL
 from dagsim.families.compiled.srtf import advance_srtf, new_srtf
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.log import ROW, Schedule, ScheduleLog
@@ -38,6 +38,7 @@ from dagsim.systems.cluster.policies.job_orders import JobOrdered
 from dagsim.systems.cluster.policies.orders import Ordered, TypedOrdered, fifo
 from dagsim.systems.cluster.policies.preemption import LeastRemaining
 from dagsim.systems.cluster.policies.rounds import Rounds
+from dagsim.systems.cluster.stalled import why_endless
 from dagsim.workload.arrays import JobArrays
 
 _PLACEMENTS: Mapping[type, int] = {
@@ -150,7 +151,7 @@ def whole_log(scene: LaneScenario, plan: LanePlan) -> tuple[np.ndarray, float]:
             log.resize(len(log) * 3 // 2, refcheck=False)
         else:
             loop.grow()
-    _check(loop.s)
+    _check(loop)
     log.resize(int(loop.s.count.rows), refcheck=False)
     return log, float(loop.s.clock.now_s)
 
@@ -166,6 +167,14 @@ class Loop:
     def advance(self, log: np.recarray) -> bool:
         """Continue until everything is done (False) or more space is needed (True)."""
         return self._advance(self.s, log, *self._more)
+
+    @property
+    def endless(self) -> str:
+        """Why the loop was left although jobs can go on; empty if it was not."""
+        if self.s.clock.phase != ENDLESS:
+            return ""
+        round_ = self._more[0].round
+        return why_endless(float(self.s.clock.now_s), float(round_.since_s), int(round_.woken), float(round_.next_s))
 
     def grow(self) -> None:
         """Enlarge the arrays of the state."""
@@ -208,8 +217,11 @@ def rows_at_first(scene: LaneScenario) -> int:
     return 2 * len(scene.work.truth) + 2 * len(scene.facts) + len(scene.nodes.table) + 2
 
 
-def _check(s: State) -> None:
+def _check(loop: Loop) -> None:
     """Check that every job is done or has been rejected."""
+    s = loop.s
+    if loop.endless:
+        raise Stalled(loop.endless)
     waiting = np.flatnonzero((s.jobs.left[:-1] > 0) & (s.jobs.rejected[:-1] == 0))
     if len(waiting):
         raise Stalled(

@@ -7,9 +7,9 @@ enforces that, and makes the lane fast: otherwise every function would count ref
 array of the state. With ``NUMBA_DISABLE_JIT=1`` numba leaves the functions as they are.
 
 Compiled code is kept below ``NUMBA_CACHE_DIR``, or in the user's cache folder, under a digest of
-all files of this folder, of ``policies.formulas``, and of those that families add
-(``compiled_sources``). Numba's own check is not enough: it notices changes in the file of a
-function, but not in the functions that it calls.
+all files of this folder, of those of the core from which its functions take others and constants,
+and of those that families add (``compiled_sources``). Numba's own check is not enough: it notices
+changes in the file of a function, but not in what that function uses.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import numpy as np
 
 from dagsim.family import family_entries
 from dagsim.files import Lock
+from dagsim.systems.cluster import stalled
 from dagsim.systems.cluster.policies import formulas
 
 try:
@@ -130,14 +131,19 @@ def _compiled(function: Function, **options: Any) -> Function:
         config.CACHE_DIR = before
 
 
+def sources() -> list[Path]:
+    """Return the files that compiled functions are made of."""
+    added = [Path(str(files(home))) / str(entry.target) for home, entry in family_entries("compiled_sources")]
+    places = [Path(__file__).parent, Path(formulas.__file__), Path(stalled.__file__), *added]
+    return [path for place in places for path in (sorted(place.glob("*.py")) or [place])]
+
+
 @cache
 def folder() -> Path:
     """The folder of functions compiled from exactly these files. They are for this numba and this
     kind of processor."""
     by = f"{numba.__version__} {np.__version__} {sys.version} {get_host_cpu_name()}".encode()
-    added = [Path(str(files(home))) / str(entry.target) for home, entry in family_entries("compiled_sources")]
-    sources = [Path(__file__).parent, Path(formulas.__file__), *added]
-    texts = [path.read_bytes() for source in sources for path in (sorted(source.glob("*.py")) or [source])]
+    texts = [file.read_bytes() for file in sources()]
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dagsim"
     return (
         Path(os.environ.get("NUMBA_CACHE_DIR") or caches)

@@ -26,7 +26,7 @@ from dagsim.families.compiled.memory import (
     record_type,
 )
 from dagsim.families.compiled.node_trees import choose, fits
-from dagsim.families.compiled.rules import DECIDE, MOVE, SETTLE, move_on, origin_of, pop, push, start, steps
+from dagsim.families.compiled.rules import DECIDE, ENDLESS, MOVE, SETTLE, move_on, origin_of, pop, push, start, steps
 from dagsim.families.compiled.srtf import (
     RoomSearch,
     consider,
@@ -37,7 +37,8 @@ from dagsim.families.compiled.srtf import (
     preempt,
     seek_room,
 )
-from dagsim.systems.cluster.policies.formulas import served_after
+from dagsim.systems.cluster.policies.formulas import CLOSE, EARLY, served_after
+from dagsim.systems.cluster.stalled import JUDGED_EVERY, MOST_WAKES
 
 _served_after = inner(served_after)
 
@@ -246,14 +247,20 @@ def _weight(s: State, v: LasService, run: int) -> float:
     return s.classes[s.tasks[s.runs[run].task].kind].gpus * s.runs[run].count if v.counted.by_gpus else 1.0
 
 
-ROUND = record_type(f8="quantum_s wake_s", i8="next number competing task answered ranked keeps")
+ROUND = record_type(
+    f8="quantum_s wake_s check since_s next_s", i8="next number competing task answered ranked keeps skips woken"
+)
 """State of the rounds.
 
 - ``quantum_s``: the length of a round. ``wake_s``: when to decide again although nothing happens.
-- ``next``: the next round, counted from time 0. ``number``: the number of rounds so far.
+- ``next``: the next round, counted from time 0. ``number``: the number of rounds so far. ``check``:
+  the next round in which something may happen by itself (inf: none); ``skips``: set if rounds before
+  it are skipped.
 - ``competing``: set during a round. ``task``: the task for which room is made, or -1. ``answered``:
   set once anything was done. ``ranked``: the number of runs at the start of the round.
 - ``keeps``: set if a preempted run keeps the work it has done.
+- ``woken``: rounds since ``since_s`` in which neither an end nor an arrival happened; the next can
+  happen at ``next_s`` (``stalled.Wakes``).
 """
 
 
@@ -269,6 +276,8 @@ class Las(NamedTuple):
     ranked: np.ndarray  # (runs,) int64: slots of runs, the last first
     number: np.ndarray  # (runs,) int64: the number of each, to see if it is still the same
     standing: np.ndarray  # (runs,) float64: by slot, the service its job had had when the round began
+    rate: np.ndarray  # (J,) float64: service per second of each job that runs
+    looked_at: np.ndarray  # (J,) int64: the round after which the job was last looked at
 
 
 def new_las(s: State, by_gpus: bool, quantum_s: float, keeps: bool) -> Las:
@@ -283,6 +292,8 @@ def new_las(s: State, by_gpus: bool, quantum_s: float, keeps: bool) -> Las:
         ranked=np.empty(runs, np.int64),
         number=np.empty(runs, np.int64),
         standing=np.empty(runs),
+        rate=np.zeros(len(s.jobs) - 1),
+        looked_at=np.zeros(len(s.jobs) - 1, np.int64),
     )
 
 
@@ -300,8 +311,14 @@ def advance_las(s: State, log: np.recarray, p: Las) -> bool:
             if s.clock.phase == MOVE and _wakes_first(s, p):
                 s.clock.now_s = p.round.wake_s
                 s.clock.phase = SETTLE
-            elif not move_on(s, log):
-                return False
+                if _wakes_too_often(s, p):
+                    s.clock.phase = ENDLESS
+                    return False
+            else:
+                if s.clock.phase == MOVE:
+                    p.round.woken = 0
+                if not move_on(s, log):
+                    return False
     return True
 
 
@@ -317,6 +334,28 @@ def _wakes_first(s: State, p: Las) -> bool:
 
 
 @inner
+def _wakes_too_often(s: State, p: Las) -> bool:
+    """Count a round; True if there will be too many before anything else happens."""
+    now = s.clock.now_s
+    if not p.round.woken:
+        p.round.since_s = now
+    p.round.woken += 1
+    if p.round.woken % JUDGED_EVERY or now <= p.round.since_s:
+        return False
+    next_s = s.ends[0].key if s.count.ends else np.inf
+    if s.count.jobs < len(s.jobs) - 1:
+        next_s = min(next_s, s.jobs[s.count.jobs].arrival_s)
+    for queue in range(len(s.queues)):
+        for place in range(s.queues[queue].at, s.queues[queue].at + s.queues[queue].held):
+            task = task_of(s, s.ready[place].what)
+            if s.todo[task].waiting:
+                for type_ in range(len(s.types)):
+                    next_s = min(next_s, now + s.truth[task, type_])
+    p.round.next_s = next_s
+    return next_s < np.inf and p.round.woken + (next_s - now) * p.round.woken / (now - p.round.since_s) > MOST_WAKES
+
+
+@inner
 def _decide(s: State, log: np.recarray, p: Las) -> bool:
     """Take one step; False if nothing more is to be done now."""
     see_starts(s, p.v)
@@ -325,12 +364,19 @@ def _decide(s: State, log: np.recarray, p: Las) -> bool:
         if _compete(s, log, p):
             return True
         p.round.competing = 0
+        p.round.check = p.round.next
+        if not p.round.answered:
+            _skip(s, p)
         _wait(p)
         return p.round.answered != 0
     if p.round.wake_s <= s.clock.now_s:
         p.round.wake_s = np.inf
-    _look(s, p)
     begins = _round_begins(s, p)
+    if p.round.skips and not begins:
+        _rank_at(s, p, (p.round.next - 1) * p.round.quantum_s)
+    p.round.skips = 0
+    p.round.check = p.round.next
+    _look(s, p)
     if not p.q.count.ready:
         return False
     if begins:
@@ -345,9 +391,92 @@ def _decide(s: State, log: np.recarray, p: Las) -> bool:
 
 @inner
 def _wait(p: Las) -> None:
-    """Ask to decide again at the beginning of the next round, if anything waits."""
+    """Ask to decide again at the beginning of the next round to check, if anything waits."""
     if p.q.count.ready:
-        p.round.wake_s = min(p.round.wake_s, p.round.next * p.round.quantum_s)
+        p.round.wake_s = min(p.round.wake_s, p.round.check * p.round.quantum_s)
+
+
+@inner
+def _rank_at(s: State, p: Las, latest_s: float) -> None:
+    """Rank the jobs that run as the latest round, which was skipped, would have done."""
+    if latest_s > p.v.counted.until_s:
+        p.v.counted.until_s = latest_s
+        for run in range(s.count.runs_top):
+            if s.runs[run].number >= 0:
+                refresh(s, p.v, p.q, int64(s.tasks[s.runs[run].task].job))
+
+
+@inner
+def _skip(s: State, p: Las) -> None:
+    """Skip the rounds in which no task can displace a run that it cannot displace now, if nothing
+    happens before (``Rounds._next_round``).
+    """
+    p.round.skips = 1
+    left_s = np.inf
+    for queue in range(len(s.queues)):
+        drop_stale(s, p.q, queue)
+        if s.queues[queue].held:
+            left_s = min(left_s, _queue_waits_s(s, p, queue))
+    early = np.ceil((s.clock.now_s + left_s) * (1 - EARLY) / p.round.quantum_s)
+    p.round.check = max(np.float64(p.round.next), early)
+
+
+@inner
+def _queue_waits_s(s: State, p: Las, queue: int) -> float:
+    """Lower bound on the seconds until a task of a queue can displace more runs. If the job of the
+    first task runs as well, its key may rise above that of another job, which may displace its runs.
+    """
+    at = s.queues[queue].at
+    left_s = _overtakes_s(s, p, task_of(s, s.ready[at].what))
+    if p.v.first[s.tasks[task_of(s, s.ready[at].what)].job] < 0:
+        return left_s
+    first, first_key, first_entry = int64(-1), 0.0, int64(0)
+    for place in range(at + 1, at + s.queues[queue].held):
+        key, entry = s.ready[place].key, s.ready[place].what
+        task = task_of(s, entry)
+        job = s.tasks[task].job
+        if not s.todo[task].waiting or not p.q.known[job] or p.q.key[job] != key:
+            continue
+        if p.v.first[job] < 0:
+            if first < 0 or key < first_key or (key == first_key and entry < first_entry):
+                first, first_key, first_entry = task, key, entry
+        elif p.looked_at[job] != p.round.number:
+            p.looked_at[job] = p.round.number
+            left_s = min(left_s, _overtakes_s(s, p, task))
+    return left_s if first < 0 else min(left_s, _overtakes_s(s, p, first))
+
+
+@inner
+def _overtakes_s(s: State, p: Las, task: int) -> float:
+    """Lower bound on the seconds until a run of another job that does not give way to a task may do
+    so, as service grows.
+    """
+    job, origin = int64(s.tasks[task].job), origin_of(s, task)
+    key = p.q.key[job]
+    rises = p.rate[job] if p.v.first[job] >= 0 else 0.0
+    least_s = np.inf
+    for place in range(p.round.ranked):
+        run = p.ranked[place]
+        other, had = int64(s.tasks[s.runs[run].task].job), p.standing[run]
+        if other == job or had > key or (had == key and origin_of(s, s.runs[run].task) > origin):
+            continue
+        if rises > 0.0 and _alike(s, p, job, other):
+            continue
+        closing = p.rate[other] - rises
+        left_s = (key - had) / closing if closing > 0.0 else np.inf
+        if rises > 0.0:
+            left_s = min(left_s, key / rises) if key - had > CLOSE * key else 0.0
+        least_s = min(least_s, left_s)
+    return least_s
+
+
+@inner
+def _alike(s: State, p: Las, one: int, other: int) -> bool:
+    """True if the service of two jobs with one run each stays equal, to the last bit."""
+    if p.v.first[one] != p.v.last[one] or p.v.first[other] != p.v.last[other]:
+        return False
+    same = p.v.ended_s[one] == p.v.ended_s[other] and p.rate[one] == p.rate[other]
+    return same and s.runs[p.v.first[one]].start_s == s.runs[p.v.first[other]].start_s
 
 
 @inner
@@ -390,7 +519,11 @@ def _begin_round(s: State, p: Las) -> None:
     count = 0
     for run in range(s.count.runs_top):
         if s.runs[run].number >= 0:
+            p.rate[s.tasks[s.runs[run].task].job] = 0.0
+    for run in range(s.count.runs_top):
+        if s.runs[run].number >= 0:
             job = int64(s.tasks[s.runs[run].task].job)
+            p.rate[job] += _weight(s, p.v, run)
             refresh(s, p.v, p.q, job)
             p.standing[run] = served(s, p.v, job)
             p.ranked[count] = run

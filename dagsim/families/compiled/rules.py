@@ -62,9 +62,10 @@ def pop(heap: np.recarray, at: int, held: int) -> None:
 
 ARRIVED, REJECTED, STARTED_ROW, FINISHED, PREEMPTED, COMPLETED = 0, 2, 3, 5, 6, 8
 """Kinds of rows, the numbers of ``dagsim.model.Kind``."""
-MOVE, SETTLE, DECIDE, RECALL, BEGIN = 0, 1, 2, 3, 4
+MOVE, SETTLE, DECIDE, RECALL, BEGIN, ENDLESS = 0, 1, 2, 3, 4, 5
 """Phases of an instant: let time pass, settle what is due, decide. Before them, in a simulation with
-a past: recall what happened, and settle what is due at the beginning.
+a past: recall what happened, and settle what is due at the beginning. Instead of them, if the
+policy would be asked too often: nothing more.
 """
 
 

@@ -342,3 +342,12 @@ def read_workload(path: Path | str, profiles: Mapping[str, TrainingProfile]) -> 
 
 
 _NUMBERS = ("time", "num_replicas", "batch_size")
+
+
+def seconds_alone(profile: TrainingProfile, gpus: int, batch: int) -> float:
+    """Return the seconds that an application takes alone on GPUs, with a batch.
+
+    Raises:
+        ModelError: The profile does not cover them.
+    """
+    return alone_s(ElasticJob("", profile, 0.0, gpus, batch))

@@ -7,6 +7,11 @@ FAMILY = Family(
     needs=("compiled", "learning"),
     adds={
         "compiled_sources": (Entry("episodes", ".", "all files here"),),
+        "services": (
+            Entry("why_no_episodes", ".offer:why_not_compiled", "the reason against compiled episodes"),
+            Entry("compiled_episodes", ".offer:compiled_episodes", "many episodes, played together"),
+            Entry("compile_episodes", ".side_by_side:compile_episodes", "compile them once"),
+        ),
         "policies": (
             Entry(
                 "search",

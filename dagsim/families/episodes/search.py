@@ -101,6 +101,11 @@ class Search:
             codec, self.net = loaded.codec, _compiled_net(loaded)
         self.codec = compiled_codec(codec)
 
+    @staticmethod
+    def checkpoints(agent: str = "ppo", **_: object) -> list[Path]:
+        """Return the file of the agent, which a run folder records."""
+        return [agent_file(agent)] if agent else []
+
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         if any(view.fits(task) for task in view.ready):
             yield from view.index(self, self.memory).decide(view)

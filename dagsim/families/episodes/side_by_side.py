@@ -22,7 +22,7 @@ import numpy as np
 
 from dagsim.errors import ConfigError
 from dagsim.families.compiled import jit
-from dagsim.families.compiled.choice import refuse, too_much
+from dagsim.families.compiled.choice import too_much
 from dagsim.families.compiled.drive import placement_number
 from dagsim.families.compiled.jit import inner, int64, outer
 from dagsim.families.compiled.memory import BEST, State
@@ -63,6 +63,7 @@ from dagsim.systems.cluster.models.runtime import Estimates, Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.look_ahead import EftWait
 from dagsim.systems.cluster.policies.placement import placing
+from dagsim.systems.cluster.scenario import refused_engine
 from dagsim.workload.arrays import JobArrays
 
 _KEPT = 64
@@ -499,7 +500,7 @@ class CompiledEpisodes:
         arrays = scenario.jobs(seed).arrays()
         scene = read_scenario(scenario.cluster, arrays, scenario.runtime, scenario.estimates, seed)
         if why := too_much(scene, "") or too_large(scene):
-            raise refuse(why)
+            raise refused_engine(why)
         image = Image(scenario.cluster, scene, self._codec, self._terms, self._scratch, self._recorded)
         self._make_room(image.state)
         return image

@@ -28,6 +28,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from dagsim.errors import ModelError
 from dagsim.families.fabric.routing import Path, Routing
 from dagsim.model.arithmetic import ordered_sum
+from dagsim.systems.cluster.network.base import Member
 
 Collective: TypeAlias = Literal["ring", "tree", "hierarchical", "all_gather", "all_to_all", "pipeline"]
 
@@ -110,14 +111,6 @@ class StepTraffic:
             raise ModelError(
                 f"communication: collective must be one of {', '.join(_PLANS)}, got {self.collective!r}"
             )  # fmt: skip
-
-
-class Member(NamedTuple):
-    """The ranks of a gang on one node, and the numbers of their GPUs there (empty: unknown)."""
-
-    node: int
-    ranks: int
-    gpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

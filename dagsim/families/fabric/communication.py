@@ -4,56 +4,17 @@ models, whose step time follows from the placement.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from dagsim.errors import ModelError
-from dagsim.families.fabric.collectives import Member, StepTraffic
+from dagsim.families.fabric.collectives import StepTraffic
 from dagsim.families.fabric.llm import LlmTraining, compute_s, groups, is_measured
 from dagsim.model import Task
-from dagsim.model.arithmetic import bits
 from dagsim.model.gpu import GpuType
 from dagsim.registry import nearest
-from dagsim.systems.cluster.models.runtime import Gpus, Runtime, _ByType
-from dagsim.systems.cluster.network.base import Communication
-
-
-class GangStep(NamedTuple):
-    """A step of a gang on certain nodes: the arguments of ``GangCarrier.gang``."""
-
-    traffic: StepTraffic
-    step_s: float
-    """Seconds of compute."""
-    members: list[Member]
-    gpu: GpuType | None
-    """The GPUs that NVLink connects; None if each rank has less than one."""
-
-
-def gang_step(
-    communication: Communication,
-    runtime: Runtime,
-    task: Task,
-    types: Gpus,
-    gpu: GpuType | None,
-    held: Iterable[tuple[int, int, int]],
-) -> GangStep | None:
-    """The step of a task on nodes with GPUs of one type, None if it sends nothing. ``types`` are those of the
-    cluster, and ``held`` has each node with its number of instances and the bit mask of their GPUs (0: unknown).
-    """
-    if not task.gang and task.gpus < 2:
-        return None
-    traffic = communication.traffic(task, gpu)
-    if traffic is None:
-        return None
-    ranks = int(task.gpus) or 1
-    members = [Member(node, (count if task.gang else 1) * ranks, tuple(bits(mask))) for node, count, mask in held]
-    step_s = traffic.step_s
-    if not isinstance(runtime, Communication):
-        seconds = runtime.seconds(task, types)
-        if len(seconds) > 1 and min(seconds) > 0:
-            step_s *= seconds[types.index(gpu)] / min(seconds)
-    return GangStep(traffic, step_s, members, gpu if task.gpus >= 1 else None)
+from dagsim.systems.cluster.models.runtime import _ByType
 
 
 @dataclass(frozen=True, slots=True)

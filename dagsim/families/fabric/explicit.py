@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dagsim.errors import ModelError
-from dagsim.families.fabric.routing import FabricLevel, Link, Path, Routing, check_link, levels_of
+from dagsim.families.fabric.routing import Path, Routing, check_link, levels_of
 from dagsim.registry import nearest
+from dagsim.systems.cluster.network.links import FabricLevel, Link
 
 _FORBID = {"extra": "forbid"}
 

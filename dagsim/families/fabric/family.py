@@ -27,6 +27,20 @@ FAMILY = Family(
                 ("estimates", "preemptive", "costly"),
             ),
         ),
+        "placements": (
+            Entry(
+                "topology",
+                ".topology_policies:SmallestDomain",
+                "smallest sufficient node, rack or pod, least room first",
+            ),
+            Entry("block", ".topology_policies:SegmentsInBlocks", "segments within blocks, as Slurm's topology/block"),
+            Entry(
+                "skew",
+                ".topology_policies:SkewRule",
+                "Tiresias' rule: models with skewed tensors on few nodes, others anywhere",
+            ),
+        ),
+        "services": (Entry("link_traffic", ".usage:link_traffic", "the traffic on links in a simulation"),),
         "networks": (
             Entry("shared", ".shared_network:SharedNetwork", "links of a topology, shared max-min between flows"),
         ),

@@ -9,8 +9,6 @@ from typing import Literal
 
 from dagsim.errors import ModelError
 from dagsim.families.fabric.routing import (
-    FabricLevel,
-    Link,
     Path,
     Routing,
     check_counts,
@@ -18,6 +16,7 @@ from dagsim.families.fabric.routing import (
     check_link,
     levels_of,
 )
+from dagsim.systems.cluster.network.links import FabricLevel, Link
 
 
 @dataclass(frozen=True, slots=True)

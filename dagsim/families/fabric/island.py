@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dagsim.families.fabric.routing import FabricLevel, Link, Path, Routing, check_counts, check_link
+from dagsim.families.fabric.routing import Path, Routing, check_counts, check_link
+from dagsim.systems.cluster.network.links import FabricLevel, Link
 
 
 @dataclass(frozen=True, slots=True)

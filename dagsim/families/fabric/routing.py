@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from dagsim.errors import ModelError
+from dagsim.systems.cluster.network.links import FabricLevel, Link
 
 Path: TypeAlias = tuple[int, ...]
 """Numbers of the links on the way, in order; empty within a host."""
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """One direction of a cable, or several parallel cables as one. ``bandwidth`` is in bytes per
-    second.
-    """
-
-    name: str
-    bandwidth: float
-    latency_s: float = 0.0
 
 
 class Routing:
@@ -44,13 +33,6 @@ class Routing:
         for link in path:
             total += links[link].latency_s
         return total
-
-
-class FabricLevel(NamedTuple):
-    """A level of the fabric above the hosts, such as racks: the *domain* of each host."""
-
-    name: str
-    domains: tuple[int, ...]
 
 
 def levels_of(

@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 from simpy.events import Event
 
 from dagsim.errors import ModelError
-from dagsim.families.fabric import (
+from dagsim.families.fabric.collectives import Exchange, StepTraffic, exchange, nvlink_bytes_s
+from dagsim.families.fabric.topologies import (
     Dragonfly,
     Explicit,
     FabricLevel,
@@ -23,10 +24,9 @@ from dagsim.families.fabric import (
     Torus,
     Tree,
 )
-from dagsim.families.fabric.collectives import Exchange, Member, StepTraffic, exchange, nvlink_bytes_s
 from dagsim.model import Cluster, GpuType
 from dagsim.systems.cluster.clock import COMPLETIONS, Clock, Timer
-from dagsim.systems.cluster.network.base import Flow, Storage
+from dagsim.systems.cluster.network.base import Flow, Member, Storage
 from dagsim.workload.distributions import TaggedUnion
 
 

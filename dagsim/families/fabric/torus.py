@@ -8,7 +8,8 @@ from math import prod
 from typing import Literal
 
 from dagsim.errors import ModelError
-from dagsim.families.fabric.routing import FabricLevel, Link, Path, Routing, check_counts, check_hosts, check_link
+from dagsim.families.fabric.routing import Path, Routing, check_counts, check_hosts, check_link
+from dagsim.systems.cluster.network.links import FabricLevel, Link
 
 
 @dataclass(frozen=True, slots=True)

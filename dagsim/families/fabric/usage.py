@@ -7,27 +7,16 @@ from math import inf
 from typing import NamedTuple
 
 from dagsim.families.fabric.collectives import Exchange
-from dagsim.families.fabric.communication import gang_step
 from dagsim.families.fabric.max_min import LinkFlow, SharedLinks
-from dagsim.families.fabric.routing import Link
 from dagsim.families.fabric.shared_network import Gang, SharedNetwork, gang_exchange
 from dagsim.model import Job, Kind
 from dagsim.model.log import Record, Schedule
+from dagsim.systems.cluster.gangs import gang_step
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.network.base import Communication, Storage
-
-
-class LinkUse(NamedTuple):
-    """A link, and the traffic on it: from when to when, and bytes per second."""
-
-    link: Link
-    traffic: list[tuple[float, float, float]]
-
-    @property
-    def bytes(self) -> float:
-        """All bytes that crossed it."""
-        return sum([(end_s - start_s) * bytes_s for start_s, end_s, bytes_s in self.traffic])
+from dagsim.systems.cluster.network.links import LinkUse
 
 
 class _Run:
@@ -278,6 +267,10 @@ def _stored(
                 yield source, node, size * count * part
 
 
-def busiest(usage: Sequence[LinkUse], count: int) -> list[LinkUse]:
-    """The links with the largest shares of their bandwidth in use, over all of the time."""
-    return sorted([use for use in usage if use.traffic], key=lambda use: -use.bytes / use.link.bandwidth)[:count]
+def link_traffic(schedule: Schedule, jobs: list[Job], models: Models) -> list[LinkUse]:
+    """Return the traffic on the links of the shared network in a simulation of ``jobs``; none without one."""
+    if not isinstance(models.network, SharedNetwork):
+        return []
+    runtime = models.runtime
+    sends = runtime if isinstance(runtime, Communication) else models.communication
+    return LinkTraffic(schedule, jobs, models.network, sends, runtime, models.preemption).links()

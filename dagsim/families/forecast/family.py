@@ -1,5 +1,10 @@
 """The family of forecasts, and what it adds."""
 
-from dagsim.family import Family
+from dagsim.family import Entry, Family
 
-FAMILY = Family("when waiting jobs will start", needs=("web",), commands={"eta": ".command"})
+FAMILY = Family(
+    "when waiting jobs will start",
+    needs=("slurm", "web"),
+    adds={"services": (Entry("forecast_snapshot", ".forecast_page:forecast_snapshot", "a page of forecasts"),)},
+    commands={"eta": ".command"},
+)

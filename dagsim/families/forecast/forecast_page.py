@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from html import escape
 from math import log1p
+from pathlib import Path
 from typing import Any
 
+from dagsim.errors import DagsimError
 from dagsim.families.forecast.live import Expected, ExpectedShape, Prospect
 from dagsim.families.forecast.scores import CEILING
 from dagsim.families.forecast.texts import (
@@ -21,6 +24,7 @@ from dagsim.families.forecast.texts import (
 )
 from dagsim.families.web.charts import Packer, element, notes, table
 from dagsim.families.web.document import answered, part
+from dagsim.families.web.snapshots import FIRST, QUEUE, Forecasted, ForecastSettings
 from dagsim.report.grid import Grid
 from dagsim.report.tables import contradictions
 
@@ -146,3 +150,26 @@ def _svg(width: float, height: float, label: str, content: str) -> str:
         f'<svg role="img" aria-label="{escape(label)}" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}">{content}</svg></div>'
     )
+
+
+def forecast_snapshot(settings: ForecastSettings, state: Path, whole: bool) -> Forecasted:
+    """Forecast from a snapshot, in the process that does so: from the first futures, or as a whole."""
+    from dagsim.config.schema import Setting, load_config
+    from dagsim.experiment.scenario import on_its_cluster
+    from dagsim.families.forecast.live import Question, workload_of
+    from dagsim.families.forecast.texts import span
+
+    try:
+        setting = Setting(f"snapshot {state.name}", "workload", workload_of(state))
+        config = on_its_cluster(load_config(settings.config, [setting], own=False))
+        question = Question.read(config, state, settings.history, settings.policy, settings.futures, 0)
+        answers = question.answers(early=lambda count: count == FIRST)
+        answer = list(answers)[-1] if whole else next(answers)
+    except (DagsimError, OSError) as error:
+        return Forecasted("", "", "", str(error))
+    instant = datetime.fromtimestamp(question.t, UTC).isoformat(timespec="seconds")
+    remarks = [f"As of {instant}, from {state.name}.", *question.remarks]
+    page, rows = queue_page("When waiting jobs start", answer, live=[QUEUE], remarks=remarks), answer.rows
+    middle = sorted(row.quantiles_s[9] for row in rows)[len(rows) // 2] if rows else None
+    summary = f"{len(rows):,} jobs wait" + ("" if middle is None else f", half of them start within {span(middle)}")
+    return Forecasted(page, instant, summary)

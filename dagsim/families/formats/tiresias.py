@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dagsim.errors import ModelError
-from dagsim.families.elastic.profiles import TrainingProfile, read_applications
-from dagsim.families.elastic.training_jobs import ElasticJob, alone_s
+from dagsim.family import service
 from dagsim.model import Demand
 from dagsim.traces.chunks import csv_form, read_tables
 from dagsim.traces.options import TraceOptions
@@ -80,32 +80,33 @@ def _listed_jobs(options: TraceOptions, unit: float, checks: Checks) -> JobArray
     return _jobs(options, checks, submitted, seconds, gpus=1, model=4, batch=5, tenant=checks.table.words(6))
 
 
-def _sia_jobs(options: TraceOptions, profiles: Mapping[str, TrainingProfile], checks: Checks) -> JobArrays:
+def _sia_jobs(options: TraceOptions, profiles: Mapping[str, Any], checks: Checks) -> JobArrays:
     """Jobs of all rows of Pollux's and Sia's lists."""
     submitted, seconds = checks.number(1, "time"), np.zeros(len(checks.table))
     return _jobs(options, checks, submitted, seconds, gpus=3, model=2, batch=4, profiles=profiles)
 
 
 def _alone_s(
-    checks: Checks, profiles: Mapping[str, TrainingProfile], models: Labels, gpus: np.ndarray, batches: np.ndarray
+    checks: Checks, profiles: Mapping[str, Any], models: Labels, gpus: np.ndarray, batches: np.ndarray
 ) -> np.ndarray:
     """Seconds of each row's configuration; rows that the profiles do not cover are dropped."""
-    combination, firsts = combinations((models.place, gpus, batches))
+    alone_s, (combination, firsts) = service("seconds_alone"), combinations((models.place, gpus, batches))
     seconds = np.full(len(firsts), np.nan)
     for place, row in enumerate(firsts.tolist()):
         profile = profiles.get(models.words[models.place[row]])
         if profile is not None and gpus[row] >= 1 and batches[row] >= 1:
             with suppress(ModelError):
-                seconds[place] = alone_s(ElasticJob("", profile, 0.0, int(gpus[row]), int(batches[row])))
+                seconds[place] = alone_s(profile, int(gpus[row]), int(batches[row]))
     per_row: np.ndarray = seconds[combination]
     checks.drop(np.isnan(per_row), "whose application, GPUs or batch the profiles do not cover")
     per_row[np.isnan(per_row)] = 0.0
     return per_row
 
 
-def _profiles(source: Source) -> Mapping[str, TrainingProfile]:
+def _profiles(source: Source) -> Mapping[str, Any]:
     folder = _profile_folder(source)
-    return {} if folder is None else read_applications(folder)
+    applications: Mapping[str, Any] = {} if folder is None else service("measured_applications")(folder)
+    return applications
 
 
 def _profile_folder(source: Source) -> Path | None:
@@ -126,7 +127,7 @@ def _jobs(
     model: int,
     batch: int,
     tenant: Labels | None = None,
-    profiles: Mapping[str, TrainingProfile] | None = None,
+    profiles: Mapping[str, Any] | None = None,
 ) -> JobArrays:
     """Jobs of these times, or those of the profiles; ``gpus``, ``model`` and ``batch`` are columns."""
     checks.drop(submitted < 0, "with a negative submit_time")

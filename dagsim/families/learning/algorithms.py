@@ -14,7 +14,7 @@ from dagsim.families.learning.nets.net_settings import NetSettings, ScorerConfig
 from dagsim.families.learning.on_policy import PpoConfig
 from dagsim.families.learning.settings import AlgorithmSettings, CheckedSettings
 from dagsim.family import family_entries
-from dagsim.registry import Entry, Registry
+from dagsim.registry import Registry
 from dagsim.systems import DEFAULT_SYSTEM, all_systems, system_named
 from dagsim.systems.seam import CodecSettings, System
 
@@ -34,18 +34,7 @@ LOCKSTEP = 16
 
 
 ALGORITHMS: Registry[AlgorithmSettings] = Registry(
-    "algorithm",
-    [
-        Entry("ppo", ".on_policy:PpoConfig", "proximal policy optimisation on whole episodes"),
-        Entry("reinforce", ".on_policy:ReinforceConfig", "the policy gradient with input-dependent baselines"),
-        Entry("d3qn", ".off_policy:D3qnConfig", "duelling double deep Q-learning with prioritised n-step replay"),
-        Entry("rainbow", ".off_policy:RainbowConfig", "d3qn with distributions of returns and noisy layers"),
-        Entry("sac", ".off_policy:SacConfig", "discrete soft actor-critic"),
-    ],
-    group="dagsim.algorithms",
-    listing="dagsim list algorithms",
-    home="dagsim.families.learning",
-    method="build",
+    "algorithm", group="dagsim.algorithms", listing="dagsim list algorithms", method="build"
 )
 """Every algorithm by name, as the dataclass of its settings."""
 

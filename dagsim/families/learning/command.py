@@ -83,10 +83,11 @@ def train_agent(
     Example: dagsim train --algo ppo --config train/ppo --seed 1
     """
     from dagsim.experiment.executors import executor_for
+    from dagsim.families.learning.progress import training_progress
     from dagsim.families.learning.session import begin_training, resumed_training, train_in
     from dagsim.processes import exit_code
     from dagsim.report.comparison import comparison_table
-    from dagsim.report.terminal import console, training_progress
+    from dagsim.report.terminal import console
 
     watched = not (quiet or json_)
     if on is not None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -26,9 +26,6 @@ from dagsim.model import Kind
 from dagsim.model.log import Schedule
 from dagsim.processes import end_with_parent, starting
 from dagsim.systems.seam import Codec
-
-if TYPE_CHECKING:
-    from dagsim.families.episodes.side_by_side import CompiledEpisodes
 
 __all__ = [
     "EpisodePart",
@@ -165,7 +162,7 @@ def _mean_jct_s(schedule: Schedule) -> float:
 class _CompiledStage:
     """Episodes in the compiled engine. Observations of a step share their arrays."""
 
-    def __init__(self, lane: CompiledEpisodes, seeds: Sequence[int], bounds: ObservationBounds | None = None) -> None:
+    def __init__(self, lane: Any, seeds: Sequence[int], bounds: ObservationBounds | None = None) -> None:
         self._lane, self._bounds = lane, bounds
         every = np.arange(len(seeds))
         self._which = every[~lane.begin(every, seeds)]
@@ -189,8 +186,8 @@ class _CompiledStage:
         return observations, ObservationBatch(*map(torch.from_numpy, parts))
 
     def step(self, choices: np.ndarray) -> np.ndarray:
-        rewards, over = self._lane.advance(self._which, choices)
-        rewards = rewards.copy()  # a view of what the next step overwrites
+        overwritten, over = self._lane.advance(self._which, choices)
+        rewards: np.ndarray = overwritten.copy()  # the next step overwrites it
         if over.any():
             self._which = self._which[~over]
             self.live = self._which.tolist()
@@ -430,7 +427,7 @@ class EpisodePlayer:
 
     def __init__(self, factory: EpisodeFactory) -> None:
         self.factory = factory
-        self._lane: CompiledEpisodes | None = None
+        self._lane: Any | None = None
         self._room = 0
 
     def play(
@@ -465,7 +462,7 @@ def weights_of(net: ActorNet) -> dict[str, np.ndarray]:
     return {name: value.numpy() for name, value in net.state_dict().items()}
 
 
-def _lane_of(factory: EpisodeFactory, count: int, *, recorded: bool = False) -> CompiledEpisodes | None:
+def _lane_of(factory: EpisodeFactory, count: int, *, recorded: bool = False) -> Any | None:
     """Episodes in the compiled engine, if the factory wants it and it can play them."""
     if not factory.compiled:
         return None

@@ -9,7 +9,6 @@ import gymnasium
 import numpy as np
 
 from dagsim.errors import ConfigError
-from dagsim.families.compiled.choice import refuse
 from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation
 from dagsim.families.learning.env_settings import EnvConfig
 from dagsim.families.learning.episode import Episode, RewardConfig
@@ -20,7 +19,7 @@ from dagsim.model import Decision, Kind
 from dagsim.model.log import Schedule
 from dagsim.sections import Registered
 from dagsim.systems.cluster.nodes import ClusterState
-from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.cluster.scenario import ClusterScenario, refused_engine
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.seam import Scenario
 
@@ -81,7 +80,7 @@ class SchedulingEnv(EpisodeEnv):
                 episodes, config, count, len(ClusterState(scenario.cluster).types), autoreset_mode
             )
         if isinstance(scenario, ClusterScenario) and scenario.engine == "compiled":
-            raise refuse(episodes)
+            raise refused_engine(episodes)
         return super().vector(count, scenario, config, autoreset_mode, {})
 
     def _begin(self, seed: int, **options: Any) -> None:

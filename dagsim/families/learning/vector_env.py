@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Discrete
@@ -15,9 +15,6 @@ from dagsim.errors import ConfigError
 from dagsim.families.learning.env_settings import EnvConfig
 from dagsim.families.learning.episode_env import EpisodeEnv
 from dagsim.families.learning.observations import Presets
-
-if TYPE_CHECKING:
-    from dagsim.families.episodes.side_by_side import CompiledEpisodes
 
 _HIDDEN = 1 << 40
 """The choice to wait; it is not a row of the observation."""
@@ -33,7 +30,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
 
     def __init__(
         self,
-        episodes: CompiledEpisodes,
+        episodes: Any,
         config: EnvConfig,
         num_envs: int,
         types: int,

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from math import inf
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from dagsim.errors import ConfigError, DagsimError, ModelError
 from dagsim.model import Task, gpu_type
@@ -24,22 +24,6 @@ from dagsim.model import Task, gpu_type
 TaskKey = tuple[str | None, int | None]
 """Model and batch of a task."""
 _Pair = tuple[TaskKey, TaskKey]
-
-
-class Sharing(Protocol):
-    """The seam for sharing: the rates of two tasks on the same GPUs, relative to their rates alone."""
-
-    def pair(self, first: Task, second: Task, gpu: str) -> tuple[float, float] | None:
-        """The rate of each of two tasks on a GPU type; None if they do not fit together.
-
-        Raises:
-            ModelError: Nothing is known about the pair.
-        """
-        ...
-
-    def rate(self, task: Task, other: Task, gpu: str, now: float) -> float:
-        """The present rate of a task beside another."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from dagsim.families.slurm import slurm_times
 from dagsim.families.slurm.slurm_priority import PriorityBook, RankColumns
 from dagsim.families.slurm.slurm_rules import Amounts, Holder, Holdings
 from dagsim.families.slurm.slurm_times import NodeChoice
+from dagsim.family import offered
 from dagsim.model import NodePartition
 from dagsim.model.arithmetic import bits
 from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, NodeState, Run, TaskState
@@ -457,13 +458,8 @@ class NodePlan:
 def _functions(*, compiled: bool) -> tuple[Callable[..., Any], ...]:
     """The functions of ``slurm_times``, compiled if numba is installed."""
     plain = slurm_times.fill_rooms, slurm_times.earliest
-    if not compiled:
-        return plain
-    from dagsim.families.compiled import jit
-
-    if not jit.jitted():
-        return plain
-    return tuple([jit.outer(function) for function in plain])
+    compile_ = offered("compile") if compiled else None
+    return plain if compile_ is None else tuple([compile_(function) for function in plain])
 
 
 def load_compiled() -> None:

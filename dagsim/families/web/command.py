@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from dagsim.cli.app import app
+from dagsim.family import service
 
 
 @app.command()
@@ -68,6 +69,7 @@ def serve(
         configured(config, None)  # so that a fault is told now
         if history is not None and not history.exists():
             raise typer.BadParameter(f"{history}: no such file", param_hint="'--history'")
+        service("forecast_snapshot")
         settings = ForecastSettings(find_config(config), history, algo)
     elif history is not None or algo is not None:
         raise typer.BadParameter("--history and --algo go with --config", param_hint="'--config'")

@@ -19,7 +19,6 @@ from dagsim.experiment.compare import explained_waits, used_links
 from dagsim.experiment.scenario import workload_label
 from dagsim.experiment.store import Store, is_sweep
 from dagsim.experiment.training_log import read_log
-from dagsim.families.fabric.usage import LinkUse
 from dagsim.families.web import run_sections
 from dagsim.families.web.charts import Packer, chart_of, distributions, element, graphs, learning, table
 from dagsim.families.web.chosen import Chosen, Shown, choose_runs
@@ -32,6 +31,7 @@ from dagsim.pictures.scene import COLOURS
 from dagsim.report.answer import Recommendation, read_answer
 from dagsim.report.series import links_over_time
 from dagsim.report.tables import causes_in_words
+from dagsim.systems.cluster.network.links import LinkUse
 
 _STYLES = ("uPlot.min.css", "page.css")
 _CURVES = '<p id="told" class="told" aria-live="polite"></p><div id="curves"></div>'

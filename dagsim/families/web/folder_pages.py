@@ -16,7 +16,6 @@ from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.scenario import workload_label
 from dagsim.experiment.store import Store
 from dagsim.experiment.training_log import read_log
-from dagsim.families.learning.algorithms import algorithm_name
 from dagsim.families.web.snapshots import QUEUE, Snapshots
 from dagsim.files import parsed_json
 from dagsim.metrics.standings import plain_mean
@@ -250,7 +249,8 @@ def _progress(folder: Store) -> tuple[int, int, str, str]:
 def _trained(folder: Store) -> tuple[str, ...]:
     """Algorithm of a training, or the policy if there is only one."""
     if folder.manifest["command"] == "train" and folder.config.train is not None:
-        return (algorithm_name(folder.config.train.algorithm),)
+        algorithm = folder.config.train.algorithm
+        return (str(getattr(algorithm, "kind", type(algorithm).__name__)),)
     return (folder.config.policy,)
 
 

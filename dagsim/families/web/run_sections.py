@@ -20,7 +20,6 @@ from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Axis, short_names
 from dagsim.experiment.scenario import metric_of, sample_of, workload_label
 from dagsim.experiment.store import Store
-from dagsim.families.fabric.usage import LinkUse, busiest
 from dagsim.families.web.charts import Packer, details, element, notes, table
 from dagsim.families.web.chosen import MOST_DRAWN, Chosen
 from dagsim.families.web.wait_sections import Explain, worst_waits
@@ -34,6 +33,7 @@ from dagsim.report.grid import Grid, factor, interval, number, short
 from dagsim.report.series import Row, link_steps
 from dagsim.report.tables import contradictions, observed_table, run_notes, summary_table, workload_notes
 from dagsim.systems.cluster.audit import URGENT
+from dagsim.systems.cluster.network.links import LinkUse, busiest
 
 _FAR = 0.1
 """Relative difference from the log up to which a run reproduces it."""

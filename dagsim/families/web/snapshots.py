@@ -7,19 +7,18 @@ import threading
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
-from dagsim.errors import DagsimError
+from dagsim.family import service
 from dagsim.processes import end_with_parent, kill_workers, starting
 
 QUEUE = "queue"
 """Id of the queue among the runs."""
 _SUFFIXES = (".json", ".json.gz")
 _EMPTY = "no snapshot yet; write the output of squeue --json, or kubectl get pods -o json, there as NAME.json"
-_FIRST = 5
+FIRST = 5
 """Number of futures of the first page of a snapshot."""
 
 
@@ -81,7 +80,7 @@ class Snapshots:
                     self.latest = Forecasted("", "", "", f"{self._root}: {_EMPTY}")
                 return
             path, stamp = newest
-            better = self._settings.history is not None or self._settings.futures > _FIRST
+            better = self._settings.history is not None or self._settings.futures > FIRST
             if self._asked is None or self._asked[0] != stamp:
                 self._ask(path, stamp, whole=False)
             elif better and not self._asked[1] and not self.latest.error:
@@ -92,7 +91,7 @@ class Snapshots:
             if self._pool is None:
                 self._pool = ProcessPoolExecutor(1, get_context("spawn"), end_with_parent)
             self._asked = stamp, whole
-            self._pending = self._pool.submit(_forecast, self._settings, path, whole)
+            self._pending = self._pool.submit(service("forecast_snapshot"), self._settings, path, whole)
 
     def _newest(self) -> tuple[Path, object] | None:
         """The snapshot that was written last, and what changes with it. Links are not followed."""
@@ -113,27 +112,3 @@ class Snapshots:
         """End the process that forecasts."""
         if self._pool is not None:
             kill_workers(self._pool)
-
-
-def _forecast(settings: ForecastSettings, state: Path, whole: bool) -> Forecasted:
-    """Forecast from a snapshot, in the process that does so: from the first futures, or as a whole."""
-    from dagsim.config.schema import Setting, load_config
-    from dagsim.experiment.scenario import on_its_cluster
-    from dagsim.families.forecast.forecast_page import queue_page
-    from dagsim.families.forecast.live import Question, workload_of
-    from dagsim.families.forecast.texts import span
-
-    try:
-        setting = Setting(f"snapshot {state.name}", "workload", workload_of(state))
-        config = on_its_cluster(load_config(settings.config, [setting], own=False))
-        question = Question.read(config, state, settings.history, settings.policy, settings.futures, 0)
-        answers = question.answers(early=lambda count: count == _FIRST)
-        answer = list(answers)[-1] if whole else next(answers)
-    except (DagsimError, OSError) as error:
-        return Forecasted("", "", "", str(error))
-    instant = datetime.fromtimestamp(question.t, UTC).isoformat(timespec="seconds")
-    remarks = [f"As of {instant}, from {state.name}.", *question.remarks]
-    page, rows = queue_page("When waiting jobs start", answer, live=[QUEUE], remarks=remarks), answer.rows
-    middle = sorted(row.quantiles_s[9] for row in rows)[len(rows) // 2] if rows else None
-    summary = f"{len(rows):,} jobs wait" + ("" if middle is None else f", half of them start within {span(middle)}")
-    return Forecasted(page, instant, summary)

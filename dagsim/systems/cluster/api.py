@@ -95,7 +95,7 @@ it. The copy in a fork receives the runs there again, so ``started`` must accept
 already.
 """
 
-from dagsim.families.sharing.pairs import Sharing
+from dagsim.systems.cluster.models.shared_gpus import Sharing
 from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.past import nodes_by_name, placement_on
 from dagsim.systems.cluster.site import SiteState, Terms, members

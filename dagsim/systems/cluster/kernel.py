@@ -59,7 +59,7 @@ from dagsim.systems.cluster.network.base import levels_in
 from dagsim.systems.cluster.nodes import Allotted, ClusterState
 from dagsim.systems.cluster.past import recall_past
 from dagsim.systems.cluster.site import SiteState, down_windows
-from dagsim.systems.cluster.stalled import is_hopeless, why_stalled
+from dagsim.systems.cluster.stalled import Wakes, is_hopeless, why_stalled
 from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import decisions_of, drive
@@ -123,6 +123,7 @@ class ClusterKernel(Forked):
         "schedule": COPIED,
         "sharing": SAME,
         "upcoming": AHEAD,
+        "wakes": COPIED,
     }
 
     def __init__(
@@ -158,6 +159,7 @@ class ClusterKernel(Forked):
         """True if the policy has to be asked after this instant."""
         self._wake_s = inf
         """The time at which the policy wants to be asked in any case."""
+        self.wakes = Wakes()
         self._arrived = self._started = self._pieces = 0
         """Numbers of jobs, runs and pieces until now."""
         self._down = [0] * len(names)
@@ -264,6 +266,7 @@ class ClusterKernel(Forked):
         clock, machines = self.clock, self.machines
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
         last_s = min(until_s, float_info.max)
+        self.wakes.until_s = until_s
         # One turn is one instant: all that happens by itself, in the order of the clock, then the policy until it has
         # nothing to say. What its decisions set on the clock for the same time (a run without work) is another turn.
         while True:
@@ -343,7 +346,7 @@ class ClusterKernel(Forked):
         """Let a job arrive now. Its first tasks become ready, unless it can never run or is not eligible yet."""
         number = self._arrived
         self._arrived += 1
-        self.changed = True
+        self.changed, self.wakes.count = True, 0
         graph, schedule, machines, seconds_of = job.graph, self.schedule, self.machines, self.models.runtime.seconds
         types, restricts = machines.types, machines.site is not None
         active = JobState(job, number)
@@ -507,6 +510,7 @@ class ClusterKernel(Forked):
     def wake(self, _: Event) -> None:
         """Have the policy asked after this instant."""
         self.changed = True
+        self.wakes.count_one(self)
 
     # Runs.
 
@@ -535,6 +539,7 @@ class ClusterKernel(Forked):
         """Complete a run. Its task and then its job may be done, and children may become ready."""
         run: Run = event  # type: ignore[assignment]
         self._release(run, _FINISHED)
+        self.wakes.count = 0
         active, index = run.task.job, run.task.index
         task = active.tasks[index]  # not a piece of it
         task.unfinished -= run.instances
@@ -616,6 +621,7 @@ class ClusterKernel(Forked):
             return
         self.machines.take_down(machine)
         self._away += 1
+        self.wakes.tell_loss()
         self.record(packed_row(_DOWN, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self.changed = True
         kept, by_network = self.preemption.kept_on_failure, self.life is not None and self.life.by_network

@@ -7,12 +7,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args
 
 from dagsim.errors import ConfigError, ModelError, TraceError
-from dagsim.families.compiled.choice import CompiledKernel, Engine, compiled, pays, refuse, why_not
-from dagsim.families.elastic.tasks import ElasticTasks
-from dagsim.families.episodes.offer import compiled_episodes, why_not_compiled
+from dagsim.family import missing_family, offered, service
 from dagsim.metrics.why import observed_against_simulated
 from dagsim.model import Admit, Cluster, Job, Request
 from dagsim.registry import Registry, nearest
@@ -26,14 +24,23 @@ from dagsim.systems.cluster.past import jobs_at, why_no_state
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.site import domain_sets
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
-from dagsim.systems.seam import CodecSettings, CountedJobs, Engaged, EngineUse, Kernel, RewardTerm, Scenario, System
+from dagsim.systems.seam import (
+    CodecSettings,
+    CountedJobs,
+    Engaged,
+    Engine,
+    EngineUse,
+    Kernel,
+    RewardTerm,
+    Scenario,
+    System,
+)
 from dagsim.workload.accept import Accept, accepting, asking
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 
 if TYPE_CHECKING:
-    from dagsim.families.episodes.side_by_side import CompiledEpisodes
     from dagsim.systems.cluster.audit import Audit, Auditor
     from dagsim.traces.trace import Trace
     from dagsim.traces.trace_file import TraceFile
@@ -59,6 +66,27 @@ class _Sequences:
             while sum(map(len, self._kept.values())) > JOBS_KEPT:
                 self._kept.popitem(last=False)
         return jobs
+
+
+class ChangesJobs(Protocol):
+    """Changes jobs before they arrive, so that tasks become elastic."""
+
+    def check(self, cluster: Cluster) -> None:
+        """Check that the cluster has what it asks for.
+
+        Raises:
+            ModelError: It has not.
+        """
+        ...
+
+    def job(self, job: Job, seconds: Callable[..., Sequence[float]], cluster: Cluster) -> Job:
+        """Return the job with its elastic tasks."""
+        ...
+
+
+def refused_engine(why: str) -> ConfigError:
+    """Return the error if the compiled engine is requested and cannot be used."""
+    return ConfigError(f"engine compiled: {why}; allowed: engine simpy or auto")
 
 
 def check_level(request: Request | None, network: Network | None, names: Sequence[str]) -> None:
@@ -116,8 +144,6 @@ class GpuCluster(System):
     codecs: ClassVar[Registry[Any]] = CODECS
     terms: ClassVar[Registry[RewardTerm]] = TERMS
     score: ClassVar[str] = "area_weighted_jct_s"
-    agents: ClassVar[Mapping[str, str]] = {"ppo": "agents/ppo.pt"}
-    environment: ClassVar[str | None] = "dagsim.families.learning.scheduling_env:SchedulingEnv"
     takes_programs: ClassVar[bool] = True
 
 
@@ -146,14 +172,17 @@ class ClusterWorld(GpuCluster, Scenario):
 
     def why_no_episodes(self, codec: CodecSettings, terms: Mapping[str, float]) -> str:
         """The reason against episodes in the compiled engine; empty if there is none."""
-        return why_not_compiled(self.world(0), codec, terms)
+        scenario, why = self.world(0), offered("why_no_episodes")
+        if why is None:
+            return "asked for" if scenario.engine == "simpy" else f"it {missing_family('services', 'why_no_episodes')}"
+        return str(why(scenario, codec, terms))
 
     def episodes(
         self, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, *, recorded: bool = False
-    ) -> CompiledEpisodes | str:
+    ) -> Any:
         """``count`` episodes in the compiled engine, or the reason against it."""
         why = self.why_no_episodes(codec, terms)
-        return why or compiled_episodes(self, count, codec, terms, scale, recorded)
+        return why or service("compiled_episodes")(self, count, codec, terms, scale, recorded)
 
 
 @dataclass(frozen=True)
@@ -174,7 +203,7 @@ class ClusterScenario(Models, ClusterWorld):
     outages: bool = False
     engine: Engine = "auto"
     accept: Accept = field(default_factory=dict)
-    elastic: ElasticTasks | None = None
+    elastic: ChangesJobs | None = None
     request: Request | None = None
     begins_s: float = 0.0
     _sequences: _Sequences = field(default_factory=_Sequences, init=False, repr=False, compare=False)
@@ -228,15 +257,14 @@ class ClusterScenario(Models, ClusterWorld):
             TraceError, WorkloadError: The jobs cannot be made.
             ConfigError: The compiled engine is requested, and cannot play this run.
         """
-        why, jobs = why_not(self, policy, bool(observers)), self.jobs(seed)
+        why, jobs = self._why_simpy(policy, observed=bool(observers)), self.jobs(seed)
         if not why:
-            kernel = compiled(self, jobs, policy, seed, on_arrivals)
-            if isinstance(kernel, CompiledKernel):
-                reason = "asked for" if self.engine == "compiled" else f"{pays(policy):,} tasks or more"
-                return Engaged(kernel, EngineUse(self.engine, "compiled", reason))
-            why = kernel
+            engaged = service("compiled")(self, jobs, policy, seed, on_arrivals)
+            if isinstance(engaged, Engaged):
+                return engaged
+            why = engaged
         if self.engine == "compiled":
-            raise refuse(why)
+            raise refused_engine(why)
         return Engaged(self._live(jobs, seed, on_arrivals, observers), EngineUse(self.engine, "simpy", why))
 
     def check_engine(self, policy: str) -> None:
@@ -245,8 +273,15 @@ class ClusterScenario(Models, ClusterWorld):
         Raises:
             ConfigError: It cannot.
         """
-        if self.engine == "compiled" and (why := why_not(self, policy)):
-            raise refuse(why)
+        if self.engine == "compiled" and (why := self._why_simpy(policy)):
+            raise refused_engine(why)
+
+    def _why_simpy(self, policy: str, *, observed: bool = False) -> str:
+        """The reason for the SimPy kernel that can be found without jobs; empty if there is none."""
+        if self.engine == "simpy":
+            return "asked for"
+        why = offered("why_not_compiled")
+        return str(why(self, policy, observed)) if why else f"it {missing_family('services', 'why_not_compiled')}"
 
     def _live(
         self, jobs: JobStream, seed: int, on_arrivals: Callable[[int], None] | None, observers: Sequence[Observer]
@@ -277,8 +312,8 @@ class ClusterScenario(Models, ClusterWorld):
         """Facts of the jobs that arrived: number and load; for a trace also the rows read and
         dropped, and the observed waits next to the simulated ones if the trace has them.
         """
-        assert isinstance(kernel, ClusterKernel | CompiledKernel)
-        jobs = kernel.jobs.jobs if isinstance(kernel.jobs, CountedJobs) else kernel.jobs
+        of_kernel: Any = kernel
+        jobs = of_kernel.jobs.jobs if isinstance(of_kernel.jobs, CountedJobs) else of_kernel.jobs
         assert isinstance(jobs, JobStream)
         facts = jobs.facts()
         file = self.workload

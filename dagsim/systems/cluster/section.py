@@ -13,9 +13,7 @@ from pydantic import Field, TypeAdapter, ValidationError, ValidationInfo, field_
 from pydantic import model_validator as after_all
 
 from dagsim.errors import ConfigError, ModelError, TraceError
-from dagsim.families.compiled import choice
-from dagsim.families.compiled.choice import Engine
-from dagsim.families.elastic.tasks import ElasticTasks
+from dagsim.family import offered
 from dagsim.metrics.standings import Sample
 from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, NodePartition, QueueTree, Request, canonical_json, gpu_type
 from dagsim.model.gpu import canonical
@@ -28,7 +26,7 @@ from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Throughpu
 from dagsim.systems.cluster.network import NETWORKS
 from dagsim.systems.cluster.network.base import NO_CARRIER, Communication
 from dagsim.systems.cluster.scenario import ClusterScenario, GpuCluster, check_level
-from dagsim.systems.seam import EngineUse
+from dagsim.systems.seam import Engine, EngineUse
 from dagsim.workload.distributions import TaggedUnion
 from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
 from dagsim.workload.sessions import Sessions
@@ -197,7 +195,7 @@ class ClusterKeys(Section):
     """The rates of two tasks on the same GPUs, for policies that let tasks share. Default: they do not."""
     communication: Annotated[Any, Registered(COMMUNICATIONS, "models")] | None = None
     """What gangs send in each step over a shared network (docs/networks.md). Default: nothing."""
-    elastic: ElasticTasks | None = None
+    elastic: Annotated[Any, Later("elastic")] | None = None
     """Ranges of GPUs and goodput models for training tasks (docs/elastic.md). Default: all tasks are rigid."""
     request: Request | None = None
     """Terms of all jobs that state none themselves: ``{level: rack}`` keeps gangs within racks
@@ -402,7 +400,8 @@ class DescribedCluster(GpuCluster):
 
     def faster_engine(self, policy: str, engine: EngineUse, wall_s: float) -> str:
         """Hint for the user of a long run that the compiled engine could have played; else empty."""
-        return "" if wall_s < choice.LONG_S else choice.offer(self.scenario(), policy, engine, wall_s)
+        hint = offered("faster_engine")
+        return "" if hint is None else hint(self.scenario, policy, engine, wall_s)
 
     def told(self, estimates: str) -> Mapping[str, Any]:
         """The keys of a configuration in which policies know durations ``exact``, ``noisy`` or ``hidden``."""

@@ -17,8 +17,8 @@ from dagsim.model.job import satisfies, ways
 from dagsim.systems.cluster.forks import COPIED, SAME, Forked
 
 if TYPE_CHECKING:
-    from dagsim.families.fabric.routing import FabricLevel
     from dagsim.systems.cluster.kernel import ClusterKernel
+    from dagsim.systems.cluster.network.links import FabricLevel
 
 
 class Terms(NamedTuple):

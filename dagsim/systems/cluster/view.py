@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkabl
 
 import numpy as np
 
-from dagsim.families.sharing.pairs import Sharing
 from dagsim.model import Cluster, Decision, GpuType, Placement, QueueTree
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.models.shared_gpus import Sharing
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.systems.cluster.state import Frontier, JobState, Key, Live, Queue, Run, TaskState, TypedKey, TypedQueue
 
 if TYPE_CHECKING:
-    from dagsim.families.fabric.routing import FabricLevel
+    from dagsim.systems.cluster.network.links import FabricLevel
 
 AnyIndex = TypeVar("AnyIndex")
 

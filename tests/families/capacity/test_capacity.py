@@ -20,6 +20,7 @@ from dagsim.cli import app
 from dagsim.config.schema import Config, Setting, dump_config, load_config, plain
 from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.store import CellRun
+from dagsim.families.capacity.answer_tables import plan_table
 from dagsim.families.capacity.machines import (
     GpuCount,
     Prices,
@@ -35,7 +36,6 @@ from dagsim.families.capacity.whatif import Beginning, LogDemand, Trial, with_gr
 from dagsim.metrics.series import JobSeries
 from dagsim.model import GPU_TYPES
 from dagsim.model.gpu import LIST_PRICES
-from dagsim.report.comparison import plan_table
 from dagsim.systems.cluster.section import ClusterSection, NodeGroup
 from dagsim.workload.load import Load
 

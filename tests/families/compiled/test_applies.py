@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import sys
 from math import inf
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -196,3 +198,44 @@ def test_no_jobs_leave_an_empty_log() -> None:
 def test_rows_are_of_the_kinds_of_the_log() -> None:
     kinds = (ARRIVED, REJECTED, STARTED_ROW, FINISHED, PREEMPTED, COMPLETED)
     assert kinds == (Kind.ARRIVED, Kind.REJECTED, Kind.STARTED, Kind.FINISHED, Kind.PREEMPTED, Kind.COMPLETED)
+
+
+def _compiled_names(tree: ast.Module) -> set[str]:
+    """Names that compiled functions of a module use, and functions that it has compiled."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    marked = [one for one in functions if {"inner", "outer"} & {ast.unparse(mark) for mark in one.decorator_list}]
+    used = {node.id for one in marked for line in one.body for node in ast.walk(line) if isinstance(node, ast.Name)}
+    calls = [
+        node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) in ("inner", "outer")
+    ]
+    return used | {ast.unparse(call.args[0]) for call in calls}
+
+
+def test_compiled_code_is_kept_under_a_digest_of_all_files_that_it_is_made_of() -> None:
+    used = 0
+    for file in Path(jit.__file__).parent.glob("*.py"):
+        tree = ast.parse(file.read_text())
+        names = _compiled_names(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and names & {alias.name for alias in node.names}:
+                module = sys.modules[str(node.module)]
+                if not module.__name__.startswith("dagsim."):
+                    continue
+                assert Path(str(module.__file__)) in jit.sources(), f"{file.name} takes {ast.unparse(node)}"
+                used += 1
+    assert used > 20
+
+
+@pytest.mark.skipif(not jit.jitted(), reason="numba is not installed")
+def test_without_a_folder_to_write_to_functions_are_compiled_and_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setattr(jit, "folder", lambda: tmp_path / "file" / "lane")
+
+    def doubled(number: float) -> float:
+        return 2 * number
+
+    with jit.alone():
+        assert jit.outer(doubled)(1.5) == 3.0
+    assert not jit.is_kept("doubled")

@@ -18,7 +18,7 @@ from dagsim.experiment.kept_files import engine_of
 from dagsim.experiment.simulate import check, run_policy
 from dagsim.experiment.store import Store
 from dagsim.families.compiled import choice, drive, jit
-from dagsim.families.compiled.choice import offer, pays, why_not
+from dagsim.families.compiled.choice import faster_engine, pays, why_not
 from dagsim.model import Cluster
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -140,13 +140,13 @@ def test_the_command_refuses_with_2_and_leaves_no_folder(tmp_path: Path) -> None
 def test_a_long_run_is_offered_the_compiled_engine() -> None:
     scenario = ClusterScenario(Cluster.of({"V100": 1}), [])
     slow = EngineUse("auto", "simpy", "fewer than 50,000 tasks")
-    advice = offer(scenario, "sjf[placement=worst-fit]", slow, 31.0)
+    advice = faster_engine(lambda: scenario, "sjf[placement=worst-fit]", slow, 31.0)
     assert advice.endswith("`--set engine=compiled`.")
     assert "times as fast" in advice
-    assert offer(scenario, "sjf", slow, 29.0) == ""
-    assert offer(scenario, "heft", slow, 31.0) == ""
-    assert offer(scenario, "sjf", EngineUse("simpy", "simpy", "asked for"), 31.0) == ""
-    assert offer(replace(scenario, admission=True), "sjf", slow, 31.0) == ""
+    assert faster_engine(lambda: scenario, "sjf", slow, 29.0) == ""
+    assert faster_engine(lambda: scenario, "heft", slow, 31.0) == ""
+    assert faster_engine(lambda: scenario, "sjf", EngineUse("simpy", "simpy", "asked for"), 31.0) == ""
+    assert faster_engine(lambda: replace(scenario, admission=True), "sjf", slow, 31.0) == ""
 
 
 def test_an_engine_describes_the_cluster_only() -> None:

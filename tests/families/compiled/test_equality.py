@@ -23,7 +23,7 @@ from dagsim.systems.cluster import Estimates, Preemption
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.workload.arrays import JobArrays
 
-SCRIPT = Path(__file__).parents[4] / "scripts" / "check_lane.py"
+SCRIPT = Path(__file__).parents[3] / "scripts" / "check_lane.py"
 
 
 def check(cases: int, first: int, *more: str, **variables: str) -> dict[str, Any]:

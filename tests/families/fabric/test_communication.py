@@ -8,11 +8,11 @@ from math import inf
 import pytest
 
 from dagsim.errors import ModelError
-from dagsim.families.fabric import Cable, Explicit, FatTree, Island, Route
 from dagsim.families.fabric.collectives import GroupTraffic, Member, StepTraffic, exchange, nvlink_bytes_s
 from dagsim.families.fabric.communication import Llm, ModelTraffic
 from dagsim.families.fabric.llm import LlmTraining, step_s
 from dagsim.families.fabric.shared_network import SharedNetwork
+from dagsim.families.fabric.topologies import Cable, Explicit, FatTree, Island, Route
 from dagsim.families.sharing.pairs import MeasuredPairs
 from dagsim.model import Cluster, Decision, Job, Kill, Kind, Node, Preempt, Share, Start, Task, Wait, gpu_type
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption

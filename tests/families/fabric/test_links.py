@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from dagsim.families.fabric import Island
 from dagsim.families.fabric.collectives import StepTraffic
 from dagsim.families.fabric.communication import ModelTraffic
 from dagsim.families.fabric.shared_network import SharedNetwork
-from dagsim.families.fabric.usage import LinkTraffic, busiest
+from dagsim.families.fabric.topologies import Island
+from dagsim.families.fabric.usage import LinkTraffic
 from dagsim.model import Cluster, Decision, Edge, Job, Migrate, Node, Share, Start, Task, TaskGraph, Wait, gpu_type
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.network import Storage
+from dagsim.systems.cluster.network.links import busiest
 
 A100 = gpu_type("A100-80")
 CLUSTER = Cluster(tuple(Node(name, A100, 8, memory_gb=100) for name in "abcd"))

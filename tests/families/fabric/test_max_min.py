@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dagsim.errors import ConfigError
-from dagsim.families.fabric import LinkFlow, SharedLinks
+from dagsim.families.fabric.topologies import LinkFlow, SharedLinks
 
 
 def exact_rates(bandwidths: Sequence[float], flows: Sequence[LinkFlow]) -> list[Fraction]:

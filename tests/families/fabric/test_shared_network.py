@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, ModelError
-from dagsim.families.fabric import Cable, Explicit, Island, Route
 from dagsim.families.fabric.shared_network import SharedNetwork
+from dagsim.families.fabric.topologies import Cable, Explicit, Island, Route
 from dagsim.model import (
     Cluster,
     Decision,

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from dagsim.families.fabric import Island
 from dagsim.families.fabric.collectives import StepTraffic
 from dagsim.families.fabric.communication import ModelTraffic
 from dagsim.families.fabric.shared_network import SharedNetwork
+from dagsim.families.fabric.topologies import Island
 from dagsim.families.fabric.usage import LinkTraffic
 from dagsim.model import Cluster, Decision, Job, Kill, Kind, Migrate, Node, Preempt, Share, Start, Task, Wait, gpu_type
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dagsim.errors import ModelError
-from dagsim.families.fabric import (
+from dagsim.families.fabric.topologies import (
     Cable,
     Dragonfly,
     Explicit,
@@ -21,7 +21,7 @@ from dagsim.families.fabric import (
     Torus,
     Tree,
 )
-from dagsim.families.fabric import (
+from dagsim.families.fabric.topologies import (
     TreeSwitch as Box,
 )
 

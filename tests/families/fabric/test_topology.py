@@ -12,10 +12,10 @@ import pytest
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, IllegalDecision, ModelError
 from dagsim.experiment.scenario import scenario_of
-from dagsim.families.fabric import Dragonfly, FabricLevel, FatTree, Island, Tree, TreeSwitch
 from dagsim.families.fabric.collectives import StepTraffic
 from dagsim.families.fabric.communication import ModelTraffic
 from dagsim.families.fabric.shared_network import SharedNetwork
+from dagsim.families.fabric.topologies import Dragonfly, FabricLevel, FatTree, Island, Tree, TreeSwitch
 from dagsim.families.fabric.topology_policies import EasyOnNodes, SegmentsInBlocks, SmallestDomain
 from dagsim.model import Cluster, Decision, Job, Kind, Node, Placement, Request, Share, Start, Task, gpu_type
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dagsim.errors import ConfigError
-from dagsim.families.fabric import FatTree
 from dagsim.families.fabric.shared_network import SharedNetwork
+from dagsim.families.fabric.topologies import FatTree
 from dagsim.families.kubernetes.kueue import Kueue
 from dagsim.families.kubernetes.kueue.amounts import text, whole
 from dagsim.families.kubernetes.kueue.engine import Admission, Cycle, EndlessPreemption

@@ -18,8 +18,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dagsim.cli import app
-from dagsim.experiment.on_ray import RayRollouts
 from dagsim.families.learning.checkpoint import Checkpoint
+from dagsim.families.learning.ray_rollouts import RayRollouts
 
 
 class RayError(Exception):

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import TraceError
-from dagsim.families.fabric import Tree, TreeSwitch
+from dagsim.families.fabric.topologies import Tree, TreeSwitch
 from dagsim.families.site.cluster_file import import_site
 from dagsim.families.site.node_lists import FoundNode, grouped
 from dagsim.families.site.site_import import site_files

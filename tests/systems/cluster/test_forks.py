@@ -16,10 +16,10 @@ import pytest
 
 from dagsim.families.elastic.goodput import BatchLimits, GoodputModel, GradientNoise, ThroughputModel
 from dagsim.families.elastic.training_jobs import GoodputTraining
-from dagsim.families.fabric import Island
 from dagsim.families.fabric.collectives import StepTraffic
 from dagsim.families.fabric.communication import ModelTraffic
 from dagsim.families.fabric.shared_network import SharedNetwork
+from dagsim.families.fabric.topologies import Island
 from dagsim.families.sharing.pairs import MeasuredPairs
 from dagsim.model import (
     Admit,

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dagsim.families.sharing.pairs import Sharing
 from dagsim.model import QueueTree
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Runtime
+from dagsim.systems.cluster.models.shared_gpus import Sharing
 from dagsim.systems.cluster.network.base import Communication, Network
 
 __all__ = ["COMMUNICATIONS", "FAILURE_MODELS", "RUNTIMES", "SETUPS", "SHARINGS", "Models"]

@@ -131,6 +131,13 @@ class JobQueue:
                 self._enter(demand, number)
         return None
 
+    def rivals(self, demand: DemandClass, job: int) -> list[tuple[float, int, int]]:
+        """Return key, order of the first task and number of each other job that waits in a demand
+        class. O(jobs).
+        """
+        heads = [(number, self._first(demand, number)) for number in tuple(self._tasks[demand]) if number != job]
+        return [(self._keys[number], head[1], number) for number, head in heads if head is not None]
+
     def classes(self, job: int | None = None) -> Iterable[DemandClass]:
         """Demand classes in which the job waits, or in which any job waits if none is given. May
         include classes in which it no longer waits.
