@@ -254,7 +254,8 @@ def _told(error: Any, group: Any) -> Exception:
 def _sentence(error: Any, group: Any) -> str:
     """Word a fault in the command line as dagsim's own errors are."""
     command = error.ctx.command if error.ctx is not None else None
-    path = error.ctx.command_path if error.ctx is not None else "dagsim"
+    below = error.ctx.command_path.partition(" ")[2] if error.ctx is not None else ""
+    path = f"dagsim {below}".rstrip()
     options = [name for param in getattr(command, "params", ()) for name in param.opts if name.startswith("--")]
     match type(error).__name__:
         case "NoSuchOption":

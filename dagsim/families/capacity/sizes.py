@@ -263,6 +263,8 @@ def plan_size(
     """
     bound = Targets.read([target] if isinstance(target, str) else target, bounded=budget is None)
     config, demand = on_whole_log(config)
+    for condition in bound.conditions:
+        demand.check(condition.metric)
     names = _known_types(config, types)
     wider = config.cluster
     for type_ in names:  # prices are needed for every type that is asked about
