@@ -165,7 +165,7 @@ def job_gpu_seconds(work: Work, classes: Classes, best_s: np.ndarray) -> np.ndar
     rows = work.rows
     gpus = classes.table.gpus[rows.kind] * rows.instances
     sums = np.zeros(len(work.jobs.arrival_s))
-    _add_up(rows.job, gpus, best_s, sums)
+    _add_up(np.ascontiguousarray(rows.job), gpus, best_s, sums)
     return sums
 
 

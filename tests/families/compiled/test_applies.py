@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import check_lane
+import numpy as np
 import pytest
 from check_lane import run
 
@@ -233,9 +234,11 @@ def test_without_a_folder_to_write_to_functions_are_compiled_and_not_kept(
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setattr(jit, "folder", lambda: tmp_path / "file" / "lane")
 
-    def doubled(number: float) -> float:
-        return 2 * number
+    def doubled(numbers: np.ndarray) -> None:
+        for place in range(len(numbers)):
+            numbers[place] *= 2
 
     with jit.alone():
-        assert jit.outer(doubled)(1.5) == 3.0
+        jit.outer(doubled)(numbers := np.array([1.5]))
+    assert numbers.tolist() == [3.0]
     assert not jit.is_kept("doubled")
