@@ -52,10 +52,10 @@ ROOT = Path(__file__).parents[1]
 TRACE = ROOT / "workloads" / "samples" / "plain" / "jobs.csv"
 SMALL = ("--set", "cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "--set", "workload.count=20")
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "eval": ("eval", "--algo", "sjf", *SMALL, "--seeds", "40", "--no-plots", "--quiet"),
+    "eval": ("eval", "--policy", "sjf", *SMALL, "--seeds", "40", "--no-plots", "--quiet"),
     "baseline": ("baseline", "-a", "sjf", "-a", "heft", *SMALL, "--seeds", "15", "--no-plots", "--quiet"),
     "replay": ("replay", "--trace", str(TRACE), "--cluster", "sized", "--seeds", "40", "--no-plots", "--quiet"),
-    "tune": ("tune", "--algo", "eft-wait", "--param", "theta=0.8,0.9", *SMALL, "--seeds", "15", "--quiet"),
+    "tune": ("tune", "--policy", "eft-wait", "--param", "theta=0.8,0.9", *SMALL, "--seeds", "15", "--quiet"),
     "sweep": ("sweep", str(Path(__file__).with_name("crash.yaml")), "--quiet"),
 }
 TRAINED = ("--iterations", "3", "--workers", "2", "--no-report", "--quiet", "--set", "train.validation_seeds=2")

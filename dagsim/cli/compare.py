@@ -122,12 +122,12 @@ def why(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job, or #12 by the order of arrival.")],
     policy: Annotated[
         str | None,
-        typer.Option("--policy", "-a", "--algo", metavar="NAME", help="Policy of the run (default: the first)."),
+        typer.Option("--policy", "-a", metavar="NAME", help="Policy of the run (default: the first)."),
     ] = None,
     number: Annotated[
         int | None, typer.Option("--run", min=0, help="Number of the run, from 0 (default: the first).")
     ] = None,
-    show: Annotated[int, typer.Option(min=1, help="Maximum number of jobs in each list.")] = 10,
+    top: Annotated[int, typer.Option(min=1, help="Maximum number of jobs in each list.")] = 10,
     json_: Json = False,
     table: TableLook = TableFormat.TEXT,
 ) -> None:
@@ -164,7 +164,7 @@ def why(
         return
     for text in why_lines(reasons, f"{line.policy}, seed {line.seed}", bound, unknown):
         say(text)
-    for grid in why_tables(reasons, show):
+    for grid in why_tables(reasons, top):
         show_grid(grid, table)
 
 

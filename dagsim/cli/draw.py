@@ -29,7 +29,7 @@ def plot(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder for the plots (default: plots/ in the run folder).")
     ] = None,
-    format_: Annotated[PlotFormat, typer.Option("--format", help="File format of the plots.")] = PlotFormat.PNG,
+    format_: Annotated[PlotFormat, typer.Option("--file-type", help="File format of the plots.")] = PlotFormat.PNG,
     perfetto: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write a trace for ui.perfetto.dev instead: .json.gz or .json."),

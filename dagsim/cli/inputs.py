@@ -10,13 +10,13 @@ from typing import Annotated
 
 import typer
 
-from dagsim.cli.app import app, say
-from dagsim.cli.options import ConfigFile, Json, Seed, Settings
+from dagsim.cli.app import App, app, say
+from dagsim.cli.options import ConfigFile, Json, OutFile, Seed, Settings, one_output
 from dagsim.cli.shared import configured, given
 from dagsim.errors import InputError
 from dagsim.report.grid import LISTINGS, listing
 
-config_app = typer.Typer(help="Show, check and describe configurations.", no_args_is_help=True)
+config_app = App(help="Show, check and describe configurations.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 
 
@@ -81,7 +81,7 @@ def config_schema() -> None:
     say(json.dumps(json_schema(), indent=2))
 
 
-workload_app = typer.Typer(help="Describe and save workloads.", no_args_is_help=True)
+workload_app = App(help="Describe and save workloads.", no_args_is_help=True)
 app.add_typer(workload_app, name="workload")
 
 
@@ -117,10 +117,16 @@ def show_workload(
 @workload_app.command("save")
 def workload_save(
     workload: Annotated[str, typer.Argument(help="A name of `dagsim list workloads`, or a file.")],
-    path: Annotated[Path, typer.Argument(help="The file to write: JSON Lines, compressed if it ends in .gz.")],
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[OUT]", help="The file to write: JSON Lines, compressed if it ends in .gz; or give --out."
+        ),
+    ] = None,
     config: ConfigFile = None,
     set_: Settings = None,
     seed: Seed = None,
+    out: OutFile = None,
 ) -> None:
     """Write the jobs of a workload to a file that can be replayed.
 
@@ -130,6 +136,7 @@ def workload_save(
     from dagsim.systems.cluster.scenario import cluster_scenario_of
     from dagsim.workload.records import write_jobs
 
+    path = one_output(path, out)
     chosen = configured(config, set_, given(seed=seed), workload)
     jobs = cluster_scenario_of(chosen).jobs(chosen.seed)
     meta = {key: plain(getattr(chosen, key)) for key in ("workload", "runtime", "cluster", "seed")}

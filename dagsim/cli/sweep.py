@@ -12,7 +12,7 @@ import typer
 
 from dagsim.cli.app import app, say
 from dagsim.cli.options import SweepOutput, expand_options
-from dagsim.cli.shared import carried, trust
+from dagsim.cli.shared import carried, checked, trust
 
 if TYPE_CHECKING:
     from dagsim.experiment.kept_files import CellRun
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def sweep(
     grid: Annotated[Path, typer.Argument(metavar="YAML|FOLDER", help="The grid, or the folder of a sweep.")],
     output: SweepOutput,
-    limit: Annotated[int | None, typer.Option(min=1, help="Run at most this many cells now.")] = None,
+    max_cells: Annotated[int | None, typer.Option(min=1, help="Run at most this many cells now.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells, and run none.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Print the results in the folder; run nothing.")] = False,
     metric: Annotated[str | None, typer.Option(help="Metric to compare (default: the first of the sweep).")] = None,
@@ -38,7 +38,7 @@ def sweep(
 
     Cells that are already in the folder are not run again: repeat the command after a stop, or with a larger grid.
 
-    Example: dagsim sweep sweep.yaml --on local:4
+    Example: dagsim sweep sweep.yaml --executor local:4
     """
     from dagsim.errors import InputError
     from dagsim.experiment.plan import Plan, read_grid
@@ -55,6 +55,7 @@ def sweep(
         described, command = read_grid(grid, output.name), "sweep"
         trust(grid, *([] if described.base is None else [described.base]))
     plan = Plan.of_grid(described, command)
+    checked("--metric", metric or described.metrics[0], own=described.metrics)
     shown = _Shown(metric or described.metrics[0], reference, output)
     if dry_run:
         _list(plan.cells, shown)
@@ -64,7 +65,7 @@ def sweep(
             raise InputError("--show: give the folder of the sweep (results/sweep-NAME)")
         _tell(opened, plan.cells, opened.done(plan.cells), shown)
         return
-    store, runs = swept(plan, output, out, limit=limit)
+    store, runs = swept(plan, output, out, limit=max_cells)
     with store.noting():
         _tell(store, plan.cells, {cell: run for cell, run in runs.items() if not run.error}, shown)
     failed = {cell: run for cell, run in runs.items() if run.error}

@@ -196,7 +196,7 @@ def jain_fairness_index(values: Iterable[float]) -> float:
 
 
 def tenant_gpu_seconds(source: Source) -> dict[str, float]:
-    """GPU-seconds held by each tenant with an accepted job, in order of first arrival."""
+    """GPU-seconds held by the accepted jobs of each tenant that has any, in order of first arrival."""
     cols = columns(source)
     per_job = total(cols.runs.job, cols.runs.gpu_s, len(cols.jobs))
     place, tenants = numbered(cols.jobs.tenant)

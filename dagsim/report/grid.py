@@ -52,7 +52,8 @@ class Grid:
         heads, *rows = ([printable(cell) for cell in row] for row in (self.heads, *self.rows))
         widths = self._column_widths([heads, *rows], options.max_width)
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False, show_edge=False)
-        table.title, table.title_justify = Text(printable(self.title)), "left"
+        if self.title:
+            yield Text(printable(self.title))
         for place, (head, width) in enumerate(zip(heads, widths, strict=True)):
             side: Literal["left", "right"] = "left" if place in self.texts else "right"
             table.add_column(Text(_broken(head, width)), justify=side, overflow="fold", width=width)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple
 from math import exp, log
@@ -35,6 +36,7 @@ _SHOWN = (
     "jct_s.p95",
     "jct_s.p99",
     "wait_s.mean",
+    "queueing_s.mean",
     "bounded_slowdown.mean",
     "makespan_s",
     "throughput_per_h",
@@ -44,7 +46,6 @@ _SHOWN = (
     "joules_per_job",
     "jain_fairness_index",
     "deadline_hit_rate",
-    "decision_time_us",
     "jobs_unfinished",
     "rejected_too_large",
     "rejected_no_such_gpu",
@@ -96,7 +97,7 @@ def summary_table(lines: Sequence[RunMetrics], *, workload: str = "", sample: Sa
     own = [name for name in lines[0].metrics if name not in units_of and "[" not in name]
     for name in (*_SHOWN, *own):
         values = [value for line in lines if (value := line.metrics.get(name)) is not None]
-        if values and (any(values) or name not in _IF_ANY):
+        if values and (any(values) or name not in _IF_ANY) and _tells_something(name, lines):
             average = mean(lines, name)
             bounds = "-" if sample is Sample.TRACE else interval(average.low, average.high)
             spread = (short(average.value), bounds, short(min(values)), short(max(values)))
@@ -105,6 +106,15 @@ def summary_table(lines: Sequence[RunMetrics], *, workload: str = "", sample: Sa
     heads = ("metric", *(("mean", "95 % interval", "min", "max") if n > 1 else ("value",)), "unit")
     notes = tuple(_summary_notes(n, sample, largest_share(lines, "jct_s.mean")))
     return Grid(title, heads, rows, notes, (0, len(heads) - 1))
+
+
+def _tells_something(name: str, lines: Sequence[RunMetrics]) -> bool:
+    """Return False for fairness among the jobs of one tenant, and for queueing times that are the waits."""
+    if name == "jain_fairness_index":
+        return any(
+            sum(key.startswith("tenant[") and key.endswith(".arrived") for key in line.metrics) > 1 for line in lines
+        )
+    return name != "queueing_s.mean" or any(line.metrics[name] != line.metrics.get("wait_s.mean") for line in lines)
 
 
 def _summary_notes(n: int, sample: Sample, largest_job: float) -> Iterator[str]:
@@ -251,7 +261,9 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     """Notes on the jobs of some runs: their load, and the part of a trace that was read."""
     loads = [max(of.get("gpu_load") or 0.0, of.get("cpu_load") or 0.0) for of in workloads]
     low, high = number(min(loads)), number(max(loads))
-    notes = [f"cluster: {of}" for of in dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)]
+    clusters = dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)
+    named = re.compile(r"cluster \((.*)\)")  # the default name says nothing
+    notes = [f"cluster: {match[1] if (match := named.fullmatch(of)) else of}" for of in clusters]
     if any(loads):
         notes += [f"offered load: {low if low == high else f'{low} to {high}'} ({_LOAD})"]
     notes += _beginnings(workloads)

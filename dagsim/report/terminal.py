@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -23,9 +24,10 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from dagsim.report.grid import Grid, TableFormat, plain_text
-from dagsim.text import on_one_line, printable
+from dagsim.text import on_one_line
 
 if TYPE_CHECKING:
     from dagsim.experiment.carry_out import RunProgress, Watch
@@ -47,8 +49,14 @@ class _Console(Console):
 
 
 def console(*, wide: bool = False) -> Console:
-    """Return a console for standard output. If ``wide``, it ignores the width of the terminal."""
-    return _Console(width=_WIDE if wide else None if sys.stdout.isatty() else _WIDTH)
+    """Return a console for standard output. If ``wide``, it ignores the width of the terminal, which is
+    that of ``COLUMNS`` if standard output is no terminal.
+    """
+    return _Console(width=_WIDE if wide else None if sys.stdout.isatty() or _columns() else _WIDTH)
+
+
+def _columns() -> bool:
+    return os.environ.get("COLUMNS", "").isdigit()
 
 
 def show_grid(grid: Grid, look: TableFormat = TableFormat.TEXT, *, wide: bool = False) -> None:
@@ -60,15 +68,24 @@ def show_grid(grid: Grid, look: TableFormat = TableFormat.TEXT, *, wide: bool = 
 
 
 def show(heads: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> None:
-    """Print rows as a table, or as one JSON array of objects."""
+    """Print rows as a table as wide as the terminal, or as one JSON array of objects.
+
+    The first column holds names, which are never cut or broken. In a pipe, each row is one line.
+    """
     if as_json:
         print(json.dumps([dict(zip(heads, row, strict=True)) for row in rows]))
         return
-    table = Table()
-    for head in heads:
-        table.add_column(escape(head), overflow="fold")  # never cut
-    for row in rows:
-        table.add_row(*(escape(printable(plain_text(cell))) for cell in row))
+    cells = [[on_one_line(plain_text(cell)) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    if not sys.stdout.isatty() and not _columns():
+        for row in (heads, *cells):
+            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False, show_edge=False)
+    for place, head in enumerate(heads):
+        table.add_column(Text(head), no_wrap=not place, min_width=widths[0] if not place else None, overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
     console().print(table)
 
 

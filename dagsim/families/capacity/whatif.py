@@ -140,6 +140,17 @@ class LogDemand:
         }
         """Account, user, partition and QOS of each job, as far as the log has them."""
 
+    def check(self, metric: str) -> None:
+        """Refuse the metric of a group, such as a partition, that no job of the log has.
+
+        Raises:
+            InputError: There is no such group; the message lists those of the log.
+        """
+        tenants = () if self._jobs.tenant is None else tuple(sorted(set(self._jobs.tenant.tolist())))
+        unknown = JobSeries({}, np.zeros(0, np.int64), tenants, labels=self.labels).unknown_group(metric)
+        if unknown:
+            raise InputError(unknown)
+
     @property
     def jobs(self) -> int:
         """Number of jobs."""
@@ -448,7 +459,9 @@ class WhatIf:
                 the beginning have no room any more.
         """
         policies = policies or [config.policy]
-        added, removed = [read_gpus(text, "--add") for text in add], [read_gpus(text, "--remove") for text in remove]
+        own = [gpu.name for gpu in config.gpu_types]
+        added = [read_gpus(text, "--add", own) for text in add]
+        removed = [read_gpus(text, "--remove", own) for text in remove]
         accepted = read_accept(accept)
         if not (added or removed or accepted) and len(policies) < 2:
             raise InputError("whatif: nothing to compare; give --add 16xH200, --remove 8xT4, or several --policy")
