@@ -18,7 +18,7 @@ FLOORS = (
     {"errors", "renamed"},
     {"own_code"},
     {"family"},
-    {"files", "processes", "registry"},
+    {"files", "processes", "registry", "text"},
     {"sections"},
     {"model"},
     {"seeds"},

@@ -137,7 +137,7 @@ def run(line: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     drawn: dict[str, str] = {}
 
     def save(figure: Figure, path: Any, **_: Any) -> None:
-        drawn[Path(path).name] = digest(list(artists(figure)))
+        drawn[Path(path).name.removeprefix(".").removesuffix(".part")] = digest(list(artists(figure)))
         Path(path).write_bytes(b"drawn")
 
     monkeypatch.setattr(Figure, "savefig", save)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 
 
 class PlotFormat(StrEnum):
@@ -29,7 +29,7 @@ def plot(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder for the plots (default: plots/ in the run folder).")
     ] = None,
-    format_: Annotated[PlotFormat, typer.Option("--format", help="File format of the plots.")] = PlotFormat.PNG,
+    format_: Annotated[PlotFormat, typer.Option("--file-type", help="File format of the plots.")] = PlotFormat.PNG,
     perfetto: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write a trace for ui.perfetto.dev instead: .json.gz or .json."),
@@ -47,16 +47,16 @@ def plot(
     if perfetto is not None:
         if len(runs) > 1:
             raise InputError("plot: --perfetto takes one run folder")
-        typer.echo(draw_perfetto(Store.open(runs[0]), perfetto, number or 0))
+        say(draw_perfetto(Store.open(runs[0]), perfetto, number or 0))
         return
     trainings = [run for run in runs if (run / "progress.csv").exists()]
     if trainings and len(trainings) == len(runs):
-        typer.echo(_learning(runs, out, format_))
+        say(_learning(runs, out, format_))
         return
     if len(runs) > 1:
         raise InputError("plot: several runs are drawn together only if all of them are trainings (dagsim compare)")
     for path in draw(Store.open(runs[0]), number, out, format_):
-        typer.echo(path)
+        say(path)
 
 
 def _learning(runs: list[Path], out: Path | None, kind: str) -> Path:
@@ -89,4 +89,4 @@ def record(
     folder = Store.open(run)
     line = folder.line(number)
     title = f"{line.policy}, seed {line.seed}"
-    typer.echo(film(folder.schedule(number), out or folder.path / "plots" / f"{number:03d}.gif", title, frames, width))
+    say(film(folder.schedule(number), out or folder.path / "plots" / f"{number:03d}.gif", title, frames, width))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 from dagsim.cli.options import SweepOutput, expand_options
-from dagsim.cli.shared import carried, trust
+from dagsim.cli.shared import carried, checked, trust
 
 if TYPE_CHECKING:
     from dagsim.experiment.kept_files import CellRun
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def sweep(
     grid: Annotated[Path, typer.Argument(metavar="YAML|FOLDER", help="The grid, or the folder of a sweep.")],
     output: SweepOutput,
-    limit: Annotated[int | None, typer.Option(min=1, help="Run at most this many cells now.")] = None,
+    max_cells: Annotated[int | None, typer.Option(min=1, help="Run at most this many cells now.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells, and run none.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Print the results in the folder; run nothing.")] = False,
     metric: Annotated[str | None, typer.Option(help="Metric to compare (default: the first of the sweep).")] = None,
@@ -38,7 +38,7 @@ def sweep(
 
     Cells that are already in the folder are not run again: repeat the command after a stop, or with a larger grid.
 
-    Example: dagsim sweep sweep.yaml --on local:4
+    Example: dagsim sweep sweep.yaml --executor local:4
     """
     from dagsim.errors import InputError
     from dagsim.experiment.plan import Plan, read_grid
@@ -55,6 +55,7 @@ def sweep(
         described, command = read_grid(grid, output.name), "sweep"
         trust(grid, *([] if described.base is None else [described.base]))
     plan = Plan.of_grid(described, command)
+    checked("--metric", metric or described.metrics[0], own=described.metrics)
     shown = _Shown(metric or described.metrics[0], reference, output)
     if dry_run:
         _list(plan.cells, shown)
@@ -64,14 +65,15 @@ def sweep(
             raise InputError("--show: give the folder of the sweep (results/sweep-NAME)")
         _tell(opened, plan.cells, opened.done(plan.cells), shown)
         return
-    store, runs = swept(plan, output, out, limit=limit)
-    _tell(store, plan.cells, {cell: run for cell, run in runs.items() if not run.error}, shown)
+    store, runs = swept(plan, output, out, limit=max_cells)
+    with store.noting():
+        _tell(store, plan.cells, {cell: run for cell, run in runs.items() if not run.error}, shown)
     failed = {cell: run for cell, run in runs.items() if run.error}
     for cell, run in failed.items():
-        typer.echo(f"failed: cell {cell.id}: {run.error}", err=True)
+        say(f"failed: cell {cell.id}: {run.error}", err=True)
     left = len(plan.cells) - len(runs)
     if left and output.watched:
-        typer.echo(f"{left:,} cells are still to be run: dagsim sweep {store.path}")
+        say(f"{left:,} cells are still to be run: dagsim sweep {store.path}")
     if failed:
         raise typer.Exit(1)
 
@@ -106,7 +108,7 @@ def _list(cells: Sequence[Cell], shown: _Shown) -> None:
         rows = [(cell.id, cell.label, cell.seed) for cell in cells]
         show(("cell", "what", "seed"), rows, shown.output.json_)
         if not shown.output.json_:
-            typer.echo(f"{len(cells):,} cells")
+            say(f"{len(cells):,} cells")
 
 
 def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], shown: _Shown) -> None:
@@ -126,7 +128,7 @@ def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], sh
         facts |= {"done": len(done), "metric": shown.metric, "method": METHOD}
         facts |= {"compared": compared_axis(sweep.axes).key, "groups": [group.to_dict() for group in groups]}
         facts["notes"] = run_notes(lines)
-        typer.echo(json.dumps(facts))
+        say(json.dumps(facts))
         return
     if shown.output.quiet:
         return
@@ -137,5 +139,5 @@ def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], sh
     )
     show_grid(grid, shown.output.table, wide=shown.output.wide)
     for note in run_notes(lines):
-        typer.echo(note)
-    typer.echo(f"run folder: {folder.path}")
+        say(note)
+    say(f"run folder: {folder.path}")

@@ -47,7 +47,7 @@ class OnRay:
         try:
             import ray
         except ImportError:
-            raise ConfigError("--on ray: Ray is not installed: pip install -e '.[ray]' in the checkout") from None
+            raise ConfigError("--executor ray: Ray is not installed: pip install -e '.[ray]' in the checkout") from None
         self._ray: Any = ray
         self.address = f"ray:{address}" if address else None
 
@@ -84,7 +84,7 @@ class OnRay:
                     on_progress(index, done, 0)
                 yield result(ray, ready)
         except ray.exceptions.RayError as error:
-            raise SimulationError(f"--on ray: {one_line(error)}") from None
+            raise SimulationError(f"--executor ray: {one_line(error)}") from None
         finally:
             if ours:
                 with suppress(Exception):
@@ -114,7 +114,7 @@ class OnRay:
         try:
             self._ray.init(address=self.address, include_dashboard=None if self.address else False, log_to_driver=False)
         except Exception as error:
-            raise SimulationError(f"--on ray: no cluster: {one_line(error)}") from None
+            raise SimulationError(f"--executor ray: no cluster: {one_line(error)}") from None
         return True
 
 
@@ -146,7 +146,7 @@ def placed(sha: str, shipped: Any) -> Path:
     if sha not in _PLACED:
         name, content = ray.get(shipped)
         if sha256(content).hexdigest() != sha:
-            raise SimulationError(f"--on ray: the trace {name!r} changed while it was sent")
+            raise SimulationError(f"--executor ray: the trace {name!r} changed while it was sent")
         path = Path(mkdtemp(prefix="dagsim-")) / Path(name).name
         path.write_bytes(content)
         _PLACED[sha] = path
@@ -160,5 +160,5 @@ def bytes_of(file: Path) -> tuple[str, bytes]:
         ConfigError: The trace is a folder, or too large.
     """
     if not file.is_file() or file.stat().st_size > _MOST_BYTES:
-        raise ConfigError(f"--on ray: the trace {file} must be one file of at most {_MOST_BYTES:,} bytes")
+        raise ConfigError(f"--executor ray: the trace {file} must be one file of at most {_MOST_BYTES:,} bytes")
     return file.name, file.read_bytes()

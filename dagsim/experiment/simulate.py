@@ -16,6 +16,7 @@ from dagsim.errors import ConfigError, DagsimError, PluginError, PolicyFailed, U
 from dagsim.experiment.scenario import scenario_of
 from dagsim.family import offered, refuse_missing, service
 from dagsim.metrics import Summary, summarize
+from dagsim.metrics.incomplete import incomplete_facts
 from dagsim.metrics.own import own_values
 from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
@@ -64,7 +65,7 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
     wall_s = perf_counter() - began
     schedule = kernel.schedule
     schedule.decision_s, schedule.decisions = timed.decision_s, timed.decisions
-    facts = scenario.facts(kernel)
+    facts = {**scenario.facts(kernel), **incomplete_facts(schedule, scenario.unfinished(kernel))}
     return Outcome(schedule, measured(config, schedule), policy, seed, facts, wall_s, facts_of(decider), engine)
 
 
@@ -209,7 +210,7 @@ def agent_spec(
     root: Path = Path("results"),
     system: System | type[System] | None = None,
 ) -> str:
-    """Return the policy that ``--algo ALGO`` names, with its ``--checkpoint`` as a parameter.
+    """Return the policy that ``--policy ALGO`` names, with its ``--checkpoint`` as a parameter.
 
     The name of an algorithm stands for the agent of the newest training for ``system`` (or the
     default system) below ``root``, or else for the agent that ships with dagsim. ``sb3:model.zip`` is the model of
@@ -223,11 +224,11 @@ def agent_spec(
     name, bracket, rest = algo.partition("[")
     if name not in _agents():
         if checkpoint is not None:
-            raise UnknownName(f"--checkpoint goes with --algo {', '.join(_agents())}, not with {algo!r}")
+            raise UnknownName(f"--checkpoint goes with --policy {', '.join(_agents())}, not with {algo!r}")
         return algo
     if "checkpoint" in Spec.parse(algo).params:
         if checkpoint is not None:
-            raise ConfigError(f"--checkpoint {checkpoint}: --algo {algo} also names one; leave one of them out")
+            raise ConfigError(f"--checkpoint {checkpoint}: --policy {algo} also names one; leave one of them out")
         return algo
     if checkpoint is None:
         checkpoint = service("newest_agent")(name, root, system.system)

@@ -17,6 +17,7 @@ from dagsim.metrics.utilization import present
 from dagsim.model import Kind, RejectReason
 from dagsim.model.arithmetic import numbered
 from dagsim.model.log import Schedule
+from dagsim.text import in_spreadsheet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -195,7 +196,7 @@ def jain_fairness_index(values: Iterable[float]) -> float:
 
 
 def tenant_gpu_seconds(source: Source) -> dict[str, float]:
-    """GPU-seconds held by each tenant with an accepted job, in order of first arrival."""
+    """GPU-seconds held by the accepted jobs of each tenant that has any, in order of first arrival."""
     cols = columns(source)
     per_job = total(cols.runs.job, cols.runs.gpu_s, len(cols.jobs))
     place, tenants = numbered(cols.jobs.tenant)
@@ -349,8 +350,7 @@ def to_csv(table: Mapping[str, Sequence[Any] | np.ndarray]) -> str:
     """Return the table as CSV text. Equal tables give equal bytes.
 
     Floats have their shortest exact form, and NaN is empty. A text that a spreadsheet would read as
-    a formula (it begins with ``=``, ``+``, ``-`` or ``@`` and is not a number) gets a leading
-    apostrophe.
+    a formula gets a leading apostrophe (``text.in_spreadsheet``).
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -370,19 +370,9 @@ def _cells(column: Sequence[Any] | np.ndarray) -> Sequence[Any]:
     values = column.tolist() if isinstance(column, np.ndarray) else column
     if isinstance(column, np.ndarray) and column.dtype.kind == "f":
         return ["" if math.isnan(value) else repr(value) for value in values]
-    if any(map(_is_formula, {value for value in values if isinstance(value, str)})):  # hardly ever: look at each once
-        return [f"'{value}" if _is_formula(value) else value for value in values]
+    if any(in_spreadsheet(value) != value for value in {value for value in values if isinstance(value, str)}):
+        return [in_spreadsheet(value) if isinstance(value, str) else value for value in values]
     return values
-
-
-def _is_formula(value: Any) -> bool:
-    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@")):
-        return False
-    try:
-        float(value)
-    except ValueError:
-        return True
-    return False
 
 
 def _places(mask: int) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Literal, NamedTuple, TypeVar, get_type_hints
 
@@ -44,6 +45,7 @@ from dagsim.metrics.utilization import (
 )
 from dagsim.model import RejectReason
 from dagsim.model.arithmetic import numbered, ordered_sum
+from dagsim.registry import nearest
 
 Label = TypeVar("Label", float, str)
 
@@ -83,7 +85,7 @@ class JobGroup:
 
     arrived: Annotated[int, "jobs", "jobs that arrived"]
     completed: Annotated[int, "jobs", "jobs that completed"]
-    rejected: Annotated[int, "jobs", "jobs turned away"]
+    rejected: Annotated[int, "jobs", "jobs rejected or killed"]
     unfinished: Annotated[int, "jobs", "jobs accepted but not completed by the end of the log"]
     jct_s: Annotated[Distribution, "s", "job completion time, completed - arrived"]
     wait_s: Annotated[Distribution, "s", _WAIT]
@@ -200,15 +202,15 @@ class Summary:
     bounded_slowdown: Annotated[Distribution, "", _BOUNDED_SLOWDOWN]
     stretch: Annotated[Distribution, "", "JCT / ideal time (critical path, each task on its fastest allowed GPU type)"]
     bounded_stretch: Annotated[Distribution, "", "max(1, JCT / max(ideal time, 10 s))"]
-    makespan_s: Annotated[float, "s", "last completion - first arrival"]
+    makespan_s: Annotated[float, "s", "last completion - first arrival, of accepted jobs (not rejected, not killed)"]
     horizon_s: Annotated[float, "s", "end of the log - first arrival"]
     throughput_per_h: Annotated[float, "jobs/h", "jobs completed / horizon"]
     utilization: Annotated[float, "", "GPU-seconds held / (GPUs x horizon)"]
     peak_weighted_utilization: Annotated[float, "", "utilization with each GPU weighted by its FP32 TFLOPS"]
     availability: Annotated[float, "", "GPU-seconds up / (GPUs x horizon)"]
-    mean_queue_length: Annotated[float, "jobs", "time average of the jobs in the system with no run running"]
-    max_queue_length: Annotated[float, "jobs", "maximum number of jobs waiting at once"]
-    mean_jobs_in_system: Annotated[float, "jobs", "time average of the jobs in the system"]
+    mean_queue_length: Annotated[float, "jobs", "time average of the accepted jobs in the system with no run running"]
+    max_queue_length: Annotated[float, "jobs", "maximum number of accepted jobs waiting at once"]
+    mean_jobs_in_system: Annotated[float, "jobs", "time average of the accepted jobs in the system"]
     runs: Annotated[int, "runs", "runs started"]
     preemptions: Annotated[int, "runs", "runs stopped by a decision"]
     failures: Annotated[int, "runs", "runs stopped by the failure of a node"]
@@ -218,12 +220,14 @@ class Summary:
     energy_allocated_kwh: Annotated[float, "kWh", "part of energy_kwh, drawn by GPUs while runs held them"]
     energy_idle_kwh: Annotated[float, "kWh", "part of energy_kwh, drawn by GPUs that no run held"]
     joules_per_job: Annotated[float, "J", "energy drawn by all GPUs / jobs completed"]
-    jain_fairness_index: Annotated[float, "", "Jain's index over the tenants' GPU-seconds"]
+    jain_fairness_index: Annotated[float, "", "Jain's index over the GPU-seconds of each tenant's accepted jobs"]
     max_ftf: Annotated[
         float, "", "largest rho: JCT / time on 1/N of the cluster, N = mean number of jobs in the system meanwhile"
     ]
-    unfair_job_fraction: Annotated[float, "", "fraction of jobs with rho above 1"]
-    deadline_hit_rate: Annotated[float, "", "jobs completed by their deadline / jobs with a deadline"]
+    unfair_job_fraction: Annotated[float, "", "fraction of accepted jobs with rho above 1"]
+    deadline_hit_rate: Annotated[
+        float, "", "jobs completed by their deadline / jobs with a deadline, unless it is still to come"
+    ]
     decision_time_us: Annotated[float, "microseconds", "CPU time of the policy per decision carried out"]
     by_priority: Annotated[dict[str, JobGroup], "", "per priority"]
     by_tenant: Annotated[dict[str, JobGroup], "", "per tenant"]
@@ -366,6 +370,27 @@ def glossary() -> list[MetricTerm]:
     ``priority[...]``.
     """
     return list(_terms(Summary))
+
+
+def check_metric(name: str, own: Iterable[str] = ()) -> None:
+    """Refuse a name that no metric can have, before anything is simulated.
+
+    Groups may be anything (``partition[gpu].wait_s.mean``), since only the run has them. ``own`` are
+    the user's metrics.
+
+    Raises:
+        InputError: There is no such metric; the message suggests the nearest.
+    """
+    names = [*(term.name for term in glossary()), *own]
+    group, _, bare = name.rpartition("].")
+    in_groups = {known.rpartition("].")[2] for known in names}
+    if name in names or (group and bare in in_groups):
+        return
+    means = {known.partition(".")[0]: known for known in reversed(names) if "[" not in known}
+    near = nearest(name, names)
+    if "." not in name and (stem := re.search(r"'(.*)'", nearest(name, means))):
+        near = f"; did you mean {means[stem[1]]!r}?"
+    raise InputError(f"there is no metric {name!r}{near} (dagsim list metrics)")
 
 
 _GROUP_OF = {"by_priority": ("priority", JobGroup), "by_tenant": ("tenant", JobGroup), "by_gpu": ("gpu", GpuGroup)}

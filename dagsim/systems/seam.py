@@ -356,6 +356,10 @@ class Scenario(System, ABC):
         that was read.
         """
 
+    def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
+        """Reasons why jobs of ``kernel`` that are there at its end are unfinished, by number, where they are known."""
+        return {}
+
     @abstractmethod
     def check(self) -> None:
         """Make everything that a kernel needs, and discard it.

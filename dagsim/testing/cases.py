@@ -62,19 +62,13 @@ class Case:
         return self.kernel().run(self.admitting(make()))
 
     def drive(self, kernel: ClusterKernel, policy: ClusterPolicy) -> bool:
-        """Run to the end; False if the policy has stalled because a ready task needs nodes that are
-        gone.
+        """Run to the end; False if a ready task is left that needs nodes that are gone.
 
         Raises:
             IllegalDecision, Stalled: A decision is illegal, or the policy waits although it could continue.
         """
-        try:
-            kernel.run(self.admitting(policy) if not isinstance(policy, Admitting) else policy)
-        except Stalled:
-            if not stuck(kernel.schedule, self.jobs):
-                raise
-            return False
-        return True
+        kernel.run(self.admitting(policy) if not isinstance(policy, Admitting) else policy)
+        return not stuck(kernel.schedule, self.jobs)
 
     def faults(self, make: Callable[[], ClusterPolicy]) -> list[str]:
         """The faults of the schedule under a policy, found in its log alone.

@@ -43,12 +43,12 @@ READERS: Registry[Reader] = Registry(
 
 
 def reader(name: str) -> Reader:
-    """Return the reader of the format called ``name``.
+    """Return the reader of the format called ``name``; ``csv`` means ``plain``.
 
     Raises:
         UnknownName: There is no such format; the message suggests the nearest.
     """
-    return READERS.create(name)
+    return READERS.create("plain" if name == "csv" else name)
 
 
 def recognise(path: Path | str) -> str:

@@ -143,7 +143,7 @@ def _plan_notes(planned: SizeSearch, today: Size, target: Targets, demand: Load,
     best, sizes = planned.best, [*planned.tried.values(), today]
     largest = max(sizes, key=lambda size: size.gpus)
     if best is None and not largest.met.keeps_up:
-        yield f"Even the largest cluster tried, {largest.gpus:,} GPUs, cannot keep up with the demand (--most)."
+        yield f"Even the largest cluster tried, {largest.gpus:,} GPUs, cannot keep up with the demand (--max-gpus)."
     elif best is None:
         limit = f"within the budget of {planned.budget:,.0f} a month" if isfinite(planned.budget) else "up to the cap"
         yield f"No size {limit} meets {target}."

@@ -61,7 +61,9 @@ def _of_plan(planned: SizePlan) -> Iterator[str]:
     best, today, target = planned.search.best, planned.today, planned.target
     if best is None:
         largest = max([*planned.search.tried.values(), today], key=lambda size: size.gpus)
-        why = "" if largest.met.keeps_up else f" Even {largest.gpus:,} GPUs cannot keep up with the demand (--most)."
+        why = (
+            "" if largest.met.keeps_up else f" Even {largest.gpus:,} GPUs cannot keep up with the demand (--max-gpus)."
+        )
         yield f"No cluster that was tried meets {target}.{why}"
     else:
         nodes = ", ".join(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import isfinite
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     ConfigFile,
     Experiment,
@@ -26,7 +26,7 @@ from dagsim.cli.options import (
     TraceFlags,
     expand_options,
 )
-from dagsim.cli.shared import audited, experiment, trace_at
+from dagsim.cli.shared import audited, checked, experiment, trace_at
 from dagsim.cli.sweep import swept
 
 if TYPE_CHECKING:
@@ -41,16 +41,24 @@ TheLog = Annotated[Path, typer.Option("--trace", "-t", help="The log of the clus
 Prices_ = Annotated[
     list[str] | None,
     typer.Option(
-        "--price",
-        "--cost",
-        metavar="TYPE=PRICE,...",
-        help="Price of a GPU hour, such as H200=3.5,A100-40=1.4, or none (default: list prices, in US dollars).",
+        metavar="TYPE=PRICE,...|YAML",
+        help="Prices of a GPU hour, such as H200=3.5,A100-40=1.4, or a file with prices to rent or buy GPUs and of "
+        "power, or none (default: list prices, in US dollars); repeatable.",
     ),
 ]
-PriceFile_ = Annotated[
-    Path | None,
-    typer.Option("--prices", metavar="FILE", help="YAML with prices to rent or buy GPUs, and of power."),
-]
+
+
+def _priced(texts: Sequence[str] | None) -> tuple[tuple[str, ...], Path | None]:
+    """Split the values of ``--price`` into prices and a file.
+
+    Raises:
+        BadParameter: There are two files.
+    """
+    files = [text for text in texts or () if "=" not in text and text != "none"]
+    if len(files) > 1:
+        raise typer.BadParameter(f"one file of prices is enough, got {' and '.join(files)}", param_hint="'--price'")
+    return tuple(text for text in texts or () if text not in files), Path(files[0]) if files else None
+
 
 Growth = Annotated[
     str | None,
@@ -85,13 +93,12 @@ def whatif(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            "--policy", "-a", "--algo", metavar="A,B", help="Schedulers; the first is today's (default: as configured)."
+            "--policy", "-a", metavar="A,B", help="Schedulers; the first is today's (default: as configured)."
         ),
     ] = None,
     growth: Growth = None,
     accept: Accept_ = None,
     price: Prices_ = None,
-    prices: PriceFile_ = None,
     metric: Annotated[str, typer.Option(help="Metric to compare.")] = "jct_s.mean",
     config: ConfigFile = None,
     set_: Settings = None,
@@ -111,26 +118,31 @@ def whatif(
 
     policies = _names(policy)
     chosen, audit = _configured(reading, trace, config, set_, policies[:1], growth, watched=shown.watched)
-    asked = WhatIf.of(with_memberships(chosen), policies, add or (), remove or (), accept or (), price or (), prices)
+    checked("--metric", metric, chosen)
+    asked = WhatIf.of(with_memberships(chosen), policies, add or (), remove or (), accept or (), *_priced(price))
+    asked.demand.check(metric)
     folder, runs = swept(Plan.of_grid(asked.grid(trace, shown.name), "whatif"), shown)
-    trials = trials_of(folder, runs, asked.config, asked.demand)
-    choices = alternatives_of(trials, asked.clusters, asked.prices, metric)
-    today = asked.config.cluster
-    fit, load, begins = Fit.of(trials[0], metric), asked.demand.on(today), asked.demand.beginning
-    grid = whatif_table(
-        choices,
-        metric,
-        workload=workload_label(asked.config),
-        demand=load,
-        fit=fit,
-        prices=asked.prices,
-        begins=begins,
-        wide=shown.wide,
-    )
-    remarks = [*_grown(growth), *(line for section in asked.clusters.values() for line in joined(today, section))]
-    facts = {"run": str(folder.path), "metric": metric, "prices": asked.prices.to_dict(), **_log_facts(load, fit)}
-    facts["choices"] = [choice.to_dict() for choice in choices]
-    _tell_answer(folder.path, whatif_answer(choices, metric, fit, grid, begins, remarks), facts, shown, remarks, audit)
+    with folder.noting():
+        trials = trials_of(folder, runs, asked.config, asked.demand)
+        choices = alternatives_of(trials, asked.clusters, asked.prices, metric)
+        today = asked.config.cluster
+        fit, load, begins = Fit.of(trials[0], metric), asked.demand.on(today), asked.demand.beginning
+        grid = whatif_table(
+            choices,
+            metric,
+            workload=workload_label(asked.config),
+            demand=load,
+            fit=fit,
+            prices=asked.prices,
+            begins=begins,
+            wide=shown.wide,
+        )
+        remarks = [*_grown(growth), *(line for section in asked.clusters.values() for line in joined(today, section))]
+        facts = {"run": str(folder.path), "metric": metric, "prices": asked.prices.to_dict(), **_log_facts(load, fit)}
+        facts["choices"] = [choice.to_dict() for choice in choices]
+        _tell_answer(
+            folder.path, whatif_answer(choices, metric, fit, grid, begins, remarks), facts, shown, remarks, audit
+        )
 
 
 @app.command("plan")
@@ -150,16 +162,15 @@ def plan_capacity(
         str | None,
         typer.Option(metavar="H200,A100-40", help="Vary the nodes of these types (default: the whole cluster)."),
     ] = None,
-    most: Annotated[
+    max_gpus: Annotated[
         int | None, typer.Option(min=1, help="The largest cluster to try, in GPUs (default: four times today's).")
     ] = None,
     policy: Annotated[
-        str | None, typer.Option("--policy", "-a", "--algo", metavar="NAME", help="Scheduler (default: as configured).")
+        str | None, typer.Option("--policy", "-a", metavar="NAME", help="Scheduler (default: as configured).")
     ] = None,
     growth: Growth = None,
     accept: Accept_ = None,
     price: Prices_ = None,
-    prices: PriceFile_ = None,
     budget: Annotated[
         float | None,
         typer.Option(min=0, help="Find the best value of --target that this cost a month allows."),
@@ -175,6 +186,7 @@ def plan_capacity(
 
     Example: dagsim plan --trace sacct.txt --cluster cluster.yaml --target "wait_s.p95<600" --types H200
     """
+    from dagsim.experiment.store import Store
     from dagsim.families.capacity.answers import plan_answer
     from dagsim.families.capacity.machines import read_accept
     from dagsim.families.capacity.sizes import Targets, plan_size
@@ -182,15 +194,15 @@ def plan_capacity(
 
     Targets.read(target, bounded=budget is None)  # before the trace is read, which may take long
     chosen, audit = _configured(reading, trace, config, set_, [policy] if policy else [], growth, watched=shown.watched)
-    file = None if plot is None else _drawable(plot)
+    file, (rented, file_of_prices) = None if plot is None else _drawable(plot), _priced(price)
     with progress(wanted=shown.watched, every_run=True) as watch:
         planned = plan_size(
             chosen,
             target,
             (types or "").split(","),
-            most,
-            price or (),
-            price_file=prices,
+            max_gpus,
+            rented,
+            price_file=file_of_prices,
             budget=budget,
             accept=read_accept(accept or ()),
             name=shown.name,
@@ -199,9 +211,10 @@ def plan_capacity(
             watch=watch,
             argv=["dagsim", *sys.argv[1:]],
         )
-    drawn = _drawn(planned, file or planned.path / "plots" / "plan.svg")
-    remarks = [*_grown(growth), f"drawn: {drawn}"]
-    _tell_answer(planned.path, plan_answer(planned, _grown(growth)), _facts(planned), shown, remarks, audit)
+    with Store.read(planned.path).noting():
+        drawn = _drawn(planned, file or planned.path / "plots" / "plan.svg")
+        remarks = [*_grown(growth), f"drawn: {drawn}"]
+        _tell_answer(planned.path, plan_answer(planned, _grown(growth)), _facts(planned), shown, remarks, audit)
     if planned.search.best is None:
         raise typer.Exit(1)
 
@@ -218,20 +231,28 @@ def _tell_answer(
     and the remarks, or the facts as JSON. Contradictions of the input come first; the terminal has them.
     """
     from dagsim.experiment.store import Store
+    from dagsim.families.capacity.whatif import TODAY
     from dagsim.families.web.document import write_page
     from dagsim.report.answer import write_answer
+    from dagsim.report.tables import losses
     from dagsim.report.terminal import show_grid
 
-    write_answer(folder, replace(answer, sentences=(*audit.sentences(), *answer.sentences)))
-    page = write_page([Store.open(folder)], folder / "report.html")
+    store = Store.open(folder)
+    today_first = sorted(store.cells(), key=lambda run: run.at.get("cluster") != TODAY)
+    lacking = losses([replace(run, policy=f"{run.at.get('cluster')}, {run.policy}") for run in today_first])
+    write_answer(folder, replace(answer, sentences=(*audit.sentences(), *lacking, *answer.sentences)))
+    page = write_page([store], folder / "report.html")
     if shown.json_:
-        typer.echo(json.dumps({"audit": audit.to_dict(), **facts}))
+        say(json.dumps({"audit": audit.to_dict(), "incomplete": lacking, **facts}))
     elif not shown.quiet:
-        for sentence in answer.sentences:
-            typer.echo(sentence)
+        for sentence in (*lacking, *answer.sentences):
+            say(sentence)
         show_grid(answer.grid, shown.table, wide=shown.wide)
         for line in (*remarks, *audit.sentences(urgent=False), f"page: {page}", f"run folder: {folder}"):
-            typer.echo(line)
+            say(line)
+
+
+_NO_CLUSTER = "the cluster is invented (--cluster sized): what follows on today, and on its cost, is of no real cluster"
 
 
 def _configured(
@@ -251,8 +272,10 @@ def _configured(
         InputError: An option is wrong, or the log or the cluster cannot be read.
     """
     what = Experiment(config=config, set_=set_)
-    chosen = experiment(what, reading, policies[0] if policies else None, first=trace_at(trace), watched=watched)
-    audit = audited(chosen, told=watched)
+    chosen = experiment(
+        what, reading, policies[0] if policies else None, first=trace_at(trace), watched=watched, invented=False
+    )
+    audit = audited(chosen, told=watched, doubts=(_NO_CLUSTER,) if reading.cluster == "sized" else ())
     if growth is None:
         return chosen, audit
     if reading.load is not None:
@@ -285,7 +308,7 @@ def _names(texts: list[str] | None) -> list[str]:
 
 def _drawable(path: Path) -> Path:
     if path.suffix not in (".png", ".svg", ".pdf"):
-        raise typer.BadParameter(f"--plot {path}: allowed are .png, .svg and .pdf")
+        raise typer.BadParameter(f"--plot {path}: must end in .png, .svg or .pdf")
     return path
 
 
@@ -346,8 +369,8 @@ def calibrate_site(
     config: ConfigFile = None,
     set_: Settings = None,
     fit: Annotated[float, typer.Option(min=0.1, max=0.9, help="Part of the jobs to fit on, from the first.")] = 0.5,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="YAML", help="Write the fitted configuration here.")
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="YAML", help="Write the fitted configuration here.")
     ] = None,
     json_: Json = False,
     quiet: Quiet = False,
@@ -367,23 +390,23 @@ def calibrate_site(
 
     watched = not (quiet or json_)
     what = Experiment(config=config, set_=set_)
-    chosen = experiment(what, reading, "slurm-multifactor", first=trace_at(trace), watched=watched)
+    chosen = experiment(what, reading, "slurm-multifactor", first=trace_at(trace), watched=watched, invented=False)
     audit = audited(chosen, told=watched)
     result = calibrate(chosen, fit, counted("fitting", watched, "replays", every=5))
-    if output is not None:
+    if out is not None:
         text = f"# Fitted by dagsim calibrate on the first {result.fitted:,} of {result.jobs:,} jobs of {trace.name}.\n"
-        write_text(output, text + dump_config(result.config))
+        write_text(out, text + dump_config(result.config))
     if json_:
-        typer.echo(json.dumps({"audit": audit.to_dict(), **result.to_dict()}))
+        say(json.dumps({"audit": audit.to_dict(), **result.to_dict()}))
         return
     if quiet:
         return
-    typer.echo(f"fitted on the first {result.fitted:,} of {result.jobs:,} jobs: {len(result.trials)} values tried")
+    say(f"fitted on the first {result.fitted:,} of {result.jobs:,} jobs: {len(result.trials)} values tried")
     for name, value in result.kept.items():
-        typer.echo(f"  {name} = {value}")
+        say(f"  {name} = {value}")
     if not result.kept:
-        typer.echo("  no value brings the simulation nearer to the log")
-    typer.echo("\n".join(fidelity_lines("the rest, before the fit", result.before.to_dict())))
-    typer.echo("\n".join(fidelity_lines("the rest, after the fit", result.after.to_dict())))
+        say("  no value brings the simulation nearer to the log")
+    say("\n".join(fidelity_lines("the rest, before the fit", result.before.to_dict())))
+    say("\n".join(fidelity_lines("the rest, after the fit", result.after.to_dict())))
     if not result.carries_over:
-        typer.echo("The fit does not carry over to the rest of the log: do not use it.")
+        say("The fit does not carry over to the rest of the log: do not use it.")

@@ -35,14 +35,14 @@ def plan(
     month, the cluster with the best value.
 
     ``prices`` are texts such as ``H200=3.5`` (US dollars per GPU hour), ``price_file`` is the YAML
-    file of ``--prices``. Trials are kept below
+    file of ``--price``. Trials are kept below
     ``out`` and are not run again. The other arguments are those of ``replay``.
 
     Raises:
         InputError: The trace cannot be read, or an argument is wrong.
         SimulationError: The policy failed.
     """
-    chosen = config_on_trace(trace, policy, cluster, config, settings, None)
+    chosen = config_on_trace(trace, policy, cluster, config, settings, None, invented=False)
     file = None if price_file is None else Path(price_file)
     return plan_size(
         chosen,

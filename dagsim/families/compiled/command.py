@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     Quiet,
 )
@@ -19,15 +19,15 @@ from dagsim.family import offered
 
 @app.command()
 def warm(
-    algo: Annotated[
+    policy: Annotated[
         list[str] | None,
-        typer.Option("--algo", "-a", metavar="NAME", help="Compile only what this scheduler needs; repeatable."),
+        typer.Option("--policy", "-a", metavar="NAME", help="Compile only what this scheduler needs; repeatable."),
     ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Compile the fast engine for this machine once; large runs then use it automatically.
 
-    Example: dagsim warm --algo sjf
+    Example: dagsim warm --policy sjf
     """
     from dagsim.errors import ConfigError
     from dagsim.families.compiled.choice import EXAMPLES, INSTALL, is_installed, plan_for
@@ -39,13 +39,13 @@ def warm(
 
     if not jit.jitted():
         raise ConfigError("NUMBA_DISABLE_JIT=1 keeps numba from compiling; unset it")
-    for policy in algo or EXAMPLES:
-        began, chosen = perf_counter(), plan_for(policy, Preemption())
+    for name in policy or EXAMPLES:
+        began, chosen = perf_counter(), plan_for(name, Preemption())
         if drive.compile_loop(chosen) and not quiet:
-            typer.echo(f"compiled {chosen.loop} (for {policy} and its like) in {perf_counter() - began:.0f} s")
+            say(f"compiled {chosen.loop} (for {name} and its like) in {perf_counter() - began:.0f} s")
     began = perf_counter()
-    compile_episodes = None if algo else offered("compile_episodes")
+    compile_episodes = None if policy else offered("compile_episodes")
     if compile_episodes and any([compile_episodes(), compile_episodes(trials=True)]) and not quiet:
-        typer.echo(f"compiled episodes (for make_vec and training) in {perf_counter() - began:.0f} s")
+        say(f"compiled episodes (for make_vec and training) in {perf_counter() - began:.0f} s")
     if not quiet:
-        typer.echo(f"ready, in {jit.folder()}")
+        say(f"ready, in {jit.folder()}")

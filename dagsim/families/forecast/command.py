@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     Algo,
     ConfigFile,
@@ -47,11 +48,26 @@ _History = Annotated[
 ]
 _Backtest = Annotated[
     Path | None,
-    typer.Option(metavar="LOG|DIR", help="Forecast at past instants of this log, and score the forecasts."),
+    typer.Option(metavar="LOG|DIR", help="Forecast at past times in this log, and score the forecasts."),
 ]
+_Since = Annotated[
+    str | None,
+    typer.Option(
+        "--forecast-from",
+        metavar="WHEN",
+        help="With --backtest: time of the first forecast: a date, or 7d after the first job.",
+    ),
+]
+_Until = Annotated[
+    str | None,
+    typer.Option("--forecast-until", metavar="WHEN", help="With --backtest: time of the last forecast."),
+]
+_OF_BACKTESTS = ("--interval", "--oracle", "--forecast-from", "--forecast-until")
 _Every = Annotated[
     str | None,
-    typer.Option(metavar="WHEN", help="Time between the instants, such as 1h (default: about 70 of them)."),
+    typer.Option(
+        "--interval", metavar="TIME", help="Time between these forecasts, such as 1h (default: about 70 of them)."
+    ),
 ]
 _Oracle = Annotated[
     bool, typer.Option("--oracle", help="Use the true run times and arrivals: what the policy alone costs.")
@@ -61,22 +77,31 @@ _Job = Annotated[
     str | None,
     typer.Option(
         metavar="KEY=VALUE,...",
-        help="Ask for a planned job: gpus, type, nodes, cpus, memory, limit, partition, user, account, qos.",
+        help="Forecast a job that has not been submitted yet: gpus, type, nodes, cpus, memory, time_limit, "
+        "partition, user, account, qos.",
     ),
 ]
 _Shapes = Annotated[
-    bool, typer.Option("--shapes", help="With --job: which size, type or partition would start or end soonest.")
+    bool, typer.Option("--alternatives", help="With --job: which size, type or partition would start or end soonest.")
 ]
-_Page = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the forecasts or scores as a page.")]
-_Futures = Annotated[int, typer.Option(min=1, max=1000, help="Number of futures without arrivals.")]
-_Arrivals = Annotated[int, typer.Option(min=0, max=1000, help="Number of futures with arrivals, which cost most.")]
+_Page = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the forecasts or scores as a page.")]
+_Futures = Annotated[
+    int, typer.Option("--samples", min=1, max=1000, help="Number of simulated futures without arrivals.")
+]
+_Arrivals = Annotated[
+    int,
+    typer.Option(
+        "--samples-with-arrivals", min=0, max=1000, help="Number of simulated futures with arrivals, which cost most."
+    ),
+]
 
 
 @app.command("eta")
-@expand_options
+@partial(expand_options, leave_out=("from_", "until"))
 def print_eta(
     reading: TraceFlags, jobs: _Jobs = None, state: _State = None, history: _History = None,
-    backtest: _Backtest = None, every: _Every = None, oracle: _Oracle = False, algo: Algo = None,
+    backtest: _Backtest = None, since: _Since = None,
+    until: _Until = None, every: _Every = None, oracle: _Oracle = False, policy: Algo = None,
     config: ConfigFile = None, set_: Settings = None, seed: Seed = None, futures: _Futures = 25, job: _Job = None,
     shapes: _Shapes = False, page: _Page = None, arrivals: _Arrivals = 0, workers: Workers = None,
     json_: Json = False, quiet: Quiet = False,
@@ -84,27 +109,29 @@ def print_eta(
     """Forecast when waiting jobs will start, as distributions, and check such forecasts on a log.
 
     A folder of Slurm's files (docs/forecast.md) gives site, log and listings of the queue. For other
-    logs, --algo makes the starts those of a scheduler, which is then known.
+    logs, --policy makes the starts those of a scheduler, which is then known.
 
     Without a log, --state forecasts the jobs that wait now; --history calibrates these forecasts.
 
-    Example: dagsim eta --backtest sacct.txt --cluster cluster.yaml --algo easy --every 2h
+    Example: dagsim eta --backtest sacct.txt --cluster cluster.yaml --policy easy --interval 2h
     """
     if (backtest is None) == (state is None):
         raise typer.BadParameter("give either --state SNAPSHOT or --backtest LOG|DIR", param_hint="'--state'")
-    _refuse(backtest is None, {"--every": every, "--oracle": oracle, "--from": reading.from_, "--until": reading.until})
-    _refuse(state is None, {"JOB": jobs, "--history": history, "--job": job, "--shapes": shapes})
+    _refuse(
+        backtest is None, {"--interval": every, "--oracle": oracle, "--forecast-from": since, "--forecast-until": until}
+    )
+    _refuse(state is None, {"JOB": jobs, "--history": history, "--job": job, "--alternatives": shapes})
     if shapes and job is None:
-        raise typer.BadParameter("goes with --job, such as gpus=8,limit=12h", param_hint="'--shapes'")
+        raise typer.BadParameter("goes with --job, such as gpus=8,time_limit=12h", param_hint="'--alternatives'")
     asked, counts = Experiment(config=config, set_=set_, seed=seed), (futures, arrivals)
     output = _Output(page, json_, quiet)
     try:
         if state is not None:
-            _forecast(state, history, jobs or [], (job, shapes), asked, reading, algo, counts, output)
+            _forecast(state, history, jobs or [], (job, shapes), asked, reading, policy, counts, output)
         elif backtest is not None:
-            _backtest(backtest, every, oracle, asked, reading, algo, counts, workers, output)
+            _backtest(backtest, (since, until, every), oracle, asked, reading, policy, counts, workers, output)
     except KeyboardInterrupt:
-        typer.echo("interrupted: nothing was written", err=True)
+        say("interrupted: nothing was written", err=True)
         raise
 
 
@@ -129,7 +156,7 @@ def _refuse(refused: bool, options: dict[str, object]) -> None:
     """
     for name, value in options.items() if refused else ():
         if value:
-            goes = "--backtest" if name in ("--every", "--oracle", "--from", "--until") else "--state"
+            goes = "--backtest" if name in _OF_BACKTESTS else "--state"
             raise typer.BadParameter(f"goes with {goes}", param_hint=f"'{name}'")
 
 
@@ -148,9 +175,9 @@ def _forecast(
     if asked.config is None and reading.cluster is None:
         raise InputError("--state: the cluster is unknown; give --config site.yaml (dagsim site import makes it)")
     if is_idle(state):
-        typer.echo("nothing runs or waits: a job that fits starts at once", err=True)
+        say("nothing runs or waits: a job that fits starts at once", err=True)
         if output.json:
-            typer.echo(json.dumps({"jobs": [], "idle": True}))
+            say(json.dumps({"jobs": [], "idle": True}))
         return
     first = [Setting(f"--state {state}", "workload", workload_of(state))]
     config = experiment(asked, reading, first=first, watched=output.watched)
@@ -158,7 +185,7 @@ def _forecast(
     question = Question.read(config, state, history, algo, *counts)
     remarks = [*audit.sentences(), *question.remarks, *audit.sentences(urgent=False)]
     for remark in question.remarks:
-        typer.echo(f"{state.name}: {remark}", err=True)
+        say(f"{state.name}: {remark}", err=True)
     answers: dict[str, Prospect[Any]] = {}
     (plan, with_shapes), names = planned, {job.partition("_")[0] for job in jobs}
     if plan is not None:
@@ -170,7 +197,7 @@ def _forecast(
         if missing := sorted(names - {row.job for row in queue.rows} - {job.job for job in queue.without}):
             raise InputError(f"{state}: job {missing[0]} does not wait there")
         if queue.without:
-            typer.echo(f"{state.name}: {without_sentence(queue.without)}", err=True)
+            say(f"{state.name}: {without_sentence(queue.without)}", err=True)
     if output.page is not None:
         from dagsim.families.forecast.forecast_page import queue_page
         from dagsim.files import write_text
@@ -190,11 +217,11 @@ def _forecast(
         rows = {name: [row.to_dict() for row in answer.rows] for name, answer in answers.items()}
         if "jobs" in answers:
             rows["no_forecast"] = [job.to_dict() for job in answers["jobs"].without]
-        typer.echo(json.dumps(basis | rows))
+        say(json.dumps(basis | rows))
     elif output.watched:
         if "planned" in answers:
             show_grid(shapes_grid(answers["planned"]))
-            typer.echo("\n".join(shapes_sentences(answers["planned"].rows)))
+            say("\n".join(shapes_sentences(answers["planned"].rows)))
         if "jobs" in answers and (names or plan is None):
             show_grid(queue_grid(answers["jobs"]))
             if answers["jobs"].without:
@@ -221,7 +248,7 @@ def _refined(
         return latest
     for number, latest in enumerate(answers, 1):
         if watched:
-            typer.echo(f"answer {number}: {len(latest.rows):,} jobs, {basis(latest)}", err=True)
+            say(f"answer {number}: {len(latest.rows):,} jobs, {basis(latest)}", err=True)
     return latest
 
 
@@ -240,7 +267,8 @@ def _doubled_and_second() -> IsDue:
 
 
 def _backtest(
-    path: Path, every: str | None, oracle: bool, asked: Experiment, reading: TraceFlags, algo: str | None,
+    path: Path, times: tuple[str | None, str | None, str | None], oracle: bool, asked: Experiment,
+    reading: TraceFlags, algo: str | None,
     counts: tuple[int, int], workers: int | None, output: _Output,
 ) -> None:  # fmt: skip
     """Forecast at past instants of a log, and score the forecasts."""
@@ -254,8 +282,9 @@ def _backtest(
     audit = audited(config, told=output.watched)
     log, queue, player = read_backtest(config, path, algo)
     forecaster = Forecaster(player, *counts, config.seed, oracle)
-    since_s, until_s = _instant(config, "from", reading.from_, log), _instant(config, "until", reading.until, log)
-    every_s = _instant(config, "every", every)
+    since, until, every = times
+    since_s, until_s = _instant(config, "forecast-from", since, log), _instant(config, "forecast-until", until, log)
+    every_s = _instant(config, "interval", every)
     instants = instants_of(
         log, queue, -inf if since_s is None else since_s, inf if until_s is None else until_s, every_s
     )
@@ -269,12 +298,12 @@ def _backtest(
 
         write_text(output.page, backtest_page(f"{path.name}: forecasts and what came true", scores))
     if output.json:
-        typer.echo(json.dumps(scores))
+        say(json.dumps(scores))
     elif not output.quiet:
         from dagsim.families.forecast.texts import backtest_grid, backtest_sentences
         from dagsim.report.terminal import show_grid
 
-        typer.echo(backtest_sentences(scores)[0])
+        say(backtest_sentences(scores)[0])
         show_grid(backtest_grid(scores))
 
 
@@ -283,8 +312,7 @@ def _configured(path: Path, asked: Experiment, scratch: Path, reading: TraceFlag
     if asked.config is None and path.is_dir() and service("holds_site")(path):
         asked = asked._replace(config=str(scratch / "site.yaml"))
         service("import_site")([path], scratch / "site.yaml")
-    reading = reading._replace(from_=None, until=None)  # instants of forecasts, not of the log
-    return experiment(asked, reading, first=trace_at(path, "--backtest"), watched=watched)
+    return experiment(asked, reading, first=trace_at(path, "--backtest"), watched=watched, invented=False)
 
 
 def _instant(config: Config, name: str, text: str | None, log: JobLog | None = None) -> float | None:

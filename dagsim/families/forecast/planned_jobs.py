@@ -21,7 +21,7 @@ from dagsim.workload.arrays import JobArrays, Labels, TaskKind, objects
 
 _COUNTS = ("gpus", "cpus", "nodes")
 _WORDS = ("type", "partition", "user", "account", "qos")
-_KEYS = (*_COUNTS, "memory", "limit", *_WORDS)
+_KEYS = (*_COUNTS, "memory", "time_limit", *_WORDS)
 _DAY_S = 86400.0
 
 
@@ -44,7 +44,7 @@ class PlannedJob:
 
     @classmethod
     def parse(cls, text: str, scenario: ClusterScenario) -> PlannedJob:
-        """Parse ``gpus=8,type=H100,limit=12h``.
+        """Parse ``gpus=8,type=H100,time_limit=12h``.
 
         Raises:
             InputError: A key or value is not allowed; the message names it.
@@ -52,17 +52,18 @@ class PlannedJob:
         values: dict[str, str] = {}
         for part in text.split(","):
             key, equals, value = (word.strip() for word in part.partition("="))
+            key = "time_limit" if key == "limit" else key
             if not equals or not value or key not in _KEYS or key in values:
                 why = "is given twice" if key in values else f"is not one of {', '.join(_KEYS)}{nearest(key, _KEYS)}"
                 wrong = f"{key!r} {why}" if equals and value else f"expected KEY=VALUE, got {part!r}"
-                raise InputError(f"--job: {wrong}; an example: gpus=8,type=H100,limit=12h")
+                raise InputError(f"--job: {wrong}; an example: gpus=8,type=H100,time_limit=12h")
             values[key] = value
         stated: dict[str, Any] = {key: _count(key, values[key]) for key in _COUNTS if key in values}
         job = cls(**stated | {key: values[key] for key in _WORDS if key in values})
         if "memory" in values:
             job = replace(job, memory_gb=_memory_gb(values["memory"]))
-        if "limit" in values:
-            job = replace(job, limit_s=_limit_s(values["limit"]))
+        if "time_limit" in values:
+            job = replace(job, limit_s=_limit_s(values["time_limit"]))
         if not (job.gpus or job.cpus):
             raise InputError("--job: expected gpus=N or cpus=N, each at least 1")
         _check_names(job, scenario)

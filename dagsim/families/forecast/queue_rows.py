@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from dagsim.errors import TraceError
 from dagsim.families.forecast.futures import QueueState
 from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.reasons import Fate, is_limit, verdict_of
+from dagsim.files import open_lines
 from dagsim.traces import Trace, reader
 
 KINDS = ("plain", "limited", "dependent", "begin later", "reservation", "never", "outside")
@@ -71,7 +71,7 @@ def read_queue_log(path: Path) -> QueueLog:
         TraceError: The header lacks a column, or a row cannot be read.
     """
     listings: dict[float, dict[str, Listed]] = {}
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as stream:
+    with open_lines(path, TraceError) as stream:
         names = stream.readline().strip().split("|")
         if missing := [name for name in _COLUMNS if name not in names]:
             raise TraceError(f"{path}: the header lacks {', '.join(missing)}; it has {', '.join(names)}")

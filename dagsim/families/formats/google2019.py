@@ -18,7 +18,6 @@ Also reads exports without the lives of tasks: the Kaggle sample, requests, and 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -43,6 +42,7 @@ from dagsim.families.formats.google import (
     seconds,
     work_text,
 )
+from dagsim.files import parsed_json
 from dagsim.model import Cluster, Edge, Node, Task, TaskGraph
 from dagsim.traces.chunks import Form, Table, csv_form, read_rows, read_tables, tables_of
 from dagsim.traces.fields import Dirty, FaultsAt, count, finite_number
@@ -269,9 +269,9 @@ def _objects(source: Source, names: Sequence[str], report: ReadReport) -> Iterat
             continue
         report.rows += 1
         try:
-            row = _flat(json.loads(line))
+            row = _flat(parsed_json(line))
             yield place, tuple([row.get(name, default) for name, default in defaults])  # no work for the collector
-        except (ValueError, RecursionError):
+        except ValueError:
             report.drop("that is not a JSON object", source.where(place))
 
 

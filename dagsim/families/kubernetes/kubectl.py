@@ -363,7 +363,7 @@ class _Reading:
             raise Dirty("on shares of a GPU (option mig)")
         if demand.shared:
             if self.options.shards is None:
-                raise Dirty("on time slices of a GPU (option shards)")
+                raise Dirty("on time slices of a GPU (--read shards=N keeps them)")
             share += demand.shared / self.options.shards
         if demand.gpus or share > 1:
             return demand.gpus + ceil(share - _EPS)

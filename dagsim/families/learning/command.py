@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     ConfigFile,
     Experiment,
@@ -31,10 +31,9 @@ from dagsim.cli.options import (
     TraceFlags,
     Wide,
     Windows,
-    Workers,
     expand_options,
 )
-from dagsim.cli.shared import experiment, given, refuse_beside_resume, resume_kept, run_kept, tell_failures
+from dagsim.cli.shared import checked, experiment, given, refuse_beside_resume, resume_kept, run_kept, tell_failures
 from dagsim.report.grid import TableFormat
 
 if TYPE_CHECKING:
@@ -59,20 +58,21 @@ def train_agent(
         int | None, typer.Option(min=1, help="Number of iterations (default: as configured).")
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Continue a stopped training with its own configuration.")
+        Path | None, typer.Option(metavar="RUN", help="Continue a stopped training run with its own configuration.")
     ] = None,
     init: Annotated[
         Path | None, typer.Option(metavar="CHECKPOINT", help="Start from the weights of a trained agent.")
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Number of processes that run episodes.")] = 1,
-    report: Annotated[bool, typer.Option(help="Compare with heuristics on the report seeds at the end.")] = True,
+    report: Annotated[bool, typer.Option(help="Compare with heuristics on the test seeds at the end.")] = True,
     out: Out = Path("results"),
     name: Name = None,
     on: Annotated[
         str | None,
         typer.Option(
+            "--executor",
             metavar="WHERE",
-            help="Where policies run, and on Ray episodes, too: local:N, ray, slurm (default: local:WORKERS).",
+            help="Where to run: local:N, ray or slurm (default: local:WORKERS); on Ray, training episodes, too.",
         ),
     ] = None,
     json_: Json = False,
@@ -85,7 +85,6 @@ def train_agent(
     from dagsim.experiment.executors import executor_for
     from dagsim.families.learning.progress import training_progress
     from dagsim.families.learning.session import begin_training, resumed_training, train_in
-    from dagsim.processes import exit_code
     from dagsim.report.comparison import comparison_table
     from dagsim.report.terminal import console
 
@@ -106,26 +105,23 @@ def train_agent(
             watched=watched,
         )
         folder = begin_training(chosen, out, init=init, report=report, name=name, argv=["dagsim", *sys.argv[1:]])
-    try:
+    with folder.noting():
         with training_progress(wanted=watched) as watch:
             trained = train_in(folder, resume=resume is not None, workers=workers, watch=watch, on=on)
             ranked = trained.standings
             _draw(trained, ranked)
-    except KeyboardInterrupt as stop:
-        typer.echo(f"interrupted; go on with: dagsim train --resume {folder.path}", err=True)
-        raise typer.Exit(exit_code(stop)) from None
-    if json_:
-        facts = {
-            "run": str(folder.path),
-            "reference": trained.reference,
-            "validation_ratio": trained.validation_ratio,
-        }
-        typer.echo(json.dumps({**facts, "report": [result.to_dict() for result in ranked]}))
-    elif not quiet:
-        if ranked:
-            console().print(comparison_table(ranked, trained.metric))
-        typer.echo(f"best on validation: {trained.validation_ratio:.4f} times {trained.reference}")
-        typer.echo(f"run folder: {folder.path}")
+        if json_:
+            facts = {
+                "run": str(folder.path),
+                "reference": trained.reference,
+                "validation_ratio": trained.validation_ratio,
+            }
+            say(json.dumps({**facts, "report": [result.to_dict() for result in ranked]}))
+        elif not quiet:
+            if ranked:
+                console().print(comparison_table(ranked, trained.metric))
+            say(f"best on validation: {trained.validation_ratio:.4f} times {trained.reference}")
+            say(f"run folder: {folder.path}")
 
 
 def _draw(trained: Trained, ranked: Sequence[PolicyResult]) -> None:
@@ -147,9 +143,9 @@ def _draw(trained: Trained, ranked: Sequence[PolicyResult]) -> None:
 def tune(
     trace: TraceFlags,
     windows: Windows = None,
-    algo: Annotated[
+    policy: Annotated[
         str | None,
-        typer.Option("--algo", "-a", metavar="NAME", help="Scheduler: name or name\\[param=value] (required)."),
+        typer.Option("--policy", "-a", metavar="NAME", help="Scheduler: name or name\\[param=value] (required)."),
     ] = None,
     param: Annotated[
         list[str] | None,
@@ -157,7 +153,7 @@ def tune(
     ] = None,
     metric: Annotated[str, typer.Option(help="Metric to choose by.")] = "jct_s.mean",
     seeds: Annotated[int, typer.Option(min=2, help="Validation seeds.")] = 30,
-    keep: Annotated[Path | None, typer.Option(metavar="YAML", help="Also write the tuned configuration here.")] = None,
+    yaml: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the tuned configuration here.")] = None,
     workload: Jobs = None,
     config: ConfigFile = None,
     set_: Settings = None,
@@ -167,40 +163,43 @@ def tune(
     quiet: Quiet = False,
     wide: Wide = False,
     table: TableLook = TableFormat.TEXT,
-    workers: Workers = None,
     resume: Resume = None,
     name: Name = None,
     on: On = "local",
 ) -> None:
     """Choose a scheduler's parameters on validation seeds, and save the result as a configuration.
 
-    Example: dagsim tune --algo eft-wait --param theta=0.7,0.8,0.9,1
+    Example: dagsim tune --policy eft-wait --param theta=0.7,0.8,0.9,1
     """
     from dagsim.experiment.tune import candidates, grid_of, tuning_of
     from dagsim.report.comparison import comparison_table
     from dagsim.report.terminal import show_grid
     from dagsim.seeds import VALIDATION, seeds_of
 
-    output = Output(out, False, json_, quiet, wide, table, workers, resume, name, on)
+    output = Output(out, False, json_, quiet, wide, table, resume, name, on)
     what = Experiment(workload, config, set_, system)
     if resume is not None:
-        folder, lines, _ = resume_kept("tune", output, what, trace, algo=algo, param=param, keep=keep, windows=windows)
+        folder, lines, _ = resume_kept(
+            "tune", output, what, trace, policy=policy, param=param, yaml=yaml, windows=windows
+        )
     else:
-        if algo is None:
-            raise typer.BadParameter("give --algo NAME or --resume RUN", param_hint="'--algo'")
-        chosen = experiment(what, trace, algo, windows=windows, watched=output.watched)
-        tried = candidates(algo, grid_of(algo, param or ()))
-        about = {"metric": metric, "keep": None if keep is None else str(keep)}
+        if policy is None:
+            raise typer.BadParameter("give --policy NAME or --resume RUN", param_hint="'--policy'")
+        chosen = experiment(what, trace, policy, windows=windows, watched=output.watched)
+        checked("--metric", metric, chosen)
+        tried = candidates(policy, grid_of(policy, param or ()))
+        about = {"metric": metric, "keep": None if yaml is None else str(yaml)}
         folder, lines, _ = run_kept(
             "tune", chosen, tried, output, label=chosen.policy, seeds=seeds_of(VALIDATION, seeds), about=about
         )
-    ranked, best, files = tuning_of(folder, lines)
-    metric = folder.manifest["plan"]["metric"]
-    if json_:
-        rows = [result.to_dict() for result in ranked]
-        typer.echo(json.dumps({"run": str(folder.path), "best": best.policy, "metric": metric, "standings": rows}))
-    elif not quiet:
-        label = f"{folder.label}, validation"
-        show_grid(comparison_table(ranked, metric, workload=label, wide=wide), table, wide=wide)
-        typer.echo(f"best: {best.policy}; kept in {files[-1]}")
+    with folder.noting():
+        ranked, best, files = tuning_of(folder, lines)
+        metric = folder.manifest["plan"]["metric"]
+        if json_:
+            rows = [result.to_dict() for result in ranked]
+            say(json.dumps({"run": str(folder.path), "best": best.policy, "metric": metric, "standings": rows}))
+        elif not quiet:
+            label = f"{folder.label}, validation"
+            show_grid(comparison_table(ranked, metric, workload=label, wide=wide), table, wide=wide)
+            say(f"best: {best.policy}; kept in {files[-1]}")
     tell_failures(folder)

@@ -42,7 +42,7 @@ Tell = Callable[[str, int, int], None]
 
 class PolicyRuns:
     """Runs policies on seeds, each pair once, and keeps the runs as a sweep below ``folder``.
-    ``where`` is the executor, as in ``--on``.
+    ``where`` is the executor, as in ``--executor``.
     """
 
     def __init__(self, folder: Path, config: Config, where: str = "local:1", tell: Tell | None = None) -> None:

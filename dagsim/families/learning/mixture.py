@@ -132,6 +132,10 @@ class MixtureScenario(ClusterWorld):
         """Number and load of the jobs of a kernel."""
         return self.world(kernel.schedule.seed).facts(kernel)
 
+    def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
+        """What keeps jobs of a kernel from completing."""
+        return self.world(kernel.schedule.seed).unfinished(kernel)
+
     def check(self) -> None:
         """Draw a world, and check the traces.
 

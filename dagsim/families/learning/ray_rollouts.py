@@ -89,7 +89,7 @@ class RayRollouts:
                     pending[answer] = actor, number
                 ready, _ = ray.wait([*pending, *self._starting], num_returns=1, timeout=None if pending else PATIENCE_S)
                 if not ready:
-                    raise SimulationError(f"--on ray: no core was free for an actor within {PATIENCE_S:.0f} s")
+                    raise SimulationError(f"--executor ray: no core was free for an actor within {PATIENCE_S:.0f} s")
                 actor, at = pending.pop(ready[0], None) or (self._starting.pop(ready[0]), None)
                 try:
                     answer = result(ray, ready[0])
@@ -106,7 +106,7 @@ class RayRollouts:
                     self.traffic.answer_bytes += len(answer)
                     played[at] = pickle.loads(answer)
         except ray.exceptions.RayError as error:
-            raise SimulationError(f"--on ray: {one_line(error)}") from None
+            raise SimulationError(f"--executor ray: {one_line(error)}") from None
         return [steps for number in range(len(parts)) for steps in played[number]]
 
     def _begin(self) -> None:
@@ -130,7 +130,7 @@ class RayRollouts:
             self._ray.kill(lost)
         self._losses += 1
         if self._losses > TRIES * self._count:
-            raise SimulationError("--on ray: actors are lost again and again; check that there is enough memory")
+            raise SimulationError("--executor ray: actors are lost again and again; check that there is enough memory")
         self._await(self._start())
 
     def end(self) -> None:

@@ -7,7 +7,7 @@ results/20261120T193000Z-train-ppo-s1-3fa9c1/
 ├── progress.csv      one row per iteration
 ├── checkpoint.pt     the state for `dagsim train --resume`, from before the first iteration on
 ├── replay/           the replay of d3qn, rainbow and sac, until the last iteration
-├── best.pt           the best agent on validation: `dagsim eval --algo ppo --checkpoint best.pt`
+├── best.pt           the best agent on validation: `dagsim eval --policy ppo --checkpoint best.pt`
 ├── linear.pt         a linear policy on the same features
 ├── report_seeds.yaml the seeds of the report, which no other training in the same folder uses
 ├── sweep-report/     the runs of the agents and heuristics on these seeds

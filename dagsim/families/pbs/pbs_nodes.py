@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dagsim.errors import TraceError
 from dagsim.families.site.node_lists import FoundNode, NodeFormat
+from dagsim.files import parsed_json
 from dagsim.traces.documents import object_in
 from dagsim.traces.fields import Dirty, FaultsAt, count
 from dagsim.traces.source import Source
@@ -73,9 +73,9 @@ def _json_nodes(source: Source) -> Iterator[FoundNode]:
     if len(text) > _LARGEST:
         raise TraceError(f"{source}:1: more than {_LARGEST:,} bytes of JSON")
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        raise TraceError(f"{source}:1: not JSON") from None
+        document = parsed_json(text)
+    except ValueError as error:
+        raise TraceError(f"{source}:1: not JSON ({error})") from None
     for name, node in object_in(document, "nodes").items():
         there = object_in(node, "resources_available")
         fields = {f"resources_available.{key}": str(value) for key, value in there.items() if _is_plain(value)}

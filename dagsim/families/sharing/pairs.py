@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import csv
-import gzip
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,6 +18,7 @@ from math import inf
 from typing import Any, Literal
 
 from dagsim.errors import ConfigError, DagsimError, ModelError
+from dagsim.files import open_lines
 from dagsim.model import Task, gpu_type
 
 TaskKey = tuple[str | None, int | None]
@@ -129,7 +129,7 @@ def _pairs_of(path: str | None, default: float | None) -> MeasuredPairs:
         return MeasuredPairs({}, default)
     lucid = path.removesuffix(".gz").endswith(".csv")
     try:
-        with gzip.open(path, "rt") if path.endswith(".gz") else open(path, encoding="utf-8") as file:
+        with open_lines(path, ModelError) as file:
             if lucid:
                 return _lucid_pairs(csv.DictReader(file), default)
             table = json.load(file)

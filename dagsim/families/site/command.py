@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import App, app, say
 from dagsim.cli.options import Quiet
 from dagsim.cli.trace import trace_app
 
-site_app = typer.Typer(help="Import a real cluster: nodes, queues, limits and its scheduler.", no_args_is_help=True)
+site_app = App(help="Import a real cluster: nodes, queues, limits and its scheduler.", no_args_is_help=True)
 app.add_typer(site_app, name="site")
 
 
@@ -48,7 +48,7 @@ def site_import(
 
     lines = import_site(paths, out, gpus=",".join(gpu) if gpu else None, timezone=timezone, keep_all=all_)
     for line in () if quiet else lines:
-        typer.echo(line)
+        say(line)
 
 
 @trace_app.command("anonymise")
@@ -56,7 +56,7 @@ def anonymise_traces(
     paths: Annotated[
         list[Path], typer.Argument(metavar="FILE|FOLDER...", help="Logs, lists of nodes, and folders of sites.")
     ],
-    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Folder for the new files.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the new files.")],
     quiet: Quiet = False,
 ) -> None:
     """Replace names in logs, lists of nodes and whole sites, so that they can be shared.
@@ -65,7 +65,7 @@ def anonymise_traces(
     files of one call. A folder with the files of a site becomes its log and its configuration,
     site.yaml.
 
-    Example: dagsim trace anonymise sacct.txt nodes.txt --to out
+    Example: dagsim trace anonymise sacct.txt nodes.txt --out shared
     """
     from dagsim.families.site.anonymise import Names, anonymise, renamed_site
     from dagsim.families.site.cluster_file import cluster_yaml
@@ -73,16 +73,16 @@ def anonymise_traces(
     from dagsim.files import write_text
 
     names = Names()
-    written = anonymise(paths, to, names)
+    written = anonymise(paths, out, names)
     for path in paths:
         if path.is_dir() and (site := read_site(site_files([path]))) is not None:
             renamed = renamed_site(site, names)
-            written.append(to / ("site.yaml" if len(paths) == 1 else f"site-{len(written) + 1}.yaml"))
+            written.append(out / ("site.yaml" if len(paths) == 1 else f"site-{len(written) + 1}.yaml"))
             text = cluster_yaml(
                 renamed.imported, "cluster", "a site", renamed.queues, (), renamed.network, renamed.policy
             )
             write_text(written[-1], text)
     if not quiet:
         for new_path in written:
-            typer.echo(new_path)
-        typer.echo(f"{len(names):,} names replaced; times, sizes and GPU types are as they were")
+            say(new_path)
+        say(f"{len(names):,} names replaced; times, sizes and GPU types are as they were")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 from dagsim.family import service
 
 
@@ -26,7 +26,7 @@ def report(
     from dagsim.experiment.store import Store
     from dagsim.families.web.document import write_page
 
-    typer.echo(write_page([Store.open(run) for run in runs], out or runs[0] / "report.html"))
+    say(write_page([Store.open(run) for run in runs], out or runs[0] / "report.html"))
 
 
 @app.command()
@@ -45,8 +45,8 @@ def serve(
     history: Annotated[
         Path | None, typer.Option(metavar="LOG", help="Accounting of sacct, which calibrates the forecasts.")
     ] = None,
-    algo: Annotated[
-        str | None, typer.Option("--algo", "-a", metavar="NAME", help="Scheduler that plays the forecasts.")
+    policy: Annotated[
+        str | None, typer.Option("--policy", "-a", metavar="NAME", help="Scheduler that the forecasts simulate.")
     ] = None,
 ) -> None:
     """Show the runs of a folder in a browser: a list, a page for each, and live progress.
@@ -70,7 +70,7 @@ def serve(
         if history is not None and not history.exists():
             raise typer.BadParameter(f"{history}: no such file", param_hint="'--history'")
         service("forecast_snapshot")
-        settings = ForecastSettings(find_config(config), history, algo)
-    elif history is not None or algo is not None:
-        raise typer.BadParameter("--history and --algo go with --config", param_hint="'--config'")
-    serve_folders(results, host, port, lambda line: typer.echo(line), settings)
+        settings = ForecastSettings(find_config(config), history, policy)
+    elif history is not None or policy is not None:
+        raise typer.BadParameter("--history and --policy go with --config", param_hint="'--config'")
+    serve_folders(results, host, port, lambda line: say(line), settings)

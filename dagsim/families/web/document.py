@@ -90,7 +90,7 @@ def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
     blocks = chosen.runs[0].folder.config.world.blocked_by is not None  # such systems have tables of their own
     turned_away = [*([] if blocks else rejected_by_cause(made_of)), *rejected_by_beta(made_of)]
     sentences = [
-        *run_sections.contradicted(chosen),
+        *run_sections.lacking(chosen),
         *run_sections.reproduction(chosen),
         *run_sections.verdict_sentences(chosen),
     ]

@@ -31,7 +31,7 @@ from dagsim.metrics.why import SIZES
 from dagsim.report.comparison import comparison_table, metric_name, sweep_table
 from dagsim.report.grid import Grid, factor, interval, number, short
 from dagsim.report.series import Row, link_steps
-from dagsim.report.tables import contradictions, observed_table, run_notes, summary_table, workload_notes
+from dagsim.report.tables import contradictions, losses, observed_table, run_notes, summary_table, workload_notes
 from dagsim.systems.cluster.audit import URGENT
 from dagsim.systems.cluster.network.links import LinkUse, busiest
 
@@ -125,9 +125,9 @@ def observed(chosen: Chosen) -> str:
     return "".join(parts)
 
 
-def contradicted(chosen: Chosen) -> list[str]:
-    """Sentences on logs that contradict themselves or the site, which come first."""
-    return contradictions([line.workload for line in chosen.lines])
+def lacking(chosen: Chosen) -> list[str]:
+    """Sentences that come first: where logs contradict themselves or the site, and which jobs did not complete."""
+    return [*contradictions([line.workload for line in chosen.lines]), *losses(chosen.lines)]
 
 
 def reproduction(chosen: Chosen) -> list[str]:

@@ -23,6 +23,7 @@ from dagsim.systems.cluster.network.base import Network, levels_in
 from dagsim.systems.cluster.past import jobs_at, why_no_state
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.site import domain_sets
+from dagsim.systems.cluster.stalled import why_unfinished
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import (
     CodecSettings,
@@ -329,6 +330,10 @@ class ClusterScenario(Models, ClusterWorld):
         )
         return facts if waits is None else facts | {"observed": waits.to_dict()}
 
+    def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
+        """What keeps jobs that are there at the end of ``kernel`` from completing, by number."""
+        return why_unfinished(kernel) if isinstance(kernel, ClusterKernel) else {}
+
     def check(self) -> None:
         """Make a kernel without jobs, and check the beginning of a trace and its options.
 
@@ -419,7 +424,8 @@ class ClusterScenario(Models, ClusterWorld):
         begins_s, until_s = file.period(trace.meta["origin_s"], stated_s)
         jobs = jobs_at(jobs, begins_s, until_s, self.cluster, self.runtime, stated=stated_s is not None)
         if not len(jobs):
-            raise TraceError(f"{file.path}: no job runs, waits or arrives from {file.since!r} until {file.until!r}")
+            end = "the end of the log" if file.until is None else repr(file.until)
+            raise TraceError(f"{file.path}: no job runs, waits or arrives from {file.since!r} until {end}")
         return StoredJobs(jobs.shifted(0.0, trace.options.time_scale))
 
     def _window(self, file: TraceFile, seed: int) -> JobArrays:

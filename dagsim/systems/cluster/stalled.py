@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from dagsim.errors import Stalled
 from dagsim.systems.cluster.forks import SAME, Forked
-from dagsim.systems.cluster.nodes import DemandClass, NodeState
 from dagsim.systems.cluster.state import Run, TaskState
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.kernel import ClusterKernel
 
 _NAMED = 5
-"""Maximum number of nodes and runs that a message names."""
+"""Maximum number of runs that a message names."""
 JUDGED_EVERY = 256
 """Number of times that a policy wakes up between two judgements of whether it makes progress."""
 _IDLE = 16
@@ -114,29 +113,27 @@ def _work_left_s(run: Run, now: float) -> float:
     return max(run._seconds - run.done(now), 0.0)
 
 
-def is_hopeless(kernel: ClusterKernel) -> bool:
-    """True if no waiting task will ever have room: nodes have left for good and no job is still to
-    arrive. A policy that asks to be woken would otherwise continue forever. Asked only while nothing
-    runs.
-    """
-    ready = kernel.frontier.ready
-    if kernel.upcoming.any_left or kernel.applicants or (kernel.life is not None and kernel.life.pending) or not ready:
-        return False
-    lasting = kernel.lasting()
-    return not any(_could_fit(kernel, demand, lasting) for demand in {task.demand for task in ready})
+GONE = "the nodes that it needs have left for good"
+OVER = "its reservation is over, or its nodes are drained for good"
 
 
-def _could_fit(kernel: ClusterKernel, demand: DemandClass, lasting: list[bool]) -> bool:
-    """True if the nodes that are or will be up can hold an instance (a gang: all of it)."""
-    for type_ in demand.types:
-        empty = (
-            NodeState(machine.index, machine.node, type_)
-            for machine in kernel.machines.list
-            if machine.type == type_ and lasting[machine.index]
+def only_endless(kernel: ClusterKernel) -> bool:
+    """True if runs that never end are all that is left: nothing is due, and no waiting task could start beside them."""
+    ready, fits = kernel.frontier.ready, kernel.machines.fits
+    endless = any(run.is_endless for run in kernel.running.values())
+    return endless and not kernel.applicants and not any(fits(task.demand) for task in ready)
+
+
+def why_unfinished(kernel: ClusterKernel) -> dict[int, str]:
+    """The reason why each job that is still there at the end of a simulation is unfinished, by its number."""
+    reasons = dict.fromkeys(kernel.frontier.jobs, "it waited when the simulation ended")
+    for run in kernel.running.values():
+        reasons[run.task.job.number] = (
+            "a run of it never ends" if run.is_endless else "it ran when the simulation ended"
         )
-        if sum(machine.room(demand) for machine in empty) >= max(demand.gang, 1):
-            return True
-    return False
+    reasons |= {number: why for number, why in kernel.stuck.items() if number in reasons}
+    reasons |= dict.fromkeys(kernel.applicants, "the policy neither admitted nor rejected it")
+    return reasons if kernel.eligibility is None else reasons | kernel.eligibility.why_waiting()
 
 
 def why_stalled(kernel: ClusterKernel) -> str:
@@ -149,23 +146,13 @@ def why_stalled(kernel: ClusterKernel) -> str:
     endless = [f"{run.id} of {run.task.name}" for run in kernel.running.values() if run.is_endless]
     if endless:
         return f"at {kernel.now:g} s: {' and '.join(waiting)}, and nothing is due: run {_some(endless)} never ends"
-    stuck = next((task for task in ready if not fits(task.demand)), None)
     startable = next((task for task in ready if fits(task.demand)), None)
     pending = "nothing is pending" if not kernel.pending else "nothing that is pending helps"
     idle = f"at {kernel.now:g} s: {' and '.join(waiting)}, nothing runs and {pending}"
     if startable is not None or kernel.applicants:
         could = f", although {startable.name} could start" if startable is not None else ""
         return f"{idle}, but the policy decided nothing{could}"
-    return f"{idle}: {_why_stuck(kernel, stuck)}" if stuck is not None else idle
-
-
-def _why_stuck(kernel: ClusterKernel, task: TaskState) -> str:
-    """The reason why there is no room for the task although nothing runs."""
-    lasting = kernel.lasting()
-    machines = [machine for machine in kernel.machines.list if machine.type in task.demand.types]
-    down = [machine.node.name for machine in machines if not lasting[machine.index]]
-    asked = f"{task.name} asks {task.demand.gang or 1} x {tuple(task.demand.demand)}"
-    return f"{asked}, which needs nodes that are down and are not to come back ({_some(down)})"
+    return idle
 
 
 def _some(names: list[str]) -> str:

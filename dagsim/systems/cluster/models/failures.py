@@ -14,6 +14,7 @@ import numpy as np
 from simpy.events import Event
 
 from dagsim.errors import ModelError
+from dagsim.files import open_lines
 from dagsim.model import Task
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import DISTURBANCES, Clock, Timer
@@ -166,6 +167,11 @@ class _Failing:
     def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
         return [self._life(clock, nodes, rack) for rack in range(len(self.rngs))]
 
+    @property
+    def takes_for_good(self) -> bool:
+        """True if a node may stay away for ever."""
+        return self.rates.mean_down_s == inf
+
     def postpone(self, by_s: float) -> None:
         self.next_s = [next_s + by_s for next_s in self.next_s]
 
@@ -274,7 +280,7 @@ class FailureLog:
     def _windows(self, nodes: int) -> Iterator[tuple[int, float, float]]:
         columns = ["node", "start_s", "end_s"]
         try:
-            with open(expandvars(self.path), newline="", encoding="utf-8") as file:
+            with open_lines(expandvars(self.path), ModelError) as file:
                 rows = csv.DictReader(file)
                 if not set(columns) <= set(rows.fieldnames or ()):
                     raise ModelError(f"{self.path}:1: a failure log needs the columns {', '.join(columns)}")
@@ -302,12 +308,15 @@ class _Calendar:
     """``(time_s, goes down, node)``, sorted: at one instant nodes return before others leave, each
     in order of number.
     """
+    takes_for_good: bool = field(init=False)
+    """True if a node stays away for ever."""
 
     def __post_init__(self) -> None:
         self._list_changes()
 
     def _list_changes(self) -> None:
         ends = [(end_s, False, node) for node, _, end_s in self.windows if end_s < inf]
+        self.takes_for_good = len(ends) < len(self.windows)
         self.changes = sorted(ends + [(start_s, True, node) for node, start_s, _ in self.windows])
 
     def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
