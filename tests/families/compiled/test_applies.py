@@ -69,7 +69,7 @@ def test_observers_are_refused() -> None:
         ("sjf[placement=fgd]", "placement 'fgd'"),
         ("fifo[patience=3]", "patience"),
         ("las[lead=0.1]", "policy 'las'"),
-        ("graham[order=[t1,t2]]", "policy 'graham': its key cannot be asked of all tasks at once"),
+        ("graham[order=[t1,t2]]", "policy 'graham': its key cannot be evaluated for all tasks at once"),
     ],
 )
 def test_an_unknown_policy_is_refused_by_name(policy: str, named: str) -> None:
@@ -182,7 +182,7 @@ def test_memory_without_end_is_refused() -> None:
 
 def test_jobs_must_come_in_order_of_arrival() -> None:
     jobs = [Job.single(f"j{at}", Task("t", 1.0), float(at)) for at in (3, 1)]
-    with pytest.raises(ModelError, match=r"job 'j1' arrives at 1.0 s, after one that arrived at 3.0 s"):
+    with pytest.raises(ModelError, match=r"'j1' \(1.0 s\) follows a job that arrives at 3.0 s"):
         run(FOUR, jobs, "fifo")
 
 
