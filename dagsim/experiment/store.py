@@ -236,7 +236,7 @@ class Store:
             store._describe(argv, grid)
             store.mark("running")
             renamed = rename_free(unfinished, path, numbered=numbered)
-        except OSError:
+        except BaseException:  # a signal as well: nobody would ever remove it
             with suppress(OSError):
                 rmtree(unfinished)
             raise

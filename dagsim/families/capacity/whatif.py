@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -574,7 +575,7 @@ class Trials:
     ) -> None:
         self.config, self.name, self.root, self.executor = config, name, root, executor
         self.watch, self.demand, self.argv = watch, demand, argv
-        self.path: Path | None = None
+        self.store: Store | None = None
         """The folder of the trials; None before the first."""
         self._clusters: dict[str, ClusterSection] = {}
         self._cells: list[Cell] = []
@@ -593,16 +594,25 @@ class Trials:
             self._cells += self._grid({label: cluster}).cells()
         grid = self._grid(self._clusters)
         plan = Plan("plan", grid.config(), tuple(self._cells), grid)
-        store = Store.begin(self.root, plan, argv=self.argv)
-        self.path = store.path
-        with store.noting():
-            runs = carry_out(store, plan, self.executor, self.watch)
+        self.store = store = Store.begin(self.root, plan, argv=self.argv)
+        runs = carry_out(store, plan, self.executor, self.watch)
         mine = {cell: run for cell, run in runs.items() if cell.at["cluster"] == label}
         (trial,) = trials_of(store, mine, self.config, self.demand)
         replayed, jobs = trial.run.metrics["jobs_arrived"], self.demand.jobs
         if self.config.trace().measure is None and replayed != jobs:
             raise SimulationError(f"{label}: {replayed:,} jobs were simulated, but the log has {jobs:,}")
         return trial
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Add to any error of the block what is kept, as ``Store.noting`` does."""
+        try:
+            yield
+        except (KeyboardInterrupt, Exception):
+            if self.store is None:
+                raise
+            with self.store.noting():
+                raise
 
     def _grid(self, clusters: Mapping[str, ClusterSection]) -> SweepGrid:
         sections = tuple(plain(section) for section in clusters.values())
