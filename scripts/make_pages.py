@@ -22,6 +22,7 @@ from statistics import fmean, geometric_mean
 from typing import Any
 
 import command
+import reference
 from command import markdown
 
 from dagsim.config.bundled import opening_of
@@ -587,6 +588,11 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "alibaba": partial(decima, "held-out-alibaba"),
     "agents": shipped,
     "periods": held_periods,
+    "commands": reference.options,
+    "configuration-keys": reference.configuration,
+    "metrics": reference.metrics,
+    "parameters": reference.parameters,
+    "python-api": reference.python_api,
 }
 
 
