@@ -273,6 +273,8 @@ class Sia(_Resizing):
     """Sia's program every ``interval_s`` seconds: one configuration of GPU type, nodes and GPUs for
     each task, or none (``choose_configurations``; Jayaram Subramanya et al., SOSP 2023).
 
+    A task without GPUs costs ``waiting_cost`` in the objective.
+
     For elastic tasks (the key ``elastic``); other tasks start first, oldest first.
     Configurations are powers of two on one node, and whole nodes. A task may have at most twice the
     GPUs that it has run on. A task that restarts keeps its configuration. The program is solved again
@@ -289,6 +291,8 @@ class Sia(_Resizing):
         super().__init__("sia", interval_s, renew_s)
         if not power < 0:
             raise ConfigError(f"sia: power must be negative, got {power!r}")
+        if not waiting_cost >= 0:
+            raise ConfigError(f"sia: waiting_cost must be 0 or more, got {waiting_cost!r}")
         self.power, self.waiting_cost = power, waiting_cost
 
     def _state(self, view: ClusterView, tasks: Sequence[_ElasticTask]) -> object:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from dagsim.errors import require
 from dagsim.model import Decision, Placement, Start
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, Key, NodeState, Run, TaskState
@@ -315,6 +316,8 @@ def by_total_work(job: JobState) -> float:
 class Tetris:
     """The pair of ready task and node with the largest ``a - e p``.
 
+    ``srpt`` is the weight of ``p``.
+
     - ``a`` is the dot product of demand and free resources (GPUs, CPUs, memory), all as fractions
       of the node,
     - ``p`` is the remaining work of its job,
@@ -326,6 +329,7 @@ class Tetris:
     """
 
     def __init__(self, srpt: float = 1.0) -> None:
+        require(srpt >= 0, "tetris: srpt must be 0 or more", srpt)
         self.srpt = srpt
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
