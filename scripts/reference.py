@@ -314,7 +314,7 @@ class YoungestFirst:
                 yield Start(task, placement)
                 return
             for run in view.running.values():
-                if run.task.job.job.arrival_s < task.job.job.arrival_s - 3600:
+                if run.started_s < view.now - 3600:
                     yield Preempt(run.id)
                     return
 

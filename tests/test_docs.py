@@ -65,6 +65,12 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
             assert anchor in [re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in headings], link
 
 
+def test_every_page_is_in_the_index_of_all_pages() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    listed = {(ROOT / "docs" / link).resolve() for link in re.findall(r"\]\(([^)#]+\.md)\)", index)}
+    assert {path for path in ROOT.glob("docs/**/*.md") if path.name != "README.md"} <= listed
+
+
 def test_a_figure_that_differs_from_its_file_is_noticed() -> None:
     text = next(text for text in (page.read_text(encoding="utf-8") for page in MADE) if "| `fifo` | 1347.7 |" in text)
     changed = text.replace("| `fifo` | 1347.7 |", "| `fifo` | 1347.8 |")
