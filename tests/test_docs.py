@@ -155,3 +155,11 @@ def test_the_queues_of_the_page_are_read_and_its_options_exist(tmp_path: Path) -
     parameters = set(inspect.signature(POLICIES.get("slurm-multifactor")).parameters)  # type: ignore[arg-type]
     names = set(re.findall(r"`([a-z_]+)(?:=[a-z_]+)?`", page.partition("## `kueue`")[0]))
     assert parameters <= names
+
+
+@pytest.mark.family("learning")
+def test_the_first_program_of_the_guide_on_learning_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "learning.md").read_text(encoding="utf-8")
+    code, shown = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", text, re.DOTALL).groups()  # type: ignore[union-attr]
+    exec(compile(code, "learning.md", "exec"), {})
+    assert capsys.readouterr().out == shown
