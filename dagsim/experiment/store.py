@@ -698,8 +698,11 @@ class Store:
             if plan is not None and self.grid is not None:
                 self._list_cells(plan, state)
             write_whole(self.path / "summary.json", json_text(summary_of(self.lines())))
-            if used := self._engines():
-                self.manifest["engine"] = engine_of(used)
+            noted: dict[str, Any] = {"engine": engine_of(used)} if (used := self._engines()) else {}
+            if known := dict.fromkeys(of["text"] for line in self.lines() if (of := line.workload.get("knowledge"))):
+                noted["knowledge"] = list(known)
+            if noted:
+                self.manifest |= noted
                 write_whole(self.path / "manifest.json", json_text(self.manifest))
             self.mark(state, error)
         except (OSError, RunFolderError) as failure:
