@@ -367,7 +367,7 @@ def main() -> None:
 
 
 def _unusable() -> str:
-    """What is wrong with the working folder or the command line as a whole; empty if nothing is."""
+    """Describe what is wrong with the working folder or the command line as a whole; empty if nothing is."""
     try:
         texts = (*sys.argv[1:], str(Path.cwd()))
     except FileNotFoundError:
