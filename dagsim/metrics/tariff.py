@@ -121,8 +121,10 @@ def read_tariff(path: Path | str, repeats: bool = True, least: float | None = No
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             times_s, values = _rows(csv.reader(file), path, least)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"{path}: cannot be read as a series: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"{path}: no CSV file of a series: {error}") from None
     if not values:
         raise ConfigError(f"{path}: the series has no rows; expected lines such as 2026-01-05T00:00+01:00,0.21")
     lasts_s = times_s[-1] - times_s[-2] if len(times_s) > 1 else 3600.0

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
 from datetime import datetime
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from dagsim.cli import app
 from dagsim.errors import ConfigError
 from dagsim.metrics import energy
 from dagsim.metrics.own import METRICS
@@ -114,3 +117,28 @@ def test_carbon_is_never_negative_but_a_price_may_be(tmp_path) -> None:
     METRICS.create(f"energy_cost[series={path}]")
     with pytest.raises(ConfigError, match="a number from 0"):
         METRICS.create(f"carbon_kg[series={path}]")
+
+
+def test_a_wrong_series_ends_a_command_before_it_simulates(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    series = written(tmp_path, HEAD + "2026-03-01T00:00,1\n")
+    metric = f'metrics=["energy_cost[series={series}]"]'
+    ended = CliRunner().invoke(app, ["eval", "--policy", "fifo", "--seeds", "1", "--set", metric])
+    assert ended.exit_code == 2
+    assert "series.csv:2: the time 2026-03-01T00:00 has no zone" in ended.output
+    assert not (tmp_path / "results").exists()
+
+
+def test_whatif_adds_the_cost_and_the_carbon_of_every_alternative(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = CliRunner().invoke
+    assert run(app, ["trace", "sample"]).exit_code == 0
+    flat = written(tmp_path, HEAD + "2026-03-01T00:00Z,0.5\n")
+    asked = ["whatif", "--trace", "site/sacct.txt.gz", "--cluster", "site/slurm.yaml", "--policy", "fifo,easy"]
+    ended = run(app, [*asked, "--prices", str(flat), "--carbon", str(flat), "--json"])
+    assert ended.exit_code == 0, ended.output
+    choices = json.loads(ended.stdout)["choices"]
+    assert len(choices) == 2
+    for choice in choices:
+        assert choice["energy_cost"] == pytest.approx(0.5 * choice["energy_kwh"])
+        assert choice["carbon_kg"] == pytest.approx(0.0005 * choice["energy_kwh"])

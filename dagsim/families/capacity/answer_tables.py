@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dagsim.workload.load import Load
 
 
-_ENERGY_HEADS = {"energy_cost": "energy\ncost", "carbon_kg": "kg\nCO2"}
+_ENERGY_HEADS = {"energy_cost": "\ncost", "carbon_kg": "\nkgCO2"}
 """Headings of the metrics that series of prices and of carbon add."""
 
 
@@ -54,7 +54,9 @@ def whatif_table(
         bounds = interval(change.low, change.high, factor) if choice is not choices[0] and isfinite(change.low) else "-"
         shown = [ratio, bounds] if wide else [ratio if bounds == "-" else f"{ratio}\n{bounds}"]
         rows.append((choice.cluster, choice.policy, *values, *shown, choice.verdict))
-    notes = [*_demand_notes(demand), *_whatif_notes(choices, demand, begins), *([prices.sentence()] if prices else [])]
+    by_the_hour = "cost, kgCO2: of this energy, by the hour; a series repeats after its end." if own else ""
+    notes = [*_demand_notes(demand), *_whatif_notes(choices, demand, begins), *filter(None, [by_the_hour])]
+    notes += [prices.sentence()] if prices else []
     return Grid(f"what if: {workload}", tuple(heads), rows, tuple(notes), (0, 1, len(heads) - 1))
 
 
