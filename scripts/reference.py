@@ -98,7 +98,7 @@ def _label(name: str) -> str:
 def _section(title: str, schema: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"## {title}", "")
     if title != "Top level" and schema.get("description"):
-        yield from (" ".join(schema["description"].split("\n\n")[0].split()), "")
+        yield from (" ".join(schema["description"].split("\n\n")[0].split()).replace("``", "`"), "")
     rows = []
     for key, part in schema["properties"].items():
         default = f"`{json.dumps(part['default'])}`" if "default" in part else ""
@@ -129,6 +129,8 @@ def _shipped_mappings() -> tuple[dict[str, Any], ...]:
 
 def _example(key: str, part: Mapping[str, Any], beside: Mapping[str, Any]) -> str:
     """Return a value of a key: one of a configuration that ships, else the default, else one of its type."""
+    if "const" in part:
+        return str(part["const"])
     for mapping in _shipped_mappings():
         fits = key in mapping and set(mapping) <= set(beside)
         if fits and mapping[key] not in (None, part.get("default")) and len(text := _flow(mapping[key])) <= 50:
@@ -314,7 +316,7 @@ class YoungestFirst:
                 yield Start(task, placement)
                 return
             for run in view.running.values():
-                if run.task.job.job.arrival_s < task.job.job.arrival_s - 3600:
+                if run.started_s < view.now - 3600:
                     yield Preempt(run.id)
                     return
 
@@ -322,6 +324,14 @@ class YoungestFirst:
 print(simulate(policy=YoungestFirst()).summary.preemptions)""",
 }
 """Examples of the names that ``dagsim`` exports; ``tests/test_docs.py`` runs those that need no files."""
+
+
+def excerpt(first: str, last: str) -> Iterator[str]:
+    """Yield the lines of ``docs/examples/model_server.py`` from one that begins so until the next that begins so."""
+    lines = (ROOT / "docs" / "examples" / "model_server.py").read_text(encoding="utf-8").splitlines()
+    begin = next(number for number, line in enumerate(lines) if line.startswith(first))
+    end = next((number for number, line in enumerate(lines) if number > begin and line.startswith(last)), len(lines))
+    yield from ("```text", *"\n".join(lines[begin:end]).strip("\n").splitlines(), "```")
 
 
 def metrics() -> Iterator[str]:
