@@ -86,8 +86,9 @@ class ClusterKernel(Forked):
     byte for byte.
 
     The simulation begins at ``begins_s``. Jobs that arrived earlier are in the system then, and
-    their instances in flight run (``Job.in_flight``): the log starts with this past. Times of
-    disturbances count from the beginning.
+    their runs go on (``Job.in_flight``): the log starts with this past. Times of disturbances count from
+    the beginning. ``left`` are the jobs that had left by then, with their runs: only policies that
+    remember them are told. None if they are not known.
 
     Raises:
         ModelError: An instance in flight does not fit into the cluster, or gangs communicate without a
@@ -135,6 +136,7 @@ class ClusterKernel(Forked):
         observers: Sequence[Observer] = (),
         origin_s: float = 0.0,
         begins_s: float = 0.0,
+        left: Iterable[Job] | None = None,
     ) -> None:
         self.models = models = Models() if models is None else models
         self.queues, self.sharing, self.preemption = models.queues, models.sharing, models.preemption
@@ -177,7 +179,7 @@ class ClusterKernel(Forked):
         self._observe(observers)
         self._set_clock()
         if begins_s:
-            recall_past(self)
+            recall_past(self, left)
 
     # What others may ask.
 
@@ -302,6 +304,8 @@ class ClusterKernel(Forked):
                     raise Stalled(why_stalled(self))
                 self.now = max(until_s, self.now) if now == inf else now
                 break
+            if self.frontier.past is not None and now > self.schedule.begins_s:
+                self.frontier.end_past()
             self.now = now
             clock.settle()
         self.schedule.ended_s = min(until_s, self.now)
@@ -341,10 +345,29 @@ class ClusterKernel(Forked):
 
     def arrive(self, job: Job) -> None:
         """Let a job arrive now. Its first tasks become ready, unless it can never run or is not eligible yet."""
-        number = self._arrived
+        number, machines, schedule = self._arrived, self.machines, self.schedule
         self._arrived += 1
         self.changed = True
-        graph, schedule, machines, seconds_of = job.graph, self.schedule, self.machines, self.models.runtime.seconds
+        active, rejected = self.state_of(job, number)
+        schedule.arrived(active.facts())
+        if not number & 4095:
+            schedule.log.pack()
+        self._record_job(_ARRIVED, number)
+        if machines.site is not None and rejected is None:
+            rejected = machines.site.refuses(job, self.now)
+        if rejected is not None and not job.in_flight:  # what runs already may run
+            self._record_job(_REJECTED, number, float(rejected))
+            return
+        seconds_of, types = self.models.runtime.seconds, machines.types
+        self.models.estimates.apply(active, schedule.seed, lambda task: seconds_of(task, types))
+        if self.eligibility is None and job.eligible_s is not None:
+            self.eligibility = Eligibility(self)
+        if self.eligibility is None or not self.eligibility.holds(active):
+            self.enter(active)
+
+    def state_of(self, job: Job, number: int) -> tuple[JobState, RejectReason | None]:
+        """Make the state of a job with its tasks; return also why it can never run, if so."""
+        graph, machines, seconds_of = job.graph, self.machines, self.models.runtime.seconds
         types, restricts = machines.types, machines.site is not None
         active = JobState(job, number)
         active.shows_truth = self._shows_truth
@@ -360,25 +383,12 @@ class ClusterKernel(Forked):
             entry = TaskState(active, index, task, demand, seconds, len(parents[index]))
             active.tasks.append(entry)
             if task.elastic is not None:
-                self.life = self.life or Life(self, schedule.cluster)
+                self.life = self.life or Life(self, self.schedule.cluster)
                 demand = self.life.enter_elastic(entry, task.elastic)
             if demand.rejected is not None:
                 rejected = demand.rejected
         active.rank()
-        schedule.arrived(active.facts())
-        if not number & 4095:
-            schedule.log.pack()
-        self._record_job(_ARRIVED, number)
-        if machines.site is not None and rejected is None:
-            rejected = machines.site.refuses(job, self.now)
-        if rejected is not None and not job.in_flight:  # what runs already may run
-            self._record_job(_REJECTED, number, float(rejected))
-            return
-        self.models.estimates.apply(active, schedule.seed, lambda task: seconds_of(task, types))
-        if self.eligibility is None and job.eligible_s is not None:
-            self.eligibility = Eligibility(self)
-        if self.eligibility is None or not self.eligibility.holds(active):
-            self.enter(active)
+        return active, rejected
 
     def enter(self, active: JobState) -> None:
         """Let a job into the system: its tasks without parents become ready."""
@@ -551,6 +561,12 @@ class ClusterKernel(Forked):
             del self.frontier.jobs[active.number]
             active.tasks.clear()  # job and tasks refer to each other: only the garbage collector would free them
             self._leave(active.number, _COMPLETED)
+
+    def stop_as_logged(self, run: Run, stopped: str) -> TaskState:
+        """Stop a run of the past as it was stopped: ``preempted`` or ``failed``."""
+        if stopped == "failed":
+            return self._stop(run, _FAILED, self.preemption.kept_on_failure)
+        return self._preempt(run)
 
     def _stop(self, run: Run, kind: int, kept: KeptWork, notice_s: float = 0.0) -> TaskState:
         """End a run before its time. Its instances become ready again, as a piece of its task that has the

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from heapq import merge
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from dagsim.errors import ModelError
 from dagsim.model import Cluster, Demand, InFlight, Job, Placement, Share
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.nodes import ALL, Allotted, ClusterState, DemandClass, NodeState
+from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.workload.arrays import JobArrays, Labels
 from dagsim.workload.load import seconds_of
 
@@ -21,15 +23,21 @@ if TYPE_CHECKING:
     from dagsim.systems.cluster.kernel import ClusterKernel
 
 
-def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, Job | InFlight]]:
-    """Yield arrivals and starts before ``begins_s`` in the order in which they happened, each with
-    its time and the number of its job. At one instant jobs arrive before runs start, each by
-    number.
+class Ended(NamedTuple):
+    """The end of a run of the past, as an event of ``past_of``."""
+
+    run: InFlight
+
+
+def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, Job | InFlight | Ended]]:
+    """Yield arrivals, starts and ends before ``begins_s`` in the order in which they happened, each with
+    its time and the number of its job. At one time runs end in the order of their starts, then jobs arrive by
+    number, then runs start by their numbers in the log, else by job.
 
     Raises:
         ModelError: The jobs are not in order of arrival, or a run starts at the beginning or later.
     """
-    starts: list[tuple[float, int, InFlight]] = []
+    starts: list[tuple[float, int, int, InFlight]] = []
     for number, job in enumerate(jobs):
         if number and job.arrival_s < (before_s := jobs[number - 1].arrival_s):
             raise ModelError(f"job {job.id!r} arrives at {job.arrival_s!r} s, after one that arrived at {before_s!r} s")
@@ -39,20 +47,111 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
                     f"job {job.id!r} runs since {run.since_s!r} s, but the simulation begins at {begins_s!r} s; "
                     "what begins then or later is to be started by the policy"
                 )
-            starts.append((run.since_s, number, run))
-    starts.sort(key=lambda start: start[:2])
-    at = 0
-    for number, job in enumerate(jobs):
-        while at < len(starts) and starts[at][0] < job.arrival_s:
-            yield starts[at]
-            at += 1
-        yield job.arrival_s, number, job
-    yield from starts[at:]
+            starts.append((run.since_s, run.number, number, run))
+    starts.sort(key=lambda start: start[:3])
+    # Ends of runs that start at the same time, without work, come after them.
+    events: list[tuple[float, int, int, int, Job | InFlight | Ended]] = []
+    for place, (since_s, _, number, run) in enumerate(starts):
+        events.append((since_s, 2, 2 * place, number, run))
+        if run.until_s is not None:
+            instantly = run.until_s == since_s
+            order = (2, 2 * place + 1) if instantly else (0, place)
+            events.append((run.until_s, *order, number, Ended(run)))
+    events += [(job.arrival_s, 1, number, number, job) for number, job in enumerate(jobs)]
+    events.sort(key=lambda event: event[:3])
+    for time_s, _, _, number, event in events:
+        yield time_s, number, event
 
 
-def recall_past(kernel: ClusterKernel) -> None:
-    """Let the jobs arrive that are in the system when a simulation begins, and put their runs in flight on
-    their nodes, each at its own time. The kernel is at its beginning.
+class PastEvents:
+    """What happened before the beginning, for the indexes and listeners of policies (``Frontier.build``).
+
+    It listens to the kernel until the beginning is over, and tells everything again: which tasks became
+    ready, which runs started and ended, and when. Listeners that state what they ``remember`` also hear of the jobs
+    that had ``left``, which are not part of the simulation: their numbers and those of their runs are negative.
+    """
+
+    def __init__(self, kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
+        self.at_s = kernel.now
+        self._kernel = kernel
+        self._left = left
+        self._events: list[_Event] = []
+        self._of_left: list[_Event] | None = None
+        self._told: list[object] = []
+        self.unknown: dict[str, None] = {}
+        """What listeners remember, if the jobs that had left are not known."""
+
+    def push(self, task: TaskState) -> None:
+        """Note a task that became ready."""
+        self._events.append((task.ready_s, "push", task))
+
+    def started(self, run: Run, now: float) -> None:
+        """Note a start."""
+        self._events.append((now, "started", run))
+
+    def ended(self, run: Run, now: float) -> None:
+        """Note an end."""
+        self._events.append((now, "ended", run))
+
+    def tell(self, index: object) -> None:
+        """Call the methods of an index for everything that happened; once."""
+        if any(index is other for other in self._told):
+            return
+        self._told.append(index)
+        events = self._events
+        if remembers := getattr(index, "remembers", ""):
+            if self._left is None:
+                self.unknown[remembers] = None
+            else:
+                self._of_left = self._events_of_left() if self._of_left is None else self._of_left
+                events = list(merge(self._of_left, events, key=lambda event: event[0]))
+        calls = {name: getattr(index, name) for name in ("push", "started", "ended") if hasattr(index, name)}
+        for time_s, name, what in events:
+            if name not in calls:
+                continue
+            if name == "push":
+                calls[name](what)
+            else:
+                calls[name](what, time_s)
+
+    def _events_of_left(self) -> list[_Event]:
+        """The events of the jobs that had left, in their order."""
+        jobs = sorted(self._left or (), key=lambda job: job.arrival_s)
+        kernel, states = self._kernel, list[JobState]()
+        machines, count = kernel.machines.list, sum(len(job.in_flight) for job in jobs)
+        for place, job in enumerate(jobs):
+            states.append(kernel.state_of(replace(job, in_flight=()), place - len(jobs))[0])
+        events, number = list[_Event](), -count
+        running: dict[InFlight, Run] = {}
+        for time_s, place, event in past_of(jobs, self.at_s):
+            active = states[place]
+            if isinstance(event, Job):
+                for task in active.tasks:
+                    if not task.missing:
+                        task.ready_s = time_s
+                        events.append((time_s, "push", task))
+            elif isinstance(event, Ended):
+                run = running.pop(event.run)
+                if not event.run.stopped:
+                    active.tasks[event.run.task].unfinished -= run.instances
+                events.append((time_s, "ended", run))
+            else:
+                held = tuple([(machines[node], instances, 0, ()) for node, instances, _ in event.placement])
+                instances = sum(share.instances for share in event.placement)
+                run = running[event] = Run(kernel.clock, number, active.tasks[event.task], instances, held, time_s)
+                run.compute(time_s)
+                number += 1
+                events.append((time_s, "started", run))
+        return events
+
+
+_Event: TypeAlias = tuple[float, str, Any]
+"""Time, name of the method, and the task or run."""
+
+
+def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
+    """Let the jobs arrive that are in the system when a simulation begins, and let their runs start and end
+    at their own times. The kernel is at its beginning. ``left`` are the jobs that had left by then.
 
     Raises:
         ModelError: A run in flight does not fit; see ``past_of`` and ``check_in_flight``.
@@ -61,11 +160,27 @@ def recall_past(kernel: ClusterKernel) -> None:
     while (job := upcoming.peek()) is not None and job.arrival_s < begins_s:
         past.append(job)
         upcoming.take()
-    for kernel.now, number, event in past_of(past, begins_s):
+    events, frontier = PastEvents(kernel, left), kernel.frontier
+    frontier.build(events, events, (), begins_s)
+    started: dict[tuple[int, InFlight], list[Run]] = {}
+    stopped: dict[tuple[int, int], TaskState] = {}
+    """The piece that each stopped run left, by the numbers of job and run."""
+    for time_s, number, event in past_of(past, begins_s):
+        _pass_time(kernel, time_s)
+        kernel.now = time_s
         if isinstance(event, Job):
             kernel.arrive(event)
+        elif isinstance(event, Ended):
+            for run in started.pop((number, event.run), ()):
+                if event.run.stopped:
+                    stopped[number, event.run.number] = kernel.stop_as_logged(run, event.run.stopped)
+                else:
+                    run.disarm()
+                    kernel.end(run)
         else:
-            _resume(kernel, past[number], number, event)
+            started[number, event] = _resume(kernel, past[number], number, event, stopped)
+    _pass_time(kernel, begins_s)
+    frontier.past = events
     kernel.now = begins_s
     kernel.clock.not_before(begins_s)  # some are overdue
     for run in kernel.running.values():
@@ -76,18 +191,46 @@ def recall_past(kernel: ClusterKernel) -> None:
     kernel.wait(begins_s)
 
 
-def _resume(kernel: ClusterKernel, job: Job, number: int, run: InFlight) -> None:
-    """Start a run of the past where it runs. It has fetched its inputs and set itself up."""
+def _pass_time(kernel: ClusterKernel, until_s: float) -> None:
+    """Let jobs become eligible whose time comes before ``until_s``."""
+    eligibility = kernel.eligibility
+    while eligibility is not None and eligibility.next_s < until_s:
+        kernel.now = eligibility.next_s
+        eligibility.pass_time()
+
+
+def _resume(
+    kernel: ClusterKernel, job: Job, number: int, run: InFlight, stopped: Mapping[tuple[int, int], TaskState]
+) -> list[Run]:
+    """Start a run of the past where it ran. It has fetched its inputs and set itself up."""
     if number in kernel.applicants:
         kernel.admit(kernel.applicants[number])
     active = kernel.frontier.jobs.get(number)
-    task = None if active is None else active.tasks[run.task]
+    task = None if active is None else _waiting_piece(kernel, active, run, stopped)
     if task is not None and task.training is not None:
         raise ModelError(f"job {job.id!r}: its elastic task {task.task.name!r} cannot be in flight at the beginning")
     check_in_flight(job, run, None if task is None else task.demand, kernel.machines)
-    if task is not None:
-        shares = [Allotted(kernel.machines.list[node], count, gpu) for node, count, gpu in run.placement]
-        kernel.occupy(task, shares, in_flight=True)
+    if task is None:
+        return []
+    shares = [Allotted(kernel.machines.list[node], count, gpu) for node, count, gpu in run.placement]
+    before = len(kernel.running)
+    kernel.occupy(task, shares, in_flight=True)
+    return list(kernel.running.values())[before:]
+
+
+def _waiting_piece(
+    kernel: ClusterKernel, active: JobState, run: InFlight, stopped: Mapping[tuple[int, int], TaskState]
+) -> TaskState:
+    """The instances that the run takes: those of the stopped run that it resumes, else the first ones of
+    its task that wait.
+    """
+    piece = stopped.get((active.number, run.resumes)) if run.resumes >= 0 else None
+    if piece is not None:
+        return piece
+    task, needed = active.tasks[run.task], sum(share.instances for share in run.placement)
+    if task.waiting >= needed:
+        return task
+    return next((other for other in kernel.frontier.ready if other.order == task.order and other.waiting >= needed), task)
 
 
 def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machines: ClusterState) -> None:
