@@ -500,10 +500,12 @@ class InFlight(NamedTuple):
     """Index of the task in the job's graph."""
     until_s: float | None = None
     stopped: Literal["", "preempted", "failed"] = ""
-    number: int = -1
-    """Number of the run in the log it comes from, which orders runs that start at the same time; -1 if unknown."""
+    rows: tuple[int, int] = (-1, -1)
+    """Rows of its start and its end in the log that it comes from, which order what happens at one time; -1 if
+    unknown.
+    """
     resumes: int = -1
-    """Number of the stopped run whose instances these are; -1 if they had not run, or if it is unknown."""
+    """Row of the start of the stopped run whose instances these are; -1 if they had not run, or it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

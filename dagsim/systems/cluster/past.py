@@ -5,14 +5,16 @@ that still ran.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from heapq import merge
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from math import inf
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from dagsim.errors import ModelError
-from dagsim.model import Cluster, Demand, InFlight, Job, Placement, Share
+from dagsim.model import Cluster, Demand, InFlight, Job, Kind, Placement, Record, Share
+from dagsim.model.log import Schedule
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.nodes import ALL, Allotted, ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.state import JobState, Run, TaskState
@@ -31,36 +33,105 @@ class Ended(NamedTuple):
 
 def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, Job | InFlight | Ended]]:
     """Yield arrivals, starts and ends before ``begins_s`` in the order in which they happened, each with
-    its time and the number of its job. At one time runs end in the order of their starts, then jobs arrive by
-    number, then runs start by their numbers in the log, else by job.
+    its time and the number of its job. At one time runs end, some fail, jobs arrive, and runs are stopped and
+    start; each by rows in the log if they are known, else by job.
 
     Raises:
         ModelError: The jobs are not in order of arrival, or a run starts at the beginning or later.
     """
-    starts: list[tuple[float, int, int, InFlight]] = []
+    events: list[tuple[float, int, int, int, int, Job | InFlight | Ended]] = []
     for number, job in enumerate(jobs):
         if number and job.arrival_s < (before_s := jobs[number - 1].arrival_s):
             raise ModelError(f"job {job.id!r} arrives at {job.arrival_s!r} s, after one that arrived at {before_s!r} s")
+        events.append((job.arrival_s, _ARRIVES, number, 0, number, job))
         for run in job.in_flight:
             if run.since_s >= begins_s:
                 raise ModelError(
                     f"job {job.id!r} runs since {run.since_s!r} s, but the simulation begins at {begins_s!r} s; "
                     "what begins then or later is to be started by the policy"
                 )
-            starts.append((run.since_s, run.number, number, run))
-    starts.sort(key=lambda start: start[:3])
-    # Ends of runs that start at the same time, without work, come after them.
-    events: list[tuple[float, int, int, int, Job | InFlight | Ended]] = []
-    for place, (since_s, _, number, run) in enumerate(starts):
-        events.append((since_s, 2, 2 * place, number, run))
-        if run.until_s is not None:
-            instantly = run.until_s == since_s
-            order = (2, 2 * place + 1) if instantly else (0, place)
-            events.append((run.until_s, *order, number, Ended(run)))
-    events += [(job.arrival_s, 1, number, number, job) for number, job in enumerate(jobs)]
-    events.sort(key=lambda event: event[:3])
-    for time_s, _, _, number, event in events:
+            first, last = run.rows
+            events.append((run.since_s, _DECIDED, first, number, number, run))
+            if run.until_s is not None:
+                decided = run.stopped == "preempted" or run.until_s == run.since_s  # or it had no work
+                order = _DECIDED if decided else _FAILS if run.stopped else _ENDS
+                events.append((run.until_s, order, last if last >= 0 else first, number, number, Ended(run)))
+    events.sort(key=lambda event: event[:4])
+    for time_s, *_, number, event in events:
         yield time_s, number, event
+
+
+_ENDS, _FAILS, _ARRIVES, _DECIDED = range(4)
+"""The order of events at one time."""
+
+
+def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, runtime: Runtime) -> list[Job]:
+    """Give jobs their runs that started before ``at_s`` in a schedule, so that a simulation can begin then.
+    ``jobs`` are those of the schedule, in order of arrival. Jobs that a policy ended before are left out.
+
+    A run's piece is not in the log: among several that its instances may have come from, it is the one whose
+    work takes as long as the run did.
+    """
+    types = ClusterState(schedule.cluster).types
+    type_of = [types.index(node.gpu) for node in schedule.cluster.nodes]
+    rows = [row for row in schedule.log]
+    ended = {row.run: (place, row) for place, row in enumerate(rows) if row.kind in _STOPS}
+    seen: set[int] = set()
+    ended_by_policy: set[int] = set()
+    for row in rows:
+        if row.kind == Kind.REJECTED and row.time_s < at_s and (row.job in seen or jobs[row.job].arrival_s < row.time_s):
+            ended_by_policy.add(row.job)
+        seen.add(row.job) if row.kind == Kind.STARTED else None
+    shares: dict[int, list[Share]] = {}
+    first: dict[int, tuple[int, Record]] = {}
+    for place, row in enumerate(rows):
+        if row.kind == Kind.STARTED and row.time_s < at_s:
+            first.setdefault(row.run, (place, row))
+            demand = jobs[row.job].graph.tasks[row.task].gpus
+            gpu = row.gpus.bit_length() - 1 if 0 < demand < 1 and row.gpus.bit_count() == 1 else None
+            shares.setdefault(row.run, []).append(Share(row.node, row.instances, gpu))
+    runs: dict[int, list[InFlight]] = {}
+    pieces: dict[tuple[int, int], list[_Piece]] = {}
+    for number, (place, row) in first.items():
+        task = jobs[row.job].graph.tasks[row.task]
+        seconds, held = runtime.seconds(task, types), shares[number]
+        known = pieces.setdefault((row.job, row.task), [_Piece(-1, task.instances, 1.0, -inf)])
+        count, (last, end) = sum(share.instances for share in held), ended.get(number, (-1, None))
+        whole_s = max(seconds[type_of[share.node]] for share in held)
+        open_ = [piece for piece in known if piece.waiting >= count and piece.since_s <= row.time_s]
+        if end is not None and end.kind == Kind.FINISHED:
+            open_.sort(key=lambda piece: abs(row.time_s + whole_s * piece.left - end.time_s))
+        piece = open_[0]
+        piece.waiting -= count
+        stopped: Literal["", "preempted", "failed"] = ""
+        until_s = None if end is None or end.time_s >= at_s else end.time_s
+        if end is not None and end.kind != Kind.FINISHED:
+            ran = (end.time_s - row.time_s) / (whole_s * piece.left) if whole_s * piece.left else 0.0
+            known.append(_Piece(place, count, piece.left * max(0.0, 1.0 - ran), end.time_s))
+            stopped = "preempted" if end.kind == Kind.PREEMPTED else "failed"
+        if until_s is None:
+            last, stopped = -1, ""
+        runs.setdefault(row.job, []).append(
+            InFlight(row.time_s, tuple(held), row.task, until_s, stopped, (place, last), piece.run)
+        )
+    return [
+        replace(job, in_flight=tuple(runs.get(number, ()))) if job.arrival_s < at_s else job
+        for number, job in enumerate(jobs)
+        if number not in ended_by_policy
+    ]
+
+
+_STOPS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Instances of a task that wait together: the row of the stopped run they come from, and the work left."""
+
+    run: int
+    waiting: int
+    left: float
+    since_s: float
 
 
 class PastEvents:
@@ -164,7 +235,7 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
     frontier.build(events, events, (), begins_s)
     started: dict[tuple[int, InFlight], list[Run]] = {}
     stopped: dict[tuple[int, int], TaskState] = {}
-    """The piece that each stopped run left, by the numbers of job and run."""
+    """The piece that each stopped run left, by the number of the job and the row of its start."""
     for time_s, number, event in past_of(past, begins_s):
         _pass_time(kernel, time_s)
         kernel.now = time_s
@@ -173,7 +244,7 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
         elif isinstance(event, Ended):
             for run in started.pop((number, event.run), ()):
                 if event.run.stopped:
-                    stopped[number, event.run.number] = kernel.stop_as_logged(run, event.run.stopped)
+                    stopped[number, event.run.rows[0]] = kernel.stop_as_logged(run, event.run.stopped)
                 else:
                     run.disarm()
                     kernel.end(run)
@@ -241,7 +312,7 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
         ModelError: They do not; the message names job and node.
     """
     where, nodes = f"job {job.id!r} is in flight on node", [share.node for share in run.placement]
-    for number, instances, _ in run.placement:
+    for number, instances, gpu in run.placement:
         if not 0 <= number < len(machines.list) or nodes.count(number) > 1:
             why = "which is listed twice" if nodes.count(number) > 1 else f"but there are {len(machines.list)}"
             raise ModelError(f"{where} number {number}, {why}")
@@ -256,6 +327,8 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
             )
         if machine.type != machines.list[nodes[0]].type and not may_mix_types(job, demand.demand):
             raise ModelError(f"{where} {machine.node.name!r} and on one of another GPU type")
+        if gpu is not None and machine.room_on(gpu, demand) < instances:
+            raise ModelError(f"{where} {machine.node.name!r}, whose GPU {gpu} has no room for {instances} such shares")
         if (room := _room_for_run(machine, demand)) < instances:
             raise ModelError(
                 f"{where} {machine.node.name!r} with {instances} x {demand_words(demand.demand)}, but there is "

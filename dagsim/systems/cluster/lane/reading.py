@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.errors import ModelError
-from dagsim.model import Cluster, Job, JobFacts
+from dagsim.model import Cluster, InFlight, JobFacts
 from dagsim.model.log import FactColumns
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.lane.orders import ideal_s, job_gpu_seconds, upward_rank, widths
@@ -90,7 +90,7 @@ def _past(jobs: JobArrays, columns: Jobs, demands: Sequence[DemandClass], machin
     shares: list[tuple[float, int, int, int, int, int]] = []
     early = list(jobs.between(0, int(np.searchsorted(jobs.arrival_s, jobs.begins_s))).jobs())
     for since_s, number, run in past_of(early, jobs.begins_s) if jobs.begins_s else ():
-        if isinstance(run, Job):
+        if not isinstance(run, InFlight):
             continue
         task = int(jobs.first[number]) + run.task
         demand = demands[task]
