@@ -32,7 +32,7 @@ from dagsim.model import Cluster, Job, Kind
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import Maintenance, NodeFailures, Preemption
 from dagsim.systems.cluster.models.failures import Outages
-from dagsim.systems.cluster.past import with_past
+from dagsim.systems.cluster.past import is_done, with_past
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import Conversation
@@ -133,7 +133,7 @@ def differing(case: Case, policy: str, seed: int) -> tuple[list[str], str]:
         if mine != theirs:
             first = next((at for at, pair in enumerate(zip(mine, theirs)) if pair[0] != pair[1]), min(len(mine), len(theirs)))
             found.append(f"from {at_s!r}: row {first} {mine[first : first + 1]} became {theirs[first : first + 1]}")
-        elif not in_both_engines(case.at([job for job in jobs if not _has_left(job)], at_s), policy, seed):
+        elif not in_both_engines(case.at([job for job in jobs if not is_done(job)], at_s), policy, seed):
             found.append(f"from {at_s!r}: the compiled engine differs")
     return found, forgets
 
@@ -146,12 +146,6 @@ def in_both_engines(scenario: ClusterScenario, policy: str, seed: int) -> bool:
     except (ConfigError, Stalled):
         return True
     return compiled.schedule.log == play(scenario, policy, seed)[0].log
-
-
-def _has_left(job: Job) -> bool:
-    done = [run for run in job.in_flight if run.until_s is not None and not run.stopped]
-    instances = sum(share.instances for run in done for share in run.placement)
-    return instances == sum(task.instances for task in job.tasks)
 
 
 def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
@@ -167,6 +161,8 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
                 found, forgets = differing(drawn(seed), policy, seed)
             except DagsimError as error:
                 found, forgets = [f"{type(error).__name__}: {error}"], ""
+            except Exception as error:
+                found, forgets = [f"traceback {type(error).__name__}: {error}"], ""
             if forgets:
                 forgotten[policy] = forgets
                 unjudged[policy] += bool(found)

@@ -169,7 +169,8 @@ class PastEvents:
         if any(index is other for other in self._told):
             return
         self._told.append(index)
-        events = self._events
+        there = self._kernel.frontier.jobs
+        events = [event for event in self._events if event[2].job.number in there]
         if remembers := getattr(index, "remembers", ""):
             if self._left is None:
                 self.unknown[remembers] = None
@@ -231,7 +232,8 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
     while (job := upcoming.peek()) is not None and job.arrival_s < begins_s:
         past.append(job)
         upcoming.take()
-    events, frontier = PastEvents(kernel, left), kernel.frontier
+    gone = [job for job in past if is_done(job)]
+    events, frontier = PastEvents(kernel, [*(left or ()), *gone] if gone else left), kernel.frontier
     frontier.build(events, events, (), begins_s)
     started: dict[tuple[int, InFlight], list[Run]] = {}
     stopped: dict[tuple[int, int], TaskState] = {}
@@ -260,6 +262,14 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
             kernel.life.recall(run)
     kernel.changed = False  # first, what is due at the beginning happens
     kernel.wait(begins_s)
+
+
+def is_done(job: Job) -> bool:
+    """True if all instances of a job's tasks had ended by the beginning."""
+    done = [run for run in job.in_flight if run.until_s is not None and not run.stopped]
+    return sum(share.instances for run in done for share in run.placement) == sum(
+        task.instances for task in job.graph.tasks
+    )
 
 
 def _pass_time(kernel: ClusterKernel, until_s: float) -> None:
