@@ -32,7 +32,7 @@ from dagsim.model import Cluster, Job, Kind
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import Maintenance, NodeFailures, Preemption
 from dagsim.systems.cluster.models.failures import Outages
-from dagsim.systems.cluster.past import is_done, with_past
+from dagsim.systems.cluster.past import forgotten, is_done, with_past
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import Conversation
@@ -113,7 +113,7 @@ def rows_from(schedule: Schedule, begins_s: float, cluster: Cluster) -> list[tup
 def differing(case: Case, policy: str, seed: int) -> tuple[list[str], str]:
     """The moments from which the rest is another one, and what the policy forgets."""
     whole, decider = play(case.scenario, policy, seed)
-    forgets = getattr(decider, "forgets", "")
+    forgets = ", ".join(forgotten(decider))
     if not case.jobs or not whole.ended_s > 0:
         return [], forgets
     rng = np.random.default_rng([13, seed])

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge
+from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -15,8 +16,9 @@ import numpy as np
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, Demand, InFlight, Job, Kind, Placement, Record, Share
 from dagsim.model.log import Schedule
-from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.nodes import ALL, Allotted, ClusterState, DemandClass, NodeState
+from dagsim.systems.cluster.forks import Forked
+from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.workload.arrays import JobArrays, Labels
 from dagsim.workload.load import seconds_of
@@ -76,12 +78,10 @@ def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, runtime: Run
     type_of = [types.index(node.gpu) for node in schedule.cluster.nodes]
     rows = [row for row in schedule.log]
     ended = {row.run: (place, row) for place, row in enumerate(rows) if row.kind in _STOPS}
-    seen: set[int] = set()
     ended_by_policy: set[int] = set()
-    for row in rows:
-        if row.kind == Kind.REJECTED and row.time_s < at_s and (row.job in seen or jobs[row.job].arrival_s < row.time_s):
+    for before, row in pairwise(rows):
+        if row.kind == Kind.REJECTED and row.time_s < at_s and (before.kind, before.job) != (Kind.ARRIVED, row.job):
             ended_by_policy.add(row.job)
-        seen.add(row.job) if row.kind == Kind.STARTED else None
     shares: dict[int, list[Share]] = {}
     first: dict[int, tuple[int, Record]] = {}
     for place, row in enumerate(rows):
@@ -149,8 +149,6 @@ class PastEvents:
         self._events: list[_Event] = []
         self._of_left: list[_Event] | None = None
         self._told: list[object] = []
-        self.unknown: dict[str, None] = {}
-        """What listeners remember, if the jobs that had left are not known."""
 
     def push(self, task: TaskState) -> None:
         """Note a task that became ready."""
@@ -173,7 +171,7 @@ class PastEvents:
         events = [event for event in self._events if event[2].job.number in there]
         if remembers := getattr(index, "remembers", ""):
             if self._left is None:
-                self.unknown[remembers] = None
+                self._kernel.frontier.unknown[remembers] = None
             else:
                 self._of_left = self._events_of_left() if self._of_left is None else self._of_left
                 events = list(merge(self._of_left, events, key=lambda event: event[0]))
@@ -194,7 +192,10 @@ class PastEvents:
         for place, job in enumerate(jobs):
             states.append(kernel.state_of(replace(job, in_flight=()), place - len(jobs))[0])
         events, number = list[_Event](), -count
-        running: dict[InFlight, Run] = {}
+        running: dict[tuple[int, InFlight], list[Run]] = {}
+        for active in states:
+            for task in active.tasks:
+                task.waiting = task.unfinished = 0
         for time_s, place, event in past_of(jobs, self.at_s):
             active = states[place]
             if isinstance(event, Job):
@@ -203,15 +204,14 @@ class PastEvents:
                         task.ready_s = time_s
                         events.append((time_s, "push", task))
             elif isinstance(event, Ended):
-                run = running.pop(event.run)
-                if not event.run.stopped:
-                    active.tasks[event.run.task].unfinished -= run.instances
+                run = running[place, event.run].pop(0)
                 events.append((time_s, "ended", run))
             else:
                 held = tuple([(machines[node], instances, 0, ()) for node, instances, _ in event.placement])
                 instances = sum(share.instances for share in event.placement)
-                run = running[event] = Run(kernel.clock, number, active.tasks[event.task], instances, held, time_s)
+                run = Run(kernel.clock, number, active.tasks[event.task], instances, held, time_s)
                 run.compute(time_s)
+                running.setdefault((place, event), []).append(run)
                 number += 1
                 events.append((time_s, "started", run))
         return events
@@ -235,7 +235,7 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
     gone = [job for job in past if is_done(job)]
     events, frontier = PastEvents(kernel, [*(left or ()), *gone] if gone else left), kernel.frontier
     frontier.build(events, events, (), begins_s)
-    started: dict[tuple[int, InFlight], list[Run]] = {}
+    started: dict[tuple[int, InFlight], list[list[Run]]] = {}
     stopped: dict[tuple[int, int], TaskState] = {}
     """The piece that each stopped run left, by the number of the job and the row of its start."""
     for time_s, number, event in past_of(past, begins_s):
@@ -244,14 +244,15 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
         if isinstance(event, Job):
             kernel.arrive(event)
         elif isinstance(event, Ended):
-            for run in started.pop((number, event.run), ()):
+            for run in started[number, event.run].pop(0):
                 if event.run.stopped:
                     stopped[number, event.run.rows[0]] = kernel.stop_as_logged(run, event.run.stopped)
                 else:
                     run.disarm()
                     kernel.end(run)
         else:
-            started[number, event] = _resume(kernel, past[number], number, event, stopped)
+            runs = _resume(kernel, past[number], number, event, stopped)
+            started.setdefault((number, event), []).append(runs)
     _pass_time(kernel, begins_s)
     frontier.past = events
     kernel.now = begins_s
@@ -262,6 +263,36 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
             kernel.life.recall(run)
     kernel.changed = False  # first, what is due at the beginning happens
     kernel.wait(begins_s)
+
+
+def forgotten(policy: object) -> list[str]:
+    """What a policy and its parts (a placement, an order) keep from decision to decision, which no log and no
+    state of a cluster holds (``forgets``).
+    """
+    words, parts, seen = dict[str, None](), [policy], set[int]()
+    while parts:
+        part = parts.pop()
+        part = getattr(part, "__self__", part)  # a bound method stands for its object
+        if id(part) in seen or not type(part).__module__.startswith("dagsim."):
+            continue
+        seen.add(id(part))
+        if isinstance(text := getattr(part, "forgets", ""), str) and text:
+            words[text] = None
+        if isinstance(part, Forked):
+            continue
+        parts += vars(part).values() if hasattr(part, "__dict__") else ()
+    return list(words)
+
+
+def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:
+    """Say in a sentence each what a policy does not know of the past, after a simulation that began in the middle."""
+    begins_s = kernel.schedule.begins_s
+    if not begins_s:
+        return []
+    notes = [f"it begins anew: a log does not hold {words}" for words in forgotten(policy)]
+    unknown = kernel.frontier.unknown
+    notes += [f"what it remembers is not known to it: {words} before the beginning" for words in unknown]
+    return notes
 
 
 def is_done(job: Job) -> bool:
@@ -409,6 +440,34 @@ def jobs_at(
     kept = np.concatenate([np.flatnonzero(waiting), np.arange(first, last)]).astype(np.int64)
     in_flight = Labels.of([runs_of.get(number, ()) for number in kept.tolist()])
     return replace(jobs.chosen(kept), begins_s=begins_s, in_flight=in_flight)
+
+
+class JobsLeft:
+    """The jobs of one task that ran in a log and had left by ``begins_s``, each with its run. They are made
+    when somebody asks for them.
+    """
+
+    def __init__(self, jobs: JobArrays, begins_s: float, cluster: Cluster, runtime: Runtime) -> None:
+        self._jobs, self._begins_s = jobs, begins_s
+        self._cluster, self._runtime = cluster, runtime
+
+    def __iter__(self) -> Iterator[Job]:
+        jobs = self._jobs.between(0, int(np.searchsorted(self._jobs.arrival_s, self._begins_s)))
+        ran = np.flatnonzero((_observed_start_s(jobs) < self._begins_s) & (np.diff(jobs.first) == 1))
+        jobs, machines = jobs.chosen(ran), ClusterState(self._cluster)
+        seconds = seconds_of(jobs, self._runtime, machines.types)
+        by_name = nodes_by_name(machine.node.name for machine in machines.list)
+        starts_s = _observed_start_s(jobs).tolist()
+        for job, start_s, lasts_s in zip(jobs.jobs(), starts_s, seconds.tolist(), strict=True):
+            task, type_ = job.graph.tasks[0], min(range(len(lasts_s)), key=lasts_s.__getitem__)
+            named = [number for name in job.observed_nodes for number in by_name.get(name, ())]
+            nodes = [number for number in named if lasts_s[machines.list[number].type] < inf]
+            nodes = nodes or [machine.index for machine in machines.list if machine.type == type_][:1]
+            end_s = start_s + lasts_s[machines.list[nodes[0]].type]
+            if end_s <= self._begins_s:
+                nodes, (each, more) = nodes[: task.instances], divmod(task.instances, min(len(nodes), task.instances))
+                placement = tuple([Share(node, each + (place < more)) for place, node in enumerate(nodes)])
+                yield replace(job, in_flight=(InFlight(start_s, placement, 0, max(end_s, start_s)),))
 
 
 def first_full_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> float | None:

@@ -22,7 +22,7 @@ from dagsim.systems.cluster.kernel import ClusterKernel, Observer
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.runtime import Fed
 from dagsim.systems.cluster.network.base import Network, levels_in
-from dagsim.systems.cluster.past import jobs_at, why_no_state
+from dagsim.systems.cluster.past import JobsLeft, jobs_at, why_no_state
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.site import domain_sets
@@ -268,6 +268,7 @@ class ClusterScenario(Models, ClusterWorld):
             observers=observers,
             origin_s=origin_s,
             begins_s=jobs.begins_s,
+            left=jobs.left,
         )
 
     def fitted(self, policy: ClusterPolicy) -> ClusterPolicy:
@@ -383,10 +384,11 @@ class ClusterScenario(Models, ClusterWorld):
         """The jobs from an instant of a log until another, with those in the system at the first."""
         jobs, stated_s = trace.unscaled(), trace.begins_s
         begins_s, until_s = file.period(trace.meta["origin_s"], stated_s)
+        left = JobsLeft(jobs, begins_s, self.cluster, self.runtime) if stated_s is None else None
         jobs = jobs_at(jobs, begins_s, until_s, self.cluster, self.runtime, stated=stated_s is not None)
         if not len(jobs):
             raise TraceError(f"{file.path}: no job runs, waits or arrives from {file.since!r} until {file.until!r}")
-        return StoredJobs(jobs.shifted(0.0, trace.options.time_scale))
+        return StoredJobs(jobs.shifted(0.0, trace.options.time_scale), left)
 
     def _window(self, file: TraceFile, seed: int) -> JobArrays:
         """The jobs of a window, with those that ran and waited when it began, if the log states them."""

@@ -665,6 +665,7 @@ class Frontier(Forked):
         "rated": EMPTY,
         "ready": COPIED,
         "started": EMPTY,
+        "unknown": COPIED,
     }
 
     def __init__(self) -> None:
@@ -679,6 +680,8 @@ class Frontier(Forked):
         """Called on each change of a rate."""
         self.past: Past | None = None
         """What happened before the beginning of a simulation that begins in the middle."""
+        self.unknown: dict[str, None] = {}
+        """What listeners remember of jobs that had left, if these are not known."""
         self.jobs: Live[int, JobState] = Live()
         self.ready: Live[TaskState, None] = Live()
         """Ready tasks, in the order they became ready."""

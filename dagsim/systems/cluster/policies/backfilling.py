@@ -344,6 +344,8 @@ class Committed:
             1, or above 1 with ``soonest``.
     """
 
+    forgets = "which task it had picked, and which had entered the queue"
+
     def __init__(
         self, score: str = "fcfs", backfill: bool = False, width: int = 1, placement: str | PlacementRule = "best-fit"
     ) -> None:
