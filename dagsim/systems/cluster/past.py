@@ -4,17 +4,16 @@ that still ran.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge
-from itertools import pairwise
-from math import inf
+from math import inf, isnan, nan
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from dagsim.errors import ModelError
-from dagsim.model import Cluster, Demand, InFlight, Job, Kind, Placement, Record, Share
+from dagsim.model import Cluster, Demand, InFlight, Job, Kind, Placement, Record, RejectReason, Share
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.nodes import ALL, Allotted, ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.forks import Forked
@@ -78,10 +77,11 @@ def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, runtime: Run
     type_of = [types.index(node.gpu) for node in schedule.cluster.nodes]
     rows = [row for row in schedule.log]
     ended = {row.run: (place, row) for place, row in enumerate(rows) if row.kind in _STOPS}
-    ended_by_policy: set[int] = set()
-    for before, row in pairwise(rows):
-        if row.kind == Kind.REJECTED and row.time_s < at_s and (before.kind, before.job) != (Kind.ARRIVED, row.job):
-            ended_by_policy.add(row.job)
+    ended_by_policy = {
+        row.job
+        for row in rows
+        if row.kind == Kind.REJECTED and row.time_s < at_s and row.value not in _IMPOSSIBLE
+    }
     shares: dict[int, list[Share]] = {}
     first: dict[int, tuple[int, Record]] = {}
     for place, row in enumerate(rows):
@@ -99,9 +99,13 @@ def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, runtime: Run
         count, (last, end) = sum(share.instances for share in held), ended.get(number, (-1, None))
         whole_s = max(seconds[type_of[share.node]] for share in held)
         open_ = [piece for piece in known if piece.waiting >= count and piece.since_s <= row.time_s]
-        if end is not None and end.kind == Kind.FINISHED:
-            open_.sort(key=lambda piece: abs(row.time_s + whole_s * piece.left - end.time_s))
-        piece = open_[0]
+        finished_s = end.time_s if end is not None and end.kind == Kind.FINISHED else nan
+
+        def misfit(piece: _Piece) -> tuple[float, bool]:
+            error_s = abs(row.time_s + whole_s * piece.left - finished_s)
+            return 0.0 if isnan(error_s) else round(error_s, 6), piece.waiting != count
+
+        piece = min(open_, key=misfit, default=max(known, key=lambda piece: piece.waiting))
         piece.waiting -= count
         stopped: Literal["", "preempted", "failed"] = ""
         until_s = None if end is None or end.time_s >= at_s else end.time_s
@@ -121,6 +125,7 @@ def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, runtime: Run
     ]
 
 
+_IMPOSSIBLE = (RejectReason.TOO_LARGE, RejectReason.NO_SUCH_GPU)
 _STOPS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
 
 
@@ -142,10 +147,12 @@ class PastEvents:
     that had ``left``, which are not part of the simulation: their numbers and those of their runs are negative.
     """
 
-    def __init__(self, kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
+    def __init__(self, kernel: ClusterKernel, left: Iterable[Job] | None, gone: Collection[int]) -> None:
         self.at_s = kernel.now
         self._kernel = kernel
         self._left = left
+        self._gone = gone
+        """Numbers of jobs of the simulation that are among those that had left."""
         self._events: list[_Event] = []
         self._of_left: list[_Event] | None = None
         self._told: list[object] = []
@@ -167,14 +174,16 @@ class PastEvents:
         if any(index is other for other in self._told):
             return
         self._told.append(index)
-        there = self._kernel.frontier.jobs
-        events = [event for event in self._events if event[2].job.number in there]
+        there, events = self._kernel.frontier.jobs, self._events
         if remembers := getattr(index, "remembers", ""):
             if self._left is None:
                 self._kernel.frontier.unknown[remembers] = None
             else:
+                events = [event for event in events if event[2].job.number not in self._gone]
                 self._of_left = self._events_of_left() if self._of_left is None else self._of_left
                 events = list(merge(self._of_left, events, key=lambda event: event[0]))
+        else:  # of a job that ends at the beginning, it would find no tasks
+            events = [event for event in events if event[2].job.number in there]
         calls = {name: getattr(index, name) for name in ("push", "started", "ended") if hasattr(index, name)}
         for time_s, name, what in events:
             if name not in calls:
@@ -232,8 +241,9 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
     while (job := upcoming.peek()) is not None and job.arrival_s < begins_s:
         past.append(job)
         upcoming.take()
-    gone = [job for job in past if is_done(job)]
-    events, frontier = PastEvents(kernel, [*(left or ()), *gone] if gone else left), kernel.frontier
+    gone = {number: job for number, job in enumerate(past) if is_done(job)}
+    left = left if left is None and not gone else [*(left or ()), *gone.values()]
+    events, frontier = PastEvents(kernel, left, gone), kernel.frontier
     frontier.build(events, events, (), begins_s)
     started: dict[tuple[int, InFlight], list[list[Run]]] = {}
     stopped: dict[tuple[int, int], TaskState] = {}
@@ -336,10 +346,10 @@ def _waiting_piece(
     """The instances that the run takes: those of the stopped run that it resumes, else the first ones of
     its task that wait.
     """
-    piece = stopped.get((active.number, run.resumes)) if run.resumes >= 0 else None
-    if piece is not None:
-        return piece
     task, needed = active.tasks[run.task], sum(share.instances for share in run.placement)
+    piece = stopped.get((active.number, run.resumes)) if run.resumes >= 0 else None
+    if piece is not None and piece.waiting >= needed:
+        return piece
     if task.waiting >= needed:
         return task
     return next((other for other in kernel.frontier.ready if other.order == task.order and other.waiting >= needed), task)

@@ -492,6 +492,8 @@ class Conservative:
     that when all reservations are made again (Mu'alem and Feitelson 2001).
     """
 
+    forgets = "the reservations that it had made"
+
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self._place = placing(placement).place
         self._profiles: list[tuple[Profile, ...]] = []
@@ -816,6 +818,8 @@ class EasyEvents:
     for clusters of one type. Uses estimates; not preemptive. O(running log running + queue) per
     event (Lifka 1995; Tsafrir, Etsion and Feitelson 2007, section 2).
     """
+
+    forgets = "at which events it had looked at its queue"
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self._place = placing(placement).place

@@ -87,6 +87,8 @@ class Rounds:
         """Time, number of releases and number of tasks when nothing more fitted. If all three are
         unchanged there is nothing to do.
         """
+        self.forgets = ""
+        self._has_begun = False
         self._lost_s: dict[int, float] = {}
         """For each job, the length of its longest run that lost its work."""
 
@@ -94,6 +96,9 @@ class Rounds:
         view.follow(self._service)
         now = self._service.now = view.now
         queue = view.index(self, lambda: JobQueue(self._key, by_arrival))
+        if not self._has_begun and queue.waiting() & self._service.running():
+            self.forgets = "at its last round, the ranks of jobs that both ran and waited"
+        self._has_begun = True
         if self._full == (now, view.machines.released, queue.pushed):
             return
         self._rank_again(view, queue)

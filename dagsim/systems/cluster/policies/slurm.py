@@ -303,7 +303,7 @@ class SlurmMultifactor:
                 del self._count[node]
                 self._whole &= ~(1 << node)
         self._preemptable.pop(run.id, None)
-        if run.job.tasks_left <= 1 and run.job.tasks[run.task.index].unfinished <= run.instances:
+        if run.job.tasks_left <= 1 and (not run.job.tasks or run.job.tasks[run.task.index].unfinished <= run.instances):
             self._latest.pop(kept.job, None)
             self._rules.forget(kept.job)
         self._changed, self._some_fit = True, None
