@@ -2,12 +2,12 @@
 
     python scripts/check_rest.py [--cases 200] [--from SEED] [--policy NAME ...] [--json]
 
-Case n is drawn from seed n. Even cases are DAG jobs with gangs, shares of GPUs, CPU jobs, wrong estimates and nodes that
-fail (``dagsim.testing.random_case``); odd ones are jobs on a site with rules (``check_site.py``): partitions, limits,
-QOS, dependencies, begin times, arrays, reservations, outages. A policy plays the case whole. Then it plays it again from
-moments within it, from the jobs with the runs that had started by then, as a log would state them. Every later row of
-the log must be the same: times, nodes, GPUs, instances, ends, rejections. Where the compiled engine plays the rest, its
-log must be the kernel's.
+Case n is drawn from seed n. Even cases are DAG jobs with gangs, shares of GPUs, CPU jobs, wrong estimates and nodes
+that fail (``dagsim.testing.random_case``); odd ones are jobs on a site with rules (``check_site.py``): partitions,
+limits, QOS, dependencies, begin times, arrays, reservations, outages. A policy plays the case whole. Then it plays it
+again from moments within it, from the jobs with the runs that had started by then, as a log would state them. Every
+later row of the log must be the same: times, nodes, GPUs, instances, ends, rejections. Where the compiled engine plays
+the rest, its log must be the kernel's.
 
 A policy with a memory that no log holds states it (``forgets``); these are played, counted, and not judged. Without
 ``--from`` the first seed is new each time, and printed. Exits with 1 if anything else differs.
@@ -18,8 +18,10 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
+from operator import eq
 from typing import Any
 
 import check_site
@@ -86,10 +88,8 @@ def _later(model: Any, begins_s: float) -> Any:
 def play(scenario: ClusterScenario, policy: str, seed: int) -> tuple[Schedule, Any]:
     """Return the schedule under a policy, as far as it comes, and the policy."""
     kernel, decider = scenario.kernel(seed), POLICIES.create(policy, seed=seed)
-    try:
+    with suppress(Stalled):
         Conversation(kernel).follow(scenario.fitted(decider))
-    except Stalled:
-        pass
     return kernel.schedule, decider
 
 
@@ -131,7 +131,8 @@ def differing(case: Case, policy: str, seed: int) -> tuple[list[str], str]:
         if len(jobs) < len(case.jobs):  # jobs that the policy ended are missing, which may move others to other GPUs
             mine, theirs = ([(*row[:7], *row[8:]) for row in rows] for rows in (mine, theirs))
         if mine != theirs:
-            first = next((at for at, pair in enumerate(zip(mine, theirs)) if pair[0] != pair[1]), min(len(mine), len(theirs)))
+            same = list(map(eq, mine, theirs))
+            first = same.index(False) if False in same else len(same)
             found.append(f"from {at_s!r}: row {first} {mine[first : first + 1]} became {theirs[first : first + 1]}")
         elif not in_both_engines(case.at([job for job in jobs if not is_done(job)], at_s), policy, seed):
             found.append(f"from {at_s!r}: the compiled engine differs")
@@ -152,7 +153,7 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     first = secrets.randbelow(1 << 30) if options.first is None else options.first
     policies = options.policy or [spec for spec in specs() if spec.partition("[")[0] not in check_site.SKIPPED]
     judged, unjudged = Counter[str](), Counter[str]()
-    forgotten: dict[str, str] = {}
+    unknown: dict[str, str] = {}
     different: list[dict[str, Any]] = []
     for place in range(options.cases):
         seed = first + place
@@ -164,7 +165,7 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
             except Exception as error:
                 found, forgets = [f"traceback {type(error).__name__}: {error}"], ""
             if forgets:
-                forgotten[policy] = forgets
+                unknown[policy] = forgets
                 unjudged[policy] += bool(found)
                 continue
             judged[policy] += 1
@@ -172,15 +173,16 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
                 different.append({"policy": policy, "case": seed, "what": found[0][:300]})
                 say(f"{policy} on case {seed}: {found[0][:300]}")
     say(f"seed {first}: {judged.total()} cases of {len(judged)} policies, {len(different)} differ")
-    return {
-        "first": first, "cases": judged.total(), "different": different, "forget": forgotten, "differ_and_say_so": dict(unjudged),
-    }  # fmt: skip
+    figures = {"first": first, "cases": judged.total(), "different": different}
+    return figures | {"forget": unknown, "differ_and_say_so": dict(unjudged)}
 
 
 def main() -> int:
     parser = command.arguments(__doc__)
     parser.add_argument("--cases", type=int, default=200, help="cases (default 200)")
-    parser.add_argument("--from", type=int, default=None, dest="first", help="seed of the first case (default: a new one)")
+    parser.add_argument(
+        "--from", type=int, default=None, dest="first", help="seed of the first case (default: a new one)"
+    )
     parser.add_argument("--policy", action="append", help="play only these; may be given more than once")
     parser.add_argument("--every", action="store_true", help="play each case by every policy, instead of one in turn")
     return command.run(parser, _work, holds=lambda figures: not figures["different"])

@@ -591,9 +591,8 @@ class Job:
         for run in self.in_flight:
             task = run.task
             if not self.arrival_s <= run.since_s < inf:
-                raise ModelError(
-                    f"job {self.id!r}: it runs since {run.since_s!r} s, which lies before its arrival {self.arrival_s!r}"
-                )
+                before = f"which lies before its arrival {self.arrival_s!r}"
+                raise ModelError(f"job {self.id!r}: it runs since {run.since_s!r} s, {before}")
             if not 0 <= task < len(tasks):
                 raise ModelError(f"job {self.id!r}: task {task!r} cannot be in flight; it has {len(tasks)} tasks")
             if run.until_s is not None and not run.since_s <= run.until_s < inf:

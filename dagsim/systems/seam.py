@@ -333,6 +333,10 @@ class Scenario(System, ABC):
         that was read.
         """
 
+    def notes(self, kernel: Kernel[Any, Any], policy: object) -> list[str]:
+        """What a reader of a run has to know first, besides what the policy itself notes."""
+        return []
+
     @abstractmethod
     def check(self) -> None:
         """Make everything that a kernel needs, and discard it.

@@ -234,7 +234,10 @@ _JOB_FIELDS = {
     "account": _TEXT,
     "partition": _TEXT,
     "qos": _TEXT,
-    "in_flight": _Field(_are_flights, "a list of [since_s, [[node, instances, gpu], ...], task], and of past runs [..., until_s, stopped, rows, resumes]"),
+    "in_flight": _Field(
+        _are_flights,
+        "a list of [since_s, [[node, instances, gpu], ...], task]; of past runs [..., until_s, stopped, rows, resumes]",
+    ),
     "request": _Field(lambda value: isinstance(value, dict), "an object"),
     "observed_gpu": _TEXT,
 }

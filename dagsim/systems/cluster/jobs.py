@@ -322,6 +322,7 @@ class JobStream:
             "waiting": early - sum(running),
             "without_room": without_room,
             "elsewhere": len(strange),
+            "unplaced": sum(runs and not names for runs, names in zip(running, named, strict=True)),
             "unknown_nodes": list(dict.fromkeys(name for names in strange for name in names))[:_NAMED],
         }
 

@@ -15,9 +15,9 @@ import numpy as np
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, Demand, InFlight, Job, Kind, Placement, Record, RejectReason, Share
 from dagsim.model.log import Schedule
-from dagsim.systems.cluster.nodes import ALL, Allotted, ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.forks import Forked
 from dagsim.systems.cluster.models.runtime import Runtime
+from dagsim.systems.cluster.nodes import ALL, Allotted, ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.workload.arrays import JobArrays, Labels
 from dagsim.workload.load import seconds_of
@@ -75,12 +75,10 @@ def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, runtime: Run
     """
     types = ClusterState(schedule.cluster).types
     type_of = [types.index(node.gpu) for node in schedule.cluster.nodes]
-    rows = [row for row in schedule.log]
+    rows = list(schedule.log)
     ended = {row.run: (place, row) for place, row in enumerate(rows) if row.kind in _STOPS}
     ended_by_policy = {
-        row.job
-        for row in rows
-        if row.kind == Kind.REJECTED and row.time_s < at_s and row.value not in _IMPOSSIBLE
+        row.job for row in rows if row.kind == Kind.REJECTED and row.time_s < at_s and row.value not in _IMPOSSIBLE
     }
     shares: dict[int, list[Share]] = {}
     first: dict[int, tuple[int, Record]] = {}
@@ -100,12 +98,10 @@ def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, runtime: Run
         whole_s = max(seconds[type_of[share.node]] for share in held)
         open_ = [piece for piece in known if piece.waiting >= count and piece.since_s <= row.time_s]
         finished_s = end.time_s if end is not None and end.kind == Kind.FINISHED else nan
-
-        def misfit(piece: _Piece) -> tuple[float, bool]:
-            error_s = abs(row.time_s + whole_s * piece.left - finished_s)
-            return 0.0 if isnan(error_s) else round(error_s, 6), piece.waiting != count
-
-        piece = min(open_, key=misfit, default=max(known, key=lambda piece: piece.waiting))
+        misfits = [abs(row.time_s + whole_s * piece.left - finished_s) for piece in open_]
+        misfits = [0.0 if isnan(error_s) else round(error_s, 6) for error_s in misfits]
+        ranked = sorted(zip(misfits, [piece.waiting != count for piece in open_], range(len(open_)), strict=True))
+        piece = open_[ranked[0][2]] if ranked else max(known, key=lambda piece: piece.waiting)
         piece.waiting -= count
         stopped: Literal["", "preempted", "failed"] = ""
         until_s = None if end is None or end.time_s >= at_s else end.time_s
@@ -352,7 +348,9 @@ def _waiting_piece(
         return piece
     if task.waiting >= needed:
         return task
-    return next((other for other in kernel.frontier.ready if other.order == task.order and other.waiting >= needed), task)
+    return next(
+        (other for other in kernel.frontier.ready if other.order == task.order and other.waiting >= needed), task
+    )
 
 
 def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machines: ClusterState) -> None:

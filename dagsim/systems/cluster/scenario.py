@@ -22,7 +22,7 @@ from dagsim.systems.cluster.kernel import ClusterKernel, Observer
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.runtime import Fed
 from dagsim.systems.cluster.network.base import Network, levels_in
-from dagsim.systems.cluster.past import JobsLeft, jobs_at, why_no_state
+from dagsim.systems.cluster.past import JobsLeft, jobs_at, unknown_past, why_no_state
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.site import domain_sets
@@ -295,6 +295,10 @@ class ClusterScenario(Models, ClusterWorld):
             )
         )
         return facts if waits is None else facts | {"observed": waits.to_dict()}
+
+    def notes(self, kernel: Kernel[Any, Any], policy: object) -> list[str]:
+        """What the policy does not know of the past of a run that began in the middle."""
+        return unknown_past(kernel, policy) if isinstance(kernel, ClusterKernel) else []
 
     def check(self) -> None:
         """Make a kernel without jobs, and check the beginning of a trace and its options.
