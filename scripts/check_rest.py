@@ -113,9 +113,9 @@ def rows_from(schedule: Schedule, begins_s: float, cluster: Cluster) -> list[tup
 def differing(case: Case, policy: str, seed: int) -> tuple[list[str], str]:
     """The moments from which the rest is another one, and what the policy forgets."""
     whole, decider = play(case.scenario, policy, seed)
-    forgets = ", ".join(forgotten(decider))
+    forgets = dict.fromkeys(forgotten(decider))
     if not case.jobs or not whole.ended_s > 0:
-        return [], forgets
+        return [], ", ".join(forgets)
     rng = np.random.default_rng([13, seed])
     last_s, times = whole.ended_s, sorted({row.time_s for row in whole.log if row.time_s > 0})
     moments = [float(rng.uniform(0.05, 0.95) * last_s) for _ in range(_MOMENTS - 1)]
@@ -126,7 +126,8 @@ def differing(case: Case, policy: str, seed: int) -> tuple[list[str], str]:
         if not any(job.arrival_s < at_s for job in jobs):
             continue
         scenario = case.at(jobs, at_s)
-        rest, _ = play(scenario, policy, seed)
+        rest, other = play(scenario, policy, seed)
+        forgets |= dict.fromkeys(forgotten(other))
         mine, theirs = (rows_from(one, at_s, one.cluster) for one in (whole, rest))
         if len(jobs) < len(case.jobs):  # jobs that the policy ended are missing, which may move others to other GPUs
             mine, theirs = ([(*row[:7], *row[8:]) for row in rows] for rows in (mine, theirs))
@@ -136,7 +137,7 @@ def differing(case: Case, policy: str, seed: int) -> tuple[list[str], str]:
             found.append(f"from {at_s!r}: row {first} {mine[first : first + 1]} became {theirs[first : first + 1]}")
         elif not in_both_engines(case.at([job for job in jobs if not is_done(job)], at_s), policy, seed):
             found.append(f"from {at_s!r}: the compiled engine differs")
-    return found, forgets
+    return found, ", ".join(forgets)
 
 
 def in_both_engines(scenario: ClusterScenario, policy: str, seed: int) -> bool:

@@ -704,10 +704,12 @@ class Frontier(Forked):
         if self.past is not None and self.past.at_s == now and ended is not None:
             self.past.tell(index)
         else:
-            for task in self.ready if push is not None else ():
-                push(task)
-            for run in running if started is not None else ():
-                started(run, run.started_s)
+            if push is not None:
+                for task in self.ready:
+                    push(task)
+            if started is not None:
+                for run in running:
+                    started(run, run.started_s)
         if push is not None:
             self._pushes.append(push)
         if started is not None:
@@ -739,8 +741,7 @@ class Frontier(Forked):
         index = self.indexes.pop(key)
         calls = {"push": self._pushes, "started": self.started, "ended": self.ended, "rated": self.rated}
         for name, listeners in calls.items():
-            if (own := getattr(index, name, None)) in listeners:
-                listeners.remove(own)  # type: ignore[attr-defined]
+            listeners[:] = [call for call in listeners if call != getattr(index, name, None)]  # type: ignore[index]
 
     def believe_estimates(self) -> None:
         """Let tasks take their estimates from now on, for look-ahead."""
