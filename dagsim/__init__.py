@@ -8,11 +8,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dagsim.family import service
+
 if TYPE_CHECKING:
     from dagsim.errors import DagsimError
-    from dagsim.experiment.api import compare, plan, replay, simulate
+    from dagsim.experiment.api import compare, replay, simulate
     from dagsim.experiment.simulate import Outcome
-    from dagsim.experiment.training.session import train
     from dagsim.metrics import Summary, summarize
     from dagsim.model import (
         Admit,
@@ -39,9 +40,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "dagsim.errors": ("DagsimError",),
-    "dagsim.experiment.api": ("compare", "plan", "replay", "simulate"),
+    "dagsim.experiment.api": ("compare", "replay", "simulate"),
     "dagsim.experiment.simulate": ("Outcome",),
-    "dagsim.experiment.training.session": ("train",),
     "dagsim.metrics": ("Summary", "summarize"),
     "dagsim.model": (
         "Admit",
@@ -102,6 +102,8 @@ def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(home), name)
+    if name in ("plan", "train"):
+        return service(name)
     raise AttributeError(f"module 'dagsim' has no attribute {name!r}")
 
 

@@ -15,7 +15,7 @@ DagsimError
 └── SimulationError
     ├── IllegalDecision             an impossible decision: task, time, reason
     ├── PolicyFailed                the code of a policy raised another exception
-    └── Stalled                     the policy waits, and nothing is left to wait for
+    └── Stalled                     the policy waits for nothing, or for ever
 """
 
 from __future__ import annotations
@@ -125,7 +125,9 @@ class PolicyFailed(SimulationError):
 
 
 class Stalled(SimulationError):
-    """Tasks are left, the policy waits, and no pending event could change that."""
+    """Tasks are left, the policy waits, and no pending event could change that; or it would be asked
+    for ever, or practically for ever, before anything changes.
+    """
 
 
 def require(holds: object, rule: str, value: object, error: type[DagsimError] = ConfigError) -> None:

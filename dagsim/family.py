@@ -45,7 +45,8 @@ class Family:
     """Other families that it imports."""
     adds: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
     """What it adds to each registry, by the entry-point group that other packages use for it, without ``dagsim.``
-    (``policies``, ``readers``). ``services`` are functions that the core calls if they are there.
+    (``policies``, ``readers``). ``services`` are functions that the core calls if they are there, and ``keys`` are
+    classes behind keys of a configuration.
     """
     commands: Mapping[str, str] = field(default_factory=dict)
     """Its commands, each with the module that adds it to ``dagsim.cli.app.app`` when it is imported."""
@@ -75,18 +76,26 @@ def command_modules() -> list[str]:
     return list(dict.fromkeys(modules))
 
 
-def service(name: str) -> Any:
+def offered(name: str, group: str = "services") -> Any | None:
+    """Return what a family offers under a name, such as a service; None if no family here does."""
+    for home, entry in family_entries(group):
+        if entry.name == name:
+            module, _, attr = str(entry.target).partition(":")
+            return getattr(import_module(home + module), attr)
+    return None
+
+
+def service(name: str, group: str = "services") -> Any:
     """Return the function of a family that the core can do without.
 
     Raises:
         UnknownName: No family has it; the message names the one that would.
     """
-    for home, entry in family_entries("services"):
-        if entry.name == name:
-            module, _, attr = str(entry.target).partition(":")
-            return getattr(import_module(home + module), attr)
-    refuse_missing("services", name)
-    raise UnknownName(f"no family offers {name!r}")
+    answer = offered(name, group)
+    if answer is None:
+        refuse_missing(group, name)
+        raise UnknownName(f"no family offers {name!r}")
+    return answer
 
 
 def names_of(family: Family) -> dict[str, list[str]]:
@@ -101,9 +110,16 @@ def refuse_missing(group: str, name: str) -> None:
     Raises:
         UnknownName: It does.
     """
+    if missing := missing_family(group, name):
+        raise UnknownName(f"{name!r} {missing}")
+
+
+def missing_family(group: str, name: str) -> str:
+    """Return a text that names the family of ``name`` if its folder is not there; else an empty one."""
     for family, names in _all_names().items():
         if name in names.get(group, ()) and family not in families():
-            raise UnknownName(f"{name!r} belongs to the family {family}, which this installation lacks")
+            return f"belongs to the family {family}, which this installation lacks"
+    return ""
 
 
 @cache

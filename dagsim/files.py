@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from io import BufferedReader, RawIOBase, TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from weakref import finalize
 
 from dagsim.errors import InputError
@@ -21,16 +24,81 @@ except ImportError:  # not on Windows: nothing is locked there
 
 
 def parsed_json(text: str | bytes) -> Any:
-    """Parse JSON.
+    r"""Parse JSON.
 
     Raises:
         ValueError: The text is not JSON, or is nested too deeply, or a number has thousands of
-            digits.
+            digits, or it names half a character (``\ud800``), which no output could hold.
     """
     try:
-        return json.loads(text)
+        return whole_characters(json.loads(text), text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def whole_characters(value: Any, written: str | bytes) -> Any:
+    """Return a value of JSON if all its texts consist of whole characters; ``written`` is its JSON.
+
+    Raises:
+        ValueError: Some are half a character.
+    """
+    written = written if isinstance(written, str) else written.decode("latin-1")
+    if _HALF.search(written):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"half a character, \\u{ord(error.object[error.start]):x}, which UTF-8 cannot hold"
+            ) from None
+    return value
+
+
+LONGEST_LINE_B = 1 << 26
+"""Maximum bytes of a line. Readers keep a whole line in memory; no trace has one of a megabyte."""
+
+
+class LineLimit(RawIOBase):
+    """Bytes of another stream. Reading beyond a line of ``LONGEST_LINE_B`` bytes raises ``error``,
+    which names the line.
+    """
+
+    def __init__(self, stream: BinaryIO, where: str, error: type[InputError] = InputError) -> None:
+        self._stream, self._where, self._error = stream, where, error
+        self._line, self._length = 1, 0
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read the next bytes."""
+        data = self._stream.read(len(buffer))
+        self._length = len(data) - data.rfind(b"\n") - 1 if b"\n" in data else self._length + len(data)
+        self._line += data.count(b"\n")
+        if self._length > LONGEST_LINE_B:
+            raise self._error(
+                f"{self._where}:{self._line}: the line has more than {LONGEST_LINE_B:,} bytes; no row is so long, so "
+                "the file is damaged or of another format"
+            )
+        buffer[: len(data)] = data
+        return len(data)
+
+
+@contextmanager
+def open_lines(path: Path | str, error: type[InputError] = InputError) -> Iterator[TextIOWrapper]:
+    """Open a UTF-8 file of lines, compressed if its name ends in ``.gz``.
+
+    Raises:
+        OSError: It cannot be opened.
+        InputError: A line is too long (``LineLimit``); of the type ``error``.
+    """
+    with gzip.open(path) if str(path).endswith(".gz") else open(path, "rb") as file:
+        limited = BufferedReader(LineLimit(file, str(path), error), 1 << 16)  # type: ignore[arg-type]
+        with TextIOWrapper(limited, encoding="utf-8") as text:
+            yield text
 
 
 def is_there(path: Path | str) -> bool:
@@ -80,15 +148,17 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Create the missing folders of a file that the block writes.
+def writing(path: Path) -> Iterator[Path]:
+    """Write a file, completely or not at all, to the temporary path that the block gets (``replaced``); missing folders
+    are created.
 
     Raises:
         InputError: The file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield
+        with replaced(path) as temporary:
+            yield temporary
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
 
@@ -99,7 +169,7 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         InputError: The file cannot be written.
     """
-    with writing(path), replaced(path) as temporary:
+    with writing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 

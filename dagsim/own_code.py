@@ -64,7 +64,7 @@ class Allowed:
         Raises:
             CodeNotAllowed: It may not.
         """
-        whole_name = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.:])")
+        whole_name = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.]|:\S)")  # "name: 1.0" is a key of YAML
         if self.everything or any(whole_name.search(text) for text in self._texts):
             return
         if _is_path(name) and _resolved(name) in map(_resolved, own_names(" ".join(self._texts))):

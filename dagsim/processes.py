@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import io
 import os
 import signal
 import sys
@@ -44,6 +45,55 @@ def kill_workers(pool: ProcessPoolExecutor) -> None:
     for process in list((getattr(pool, "_processes", None) or {}).values()):
         process.kill()
     pool.shutdown(cancel_futures=True)
+
+
+class _StandardStream(io.RawIOBase):
+    """Standard output or error. Its own errors name it. After the first one, everything is dropped: the exit of
+    Python would otherwise fail on what is left.
+    """
+
+    def __init__(self, number: int, *, raises: bool) -> None:
+        super().__init__()
+        self._number, self._raises, self._lost = number, raises, False
+
+    def fileno(self) -> int:
+        return self._number
+
+    def isatty(self) -> bool:
+        return os.isatty(self._number)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        left = memoryview(data).cast("B")
+        size = len(left)
+        try:
+            while left and not self._lost:
+                left = left[os.write(self._number, left) :]
+        except OSError as error:
+            self._lost = True
+            if self._raises:
+                raise OSError(error.errno, error.strerror, "standard output") from None
+        return size
+
+
+def steady_streams() -> None:
+    """Make the standard streams of a command safe: a closed one (``>&-``) leads nowhere, characters that the
+    terminal's encoding lacks are written as escape sequences, an error of standard output says so, and one of
+    standard error is dropped, because a message that nobody can read is no reason to lose a run.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+            os.set_inheritable(number, True)
+    output, errors = (getattr(stream, "encoding", None) or "utf-8" for stream in (sys.stdout, sys.stderr))
+    buffered = io.BufferedWriter(_StandardStream(1, raises=True))
+    sys.stdout = io.TextIOWrapper(buffered, output, "backslashreplace", line_buffering=os.isatty(1))
+    quiet: Any = _StandardStream(2, raises=False)  # a raw stream, as Python's own with -u
+    sys.stderr = io.TextIOWrapper(quiet, errors, "backslashreplace", line_buffering=True, write_through=True)
 
 
 @contextmanager
@@ -127,6 +177,14 @@ def exit_code(stop: KeyboardInterrupt) -> int:
     return 128 + (stop.number if isinstance(stop, Stopped) else signal.SIGINT)
 
 
+_stopped = threading.Event()
+
+
+def was_stopped() -> bool:
+    """True if a signal asked this process to stop."""
+    return _stopped.is_set()
+
+
 class Stops:
     """Handles stop signals while the block runs: raised as ``KeyboardInterrupt``, held back on
     demand, never lost.
@@ -167,6 +225,7 @@ class Stops:
 
     def _hear(self, number: int, _: FrameType | None) -> None:
         self.received = number
+        _stopped.set()
         if not self._held:
             raise _stop(number)
 

@@ -24,6 +24,7 @@ from dagsim.errors import CodeNotAllowed, ConfigError, PluginError, UnknownName,
 from dagsim.family import Entry as Entry
 from dagsim.family import family_entries, refuse_missing
 from dagsim.own_code import allowed, attribute, is_own
+from dagsim.renamed import new_name
 
 T = TypeVar("T")
 Factory = TypeVar("Factory", bound=Callable[..., object])
@@ -318,12 +319,16 @@ def _kinds(annotation: object) -> tuple[str, ...]:
 def nearest(name: str, names: Iterable[str]) -> str:
     """Suggest one of the names, ``"; did you mean 'heft'?"``; empty if none is near.
 
-    A name that starts with ``name`` counts as near.
+    An old name leads to the one that replaced it. Upper and lower case are the same here, and a
+    name that starts with ``name`` counts as near.
     """
     names = list(names)
-    close = get_close_matches(name, names, n=1)
-    close = close or [longer for longer in names if len(name) > 2 and longer.startswith(name)]
-    return f"; did you mean {close[0]!r}?" if close else ""
+    if (new := new_name(name, names)) is not None:
+        return f"; it is now called {new!r}"
+    folded, by_folded = name.casefold(), {known.casefold(): known for known in reversed(names)}
+    close = get_close_matches(folded, by_folded, n=1)
+    close = close or [longer for longer in by_folded if len(name) > 2 and longer.startswith(folded)]
+    return f"; did you mean {by_folded[close[0]]!r}?" if close else ""
 
 
 def _at_home(entry: Entry, home: str) -> Entry:

@@ -13,8 +13,54 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, Valida
 from pydantic_core import core_schema
 
 from dagsim.errors import ConfigError, UnknownName
+from dagsim.family import missing_family, offered
 from dagsim.own_code import attribute, name_of
 from dagsim.registry import Registry
+
+_LIMITS = {
+    "greater_than_equal": ("ge", "{} or more"),
+    "greater_than": ("gt", "above {}"),
+    "less_than_equal": ("le", "{} or less"),
+    "less_than": ("lt", "below {}"),
+}
+_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "string": "text", "list": "a list"}
+_WORDS = {
+    "int_parsing_size": "a whole number of fewer digits",
+    "finite_number": "a finite number",
+    "int_from_float": "a whole number",
+    "tuple_type": "a list",
+}
+
+
+def fault_in_words(fault: Mapping[str, Any]) -> str:
+    """Word a fault that pydantic reports, ``must be 1 or more, got 0``."""
+    kind, context = fault["type"], fault.get("ctx", {})
+    if kind in _LIMITS:
+        key, words = _LIMITS[kind]
+        what = words.format(f"{context[key]:,}" if isinstance(context[key], int) else context[key])
+    elif kind in ("literal_error", "enum"):
+        what = context["expected"]
+    elif kind == "value_error":
+        return str(context["error"])
+    else:
+        stem = kind.removesuffix("_type").removesuffix("_parsing")
+        what = _WORDS.get(kind) or _KINDS.get(stem) or _after(fault["msg"], "should be ")
+        if not what:
+            message: str = fault["msg"]
+            return f"{message[:1].lower()}{message[1:]}{got(fault)}"
+    return f"must be {what}{got(fault)}"
+
+
+def _after(text: str, words: str) -> str:
+    return text.partition(words)[2].partition(", unable to parse")[0].replace("valid ", "")
+
+
+def got(fault: Mapping[str, Any]) -> str:
+    """Return the value of a fault, shortened: ``", got 'high'"``. A number on the command line is text."""
+    given = fault["input"]
+    text = given if fault["type"] in _LIMITS and isinstance(given, str) else repr(given)
+    return f", got {text if len(text) <= 60 else text[:57] + '...'}"
+
 
 DEFAULT_KIND = "x-default-kind"
 """Key of the JSON schema: the ``kind`` of a part that leaves it out."""
@@ -69,7 +115,7 @@ class Registered:
         except ValidationError as error:
             fault = error.errors()[0]
             where = ".".join(map(str, fault["loc"]))
-            raise ConfigError(f"{self.registry.kind}: {where}: {fault['msg']}") from None
+            raise ConfigError(f"{self.registry.kind}: {where}: {fault_in_words(fault)}") from None
 
     def _validate(self, value: Any, info: ValidationInfo) -> Any:
         return self._object(value, info.context)
@@ -80,7 +126,7 @@ class Registered:
         if not isinstance(value, dict):
             if is_dataclass(value) and not isinstance(value, type):
                 return value
-            raise ConfigError(f"should be a mapping with a kind, got {value!r}")
+            raise ConfigError(f"must be a mapping with a kind, got {value!r}")
         kind = value.get("kind", self.default)
         if not isinstance(kind, str):
             raise ConfigError(f"kind is missing; allowed: {', '.join(self.registry.names())}")
@@ -99,7 +145,8 @@ class Registered:
 
 class Later:
     """``Annotated[Any, Later("module:Class")]``: a section whose class is imported only if the
-    section is present. In a ``TaggedUnion`` it has a ``kind``.
+    section is present. In a ``TaggedUnion`` it has a ``kind``. ``Later("train")`` is the class that a
+    family states for the key ``train``.
     """
 
     def __init__(self, target: str, kind: str | None = None) -> None:
@@ -110,10 +157,16 @@ class Later:
         return core_schema.with_info_plain_validator_function(self._validate)
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
-        return handler(_adapter(attribute(self.target)).core_schema)
+        cls = self._class()
+        return handler(core_schema.none_schema() if cls is None else _adapter(cls).core_schema)
+
+    def _class(self) -> Any:
+        return attribute(self.target) if ":" in self.target else offered(self.target, "keys")
 
     def _validate(self, value: Any, info: ValidationInfo) -> Any:
-        return _adapter(attribute(self.target)).validate_python(value, context=info.context)
+        if (cls := self._class()) is None:
+            raise ConfigError(f"the key {self.target!r} {missing_family('keys', self.target)}")
+        return _adapter(cls).validate_python(value, context=info.context)
 
 
 @cache

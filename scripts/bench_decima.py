@@ -20,10 +20,10 @@ import torch
 from clock import in_turn
 from command import Say
 
-from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, load_agent
 from dagsim.errors import TraceError
 from dagsim.families.decima.config import DecimaNetConfig
 from dagsim.families.decima.environment import DecimaEnv
+from dagsim.families.learning.checkpoint import AgentPolicy, Checkpoint, load_agent
 from dagsim.families.spark.api import SPARK_POLICIES, Dump, SparkEpisode, SparkPolicy, read_dump
 from dagsim.families.spark.codecs import StagesConfig
 from dagsim.families.spark.scenario import SparkScenario

@@ -20,14 +20,14 @@ import numpy as np
 import torch
 from bench_env import codec, fresh_ppo
 
-from dagsim.agents.rollouts import spared
 from dagsim.config.schema import load_config
-from dagsim.envs.episode import Episode, RewardConfig
-from dagsim.experiment.environment import make_vector_env
-from dagsim.systems.cluster.codecs.candidates import Candidates
-from dagsim.systems.cluster.codecs.codec import CandidatesConfig
-from dagsim.systems.cluster.lane.episode_state import EpisodeReward
-from dagsim.systems.cluster.lane.episodes import CompiledEpisodes, EpisodeBatch
+from dagsim.families.episodes.episode_state import EpisodeReward
+from dagsim.families.episodes.side_by_side import CompiledEpisodes, EpisodeBatch
+from dagsim.families.learning.codecs.candidates import Candidates
+from dagsim.families.learning.codecs.codec import CandidatesConfig
+from dagsim.families.learning.episode import Episode, RewardConfig
+from dagsim.families.learning.make_env import make_vector_env
+from dagsim.families.learning.rollouts import spared
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 
 ASKED = {

@@ -16,10 +16,10 @@ import command
 import numpy as np
 from clock import timed
 
-from dagsim.forecast.futures import Player
-from dagsim.forecast.live import expected
-from dagsim.forecast.log import JobLog
-from dagsim.forecast.members import Forecaster
+from dagsim.families.forecast.futures import Player
+from dagsim.families.forecast.job_log import JobLog
+from dagsim.families.forecast.live import expected
+from dagsim.families.forecast.members import Forecaster
 from dagsim.model import Cluster, Demand, NodePartition, QueueNode, QueueTree
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario

@@ -32,13 +32,13 @@ import simpy
 from clock import cpu_s, in_turn, median_s
 from simpy.events import Event
 
+from dagsim.families.compiled.choice import plan_for
+from dagsim.families.compiled.drive import whole_log as run_columns
+from dagsim.families.compiled.jit import jitted
+from dagsim.families.compiled.reading import LaneScenario, read_scenario
 from dagsim.model import Cluster, Edge, Job, Kind, Task, TaskGraph
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import Estimates, MovingDelay, NodeFailures, UniformNetwork
-from dagsim.systems.cluster.choice import plan_for
-from dagsim.systems.cluster.lane.drive import whole_log as run_columns
-from dagsim.systems.cluster.lane.jit import jitted
-from dagsim.systems.cluster.lane.reading import LaneScenario, read_scenario
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
@@ -248,7 +248,7 @@ def measure(tasks: int, repeats: int, large: bool) -> dict[str, float]:
     out["instances20_share_of_single"] = out["instances20_us_per_instance"] / out["dag_fifo_kernel_us"]
     middle("setup_us", jobs, setup=MovingDelay(2.0), cluster=four)
     middle("network_us", heavy, network=UniformNetwork(), cluster=four)
-    middle("failures_us", jobs, disturbances=(NodeFailures(1e5, 1e3),), cluster=four)
+    middle("failures_us", jobs, failures=(NodeFailures(1e5, 1e3),), cluster=four)
     out["bytes_per_task"] = bytes_per_task(tasks)
     return out
 

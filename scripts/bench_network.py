@@ -16,7 +16,7 @@ from typing import Any
 import clock
 import command
 
-from dagsim.network import FatTree, LinkFlow, SharedLinks
+from dagsim.families.fabric.topologies import FatTree, LinkFlow, SharedLinks
 
 EVENTS = 2000
 HOSTS = 128

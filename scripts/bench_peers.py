@@ -36,8 +36,8 @@ from bench_kernel import compiled, one_node, scene_of, simulate
 from clock import timed
 from simpy.events import Event
 
+from dagsim.families.compiled.jit import jitted
 from dagsim.model import Job, Kind, Task
-from dagsim.systems.cluster.lane.jit import jitted
 
 PEERS = Path(__file__).parent / "peers"
 GPUS, MEAN_S, LOAD = 32, 100.0, 0.9

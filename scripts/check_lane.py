@@ -20,17 +20,17 @@ from typing import Any
 import command
 import numpy as np
 
-from dagsim.envs.episode import Episode, Reward, RewardConfig
+from dagsim.families.compiled import drive as lane_drive
+from dagsim.families.compiled import memory
+from dagsim.families.compiled.jit import jitted
+from dagsim.families.episodes.episode_state import EpisodeReward
+from dagsim.families.episodes.side_by_side import CompiledEpisodes
+from dagsim.families.learning.codecs.codec import CandidatesConfig, RelativeConfig
+from dagsim.families.learning.episode import Episode, Reward, RewardConfig
 from dagsim.metrics import summarize
 from dagsim.model import Cluster, Edge, InFlight, Job, Node, Share, Task, TaskGraph, gpu_type
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import Estimates, Preemption
-from dagsim.systems.cluster.codecs.codec import CandidatesConfig, RelativeConfig
-from dagsim.systems.cluster.lane import drive as lane_drive
-from dagsim.systems.cluster.lane import state
-from dagsim.systems.cluster.lane.episode_state import EpisodeReward
-from dagsim.systems.cluster.lane.episodes import CompiledEpisodes
-from dagsim.systems.cluster.lane.jit import jitted
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.state import JobState, Run
@@ -117,7 +117,7 @@ def jobs_of(rng: random.Random) -> list[Job]:
 def case_of(rng: random.Random) -> tuple[Cluster, list[Job]]:
     """A cluster, and jobs that the lane can play on it."""
     cluster, jobs = cluster_of(rng), jobs_of(rng)
-    too_wide = any(node.gpus > state.NAMED_GPUS for node in cluster.nodes)
+    too_wide = any(node.gpus > memory.NAMED_GPUS for node in cluster.nodes)
     return cluster, [without_shares(job) for job in jobs] if too_wide else jobs
 
 
@@ -249,7 +249,7 @@ def check(kind: str, first: int, cases: int) -> dict[str, object]:
 
 def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     if options.tight:
-        state.SPARE = 1
+        memory.SPARE = 1
         lane_drive.rows_at_first = lambda scene: len(scene.nodes.table) + 2
     results = {kind: check(kind, options.first, options.cases) for kind in options.kinds}
     say(results)

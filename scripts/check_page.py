@@ -30,7 +30,7 @@ from PIL import Image
 from dagsim.config.schema import load_config
 from dagsim.experiment.simulate import run_policy
 from dagsim.experiment.store import Store
-from dagsim.experiment.training.log import TrainingLog
+from dagsim.experiment.training_log import TrainingLog
 
 SIZES = ((1600, 1000), (400, 800))
 SCHEMES = ("light", "dark")
@@ -222,7 +222,7 @@ def make_demo(folder: Path) -> dict[str, Path]:
     """
     results = folder / "results"
     quiet = ("--no-plots", "--quiet", "--workers", "1", "-o", str(results))
-    policies = [word for name in ("fifo", "sjf", "heft", "eft-wait") for word in ("--algo", name)]
+    policies = [word for name in ("fifo", "sjf", "heft", "eft-wait") for word in ("--policy", name)]
     dagsim("baseline", "--workload", "heterogeneous-dag", "--seeds", "5", *policies, *quiet)
     dagsim("eval", "--system", "spark", "--seeds", "1", "--set", "system.jobs=20", *quiet)
     grid = folder / "load.yaml"
@@ -233,7 +233,7 @@ def make_demo(folder: Path) -> dict[str, Path]:
     dagsim("sweep", str(grid), "--quiet", "--on", "local:1", "-o", str(results))
     _interrupted(results)
     _trainings(results)
-    dagsim("eval", "--algo", "fifo", "--seeds", "1", *LARGE, *quiet[:-1], str(folder / "large"))
+    dagsim("eval", "--policy", "fifo", "--seeds", "1", *LARGE, *quiet[:-1], str(folder / "large"))
     runs = {"report": "results/*-baseline-*", "spark": "results/*-eval-*", "sweep": "results/sweep-*"}
     runs |= {"training": "results/*-train-*", "large": "large/*"}
     for name, pattern in runs.items():

@@ -30,11 +30,11 @@ from dagsim.config.schema import load_config
 from dagsim.experiment.carry_out import carry_out
 from dagsim.experiment.executors import CellWork, executor_for
 from dagsim.experiment.kept_files import CellRun
-from dagsim.experiment.on_ray import RayRollouts, RolloutTraffic
 from dagsim.experiment.plan import Cell, Plan, read_grid
 from dagsim.experiment.store import Store
-from dagsim.experiment.training.session import train
-from dagsim.experiment.training.trainer import Progress
+from dagsim.families.learning.ray_rollouts import RayRollouts, RolloutTraffic
+from dagsim.families.learning.session import train
+from dagsim.families.learning.trainer import Progress
 
 OF_THE_CLOCK = {"progress.jsonl", "timing.jsonl", "manifest.json", "status.json", "command.txt", "lock"}
 GRID = """

@@ -16,8 +16,8 @@ from typing import Any
 
 import command
 
-from dagsim.elastic.goodput import fit_throughput
-from dagsim.elastic.profiles import TrainingProfile, read_applications
+from dagsim.families.elastic.goodput import fit_throughput
+from dagsim.families.elastic.profiles import TrainingProfile, read_applications
 
 
 def noise_of(profile: TrainingProfile) -> float:

@@ -87,7 +87,7 @@ def interval(low: float | str, high: float | str) -> str:
 def policies() -> Iterator[str]:
     """Policies of the GPU cluster with measured microseconds per decision."""
     costs = read_json("baselines/cost.json")["us_per_decision"]
-    head = ("`--algo`", "rule", "uses estimates", "preemptive", "µs per decision", "source")
+    head = ("`--policy`", "rule", "uses estimates", "preemptive", "µs per decision", "source")
     yield from markdown(head, (_policy(entry, costs.get(entry.name)) for entry in POLICIES.describe()))
 
 

@@ -35,7 +35,7 @@ PARTITIONS = ("vision", "speech", "language")
 
 def in_flight() -> list[Job]:
     """Philly-like jobs with the start and the nodes that EASY gave them on ``NODES``."""
-    workload = replace(WORKLOADS["like-philly"].workload, count=4000, load=1.2, measure=None, load_is="exact")
+    workload = replace(WORKLOADS["like-philly"].workload, count=4000, load=1.2, measure=None, load_mode="exact")
     schedule = simulate(workload, NODES, "easy", seed=1).schedule
     table, runs = jobs_table(schedule), runs_table(schedule)
     nodes: dict[str, tuple[str, ...]] = {}
@@ -48,7 +48,7 @@ def in_flight() -> list[Job]:
 
 def quotas() -> list[Job]:
     """Philly-like jobs of three accounts, each in the partition of its account."""
-    workload = replace(WORKLOADS["like-philly"].workload, count=4000, load=1.2, measure=None, load_is="exact")
+    workload = replace(WORKLOADS["like-philly"].workload, count=4000, load=1.2, measure=None, load_mode="exact")
     accounts = [PARTITIONS[int(which)] for which in np.random.default_rng(2).choice(3, 4000, p=[0.45, 0.33, 0.22])]
     jobs = zip(workload.jobs(NODES, Recorded(), seed=2), accounts, strict=True)
     return [replace(job, account=account, tenant=account, partition=account) for job, account in jobs]

@@ -80,7 +80,6 @@ GROUPS = {
     "metrics": "dagsim/metrics",
     "workload": "dagsim/workload",
     "traces": "dagsim/traces",
-    "readers": "dagsim/traces/formats",
     "envs": "dagsim/envs",
     "agents": "dagsim/agents",
     "experiment": "dagsim/experiment",
@@ -93,7 +92,7 @@ GROUPS = {
     path.parent.name: f"dagsim/families/{path.parent.name}" for path in sorted(ROOT.glob("dagsim/families/*/family.py"))
 }
 """Folders of the package. A file belongs to the group of the deepest folder that holds it."""
-WITH_STRINGS = ("readers",)
+WITH_STRINGS = ("formats",)
 """Groups in which strings are changed as well: the names of fields."""
 
 

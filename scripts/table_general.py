@@ -31,19 +31,19 @@ from clock import timed
 from command import markdown
 from sweeps import RESULTS, ROOT, finished
 
-from dagsim.agents.search import Search, SearchMemory
 from dagsim.config.schema import Config, load_config
 from dagsim.experiment.ledger import Ledger
 from dagsim.experiment.plan import Axis, SweepGrid
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import Timed, make_policy, run_policy
 from dagsim.families.bounds.bound import bound_of
+from dagsim.families.episodes.lookout import ArrivedJob
+from dagsim.families.episodes.search import Search, SearchMemory
 from dagsim.files import write_text
 from dagsim.metrics import summarize
 from dagsim.metrics.compare import Paired, paired
 from dagsim.seeds import REPORT, part_of
 from dagsim.systems.cluster.api import ClusterView
-from dagsim.systems.cluster.lane.lookout import ArrivedJob
 from dagsim.systems.seam import Conversation
 from dagsim.workload.windows import most_windows
 

@@ -27,7 +27,7 @@ from command import Say
 
 from dagsim.families.benchmark.papers import opened, sequence_jobs, sequence_starts, simulated
 from dagsim.files import write_text
-from dagsim.metrics import bounded_slowdown_hpc, to_csv
+from dagsim.metrics import bounded_slowdown, to_csv
 from dagsim.metrics.intervals import t_quantile
 from dagsim.model import Job
 
@@ -46,7 +46,7 @@ FILE = Path(__file__).parent.parent / "results" / "baselines" / "rlscheduler.csv
 
 def slowdowns(jobs: list[Job], processors: int, starts: Iterable[int], policy: str) -> np.ndarray:
     """Mean bounded slowdown of each sequence."""
-    return np.array([bounded_slowdown_hpc(simulated(jobs[at : at + 1024], processors, policy)).mean() for at in starts])
+    return np.array([bounded_slowdown(simulated(jobs[at : at + 1024], processors, policy)).mean() for at in starts])
 
 
 def _row(values: np.ndarray, reference: np.ndarray) -> dict[str, float]:

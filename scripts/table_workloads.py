@@ -127,7 +127,7 @@ def grids(name: str, data: Path, seeds: Sequence[int]) -> dict[str, SweepGrid]:
     nodes, jobs = TRIALS[name]
     common = {"cluster.groups": [NODE | {"count": nodes}], "runtime": {"kind": "recorded"}}
     trace = {"kind": "trace", "path": str(data / SOURCES[name][0]), "window": jobs, "windows": len(seeds)}
-    preset = {"preset": name, "count": jobs, "load_is": "exact", "measure": None}
+    preset = {"preset": name, "count": jobs, "load_mode": "exact", "measure": None}
     config = load_config(None, [Setting("preset", "workload", preset)])
     assert isinstance(config.workload, Sessions)
     poisson = plain(config.model_copy(update={"workload": plainly(config.workload)}))["workload"]
@@ -155,7 +155,7 @@ def rank(name: str, data: Path, seeds: Sequence[int], options: command.Options) 
         counts = Counter(run.seed for run in runs)
         lines = [run for run in runs if counts[run.seed] == len(POLICIES)]
         means_s[source] = {policy: _column(lines, policy, "jct_s.mean") for policy in POLICIES}
-        means_s[source]["wait of fifo-fit"] = _column(lines, "fifo-fit", "wait_s.mean")
+        means_s[source]["wait of fifo-fit"] = _column(lines, "fifo-fit", "queueing_s.mean")
     return means_s
 
 

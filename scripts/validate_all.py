@@ -37,9 +37,9 @@ from fgd.nodes import read_nodes
 from fgd.pods import read_pods
 from rich.table import Table
 
-from dagsim.elastic.profiles import read_applications
 from dagsim.families.benchmark import papers
 from dagsim.families.benchmark.papers import PaperFigure
+from dagsim.families.elastic.profiles import read_applications
 from dagsim.report.terminal import console, counted
 from dagsim.traces import open_trace
 from dagsim.traces.source import Source

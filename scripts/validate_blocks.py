@@ -18,11 +18,11 @@ import command
 import numpy as np
 
 from dagsim import simulate
+from dagsim.families.fabric.shared_network import SharedNetwork
+from dagsim.families.fabric.topologies import Tree, TreeSwitch
 from dagsim.metrics import gpu_utilization, wait
 from dagsim.metrics.columns import ScheduleColumns
 from dagsim.model import Cluster, Job, Node, Request, Task, gpu_type
-from dagsim.network import Tree, TreeSwitch
-from dagsim.systems.cluster.network.shared import SharedNetwork
 
 GPUS, BLOCK, SEGMENT = 4, 18, 16
 MIXES = {

@@ -34,12 +34,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dagsim.config.schema import load_config
+from dagsim.families.compiled.jit import numba
 from dagsim.metrics.columns import columns
 from dagsim.metrics.jct import wait
 from dagsim.metrics.series import JobSeries, change_of
 from dagsim.model import Cluster, Job, Task
 from dagsim.systems.cluster.jobs import StoredJobs
-from dagsim.systems.cluster.lane.jit import numba
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.workload.arrays import JobArrays

@@ -79,8 +79,12 @@ def simulated(setting: Setting, jobs: int, seed: int) -> float:
         [Job.single(str(number), task) for number in range(jobs)],
         cluster,
         seed=seed,
-        preemption=Preemption(restart_s=setting.restart_s, interval_s=setting.interval_s, write_s=setting.write_s),
-        disturbances=(NodeFailures(setting.node_mttf_s, REPLACED_S),),
+        preemption=Preemption(
+            restart_s=setting.restart_s,
+            checkpoint_interval_s=setting.interval_s,
+            checkpoint_write_s=setting.write_s,
+        ),
+        failures=(NodeFailures(setting.node_mttf_s, REPLACED_S),),
     ).schedule
     return jobs * setting.work_s / schedule.ended_s
 

@@ -71,22 +71,22 @@ SAME_POLICY: Gates = {"CRPS": (0.0, 0.0), "median": (0.0, 0.0)}
 KNOWN: Gates = {"coverage": (0.86, 0.94), "CRPS / QBETS": (0.0, 0.45), "median": (0.0, 0.30)}
 UNKNOWN: Gates = {"coverage": (0.86, 0.94), "CRPS / QBETS": (0.0, 0.90), "CRPS / calibrated history": (0.0, 1.0)}
 SLURM, KTH, CTC = "golden/slurm", "traces/swf/KTH-SP2-1996-2.1-cln.swf.gz", "traces/swf/CTC-SP2-1996-3.1-cln.swf.gz"
-FEWER = "--futures 10"
+FEWER = "--samples 10"
 LOGS: dict[str, tuple[str, Gates]] = {
     "site-A": (f"{SLURM}/site-A", SITE),
     "site-A-again": (f"{SLURM}/site-A-again", SITE),
     "site-A-again-2": (f"{SLURM}/site-A-again-2", SITE),
     "site-A, true runs and arrivals": (f"{SLURM}/site-A --oracle", ORACLE),
     "KTH by EASY, true runs and arrivals": (
-        f"{KTH} --from 60d --until 70d --every 4h --algo easy --oracle",
+        f"{KTH} --forecast-from 60d --forecast-until 70d --interval 4h --policy easy --oracle",
         SAME_POLICY,
     ),
-    "KTH by EASY": (f"{KTH} --from 60d --until 150d --every 4h --algo easy", KNOWN),
-    "KTH": (f"{KTH} --from 60d --until 150d --every 4h {FEWER}", UNKNOWN),
-    "KTH by EASY, held out": (f"{KTH} --from 160d --until 250d --every 4h --algo easy", KNOWN),
-    "KTH, held out": (f"{KTH} --from 160d --until 250d --every 4h {FEWER}", UNKNOWN),
-    "CTC, held out": (f"{CTC} --from 100d --until 130d --every 4h {FEWER}", UNKNOWN),
-    "CTC": (f"{CTC} --from 45d --until 75d --every 4h {FEWER}", UNKNOWN),
+    "KTH by EASY": (f"{KTH} --forecast-from 60d --forecast-until 150d --interval 4h --policy easy", KNOWN),
+    "KTH": (f"{KTH} --forecast-from 60d --forecast-until 150d --interval 4h {FEWER}", UNKNOWN),
+    "KTH by EASY, held out": (f"{KTH} --forecast-from 160d --forecast-until 250d --interval 4h --policy easy", KNOWN),
+    "KTH, held out": (f"{KTH} --forecast-from 160d --forecast-until 250d --interval 4h {FEWER}", UNKNOWN),
+    "CTC, held out": (f"{CTC} --forecast-from 100d --forecast-until 130d --interval 4h {FEWER}", UNKNOWN),
+    "CTC": (f"{CTC} --forecast-from 45d --forecast-until 75d --interval 4h {FEWER}", UNKNOWN),
 }
 
 

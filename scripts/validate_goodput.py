@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 
 import command
 
-from dagsim.elastic.goodput import (
+from dagsim.errors import InputError, ModelError
+from dagsim.families.elastic.goodput import (
     GoodputModel,
     GradientNoise,
     StepMeasurement,
@@ -30,8 +31,7 @@ from dagsim.elastic.goodput import (
     fit_objective,
     fit_throughput,
 )
-from dagsim.elastic.profiles import TrainingProfile, read_applications
-from dagsim.errors import InputError, ModelError
+from dagsim.families.elastic.profiles import TrainingProfile, read_applications
 
 
 class Differences(NamedTuple):

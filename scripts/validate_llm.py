@@ -2,9 +2,9 @@
 
 ``CSV`` has the columns of ``golden/llm/mpt.csv``; ``tokens_per_s`` may be absent. Where it is there, the errors are
 printed beside those of one constant share of the peak rate per GPU type and precision, fitted to the same rows.
-``--fit`` fits the constants of ``dagsim.network.llm`` to the rows by least squares of the logarithm, prints them, and
-the errors of rows that a fit did not see: ten times, a random third of all pairs of model and GPU type is kept aside,
-with all of their rows.
+``--fit`` fits the constants of ``dagsim.families.fabric.llm`` to the rows by least squares of the logarithm, prints
+them, and the errors of rows that a fit did not see: ten times, a random third of all pairs of model and GPU type is
+kept aside, with all of their rows.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 import command
 
 from dagsim.errors import ConfigError
+from dagsim.families.fabric.llm import FITTED, LlmFit, LlmTraining, step_s
 from dagsim.model import gpu_type
-from dagsim.network.llm import FITTED, LlmFit, LlmTraining, step_s
 
 SHAPES = {
     "125m": (12, 768), "350m": (24, 1024), "760m": (24, 1536), "1b": (24, 2048), "3b": (32, 2560), "7b": (32, 4096),

@@ -17,9 +17,9 @@ import command
 from simpy.events import AllOf, Event
 
 from dagsim.errors import ConfigError
-from dagsim.network import Link, LinkFlow, Routing
+from dagsim.families.fabric.shared_network import SharedCarrier
+from dagsim.families.fabric.topologies import Link, LinkFlow, Routing
 from dagsim.systems.cluster.clock import Clock, Timer
-from dagsim.systems.cluster.network.shared import SharedCarrier
 
 
 def check(scenario: Any) -> None:

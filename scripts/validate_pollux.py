@@ -19,14 +19,14 @@ from typing import Any
 
 import command
 
-from dagsim.elastic.jobs import ElasticJob, read_workload
-from dagsim.elastic.policies import AttainedServiceQueues, OptimusOracle
-from dagsim.elastic.profiles import TrainingProfile, read_applications
-from dagsim.elastic.search import PolluxSearch
-from dagsim.elastic.stepping import ElasticPolicy, SteppedCluster
 from dagsim.errors import InputError
+from dagsim.families.elastic.genetic import PolluxSearch
+from dagsim.families.elastic.pollux_policies import AttainedServiceQueues, OptimusOracle
+from dagsim.families.elastic.profiles import TrainingProfile, read_applications
+from dagsim.families.elastic.resizing import IntervalAllocation, elastic_job_of
+from dagsim.families.elastic.stepping import ElasticPolicy, SteppedCluster
+from dagsim.families.elastic.training_jobs import ElasticJob, read_workload
 from dagsim.model import Cluster, Kind
-from dagsim.systems.cluster.policies.elastic import IntervalAllocation, elastic_job_of
 from dagsim.systems.cluster.scenario import ClusterScenario
 
 POLICIES: dict[str, Callable[[], ElasticPolicy]] = {

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import command
 
-from dagsim.elastic.batches import SAMPLES, EpochTraining, batch_schedule, epoch_table
+from dagsim.families.elastic.batches import SAMPLES, EpochTraining, batch_schedule, epoch_table
 from dagsim.families.gavel.deployed import DeployedGavel
 from dagsim.model import Cluster, Elastic, Job, Task, gpu_type
 from dagsim.model.log import Kind

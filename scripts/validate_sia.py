@@ -15,8 +15,8 @@ from typing import Any
 import command
 import numpy as np
 
-from dagsim.elastic.sia import Configuration, choose_configurations
 from dagsim.errors import InputError
+from dagsim.families.elastic.sia import Configuration, choose_configurations
 
 TOLERANCE = 1e-6
 

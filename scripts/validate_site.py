@@ -19,9 +19,9 @@ from typing import Any
 
 import command
 
-from dagsim.config.cluster_file import import_site
 from dagsim.config.schema import Setting, load_config
 from dagsim.families.benchmark.papers import PaperFigure
+from dagsim.families.site.cluster_file import import_site
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 

@@ -38,17 +38,19 @@ from typing import Any, NamedTuple
 import command
 
 from dagsim.errors import TraceError
+from dagsim.families.site.node_lists import FoundNode
+from dagsim.families.site.site_import import site_files
+from dagsim.families.slurm.accounting import COLUMNS, array_tasks, resources, sacct_rows
+from dagsim.families.slurm.multifactor import SlurmMultifactor, SlurmSettings
+from dagsim.families.slurm.slurm_priority import Asked, Capacity, PriorityBook
+from dagsim.families.slurm.slurm_site import SlurmSite, read_slurm_site, scheduler_of
 from dagsim.model import Cluster, Decision, GpuType, Job, Kind, Node, Start, Task, TaskGraph
 from dagsim.systems.cluster import ClusterView
 from dagsim.systems.cluster.policies.shares import Factors, truncated
-from dagsim.systems.cluster.policies.slurm import SlurmMultifactor, SlurmSettings
-from dagsim.systems.cluster.policies.slurm_priority import Asked, Capacity, PriorityBook
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.traces.nodes import FoundNode
 from dagsim.traces.report import ReadReport
-from dagsim.traces.slurm import COLUMNS, array_tasks, duration_s, resources, sacct_rows
-from dagsim.traces.slurm_site import SlurmSite, read_slurm_site, scheduler_of, site_files
 from dagsim.traces.source import Source
+from dagsim.traces.times import duration_s
 
 _SLACK = 0.01
 """Tolerance: the log has two digits of a total, and six of a factor that is taken from it."""

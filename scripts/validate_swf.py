@@ -14,7 +14,7 @@ from pathlib import Path
 import command
 
 from dagsim.families.benchmark.papers import opened, simulated
-from dagsim.metrics import bounded_slowdown_hpc, wait
+from dagsim.metrics import bounded_slowdown, wait
 from dagsim.model import Job
 from dagsim.traces import Trace
 
@@ -24,7 +24,7 @@ def means(jobs: list[Job], processors: int, policy: str) -> dict[str, float]:
     schedule = simulated(jobs, processors, policy)
     return {
         "mean_wait_s": float(wait(schedule).mean()),
-        "mean_bsld": float(bounded_slowdown_hpc(schedule).mean()),
+        "mean_bsld": float(bounded_slowdown(schedule).mean()),
         "jobs": len(jobs),
     }
 

@@ -6,12 +6,11 @@ from collections import Counter, defaultdict
 
 from hypothesis import strategies as st
 
+from dagsim.family import families
 from dagsim.model import Cluster, Edge, Job, Kind, Node, Task, TaskGraph, gpu_type
 from dagsim.model.log import Schedule
-from dagsim.network import Island
 from dagsim.systems.cluster import ClusterKernel, Estimates, MovingDelay, NodeFailures, Preemption, UniformNetwork
 from dagsim.systems.cluster.models import Models
-from dagsim.systems.cluster.network.shared import SharedNetwork
 
 seconds = st.sampled_from((0.0, 0.5, 1.0, 1.0, 2.0, 3.5, 10.0))
 
@@ -64,11 +63,11 @@ def clusters(draw: st.DrawFn) -> Cluster:
 def models(draw: st.DrawFn) -> dict[str, object]:
     return {
         "setup": draw(st.sampled_from((None, None, MovingDelay(2.0)))),
-        "network": draw(st.sampled_from((None, None, UniformNetwork(1.0, 0.1), SharedNetwork(Island(2, 0.5, 0.1))))),
+        "network": draw(st.sampled_from((None, None, UniformNetwork(1.0, 0.1), *_shared_networks()))),
         "preemption": draw(
             st.sampled_from((Preemption(), Preemption("restart", restart_s=1.0, checkpoint_s_per_gb=0.1)))
         ),
-        "disturbances": draw(st.sampled_from(((), (), (NodeFailures(200.0, 5.0),)))),
+        "failures": draw(st.sampled_from(((), (), (NodeFailures(200.0, 5.0),)))),
         "estimates": draw(st.sampled_from((Estimates(), Estimates("noisy"), Estimates("hidden")))),
     }
 
@@ -122,3 +121,13 @@ def check_log(cluster: Cluster, jobs: list[Job], schedule: Schedule) -> None:
     for job in done:
         for index, task in enumerate(jobs[job].tasks):
             assert finished[job, index] == task.instances
+
+
+def _shared_networks() -> tuple[object, ...]:
+    """A network with contention, unless this installation lacks the family."""
+    if "fabric" not in families():
+        return ()
+    from dagsim.families.fabric.island import Island
+    from dagsim.families.fabric.shared_network import SharedNetwork
+
+    return (SharedNetwork(Island(2, 0.5, 0.1)),)

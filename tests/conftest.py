@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 import typer.testing
 from hypothesis import settings
+from lacking import LACKING, asked_for, begin, imported, skipped
 from pinning import as_recorded
 
 from dagsim.family import families
 
+os.environ.setdefault("DAGSIM_WARM", "0")  # no run of a test starts a compilation beside it
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # small networks gain nothing from threads, and lose where cores are busy
 for number in (signal.SIGINT, signal.SIGHUP):  # as from a terminal, if `nohup` or `&` had them ignored
     if signal.getsignal(number) is signal.SIG_IGN:
@@ -43,9 +45,30 @@ def data() -> Path:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    begin(str(item.path))
     for mark in item.iter_markers("family"):
         if missing := set(mark.args) - families().keys():
             pytest.skip(f"this installation lacks the family {', '.join(sorted(missing))}")
+    if LACKING and item.get_closest_marker("whole") is not None:
+        pytest.skip(f"this installation lacks the family {', '.join(sorted(LACKING))}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if LACKING and report.failed and (name := asked_for(item.path) or imported(str(report.longrepr))):
+        skipped(report, item.path, f"this installation lacks {name!r}")
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if LACKING and report.failed and (name := imported(str(report.longrepr))):
+        skipped(report, collector.path, f"this installation lacks the family {name}")
+    return report
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

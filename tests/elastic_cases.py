@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dagsim.elastic.goodput import BatchLimits
-from dagsim.elastic.jobs import ElasticJob
-from dagsim.elastic.profiles import Application, IterationTime, TrainingProfile
+from dagsim.families.elastic.goodput import BatchLimits
+from dagsim.families.elastic.profiles import Application, IterationTime, TrainingProfile
+from dagsim.families.elastic.training_jobs import ElasticJob
 
 __all__ = ["LIMITS", "job", "profile"]
 

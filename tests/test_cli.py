@@ -292,11 +292,11 @@ def test_the_shipped_schema_is_the_present_one() -> None:
         ),
         (["eval", "--config", "defalt"], "error: no configuration 'defalt': no such file; did you mean 'default'?"),
         (["eval", "--out", __file__], "error: " + __file__ + ": cannot be written to"),
-        (["eval", "--seeds", "0"], "greater than or equal to 1"),
+        (["eval", "--seeds", "0"], "error: --seeds: must be 1 or more, got 0"),
         (["replay", "--trace", "none.csv"], "error: none.csv: no such file"),
         (
             ["replay", "--trace", str(TRACE), "--limit", "0"],
-            "error: --limit 0: workload.options.limit: limit must be 1",
+            "error: --max-jobs 0: workload.options.limit: limit must be 1",
         ),
         (
             ["replay", "--trace", str(TRACE), "--format", "plan"],

@@ -154,7 +154,9 @@ def test_a_removed_flag_is_set_to_true_by_its_successor() -> None:
 def test_an_option_of_another_command_names_that_command() -> None:
     ended = CliRunner().invoke(app, ["eval", "--trace", "log.swf"], env={"COLUMNS": "200"})
     assert ended.exit_code == 2
-    assert "No such option: --trace; it is an option of dagsim replay, dagsim whatif, dagsim plan" in ended.output
+    assert re.search(
+        r"has no option --trace; it is an option of dagsim replay, .*dagsim whatif, dagsim plan", ended.output
+    )
 
 
 @pytest.mark.parametrize("algo", [["--algo", "rainbow"], ["--set", "train.algorithm.kind=rainbow"]])
@@ -184,7 +186,7 @@ def test_read_takes_every_option_of_reading(tmp_path: Path) -> None:
     wrong = CliRunner().invoke(app, ["replay", "--trace", SWF, "--read", "time_zone=Mars"])
     assert wrong.exit_code == 2
     assert "--read time_zone=Mars: workload.options.time_zone: there is no such key; did you mean" in wrong.output
-    for text, what in (("time_scale=x", "valid number"), ("=3", "expected KEY=VALUE"), ("mig=7", "boolean")):
+    for text, what in (("time_scale=x", "a number"), ("=3", "expected KEY=VALUE"), ("mig=7", "true or false")):
         wrong = CliRunner().invoke(app, ["replay", "--trace", SWF, "--read", text])
         assert (wrong.exit_code, what in wrong.output) == (2, True), wrong.output
 

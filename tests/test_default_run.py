@@ -30,7 +30,7 @@ except SystemExit as ended:
 finally:
     sys.setprofile(None)
 print(*sorted(str(Path(file).relative_to(root)) for file in entered if file.startswith(root)), sep="\\n")
-print(*[name for name in sys.modules if name.startswith(("dagsim.traces", "dagsim.network"))], sep="\\n")
+print(*[name for name in sys.modules if name.startswith(("dagsim.traces", "dagsim.families.fabric"))], sep="\\n")
 """
 
 

@@ -29,13 +29,13 @@ REGISTRIES = {
     "dagsim.networks": "dagsim.systems.cluster.network:NETWORKS",
     "dagsim.metrics": "dagsim.metrics.own:METRICS",
     "dagsim.readers": "dagsim.traces:READERS",
-    "dagsim.codecs": "dagsim.systems.cluster.codecs:CODECS",
-    "dagsim.rewards": "dagsim.systems.cluster.rewards:TERMS",
+    "dagsim.codecs": "dagsim.systems.cluster.learnable:CODECS",
+    "dagsim.rewards": "dagsim.systems.cluster.learnable:TERMS",
     "dagsim.spark_rewards": "dagsim.families.spark.rewards:SPARK_TERMS",
     "dagsim.ramp_rewards": "dagsim.families.ramp.rewards:RAMP_TERMS",
-    "dagsim.nets": "dagsim.agents.nets:NETS",
-    "dagsim.algorithms": "dagsim.agents.config:ALGORITHMS",
-    "dagsim.advantages": "dagsim.agents.advantages:ADVANTAGES",
+    "dagsim.nets": "dagsim.families.learning.nets:NETS",
+    "dagsim.algorithms": "dagsim.families.learning.algorithms:ALGORITHMS",
+    "dagsim.advantages": "dagsim.families.learning.advantages:ADVANTAGES",
     "dagsim.executors": "dagsim.experiment.executors:EXECUTORS",
 }
 
@@ -43,7 +43,7 @@ MODULE = """
 from dataclasses import dataclass
 
 from dagsim import Start
-from dagsim.systems.cluster.codecs.codec import CandidatesConfig as Codec
+from dagsim.families.learning.codecs.codec import CandidatesConfig as Codec
 from dagsim.systems.cluster.models.failures import Maintenance as Failures
 from dagsim.systems.cluster.models.runtime import Recorded as Runtime
 from dagsim.systems.cluster.network.base import UniformNetwork as Network
@@ -179,7 +179,7 @@ def test_every_registry_finds_the_toy_of_its_kind(package: Path) -> None:
         ("--set", "network.kind=toy"),
         ("--set", "metrics=[toy]"),
         ("--set", "runtime.kind=toys:Runtime"),
-        ("--set", "disturbances=[{kind: toy, nodes: [0], start_s: 10, end_s: 20}]"),
+        ("--set", "failures=[{kind: toy, nodes: [0], start_s: 10, end_s: 20}]"),
         ("--system", "toy", "--algo", "fair", "--set", "system.jobs=3"),
         ("--system", "spark", "--algo", "toy", "--set", "system.jobs=3"),
         ("--system", "ramp", "--algo", "toy", "--set", "system.jobs=3"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from pathlib import Path
 
 import pytest
 
 from dagsim.errors import InputError
-from dagsim.files import replaced, write_text
+from dagsim.files import open_lines, replaced, write_text
 
 
 def write_half(path: Path) -> None:
@@ -50,3 +51,21 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
         os.close(reader)
     assert pipe.is_fifo()
     assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_line_that_is_too_long_is_refused_before_all_of_it_is_read(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("dagsim.files.LONGEST_LINE_B", 1 << 20)
+    (tmp_path / "log").write_bytes(b"short\n" + b"x" * (1 << 20) + b"\n" + b"y" * (40 << 20))
+    with open_lines(tmp_path / "log") as lines:
+        assert next(lines) == "short\n"
+        assert len(next(lines)) == (1 << 20) + 1  # exactly as long as a line may be
+        with pytest.raises(InputError, match=r"log:3: the line has more than 1,048,576 bytes"):
+            next(lines)
+        assert lines.buffer.raw._stream.tell() < 4 << 20
+
+
+def test_a_compressed_line_is_as_long_as_it_becomes(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("dagsim.files.LONGEST_LINE_B", 1 << 20)
+    (tmp_path / "log.gz").write_bytes(gzip.compress(b"short\n" + b"x" * (2 << 20)))
+    with open_lines(tmp_path / "log.gz") as lines, pytest.raises(InputError, match=r"log\.gz:2: the line has more"):
+        list(lines)

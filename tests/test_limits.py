@@ -102,7 +102,7 @@ def large(folder: Path) -> Path:
     ("make", "text"),
     [
         (billions, "more than 100,000 values (each use of an alias counts)"),
-        (listed, "x.yaml:1:1: the file should be a mapping of keys to values, got a list"),
+        (listed, "x.yaml:1:1: the file must be a mapping of keys to values, got a list"),
         (pipe, "is a named pipe, not a file"),
         (large, "has more than 10,000,000 bytes"),
     ],

@@ -12,13 +12,13 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from dagsim.agents.checkpoint import Checkpoint, read_plain, write_plain
-from dagsim.agents.config import shipped_agent
 from dagsim.cli import app
 from dagsim.config.schema import dump_config, foreign_parts, load_config
 from dagsim.errors import CodeNotAllowed, ConfigError, RunFolderError
 from dagsim.experiment.provenance import provenance
 from dagsim.experiment.store import Store
+from dagsim.families.learning.algorithms import shipped_agent
+from dagsim.families.learning.checkpoint import Checkpoint, read_plain, write_plain
 from dagsim.own_code import Allowed, allow, attribute, source_file, source_sha256
 from dagsim.sections import Foreign
 from dagsim.systems import system_named
@@ -212,7 +212,7 @@ def test_an_agent_of_an_unknown_system_is_refused(folder: Path) -> None:
 
 def test_a_codec_of_ones_own_is_named_by_whoever_loads_the_agent(folder: Path) -> None:
     own = MARK + (
-        "from dataclasses import dataclass\nfrom dagsim.systems.cluster.codecs.codec import CandidatesConfig\n"
+        "from dataclasses import dataclass\nfrom dagsim.families.learning.codecs.codec import CandidatesConfig\n"
         "@dataclass(frozen=True)\nclass Codec(CandidatesConfig):\n    pass\n"
     )
     (folder / "own_codec.py").write_text(own, encoding="utf-8")
@@ -338,6 +338,14 @@ def test_a_command_allows_whole_names_only() -> None:
     for other in ("ine:Rule", "mine:Ru", "mine:Rules"):
         with pytest.raises(CodeNotAllowed):
             names.check("placement", other)
+
+
+def test_a_name_may_be_a_key_of_yaml_on_the_command_line() -> None:
+    command = Allowed(["train", "--set", "train.reward={mine.py:Flowtime: 1.0}"])
+    command.trust_command_line()
+    command.check("reward term", "mine.py:Flowtime")
+    with pytest.raises(CodeNotAllowed):
+        command.check("reward term", "mine.py")
 
 
 def test_nothing_is_allowed_to_the_threads_of_a_restricted_block() -> None:

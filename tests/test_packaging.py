@@ -30,4 +30,4 @@ def test_nothing_asks_to_install_the_other_project(path: Path) -> None:
 
 def test_every_extra_that_is_named_exists() -> None:
     named = {name for path in TEXTS for name in re.findall(r"-e ['\"]+\.\[(\w+)\]", path.read_text(encoding="utf-8"))}
-    assert {"fast", "page", "parquet", "ray", "tb"} <= named <= set(PROJECT["optional-dependencies"])
+    assert {"fast", "parquet", "ray", "serve", "tensorboard"} <= named <= set(PROJECT["optional-dependencies"])

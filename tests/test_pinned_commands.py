@@ -29,13 +29,13 @@ from pinning import digest, plain
 from typer.testing import CliRunner
 
 from dagsim.cli import app
-from dagsim.report.page.charts import Packer
+from dagsim.families.web.charts import Packer
 
 ROOT = Path(__file__).parents[1]
 Pinned = Callable[[str, Any], None]
 
 DAG = "--workload heterogeneous-dag --set workload.count=16 --set 'workload.tenants=[ann,bob]' --no-plots"
-FAULTS = "'disturbances=[{kind: node_failures, mean_up_s: 9000, mean_down_s: 900}]'"
+FAULTS = "'failures=[{kind: node_failures, mean_up_s: 9000, mean_down_s: 900}]'"
 SITE = "--trace sacct.txt --config slurm.yaml --limit 80 --on local"
 MADE = {
     "dag": f"baseline {DAG} --algo sjf --algo srtf --algo fifo --seeds 4 --set estimates.kind=noisy",
@@ -137,7 +137,7 @@ def run(line: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     drawn: dict[str, str] = {}
 
     def save(figure: Figure, path: Any, **_: Any) -> None:
-        drawn[Path(path).name] = digest(list(artists(figure)))
+        drawn[Path(path).name.removeprefix(".").removesuffix(".part")] = digest(list(artists(figure)))
         Path(path).write_bytes(b"drawn")
 
     monkeypatch.setattr(Figure, "savefig", save)

@@ -11,17 +11,18 @@ from sources import PACKAGE as ROOT
 from sources import trees
 
 INSIDE = (
-    ("kube", ("systems/cluster/policies/kube/", "traces/kube", "traces/formats/kubernetes")),
-    ("kueue", ("systems/cluster/policies/kueue/", "model/kueue", "traces/kueue")),
+    ("kube", "families/kubernetes/kube/"),
+    ("kube", "families/kubernetes/kubectl.py"),
+    ("kube", "families/kubernetes/pods.py"),
+    ("kube", "families/kubernetes/terms.py"),
 )
-"""Subjects that are walled by what imports them, and are to become families."""
+"""Parts of a family that still have names of their own."""
 
 
 def room(path: str) -> str:
     """The family that a module belongs to; empty for the core."""
-    if path.startswith("families/"):
-        return path.split("/")[1]
-    return next((name for name, starts in INSIDE if path.startswith(starts)), "")
+    inside = next((name for name, start in INSIDE if path.startswith(start)), "")
+    return inside or (path.split("/")[1] if path.startswith("families/") else "")
 
 
 @cache

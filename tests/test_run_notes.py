@@ -86,7 +86,7 @@ def test_nodes_that_fail_faster_than_jobs_run_are_warned_about(tmp_path: Path) -
     small = ["--algo", "sjf", "--seeds", "1", "--no-plots", "--set", "workload.count=10"]
 
     def failing(name: str, mean_up_s: float) -> str:
-        failures = f"disturbances=[{{kind: node_failures, mean_up_s: {mean_up_s}, mean_down_s: 10}}]"
+        failures = f"failures=[{{kind: node_failures, mean_up_s: {mean_up_s}, mean_down_s: 10}}]"
         return run(tmp_path / name, "eval", *small, "--set", failures)
 
     assert "nodes stay up (mean_up_s) for less time than jobs take" in failing("often", 500)

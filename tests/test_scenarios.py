@@ -7,10 +7,10 @@ import ast
 from sources import PACKAGE, trees
 
 from dagsim.config.schema import Config, load_config
-from dagsim.envs.config import EnvConfig
-from dagsim.experiment.environment import make_env
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import run_policy
+from dagsim.families.learning.env_settings import EnvConfig
+from dagsim.families.learning.make_env import make_env
 from dagsim.model.log import Schedule
 from dagsim.systems.seam import drive
 

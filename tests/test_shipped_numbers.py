@@ -74,7 +74,7 @@ def test_an_entry_with_another_sixth_digit_does_not(path: Path) -> None:
         assert any("does not follow from the runs" in finding for finding in findings), place
         if place[0] != "bounds":
             assert findings[0].startswith(".".join(map(str, place))), place
-    judged = {"area_jct_s", "wait_s.p95", "utilization", "rho_worst"}
+    judged = {"area_weighted_jct_s", "queueing_s.p95", "utilization", "max_ftf"}
     runs = [place for place in floats({"tasks": content["tasks"]}) if place[1] == "batch" and place[-1] in judged]
     for place in runs[:8]:
         assert any("follow" in finding for finding in check_file(with_sixth_digit(content, place))), place

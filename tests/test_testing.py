@@ -8,18 +8,18 @@ from typing import Any, NamedTuple, get_args
 import pytest
 from simpy.events import Event
 
-from dagsim.envs.config import Level
-from dagsim.envs.observations import Levelled
 from dagsim.errors import IllegalDecision, Stalled
+from dagsim.families.fabric.shared_network import SharedNetwork
+from dagsim.families.fabric.topologies import FatTree, Island, Torus
+from dagsim.families.learning.codecs.candidates import Candidates
+from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation
+from dagsim.families.learning.env_settings import Level
+from dagsim.families.learning.observations import Levelled
 from dagsim.model import Cluster, Decision, GpuType, Job, Node, Preempt, Share, Start, TaskGraph, gpu_type
-from dagsim.network import FatTree, Island, Torus
 from dagsim.registry import Entry
 from dagsim.systems.cluster import ClusterKernel, UniformNetwork
 from dagsim.systems.cluster.clock import Clock
-from dagsim.systems.cluster.codecs.candidates import Candidates
-from dagsim.systems.cluster.codecs.codec import CandidatesConfig, Observation
 from dagsim.systems.cluster.network import Carrier, Flow, Network
-from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.view import ClusterView

@@ -47,8 +47,8 @@ def test_every_function_that_yields_figures_is_run() -> None:
 
 @pytest.mark.data
 def test_readers_count_what_was_published(data: Path) -> None:
-    # ``validate_all.py`` reads all. The figures of SWF logs are held in tests/traces/formats/test_swf.py, those of ITP
-    # in tests/traces/test_info.py.
+    # ``validate_all.py`` reads all. The figures of SWF logs are held in tests/families/formats/test_swf.py, those of
+    # ITP in tests/traces/test_info.py.
     large = ("swf/", "microsoft-itp")
     done = run_script("validate_readers", "--data", data / "traces", "--without", *large, "--json")
     rows = json.loads(done.stdout)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from scripting import run_script
 
-from dagsim.elastic.batches import EpochTraining
 from dagsim.errors import ModelError
+from dagsim.families.elastic.batches import EpochTraining
 from dagsim.model import Cluster, Elastic, Job, Kind, Node, Task, gpu_type
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel, Maintenance, NodeFailures, Preemption
@@ -31,13 +31,13 @@ def played(
         rates = {"T4": {16: epoch_s, 32: epoch_s}}
         elastic = Elastic(nodes, nodes, EpochTraining(epochs, {0: 16, int(epochs / 2): 32}, rates))
     job = Job.single("a", Task("t", work_s, nodes, gang=nodes > 1 or bool(epoch_s), elastic=elastic))
-    kernel = ClusterKernel(cluster, [job], Models(preemption=preemption, disturbances=failures))
+    kernel = ClusterKernel(cluster, [job], Models(preemption=preemption, failures=failures))
     return kernel.run(POLICIES.create("fifo"))
 
 
 @pytest.mark.parametrize("epoch_s", [0.0, 5.0], ids=["rigid", "elastic"])
 def test_a_failure_costs_the_work_since_the_last_checkpoint_and_a_restart(epoch_s: float) -> None:
-    preemption = Preemption(interval_s=20, write_s=5, restart_s=7)
+    preemption = Preemption(checkpoint_interval_s=20, checkpoint_write_s=5, restart_s=7)
     schedule = played(100, preemption, Maintenance((0,), 60, 61), epoch_s=epoch_s)
     # Two checkpoints by 50 s hold 40 s of work. After 61 + 7 s, 60 s of work remain, with two writes.
     assert schedule.ended_s == 61 + 7 + 60 + 2 * 5
@@ -45,19 +45,23 @@ def test_a_failure_costs_the_work_since_the_last_checkpoint_and_a_restart(epoch_
 
 @pytest.mark.parametrize("epoch_s", [0.0, 5.0], ids=["rigid", "elastic"])
 def test_without_failures_checkpoints_cost_only_their_writes(epoch_s: float) -> None:
-    assert played(100, Preemption(interval_s=20, write_s=5), epoch_s=epoch_s).ended_s == 100 + 4 * 5
-    assert played(90, Preemption(interval_s=20, write_s=5), epoch_s=epoch_s).ended_s == 90 + 4 * 5
-    assert played(0, Preemption(interval_s=20, write_s=5)).ended_s == 0
+    assert (
+        played(100, Preemption(checkpoint_interval_s=20, checkpoint_write_s=5), epoch_s=epoch_s).ended_s == 100 + 4 * 5
+    )
+    assert played(90, Preemption(checkpoint_interval_s=20, checkpoint_write_s=5), epoch_s=epoch_s).ended_s == 90 + 4 * 5
+    assert played(0, Preemption(checkpoint_interval_s=20, checkpoint_write_s=5)).ended_s == 0
 
 
 @pytest.mark.parametrize("epoch_s", [0.0, 5.0], ids=["rigid", "elastic"])
 def test_a_failure_during_a_write_loses_the_whole_interval(epoch_s: float) -> None:
-    schedule = played(40, Preemption(interval_s=20, write_s=5), Maintenance((0,), 24, 30), epoch_s=epoch_s)
+    schedule = played(
+        40, Preemption(checkpoint_interval_s=20, checkpoint_write_s=5), Maintenance((0,), 24, 30), epoch_s=epoch_s
+    )
     assert schedule.ended_s == 30 + 40 + 5
 
 
 def test_nodes_of_a_rack_fail_and_return_together() -> None:
-    schedule = played(1000, Preemption(interval_s=10), NodeFailures(200, 20, rack=2), nodes=4)
+    schedule = played(1000, Preemption(checkpoint_interval_s=10), NodeFailures(200, 20, rack=2), nodes=4)
     times: dict[tuple[int, float], set[int]] = {}
     for row in schedule.log:
         if row.kind in (Kind.DOWN, Kind.UP):
@@ -85,7 +89,7 @@ def _downtime(schedule: Schedule) -> tuple[float, int]:
 
 
 def test_spot_nodes_with_enough_notice_cost_their_absence_and_restarts_but_no_work() -> None:
-    spot, saving = SpotCapacity(100, 10, notice_s=5), Preemption(write_s=5, restart_s=7)
+    spot, saving = SpotCapacity(100, 10, notice_s=5), Preemption(checkpoint_write_s=5, restart_s=7)
     schedule = played(1000, saving, spot)
     away_s, times = _downtime(schedule)
     assert times > 3
@@ -94,7 +98,7 @@ def test_spot_nodes_with_enough_notice_cost_their_absence_and_restarts_but_no_wo
 
 def test_a_notice_that_is_too_short_loses_the_work_since_the_last_checkpoint() -> None:
     long, short = (SpotCapacity(100, 10, notice_s=notice_s) for notice_s in (5, 4.9))
-    saving = Preemption(interval_s=20, write_s=5)
+    saving = Preemption(checkpoint_interval_s=20, checkpoint_write_s=5)
     assert played(300, saving, short).ended_s > played(300, saving, long).ended_s
     abrupt = SpotCapacity(100, 10, notice_s=0)
     assert played(300, saving, short).ended_s == played(300, saving, abrupt).ended_s
@@ -141,8 +145,8 @@ def test_overlapping_failures_of_a_log_are_one(tmp_path: Path) -> None:
 
 
 def test_an_interval_that_is_not_positive_is_refused() -> None:
-    with pytest.raises(ModelError, match="interval_s must be positive, got 0"):
-        Preemption(interval_s=0)
+    with pytest.raises(ModelError, match="checkpoint_interval_s must be positive, got 0"):
+        Preemption(checkpoint_interval_s=0)
 
 
 def test_jobs_of_higher_priority_take_the_gpus_of_lower_ones_when_a_spot_node_goes() -> None:
@@ -151,7 +155,7 @@ def test_jobs_of_higher_priority_take_the_gpus_of_lower_ones_when_a_spot_node_go
     jobs = [Job.single(f"p{level}", Task("t", 1000), priority=level) for level in (0, 1, 2)]
     spot = SpotCapacity(200, 50, notice_s=10, nodes=(0,))
     schedule = ClusterKernel(
-        cluster, jobs, Models(preemption=Preemption(write_s=5, restart_s=7), disturbances=(spot,)), seed=1
+        cluster, jobs, Models(preemption=Preemption(checkpoint_write_s=5, restart_s=7), failures=(spot,)), seed=1
     ).run(POLICIES.create("kube-default"))
     done_s = {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
     stops = [row.job for row in schedule.log if row.kind in (Kind.PREEMPTED, Kind.FAILED)]

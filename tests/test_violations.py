@@ -36,7 +36,7 @@ JOBS = [
 
 def played() -> Schedule:
     """The gang fails when node ``b`` goes down at 3, and starts over at 4."""
-    kernel = ClusterKernel(CLUSTER, JOBS, Models(disturbances=(Maintenance((1,), 3.0, 4.0),)))
+    kernel = ClusterKernel(CLUSTER, JOBS, Models(failures=(Maintenance((1,), 3.0, 4.0),)))
     return kernel.run(POLICIES.create("fifo-fit"))
 
 

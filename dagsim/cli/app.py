@@ -10,9 +10,11 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from inspect import cleandoc
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -20,20 +22,164 @@ from dagsim.cli.options import REMOVED
 from dagsim.errors import DagsimError, InputError
 from dagsim.family import refuse_missing
 from dagsim.own_code import Allowed, allow
-from dagsim.processes import Stops, exit_code
+from dagsim.processes import Stops, exit_code, steady_streams
+from dagsim.registry import nearest
+from dagsim.text import is_text, printable
 
 ALLOW_CODE = "--allow-code"
-ORDER = (
-    *("eval", "baseline", "train", "replay", "tune", "compare", "report", "plot", "record", "serve", "sweep"),
-    *("whatif", "plan", "eta", "bound", "bench", "paper", "why", "trace", "site", "calibrate", "workload"),
-    *("config", "list", "warm"),
-)
-"""Commands in the usual order of use, which is also the order in ``dagsim --help``."""
+GROUPS = {
+    "Simulate": ("eval", "baseline", "tune", "replay", "sweep", "bench", "paper"),
+    "Look at runs": ("compare", "report", "plot", "record", "serve", "why"),
+    "Your cluster": ("site", "calibrate", "whatif", "plan", "eta"),
+    "Learn and bound": ("train", "bound"),
+    "Inputs and settings": ("trace", "workload", "config", "list", "warm"),
+}
+"""Commands by what they are for, in the order of ``dagsim --help``."""
+_PANELS = {name: panel for panel, names in GROUPS.items() for name in names}
+ORDER = tuple(_PANELS)
+ALIASES = {
+    "explain": "why",
+    "compile": "warm",
+    "animate": "record",
+    "reproduce": "paper",
+    "size": "plan",
+    "lower-bound": "bound",
+}
+"""Other names of commands."""
+SPELLINGS = {
+    "--algo": ("--policy",),
+    "--on": ("--executor",),
+    "--output": ("--out",),
+    "--to": ("--out",),
+    "--keep": ("--yaml",),
+    "--page": ("--html",),
+    "--limit": ("--max-jobs", "--max-cells"),
+    "--most": ("--max-gpus",),
+    "--start": ("--skip",),
+    "--plot": ("--plots",),
+    "--no-plot": ("--no-plots",),
+    "--report": ("--dropped",),
+    "--prices": ("--price",),
+    "--cost": ("--price",),
+    "--every": ("--interval",),
+    "--futures": ("--samples",),
+    "--arrivals": ("--samples-with-arrivals",),
+    "--shapes": ("--alternatives",),
+    "--from": ("--forecast-from",),
+    "--until": ("--forecast-until",),
+    "--draw": ("--test-seed",),
+    "--format": ("--file-type",),
+    "--num-seeds": ("--seeds",),
+    "--show": ("--top",),
+}
+"""Other spellings of options, each with what it stands for where a command has that and not the
+spelling itself.
+"""
+_UNREAD = 128 + 13
+"""Exit code of a command whose reader closed the pipe, as of a program that SIGPIPE ended."""
 _READING = ("eval", "baseline", "replay", "tune", "whatif", "plan", "eta", "bound", "calibrate")
 """Commands that read traces with ``TraceFlags``."""
+_UsageError: Any = typer.BadParameter.__mro__[1]
+"""The class of faults in a command line, which Typer does not export."""
 
 
-class _Guarded(typer.core.TyperGroup):
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Command(typer.core.TyperCommand):
+    """A command that accepts other spellings of its options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        names = {name for param in self.params for name in (*param.opts, *getattr(param, "secondary_opts", ()))}
+        end = args.index("--") if "--" in args else len(args)
+        rest: list[str] = super().parse_args(ctx, [*_in_new_spelling(args[:end], names), *args[end:]])
+        return rest
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
+
+def _in_new_spelling(args: Sequence[str], names: Collection[str]) -> list[str]:
+    """Return the arguments with the options that a command has, ``--policy sjf`` for ``--algo sjf``."""
+    written: list[str] = []
+    for arg in args:
+        option, equals, value = arg.partition("=")
+        new = next((name for name in SPELLINGS.get(option, ()) if name in names), None)
+        written.append(arg if new is None or option in names else f"{new}{equals}{value}")
+    if "--workers" in names or "--executor" not in names:
+        return written
+    for place, arg in enumerate(written):
+        option, equals, value = arg.partition("=")
+        if option == "--workers" and (equals or place + 1 < len(written)):
+            count = value if equals else written.pop(place + 1)
+            if any(other.partition("=")[0] == "--executor" for other in written):
+                raise InputError(f"--workers {count}: goes with processes of this machine only; leave out --executor")
+            if not count.isdigit() or not int(count):
+                raise InputError(f"--workers: must be a number of processes, 1 or more, got {count!r}")
+            written[place : place + 1] = ["--executor", f"local:{count}"]
+            break
+    return written
+
+
+def _without_types(params: list[Any]) -> list[Any]:
+    """Show only what helps: a number as N, and no type beside a switch or the name of an argument."""
+    for param in params:
+        if param.param_type_name == "argument":
+            param.display_type_rich = lambda ctx: None
+        if param.metavar is None and param.param_type_name == "option":
+            if getattr(param, "is_flag", False):
+                param.metavar = ""
+            elif getattr(param, "min", None) is not None or getattr(param, "max", None) is not None:
+                param.metavar = "N"
+    return params
+
+
+def say(text: object, *, err: bool = False, nl: bool = True) -> None:
+    """Print a line, in which names from files may stand: all output of commands that is no table goes this way."""
+    typer.echo(printable(str(text)), err=err, nl=nl)
+
+
+class CommandGroup(typer.core.TyperGroup):
+    """Commands, to which families add theirs; that of a missing family is refused with the family's name."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and self.get_command(ctx, args[0]) is None:
+            words, above = [args[0]], ctx
+            while above.parent is not None:
+                words, above = [above.info_name, *words], above.parent
+            try:
+                refuse_missing("commands", " ".join(words))
+            except DagsimError as error:
+                raise _ended(error, f"dagsim {error}", 2) from None
+            path, known = " ".join(["dagsim", *words[:-1]]), self.list_commands(ctx)
+            near = nearest(args[0], known if words[1:] else [*known, *ALIASES])
+            raise _ended(InputError(), f"{path}: there is no command {args[0]!r}{near} ({path} --help)", 2)
+        return super().resolve_command(ctx, args)
+
+
+class App(typer.Typer):
+    """A Typer app whose commands are ``Command``."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"cls": CommandGroup} | options)
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[Function], Function]:
+        def register(function: Function) -> Function:
+            known_as = name or function.__name__
+            other = next((f"\n\nAlso: dagsim {alias}." for alias, it in ALIASES.items() if it == known_as), "")
+            text = _joined(function.__doc__ or "") + (other if self is app else "")
+            return super(App, self).command(name, cls=Command, help=text, **options)(function)
+
+        return register
+
+
+def _joined(docstring: str) -> str:
+    """Return a docstring whose paragraphs are lines, so that the help breaks them by its own width."""
+    paragraphs = re.split(r"\n\s*\n", cleandoc(docstring))
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+class _Guarded(CommandGroup):
     """Report errors as one plain line instead of a traceback.
 
     A command may import code from outside dagsim only after it has called ``shared.trust``.
@@ -46,57 +192,111 @@ class _Guarded(typer.core.TyperGroup):
             ctx.obj.everything = True
             args = [*(arg for arg in options if arg != ALLOW_CODE), *args[len(options) :]]
         _refuse_removed(options)
-        rest: list[str] = super().parse_args(ctx, args)
+        with _guarded():
+            try:
+                rest: list[str] = super().parse_args(ctx, args)
+            except _UsageError as error:
+                raise _told(error, self) from None
         return rest
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command: Any = super().get_command(ctx, ALIASES.get(cmd_name, cmd_name))
+        if command is not None:
+            command.rich_help_panel = _PANELS.get(command.name)
+        return command
 
     def list_commands(self, ctx: Any) -> list[str]:
         names: list[str] = super().list_commands(ctx)
         return sorted(names, key=ORDER.index)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and self.get_command(ctx, args[0]) is None:
-            try:
-                refuse_missing("commands", args[0])
-            except DagsimError as error:
-                raise _ended(error, f"dagsim {error}", 2) from None
-        return super().resolve_command(ctx, args)
-
     def invoke(self, ctx: Any) -> Any:
-        with allow(ctx.obj):
-            return self._guarded(ctx)
-
-    def _guarded(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
-        except DagsimError as error:
-            raise _ended(error, str(error), 2 if isinstance(error, InputError) else 1) from None
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            named = f"{error.filename}: " if error.filename else ""
-            raise _ended(
-                error, f"{named}{error.strerror or error}", 2 if error.errno == errno.ENAMETOOLONG else 1
-            ) from None
-        except MemoryError as error:
-            raise _ended(error, f"not enough memory{f' ({error})' if str(error) else ''}", 1) from None
-        except KeyboardInterrupt as stop:
-            raise typer.Exit(exit_code(stop)) from None
-        except Exception as error:
-            if type(error).__name__ == "NoSuchOption":  # a class of click, which typer does not export
-                _name_owners(error, self)
-            raise
+            with _guarded(), allow(ctx.obj):
+                return super().invoke(ctx)
+        except _UsageError as error:
+            raise _told(error, self) from None
 
 
-def _name_owners(error: Any, group: Any) -> None:
-    """Add the commands that have the unknown option to the message of a ``NoSuchOption``."""
-    owners = [
-        name
-        for name in sorted(group.commands, key=ORDER.index)
-        if any(error.option_name in param.opts for param in group.commands[name].params)
-    ]
-    if owners:
-        names = ", ".join(f"dagsim {name}" for name in owners)
-        error.message, error.possibilities = f"{error.message}; it is an option of {names}", None
+@contextmanager
+def _guarded() -> Iterator[None]:
+    """Turn the errors of a command into an exit. What it has printed is out before it ends, or the exit says so."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except DagsimError as error:
+        raise _ended(error, str(error), 2 if isinstance(error, InputError) else 1) from None
+    except BrokenPipeError as error:
+        _tell_notes(error)  # the reader has seen enough; whoever ran something should know where it is
+        raise typer.Exit(_UNREAD) from None
+    except OSError as error:
+        named = f"{error.filename}: " if error.filename else ""
+        code = 2 if error.errno == errno.ENAMETOOLONG else 1
+        raise _ended(error, f"{named}{error.strerror or error}", code) from None
+    except UnicodeError as error:
+        raise _ended(error, f"not text that can be written: {error}", 1) from None
+    except MemoryError as error:
+        raise _ended(error, f"not enough memory{f' ({error})' if str(error) else ''}", 1) from None
+    except KeyboardInterrupt as stop:
+        _tell_notes(stop, "interrupted: ")
+        raise typer.Exit(exit_code(stop)) from None
+
+
+def _told(error: Any, group: Any) -> Exception:
+    """Print a fault in the command line as one sentence, and return the exit that ends the command."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return error  # type: ignore[no-any-return]
+    return _ended(error, _sentence(error, group), 2)
+
+
+def _sentence(error: Any, group: Any) -> str:
+    """Word a fault in the command line as dagsim's own errors are."""
+    command = error.ctx.command if error.ctx is not None else None
+    below = error.ctx.command_path.partition(" ")[2] if error.ctx is not None else ""
+    path = f"dagsim {below}".rstrip()
+    options = [name for param in getattr(command, "params", ()) for name in param.opts if name.startswith("--")]
+    match type(error).__name__:
+        case "NoSuchOption":
+            owners = [name for name in ORDER if _has_option(group.commands.get(name), error.option_name)]
+            near = nearest(error.option_name, [name for name in options if len(name) > 2])
+            if owners:
+                near = f"; it is an option of {', '.join(f'dagsim {name}' for name in owners)}"
+            return f"{path} has no option {error.option_name}{near} ({path} --help)"
+        case "MissingParameter":
+            what = "" if error.param is None or not error.param.help else f": {error.param.help}"
+            return f"{path}: give {_named(error)}{what}"
+        case "BadParameter":
+            from dagsim.sections import fault_in_words
+
+            faults = error.__cause__.errors() if hasattr(error.__cause__, "errors") else ()
+            message = fault_in_words(faults[0]) if faults else error.message
+            return f"{name}: {message}" if (name := _named(error)) and not message.startswith(name) else message
+    text = error.format_message()
+    if unexpected := re.match(r"Got unexpected extra arguments? ?(?:\(s\) ?)?\((.*)\)", text):
+        hint = f"; a scheduler is given as --policy {unexpected[1]}" if "--policy" in options else ""
+        return f"{path} takes no argument {unexpected[1]!r}{hint}"
+    if wanting := re.match(r"Option '(.*)' requires", text):
+        return f"{path}: {wanting[1]} needs a value"
+    return f"{path}: {text[:1].lower()}{text[1:]}"
+
+
+def _named(error: Any) -> str:
+    """Return the option or argument that a fault is about, as it is written; empty if it is unknown."""
+    if error.param_hint is not None:
+        hint = error.param_hint if isinstance(error.param_hint, str) else " / ".join(error.param_hint)
+        return hint.strip("'")
+    if error.param is None:
+        return ""
+    names = [name for name in error.param.opts if name.startswith("--")]
+    return str(names[0] if names else error.param.metavar or error.param.name.upper())
+
+
+def _has_option(command: Any, option: str) -> bool:
+    return command is not None and any(option in param.opts for param in command.params)
 
 
 def _ended(error: Exception, text: str, code: int) -> typer.Exit:
@@ -106,8 +306,15 @@ def _ended(error: Exception, text: str, code: int) -> typer.Exit:
     if os.environ.get("DAGSIM_DEBUG", "0") not in ("", "0"):
         traceback.print_exception(error)
     short = re.sub(r"\S{400,}", lambda word: f"{word[0][:200]}...{word[0][-100:]}", text)
-    typer.echo(f"error: {short}", err=True)
+    say(f"error: {short}", err=True)
+    _tell_notes(error)
     return typer.Exit(code)
+
+
+def _tell_notes(error: BaseException, before: str = "") -> None:
+    """Print what was added to an error on its way: what is kept, and how to go on (``Store.noting``)."""
+    for note in getattr(error, "__notes__", ()):
+        say(f"{before}{note}", err=True)
 
 
 def _refuse_removed(args: Sequence[str]) -> None:
@@ -126,7 +333,7 @@ def _refuse_removed(args: Sequence[str]) -> None:
         raise _ended(InputError(), f"{option} is no longer an option; write {REMOVED[option].replace('{}', value)}", 2)
 
 
-app = typer.Typer(
+app = App(
     cls=_Guarded,
     help="Simulate DAG jobs on heterogeneous GPU clusters, and compare schedulers.",
     no_args_is_help=True,
@@ -145,7 +352,10 @@ def main() -> None:
     """Run the command line."""
     gc.set_threshold(*_GC_THRESHOLDS)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # fits of goodput are small: threads take six times the CPU
-    sys.path.append(str(Path.cwd()))  # where --algo my_module:MyPolicy is looked for, last
+    steady_streams()
+    if fault := _unusable():
+        raise SystemExit(_ended(InputError(), fault, 2).exit_code)
+    sys.path.append(str(Path.cwd()))  # where --policy my_module:MyPolicy is looked for, last
     atexit.register(gc.freeze)  # the exit frees all memory; a last collection takes 10 % of a short command
     with Stops() as stops:
         try:
@@ -156,11 +366,21 @@ def main() -> None:
             raise
 
 
+def _unusable() -> str:
+    """What is wrong with the working folder or the command line as a whole; empty if nothing is."""
+    try:
+        texts = (*sys.argv[1:], str(Path.cwd()))
+    except FileNotFoundError:
+        return "the working folder no longer exists; change to another one"
+    wrong = next((text for text in texts if not is_text(text)), None)
+    return "" if wrong is None else f"{wrong!a}: not UTF-8, as names in files of dagsim have to be; rename it"
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         import dagsim
 
-        typer.echo(f"dagsim {dagsim.__version__}")
+        say(f"dagsim {dagsim.__version__}")
         raise typer.Exit
 
 
@@ -173,8 +393,7 @@ def _root(
         bool,
         typer.Option(
             ALLOW_CODE,
-            help="Import code outside dagsim that a run folder names without a recorded SHA-256 "
-            "(docs/security.md). It can be anywhere in a command.",
+            help="Trust code outside dagsim that a run folder names (docs/security.md).",
         ),
     ] = False,
 ) -> None:

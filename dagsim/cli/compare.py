@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     Json,
     TableLook,
@@ -65,7 +65,7 @@ def compare_runs(
     folders = [Store.open(run) for run in runs]
     lines, differences, missing = paired_lines(folders)
     for sentence in missing:
-        typer.echo(f"warning: {sentence}", err=True)
+        say(f"warning: {sentence}", err=True)
     workload, sample = workload_label(folders[0].config), sample_of(folders[0].config)
     metric = metric or metric_of(folders[0].config)
     ranked = standings(lines, metric, reference, sample)
@@ -81,16 +81,16 @@ def compare_runs(
         if bound:
             plain_shares = {name: share if isfinite(share) else None for name, share in to_bound.items()}
             shown |= {"share_of_the_way": plain_shares}
-        typer.echo(json.dumps(shown | {"notes": run_notes(lines)}))
+        say(json.dumps(shown | {"notes": run_notes(lines)}))
         return
     show_grid(comparison_table(ranked, metric, workload=workload, wide=wide, to_bound=to_bound), table, wide=wide)
     if precision is not None:
         for name, look in looks_at(lines, Precision(precision, unit=sample), metric, reference).items():
-            typer.echo(f"precision of {name}: {look}")
+            say(f"precision of {name}: {look}")
     for note in run_notes(lines):
-        typer.echo(note)
+        say(note)
     for difference in differences:
-        typer.echo(f"differs: {difference}")
+        say(f"differs: {difference}")
 
 
 def _to_bound(
@@ -122,12 +122,12 @@ def why(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job, or #12 by the order of arrival.")],
     policy: Annotated[
         str | None,
-        typer.Option("--policy", "-a", "--algo", metavar="NAME", help="Policy of the run (default: the first)."),
+        typer.Option("--policy", "-a", metavar="NAME", help="Policy of the run (default: the first)."),
     ] = None,
     number: Annotated[
         int | None, typer.Option("--run", min=0, help="Number of the run, from 0 (default: the first).")
     ] = None,
-    show: Annotated[int, typer.Option(min=1, help="Maximum number of jobs in each list.")] = 10,
+    top: Annotated[int, typer.Option(min=1, help="Maximum number of jobs in each list.")] = 10,
     json_: Json = False,
     table: TableLook = TableFormat.TEXT,
 ) -> None:
@@ -160,11 +160,11 @@ def why(
             "not_known": unknown or None,
         }
         facts = {"run": str(folder.path), "policy": line.policy, "seed": line.seed}
-        typer.echo(json.dumps(facts | reasons.to_dict() | causes))
+        say(json.dumps(facts | reasons.to_dict() | causes))
         return
     for text in why_lines(reasons, f"{line.policy}, seed {line.seed}", bound, unknown):
-        typer.echo(text)
-    for grid in why_tables(reasons, show):
+        say(text)
+    for grid in why_tables(reasons, top):
         show_grid(grid, table)
 
 

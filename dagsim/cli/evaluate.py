@@ -1,22 +1,18 @@
-"""``dagsim eval``, ``baseline`` and ``replay``: schedulers on a workload or a real trace; and ``dagsim warm``, which
-compiles the fast engine once for them.
-"""
+"""``dagsim eval``, ``baseline`` and ``replay``: schedulers on a workload or a real trace."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     Algo,
     ConfigFile,
     Experiment,
     Output,
-    Quiet,
     Seed,
     Settings,
     TraceFlags,
@@ -40,30 +36,30 @@ def evaluate(
     what: Experiment,
     trace: TraceFlags,
     output: Output,
-    algo: Algo = None,
+    policy: Algo = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The agent of --algo ppo, d3qn ... (default: the newest below results/)."),
+        typer.Option(metavar="FILE", help="The agent of --policy ppo, d3qn ... (default: the newest below results/)."),
     ] = None,
     windows: Windows = None,
 ) -> None:
     """Run one scheduler on several seeds; print a table and write a run folder.
 
-    Example: dagsim eval --algo sjf --workload steady --set workload.load=0.7
+    Example: dagsim eval --policy sjf --workload steady --set workload.load=0.7
     """
     if output.resume is not None:
-        resume_policies("eval", output, what, trace, algo=algo, checkpoint=checkpoint, windows=windows)
+        resume_policies("eval", output, what, trace, policy=policy, checkpoint=checkpoint, windows=windows)
         return
     from dagsim.experiment.scenario import scenario_of
     from dagsim.experiment.simulate import agent_spec, is_agent, only_system_of
 
-    if what.config is None and what.system is None and (only := only_system_of(algo)):
+    if what.config is None and what.system is None and (only := only_system_of(policy)):
         what = what._replace(config=only)
-    chosen = experiment(what, trace, algo, windows=windows, watched=output.watched)
-    repeats = algo is None and what.config is not None and Path(what.config, "manifest.json").is_file()
+    chosen = experiment(what, trace, policy, windows=windows, watched=output.watched)
+    repeats = policy is None and what.config is not None and Path(what.config, "manifest.json").is_file()
     if checkpoint is not None or (not repeats and is_agent(scenario_of(chosen), chosen.policy)):
-        policy = agent_spec(chosen.policy, checkpoint, system=chosen.world)
-        chosen = chosen.model_copy(update={"policy": policy})
+        agent = agent_spec(chosen.policy, checkpoint, system=chosen.world)
+        chosen = chosen.model_copy(update={"policy": agent})
     run_policies("eval", chosen, (chosen.policy,), output, repeats=what.config)
 
 
@@ -73,8 +69,8 @@ def baseline(
     what: Experiment,
     trace: TraceFlags,
     output: Output,
-    algo: Annotated[
-        list[str] | None, typer.Option("--algo", "-a", metavar="NAME", help="Only this scheduler; repeatable.")
+    policy: Annotated[
+        list[str] | None, typer.Option("--policy", "-a", metavar="NAME", help="Only this scheduler; repeatable.")
     ] = None,
     reference: Annotated[
         str | None,
@@ -87,12 +83,12 @@ def baseline(
     Example: dagsim baseline --workload heterogeneous-dag --seeds 10
     """
     if output.resume is not None:
-        resume_policies("baseline", output, what, trace, algo=algo, reference=reference, windows=windows)
+        resume_policies("baseline", output, what, trace, policy=policy, reference=reference, windows=windows)
         return
     from dagsim.experiment.scenario import scenario_of
 
     chosen = experiment(what, trace, reference, windows=windows, watched=output.watched)
-    others = algo or scenario_of(chosen).policies.names()
+    others = policy or scenario_of(chosen).policies.names()
     policies = tuple(dict.fromkeys((chosen.policy, *others)))
     if len(policies) >= MANY and "seeds" not in chosen.model_fields_set:
         chosen = chosen.model_copy(update={"seeds": SEEDS_OF_MANY})
@@ -107,8 +103,8 @@ def replay_trace(
     trace: Annotated[
         Path | None, typer.Option("--trace", "-t", help="The trace, as its publisher ships it (required).")
     ] = None,
-    algo: Algo = None,
-    report: Annotated[
+    policy: Algo = None,
+    dropped: Annotated[
         Path | None, typer.Option(metavar="FILE", help="List every row that was dropped, and why, in this file.")
     ] = None,
     config: ConfigFile = None,
@@ -132,18 +128,18 @@ def replay_trace(
 
     One trace is one sample: no interval and no verdict, unless it is cut into windows (--windows) or blocks (--blocks).
 
-    Example: dagsim replay --trace batch_task.csv.gz --algo sjf --limit 1000
+    Example: dagsim replay --trace batch_task.csv.gz --policy sjf --max-jobs 1000
     """
     what = Experiment(config=config, set_=set_, seeds=seeds, seed=seed)
     if output.resume is not None:
-        options = {"trace": trace, "algo": algo, "report": report, "windows": windows}
+        options = {"trace": trace, "policy": policy, "dropped": dropped, "windows": windows}
         resume_policies("replay", output, what, reading, **options, reference=reference, blocks=blocks)
         return
     if trace is None:
         raise typer.BadParameter("give --trace FILE or --resume RUN", param_hint="'--trace'")
-    chosen = experiment(what, reading, algo, windows=windows, first=trace_at(trace), watched=output.watched)
-    if report is not None:
-        _report(chosen, report, watched=output.watched)
+    chosen = experiment(what, reading, policy, windows=windows, first=trace_at(trace), watched=output.watched)
+    if dropped is not None:
+        _list_dropped(chosen, dropped, watched=output.watched)
     against = reference or (None if blocks is None else "fifo")
     if blocks is not None and against == chosen.policy:
         raise typer.BadParameter(f"--blocks: {against} would be compared with itself; --reference names another")
@@ -153,7 +149,7 @@ def replay_trace(
     run_policies("replay", chosen, policies, output, blocks, repeats=config)
 
 
-def _report(config: Config, path: Path, *, watched: bool) -> None:
+def _list_dropped(config: Config, path: Path, *, watched: bool) -> None:
     """Write a line for each row of the trace that was dropped or tolerated."""
     from dagsim.files import write_text
     from dagsim.report.terminal import counted
@@ -163,38 +159,4 @@ def _report(config: Config, path: Path, *, watched: bool) -> None:
         pass
     write_text(path, "\n".join([f"# {trace.report}", *trace.report.details]) + "\n")
     if watched:
-        typer.echo(f"{len(trace.report.details):,} rows listed in {path}")
-
-
-@app.command()
-def warm(
-    algo: Annotated[
-        list[str] | None,
-        typer.Option("--algo", "-a", metavar="NAME", help="Compile only what this scheduler needs; repeatable."),
-    ] = None,
-    quiet: Quiet = False,
-) -> None:
-    """Compile the fast engine for this machine once; large runs then use it automatically.
-
-    Example: dagsim warm --algo sjf
-    """
-    from dagsim.errors import ConfigError
-    from dagsim.systems.cluster.choice import EXAMPLES, INSTALL, is_installed, plan_for
-    from dagsim.systems.cluster.models.failures import Preemption
-
-    if not is_installed():
-        raise ConfigError(INSTALL)
-    from dagsim.systems.cluster.lane import drive, jit
-    from dagsim.systems.cluster.lane.episodes import compile_episodes
-
-    if not jit.jitted():
-        raise ConfigError("NUMBA_DISABLE_JIT=1 keeps numba from compiling; unset it")
-    for policy in algo or EXAMPLES:
-        began, chosen = perf_counter(), plan_for(policy, Preemption())
-        if drive.compile_loop(chosen) and not quiet:
-            typer.echo(f"compiled {chosen.loop} (for {policy} and its like) in {perf_counter() - began:.0f} s")
-    began = perf_counter()
-    if not algo and any([compile_episodes(), compile_episodes(trials=True)]) and not quiet:
-        typer.echo(f"compiled episodes (for make_vec and training) in {perf_counter() - began:.0f} s")
-    if not quiet:
-        typer.echo(f"ready, in {jit.folder()}")
+        say(f"{len(trace.report.details):,} rows listed in {path}")

@@ -10,13 +10,13 @@ from typing import Annotated
 
 import typer
 
-from dagsim.cli.app import app
-from dagsim.cli.options import ConfigFile, Json, Quiet, Seed, Settings
+from dagsim.cli.app import App, app, say
+from dagsim.cli.options import ConfigFile, Json, OutFile, Seed, Settings, one_output
 from dagsim.cli.shared import configured, given
 from dagsim.errors import InputError
 from dagsim.report.grid import LISTINGS, listing
 
-config_app = typer.Typer(help="Show, check and describe configurations.", no_args_is_help=True)
+config_app = App(help="Show, check and describe configurations.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 
 
@@ -28,7 +28,7 @@ def config_show(config: ConfigFile = None, set_: Settings = None) -> None:
     """
     from dagsim.config.schema import dump_config
 
-    typer.echo(dump_config(configured(config, set_, own=False)), nl=False)
+    say(dump_config(configured(config, set_, own=False)), nl=False)
 
 
 @config_app.command("check")
@@ -63,9 +63,9 @@ def config_check(
             faults.append(str(error))
             continue
         if unchecked:
-            typer.echo(f"{file}: valid, but code outside dagsim was not checked: {', '.join(unchecked)}")
+            say(f"{file}: valid, but code outside dagsim was not checked: {', '.join(unchecked)}")
         else:
-            typer.echo(f"{file}: fine")
+            say(f"{file}: fine")
     if faults:
         raise ConfigError("\n".join(faults))
 
@@ -78,10 +78,10 @@ def config_schema() -> None:
     """
     from dagsim.config.schema import json_schema
 
-    typer.echo(json.dumps(json_schema(), indent=2))
+    say(json.dumps(json_schema(), indent=2))
 
 
-workload_app = typer.Typer(help="Describe and save workloads.", no_args_is_help=True)
+workload_app = App(help="Describe and save workloads.", no_args_is_help=True)
 app.add_typer(workload_app, name="workload")
 
 
@@ -107,20 +107,26 @@ def show_workload(
     jobs = cluster_scenario_of(chosen).jobs(chosen.seed)
     info = workload_info(jobs, cluster, chosen.runtime, whole=jobs.are_whole)
     if json_:
-        typer.echo(json.dumps({"workload": workload, "cluster": str(cluster), **info.to_dict(), **jobs.facts()}))
+        say(json.dumps({"workload": workload, "cluster": str(cluster), **info.to_dict(), **jobs.facts()}))
         return
     console().print(*info_tables(info), sep="\n")
     for note in workload_notes([jobs.facts()]):
-        typer.echo(note)
+        say(note)
 
 
 @workload_app.command("save")
 def workload_save(
     workload: Annotated[str, typer.Argument(help="A name of `dagsim list workloads`, or a file.")],
-    path: Annotated[Path, typer.Argument(help="The file to write: JSON Lines, compressed if it ends in .gz.")],
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[OUT]", help="The file to write: JSON Lines, compressed if it ends in .gz; or give --out."
+        ),
+    ] = None,
     config: ConfigFile = None,
     set_: Settings = None,
     seed: Seed = None,
+    out: OutFile = None,
 ) -> None:
     """Write the jobs of a workload to a file that can be replayed.
 
@@ -130,52 +136,13 @@ def workload_save(
     from dagsim.systems.cluster.scenario import cluster_scenario_of
     from dagsim.workload.records import write_jobs
 
+    path = one_output(path, out)
     chosen = configured(config, set_, given(seed=seed), workload)
     jobs = cluster_scenario_of(chosen).jobs(chosen.seed)
     meta = {key: plain(getattr(chosen, key)) for key in ("workload", "runtime", "cluster", "seed")}
     if jobs.begins_s:
         meta["begins_s"] = jobs.begins_s
-    typer.echo(f"{write_jobs(path, jobs, meta)} jobs written to {path}")
-
-
-site_app = typer.Typer(help="Import a real cluster: nodes, queues, limits and its scheduler.", no_args_is_help=True)
-app.add_typer(site_app, name="site")
-
-
-@site_app.command("import")
-def site_import(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FOLDER|FILE...",
-            help="What the site has: slurm.conf, output of scontrol and sacctmgr; objects of Kueue; output of qmgr; "
-            "or a list of nodes.",
-        ),
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="YAML", help="The configuration to write.")],
-    gpu: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SITE=TYPE", help="GPU type for a site's own name, such as a100=A100-80; repeatable."),
-    ] = None,
-    timezone: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Zone of dates in listings, such as Europe/Berlin (default: UTC)."),
-    ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Keep nodes that are down, drained or in maintenance.")] = False,
-    quiet: Quiet = False,
-) -> None:
-    """Write a real cluster as a configuration: nodes, partitions, accounts, limits, scheduler.
-
-    Each file is recognised by its content. A list of nodes alone (scontrol show nodes, sinfo -N,
-    kubectl get nodes -o json, pbsnodes -a) gives the cluster without queues.
-
-    Example: dagsim site import scontrol-show-nodes.txt -o site.yaml
-    """
-    from dagsim.config.cluster_file import import_site
-
-    lines = import_site(paths, out, gpus=",".join(gpu) if gpu else None, timezone=timezone, keep_all=all_)
-    for line in () if quiet else lines:
-        typer.echo(line)
+    say(f"{write_jobs(path, jobs, meta)} jobs written to {path}")
 
 
 def _known(what: str) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
@@ -32,18 +32,17 @@ def _of_trace(*names: str, **more: Any) -> Any:
 
 
 def fraction(text: str) -> float:
-    """Read ``2%`` or ``0.02`` as 0.02."""
+    """Read ``2%``, ``2`` or ``0.02`` as 0.02: a number of 1 or more is a percentage."""
     try:
-        return float(text.rstrip().removesuffix("%")) / (100 if "%" in text else 1)
+        value = float(text.rstrip().removesuffix("%"))
+        return value / (100 if "%" in text or value >= 1 else 1)
     except ValueError:
         raise typer.BadParameter(f"expected a percentage such as 2%, got {text!r}") from None
 
 
 Algo = Annotated[
     str | None,
-    typer.Option(
-        "--algo", "-a", "--policy", metavar="NAME", help="Scheduler: name, name\\[param=value] or module:attr."
-    ),
+    typer.Option("--policy", "-a", metavar="NAME", help="Scheduler: name, name\\[param=value] or module:attr."),
 ]
 ConfigFile = Annotated[
     str | None,
@@ -62,19 +61,22 @@ System = Annotated[
     _experiment("--system", metavar="NAME", help="Simulated world (default: as configured; dagsim list systems)."),
 ]
 Seeds = Annotated[
-    int | None, _experiment(min=1, help="Number of runs, each on its own workload (default: as configured).")
+    int | None, _experiment(min=1, help="Number of seeds: runs, each on its own workload (default: as configured).")
 ]
-Seed = Annotated[int | None, _experiment(min=0, help="Root of all randomness (default: as configured).")]
+Seed = Annotated[
+    int | None, _experiment(min=0, help="The first seed, from which all randomness follows (default: as configured).")
+]
 Within = Annotated[
     float | None,
     _experiment(
         "--precision",
         metavar="2%",
         parser=fraction,
-        help="Add seeds until the 95 % intervals of the ratios extend at most this far to either side.",
+        help="Add seeds until the 95% intervals of the ratios extend at most this far to either side: 2%, 2 or 0.02.",
     ),
 ]
 Out = Annotated[Path, _output("--out", "-o", help="Folder for the run folder.")]
+OutFile = Annotated[Path | None, _output("--out", "-o", metavar="FILE", help="The file to write.")]
 Plots = Annotated[
     bool | None,
     _output(
@@ -90,7 +92,11 @@ Workers = Annotated[
 Name = Annotated[str | None, _output(metavar="NAME", help="Name of the run, in tables and in its folder.")]
 On = Annotated[
     str,
-    _output(metavar="WHERE", help="local, local:N processes, ray, ray://HOST:PORT or slurm (dagsim list executors)."),
+    _output(
+        "--executor",
+        metavar="WHERE",
+        help="Where to run: local, local:N processes, ray, ray://HOST:PORT or slurm (dagsim list executors).",
+    ),
 ]
 Resume = Annotated[Path | None, _output(metavar="RUN", help="Continue a stopped run with its own configuration.")]
 Wide = Annotated[bool, _output("--wide", help="Print every column, even if they need more than 80 characters.")]
@@ -105,6 +111,18 @@ TraceColumns = Annotated[
     str | None,
     _of_trace("--map", metavar="OURS=THEIRS,...", help="Columns of a CSV or JSON Lines file, by dagsim's names."),
 ]
+
+
+def one_output(argument: Path | None, option: Path | None) -> Path:
+    """Return the file to write, which stands last or behind ``--out``.
+
+    Raises:
+        BadParameter: Neither or both are given.
+    """
+    path = argument or option
+    if path is None or (argument and option):
+        raise typer.BadParameter("give one file to write: OUT or --out FILE", param_hint="'OUT'")
+    return path
 
 
 class WindowCount(NamedTuple):
@@ -166,7 +184,7 @@ REMOVED = {f"--{key.replace('_', '-')}": f"--read {key}={{}}" for key in READ_KE
     "--measure": "--set workload.measure={}",
     "--engine": "--set engine={}",
     "--window-jobs": "--windows Nx{} (N windows), or --set workload.window={}",
-    "--codec": "--algo 'NAME[codec={}]'",
+    "--codec": "--policy 'NAME[codec={}]'",
 }
 """Removed options, each with its replacement; ``{}`` stands for the value."""
 
@@ -192,7 +210,6 @@ class Output(NamedTuple):
     quiet: Quiet = False
     wide: Wide = False
     table: TableLook = TableFormat.TEXT
-    workers: Workers = None
     resume: Resume = None
     name: Name = None
     on: On = "local"
@@ -203,19 +220,15 @@ class Output(NamedTuple):
         return not (self.quiet or self.json_)
 
     def where(self) -> str:
-        """Return the executor with its number of processes.
+        """Return the executor.
 
         Raises:
-            InputError: The executor does not exist, or ``--workers`` is given with an executor other than ``local``.
+            InputError: It does not exist.
         """
-        from dagsim.errors import InputError
         from dagsim.experiment.executors import executor_for
 
-        if self.workers is not None and self.on != "local":
-            raise InputError(f"--workers {self.workers}: goes with --on local only, not with --on {self.on}")
-        where = self.on if self.workers is None else f"local:{self.workers}"
-        executor_for(where)
-        return where
+        executor_for(self.on)
+        return self.on
 
 
 class SweepOutput(NamedTuple):
@@ -243,12 +256,12 @@ class TraceFlags(NamedTuple):
         str | None,
         _of_trace(
             metavar="trace|sized|YAML",
-            help="The machines that the trace lists, a cluster sized to an offered load of 0.9, or that of a "
-            "configuration (default: that of --config; else the trace's; else sized).",
+            help="Where the cluster comes from: trace (the machines that it lists), sized (a cluster invented for an "
+            "offered load of 0.9) or a configuration. Default: --config, then trace, then sized.",
         ),
     ] = None
     load: Annotated[float | None, _of_trace(help="Offered load to scale the arrivals to (default: as traced).")] = None
-    limit: Annotated[int | None, _of_trace(help="Maximum number of jobs to keep (default: all).")] = None
+    max_jobs: Annotated[int | None, _of_trace(help="Maximum number of jobs to keep (default: all).")] = None
     map_: TraceColumns = None
     read: Annotated[
         list[str] | None,
@@ -284,7 +297,7 @@ class TraceFlags(NamedTuple):
 
         own = {
             "--load": ("options.load", self.load),
-            "--limit": ("options.limit", self.limit),
+            "--max-jobs": ("options.limit", self.max_jobs),
             "--map": ("options.map", self.map_),
             "--from": ("since", self.from_),
             "--until": ("until", self.until),
@@ -303,9 +316,9 @@ class TraceFlags(NamedTuple):
         return settings
 
 
-def expand_options(command: Callable[..., None]) -> Callable[..., None]:
+def expand_options(command: Callable[..., None], leave_out: Collection[str] = ()) -> Callable[..., None]:
     """Decorate a command: replace each parameter that is a group of options by the options of the
-    group.
+    group, except for those in ``leave_out``, which keep their defaults.
     """
     signature = inspect.signature(command, eval_str=True)
     groups = {
@@ -320,11 +333,16 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
             continue
         hints = get_type_hints(parameter.annotation, include_extras=True)
         for field, default in parameter.annotation._field_defaults.items():
+            if field in leave_out:
+                continue
             keyword = inspect.Parameter.KEYWORD_ONLY
             parameters.append(inspect.Parameter(field, keyword, default=default, annotation=hints[field]))
 
     def spreading(**values: Any) -> None:
-        group_values = {name: group(*(values.pop(field) for field in group._fields)) for name, group in groups.items()}
+        group_values = {
+            name: group(**{field: values.pop(field) for field in group._fields if field not in leave_out})
+            for name, group in groups.items()
+        }
         command(**values, **group_values)
 
     spreading.__name__, spreading.__doc__, spreading.__module__ = command.__name__, command.__doc__, command.__module__

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
+from dagsim.cli.app import say
 from dagsim.cli.options import Experiment, Output, TraceFlags, WindowCount
+from dagsim.family import service
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config, Setting
@@ -80,11 +82,13 @@ def experiment(
     first: Sequence[Setting] = (),
     more: Sequence[Setting] = (),
     watched: bool,
+    invented: bool = True,
 ) -> Config:
     """Return the configuration that the options of a command describe.
 
     ``first`` chooses parts whose keys ``--set`` may change; ``more`` is applied last. If the
-    workload is a trace, ``scenario.on_its_cluster`` chooses its cluster.
+    workload is a trace, ``scenario.on_its_cluster`` chooses its cluster, which is not ``invented``
+    for questions about a real one.
 
     Raises:
         InputError: An option is wrong, or does not go with the system or the workload.
@@ -114,22 +118,41 @@ def experiment(
         _refuse_without_trace(configured(what.config, what.set_, settings, what.workload), asked)
         raise
     _refuse_without_trace(config, [*asked, *(["--strict"] if trace.strict else [])])
-    config = on_its_cluster(config, trace.cluster, counted("sizing a cluster to the trace", wanted=watched))
+    config = on_its_cluster(
+        config, trace.cluster, counted("sizing a cluster to the trace", wanted=watched), invented=invented
+    )
     if trace.strict:
         audited(config, told=False).refuse(config.trace().path)
     return config
 
 
-def audited(config: Config, *, told: bool) -> Audit:
+def audited(config: Config, *, told: bool, doubts: tuple[str, ...] = ()) -> Audit:
     """Judge the log of a configuration before anything is simulated, and print what contradicts itself or
-    the site.
+    the site, and further ``doubts``.
     """
     from dagsim.systems.cluster.scenario import cluster_scenario_of
 
     audit = cluster_scenario_of(config).audit()
+    audit.doubts += doubts
     for sentence in audit.sentences() if told else ():
-        typer.echo(sentence)
+        say(sentence)
     return audit
+
+
+def checked(option: str, metric: str, config: Config | None = None, own: Iterable[str] = ()) -> None:
+    """Refuse a metric that no run can have, before anything runs.
+
+    Raises:
+        InputError: There is no such metric.
+    """
+    from dagsim.errors import InputError
+    from dagsim.metrics.own import value_name
+    from dagsim.metrics.summary import check_metric
+
+    try:
+        check_metric(metric, [*own, *(value_name(spec) for spec in (config.metrics if config else ()))])
+    except InputError as error:
+        raise InputError(f"{option}: {error}") from None
 
 
 def trace_at(path: Path, option: str = "--trace") -> list[Setting]:
@@ -147,7 +170,7 @@ def given(**options: Any) -> list[Setting]:
 
 
 def _option(key: str) -> str:
-    if key in ("policy", "train.algorithm.kind"):
+    if key == "train.algorithm.kind":
         return "--algo"
     return f"--{key.rpartition('.')[2].replace('_', '-')}"
 
@@ -192,7 +215,20 @@ def _warn_of_changes(source: str | None, config: Config, policies: Sequence[str]
     from dagsim.experiment.store import Store
 
     for change in changes(Store.read(Path(source)).manifest, provenance(config, policies)):
-        typer.echo(f"warning: this run does not repeat {source}: {change}", err=True)
+        say(f"warning: this run does not repeat {source}: {change}", err=True)
+
+
+def _warn_of_overlap(plan: Plan) -> None:
+    """Warn if agents run on windows of the part of a trace on which they were trained."""
+    from dagsim.experiment.provenance import provenance
+
+    trace = plan.config.trace_file
+    if trace is None or trace.window is None:
+        return
+    seeds = sorted({cell.seed for cell in plan.cells})
+    for policy, fact in provenance(plan.config, {cell.policy: None for cell in plan.cells})["checkpoints"].items():
+        if overlap := service("training_overlap")(plan.config, seeds, Path(fact["file"])):
+            say(f"warning: {policy}: {overlap}", err=True)
 
 
 def resume_policies(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> None:
@@ -234,6 +270,7 @@ def run_kept(
         seeds = seeds_for(config, rule_for(config).start)
     plan = Plan.of(command, config, policies, seeds, about=about, label=label, name=output.name)
     check_plan(plan)
+    _warn_of_overlap(plan)
     where = output.where()
     return _kept(Store.begin(output.out, plan, argv=["dagsim", *sys.argv[1:]]), plan, where, output)
 
@@ -299,32 +336,28 @@ def _kept(store: Store, plan: Plan, where: str, output: Output) -> Kept:
 
 
 def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int | None = None) -> dict[Cell, CellRun]:
-    """Carry out a plan under a progress bar. Ctrl-C keeps the finished runs and exits with 130."""
+    """Carry out a plan under a progress bar. An error, Ctrl-C included, says what is kept."""
     from dagsim.experiment.carry_out import carry_out
     from dagsim.experiment.executors import executor_for
-    from dagsim.processes import exit_code
     from dagsim.report.terminal import progress
 
     advice: list[str] = []
-    try:
-        with progress(wanted=watched, every_run=plan.command == "whatif") as watch:
-            runs = carry_out(store, plan, executor_for(where), watch, limit, advice.append)
-        if advice and watched:
-            typer.echo(advice[0], err=True)
-        return runs
-    except KeyboardInterrupt as stop:
-        if plan.grid is None:
-            count, command = len(store.lines()), f"dagsim {plan.command} --resume {store.path}"
-            kept = f"{count} finished runs are kept in {store.path}; go on with: {command}"
-        else:
-            kept = f"{len(store.done(plan.cells))} finished cells are kept in {store.path}; "
-            kept += "the same command goes on with it"
-        typer.echo(f"interrupted: {kept}", err=True)
-        raise typer.Exit(exit_code(stop)) from None
+    with store.noting(), progress(wanted=watched, every_run=plan.command == "whatif") as watch:
+        runs = carry_out(store, plan, executor_for(where), watch, limit, advice.append)
+    if advice and watched:
+        say(advice[0], err=True)
+    return runs
 
 
 def _tell(kept: Kept, output: Output) -> None:
-    """Print and draw the results. Exits with 1 if a policy failed."""
+    """Print and draw the results, which are in the folder by now. Exits with 1 if a policy failed."""
+    with kept.folder.noting():
+        _tell_kept(kept, output)
+    if tell_failures(kept.folder):
+        raise typer.Exit(1)
+
+
+def _tell_kept(kept: Kept, output: Output) -> None:
     folder, lines, precise = kept
     notes = [] if precise is None else list(precise.notes())
     over = _over_time(folder)
@@ -333,15 +366,13 @@ def _tell(kept: Kept, output: Output) -> None:
         notes.append(f"{last} / {first}, {len(over.pieces)} blocks of {over.jobs:,} jobs: {over}")
     ranked = folder.ranked
     if output.json_:
-        typer.echo(json.dumps(_audit_of(lines) | folder.to_dict() | _comparison(kept, ranked, over)))
+        say(json.dumps(_audit_of(lines) | _incomplete(lines) | folder.to_dict() | _comparison(kept, ranked, over)))
     elif not output.quiet:
         _print(folder, lines, ranked, output, notes)
     if sys.stdout.isatty() if output.plots is None else output.plots:
         from dagsim.report.drawing import draw
 
         draw(folder, ranked=ranked)
-    if tell_failures(folder):
-        raise typer.Exit(1)
 
 
 def _audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
@@ -349,11 +380,19 @@ def _audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
     return next(({"audit": line.workload["audit"]} for line in lines if "audit" in line.workload), {})
 
 
+def _incomplete(lines: Iterable[CellRun]) -> dict[str, Any]:
+    """The jobs that did not complete, as sentences for JSON; each run has their numbers."""
+    from dagsim.report.tables import losses
+
+    told = losses(lines)
+    return {"incomplete": told} if told else {}
+
+
 def tell_failures(folder: Store) -> int:
     """Print the failed runs to standard error; return their number."""
     failures = folder.failures()
     for failure in failures:
-        typer.echo(f"failed: {failure.policy}, seed {failure.seed}: {failure.error}", err=True)
+        say(f"failed: {failure.policy}, seed {failure.seed}: {failure.error}", err=True)
     return len(failures)
 
 
@@ -393,8 +432,8 @@ def _print(
     from dagsim.report.tables import (
         contradictions,
         fidelity_lines,
+        losses,
         observed_table,
-        rejection_notes,
         run_notes,
         summary_table,
         workload_notes,
@@ -402,9 +441,9 @@ def _print(
     from dagsim.report.terminal import show_grid
 
     told = [line.workload for line in lines]
-    urgent = contradictions(told) or rejection_notes([line for line in lines if "audit" not in line.workload])
+    urgent = [*contradictions(told), *losses(lines)]
     for note in urgent:  # first of all, since every figure below lacks these jobs
-        typer.echo(note, err=output.table is not TableFormat.TEXT)
+        say(note, err=output.table is not TableFormat.TEXT)
     workload, sample = folder.label, sample_of(folder.config)
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):
         lines, notes = shown, (*notes, "one run: seeds change nothing here")
@@ -415,15 +454,15 @@ def _print(
         table = summary_table(lines, workload=workload, sample=sample)
     show_grid(table, output.table, wide=output.wide)
     for failed in dict.fromkeys(failure.policy for failure in folder.failures()):
-        typer.echo(f"failed: {failed}")
+        say(f"failed: {failed}")
     first = {line.policy: line for line in reversed(lines)}  # of several seeds the first
     for policy, line in reversed(first.items()):
         if "observed" in line.workload:
             show_grid(observed_table(policy, line.workload["observed"]), output.table, wide=output.wide)
     for note in (*notes, *workload_notes(told), *run_notes(lines)):
         if note not in urgent:
-            typer.echo(note)
+            say(note)
     for policy, line in reversed(first.items()):
         if "observed" in line.workload:
-            typer.echo("\n".join(fidelity_lines(policy, line.workload["observed"])))
-    typer.echo(f"run folder: {folder.path}")
+            say("\n".join(fidelity_lines(policy, line.workload["observed"])))
+    say(f"run folder: {folder.path}")

@@ -1,4 +1,4 @@
-"""``dagsim trace``: describe, fetch, convert and anonymise traces."""
+"""``dagsim trace``: describe, fetch and convert traces."""
 
 from __future__ import annotations
 
@@ -9,48 +9,51 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dagsim.cli.app import app
-from dagsim.cli.options import Json, Quiet, TraceColumns, TraceFormat
+from dagsim.cli.app import App, app, say
+from dagsim.cli.options import Json, OutFile, Quiet, TraceColumns, TraceFormat, one_output
 
 if TYPE_CHECKING:
     from dagsim.traces.fetch import Fetched
 
-trace_app = typer.Typer(help="Describe, fetch and convert traces.", no_args_is_help=True)
+trace_app = App(help="Describe, fetch and convert traces.", no_args_is_help=True)
 app.add_typer(trace_app, name="trace")
 
 
 @trace_app.command("sample")
 def trace_sample(
-    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Folder to write the files to.")] = Path("site"),
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder to write the files to.")] = Path(
+        "site"
+    ),
     quiet: Quiet = False,
 ) -> None:
     """Write the log and the nodes of a synthetic Slurm cluster: 500 jobs on 64 GPUs of three types.
 
-    Example: dagsim trace sample --to site
+    Example: dagsim trace sample --out site
     """
     from shutil import copyfile
 
     from dagsim.config.bundled import shipped_folder
     from dagsim.errors import InputError
 
-    to.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     for file in sorted(shipped_folder("workloads", "site").iterdir()):
-        if (to / file.name).exists() and (to / file.name).read_bytes() != file.read_bytes():
-            raise InputError(f"{to / file.name}: another file of this name exists; choose another folder with --to")
-        copyfile(file, to / file.name)
+        copy = out / file.name
+        if copy.exists() and copy.read_bytes() != file.read_bytes():
+            raise InputError(f"{copy}: another file of this name exists; choose another folder with --out")
+        copyfile(file, copy)
         if not quiet:
-            typer.echo(to / file.name)
+            say(copy)
 
 
 @trace_app.command("info")
 def show_trace(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The trace, as its publisher ships it.")],
     format_: TraceFormat = None,
-    start: Annotated[int, typer.Option(min=0, help="Number of jobs to skip at the beginning.")] = 0,
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of jobs to keep (default: all).")] = None,
+    skip: Annotated[int, typer.Option(min=0, help="Number of jobs to skip at the beginning.")] = 0,
+    max_jobs: Annotated[int | None, typer.Option(min=1, help="Maximum number of jobs to keep (default: all).")] = None,
     map_: TraceColumns = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the plot.")] = Path("results"),
-    plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw the distributions.")] = True,
+    plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the distributions.")] = True,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse a trace that contradicts itself for more than 1 % of its jobs.")
     ] = False,
@@ -69,68 +72,33 @@ def show_trace(
     from dagsim.traces import TraceOptions
     from dagsim.traces.trace_file import TraceFile
 
-    file = TraceFile(str(path), format_, TraceOptions(start=start, limit=limit, map=map_))
+    file = TraceFile(str(path), format_, TraceOptions(start=skip, limit=max_jobs, map=map_))
     file.check()
     info = trace_info(file, Recorded(), counted(f"reading {path.name}", wanted=not (quiet or json_)))
     if strict:
         info.audit.refuse(str(path))
-    drawn = draw_trace(info, out) if plot else None
+    drawn = draw_trace(info, out) if plots else None
     if json_:
-        typer.echo(json.dumps(info.to_dict() | {"plot": None if drawn is None else str(drawn)}))
+        say(json.dumps(info.to_dict() | {"plot": None if drawn is None else str(drawn)}))
     elif not quiet:
         for sentence in info.audit.sentences():
-            typer.echo(sentence)
+            say(sentence)
         tables = [*info_tables(info.workload), *hours_tables(info)]
         tables += [published_table(info)] if info.comparison else []
         console().print(*tables, sep="\n")
         for note in trace_notes(info):
-            typer.echo(note)
+            say(note)
         if drawn is not None:
-            typer.echo(f"plot: {drawn}")
-
-
-@trace_app.command("anonymise")
-def anonymise_traces(
-    paths: Annotated[
-        list[Path], typer.Argument(metavar="FILE|FOLDER...", help="Logs, lists of nodes, and folders of sites.")
-    ],
-    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Folder for the new files.")],
-    quiet: Quiet = False,
-) -> None:
-    """Replace names in logs, lists of nodes and whole sites, so that they can be shared.
-
-    Users, accounts, jobs, partitions and nodes get new names. A name gets the same new name in all
-    files of one call. A folder with the files of a site becomes its log and its configuration,
-    site.yaml.
-
-    Example: dagsim trace anonymise sacct.txt nodes.txt --to out
-    """
-    from dagsim.config.cluster_file import cluster_yaml
-    from dagsim.files import write_text
-    from dagsim.traces.anonymise import Names, anonymise, renamed_site
-    from dagsim.traces.site_import import read_site
-    from dagsim.traces.slurm_site import site_files
-
-    names = Names()
-    written = anonymise(paths, to, names)
-    for path in paths:
-        if path.is_dir() and (site := read_site(site_files([path]))) is not None:
-            renamed = renamed_site(site, names)
-            written.append(to / ("site.yaml" if len(paths) == 1 else f"site-{len(written) + 1}.yaml"))
-            text = cluster_yaml(
-                renamed.imported, "cluster", "a site", renamed.queues, (), renamed.network, renamed.policy
-            )
-            write_text(written[-1], text)
-    if not quiet:
-        for new_path in written:
-            typer.echo(new_path)
-        typer.echo(f"{len(names):,} names replaced; times, sizes and GPU types are as they were")
+            say(f"plot: {drawn}")
 
 
 @trace_app.command("convert")
 def convert_trace(
     path: Annotated[Path, typer.Argument(metavar="IN", help="The trace, as its publisher ships it, or a run folder.")],
-    to: Annotated[Path, typer.Argument(metavar="OUT", help="A file, or a folder for several workflows.")],
+    to: Annotated[
+        Path | None, typer.Argument(metavar="[OUT]", help="A file, or a folder for several workflows; or give --out.")
+    ] = None,
+    out: OutFile = None,
     format_: TraceFormat = None,
     to_format: Annotated[
         str | None,
@@ -143,7 +111,7 @@ def convert_trace(
 ) -> None:
     """Rewrite a trace as JSON Lines, which dagsim reads exactly, as a Parquet table, or for another simulator.
 
-    A run folder becomes the log of its first run: replayed with --algo recorded, jobs start and end as they did.
+    A run folder becomes the log of its first run: replayed with --policy recorded, jobs start and end as they did.
 
     Example: dagsim trace convert batch_task.csv.gz jobs.jsonl.gz
     """
@@ -151,22 +119,23 @@ def convert_trace(
     from dagsim.report.terminal import counted
     from dagsim.traces.convert import convert
 
+    to = one_output(to, out)
     if is_run(path):
         for text in write_run(path, to, to_format, counted(f"converting {path.name}", wanted=True)):
-            typer.echo(str(text))
+            say(str(text))
         return
     report, written = convert(path, to, format_, counted(f"converting {path.name}", wanted=True), to_format)
-    typer.echo(str(report))
+    say(str(report))
     if to_format is not None:
-        typer.echo(str(written))
+        say(str(written))
 
 
 @trace_app.command("fetch")
 def fetch_trace(
     name: Annotated[str, typer.Argument(metavar="NAME", help="One of `dagsim trace list`.")],
-    to: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder in which the trace gets its own folder.")] = Path(
-        "traces"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder in which the trace gets its own folder.")
+    ] = Path("traces"),
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -179,24 +148,22 @@ def fetch_trace(
     from dagsim.traces.fetch import fetch
 
     trace = published_trace(name)
-    folder = to / name
+    folder = out / name
     try:
         with downloading(wanted=not (json_ or quiet)) as watch:
             files = fetch(trace, folder, watch)
     except KeyboardInterrupt:
-        typer.echo(
-            f"interrupted: the downloaded part is kept in {folder}; run the same command again to resume", err=True
-        )
+        say(f"interrupted: the downloaded part is kept in {folder}; run the same command again to resume", err=True)
         raise typer.Exit(130) from None
     opened = folder / trace.opened if trace.opened else folder
     if json_:
         rows = [asdict(file) | {"path": str(file.path)} for file in files]
-        typer.echo(json.dumps({"name": name, "format": trace.format, "path": str(opened), "files": rows}))
+        say(json.dumps({"name": name, "format": trace.format, "path": str(opened), "files": rows}))
     elif not quiet:
         for file in files:
-            typer.echo(_line(file))
-        typer.echo(f"terms: {trace.terms} ({trace.page})")
-        typer.echo(f"next: {trace.after or f'dagsim replay --trace {opened} --format {trace.format}'}")
+            say(_line(file))
+        say(f"terms: {trace.terms} ({trace.page})")
+        say(f"next: {trace.after or f'dagsim replay --trace {opened} --format {trace.format}'}")
 
 
 @trace_app.command("list")

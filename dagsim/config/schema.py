@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 from pydantic import model_validator as after_all
 
 from dagsim.config import yaml
 from dagsim.config.bundled import WORKLOADS, shipped
+from dagsim.config.yaml import Setting as Setting
 from dagsim.config.yaml import explain
 from dagsim.errors import CodeNotAllowed, ConfigError, DagsimError, WorkloadError
+from dagsim.family import offered, service
 from dagsim.files import is_there
 from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import glossary
@@ -33,11 +36,11 @@ from dagsim.systems.default import DefaultSystem, TopKeys
 from dagsim.systems.seam import Scenario, System
 from dagsim.workload.windows import parse_measure
 
-if TYPE_CHECKING:
-    from dagsim.config.training import TrainSection
-
-_WRITTEN_AFTER = {"policy": "disturbances", "prices": "queues"}
+_WRITTEN_AFTER = {"policy": "failures", "prices": "queues"}
 """Keys of every system that are written among the top-level keys of the default one: after which."""
+
+
+_PRESET = "workload.preset"
 
 
 def _spelled_out(workload: Any) -> Any:
@@ -78,7 +81,7 @@ class Config(TopKeys):
     """Metrics of your own, computed for each run beside those of ``dagsim list metrics``: ``module:attr`` or
     names of entry points (docs/own-system.md).
     """
-    train: Annotated[Any, Later("dagsim.config.training:TrainSection")] | None = None
+    train: Annotated[Any, Later("train")] | None = None
     """How ``dagsim train`` trains an agent. Default: the defaults of the system."""
     seed: int = Field(default=0, ge=0)
     """Root of all randomness."""
@@ -107,9 +110,7 @@ class Config(TopKeys):
         system = info.data.get("system")
         if train is None or system is None:
             return train
-        from dagsim.config.training import for_system
-
-        return for_system(train, _world_of(system))
+        return train if (filled := offered("training_filled")) is None else filled(train, _world_of(system))
 
     @field_validator("metrics")
     @classmethod
@@ -166,12 +167,13 @@ class Config(TopKeys):
             yaml.Document({name: getattr(self, name) for name in self.model_fields_set} | dict(parts), source)
         )
 
-    def training(self) -> TrainSection:
-        """The section ``train``, or the defaults of the system."""
-        from dagsim.config.training import section_for
+    def training(self) -> Any:
+        """The section ``train``, or the defaults of the system.
 
-        section: TrainSection = self.train or section_for(self.world)
-        return section
+        Raises:
+            UnknownName: The family of learning is missing.
+        """
+        return self.train or service("training_defaults")(self.world)
 
     def build_cluster(self) -> Cluster:
         """Build the cluster that the section ``cluster`` describes.
@@ -225,16 +227,6 @@ def _written_keys() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*keys, *Config.model_fields)))
 
 
-class Setting(NamedTuple):
-    """One key set from the command line. ``source`` is the option as typed, ``key`` is as in
-    ``--set``.
-    """
-
-    source: str
-    key: str
-    value: Any
-
-
 def load_config(path: Path | None = None, settings: Iterable[str | Setting] = (), *, own: bool = True) -> Config:
     """Load the configuration in the YAML file ``path`` (or the defaults) and apply ``settings``
     (``a.b=value``).
@@ -251,13 +243,61 @@ def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()
 
 def config_in(document: yaml.Document, settings: Iterable[str | Setting] = (), *, own: bool = True) -> Config:
     """Build the configuration that ``document`` holds; see ``load_config``."""
-    for setting in settings:
-        defaults = _defaults(document, setting if isinstance(setting, str) else setting.key, own)
-        if isinstance(setting, str):
-            document.override(setting, defaults)
-        else:
-            document.put(setting.key, setting.value, setting.source, defaults)
+    applied = [setting if isinstance(setting, Setting) else Setting.parse(setting) for setting in settings]
+    # Other settings of a workload change its preset, wherever that stands among them.
+    applied.sort(key=lambda setting: setting.key != _PRESET)
+    config = _with_settings(document, applied, own)
+    for setting in applied:
+        if setting.key != _PRESET and not _agrees(_part_at(config, setting.key), setting.value):
+            others = [other for other in applied if other.key != setting.key]
+            if _without_effect(document, others, own, config):
+                raise ConfigError(f"{setting.source}: changes nothing: the configuration is the same without it")
+    return config
+
+
+def _without_effect(document: yaml.Document, others: list[Setting], own: bool, config: Config) -> bool:
+    try:
+        return _with_settings(document, others, own) == config
+    except ConfigError:  # the rest is wrong without it
+        return False
+
+
+def _with_settings(document: yaml.Document, settings: Iterable[Setting], own: bool) -> Config:
+    document = deepcopy(document)
+    for source, key, value in settings:
+        if key == _PRESET and isinstance(document.value, dict):
+            match document.value.get("workload"):
+                case {"preset": _}:
+                    pass  # what stands beside a preset changes it, and changes another one as well
+                case _:
+                    document.value["workload"] = {}
+        document.put(key, value, source, _defaults(document, key, own))
     return _validate(document, own=own)
+
+
+def _part_at(config: Any, key: str) -> Any:
+    """The part of a configuration at ``a.b.0.c``; ``...`` if it has none."""
+    for word in key.split("."):
+        match config:
+            case Mapping():
+                config = config.get(word, ...)
+            case tuple() if word.isdigit() and int(word) < len(config):
+                config = config[int(word)]
+            case _:
+                config = getattr(config, word, ...)
+    return config
+
+
+def _agrees(part: Any, value: Any) -> bool:
+    """True if a part of a configuration holds what a setting says."""
+    match value:
+        case dict():
+            return all(_agrees(_part_at(part, key), below) for key, below in value.items())
+        case list():
+            return isinstance(part, tuple) and len(part) == len(value) and all(map(_agrees, part, value))
+        case str() if not isinstance(part, str | float | bool | None) and part is not ...:
+            return True  # a text that stands for several values: "1000:-1000", the name of a workload
+    return bool(part == value)
 
 
 def dump_config(config: Config) -> str:
@@ -318,12 +358,12 @@ def _defaults(document: yaml.Document, key: str, own: bool) -> Any:
     A workload given by name becomes a mapping with that name.
     """
     defaults = plain(Config())
+    if key == _PRESET:
+        del defaults["workload"]  # the preset brings all keys that the document does not state
     if key.strip().startswith("train"):
-        from dagsim.config.training import section_for
-
         system = document.value.get("system") if isinstance(document.value, dict) else None
         kind = system.get("kind", DEFAULT_SYSTEM) if isinstance(system, dict) else system
-        defaults["train"] = plain(section_for(_system_at(kind, own)))
+        defaults["train"] = plain(service("training_defaults")(_system_at(kind, own)))
     if isinstance(document.value, dict):
         if isinstance(document.value.get("workload"), str):
             document.value["workload"] = {"preset": document.value["workload"]}
@@ -366,14 +406,17 @@ def plain(value: Any) -> Any:
             names = [field.name for field in fields(value) if field.init]
             own = kind_of(value)
             first = {} if own is None else {"kind": own}
-            shown = [name for name in sorted(names, key="kind".__ne__) if name not in first]
+            omitted = {*first, *_unset(value)}
+            shown = [name for name in sorted(names, key="kind".__ne__) if name not in omitted]
             return first | {name: plain(getattr(value, name)) for name in shown}
     return value
 
 
-def _unset(value: BaseModel) -> tuple[str, ...]:
-    """Rare keys of a cluster that ``plain`` omits while they have their defaults."""
-    return tuple([name for name in ("partitions", "from_s", "accept", "manifest") if not getattr(value, name, True)])
+def _unset(value: Any) -> tuple[str, ...]:
+    """Rare keys of a cluster or a trace that ``plain`` omits while they have their defaults."""
+    return tuple(
+        [name for name in ("partitions", "from_s", "accept", "manifest", "part") if not getattr(value, name, True)]
+    )
 
 
 def _any_of(schema: Any) -> Any:

@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import yaml
 from pydantic import ValidationError
@@ -21,7 +21,8 @@ from pydantic_core import ErrorDetails
 
 from dagsim.errors import ConfigError
 from dagsim.registry import nearest, scalar
-from dagsim.sections import DEFAULT_KIND
+from dagsim.sections import DEFAULT_KIND, fault_in_words, got
+from dagsim.text import is_text
 
 Key: TypeAlias = tuple[str | int, ...]
 """Path to a value: mapping keys and list indices from the top."""
@@ -32,6 +33,32 @@ _MOST_VALUES = 100_000
 billions of values.
 """
 _TEXT = "tag:yaml.org,2002:str"
+
+
+class Setting(NamedTuple):
+    """One key set from the command line. ``source`` is the option as typed, ``key`` is as in
+    ``--set``.
+    """
+
+    source: str
+    key: str
+    value: Any
+
+    @classmethod
+    def parse(cls, text: str) -> Setting:
+        """Parse ``a.b=value``, the text of ``--set``. The value is read as YAML.
+
+        Raises:
+            ConfigError: There is no ``=``, or the value is not YAML.
+        """
+        source = f"--set {text}"
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"{source}: expected key=value, as in --set policy=sjf or --set cluster.groups.0.count=4")
+        try:
+            return cls(source, key.strip(), load(value, "value").value)
+        except ConfigError as error:
+            raise ConfigError(f"{source}: {error}") from None
 
 
 @dataclass(slots=True)
@@ -59,15 +86,8 @@ class Document:
         Raises:
             ConfigError: There is no ``=``, or the value is not YAML; or see ``put``.
         """
-        source = f"--set {setting}"
-        key, equals, text = setting.partition("=")
-        if not equals or not key.strip():
-            raise ConfigError(f"{source}: expected key=value, as in --set policy=sjf or --set cluster.groups.0.count=4")
-        try:
-            value = load(text, "value").value
-        except ConfigError as error:
-            raise ConfigError(f"{source}: {error}") from None
-        self.put(key.strip(), value, source, default)
+        source, key, value = Setting.parse(setting)
+        self.put(key, value, source, default)
 
     def put(self, key: str, value: Any, source: str, default: Any = None) -> None:
         """Set the part at ``key`` (``a.b.0.c``); ``source`` is its position in messages.
@@ -83,7 +103,7 @@ class Document:
             self.value = {}
         if not isinstance(self.value, dict):
             kind = "a list" if isinstance(self.value, list) else repr(self.value)[:60]
-            raise ConfigError(f"{self.place(())}: the file should be a mapping of keys to values, got {kind}")
+            raise ConfigError(f"{self.place(())}: the file must be a mapping of keys to values, got {kind}")
         value = deepcopy(value)  # a later setting may change a part of it
         holder = self.value
         path: Key = ()
@@ -202,6 +222,9 @@ def _value(node: yaml.Node, path: Key, document: Document, faults: list[str], wi
         return None
     inside = (*within, node)
     match node:
+        case yaml.ScalarNode() if not is_text(node.value):
+            faults.append(f"{place}: {node.value!a} is no text: UTF-8 cannot hold half a character")
+            return None
         case yaml.ScalarNode() if node.tag == _TEXT:
             return scalar(node.value) if node.style is None else node.value
         case yaml.SequenceNode(tag="tag:yaml.org,2002:seq"):
@@ -221,6 +244,8 @@ def _items(node: yaml.MappingNode, path: Key, document: Document, faults: list[s
         place = _place(document.source, key)
         if not isinstance(key, yaml.ScalarNode):
             faults.append(f"{place}: a key must be a plain word")
+        elif not is_text(key.value):
+            faults.append(f"{place}: key {key.value!a} is no text: UTF-8 cannot hold half a character")
         elif key.value in lines:
             faults.append(f"{place}: key {key.value!r} is given twice (first on line {lines[key.value]})")
         else:
@@ -287,22 +312,24 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
         case "missing":
             what = "is missing"
         case kind if kind in _NO_MAPPING:
-            what = f"should be a mapping of keys to values{_got(fault)}"
+            what = f"must be a mapping of keys to values{got(fault)}"
         case "union_tag_invalid":
             path = (*path, "kind")
             place = document.place(path)
             allowed = re.findall(r"'([^']*)'", fault["ctx"]["expected_tags"])
             tag = fault["ctx"]["tag"]
-            what = f"there is no such kind (got {tag!r}){nearest(tag, allowed)}; allowed: {', '.join(allowed)}"
+            what = f"there is no kind {tag!r}{nearest(tag, allowed)}; allowed: {', '.join(allowed)}"
         case "literal_error":
             hint = nearest(str(fault["input"]), re.findall(r"'([^']*)'", fault["ctx"]["expected"]))
-            what = f"should be {fault['ctx']['expected']}{_got(fault)}{hint}"
+            what = f"{fault_in_words(fault)}{hint}"
         case "value_error":
             what, below = str(fault["ctx"]["error"]), getattr(fault["ctx"]["error"], "path", ())
             path = (*path, *below) if below else _named(what, path, document.value)
             place = document.place(path)
         case _:
-            what = fault["msg"].removeprefix("Input ").partition(", unable to parse")[0] + _got(fault)
+            what = fault_in_words(fault)
+    while (said := what.partition(": "))[2] and said[0] in path:  # the path says it already
+        what = said[2]
     return f"{place}: {'.'.join(map(str, path)) or 'the file'}: {what}"
 
 
@@ -342,11 +369,6 @@ def _named(message: str, path: Key, value: Any) -> Key:
     by_name = sorted((key for key in value if key in words), key=words.index)
     by_value = (key for key, part in value.items() if isinstance(part, str) and repr(part) in message)
     return (*path, *by_name[:1]) if by_name else (*path, *islice(by_value, 1))
-
-
-def _got(fault: ErrorDetails) -> str:
-    text = repr(fault["input"])
-    return f" (got {text if len(text) <= 60 else text[:57] + '...'})"
 
 
 def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:

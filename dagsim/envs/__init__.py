@@ -1,25 +1,39 @@
-"""Environments for learning: episodes, rewards, and thin Gymnasium wrappers around them.
-
-``gymnasium.make("dagsim.envs:dagsim/Scheduling-v0", config="heterogeneous-dag")`` imports this
-module, which registers the environments.
+"""The door to the environments for learning: ``gymnasium.make("dagsim.envs:dagsim/Scheduling-v0",
+config="heterogeneous-dag")`` imports this module, which registers them.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymnasium
 
-from dagsim.family import family_entries
+from dagsim.family import family_entries, service
 
-__all__ = ["ENTRY_POINT", "SCHEDULING_ID", "VECTOR_ENTRY_POINT"]
+__all__ = ["SCHEDULING_ID", "make_env", "make_vector_env"]
 
-ENTRY_POINT = "dagsim.experiment.environment:make_env"
-"""The function that makes the environment of an experiment. It is named, not imported, because it
-is one floor above.
-"""
-VECTOR_ENTRY_POINT = "dagsim.experiment.environment:make_vector_env"
-"""The function that makes many of them at once, for ``gymnasium.make_vec``."""
 SCHEDULING_ID = "dagsim/Scheduling-v0"
 
-gymnasium.register(SCHEDULING_ID, ENTRY_POINT, vector_entry_point=VECTOR_ENTRY_POINT)
+
+def make_env(*arguments: Any, **settings: Any) -> Any:
+    """Build the environment of an experiment; see ``families/learning/make_env.py``.
+
+    Raises:
+        InputError: The experiment or the environment cannot be built.
+    """
+    return service("make_env")(*arguments, **settings)
+
+
+def make_vector_env(*arguments: Any, **settings: Any) -> Any:
+    """Build many environments of an experiment that are played together.
+
+    Raises:
+        InputError: The experiment or the environment cannot be built.
+    """
+    return service("make_vector_env")(*arguments, **settings)
+
+
+gymnasium.register(SCHEDULING_ID, "dagsim.envs:make_env", vector_entry_point="dagsim.envs:make_vector_env")
 for _home, _entry in family_entries("environments"):
-    gymnasium.register(_entry.summary, f"{_home}{_entry.target}")
+    if _entry.summary != SCHEDULING_ID:
+        gymnasium.register(_entry.summary, f"{_home}{_entry.target}")

@@ -1,15 +1,14 @@
-"""Commands from Python: simulate, replay a trace, compare run folders, plan the size of a cluster."""
+"""Commands from Python: simulate, replay a trace, compare run folders."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dagsim.config.bundled import WORKLOADS, find_config
 from dagsim.config.schema import Config, Setting, load_config
 from dagsim.errors import ConfigError, RunFolderError, UnknownName
-from dagsim.experiment.capacity.search import SizePlan, plan_size
 from dagsim.experiment.compare import paired_lines
 from dagsim.experiment.scenario import metric_of, on_its_cluster, sample_of
 from dagsim.experiment.simulate import Outcome, facts_of, run_policy
@@ -110,7 +109,7 @@ def replay(
         InputError: The trace cannot be read, an argument is wrong, or ``settings`` ask for windows.
         SimulationError: The policy made an impossible decision, or waits although nothing can happen.
     """
-    chosen = _on_trace(trace, policy, cluster, config, settings, seed)
+    chosen = config_on_trace(trace, policy, cluster, config, settings, seed)
     if chosen.trace().window is not None:
         raise ConfigError(
             "replay: this function runs whole traces; dagsim replay --windows (or dagsim.plan) runs windows of it"
@@ -139,60 +138,17 @@ def compare(*runs: str | Path, metric: str | None = None, reference: str | None 
     return tuple(standings(pairing.lines, metric or metric_of(config), reference, sample_of(config)))
 
 
-def plan(
-    trace: str | Path,
-    target: str | Sequence[str],
-    types: Sequence[str] = (),
-    *,
-    cluster: str | None = None,
-    policy: str | None = None,
-    most_gpus: int | None = None,
-    prices: Sequence[str] = (),
-    price_file: str | Path | None = None,
-    budget: float | None = None,
-    config: str | Path | None = None,
-    settings: Iterable[str] = (),
-    name: str | None = None,
-    out: str | Path = "results",
-    on: str = "local",
-) -> SizePlan:
-    """Find the smallest cluster, or the cheapest mix of GPU ``types``, that meets ``target`` (such
-    as ``wait_s.p95<600``; or several) on a log, as ``dagsim plan`` does; or, with a ``budget`` a
-    month, the cluster with the best value.
-
-    ``prices`` are texts such as ``H200=3.5`` (US dollars per GPU hour), ``price_file`` is the YAML
-    file of ``--prices``. Trials are kept below
-    ``out`` and are not run again. The other arguments are those of ``replay``.
-
-    Raises:
-        InputError: The trace cannot be read, or an argument is wrong.
-        SimulationError: The policy failed.
-    """
-    chosen = _on_trace(trace, policy, cluster, config, settings, None)
-    file = None if price_file is None else Path(price_file)
-    return plan_size(
-        chosen,
-        target,
-        types,
-        most_gpus,
-        prices,
-        price_file=file,
-        budget=budget,
-        name=name,
-        out=Path(out),
-        on=on,
-    )
-
-
-def _on_trace(
+def config_on_trace(
     trace: str | Path,
     policy: str | None,
     cluster: str | None,
     config: str | Path | None,
     settings: Iterable[str],
     seed: int | None,
+    *,
+    invented: bool = True,
 ) -> Config:
     base = None if config is None else find_config(str(config))
     facts = {"workload": {"kind": "trace", "path": str(trace)}, "policy": policy, "seed": seed}
     first = [Setting(key, key, value) for key, value in facts.items() if value is not None]
-    return on_its_cluster(load_config(base, [*first, *settings]), cluster)
+    return on_its_cluster(load_config(base, [*first, *settings]), cluster, invented=invented)

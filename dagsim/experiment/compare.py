@@ -16,8 +16,9 @@ from dagsim.config.schema import Config, plain
 from dagsim.errors import InputError
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Axis, short_names
-from dagsim.experiment.scenario import replicate_seeds
+from dagsim.experiment.scenario import replicate_seeds, window_seeds
 from dagsim.experiment.store import Store
+from dagsim.family import offered
 from dagsim.metrics import OverTime, columns, jct, over_time
 from dagsim.metrics.columns import Floats
 from dagsim.metrics.compare import Ending, Look, Precision, holm
@@ -31,11 +32,10 @@ from dagsim.metrics.standings import (
     standings,
 )
 from dagsim.model.log import Schedule
-from dagsim.seeds import WINDOWS, seeds_of
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 
 if TYPE_CHECKING:
-    from dagsim.systems.cluster.network.usage import LinkUse
+    from dagsim.systems.cluster.network.links import LinkUse
     from dagsim.systems.cluster.waits import Stretch
 
 _NOT_THE_JOBS = {"policy", "precision", "seeds"}
@@ -299,7 +299,7 @@ def rule_for(config: Config) -> Precision:
 
 def seeds_for(config: Config, count: int) -> tuple[int, ...]:
     """The first ``count`` seeds of the experiment; a larger count begins with the same seeds."""
-    return replicate_seeds(config.seed, count) if config.trace_file is None else seeds_of(WINDOWS, count)
+    return replicate_seeds(config.seed, count) if config.trace_file is None else window_seeds(config, count)
 
 
 def run_until_precise(
@@ -361,20 +361,13 @@ def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
     Raises:
         InputError: The trace of the run is gone or has changed.
     """
-    from dagsim.systems.cluster.network.base import Communication
-    from dagsim.systems.cluster.network.shared import SharedNetwork
-    from dagsim.systems.cluster.network.usage import LinkTraffic
-
-    network = folder.config.network  # other systems have none
-    if not isinstance(network, SharedNetwork):
+    traffic = offered("link_traffic")
+    if getattr(folder.config.network, "kind", None) != "shared" or traffic is None:  # other systems have none
         return []
     folder.check_trace()
     scenario = cluster_scenario_of(folder.config)
-    runtime = scenario.runtime
-    sends = runtime if isinstance(runtime, Communication) else scenario.communication
-    return LinkTraffic(
-        schedule, list(scenario.jobs(schedule.seed)), network, sends, runtime, scenario.preemption
-    ).links()
+    used: list[LinkUse] = traffic(schedule, list(scenario.jobs(schedule.seed)), scenario)
+    return used
 
 
 def explained_waits(

@@ -1,4 +1,4 @@
-"""Where cells are run: in processes of this machine (``--on local:4``), or by another named
+"""Where cells are run: in processes of this machine (``--executor local:4``), or by another named
 executor.
 
 An executor only runs cells. All files are written by the process that calls it.
@@ -122,7 +122,7 @@ EXECUTORS: Registry[Any] = Registry(
 
 
 def executor_for(text: str) -> CellExecutor:
-    """Return the executor that ``--on`` names.
+    """Return the executor that ``--executor`` names.
 
     Raises:
         UnknownName: The executor does not exist.
@@ -149,7 +149,7 @@ class Local:
 
     def __init__(self, address: str = "") -> None:
         if address and not (address.isdecimal() and 1 <= int(address) <= 4096):
-            raise ConfigError(f"--on local:{address}: expected a number of processes from 1 to 4096")
+            raise ConfigError(f"--executor local:{address}: expected a number of processes from 1 to 4096")
         self.workers = int(address) if address else cores()
 
     def run(

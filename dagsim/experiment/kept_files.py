@@ -28,7 +28,7 @@ from dagsim.model.arithmetic import numbered
 from dagsim.model.log import NUMBERS, ROW, FactColumns, Schedule, ScheduleLog
 from dagsim.systems.seam import EngineUse
 
-CLOCKED = "scheduler_us"
+CLOCKED = "decision_time_us"
 """The only metric that a clock measures. It differs in every run, so it is stored apart from the
 others.
 """
@@ -188,7 +188,23 @@ def read_schedule(stem: Path, cluster: Cluster) -> Schedule:
     except (OSError, EOFError, zlib.error, ValueError, TypeError, LookupError) as error:
         raise RunFolderError(f"{path}: not a readable list of jobs ({error})") from None
     log = ScheduleLog.load(stem.with_name(f"{stem.name}.npy"))
-    return Schedule(cluster, jobs, log, seed, ended_s=ended_s, begins_s=begins_s)
+    return _checked(Schedule(cluster, jobs, log, seed, ended_s=ended_s, begins_s=begins_s), stem)
+
+
+def _checked(schedule: Schedule, path: Path) -> Schedule:
+    """Check a schedule that was read.
+
+    Raises:
+        RunFolderError: No simulation has written it.
+    """
+    try:
+        schedule.check()
+    except (ValueError, TypeError) as error:
+        raise RunFolderError(
+            f"{path}: not the schedule of a simulation of this cluster ({error}); its files were changed: restore "
+            "them, or run the command in command.txt again"
+        ) from None
+    return schedule
 
 
 LARGE_ROWS = 500_000
@@ -225,7 +241,7 @@ def _unpacked_schedule(path: Path, cluster: Cluster) -> Schedule:
             begins_s = float(file["begins_s"].item()) if "begins_s" in file else 0.0
     except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise RunFolderError(f"{path}: not a readable schedule ({error})") from None
-    return Schedule(cluster, jobs, ScheduleLog.of(rows), seed, ended_s=ended_s, begins_s=begins_s)
+    return _checked(Schedule(cluster, jobs, ScheduleLog.of(rows), seed, ended_s=ended_s, begins_s=begins_s), path)
 
 
 def _columns(schedule: Schedule) -> Iterator[tuple[str, np.ndarray]]:

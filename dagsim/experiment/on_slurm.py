@@ -56,14 +56,14 @@ class SubmitSettings:
             name, equals, value = part.partition("=")
             if name not in types or not equals or not value:
                 raise ConfigError(
-                    f"--on slurm: {part!r}: expected NAME=VALUE, comma-separated{nearest(name, types)}; "
+                    f"--executor slurm: {part!r}: expected NAME=VALUE, comma-separated{nearest(name, types)}; "
                     f"allowed: {', '.join(types)}"
                 )
             if types[name] is int and not (value.isdecimal() and 1 <= int(value) <= 10**6):
-                raise ConfigError(f"--on slurm: {name}={value}: expected a number from 1 to 1000000")
+                raise ConfigError(f"--executor slurm: {name}={value}: expected a number from 1 to 1000000")
             values[name] = types[name](value)
         if values.get("cluster", "slurm") not in _LISTEN_S:
-            raise ConfigError(f"--on slurm: cluster={values['cluster']}: allowed: {', '.join(_LISTEN_S)}")
+            raise ConfigError(f"--executor slurm: cluster={values['cluster']}: allowed: {', '.join(_LISTEN_S)}")
         return cls(**values)
 
 
@@ -83,10 +83,12 @@ class OnSlurm:
             import submitit
         except ImportError:
             raise ConfigError(
-                "--on slurm: submitit is not installed: pip install -e '.[slurm]' in the checkout"
+                "--executor slurm: submitit is not installed: pip install -e '.[slurm]' in the checkout"
             ) from None
         if self.settings.cluster == "slurm" and which("sbatch") is None:
-            raise ConfigError("--on slurm: there is no sbatch here; run this on a login node, or try cluster=local")
+            raise ConfigError(
+                "--executor slurm: there is no sbatch here; run this on a login node, or try cluster=local"
+            )
         self._submitit: Any = submitit
         logging.getLogger("submitit").setLevel(logging.ERROR)
 
@@ -121,7 +123,7 @@ class OnSlurm:
                     except Exception as error:
                         tries[number] += 1
                         if tries[number] > _TRIES:
-                            raise SimulationError(f"--on slurm: {_lines_of(job, error)}") from None
+                            raise SimulationError(f"--executor slurm: {_lines_of(job, error)}") from None
                         pending[number] = executor.submit(_run_share, tasks[number])
                         continue
                     for index, run in zip(shares[number], runs, strict=False):
@@ -134,7 +136,7 @@ class OnSlurm:
         except DagsimError:
             raise
         except RuntimeError as error:  # sbatch is missing, or refuses the job
-            raise SimulationError(f"--on slurm: {one_line(error)}") from None
+            raise SimulationError(f"--executor slurm: {one_line(error)}") from None
         finally:
             for job in pending.values():
                 with suppress(Exception):
@@ -146,7 +148,7 @@ class OnSlurm:
         try:
             executor = self._submitit.AutoExecutor(folder=folder, cluster=settings.cluster)
         except RuntimeError as error:
-            raise SimulationError(f"--on slurm: {one_line(error)}") from None
+            raise SimulationError(f"--executor slurm: {one_line(error)}") from None
         asked = {name: value for name in ("partition", "account", "qos") if (value := getattr(settings, name))}
         executor.update_parameters(
             name="dagsim",

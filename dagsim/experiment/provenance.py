@@ -20,6 +20,7 @@ from dagsim.config.schema import Config, config_hash, plain
 from dagsim.errors import ConfigError
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import external_command, is_agent, with_model
+from dagsim.family import service
 from dagsim.files import file_hash
 from dagsim.own_code import own_names, source_file
 from dagsim.registry import Spec
@@ -72,13 +73,10 @@ def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
     name, params = Spec.parse(spec)
     scenario = scenario_of(config)
     if is_agent(scenario, policy):
-        from dagsim.agents.config import shipped_agent
-
-        yield "checkpoints", policy, Path(str(params.get("checkpoint") or shipped_agent(name, scenario)))
-    elif name == "search" and (agent := str(params.get("agent", "ppo"))):
-        from dagsim.agents.search import agent_file
-
-        yield "checkpoints", policy, agent_file(agent)
+        yield "checkpoints", policy, Path(str(params.get("checkpoint") or service("shipped_agent")(name, scenario)))
+    elif name in scenario.policies and (files := getattr(scenario.policies.get(name), "checkpoints", None)):
+        for path in files(**params):
+            yield "checkpoints", policy, path
     elif (own := params.get("config")) and Path(str(own)).is_file():
         yield "code", f"{name}:{own}", Path(str(own))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 from dagsim.config.bundled import WORKLOADS
 from dagsim.config.schema import Config
+from dagsim.errors import ConfigError
 from dagsim.metrics.standings import Sample
 from dagsim.model import Job
 from dagsim.model.streams import stream
@@ -25,7 +26,11 @@ def scenario_of(config: Config) -> Scenario:
 
 
 def on_its_cluster(
-    config: Config, cluster: str | None = None, watch: Callable[[Iterable[Job]], Iterable[Job]] = iter
+    config: Config,
+    cluster: str | None = None,
+    watch: Callable[[Iterable[Job]], Iterable[Job]] = iter,
+    *,
+    invented: bool = True,
 ) -> Config:
     """Return ``config`` with the cluster of its trace.
 
@@ -35,12 +40,13 @@ def on_its_cluster(
     further runs would be identical. ``watch`` passes on the jobs that are read to size a cluster.
 
     Raises:
-        InputError: The cluster is wrong, or the trace cannot be read.
+        InputError: The cluster is wrong, or the trace cannot be read; or nothing says what the cluster
+            is, and it may not be ``invented``.
     """
     if cluster is not None or config.trace_file is not None:
         from dagsim.experiment.sizing import trace_cluster
 
-        source, parts = trace_cluster(config, cluster, watch)
+        source, parts = trace_cluster(config, cluster, watch, invented=invented)
         config = config.changed(source, parts) if parts else config
     if sample_of(config) is not Sample.TRACE or "seeds" in config.model_fields_set:
         return config
@@ -53,8 +59,22 @@ def experiment_seeds(config: Config) -> tuple[int, ...]:
     """
     trace = config.trace_file
     if trace is not None and trace.window is not None:
-        return seeds_of(WINDOWS, trace.windows or config.seeds)
+        return window_seeds(config, trace.windows or config.seeds)
     return replicate_seeds(config.seed, config.seeds)
+
+
+def window_seeds(config: Config, count: int) -> tuple[int, ...]:
+    """The numbers of ``count`` windows of the experiment's trace.
+
+    Raises:
+        ConfigError: The configuration has a seed, which would change nothing.
+    """
+    if config.seed:
+        raise ConfigError(
+            f"seed: {config.seed} would change nothing: windows are spread evenly over the trace and numbered; "
+            "workload.windows chooses how many, workload.part from which part of it"
+        )
+    return seeds_of(WINDOWS, count)
 
 
 def replicate_seeds(root: int, count: int) -> tuple[int, ...]:

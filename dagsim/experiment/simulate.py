@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, DagsimError, PluginError, PolicyFailed, UnknownName, one_line
 from dagsim.experiment.scenario import scenario_of
-from dagsim.family import family_entries, refuse_missing
+from dagsim.family import offered, refuse_missing, service
 from dagsim.metrics import Summary, summarize
+from dagsim.metrics.incomplete import incomplete_facts
 from dagsim.metrics.own import own_values
 from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
@@ -64,7 +65,7 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
     wall_s = perf_counter() - began
     schedule = kernel.schedule
     schedule.decision_s, schedule.decisions = timed.decision_s, timed.decisions
-    facts = scenario.facts(kernel)
+    facts = {**scenario.facts(kernel), **incomplete_facts(schedule, scenario.unfinished(kernel))}
     own = facts_of(decider, scenario.notes(kernel, decider))
     return Outcome(schedule, measured(config, schedule), policy, seed, facts, wall_s, own, engine)
 
@@ -200,10 +201,8 @@ def is_agent(scenario: Scenario, spec: str) -> bool:
 
 
 def _agents() -> tuple[str, ...]:
-    from dagsim.agents.config import ALGORITHMS
-
-    shipped = [entry.name for _, entry in family_entries("agents")]
-    return (*dict.fromkeys([*shipped, *ALGORITHMS.names()]), "agent", "sb3")
+    names: tuple[str, ...] = () if (known := offered("agent_names")) is None else known()
+    return names
 
 
 def agent_spec(
@@ -212,7 +211,7 @@ def agent_spec(
     root: Path = Path("results"),
     system: System | type[System] | None = None,
 ) -> str:
-    """Return the policy that ``--algo ALGO`` names, with its ``--checkpoint`` as a parameter.
+    """Return the policy that ``--policy ALGO`` names, with its ``--checkpoint`` as a parameter.
 
     The name of an algorithm stands for the agent of the newest training for ``system`` (or the
     default system) below ``root``, or else for the agent that ships with dagsim. ``sb3:model.zip`` is the model of
@@ -226,19 +225,17 @@ def agent_spec(
     name, bracket, rest = algo.partition("[")
     if name not in _agents():
         if checkpoint is not None:
-            raise UnknownName(f"--checkpoint goes with --algo {', '.join(_agents())}, not with {algo!r}")
+            raise UnknownName(f"--checkpoint goes with --policy {', '.join(_agents())}, not with {algo!r}")
         return algo
     if "checkpoint" in Spec.parse(algo).params:
         if checkpoint is not None:
-            raise ConfigError(f"--checkpoint {checkpoint}: --algo {algo} also names one; leave one of them out")
+            raise ConfigError(f"--checkpoint {checkpoint}: --policy {algo} also names one; leave one of them out")
         return algo
     if checkpoint is None:
-        checkpoint = _newest(name, root, system.system)
+        checkpoint = service("newest_agent")(name, root, system.system)
     if checkpoint is not None:
         return f'{name}[checkpoint="{checkpoint}"{f",{rest}" if bracket else "]"}'
-    from dagsim.agents.config import shipped_agents
-
-    if name not in shipped_agents(system):
+    if name not in service("shipped_agents")(system):
         raise UnknownName(
             f"no trained {name} below {root}/ for the system {system.system!r}: train one (dagsim train --algo {name}) "
             "or give --checkpoint"
@@ -250,8 +247,7 @@ def only_system_of(algo: str | None) -> str | None:
     """The name of the system that an agent ships for, if it is only one, and not the default one."""
     if algo is None or algo in system_named(DEFAULT_SYSTEM).policies or algo not in _agents():
         return None
-    from dagsim.agents.config import shipped_agents
-
+    shipped_agents = service("shipped_agents")
     able = [system.system for system in all_systems().values() if algo in shipped_agents(system)]
     return able[0] if len(able) == 1 and able[0] != DEFAULT_SYSTEM else None
 
@@ -284,24 +280,13 @@ def _policy(scenario: Scenario, spec: str, seed: int | None) -> Policy[Any, Any]
     spec = with_model(spec)
     name = Spec.parse(spec).name
     if not is_agent(scenario, spec):
+        if name not in scenario.policies:
+            for group in ("agents", "algorithms", "loaders"):
+                refuse_missing(group, name)
         heuristic: Policy[Any, Any] = scenario.policies.create(spec, **({} if seed is None else {"seed": seed}))
         return heuristic
-    from dagsim.agents.checkpoint import load_agent
-    from dagsim.agents.config import shipped_agent
-    from dagsim.registry import Entry, Registry
-
-    def load(
-        checkpoint: str | Path | None = None, sampled: bool = False, codec: str | None = None, net: str | None = None
-    ) -> Policy[Any, Any]:
-        return load_agent(checkpoint or shipped_agent(name, scenario), sampled, scenario, codec=codec, net=net)
-
-    def load_model(checkpoint: str, level: Any = "task_type") -> Policy[Any, Any]:
-        from dagsim.agents.sb3 import sb3_policy
-
-        return sb3_policy(scenario, Path(checkpoint), level)
-
-    agents: Registry[Policy[Any, Any]] = Registry("agent", [Entry(name, load_model if name == "sb3" else load)])
-    return agents.create(spec)
+    agent: Policy[Any, Any] = service("agent")(scenario, spec)
+    return agent
 
 
 class ExternalCommand(NamedTuple):
@@ -356,13 +341,3 @@ def _external(scenario: Scenario, spec: str, command: ExternalCommand) -> Policy
     address = command.address
     program: Policy[Any, Any] = PROGRAMS.create(command.head, command=address, endpoint=address)
     return program
-
-
-def _newest(algo: str, root: Path, system: str) -> Path | None:
-    """Return the best agent of the newest training of ``algo`` for ``system``."""
-    trained = sorted(root.glob(f"*-train-{algo}-*/best.pt"), key=lambda path: path.parent.name, reverse=True)
-    if not trained:
-        return None
-    from dagsim.agents.checkpoint import read_plain
-
-    return next((path for path in trained if read_plain(path).get("system", DEFAULT_SYSTEM) == system), None)

@@ -236,7 +236,7 @@ class Store:
             store._describe(argv, grid)
             store.mark("running")
             renamed = rename_free(unfinished, path, numbered=numbered)
-        except OSError:
+        except BaseException:  # a signal as well: nobody would ever remove it
             with suppress(OSError):
                 rmtree(unfinished)
             raise
@@ -315,6 +315,8 @@ class Store:
         """
         if not path.is_dir():
             raise RunFolderError(f"{path}: no such run folder")
+        if not (path / "manifest.json").exists():
+            raise RunFolderError(f"{path}: not a run folder, since it has no manifest.json")
         facts = read_json_file(path / "manifest.json")
         if not isinstance(facts, dict) or facts.get("schema") not in _READABLE:
             raise RunFolderError(
@@ -451,6 +453,33 @@ class Store:
             not Path(trace["path"]).exists() or file_hash(Path(trace["path"])) != trace["sha256"]
         ):
             raise RunFolderError(f"{self.path}: cannot be resumed: its trace {trace['path']} is gone or has changed")
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Add to any error of the block what the folder keeps and the command that goes on from there."""
+        try:
+            yield
+        except (KeyboardInterrupt, Exception) as error:
+            note = self._note(stopped=isinstance(error, KeyboardInterrupt))
+            if note and note not in getattr(error, "__notes__", ()):
+                error.add_note(note)
+            raise
+
+    def _note(self, *, stopped: bool) -> str:
+        """What the folder keeps, and the command that goes on; empty if an error left nothing to keep."""
+        command = self.manifest["command"]
+        if command == "train":
+            return (
+                f"the training is kept in {self.path}; go on with: dagsim train --resume {shlex.quote(str(self.path))}"
+            )
+        try:
+            what, count = ("runs", len(self.lines())) if self.grid is None else ("cells", len(self.cells()))
+            again = (self.path / "command.txt").read_text(encoding="utf-8").strip()
+        except (OSError, ValueError, InputError, RunFolderError) as error:
+            return f"{self.path}: what it keeps cannot be read: {error}"
+        if self.grid is None or command == "sweep":
+            again = f"dagsim {command} {'' if self.grid else '--resume '}{shlex.quote(str(self.path))}"
+        return f"{count} finished {what} are kept in {self.path}; go on with: {again}" if count or stopped else ""
 
     @contextmanager
     def writing(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ from dagsim.systems.cluster.audit import Audit
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.traces import Trace
 from dagsim.traces.report import Hours
-from dagsim.traces.slurm import ENDLESS_S
+from dagsim.traces.times import ENDLESS_S
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.info import Tally, WorkloadInfo
 
@@ -36,12 +36,12 @@ class ResourceHours:
         """Add a job, whose work is in seconds."""
         self.jobs += 1
         for task in job.tasks:
-            claimed_s = 0.0 if task.estimate is None or task.estimate >= ENDLESS_S else task.estimate
+            requested_s = 0.0 if task.estimate is None or task.estimate >= ENDLESS_S else task.estimate
             gpus, cores = task.instances * task.gpus / 3600, task.instances * task.cpus / 3600
             self.gpu_hours += gpus * task.work
             self.core_hours += cores * task.work
-            self.gpu_hours_claimed += gpus * claimed_s
-            self.core_hours_claimed += cores * claimed_s
+            self.gpu_hours_claimed += gpus * requested_s
+            self.core_hours_claimed += cores * requested_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Completion times, slowdowns and waits of jobs, how fairly they are shared, and tables of all jobs and
+"""Completion times, waits and slowdowns of jobs, how fairly they are shared, and tables of all jobs and
 runs.
 """
 
@@ -17,6 +17,7 @@ from dagsim.metrics.utilization import present
 from dagsim.model import Kind, RejectReason
 from dagsim.model.arithmetic import numbered
 from dagsim.model.log import Schedule
+from dagsim.text import in_spreadsheet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,40 +33,51 @@ def jct(source: Source) -> Floats:
 
 
 def wait(source: Source) -> Floats:
-    """Waiting time in s: time that the job was in the system with none of its runs running.
+    """Waiting time in s, as batch systems report it: start of the job's first run - submission.
 
-    This includes the time before its first run, between tasks and after a preemption. Parallel runs
-    count once (their union, not their sum). A run that fetches its inputs or is being set up counts
-    as running.
+    A run that fetches its inputs or is being set up has started. A job that never ran waited until
+    it left. NaN for jobs that did not complete.
+    """
+    cols = columns(source)
+    return np.minimum(cols.first_start_s, cols.jobs.completed_s) - cols.jobs.arrival_s
+
+
+def queueing(source: Source) -> Floats:
+    """Queueing time in s: time that the job was in the system with none of its runs running.
+
+    It is the wait, plus the time between tasks and after a preemption or a failure. Parallel runs
+    count once (their union, not their sum).
     """
     return _in_phase(columns(source), waiting=True)
 
 
 def running(source: Source) -> Floats:
-    """Running time in s: time with at least one run of the job running. wait + running = JCT."""
+    """Running time in s: time with at least one run of the job running. queueing + running = JCT."""
     return _in_phase(columns(source), waiting=False)
 
 
-def slowdown(source: Source) -> Floats:
+def stretch(source: Source) -> Floats:
     """JCT / ideal time: the job's critical path with each task on its fastest allowed GPU type.
 
-    At least 1. A job without work has a slowdown of 1 if it did not wait, otherwise infinity.
+    At least 1. A job without work has a stretch of 1 if it did not wait, otherwise infinity.
     """
     return _ratio(jct(source), columns(source).jobs.ideal_s)
 
 
-def bounded_slowdown(source: Source, tau_s: float = _TAU_S) -> Floats:
-    """max(1, JCT / max(ideal time, ``tau_s``)): a slowdown whose mean short jobs cannot dominate.
+def bounded_stretch(source: Source, tau_s: float = _TAU_S) -> Floats:
+    """max(1, JCT / max(ideal time, ``tau_s``)): a stretch whose mean short jobs cannot dominate.
 
-    After Feitelson et al. 1997, with the ideal time instead of the run time, so running on a slow
+    It is the bounded slowdown with the ideal time instead of the running time, so running on a slow
     GPU counts as slow.
     """
     return _bounded(jct(source), columns(source).jobs.ideal_s, tau_s)
 
 
-def bounded_slowdown_hpc(source: Source, tau_s: float = _TAU_S) -> Floats:
-    """max(1, (wait + running) / max(running, ``tau_s``)): bounded slowdown as batch systems report
-    it.
+def bounded_slowdown(source: Source, tau_s: float = _TAU_S) -> Floats:
+    """max(1, (wait + run) / max(run, ``tau_s``)): bounded slowdown as batch systems report it.
+
+    wait + run is the JCT, and run the running time. So the queueing time of a preempted job counts
+    as waiting.
 
     Source: Feitelson et al. 1997, "Theory and practice in parallel job scheduling".
     """
@@ -107,7 +119,7 @@ def _bounded(above: Floats, below: Floats, tau_s: float) -> Floats:
     return np.maximum(1.0, above / np.maximum(below, tau_s))
 
 
-def slo_attainment(source: Source) -> float:
+def deadline_hit_rate(source: Source) -> float:
     """Jobs that completed by their deadline / jobs with a deadline. NaN if no job has a deadline.
 
     A rejected job has missed its deadline. An unfinished job has missed it if it has passed, and is
@@ -168,7 +180,7 @@ def _ended(source: Source, kind: Kind) -> int:
     return distinct(runs.run[runs.outcome == kind])
 
 
-def jain(values: Iterable[float]) -> float:
+def jain_fairness_index(values: Iterable[float]) -> float:
     """Jain's index (sum x)^2 / (n sum x^2) (Jain, Chiu & Hawe 1984).
 
     1 if all values are equal, even if all are 0; 1/n if all but one are 0; NaN without values.
@@ -184,7 +196,7 @@ def jain(values: Iterable[float]) -> float:
 
 
 def tenant_gpu_seconds(source: Source) -> dict[str, float]:
-    """GPU-seconds held by each tenant with an accepted job, in order of first arrival."""
+    """GPU-seconds held by the accepted jobs of each tenant that has any, in order of first arrival."""
     cols = columns(source)
     per_job = total(cols.runs.job, cols.runs.gpu_s, len(cols.jobs))
     place, tenants = numbered(cols.jobs.tenant)
@@ -252,7 +264,7 @@ def exclusive_fairness(source: Source, round_s: float | None = None) -> Floats:
     return _ratio(jct(cols), jobs.ideal_s * contention)
 
 
-def unfair_share(rho: Floats) -> float:
+def unfair_job_fraction(rho: Floats) -> float:
     """Fraction of jobs with rho above 1 (by more than rounding); NaN if any value is NaN or there
     are no jobs.
     """
@@ -286,9 +298,11 @@ def jobs_table(source: Source) -> Table:
         "completed_s": jobs.completed_s,
         "jct_s": jct(cols),
         "wait_s": wait(cols),
+        "queueing_s": queueing(cols),
         "running_s": running(cols),
-        "slowdown": slowdown(cols),
         "bounded_slowdown": bounded_slowdown(cols),
+        "stretch": stretch(cols),
+        "bounded_stretch": bounded_stretch(cols),
         "priority": jobs.priority,
         "tenant": jobs.tenant,
         "weight": jobs.weight,
@@ -336,8 +350,7 @@ def to_csv(table: Mapping[str, Sequence[Any] | np.ndarray]) -> str:
     """Return the table as CSV text. Equal tables give equal bytes.
 
     Floats have their shortest exact form, and NaN is empty. A text that a spreadsheet would read as
-    a formula (it begins with ``=``, ``+``, ``-`` or ``@`` and is not a number) gets a leading
-    apostrophe.
+    a formula gets a leading apostrophe (``text.in_spreadsheet``).
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -357,19 +370,9 @@ def _cells(column: Sequence[Any] | np.ndarray) -> Sequence[Any]:
     values = column.tolist() if isinstance(column, np.ndarray) else column
     if isinstance(column, np.ndarray) and column.dtype.kind == "f":
         return ["" if math.isnan(value) else repr(value) for value in values]
-    if any(map(_is_formula, {value for value in values if isinstance(value, str)})):  # hardly ever: look at each once
-        return [f"'{value}" if _is_formula(value) else value for value in values]
+    if any(in_spreadsheet(value) != value for value in {value for value in values if isinstance(value, str)}):
+        return [in_spreadsheet(value) if isinstance(value, str) else value for value in values]
     return values
-
-
-def _is_formula(value: Any) -> bool:
-    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@")):
-        return False
-    try:
-        float(value)
-    except ValueError:
-        return True
-    return False
 
 
 def _places(mask: int) -> str:

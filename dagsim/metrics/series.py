@@ -34,14 +34,15 @@ import numpy as np
 
 from dagsim.metrics.columns import Flags, Floats, Ints, Source, columns
 from dagsim.metrics.intervals import t_quantile, two_sided_p
-from dagsim.metrics.jct import bounded_slowdown, bounded_slowdown_hpc, jct, slowdown, wait
+from dagsim.metrics.jct import bounded_slowdown, bounded_stretch, jct, queueing, stretch, wait
 
 _VALUES = {
     "jct_s": jct,
     "wait_s": wait,
-    "slowdown": slowdown,
+    "queueing_s": queueing,
     "bounded_slowdown": bounded_slowdown,
-    "bounded_slowdown_hpc": bounded_slowdown_hpc,
+    "stretch": stretch,
+    "bounded_stretch": bounded_stretch,
 }
 _ORDERS = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _NAME = re.compile(
@@ -231,8 +232,9 @@ class JobSeries:
         match = _NAME.fullmatch(metric)
         assert match is not None
         values = np.where(self._counted(match), self.values[match["values"]], 0.0)
-        if match["values"] in ("wait_s", "jct_s"):
-            waits = np.where(values > 0, self.values.get("wait_s", values), 0.0)
+        if match["values"].endswith("_s"):
+            part = "queueing_s" if match["values"] == "jct_s" else match["values"]
+            waits = np.where(values > 0, self.values.get(part, self.values.get("wait_s", values)), 0.0)
         else:
             waits = np.maximum(values - 1.0, 0.0)
         return values, waits

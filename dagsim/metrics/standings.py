@@ -27,9 +27,9 @@ SECONDARY_METRICS = (
     "bounded_slowdown.mean",
     "utilization",
     "energy_kwh",
-    "jain",
-    "rho_worst",
-    "scheduler_us",
+    "jain_fairness_index",
+    "max_ftf",
+    "decision_time_us",
 )
 """Metrics reported in addition to the one that ranks the policies."""
 
@@ -37,10 +37,10 @@ _HIGHER_IS_BETTER = {
     "jobs_completed",
     "throughput_per_h",
     "utilization",
-    "flops_utilization",
+    "peak_weighted_utilization",
     "availability",
-    "jain",
-    "slo_attainment",
+    "jain_fairness_index",
+    "deadline_hit_rate",
 }
 
 
@@ -310,7 +310,7 @@ def plain_mean(lines: Iterable[RunMetrics], metric: str) -> float:
 
 
 def _but_clock(line: RunMetrics) -> dict[str, Any]:
-    return {name: value for name, value in line.metrics.items() if name != "scheduler_us"}
+    return {name: value for name, value in line.metrics.items() if name != "decision_time_us"}
 
 
 def _number(value: Any) -> float:

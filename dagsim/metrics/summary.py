@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Literal, NamedTuple, TypeVar, get_type_hints
 
@@ -13,20 +14,21 @@ from dagsim.errors import InputError
 from dagsim.metrics.columns import Flags, Floats, Ints, ScheduleColumns, Source, columns, distinct, total
 from dagsim.metrics.jct import (
     bounded_slowdown,
-    bounded_slowdown_hpc,
+    bounded_stretch,
+    deadline_hit_rate,
     failures,
     finish_time_fairness,
-    jain,
+    jain_fairness_index,
     jct,
     makespan,
     node_failures,
     preemptions,
+    queueing,
     restarts,
-    slo_attainment,
-    slowdown,
+    stretch,
     tenant_gpu_seconds,
     throughput,
-    unfair_share,
+    unfair_job_fraction,
     wait,
 )
 from dagsim.metrics.utilization import (
@@ -34,15 +36,16 @@ from dagsim.metrics.utilization import (
     PowerModel,
     availability,
     energy,
-    flops_utilization,
     gpu_seconds,
     gpu_utilization,
     jobs_in_system,
     jobs_waiting,
+    peak_weighted_utilization,
     utilization_by_type,
 )
 from dagsim.model import RejectReason
 from dagsim.model.arithmetic import numbered, ordered_sum
+from dagsim.registry import nearest
 
 Label = TypeVar("Label", float, str)
 
@@ -51,6 +54,8 @@ _GROUPS = 32
 others are pooled.
 """
 _OTHER = "(other)"
+_WAIT = "start of the job's first run - submission"
+_BOUNDED_SLOWDOWN = "max(1, (wait + run) / max(run, 10 s)); wait + run: JCT, run: time with a run running"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +85,11 @@ class JobGroup:
 
     arrived: Annotated[int, "jobs", "jobs that arrived"]
     completed: Annotated[int, "jobs", "jobs that completed"]
-    rejected: Annotated[int, "jobs", "jobs turned away"]
+    rejected: Annotated[int, "jobs", "jobs rejected or killed"]
     unfinished: Annotated[int, "jobs", "jobs accepted but not completed by the end of the log"]
     jct_s: Annotated[Distribution, "s", "job completion time, completed - arrived"]
-    wait_s: Annotated[Distribution, "s", "time in the system with no run of the job running"]
-    bounded_slowdown: Annotated[Distribution, "", "max(1, JCT / max(ideal time, 10 s))"]
+    wait_s: Annotated[Distribution, "s", _WAIT]
+    bounded_slowdown: Annotated[Distribution, "", _BOUNDED_SLOWDOWN]
     gpu_hours: Annotated[float, "h", "GPU-hours held"]
 
 
@@ -172,7 +177,7 @@ Unfinished = Literal["refuse", "horizon", "drop"]
 class Summary:
     """Every metric of one schedule. ``glossary()`` lists the meaning and unit of each field.
 
-    With unfinished jobs, averages over jobs (JCT to slowdown, makespan, rho, joules per job) are
+    With unfinished jobs, averages over jobs (JCT to stretch, makespan, rho, joules per job) are
     NaN, unless ``unfinished`` names another way to count them. ``jobs_unfinished`` is their number.
     """
 
@@ -189,22 +194,23 @@ class Summary:
     blocking_rate: Annotated[float, "", "jobs rejected, or started and unfinished, / jobs that arrived"]
     jct_s: Annotated[Distribution, "s", "job completion time, completed - arrived"]
     weighted_jct_s: Annotated[float, "s", "sum of weight x JCT / sum of weights"]
-    area_jct_s: Annotated[
+    area_weighted_jct_s: Annotated[
         float, "s", "sum of area x JCT / sum of areas; area: GPU-seconds with each task on its fastest allowed GPU type"
     ]
-    wait_s: Annotated[Distribution, "s", "time in the system with no run of the job running"]
-    slowdown: Annotated[Distribution, "", "JCT / ideal time (critical path, each task on its fastest allowed GPU type)"]
-    bounded_slowdown: Annotated[Distribution, "", "max(1, JCT / max(ideal time, 10 s))"]
-    bounded_slowdown_hpc: Annotated[Distribution, "", "max(1, (wait + running) / max(running, 10 s))"]
-    makespan_s: Annotated[float, "s", "last completion - first arrival"]
+    wait_s: Annotated[Distribution, "s", _WAIT]
+    queueing_s: Annotated[Distribution, "s", "time in the system with no run of the job running: queueing + run = JCT"]
+    bounded_slowdown: Annotated[Distribution, "", _BOUNDED_SLOWDOWN]
+    stretch: Annotated[Distribution, "", "JCT / ideal time (critical path, each task on its fastest allowed GPU type)"]
+    bounded_stretch: Annotated[Distribution, "", "max(1, JCT / max(ideal time, 10 s))"]
+    makespan_s: Annotated[float, "s", "last completion - first arrival, of accepted jobs (not rejected, not killed)"]
     horizon_s: Annotated[float, "s", "end of the log - first arrival"]
     throughput_per_h: Annotated[float, "jobs/h", "jobs completed / horizon"]
     utilization: Annotated[float, "", "GPU-seconds held / (GPUs x horizon)"]
-    flops_utilization: Annotated[float, "", "utilization with each GPU weighted by its FP32 TFLOPS"]
+    peak_weighted_utilization: Annotated[float, "", "utilization with each GPU weighted by its FP32 TFLOPS"]
     availability: Annotated[float, "", "GPU-seconds up / (GPUs x horizon)"]
-    queue_mean: Annotated[float, "jobs", "time average of the jobs in the system with no run running"]
-    queue_max: Annotated[float, "jobs", "maximum number of jobs waiting at once"]
-    in_system_mean: Annotated[float, "jobs", "time average of the jobs in the system"]
+    mean_queue_length: Annotated[float, "jobs", "time average of the accepted jobs in the system with no run running"]
+    max_queue_length: Annotated[float, "jobs", "maximum number of accepted jobs waiting at once"]
+    mean_jobs_in_system: Annotated[float, "jobs", "time average of the accepted jobs in the system"]
     runs: Annotated[int, "runs", "runs started"]
     preemptions: Annotated[int, "runs", "runs stopped by a decision"]
     failures: Annotated[int, "runs", "runs stopped by the failure of a node"]
@@ -214,13 +220,15 @@ class Summary:
     energy_allocated_kwh: Annotated[float, "kWh", "part of energy_kwh, drawn by GPUs while runs held them"]
     energy_idle_kwh: Annotated[float, "kWh", "part of energy_kwh, drawn by GPUs that no run held"]
     joules_per_job: Annotated[float, "J", "energy drawn by all GPUs / jobs completed"]
-    jain: Annotated[float, "", "Jain's index over the tenants' GPU-seconds"]
-    rho_worst: Annotated[
+    jain_fairness_index: Annotated[float, "", "Jain's index over the GPU-seconds of each tenant's accepted jobs"]
+    max_ftf: Annotated[
         float, "", "largest rho: JCT / time on 1/N of the cluster, N = mean number of jobs in the system meanwhile"
     ]
-    rho_above_one: Annotated[float, "", "fraction of jobs with rho above 1"]
-    slo_attainment: Annotated[float, "", "jobs completed by their deadline / jobs with a deadline"]
-    scheduler_us: Annotated[float, "microseconds", "CPU time of the policy per decision carried out"]
+    unfair_job_fraction: Annotated[float, "", "fraction of accepted jobs with rho above 1"]
+    deadline_hit_rate: Annotated[
+        float, "", "jobs completed by their deadline / jobs with a deadline, unless it is still to come"
+    ]
+    decision_time_us: Annotated[float, "microseconds", "CPU time of the policy per decision carried out"]
     by_priority: Annotated[dict[str, JobGroup], "", "per priority"]
     by_tenant: Annotated[dict[str, JobGroup], "", "per tenant"]
     by_gpu: Annotated[dict[str, GpuGroup], "", "per GPU type"]
@@ -293,20 +301,21 @@ def summarize(
         blocking_rate=float((((rejected > 0) & ~killed) | cut_short).mean()) if len(rejected) else math.nan,
         jct_s=Distribution.of(per_job.jct_s[counted]),
         weighted_jct_s=_weighted_mean(per_job.jct_s[counted], jobs.weight[counted]),
-        area_jct_s=_area_mean(per_job.jct_s[counted], jobs.ideal_gpu_s[counted]),
+        area_weighted_jct_s=_area_mean(per_job.jct_s[counted], jobs.ideal_gpu_s[counted]),
         wait_s=Distribution.of(per_job.wait_s[counted]),
-        slowdown=Distribution.of(slowdown(seen)[counted]),
+        queueing_s=Distribution.of(queueing(seen)[counted]),
         bounded_slowdown=Distribution.of(per_job.bounded_slowdown[counted]),
-        bounded_slowdown_hpc=Distribution.of(bounded_slowdown_hpc(seen)[counted]),
+        stretch=Distribution.of(stretch(seen)[counted]),
+        bounded_stretch=Distribution.of(bounded_stretch(seen)[counted]),
         makespan_s=makespan(seen),
         horizon_s=cols.horizon_s,
         throughput_per_h=throughput(cols),
         utilization=gpu_utilization(cols),
-        flops_utilization=flops_utilization(cols),
+        peak_weighted_utilization=peak_weighted_utilization(cols),
         availability=availability(cols),
-        queue_mean=waiting.mean(),
-        queue_max=waiting.max(),
-        in_system_mean=jobs_in_system(cols).mean(),
+        mean_queue_length=waiting.mean(),
+        max_queue_length=waiting.max(),
+        mean_jobs_in_system=jobs_in_system(cols).mean(),
         runs=distinct(cols.runs.run),
         preemptions=preemptions(cols),
         failures=failures(cols),
@@ -316,11 +325,11 @@ def summarize(
         energy_allocated_kwh=drawn.allocated_kwh,
         energy_idle_kwh=drawn.idle_kwh,
         joules_per_job=drawn.total_j / completed if comparable else math.nan,
-        jain=jain(tenant_gpu_seconds(cols).values()),
-        rho_worst=float(rho.max()) if len(rho) else math.nan,
-        rho_above_one=unfair_share(rho),
-        slo_attainment=slo_attainment(_due(cols, chosen)),
-        scheduler_us=1e6 * cols.decision_s / cols.decisions if cols.decisions and cols.decision_s else math.nan,
+        jain_fairness_index=jain_fairness_index(tenant_gpu_seconds(cols).values()),
+        max_ftf=float(rho.max()) if len(rho) else math.nan,
+        unfair_job_fraction=unfair_job_fraction(rho),
+        deadline_hit_rate=deadline_hit_rate(_due(cols, chosen)),
+        decision_time_us=1e6 * cols.decision_s / cols.decisions if cols.decisions and cols.decision_s else math.nan,
         by_priority=job_groups(cols, per_job, counted, jobs.priority.tolist(), chosen),
         by_tenant=job_groups(cols, per_job, counted, jobs.tenant, chosen),
         by_gpu=gpu_groups(cols, power),
@@ -361,6 +370,27 @@ def glossary() -> list[MetricTerm]:
     ``priority[...]``.
     """
     return list(_terms(Summary))
+
+
+def check_metric(name: str, own: Iterable[str] = ()) -> None:
+    """Refuse a name that no metric can have, before anything is simulated.
+
+    Groups may be anything (``partition[gpu].wait_s.mean``), since only the run has them. ``own`` are
+    the user's metrics.
+
+    Raises:
+        InputError: There is no such metric; the message suggests the nearest.
+    """
+    names = [*(term.name for term in glossary()), *own]
+    group, _, bare = name.rpartition("].")
+    in_groups = {known.rpartition("].")[2] for known in names}
+    if name in names or (group and bare in in_groups):
+        return
+    means = {known.partition(".")[0]: known for known in reversed(names) if "[" not in known}
+    near = nearest(name, names)
+    if "." not in name and (stem := re.search(r"'(.*)'", nearest(name, means))):
+        near = f"; did you mean {means[stem[1]]!r}?"
+    raise InputError(f"there is no metric {name!r}{near} (dagsim list metrics)")
 
 
 _GROUP_OF = {"by_priority": ("priority", JobGroup), "by_tenant": ("tenant", JobGroup), "by_gpu": ("gpu", GpuGroup)}

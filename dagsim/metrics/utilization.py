@@ -174,7 +174,7 @@ def gpu_utilization(source: Source) -> float:
     return _share(spent.held.sum(), spent.capacity.sum())
 
 
-def flops_utilization(source: Source, precision: str = "fp32") -> float:
+def peak_weighted_utilization(source: Source, precision: str = "fp32") -> float:
     """``gpu_utilization`` with each GPU weighted by its peak TFLOPS: an idle A100 counts more than
     an idle T4.
     """

@@ -73,7 +73,7 @@ class WaitReasons:
     arrival_s: float
     start_s: float | None
     """First start."""
-    wait_s: float
+    queueing_s: float
     """Seconds in the system without a run, including those between its runs."""
     periods: tuple[tuple[float, float], ...]
     """Start and end of each wait."""
@@ -89,7 +89,7 @@ class WaitReasons:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {
-            **{name: getattr(self, name) for name in ("job", "tenant", "gpus", "arrival_s", "start_s", "wait_s")},
+            **{name: getattr(self, name) for name in ("job", "tenant", "gpus", "arrival_s", "start_s", "queueing_s")},
             "types": list(self.types),
             "periods": [list(period) for period in self.periods],
             "stopped": self.stopped,
@@ -139,7 +139,7 @@ def wait_reasons(source: Source, job: int) -> WaitReasons:
         types=wide,
         arrival_s=float(jobs.arrival_s[job]),
         start_s=float(runs.start_s[mine].min()) if len(mine) else None,
-        wait_s=ordered_sum(end - start for start, end in periods),
+        queueing_s=ordered_sum(end - start for start, end in periods),
         periods=periods,
         stopped=len(set(runs.run[mine[runs.stopped[mine]]].tolist())),
         blocked_s=_blocked(cols, job, mine, periods, nodes),

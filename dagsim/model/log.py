@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from itertools import chain, pairwise, repeat
+from math import isfinite
 from pathlib import Path
 from struct import Struct
 from typing import IO, NamedTuple, TypeAlias, overload
@@ -93,6 +94,22 @@ class RejectReason(IntEnum):
     it run.
     """
 
+    @property
+    def words(self) -> str:
+        """The reason in words."""
+        return _REJECTED_BECAUSE[self]
+
+
+_REJECTED_BECAUSE = {
+    RejectReason.TOO_LARGE: "it asks for more than all nodes that it may use, or all licences, are",
+    RejectReason.NO_SUCH_GPU: "the cluster has no GPU type that it may use",
+    RejectReason.BY_POLICY: "the policy rejected it",
+    RejectReason.NO_PLACE: "there was no room for it, and it could not wait",
+    RejectReason.TOO_SLOW: "it would have taken longer than is acceptable",
+    RejectReason.TIME_LIMIT: "it was killed at its time limit",
+    RejectReason.CANCELLED: "it was preempted without being requeued, or no limit or reservation would ever let it run",
+}
+
 
 class Record(NamedTuple):
     """One row of the log. Fields that a kind does not use are -1 (``instances`` and ``gpus``: 0).
@@ -170,6 +187,8 @@ unpacked_row: Callable[[bytes], Row] = _ROW.unpack
 """Unpack the fields of a row from its bytes."""
 
 _CHUNK = 1 << 16
+_OF_RUNS = (Kind.STARTED, Kind.COMPUTING, Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED, Kind.RATE)
+"""Kinds of the rows that name a task, a run and a node."""
 
 
 NUMBERS = ("arrival_s", "priority", "deadline_s", "weight", "ideal_s", "ideal_gpu_s", "gpus")
@@ -407,6 +426,47 @@ class Schedule:
         if not isinstance(self.jobs, list):
             self.jobs = list(self.jobs)
         self.jobs.append(job)
+
+    def check(self) -> None:
+        """Check that a schedule read from a file is one that a simulation could have written, as far as all that
+        reads it relies on.
+
+        Raises:
+            ValueError: It is not; the message names the first row (counted from 0) or the job.
+        """
+        rows, jobs = self.log.rows(), FactColumns.of(self.jobs)
+        if rows.ndim != 1:
+            raise ValueError(f"rows in {rows.ndim} dimensions")
+        numbers = np.array([getattr(jobs, name) for name in NUMBERS if name != "deadline_s"])
+        ends = (self.seed, self.ended_s, self.begins_s)
+        if not np.isfinite(numbers).all() or not all(isinstance(end, int | float) and isfinite(end) for end in ends):
+            raise ValueError("a number of a job, its seed or its end that is not finite")
+        texts = (*jobs.ids, *jobs.tenant, *jobs.names)
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError("a name that is not a text")
+        kind, job, node, task = rows["kind"], rows["job"], rows["node"], rows["task"]
+        self._check_rows(rows, "kind", (kind < 0) | (kind > max(Kind)))
+        for name in ("time_s", "value"):
+            self._check_rows(rows, name, ~np.isfinite(rows[name]))
+        self._check_rows(rows, "time_s", np.append(False, np.diff(rows["time_s"]) < 0)[: len(rows)])
+        of_node, of_run = np.isin(kind, (Kind.DOWN, Kind.UP)), np.isin(kind, _OF_RUNS)
+        self._check_rows(rows, "job", (job < -1) | (job >= len(jobs)) | ((job < 0) & ~of_node))
+        arrivals = np.bincount(job[kind == Kind.ARRIVED], minlength=len(jobs))
+        if (wrong := np.flatnonzero(arrivals != 1)).size:
+            raise ValueError(f"job {wrong[0]} arrives {arrivals[wrong[0]]} times")
+        tasks = np.append(np.diff(jobs.first), 0)[job]
+        self._check_rows(rows, "task", (task < -1) | ((task >= tasks) & (job >= 0)) | ((task < 0) & of_run))
+        nodes = self.cluster.nodes
+        self._check_rows(rows, "node", (node < -1) | (node >= len(nodes)) | ((node < 0) & (of_run | of_node)))
+        self._check_rows(rows, "run", (rows["run"] < 0) & of_run)
+        masks = np.array([(1 << min(machine.gpus, 62)) - 1 for machine in nodes] + [0], np.int64)[node]
+        self._check_rows(rows, "gpus", (rows["gpus"] & ~masks) != 0)
+        self._check_rows(rows, "instances", rows["instances"] < 0)
+
+    @staticmethod
+    def _check_rows(rows: np.ndarray, name: str, wrong: np.ndarray) -> None:
+        if (places := np.flatnonzero(wrong)).size:
+            raise ValueError(f"row {places[0]}: {name} {rows[name][places[0]]}")
 
     def copy(self) -> Schedule:
         """Copy the schedule; both grow independently."""

@@ -8,7 +8,7 @@ from math import inf, isfinite
 from typing import Literal
 
 from dagsim.errors import ModelError, require
-from dagsim.model.kueue import KueueObjects
+from dagsim.families.kubernetes.kueue_objects import KueueObjects
 
 
 @dataclass(frozen=True, slots=True)

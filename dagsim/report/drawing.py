@@ -110,8 +110,8 @@ def film(schedule: Schedule, path: Path, title: str, frames: int = 90, width: in
     if path.suffix == ".mp4" and shutil.which("ffmpeg") is None:
         raise InputError(f"{path}: .mp4 needs the program ffmpeg, which is not installed; .gif needs nothing")
     images = _frames(schedule, title, frames, width)
-    with writing(path):
-        (_write_mp4 if path.suffix == ".mp4" else _write_gif)(images, path)
+    with writing(path) as temporary:
+        (_write_mp4 if path.suffix == ".mp4" else _write_gif)(images, temporary)
     return path
 
 
@@ -137,13 +137,13 @@ def _write_gif(images: list[Image], path: Path) -> None:
         sample.paste(images[(2 * place + 1) * len(images) // 8], (0, place * images[0].height))
     palette = sample.quantize(_COLOURS)
     first, *rest = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
-    first.save(path, save_all=True, append_images=rest, duration=1000 // _FRAMES_PER_S, loop=0, optimize=True)
+    first.save(path, "GIF", save_all=True, append_images=rest, duration=1000 // _FRAMES_PER_S, loop=0, optimize=True)
 
 
 def _write_mp4(images: list[Image], path: Path) -> None:
     width, height = (side - side % 2 for side in images[0].size)
     command = ["ffmpeg", "-loglevel", "error", "-y", "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}"]
-    command += ["-r", str(_FRAMES_PER_S), "-i", "-", "-pix_fmt", "yuv420p", str(path)]
+    command += ["-r", str(_FRAMES_PER_S), "-i", "-", "-pix_fmt", "yuv420p", "-f", "mp4", str(path)]
     frames = b"".join(image.crop((0, 0, width, height)).tobytes() for image in images)
     ran = subprocess.run(command, input=frames, capture_output=True, check=False)
     if ran.returncode:

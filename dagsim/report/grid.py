@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dagsim.systems import LISTS
+from dagsim.text import in_latex, in_markdown, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -51,7 +52,8 @@ class Grid:
         heads, *rows = ([printable(cell) for cell in row] for row in (self.heads, *self.rows))
         widths = self._column_widths([heads, *rows], options.max_width)
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False, show_edge=False)
-        table.title, table.title_justify = Text(printable(self.title)), "left"
+        if self.title:
+            yield Text(printable(self.title))
         for place, (head, width) in enumerate(zip(heads, widths, strict=True)):
             side: Literal["left", "right"] = "left" if place in self.texts else "right"
             table.add_column(Text(_broken(head, width)), justify=side, overflow="fold", width=width)
@@ -82,14 +84,16 @@ class Grid:
         """Format as a GitHub table, with the title above and the notes below."""
         marks = ["---" if place in self.texts else "---:" for place in range(len(self.heads))]
         lines = [_markdown_row(self.heads), f"| {' | '.join(marks)} |", *map(_markdown_row, self.rows)]
-        return "\n".join([f"**{self.title}**", "", *lines, *(f"\n{note}" for note in self.notes)])
+        return "\n".join(
+            [f"**{in_markdown(self.title)}**", "", *lines, *(f"\n{in_markdown(note)}" for note in self.notes)]
+        )
 
     def latex(self) -> str:
         """Format as a LaTeX ``table`` with booktabs rules; the caption holds the title and the
         notes.
         """
         columns = "".join("l" if place in self.texts else "r" for place in range(len(self.heads)))
-        caption = _latex(". ".join([self.title, *(note.rstrip(".") for note in self.notes)]) + ".")
+        caption = in_latex(". ".join([self.title, *(note.rstrip(".") for note in self.notes)]) + ".")
         lines = [_latex_row(self.heads), r"\midrule", *map(_latex_row, self.rows)]
         return "\n".join(
             [
@@ -133,25 +137,12 @@ def _broken(text: str, width: int) -> str:
     return "\n".join(line.rstrip(" ") for line in lines)
 
 
-def printable(text: str) -> str:
-    """Replace control characters, so that a name in a log cannot send commands to the terminal."""
-    return "".join(sign if sign.isprintable() or sign == "\n" else "\N{REPLACEMENT CHARACTER}" for sign in text)
-
-
 def _markdown_row(cells: Sequence[str]) -> str:
-    plain = (printable(cell).replace("\n", " ").replace("|", chr(92) + "|").replace("<", "&lt;") for cell in cells)
-    return f"| {' | '.join(plain)} |"
+    return f"| {' | '.join(map(in_markdown, cells))} |"
 
 
 def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join(_latex(cell.replace("\n", " ")) for cell in cells) + r" \\"
-
-
-_SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "µ": r"$\mu$"}
-
-
-def _latex(text: str) -> str:
-    return "".join(_SPECIAL.get(sign) or (f"\\{sign}" if sign in "&%$#_{}" else sign) for sign in text)
+    return " & ".join(map(in_latex, cells)) + r" \\"
 
 
 def number(value: float) -> str:
@@ -277,9 +268,6 @@ def _traces() -> Listing:
 LISTINGS: Mapping[str, Callable[[], Listing]] = {
     "systems": partial(_registry, "dagsim.systems:SYSTEMS", "system"),
     **{entry.name: partial(_registry, str(entry.target), entry.summary) for entry in LISTS.describe()},
-    "nets": partial(_registry, "dagsim.agents.nets:NETS", "net"),
-    "algorithms": partial(_registry, "dagsim.agents.config:ALGORITHMS", "algorithm"),
-    "advantages": partial(_registry, "dagsim.agents.advantages:ADVANTAGES", "estimator of advantages"),
     "executors": partial(_registry, "dagsim.experiment.executors:EXECUTORS", "executor"),
     "gpus": _gpus,
     "workloads": _workloads,

@@ -66,8 +66,8 @@ def write_perfetto(schedule: Schedule, path: Path, title: str) -> Path:
         "otherData": {"made by": "dagsim", "run": title},
     }
     data = json.dumps(whole, separators=(",", ":"), allow_nan=False).encode()
-    with writing(path):
-        path.write_bytes(gzip.compress(data, 6, mtime=0) if path.suffix == ".gz" else data)
+    with writing(path) as temporary:
+        temporary.write_bytes(gzip.compress(data, 6, mtime=0) if path.suffix == ".gz" else data)
     return path
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from dagsim.metrics.columns import Floats, ScheduleColumns
 from dagsim.metrics.jct import bounded_slowdown, jct, wait
 from dagsim.metrics.utilization import Steps, gpus_held, gpus_up, jobs_running, jobs_waiting, node_types, watts
-from dagsim.systems.cluster.network.usage import LinkUse, busiest
+from dagsim.systems.cluster.network.links import LinkUse, busiest
 
 Row = Mapping[str, float | None]
 """A line of a training log."""

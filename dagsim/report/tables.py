@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple
 from math import exp, log
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from dagsim.metrics import glossary
 from dagsim.metrics.compare import ENOUGH_SEEDS
+from dagsim.metrics.incomplete import incomplete_sentence
 from dagsim.metrics.intervals import enough_seeds, samples_needed, seeds_for_mean
 from dagsim.metrics.standings import RunMetrics, Sample, largest_share, mean
-from dagsim.report.grid import Grid, interval, number, plain_text, printable, short
+from dagsim.report.grid import Grid, interval, number, plain_text, short
+from dagsim.text import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,16 +36,16 @@ _SHOWN = (
     "jct_s.p95",
     "jct_s.p99",
     "wait_s.mean",
+    "queueing_s.mean",
     "bounded_slowdown.mean",
     "makespan_s",
     "throughput_per_h",
     "utilization",
-    "queue_mean",
+    "mean_queue_length",
     "energy_kwh",
     "joules_per_job",
-    "jain",
-    "slo_attainment",
-    "scheduler_us",
+    "jain_fairness_index",
+    "deadline_hit_rate",
     "jobs_unfinished",
     "rejected_too_large",
     "rejected_no_such_gpu",
@@ -94,7 +97,7 @@ def summary_table(lines: Sequence[RunMetrics], *, workload: str = "", sample: Sa
     own = [name for name in lines[0].metrics if name not in units_of and "[" not in name]
     for name in (*_SHOWN, *own):
         values = [value for line in lines if (value := line.metrics.get(name)) is not None]
-        if values and (any(values) or name not in _IF_ANY):
+        if values and (any(values) or name not in _IF_ANY) and _tells_something(name, lines):
             average = mean(lines, name)
             bounds = "-" if sample is Sample.TRACE else interval(average.low, average.high)
             spread = (short(average.value), bounds, short(min(values)), short(max(values)))
@@ -103,6 +106,15 @@ def summary_table(lines: Sequence[RunMetrics], *, workload: str = "", sample: Sa
     heads = ("metric", *(("mean", "95 % interval", "min", "max") if n > 1 else ("value",)), "unit")
     notes = tuple(_summary_notes(n, sample, largest_share(lines, "jct_s.mean")))
     return Grid(title, heads, rows, notes, (0, len(heads) - 1))
+
+
+def _tells_something(name: str, lines: Sequence[RunMetrics]) -> bool:
+    """Return False for fairness among the jobs of one tenant, and for queueing times that are the waits."""
+    if name == "jain_fairness_index":
+        return any(
+            sum(key.startswith("tenant[") and key.endswith(".arrived") for key in line.metrics) > 1 for line in lines
+        )
+    return name != "queueing_s.mean" or any(line.metrics[name] != line.metrics.get("wait_s.mean") for line in lines)
 
 
 def _summary_notes(n: int, sample: Sample, largest_job: float) -> Iterator[str]:
@@ -249,7 +261,9 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     """Notes on the jobs of some runs: their load, and the part of a trace that was read."""
     loads = [max(of.get("gpu_load") or 0.0, of.get("cpu_load") or 0.0) for of in workloads]
     low, high = number(min(loads)), number(max(loads))
-    notes = [f"cluster: {of}" for of in dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)]
+    clusters = dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)
+    named = re.compile(r"cluster \((.*)\)")  # the default name says nothing
+    notes = [f"cluster: {match[1] if (match := named.fullmatch(of)) else of}" for of in clusters]
     if any(loads):
         notes += [f"offered load: {low if low == high else f'{low} to {high}'} ({_LOAD})"]
     notes += _beginnings(workloads)
@@ -326,7 +340,7 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
         clairvoyant += [line.policy] if facts.get("clairvoyant") else []
     names = ", ".join(dict.fromkeys(clairvoyant))
     notes = [f"clairvoyant (reads true durations, which no scheduler knows): {names}"] if names else []
-    notes += rejection_notes([line for line in lines if "audit" not in line.workload])
+    notes += losses(lines)
     if stopped > 1:
         notes.append(
             f"warning: failing nodes stopped up to {stopped:.1f} runs per completed job: nodes stay up (mean_up_s) for "
@@ -340,30 +354,32 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
     ]
 
 
-def rejection_notes(lines: Iterable[CellRun]) -> list[str]:
-    """A warning if a run rejects jobs for their GPU type, which mostly means that log and cluster
-    call a type by different names; and what policies noted about their runs.
+def losses(lines: Iterable[CellRun]) -> list[str]:
+    """What comes before the figures of some runs, since they lack it: the jobs that did not complete, with their
+    reasons, under each policy that differs from the first, and what policies noted about their runs.
     """
     lines = list(lines)
+    by_policy: dict[str, list[Mapping[str, Any]]] = {}
+    for line in lines:
+        by_policy.setdefault(line.policy, []).append(line.workload)
+    sentences = {policy: sentence for policy, of in by_policy.items() if (sentence := incomplete_sentence(of))}
+    alike = len(sentences) == len(by_policy) and len(set(sentences.values())) == 1
+    told = [*sentences.values()][:1] if alike else [f"{policy}: {sentence}" for policy, sentence in sentences.items()]
     noted = {
         f"warning: {line.policy}: {note}": None
         for line in lines
         for note in line.workload.get("decider", {}).get("notes", ())
     }
-    rejected, arrived = max(
-        ((line.metrics.get("rejected_no_such_gpu") or 0, line.metrics.get("jobs_arrived") or 0) for line in lines),
-        default=(0, 0),
-    )
-    more = [f"warning: and {len(noted) - _MOST_NOTES:,} more notes of policies"] if len(noted) > _MOST_NOTES else []
-    own = [*list(noted)[:_MOST_NOTES], *more]
-    if not rejected:
-        return own
-    share = f" of {arrived:,.0f} ({rejected / arrived:.0%})" if arrived else ""
-    return [
-        *own,
-        f"warning: up to {rejected:,.0f}{share} jobs of a run were rejected, because the cluster has no GPU type that "
-        "they may use; --read gpu_names=SITE=TYPE gives a type of the log another name (dagsim list gpus)",
-    ]
+    strange = any(
+        (line.metrics.get("rejected_no_such_gpu") or 0) for line in lines if "audit" not in line.workload
+    )  # an audit has this hint itself
+    hint = "warning: --read gpu_names=SITE=TYPE gives a GPU type of the log another name (dagsim list gpus)"
+    return [*_most(told, "policies"), *([hint] if strange else []), *_most(list(noted), "notes of policies")]
+
+
+def _most(sentences: list[str], what: str) -> list[str]:
+    more = len(sentences) - _MOST_NOTES
+    return [*sentences[:_MOST_NOTES], *([f"and {more:,} more {what}"] if more > 0 else [])]
 
 
 def trace_notes(info: TraceInfo) -> list[str]:
@@ -411,21 +427,21 @@ def _lines(wait: WaitReasons, run: str, bound: Sequence[Stretch] | None, unknown
     who = f" of {wait.tenant}" if wait.tenant else ""
     yield f"{run}: job {wait.job}{who}, {number(wait.gpus)} GPUs, arrived at {number(wait.arrival_s)} s"
     if wait.start_s is None:
-        yield f"It never started; it waited {number(wait.wait_s)} s to the end of the log."
-    elif not wait.wait_s:
+        yield f"It never started; it waited {number(wait.queueing_s)} s to the end of the log."
+    elif not wait.queueing_s:
         yield f"It started at {number(wait.start_s)} s and never waited."
     else:
         first = wait.start_s - wait.arrival_s
         text = f"It started at {number(wait.start_s)} s, after {number(first)} s"
-        rest = wait.wait_s - first
+        rest = wait.queueing_s - first
         yield text + (f", and waited {number(rest)} s between its runs." if rest > 0 else ".")
     if wait.stopped:
         yield f"Its runs were stopped {wait.stopped} times."
     if bound is not None:
-        yield from _shares(causes_in_words(bound), wait.wait_s)
+        yield from _shares(causes_in_words(bound), wait.queueing_s)
         return
-    yield from _shares(sorted(wait.blocked_s.items(), key=lambda pair: -pair[1]), wait.wait_s)
-    if wait.wait_s:
+    yield from _shares(sorted(wait.blocked_s.items(), key=lambda pair: -pair[1]), wait.queueing_s)
+    if wait.queueing_s:
         why = f": {unknown}" if unknown else ""
         yield f"(on {', '.join(wait.types)}: where it ran; CPUs, memory and limits are not known here{why})"
 

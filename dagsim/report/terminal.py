@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -23,12 +24,13 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from dagsim.report.grid import Grid, TableFormat, plain_text
+from dagsim.text import on_one_line
 
 if TYPE_CHECKING:
     from dagsim.experiment.carry_out import RunProgress, Watch
-    from dagsim.experiment.training.trainer import Progress as TrainingProgress
 
 T = TypeVar("T")
 
@@ -36,13 +38,25 @@ _WIDTH, _WIDE = 80, 320
 """Width without a terminal, and of ``--wide`` tables."""
 
 
-_LINE_S = 30.0
+LINE_S = 30.0
 """Seconds between two lines of progress if standard error is not a terminal."""
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Raise the error as every other output does; rich would exit."""
+        raise
+
+
 def console(*, wide: bool = False) -> Console:
-    """Return a console for standard output. If ``wide``, it ignores the width of the terminal."""
-    return Console(width=_WIDE if wide else None if sys.stdout.isatty() else _WIDTH)
+    """Return a console for standard output. If ``wide``, it ignores the width of the terminal, which is
+    that of ``COLUMNS`` if standard output is no terminal.
+    """
+    return _Console(width=_WIDE if wide else None if sys.stdout.isatty() or _columns() else _WIDTH)
+
+
+def _columns() -> bool:
+    return os.environ.get("COLUMNS", "").isdigit()
 
 
 def show_grid(grid: Grid, look: TableFormat = TableFormat.TEXT, *, wide: bool = False) -> None:
@@ -54,15 +68,24 @@ def show_grid(grid: Grid, look: TableFormat = TableFormat.TEXT, *, wide: bool = 
 
 
 def show(heads: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> None:
-    """Print rows as a table, or as one JSON array of objects."""
+    """Print rows as a table as wide as the terminal, or as one JSON array of objects.
+
+    The first column holds names, which are never cut or broken. In a pipe, each row is one line.
+    """
     if as_json:
         print(json.dumps([dict(zip(heads, row, strict=True)) for row in rows]))
         return
-    table = Table()
-    for head in heads:
-        table.add_column(escape(head), overflow="fold")  # never cut
-    for row in rows:
-        table.add_row(*(escape(plain_text(cell)) for cell in row))
+    cells = [[on_one_line(plain_text(cell)) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    if not sys.stdout.isatty() and not _columns():
+        for row in (heads, *cells):
+            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False, show_edge=False)
+    for place, head in enumerate(heads):
+        table.add_column(Text(head), no_wrap=not place, min_width=widths[0] if not place else None, overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
     console().print(table)
 
 
@@ -84,7 +107,7 @@ def progress(wanted: bool, *, every_run: bool = False) -> Iterator[Watch | None]
         def watch(step: RunProgress) -> None:
             jobs = f", {step.jobs:,} jobs" if step.jobs else ""
             text = f"{step.policy}, seed {step.seed}{jobs}"
-            bar.update(task, description=text, completed=step.done, total=step.runs)
+            bar.update(task, description=on_one_line(text), completed=step.done, total=step.runs)
 
         yield watch
 
@@ -96,8 +119,8 @@ def _plan_lines(*, every_run: bool) -> Watch:
     def watch(step: RunProgress) -> None:
         nonlocal last_s, last
         now_s, run = time.monotonic(), f"{step.policy}, seed {step.seed}"
-        if now_s - last_s >= _LINE_S or (every_run and run != last):
-            print(f"{step.done} of {step.runs} runs done; {run}: {step.jobs:,} jobs", file=sys.stderr, flush=True)
+        if now_s - last_s >= LINE_S or (every_run and run != last):
+            tell_progress(f"{step.done} of {step.runs} runs done; {run}: {step.jobs:,} jobs")
             last_s, last = now_s, run
 
     return watch
@@ -112,9 +135,9 @@ def counted(what: str, wanted: bool, unit: str = "jobs", every: int = 1000) -> C
         if not sys.stderr.isatty():
             latest_s = time.monotonic()
             for count, item in enumerate(items):
-                if count % every == 0 and time.monotonic() - latest_s >= _LINE_S:
+                if count % every == 0 and time.monotonic() - latest_s >= LINE_S:
                     latest_s = time.monotonic()
-                    print(f"{what}: {count:,} {unit}", file=sys.stderr, flush=True)
+                    tell_progress(f"{what}: {count:,} {unit}")
                 yield item
             return
         columns = (TextColumn("{task.description}", markup=False), TimeElapsedColumn())
@@ -146,64 +169,12 @@ def downloading(wanted: bool) -> Iterator[Callable[[str, int, int | None], None]
 
         def tell(name: str, done: int, of: int | None) -> None:
             if name not in tasks:
-                tasks[name] = bar.add_task(name, total=of, completed=done)
+                tasks[name] = bar.add_task(on_one_line(name), total=of, completed=done)
             bar.update(tasks[name], completed=done)
 
         yield tell
 
 
-@contextmanager
-def training_progress(
-    wanted: bool, clock: Callable[[], float] = time.monotonic
-) -> Iterator[Callable[[TrainingProgress], None] | None]:
-    """Show the progress of a training on standard error, if wanted: a bar on a terminal, otherwise
-    occasional lines.
-    """
-    if not wanted:
-        yield None
-        return
-    if not sys.stderr.isatty():
-        yield _training_lines(clock)
-        return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting", total=None)
-
-        def tell(at: TrainingProgress) -> None:
-            score = "" if at.ratio is None else f", {at.ratio:.4f} of the reference"
-            bar.update(task, description=f"{at.what}{score}", completed=at.done, total=at.of)
-
-        yield tell
-
-
-def _training_lines(clock: Callable[[], float]) -> Callable[[TrainingProgress], None]:
-    """Print a line at most every ``_LINE_S`` seconds, with the time left at the speed of the
-    current phase.
-    """
-    phase, phase_began, phase_done = "", clock(), 0
-    printed = clock()
-
-    def tell(at: TrainingProgress) -> None:
-        nonlocal phase, phase_began, phase_done, printed
-        now = clock()
-        if (name := at.what.partition(":")[0]) != phase:
-            phase, phase_began, phase_done = name, now, at.done
-        if now - printed < _LINE_S:
-            return
-        printed, steps = now, at.done - phase_done
-        score = "" if at.ratio is None else f", {at.ratio:.4f} of the reference"
-        left = f", {_clock(round((now - phase_began) / steps * (at.of - at.done)))} left" if steps else ""
-        print(f"{at.what}: {at.done} of {at.of}{score}{left}", file=sys.stderr, flush=True)
-
-    return tell
-
-
-def _clock(seconds: int) -> str:
-    """Format as hours, minutes and seconds: ``0:02:30``."""
-    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+def tell_progress(text: str) -> None:
+    """Print a line of progress to standard error."""
+    print(on_one_line(text), file=sys.stderr, flush=True)

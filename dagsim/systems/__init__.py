@@ -15,10 +15,7 @@ __all__ = ["DEFAULT_SYSTEM", "LISTS", "SYSTEMS", "all_systems", "system_named"]
 
 SYSTEMS: Registry[Any] = Registry(
     "system",
-    [
-        Entry("cluster", ".cluster.section:ClusterSystem", "DAG jobs on a heterogeneous GPU cluster, on SimPy"),
-        Entry("mixture", ".cluster.mixture:MixtureScenario", "another GPU cluster with other jobs for every seed"),
-    ],
+    [Entry("cluster", ".cluster.section:ClusterSystem", "DAG jobs on a heterogeneous GPU cluster, on SimPy")],
     group="dagsim.systems",
     listing="dagsim list systems",
     home="dagsim.systems",
@@ -41,8 +38,8 @@ LISTS: Registry[Any] = Registry(
         Entry("sharings", ".models:SHARINGS", "sharing model"),
         Entry("runtimes", ".models:RUNTIMES", "runtime"),
         Entry("failures", ".models:FAILURE_MODELS", "failure model"),
-        Entry("codecs", ".codecs:CODECS", "codec"),
-        Entry("rewards", ".rewards:TERMS", "reward term"),
+        Entry("codecs", ".learnable:CODECS", "codec"),
+        Entry("rewards", ".learnable:TERMS", "reward term"),
     ],
     group="dagsim.lists",
     home="dagsim.systems.cluster",

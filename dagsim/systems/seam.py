@@ -12,7 +12,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    runtime_checkable,
+)
 
 from dagsim.errors import IllegalDecision, Stalled
 from dagsim.metrics.standings import Sample
@@ -33,6 +44,7 @@ __all__ = [
     "Conversation",
     "CountedJobs",
     "Engaged",
+    "Engine",
     "EngineUse",
     "HidesTruth",
     "Kernel",
@@ -171,6 +183,12 @@ class RewardTerm(Protocol):
         ...
 
 
+Engine: TypeAlias = Literal["auto", "simpy", "compiled"]
+"""``auto``: the compiled engine if it can play the run, pays, and was compiled before (``dagsim
+warm``).
+"""
+
+
 class EngineUse(NamedTuple):
     """The requested engine, the engine that is used, and the reason in words."""
 
@@ -274,6 +292,11 @@ class System:
         """Path of the trace that jobs come from."""
         return None
 
+    @property
+    def trace_paths(self) -> tuple[Path, ...]:
+        """Paths of all traces that jobs come from."""
+        return () if self.trace_path is None else (self.trace_path,)
+
     def read_from(self, path: str) -> Mapping[str, Any]:
         """The keys of a configuration with its trace at another path."""
         raise NotImplementedError
@@ -336,6 +359,10 @@ class Scenario(System, ABC):
     def notes(self, kernel: Kernel[Any, Any], policy: object) -> list[str]:
         """What a reader of a run has to know first, besides what the policy itself notes."""
         return []
+
+    def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
+        """Reasons why jobs of ``kernel`` that are there at its end are unfinished, by number, where they are known."""
+        return {}
 
     @abstractmethod
     def check(self) -> None:

@@ -62,19 +62,13 @@ class Case:
         return self.kernel().run(self.admitting(make()))
 
     def drive(self, kernel: ClusterKernel, policy: ClusterPolicy) -> bool:
-        """Run to the end; False if the policy has stalled because a ready task needs nodes that are
-        gone.
+        """Run to the end; False if a ready task is left that needs nodes that are gone.
 
         Raises:
             IllegalDecision, Stalled: A decision is illegal, or the policy waits although it could continue.
         """
-        try:
-            kernel.run(self.admitting(policy) if not isinstance(policy, Admitting) else policy)
-        except Stalled:
-            if not stuck(kernel.schedule, self.jobs):
-                raise
-            return False
-        return True
+        kernel.run(self.admitting(policy) if not isinstance(policy, Admitting) else policy)
+        return not stuck(kernel.schedule, self.jobs)
 
     def faults(self, make: Callable[[], ClusterPolicy]) -> list[str]:
         """The faults of the schedule under a policy, found in its log alone.
@@ -84,7 +78,7 @@ class Case:
         """
         kernel = self.kernel()
         whole = self.drive(kernel, make())
-        changing = ("disturbances", "setup", "network", "preemption")
+        changing = ("failures", "setup", "network", "preemption")
         keeps_work = not any(self.models.get(name) for name in changing)
         return violations(kernel.schedule, self.jobs, seconds=as_recorded, keeps_work=keeps_work, whole=whole)
 
@@ -131,7 +125,7 @@ def random_case(seed: int) -> Case:
     rng = stream(seed, "case")
     cluster = _cluster(rng)
     jobs = list(_jobs(rng))
-    models: dict[str, Any] = {"disturbances": _disturbances(rng, len(cluster.nodes))}
+    models: dict[str, Any] = {"failures": _disturbances(rng, len(cluster.nodes))}
     if rng.random() < 0.25:
         models["setup"] = MovingDelay(float(rng.choice((0.5, 2.0))))
     if rng.random() < 0.25:
@@ -290,7 +284,7 @@ def blind_kernels(seed: int) -> tuple[ClusterKernel, ClusterKernel]:
         # Work that a preempted run keeps would tell how long it takes.
         preemption = Preemption("restart", "restart")
         return ClusterScenario(
-            cluster, jobs, preemption=preemption, disturbances=joining, estimates=Estimates("predicted")
+            cluster, jobs, preemption=preemption, failures=joining, estimates=Estimates("predicted")
         ).kernel(seed)
 
     return kernel(rng.uniform(700.0, 4_000.0, len(claims))), kernel(rng.uniform(700.0, 4_000.0, len(claims)))

@@ -62,7 +62,7 @@ def as_recorded(task: Task, gpu: GpuType | None) -> float:
 
 def stuck(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
     """The unfinished ready tasks that no node that is up at the end could hold, counting nodes as
-    empty. Only such tasks justify that a simulation has stalled.
+    empty. Only such tasks justify that a simulation has ended before all jobs have left.
     """
     reading = _Reading(schedule, jobs, None)
     for record in schedule.log:

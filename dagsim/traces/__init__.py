@@ -33,47 +33,7 @@ __all__ = [
 
 READERS: Registry[Reader] = Registry(
     "trace format",
-    [
-        Entry("acme", ".centres:Acme"),
-        Entry("alibaba2017", ".alibaba2017:Alibaba2017"),
-        Entry("alibaba2018", ".alibaba2018:Alibaba2018"),
-        Entry("alibaba2025", ".alibaba2025:Alibaba2025"),
-        Entry("alibaba2026", ".alibaba2026:Alibaba2026"),
-        Entry("batsim", ".batsim:BatsimWorkload"),
-        Entry("dax", ".dax:Dax"),
-        Entry("eagle", ".centres:Eagle"),
-        Entry("fdata", ".centres:Fdata"),
-        Entry("flux", ".flux:Flux"),
-        Entry("frontier", ".centres:FrontierJobs"),
-        Entry("gavel", ".gavel:GavelTrace"),
-        Entry("google2011", ".google2011:Google2011"),
-        Entry("google2019", ".google2019:Google2019"),
-        Entry("gridengine", ".gridengine:GridEngine"),
-        Entry("helios", ".helios:Helios"),
-        Entry("htcondor", ".htcondor:HtCondor"),
-        Entry("itp", ".itp:Itp"),
-        Entry("jsonl", ".jsonl:JsonLines"),
-        Entry("kestrel", ".centres:Kestrel"),
-        Entry("kubernetes", ".kubernetes:Kubernetes"),
-        Entry("kubernetes-now", ".kubernetes:KubernetesNow"),
-        Entry("lsf", ".lsf:Lsf"),
-        Entry("openb2023", ".openb2023:Openb2023"),
-        Entry("pai2020", ".pai2020:Pai2020"),
-        Entry("pbs", ".pbs:Pbs"),
-        Entry("philly", ".philly:Philly"),
-        Entry("pipedream", ".pipedream:PipeDream"),
-        Entry("pm100", ".centres:Pm100"),
-        Entry("plain", ".plain:Plain"),
-        Entry("qstat", ".pbs:Qstat"),
-        Entry("sacct", ".sacct:Sacct"),
-        Entry("slurm-events", ".slurm_events:SlurmEvents"),
-        Entry("squeue", ".squeue:Squeue"),
-        Entry("stg", ".stg:Stg"),
-        Entry("swf", ".swf:Swf"),
-        Entry("tiresias", ".tiresias:Tiresias"),
-        Entry("tpch", ".tpch:Tpch"),
-        Entry("wfcommons", ".wfcommons:WfCommons"),
-    ],
+    [Entry("jsonl", ".jsonl:JsonLines"), Entry("plain", ".plain:Plain")],
     group="dagsim.readers",
     listing="dagsim list readers",
     home="dagsim.traces.formats",
@@ -83,12 +43,12 @@ READERS: Registry[Reader] = Registry(
 
 
 def reader(name: str) -> Reader:
-    """Return the reader of the format called ``name``.
+    """Return the reader of the format called ``name``; ``csv`` means ``plain``.
 
     Raises:
         UnknownName: There is no such format; the message suggests the nearest.
     """
-    return READERS.create(name)
+    return READERS.create("plain" if name == "csv" else name)
 
 
 def recognise(path: Path | str) -> str:

@@ -22,6 +22,42 @@ from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, optional
 
+ENDED = frozenset(
+    {
+        "COMPLETED",
+        "TIMEOUT",
+        "OUT_OF_MEMORY",
+        "FAILED",
+        "NODE_FAIL",
+        "PREEMPTED",
+        "DEADLINE",
+        "CANCELLED",
+        "REQUEUED",
+        "BOOT_FAIL",
+        "REVOKED",
+        "SPECIAL_EXIT",
+        "LAUNCH_FAILED",
+    }
+)
+"""States of a finished attempt."""
+NOT_OVER = frozenset(
+    {
+        "PENDING",
+        "RUNNING",
+        "SUSPENDED",
+        "RESIZING",
+        "CONFIGURING",
+        "COMPLETING",
+        "STOPPED",
+        "SIGNALING",
+        "STAGE_OUT",
+        "REQUEUE_HOLD",
+        "REQUEUE_FED",
+        "RESV_DEL_HOLD",
+    }
+)
+"""States of a waiting or running attempt."""
+
 
 class BatchJob(NamedTuple):
     """A finished job of a batch system. Times are epoch seconds, NaN where unknown."""

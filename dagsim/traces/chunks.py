@@ -21,6 +21,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.errors import TraceError
+from dagsim.files import LineLimit
 from dagsim.model.arithmetic import numbered
 from dagsim.traces.arrow import ArrowFile
 from dagsim.traces.report import ReadReport
@@ -579,7 +580,8 @@ def _blocks(file: Source) -> Iterator[tuple[int, bytes]]:
     """
     rest, line, start = b"", 1, True
     try:
-        with file.open_binary() as stream:
+        with file.open_binary() as binary:
+            stream = LineLimit(binary, str(file), TraceError)
             while read := stream.read(_BLOCK_BYTES):
                 cut = read.rfind(b"\n") + 1
                 data, rest = rest + read[:cut], read[cut:] if cut else rest + read

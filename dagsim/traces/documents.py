@@ -8,6 +8,7 @@ from io import TextIOWrapper
 from typing import Any
 
 from dagsim.errors import TraceError
+from dagsim.files import whole_characters
 from dagsim.traces.source import LINE_BITS, Source
 
 _BLOCK = 1 << 16
@@ -136,13 +137,16 @@ class _Document:
         while True:
             try:
                 value, end = self._decoder.raw_decode(self._buffer, self._at)
+                whole_characters(value, self._buffer[self._at : end])
             except json.JSONDecodeError as error:
                 cut_off = error.msg.startswith("Unterminated") or error.pos + _UNDECIDED >= len(self._buffer)
                 if not cut_off or not self._more():
                     line = self._line + self._buffer.count("\n", self._at, error.pos)
                     raise TraceError(f"{self._file}:{line}: not JSON ({error.msg})") from None
-            except (RecursionError, ValueError):  # nested too deeply, or a number with thousands of digits
-                raise self._wrong("not JSON that can be read") from None
+            except RecursionError:
+                raise self._wrong("not JSON that can be read (nested too deeply)") from None
+            except ValueError as error:  # half a character, or a number with thousands of digits
+                raise self._wrong(f"not JSON that can be read ({error})") from None
             else:
                 if end < len(self._buffer) or isinstance(value, dict | list | str) or not self._more():
                     self._line += self._buffer.count("\n", self._at, end)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from dagsim.errors import TraceError
-from dagsim.files import is_there
+from dagsim.files import LineLimit, is_there
 from dagsim.traces.arrow import MAGIC, ArrowFile
 
 Row = tuple[int, Sequence[Any]]
@@ -179,7 +179,7 @@ class Source:
     def read_bytes(self) -> bytes:
         """All decompressed bytes of a single file."""
         with self.open_binary() as stream:
-            return stream.read()
+            return BufferedReader(LineLimit(stream, str(self), TraceError)).read()
 
     def __str__(self) -> str:
         return f"{self.path}:{self.member}" if self.member else str(self.path)
@@ -213,7 +213,8 @@ class Source:
 
     def _lines(self, first: int) -> Iterator[tuple[int, str]]:
         with self._opened() as stream:
-            text = TextIOWrapper(stream, encoding="utf-8-sig")
+            limited = BufferedReader(LineLimit(stream, str(self), TraceError), _HEAD_BYTES)  # type: ignore[arg-type]
+            text = TextIOWrapper(limited, encoding="utf-8-sig")
             numbers = count(first + 1)
             try:
                 yield from zip(numbers, map(str.removesuffix, text, repeat("\n")), strict=False)

@@ -42,6 +42,8 @@ class TraceFile:
     """Number of disjoint windows, spread evenly over the whole trace, that experiments run on;
     default: the number of seeds.
     """
+    part: tuple[float, float] | None = None
+    """Part of the trace from which experiments take windows, as two fractions of its jobs; default: all."""
     measure: Measure | None = None
     """Range of jobs by arrival that metrics count, ``[first, last]``, in each window if there are
     windows; default: all.
@@ -63,6 +65,8 @@ class TraceFile:
         check_measure(self.measure)
         if self.window is not None and self.has_period:
             raise ConfigError("window: goes with the whole log, not with since or until")
+        if self.part is not None and self.window is None:
+            raise ConfigError(f"part: comes with window (jobs of each), got {self.part!r}")
         if self.windows is not None and (self.window is None or self.windows < 1):
             raise ConfigError(f"windows must be 1 or more and come with window (jobs of each), got {self.windows!r}")
 
@@ -149,32 +153,50 @@ class TraceFile:
         return _all_jobs(self._whole())
 
     def most_windows(self) -> int:
-        """Number of disjoint windows that fit into the whole trace.
+        """Number of disjoint windows that fit into the part of experiments.
 
         Raises:
             TraceError: The trace cannot be read.
         """
         assert self.window is not None
-        return most_windows(len(self.whole()), self.window)
+        return most_windows(len(self.whole()), self.window, self._part(WINDOWS.start))
+
+    def places(self, seeds: Iterable[int]) -> list[tuple[float, float]]:
+        """The windows of ``seeds``, each as two fractions of the jobs of the trace.
+
+        Raises:
+            TraceError: The trace cannot be read.
+            WorkloadError: There are too few jobs for the windows.
+        """
+        jobs = len(self.whole())
+        windows = [self._place(seed, jobs, overlap=True) for seed in seeds]
+        return [(window.start / jobs, window.stop / jobs) for window in windows]
 
     def _whole(self) -> TraceFile:
         """The same trace without windows, as recorded; one copy in memory serves all windows."""
-        return replace(self, window=None, windows=None, options=replace(self.options, load=None))
+        return replace(self, window=None, windows=None, part=None, options=replace(self.options, load=None))
+
+    def _part(self, seed: int) -> tuple[float, float]:
+        """The part of the trace that has the window of ``seed``, as two fractions of its jobs."""
+        part = part_of(seed)
+        return self.part or part if part == (0.0, 1.0) else part
 
     def _place(self, seed: int, jobs: int, overlap: bool) -> range:
         """Range of the window of ``seed`` among ``jobs`` jobs."""
         assert self.window is not None
-        part = part_of(seed)
+        part = self._part(seed)
         low, high = (round(fraction * jobs) for fraction in part)
         most = most_windows(jobs, self.window, part)
         if not most:
             raise WorkloadError(
-                f"{self.path}: a window of {self.window} jobs does not fit into jobs {low} to {high} of {jobs}"
+                f"{self.path}: a window of {self.window:,} jobs does not fit into "
+                f"{'the' if (low, high) == (0, jobs) else f'jobs {low:,} to {high:,} of'} {jobs:,} jobs of the log; "
+                "ask for shorter windows (--windows NxJOBS)"
             )
         pool = next((pool for pool in (WINDOWS, REPORT, VALIDATION) if seed in pool), None)
         number = 0 if pool is None else seed - pool.start
         if pool is WINDOWS and self.windows is not None:
-            return spread_windows(jobs, self.windows, self.window)[number]
+            return spread_windows(jobs, self.windows, self.window, part)[number]
         if pool is None or (number >= most and (overlap or pool is VALIDATION)):
             first = int(stream(seed, "window").integers(low, high - self.window + 1))
             return range(first, first + self.window)

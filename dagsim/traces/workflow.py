@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dagsim.errors import GraphError, TraceError
+from dagsim.files import parsed_json
 from dagsim.model import Edge, Job, Task, TaskGraph
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.fields import finite_number
@@ -28,13 +29,13 @@ def read_json(file: Source) -> Any:
         TraceError: The file cannot be read or is not JSON.
     """
     try:
-        return json.loads(file.read_bytes().decode("utf-8-sig"))
+        return parsed_json(file.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise TraceError(f"{file}:1: not UTF-8 text") from None
     except json.JSONDecodeError as error:
         raise TraceError(f"{file}:{error.lineno}: not JSON ({error.msg})") from None
-    except (ValueError, RecursionError):
-        raise TraceError(f"{file}:1: not JSON that can be read (a number too long or nesting too deep)") from None
+    except ValueError as error:
+        raise TraceError(f"{file}:1: not JSON that can be read ({error})") from None
 
 
 def value(raw: Any, field: str) -> float:

@@ -52,7 +52,7 @@ class ArrivalTimes:
 
     ``begins_s`` is an instant from which on all arrivals are known. Without it, a log begins with
     its first job. Of ``whole`` arrivals the period is known to end with the last, as generators
-    stretch them with ``load_is: exact``.
+    stretch them with ``load_mode: exact``.
     """
 
     begins_s: float | None = None

@@ -37,7 +37,7 @@ _SHARDS = Independent(work=LogNormal(20.0, 1.0, 1.0, 600.0), instances=Whole(4, 
 _SHARED = Independent(gpus=Choice((0.25, 0.5, 1.0), (0.4, 0.3, 0.3)), instances=Constant(1.0))
 _URGENCY = Choice((0.0, 1.0, 2.0), (0.6, 0.3, 0.1))
 
-_STEADY = Synthetic(20_000, load_is="expected", arrivals=Poisson(), measure=(1000, -1000))
+_STEADY = Synthetic(20_000, load_mode="expected", arrivals=Poisson(), measure=(1000, -1000))
 
 PRESETS: Mapping[str, Preset] = {
     "heterogeneous": Preset(

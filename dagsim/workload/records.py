@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from dagsim.errors import ModelError, TraceError, WorkloadError
-from dagsim.files import replaced
+from dagsim.files import replaced, whole_characters
 from dagsim.model import Edge, InFlight, Job, Request, Share, Task, TaskGraph, canonical_json
 
 MOST_INSTANCES = 2**31 - 1
@@ -365,7 +365,7 @@ def _meta(path: Path, line: str) -> dict[str, Any]:
 
 def _object(line: str) -> dict[str, Any]:
     try:
-        record = json.loads(line, parse_constant=_no_constant)
+        record = whole_characters(json.loads(line, parse_constant=_no_constant), line)
     except (ValueError, RecursionError) as error:
         raise WrongRecord(f"not a line of JSON ({error})") from None
     if not isinstance(record, dict):

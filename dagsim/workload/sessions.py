@@ -111,7 +111,7 @@ class Sessions:
     """``count`` jobs of sessions that offer ``load`` to the cluster, on average over seeds.
 
     Times are those of the real cluster, stretched to meet the load, as ``--load`` does for a trace:
-    on a small cluster a day lasts longer than 24 h. With ``load_is="exact"`` each drawn workload
+    on a small cluster a day lasts longer than 24 h. With ``load_mode="exact"`` each drawn workload
     offers exactly ``load``. ``alike`` is the share of a session's jobs that take about equally
     long. There are ``tenants`` tenants; the k-th submits sessions in proportion to k to the power
     of -``zipf``.
@@ -130,7 +130,7 @@ class Sessions:
     shape: Shape = _SINGLE
     count: int = 20_000
     load: float = 0.9
-    load_is: Literal["exact", "expected"] = "expected"
+    load_mode: Literal["exact", "expected"] = "expected"
     measure: Measure | None = None
     """Range of jobs by arrival that metrics count, ``[first, last]``; default: all."""
     kind: Literal["sessions"] = "sessions"
@@ -146,8 +146,8 @@ class Sessions:
         require(0 <= self.alike <= 1, "workload: alike must lie in 0..1", self.alike, WorkloadError)
         if self.tenants < 0 or not 0 <= self.zipf < inf:
             raise WorkloadError(f"workload: tenants and zipf must be 0 or more, got {self.tenants!r}, {self.zipf!r}")
-        if self.load_is not in ("exact", "expected"):
-            raise WorkloadError(f"workload: load_is must be exact or expected, got {self.load_is!r}")
+        if self.load_mode not in ("exact", "expected"):
+            raise WorkloadError(f"workload: load_mode must be exact or expected, got {self.load_mode!r}")
         check_measure(self.measure, self.count)
 
     def arrays(self, cluster: Cluster, runtime: WorkRuntime, seed: int = 0) -> JobArrays:
@@ -158,7 +158,7 @@ class Sessions:
         """
         stretch = _stretch(self, cluster, runtime)
         drawn = self._drawn(seed)
-        if self.load_is == "exact":
+        if self.load_mode == "exact":
             stretch *= self._offered(drawn, cluster, runtime, stretch) / self.load
         return drawn.arriving(drawn.arrival_s * stretch)
 

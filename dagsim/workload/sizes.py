@@ -71,7 +71,7 @@ class Independent:
 
     ``work`` is in the unit of the runtime model: seconds on its reference GPU type, or TFLOP.
     ``gpus``, ``cpus`` and ``memory_gb`` are per instance; with ``gang``, the instances of a task
-    start together. ``models`` are equally likely. ``claim`` is the users' estimate of the work (a
+    start together. ``models`` are equally likely. ``requested_factor`` is the users' estimate of the work (a
     requested time), as a multiple of it.
 
     Raises:
@@ -86,7 +86,7 @@ class Independent:
     memory_gb: Distribution = _NONE
     models: tuple[str, ...] = MEASURED_MODELS
     gpu_types: tuple[str, ...] | None = None
-    claim: Distribution | None = None
+    requested_factor: Distribution | None = None
     kind: Literal["independent"] = "independent"
 
     __pydantic_config__ = _FORBID
@@ -102,7 +102,9 @@ class Independent:
             _sizes("memory_gb", self.memory_gb, rng, tasks),
             self.gang & (instances > 1),
             _models(self.models, rng, tasks),
-            None if self.claim is None else work * _sizes("claim", self.claim, rng, tasks),
+            None
+            if self.requested_factor is None
+            else work * _sizes("requested_factor", self.requested_factor, rng, tasks),
             None,
             self.models or (None,),
             self.gpu_types,

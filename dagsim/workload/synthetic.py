@@ -89,7 +89,7 @@ _BURSTY, _SINGLE, _INDEPENDENT = Bursty(bursts=4, share=0.7, width=0.02), Single
 class Synthetic:
     """``count`` jobs that offer ``load`` to the cluster (defined in ``dagsim.workload.load``).
 
-    With ``load_is="exact"`` arrivals are stretched so that each drawn workload, from the first
+    With ``load_mode="exact"`` arrivals are stretched so that each drawn workload, from the first
     arrival at 0 to the last, offers exactly ``load``. With ``"expected"`` the arrival rate is the
     same for every seed and the load is right on average, up to the error of a pilot of 32,768 jobs
     (1 to 2 %): choose it if arrivals must be truly Poisson.
@@ -105,7 +105,7 @@ class Synthetic:
 
     count: int = 100
     load: float = 0.9
-    load_is: Literal["exact", "expected"] = "exact"
+    load_mode: Literal["exact", "expected"] = "exact"
     arrivals: Arrivals = _BURSTY
     shape: Shape = _SINGLE
     sizes: Sizes = _INDEPENDENT
@@ -125,8 +125,8 @@ class Synthetic:
         require(self.count >= 1, "workload: count must be at least 1", self.count, WorkloadError)
         require(0 < self.load < inf, "workload: load must be above 0", self.load, WorkloadError)
         check_measure(self.measure, self.count)
-        if self.load_is not in ("exact", "expected"):
-            raise WorkloadError(f"workload: load_is must be exact or expected, got {self.load_is!r}")
+        if self.load_mode not in ("exact", "expected"):
+            raise WorkloadError(f"workload: load_mode must be exact or expected, got {self.load_mode!r}")
 
     def arrays(self, cluster: Cluster, runtime: WorkRuntime, seed: int = 0) -> JobArrays:
         """Draw the jobs of ``seed`` in order of arrival.
@@ -153,7 +153,7 @@ class Synthetic:
         return self.arrays(cluster, runtime, seed).jobs()
 
     def _asks_seconds(self) -> bool:
-        return self.slack is not None or (self.load_is == "exact" and not isinstance(self.arrivals, Batch))
+        return self.slack is not None or (self.load_mode == "exact" and not isinstance(self.arrivals, Batch))
 
     def _times(
         self, cluster: Cluster, runtime: WorkRuntime, seed: int, drawn: JobArrays, seconds: np.ndarray | None
@@ -161,7 +161,7 @@ class Synthetic:
         """Arrival times that give the requested load."""
         if isinstance(self.arrivals, Batch):
             return np.zeros(self.count)
-        if self.load_is == "exact":
+        if self.load_mode == "exact":
             assert seconds is not None
             busy_s = _busy_s(drawn, cluster, runtime, seconds)
         else:
@@ -170,7 +170,7 @@ class Synthetic:
             raise WorkloadError(f"workload: {cluster} can do nothing of this work, so that it has no load to set")
         span_s = busy_s / self.load
         times = self.arrivals.times(stream(seed, "arrivals"), self.count, span_s)
-        if self.load_is == "expected":
+        if self.load_mode == "expected":
             return times
         length = times[-1] - times[0]
         return np.asarray((times - times[0]) * (span_s / length if length else 0.0))

@@ -2,7 +2,7 @@
 
     pip install sb3-contrib
     python docs/examples/sb3_maskable_ppo.py --out model.zip
-    dagsim baseline --algo sb3:model.zip --algo sjf --algo eft-wait --seeds 20
+    dagsim baseline --policy sb3:model.zip --policy sjf --policy eft-wait --seeds 20
 
 The figures to expect are in docs/learning.md. Keep the discount below 1.
 """

@@ -17,15 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dagsim.config.cluster_file import import_site
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import DagsimError, Stalled
 from dagsim.experiment.scenario import scenario_of
+from dagsim.families.kubernetes.kube import KubeDefault
+from dagsim.families.site.cluster_file import import_site
 from dagsim.model import Decision, Job, Kind, NodeOutage, Preempt, QueueTree, Start
 from dagsim.systems.cluster.api import ClusterView
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.policies.kube import KubeDefault
 from dagsim.systems.cluster.scenario import ClusterScenario
 from kubernetes_golden import Verdict
 

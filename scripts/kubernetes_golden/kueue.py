@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from dagsim.errors import DagsimError
-from dagsim.model.kueue import PodSetAssignment
-from dagsim.systems.cluster.policies.kueue.amounts import text, whole
-from dagsim.systems.cluster.policies.kueue.engine import Admission, Cycle, EndlessPreemption
-from dagsim.systems.cluster.policies.kueue.workloads import WorkloadState
-from dagsim.traces.kueue_site import read_kueue_site
+from dagsim.families.kubernetes.kueue.amounts import text, whole
+from dagsim.families.kubernetes.kueue.engine import Admission, Cycle, EndlessPreemption
+from dagsim.families.kubernetes.kueue.workloads import WorkloadState
+from dagsim.families.kubernetes.kueue_objects import PodSetAssignment
+from dagsim.families.kubernetes.kueue_site import read_kueue_site
 from kubernetes_golden import Verdict
 
 NAMESPACE = "research"

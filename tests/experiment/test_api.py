@@ -46,7 +46,7 @@ def test_replay_gives_the_metrics_of_the_command(log: Path, tmp_path: Path, clus
     options = () if cluster is None else ("--cluster", cluster)
     command("replay", "--trace", log, "--algo", "sjf", "--seed", 3, *options, "--no-plots", "-q", "-o", tmp_path / "r")
     (line,) = lines_in(tmp_path / "r")
-    metrics = {name: value for name, value in outcome.summary.to_dict().items() if name != "scheduler_us"}
+    metrics = {name: value for name, value in outcome.summary.to_dict().items() if name != "decision_time_us"}
     assert metrics == line["metrics"]
     assert dict(outcome.workload) == line["workload"]
     (run,) = (tmp_path / "r").iterdir()

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dagsim.experiment.kept_files import packed_schedule, read_schedule
+from dagsim.families.compiled.reading import read_scenario
 from dagsim.model import Cluster
 from dagsim.model.log import FactColumns, Schedule
-from dagsim.systems.cluster.lane.reading import read_scenario
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -23,7 +23,12 @@ from dagsim.workload.synthetic import Synthetic
 CLUSTER, RUNTIME = Cluster.of({"T4": 8}), Recorded()
 SIZES = Independent(gpus=Choice((0.5, 1.0)), models=())
 WORKLOAD = Synthetic(
-    shape=RandomDag(), sizes=SIZES, count=40, tenants=("ann", "bob", "cy"), slack=Uniform(1.0, 5.0), load_is="expected"
+    shape=RandomDag(),
+    sizes=SIZES,
+    count=40,
+    tenants=("ann", "bob", "cy"),
+    slack=Uniform(1.0, 5.0),
+    load_mode="expected",
 )
 
 

@@ -352,7 +352,7 @@ def test_a_wide_interval_says_how_long_the_log_would_have_to_be() -> None:
     """A few jobs of a heavy tail decide the mean: it is not known within a factor of 2."""
     rng = np.random.default_rng(1)
     slow, quick = np.exp(rng.normal(0, 3, 1600)), rng.exponential(1.0, 1600)
-    names = ("jct_s", "wait_s", "slowdown", "bounded_slowdown", "bounded_slowdown_hpc")
+    names = ("jct_s", "wait_s", "queueing_s", "stretch", "bounded_stretch", "bounded_slowdown")
     nobody = np.zeros(1600, np.int64), ("",)
     series, today = (JobSeries(dict.fromkeys(names, values), *nobody) for values in (slow, quick))
     period = next_period(series, "jct_s.mean", slow.mean())

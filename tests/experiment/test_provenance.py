@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from dagsim.agents.config import shipped_agent
 from dagsim.cli import app
+from dagsim.families.learning.algorithms import shipped_agent
 from dagsim.systems import system_named
 
 POLICY = """

@@ -118,7 +118,7 @@ def test_decisions_cost_cpu_time_not_time_on_the_wall(monkeypatch: pytest.Monkey
         ([], "sfj", UnknownName, "unknown policy 'sfj'; did you mean 'sjf'"),
         ([], "fractions:Fraction", ConfigError, "has no method decide"),
         (
-            ["disturbances=[{kind: maintenance, nodes: [9], start_s: 1, end_s: 2}]"],
+            ["failures=[{kind: maintenance, nodes: [9], start_s: 1, end_s: 2}]"],
             "fifo",
             ConfigError,
             "nodes must lie in",
@@ -137,7 +137,7 @@ def test_a_network_a_set_up_and_failures_are_used() -> None:
     models = [
         "network.latency_s=5",
         "setup.delay_s=30",
-        "disturbances=[{mean_up_s: 2000, mean_down_s: 100}]",
+        "failures=[{mean_up_s: 2000, mean_down_s: 100}]",
         "workload.output_gb={value: 1}",
     ]
     config: Any = load_config(None, [*SMALL, *models])

@@ -84,7 +84,7 @@ def test_a_long_run_names_the_faster_engine_once(
 ) -> None:
     options = ["--set", "workload.count=10", "--algo", "sjf", "--no-plots", "-o", str(tmp_path)]
     assert "compiled engine writes" not in CliRunner().invoke(app, ["eval", "--seeds", "3", *options]).stderr
-    monkeypatch.setattr("dagsim.systems.cluster.choice.LONG_S", 0.0)
+    monkeypatch.setattr("dagsim.families.compiled.choice.LONG_S", 0.0)
     ended = CliRunner().invoke(app, ["eval", "--seeds", "3", *options])
     assert ended.stderr.count("The compiled engine writes the same bytes") == 1
     assert "--set engine=compiled" in ended.stderr
@@ -92,7 +92,7 @@ def test_a_long_run_names_the_faster_engine_once(
 
 
 def test_a_piped_command_names_the_faster_engine_once_and_not_beside_json(tmp_path: Path) -> None:
-    code = "from dagsim.systems.cluster import choice; choice.LONG_S = 0.0; from dagsim.cli import main; main()"
+    code = "from dagsim.families.compiled import choice; choice.LONG_S = 0.0; from dagsim.cli import main; main()"
     options = ["--seeds", "2", "--workers", "1", "--set", "workload.count=10", "--algo", "sjf", "--no-plots"]
     words = [sys.executable, "-c", code, "eval", *options, "-o", str(tmp_path)]
     piped, as_json = (

@@ -7,7 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dagsim.metrics import exclusive_fairness, finish_time_fairness, isolated_s, jain, tenant_gpu_seconds, unfair_share
+from dagsim.metrics import (
+    exclusive_fairness,
+    finish_time_fairness,
+    isolated_s,
+    jain_fairness_index,
+    tenant_gpu_seconds,
+    unfair_job_fraction,
+)
 from dagsim.model import Cluster, RejectReason
 
 TWO_T4 = Cluster.of({"T4": 2})
@@ -25,11 +32,11 @@ TWO_T4 = Cluster.of({"T4": 2})
     ],
 )
 def test_jains_index(values, expected):
-    assert jain(values) == pytest.approx(expected, rel=1e-15)
+    assert jain_fairness_index(values) == pytest.approx(expected, rel=1e-15)
 
 
 def test_jains_index_of_nobody_is_not_known():
-    assert np.isnan(jain([]))
+    assert np.isnan(jain_fairness_index([]))
 
 
 def test_tenants_get_the_gpu_time_of_their_jobs(plan_of):
@@ -67,7 +74,7 @@ def test_the_isolated_time_is_no_shorter_than_the_ideal(plan_of):
 def test_rho_is_jct_over_isolated_time(plan_of):
     rho = finish_time_fairness(one_after_the_other(plan_of))
     assert rho.tolist() == [0.5, 8 / 6]
-    assert unfair_share(rho) == 0.5
+    assert unfair_job_fraction(rho) == 0.5
 
 
 def test_a_fixed_number_of_shares_can_be_given(plan_of):
@@ -81,7 +88,7 @@ def test_rho_of_an_unfinished_job_is_not_known(plan_of):
     plan.job(0.0)
     rho = finish_time_fairness(plan.schedule())
     assert np.isnan(rho).tolist() == [False, True]
-    assert np.isnan(unfair_share(rho))
+    assert np.isnan(unfair_job_fraction(rho))
 
 
 def test_a_job_without_work_that_is_done_at_once_is_treated_fairly(plan_of):
@@ -138,6 +145,6 @@ def test_fairness_by_rounds_is_that_of_shockwaves_simulator(plan_of, data: Path,
 
 
 def test_a_share_is_unfair_where_rho_is_above_1_by_more_than_rounding():
-    assert unfair_share(np.array([0.5, 1.0, 1.0 + 1e-12, 1.1])) == 0.25
-    assert np.isnan(unfair_share(np.array([1.0, np.nan])))
-    assert np.isnan(unfair_share(np.array([])))
+    assert unfair_job_fraction(np.array([0.5, 1.0, 1.0 + 1e-12, 1.1])) == 0.25
+    assert np.isnan(unfair_job_fraction(np.array([1.0, np.nan])))
+    assert np.isnan(unfair_job_fraction(np.array([])))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dagsim.metrics import (
     columns,
+    deadline_hit_rate,
     energy,
     finish_time_fairness,
     gpu_seconds,
@@ -22,10 +23,9 @@ from dagsim.metrics import (
     jobs_running,
     jobs_waiting,
     littles_law,
+    queueing,
     running,
-    slo_attainment,
     summarize,
-    wait,
 )
 from dagsim.model import Kind
 from dagsim.model.log import Schedule, ScheduleLog
@@ -84,13 +84,13 @@ def test_waiting_time_is_that_of_a_plain_loop(random_schedule, seed):
         active[job] += (record.kind == Kind.STARTED) - (record.kind in ENDS)
         since[job] = record.time_s
     accepted = columns(schedule).jobs.accepted
-    assert wait(schedule)[accepted].tolist() == [waited[job] for job in np.flatnonzero(accepted).tolist()]
+    assert queueing(schedule)[accepted].tolist() == [waited[job] for job in np.flatnonzero(accepted).tolist()]
 
 
 @given(SEEDS, st.booleans())
-def test_wait_and_running_make_up_the_jct(random_schedule, seed, finish):
+def test_queueing_and_running_make_up_the_jct(random_schedule, seed, finish):
     schedule = random_schedule(seed, finish=finish)
-    np.testing.assert_array_equal(wait(schedule) + running(schedule), jct(schedule))
+    np.testing.assert_array_equal(queueing(schedule) + running(schedule), jct(schedule))
 
 
 @given(SEEDS, st.booleans())
@@ -122,10 +122,14 @@ def test_fairness_and_attainment_stay_in_their_range(random_schedule, seed):
     schedule = random_schedule(seed, finish=True)
     rho = finish_time_fairness(schedule)
     assert (rho[~np.isnan(rho)] >= 0).all()
-    attained = slo_attainment(schedule)
+    attained = deadline_hit_rate(schedule)
     assert np.isnan(attained) or 0 <= attained <= 1
     summary = summarize(schedule)
-    assert summary.jobs_arrived == 0 or np.isnan(summary.jain) or 0 < summary.jain <= 1 + 1e-12
+    assert (
+        summary.jobs_arrived == 0
+        or np.isnan(summary.jain_fairness_index)
+        or 0 < summary.jain_fairness_index <= 1 + 1e-12
+    )
     assert 0 <= summary.utilization <= summary.availability <= 1 or summary.horizon_s == 0
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dagsim.metrics import slo_attainment, tardiness
+from dagsim.metrics import deadline_hit_rate, tardiness
 from dagsim.model import Cluster, RejectReason
 
 NODE = Cluster.of({"T4": 1})
@@ -15,7 +15,7 @@ def test_attainment_counts_the_jobs_that_have_a_deadline(plan_of):
     plan.job(0.0, completed_s=8.0, deadline_s=5.0)
     plan.job(0.0, completed_s=9.0)
     plan.reject(plan.job(0.0, deadline_s=50.0), 0.0, RejectReason.BY_POLICY)
-    assert slo_attainment(plan.schedule()) == 1 / 3
+    assert deadline_hit_rate(plan.schedule()) == 1 / 3
     np.testing.assert_equal(tardiness(plan.schedule()), [0.0, 3.0, np.nan, np.nan])
 
 
@@ -25,10 +25,10 @@ def test_an_unfinished_job_has_missed_a_deadline_that_has_passed(plan_of):
     plan.job(0.0, completed_s=5.0, deadline_s=5.0)
     plan.job(0.0, deadline_s=9.0)
     plan.job(0.0, deadline_s=99.0)
-    assert slo_attainment(plan.schedule(ended_s=10.0)) == 0.5
+    assert deadline_hit_rate(plan.schedule(ended_s=10.0)) == 0.5
 
 
 def test_attainment_is_not_known_without_deadlines(plan_of):
     plan = plan_of(NODE)
     plan.job(0.0, completed_s=5.0)
-    assert np.isnan(slo_attainment(plan.schedule()))
+    assert np.isnan(deadline_hit_rate(plan.schedule()))

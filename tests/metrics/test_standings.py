@@ -108,7 +108,7 @@ def test_ratios_order_by_geometric_means_below_1_too() -> None:
 
 
 def test_more_is_better_where_it_is() -> None:
-    first, second = standings(lines("jain", fifo=HALF, fair=FIFO), "jain")
+    first, second = standings(lines("jain_fairness_index", fifo=HALF, fair=FIFO), "jain_fairness_index")
     assert (first.policy, first.verdict, first.wins) == ("fair", Verdict.BETTER, 6)
     assert second.policy == "fifo"
 

@@ -35,10 +35,12 @@ def test_a_job_is_a_row(schedule):
         "start_s": "2.0",
         "completed_s": "11.0",
         "jct_s": "10.0",
-        "wait_s": "2.0",
+        "wait_s": "1.0",
+        "queueing_s": "2.0",
         "running_s": "8.0",
-        "slowdown": "5.0",
         "bounded_slowdown": "1.0",
+        "stretch": "5.0",
+        "bounded_stretch": "1.0",
         "priority": "2.0",
         "tenant": "ann",
         "weight": "1.0",
@@ -95,5 +97,5 @@ def test_equal_schedules_give_equal_bytes(random_schedule):
 
 def test_tables_go_to_pandas(schedule):
     frame = to_pandas(jobs_table(schedule))
-    assert frame.shape == (3, 21)
+    assert frame.shape == (3, 23)
     assert frame["jct_s"].iloc[0] == 10.0

@@ -6,11 +6,11 @@ import pytest
 from dagsim.metrics import (
     availability,
     columns,
-    flops_utilization,
     gpu_seconds,
     gpu_utilization,
     gpus_held,
     gpus_up,
+    peak_weighted_utilization,
     utilization_by_type,
 )
 from dagsim.model import Cluster, Node, gpu_type
@@ -47,8 +47,12 @@ def test_utilization_is_gpu_seconds_over_capacity(plan_of):
 
 def test_flops_weigh_the_gpus(plan_of):
     # (10 x 19.49 + 4 x 8.14) / (20 x 19.49 + 20 x 8.14)
-    assert flops_utilization(busy_a100s(plan_of)) == pytest.approx((10 * 19.49 + 4 * 8.14) / (20 * 27.63), rel=1e-15)
-    assert flops_utilization(busy_a100s(plan_of), "fp16") == pytest.approx((10 * 311.9 + 4 * 65.1) / (20 * 377.0))
+    assert peak_weighted_utilization(busy_a100s(plan_of)) == pytest.approx(
+        (10 * 19.49 + 4 * 8.14) / (20 * 27.63), rel=1e-15
+    )
+    assert peak_weighted_utilization(busy_a100s(plan_of), "fp16") == pytest.approx(
+        (10 * 311.9 + 4 * 65.1) / (20 * 377.0)
+    )
 
 
 def test_a_gang_counts_on_each_of_its_nodes(plan_of):

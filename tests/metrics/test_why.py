@@ -31,7 +31,7 @@ def two_nodes(*jobs: Job, policy: str = "fifo", **models: object) -> Schedule:
 def test_who_held_the_gpus_is_weighed_by_gpu_seconds() -> None:
     schedule = two_nodes(job("a", 10, 2, tenant="ann"), job("b", 4, 2), job("c", 5, 2, 1.0))
     reasons = wait_reasons(schedule, 2)
-    assert (reasons.arrival_s, reasons.start_s, reasons.wait_s, reasons.periods) == (1.0, 4.0, 3.0, ((1.0, 4.0),))
+    assert (reasons.arrival_s, reasons.start_s, reasons.queueing_s, reasons.periods) == (1.0, 4.0, 3.0, ((1.0, 4.0),))
     assert [(holder.job, holder.tenant, holder.gpu_s) for holder in reasons.holders] == [
         ("a", "ann", 6.0),
         ("b", "", 6.0),
@@ -79,7 +79,7 @@ def test_overtakers_arrived_later_and_started_first() -> None:
 
 def test_nodes_that_are_down_are_named() -> None:
     down = Maintenance(nodes=(0,), start_s=1.0, end_s=6.0)
-    schedule = two_nodes(Job.single("b", Task("t", 3, instances=2, gang=True, gpus=2), 2.0), disturbances=(down,))
+    schedule = two_nodes(Job.single("b", Task("t", 3, instances=2, gang=True, gpus=2), 2.0), failures=(down,))
     assert wait_reasons(schedule, 0).blocked_s == {Blocker.DOWN: 4.0}
 
 
@@ -87,7 +87,7 @@ def test_a_node_that_is_back_is_not_down_any_longer() -> None:
     # a holds the first node until 8; the second is away from 1 to 4. b, which came at 2, needs both.
     down = Maintenance(nodes=(1,), start_s=1.0, end_s=4.0)
     both = Job.single("b", Task("t", 3, instances=2, gang=True, gpus=2), 2.0)
-    reasons = wait_reasons(two_nodes(job("a", 8, 2), both, disturbances=(down,)), 1)
+    reasons = wait_reasons(two_nodes(job("a", 8, 2), both, failures=(down,)), 1)
     assert reasons.start_s == 8.0
     assert reasons.blocked_s == {Blocker.DOWN: 2.0, Blocker.HELD: 4.0}
 
@@ -96,7 +96,7 @@ def test_nodes_of_a_type_that_is_not_asked_for_do_not_count() -> None:
     nodes = (Node("t", gpu_type("T4"), 2), Node("v", gpu_type("V100-16"), 2))
     jobs = [Job.single(name, Task("t", 8, gpus=2, gpu_types=("T4",)), at) for name, at in (("a", 0.0), ("b", 2.0))]
     away = Maintenance(nodes=(1,), start_s=3.0, end_s=6.0)
-    schedule = ClusterKernel(Cluster(nodes), jobs, Models(disturbances=(away,))).run(POLICIES.create("fifo"))
+    schedule = ClusterKernel(Cluster(nodes), jobs, Models(failures=(away,))).run(POLICIES.create("fifo"))
     assert wait_reasons(schedule, 1).blocked_s == {Blocker.HELD: 6.0}
 
 
@@ -115,14 +115,14 @@ def test_a_preempted_job_waits_twice() -> None:
 
 
 def test_the_wait_is_that_of_the_metrics_and_its_parts_are_all_of_it() -> None:
-    from dagsim.metrics.jct import wait
+    from dagsim.metrics.jct import queueing
 
     jobs = [job(f"j{n}", 3 + n % 7, 1 + n % 2, 0.5 * n) for n in range(60)]
     schedule = two_nodes(*jobs, policy="easy")
     for number in range(60):
         reasons = wait_reasons(schedule, number)
-        assert reasons.wait_s == pytest.approx(wait(schedule)[number])
-        assert sum(reasons.blocked_s.values()) == pytest.approx(reasons.wait_s)
+        assert reasons.queueing_s == pytest.approx(queueing(schedule)[number])
+        assert sum(reasons.blocked_s.values()) == pytest.approx(reasons.queueing_s)
 
 
 def test_jobs_are_found_by_id_or_number() -> None:
@@ -141,7 +141,7 @@ def test_an_unfinished_job_that_never_ran_waits_to_the_end() -> None:
     kernel = ClusterKernel(Cluster.of({"T4": 1}), [job("a", 10, 1), job("b", 10, 1, 1.0)])
     schedule = kernel.run(POLICIES.create("fifo"), until_s=5.0)
     reasons = wait_reasons(schedule, 1)
-    assert (reasons.start_s, reasons.wait_s) == (None, 4.0)
+    assert (reasons.start_s, reasons.queueing_s) == (None, 4.0)
     assert reasons.to_dict()["blocked_s"] == {"held": 4.0}
 
 

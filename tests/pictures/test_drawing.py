@@ -68,7 +68,7 @@ def scene() -> Scene:
         Job.single("half", Task("t", 20.0, gpus=0.5)),
         Job.single("two", Task("t", 4.0, gpus=2), 1.0),
     ]
-    kernel = ClusterKernel(cluster, jobs, Models(disturbances=(Maintenance((2,), 3.0, 4.0),)))
+    kernel = ClusterKernel(cluster, jobs, Models(failures=(Maintenance((2,), 3.0, 4.0),)))
     return Scene(kernel.run(POLICIES.create("fifo")), "Three jobs")
 
 

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dagsim.agents.config import shipped_agents
 from dagsim.config.schema import load_config
-from dagsim.config.training import check_training
 from dagsim.errors import ConfigError, IllegalDecision, Stalled
-from dagsim.experiment.environment import make_env
 from dagsim.experiment.scenario import sample_of, scenario_of, workload_label
 from dagsim.experiment.simulate import make_policy, run_policy
-from dagsim.experiment.training.report import merit_in
+from dagsim.families.learning.algorithms import shipped_agents
+from dagsim.families.learning.final_test import merit_in
+from dagsim.families.learning.make_env import make_env
+from dagsim.families.learning.train_section import check_training
 from dagsim.metrics import jobs_table, runs_table, summarize
 from dagsim.metrics.standings import Sample
 from dagsim.model import Kind

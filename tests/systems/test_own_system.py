@@ -15,13 +15,13 @@ import pytest
 from typer.testing import CliRunner
 
 import dagsim.envs  # registers the environments
-from dagsim.agents.checkpoint import Checkpoint
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, RunFolderError
 from dagsim.experiment.simulate import run_policy
 from dagsim.experiment.store import Store
-from dagsim.experiment.training.trainer import TrainingRun
+from dagsim.families.learning.checkpoint import Checkpoint
+from dagsim.families.learning.trainer import TrainingRun
 from dagsim.model import Kind
 from dagsim.testing import check_env, check_system
 

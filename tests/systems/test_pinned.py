@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from pinning import digest, plain
 
-from dagsim.envs.scheduling import EnvConfig, SchedulingEnv
 from dagsim.families.decima.environment import DecimaEnv
+from dagsim.families.learning.scheduling_env import EnvConfig, SchedulingEnv
 from dagsim.families.pac_ml.environment import PartitionEnv
 from dagsim.families.ramp.api import RAMP_POLICIES, RampScenario
 from dagsim.families.ramp.kpis import job_rows, kpis
@@ -25,8 +25,8 @@ from dagsim.families.spark.scenario import SparkScenario
 from dagsim.families.spark.workload import sequence, synthetic_profiles
 from dagsim.metrics import summarize
 from dagsim.model import Cluster
+from dagsim.systems.cluster.learnable import TERMS as CLUSTER_TERMS
 from dagsim.systems.cluster.models.runtime import Throughput
-from dagsim.systems.cluster.rewards import TERMS as CLUSTER_TERMS
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
 from dagsim.workload.presets import PRESETS

@@ -9,8 +9,8 @@ import pytest
 
 from dagsim.config.bundled import WORKLOADS
 from dagsim.errors import ModelError
+from dagsim.families.compiled.reading import read_scenario
 from dagsim.model import Cluster
-from dagsim.systems.cluster.lane.reading import read_scenario
 from dagsim.systems.cluster.models.runtime import Estimates, Throughput
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.distributions import Choice, Constant, LogNormal, Uniform
@@ -27,7 +27,7 @@ WORKLOADS_IN_COLUMNS = {
     "everything": Synthetic(
         300,
         shape=RandomDag(),
-        sizes=Independent(claim=Uniform(1.0, 3.0)),
+        sizes=Independent(requested_factor=Uniform(1.0, 3.0)),
         priority=Choice((1.0, 2.0)),
         tenants=("a", "b"),
         slack=Uniform(1.0, 4.0),

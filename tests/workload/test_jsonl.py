@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagsim.elastic.goodput import BatchLimits, GoodputModel, GradientNoise, ThroughputModel
-from dagsim.elastic.jobs import GoodputTraining
 from dagsim.errors import ModelError, TraceError, WorkloadError
+from dagsim.families.elastic.goodput import BatchLimits, GoodputModel, GradientNoise, ThroughputModel
+from dagsim.families.elastic.training_jobs import GoodputTraining
 from dagsim.model import Edge, Elastic, InFlight, Job, Request, Share, Task, TaskGraph
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.records import job_of, read_jobs, read_meta, record_of, write_jobs

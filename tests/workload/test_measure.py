@@ -39,4 +39,4 @@ def test_jobs_that_are_not_measured_run_all_the_same() -> None:
 def test_steady_presets_keep_both_ends_out_and_arrive_at_one_rate() -> None:
     for name in ("steady", "steady-dag", "steady-heavy-tailed"):
         workload = PRESETS[name].workload
-        assert (workload.count, workload.measure, workload.load_is) == (20_000, (1000, -1000), "expected")
+        assert (workload.count, workload.measure, workload.load_mode) == (20_000, (1000, -1000), "expected")

@@ -70,7 +70,7 @@ SIZES = [
         cpus=distributions.Whole(0, 4),
         memory_gb=distributions.Uniform(1, 5),
         models=(),
-        claim=distributions.Uniform(0.5, 3),
+        requested_factor=distributions.Uniform(0.5, 3),
     ),
     sizes.Correlated(),
     sizes.Correlated(longest=500, most_gpus=4, gpus_follow=0.2, top_priority=3, priority_follows=0.9),
@@ -112,7 +112,9 @@ def test_a_workload_is_drawn_as_recorded(rule: Any, pinned: Pinned) -> None:
         30, 0.7, slack=distributions.Uniform(1, 4), tenants=("a", "b"), shape=shapes.Layered(), **{key: rule}
     )
     pinned(named(rule), drawn(workload))
-    pinned(f"{named(rule)} expected", drawn(replace(workload, load_is="expected", output_gb=distributions.LogNormal())))
+    pinned(
+        f"{named(rule)} expected", drawn(replace(workload, load_mode="expected", output_gb=distributions.LogNormal()))
+    )
 
 
 @pytest.mark.parametrize("name", [*PRESETS, *FITTED])

@@ -78,7 +78,7 @@ def test_the_load_is_that_of_what_is_scarcer_over_all_kinds():
 
 
 def test_an_exact_load_is_that_of_these_jobs():
-    jobs = drawn(replace(CROWDS, load=0.7, load_is="exact"))
+    jobs = drawn(replace(CROWDS, load=0.7, load_mode="exact"))
     assert offered_load(jobs, CLUSTER, RUNTIME, whole=True).offered == pytest.approx(0.7, rel=1e-9)
 
 

@@ -51,12 +51,12 @@ def test_counts_are_rounded_and_at_least_one():
 
 
 def test_claims_are_multiples_of_the_work():
-    columns = draw(Independent(claim=Uniform(2.0, 3.0)), 500)
+    columns = draw(Independent(requested_factor=Uniform(2.0, 3.0)), 500)
     assert all(2 <= claim / work <= 3 for claim, work in zip(columns.estimate, columns.work, strict=True))
 
 
 def test_a_change_to_one_quantity_leaves_the_others_alone():
-    one, other = draw(Independent(), 50), draw(Independent(gpus=Choice((0.25, 0.5)), claim=LogNormal()), 50)
+    one, other = draw(Independent(), 50), draw(Independent(gpus=Choice((0.25, 0.5)), requested_factor=LogNormal()), 50)
     for name in ("work", "instances", "model"):
         assert (getattr(one, name) == getattr(other, name)).all()
     assert (one.gpus != other.gpus).all()

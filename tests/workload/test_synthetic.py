@@ -167,7 +167,7 @@ def test_only_more_than_one_instance_is_a_gang():
         (lambda: Synthetic(0), "count"),
         (lambda: Synthetic(load=0), "load"),
         (lambda: Synthetic(load=float("inf")), "load"),
-        (lambda: Synthetic(load_is="about"), "load_is"),
+        (lambda: Synthetic(load_mode="about"), "load_mode"),
     ],
 )
 def test_impossible_workloads_are_refused(build, named):
@@ -188,7 +188,7 @@ def test_demands_that_cannot_be_are_refused():
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_makes_jobs_at_its_load(name):
     workload = PRESETS[name].workload
-    exact = workload.load_is == "exact"
+    exact = workload.load_mode == "exact"
     measured = offered_load(workload.jobs(CLUSTER, RUNTIME), CLUSTER, RUNTIME, whole=exact)
     assert measured.jobs == workload.count
     if not isinstance(workload.arrivals, Batch):

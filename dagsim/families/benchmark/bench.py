@@ -45,7 +45,7 @@ from dagsim.systems import all_systems
 SUITE = "v1"
 Division: TypeAlias = Literal["exact", "noisy", "hidden"]
 """What policies of the GPU cluster know about durations (``Estimates``)."""
-METRICS = ("wait_s.p95", "utilization", "rho_worst")
+METRICS = ("queueing_s.p95", "utilization", "max_ftf")
 """Metrics shown beside the score."""
 _COUNTS = ("jobs_arrived", "jobs_completed", "jobs_unfinished", "preemptions")
 _FORMAT = "dagsim-bench"
@@ -372,7 +372,7 @@ def read_entry(path: Path) -> dict[str, Any]:
     try:
         for name, task in content["tasks"].items():
             task["metric"], task["reference"], task["policy"], task["config_sha256"]
-            float(content["timing"][name][task["policy"]]["scheduler_us"] or 0.0)
+            float(content["timing"][name][task["policy"]]["decision_time_us"] or 0.0)
             for run in task["runs"]:
                 run["policy"], run["seed"], run["log_sha256"], run["metrics"]["preemptions"]
         if content["division"] not in get_args(Division):

@@ -13,12 +13,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import App, app, say
 from dagsim.cli.options import Json, On, Out, Quiet, TableLook
 from dagsim.cli.shared import carried, trust
 from dagsim.report.grid import TableFormat
 
-bench_app = typer.Typer(help="Judge a scheduler on a frozen suite of tasks.", no_args_is_help=True)
+bench_app = App(help="Judge a scheduler on a frozen suite of tasks.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
 
 
@@ -42,9 +42,9 @@ def show_tasks(json_: Json = False) -> None:
 
 @bench_app.command("run")
 def run_bench(
-    algo: Annotated[
+    policy: Annotated[
         str | None,
-        typer.Option("--algo", "-a", "--policy", metavar="NAME", help="Policy for the tasks of the GPU cluster."),
+        typer.Option("--policy", "-a", metavar="NAME", help="Policy for the tasks of the GPU cluster."),
     ] = None,
     spark: Annotated[str | None, typer.Option(metavar="NAME", help="Policy for the task on Spark.")] = None,
     ramp: Annotated[str | None, typer.Option(metavar="NAME", help="Policy for the task on RAMP.")] = None,
@@ -53,7 +53,7 @@ def run_bench(
     ] = "exact",
     draw: Annotated[
         int | None,
-        typer.Option(min=0, metavar="NUMBER", help="Use the test seeds that follow from this number."),
+        typer.Option("--test-seed", min=0, metavar="NUMBER", help="Use the test seeds that follow from this number."),
     ] = None,
     task: Tasks = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds per task (default: 10).")] = None,
@@ -68,9 +68,9 @@ def run_bench(
 ) -> None:
     """Run a policy on all tasks beside their references; write one file with hashes and scores.
 
-    The same command continues a run that was stopped. Without --draw, the seeds are the public ones for development.
+    The same command continues a stopped run. Without --test-seed, the seeds are the public ones for development.
 
-    Example: dagsim bench run --algo easy-sjf --spark fair --task dags --seeds 2
+    Example: dagsim bench run --policy easy-sjf --spark fair --task dags --seeds 2
     """
     from dagsim.errors import InputError
     from dagsim.experiment.carry_out import check_plan
@@ -85,12 +85,12 @@ def run_bench(
     from dagsim.systems import system_named
 
     watched = not (quiet or json_)
-    chosen = {"cluster": algo, "spark": spark, "ramp": ramp}
+    chosen = {"cluster": policy, "spark": spark, "ramp": ramp}
     policies = {
         system: agent_spec(spec, system=system_named(system)) for system, spec in chosen.items() if spec is not None
     }
     if not policies:
-        raise InputError("bench run: give a policy: --algo for the GPU cluster, --spark or --ramp")
+        raise InputError("bench run: give a policy: --policy for the GPU cluster, --spark or --ramp")
     trust()
     executor_for(on)
     label = name or " ".join(dict.fromkeys(spec for spec in chosen.values() if spec is not None))
@@ -103,7 +103,7 @@ def run_bench(
     argv, runs = ["dagsim", *sys.argv[1:]], {}
     for number, (task_name, plan) in enumerate(plans.items(), 1):
         if watched:
-            typer.echo(f"task {number} of {len(plans)}: {task_name}", err=True)
+            say(f"task {number} of {len(plans)}: {task_name}", err=True)
         store = Store.begin(out / f"bench-{where}", plan, argv=argv)  # shared: references run once for all entries
         done = carried(store, plan, on, watched=watched)
         if broken := next((run.error for run in done.values() if run.error), None):
@@ -114,10 +114,10 @@ def run_bench(
     path = out / f"bench-{slug(label, 60)}-{where}.json"
     write_text(path, json.dumps(content) + "\n")
     if json_:
-        typer.echo(json.dumps({"file": str(path), "score": content["score"], "scores": content["scores"]}))
+        say(json.dumps({"file": str(path), "score": content["score"], "scores": content["scores"]}))
     elif not quiet:
         show_grid(entry_grid(content), TableFormat.TEXT)
-        typer.echo(f"entry: {path}")
+        say(f"entry: {path}")
 
 
 @bench_app.command("verify")
@@ -143,16 +143,16 @@ def verify(
     if (names := allowed()) is not None:
         names.trust_recorded(file, {name: fact["sha256"] for name, fact in content["code"].items()})
     if of_other_code(content):
-        typer.echo(f"{file}: made by other simulating code (dagsim {content['dagsim']}); its runs decide", err=True)
+        say(f"{file}: made by other simulating code (dagsim {content['dagsim']}); its runs decide", err=True)
     number = secrets.randbelow(2**32) if seed is None else seed
     repeated, differences = repeated_runs(content, sample, number, executor)
     if json_:
-        typer.echo(json.dumps({"file": str(file), "repeated": repeated, "seed": number, "differences": differences}))
+        say(json.dumps({"file": str(file), "repeated": repeated, "seed": number, "differences": differences}))
     elif not quiet or differences:
         for difference in differences:
-            typer.echo(f"differs: {difference}")
+            say(f"differs: {difference}")
         verdict = f"{len(differences)} differences" if differences else "equal"
-        typer.echo(f"{file}: {repeated} runs repeated (--seed {number}): {verdict}")
+        say(f"{file}: {repeated} runs repeated (--seed {number}): {verdict}")
     if differences:
         raise typer.Exit(1)
 
@@ -160,15 +160,15 @@ def verify(
 @bench_app.command("table")
 def tabulate(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of entries.")],
-    page: Annotated[Path | None, typer.Option(metavar="HTML", help="Also write the leaderboard as a page.")] = None,
-    markdown: Annotated[Path | None, typer.Option(metavar="MD", help="Also write it as Markdown.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the leaderboard as a page.")] = None,
+    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write it as Markdown.")] = None,
     table: TableLook = TableFormat.TEXT,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Print the leaderboard of several entries, a table for each division, and write it as a page and as Markdown.
 
-    Example: dagsim bench table bench-mine-exact-dev.json --page leaderboard.html
+    Example: dagsim bench table bench-mine-exact-dev.json --html leaderboard.html
     """
     from dagsim.families.benchmark.bench import read_entry
     from dagsim.families.benchmark.page import leaderboard_page, leaderboards
@@ -178,10 +178,10 @@ def tabulate(
     grids = leaderboards([read_entry(file) for file in files])
     if markdown is not None:
         write_text(markdown, "\n\n".join(grid.markdown() for grid in grids) + "\n")
-    if page is not None:
-        write_text(page, leaderboard_page(grids))
+    if html is not None:
+        write_text(html, leaderboard_page(grids))
     if json_:
-        typer.echo(
+        say(
             json.dumps(
                 [
                     {"title": grid.title, "rows": [dict(zip(grid.heads, row, strict=True)) for row in grid.rows]}
@@ -223,7 +223,7 @@ def repeat_paper(
         facts: list[dict[str, object]] = [
             {**figure._asdict(), "difference": figure.difference, "holds": figure.holds} for figure in figures
         ]
-        typer.echo(json.dumps({"paper": name, "title": chosen.title, "figures": facts, "missing": absent}))
+        say(json.dumps({"paper": name, "title": chosen.title, "figures": facts, "missing": absent}))
     else:
         rows = [
             (

@@ -4,6 +4,6 @@ from dagsim.family import Family
 
 FAMILY = Family(
     "a frozen benchmark that anybody can submit to, and published figures of papers beside ours",
-    needs=("bounds",),
+    needs=("bounds", "web"),
     commands={"bench": ".command", "paper": ".command"},
 )

@@ -7,9 +7,9 @@ from math import exp, inf, log, nan
 from typing import Any
 
 from dagsim.families.benchmark.bench import scored
+from dagsim.families.web.charts import element, table
+from dagsim.families.web.document import document
 from dagsim.report.grid import Grid, factor, interval, number
-from dagsim.report.page.charts import element, table
-from dagsim.report.page.document import document
 
 _SLACK_S = 60.0
 """Added to both waits before their ratio is taken, because a wait may be 0."""
@@ -33,7 +33,7 @@ def entry_grid(content: Mapping[str, Any]) -> Grid:
 
 def _entry_row(name: str, reference: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
     means = facts.get("means", {})
-    beside = [number(_value(means.get(metric, {}).get("entry"))) for metric in ("wait_s.p95", "utilization")]
+    beside = [number(_value(means.get(metric, {}).get("entry"))) for metric in ("queueing_s.p95", "utilization")]
     return (name, reference, *_ratio(facts), *beside, factor(_value(facts.get("bound"))), facts["verdict"])
 
 
@@ -89,12 +89,13 @@ def _by_task(title: str, tasks: Sequence[str], entries: Sequence[Mapping[str, An
 def _row(entry: Mapping[str, Any]) -> tuple[str, ...]:
     means = [facts["means"] for facts in entry["scores"].values()]
     used = [_value(of["utilization"]["entry"]) for of in means if of["utilization"]["entry"] is not None]
-    clocks = [_value(entry["timing"][name][task["policy"]]["scheduler_us"]) for name, task in entry["tasks"].items()]
+    timing = entry["timing"]
+    clocks = [_value(timing[name][task["policy"]]["decision_time_us"]) for name, task in entry["tasks"].items()]
     return (
         entry["entry"],
         *_ratio(entry["score"]),
-        factor(_geometric([_quotient(of["wait_s.p95"], _SLACK_S) for of in means])),
-        factor(_geometric([_quotient(of["rho_worst"]) for of in means])),
+        factor(_geometric([_quotient(of["queueing_s.p95"], _SLACK_S) for of in means])),
+        factor(_geometric([_quotient(of["max_ftf"]) for of in means])),
         factor(sum(used) / len(used) if used else nan),
         number(sum(clocks) / len(clocks)),
         entry["score"]["verdict"],

@@ -17,7 +17,7 @@ import numpy as np
 
 import dagsim
 from dagsim.errors import InputError, TraceError, UnknownName
-from dagsim.metrics import bounded_slowdown_hpc, makespan
+from dagsim.metrics import bounded_slowdown, makespan
 from dagsim.model import Cluster, Job, Kind, Node
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
@@ -167,7 +167,7 @@ def sequence_means(
         for start in sequence_starts(len(jobs)):
             part = jobs[start : start + _LENGTH]
             schedule = simulated(part, processors, policy)
-            slowdowns.append(float(bounded_slowdown_hpc(schedule).mean()))
+            slowdowns.append(float(bounded_slowdown(schedule).mean()))
             rows = schedule.log.rows()
             span_s = float(rows["time_s"][rows["kind"] == Kind.STARTED].max()) - part[0].arrival_s
             work = ordered_sum([job.tasks[0].work * job.tasks[0].instances for job in part])

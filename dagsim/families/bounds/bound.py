@@ -40,7 +40,7 @@ class Bound:
     """Number of jobs left out because not even the empty cluster can run them."""
     area_gpu_s: float | None = None
     """GPU-seconds of the jobs that count, if each completion time is multiplied by its job's area
-    (``area_jct_s``).
+    (``area_weighted_jct_s``).
     """
 
     @property
@@ -99,7 +99,7 @@ def scenario_bound(
     ``preemptive`` includes schedules that stop runs and resume them. They are also included if a
     failure keeps the work of the runs that it stops. ``measured`` counts only a range of jobs by
     arrival, as in ``summarize``; all others run but do not count. With ``by_area``, the time of each
-    job is multiplied by its GPU-seconds on its fastest allowed types, as in ``area_jct_s``. Without
+    job is multiplied by its GPU-seconds on its fastest allowed types, as in ``area_weighted_jct_s``. Without
     ``program``, small cases are not solved exactly. ``watch`` passes on the steps of the search.
 
     Raises:
@@ -130,7 +130,7 @@ def scenario_bound(
     if not counted:
         reason = f"none of its {len(jobs):,} jobs can run on {scenario.cluster}" if len(jobs) else "it has no jobs"
         raise InputError(f"bound: the workload has no completion times: {reason}")
-    fails = bool(scenario.disturbances) or scenario.outages
+    fails = bool(scenario.failures) or scenario.outages
     resumes = scenario.preemption
     with_breaks = (preemptive and resumes.on_resume == "resume") or (fails and resumes.on_failure == "resume")
     dual = lagrangian(problem, preemptive=with_breaks, watch=watch)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dagsim.cli.app import app
+from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     ConfigFile,
     Experiment,
@@ -38,7 +38,7 @@ def print_bound(
         bool, typer.Option("--preemptive", help="Include schedules that stop runs and resume them.")
     ] = False,
     area: Annotated[
-        bool, typer.Option("--area", help="Multiply the time of each job by its GPU-seconds, as area_jct_s does.")
+        bool, typer.Option("--area", help="Weigh each job by its GPU-seconds, as area_weighted_jct_s does.")
     ] = False,
     json_: Json = False,
     quiet: Quiet = False,
@@ -60,13 +60,13 @@ def print_bound(
     watch = counted("searching for prices", watched, "steps", every=10)
     least = bound_of(chosen, number, preemptive=preemptive, by_area=area, watch=watch)
     if json_:
-        typer.echo(json.dumps({**least.to_dict(), "seed": number, "workload": workload_label(chosen)}))
+        say(json.dumps({**least.to_dict(), "seed": number, "workload": workload_label(chosen)}))
     elif not quiet:
         unit, by = ("GPU s^2", ", weighted by area") if area else ("s", "")
         which = "all schedules" if least.preemptive else "all schedules that do not stop a run"
-        typer.echo(
+        say(
             f"{workload_label(chosen)}, seed {number}: {least.jobs:,} jobs take {least.bound_s:,.6g} {unit} or more in "
             f"sum, {least.mean_s:,.6g} s on average{by} ({least.kind} bound; {which})"
         )
         if least.rejected:
-            typer.echo(f"left out: {least.rejected:,} jobs that the cluster cannot run")
+            say(f"left out: {least.rejected:,} jobs that the cluster cannot run")

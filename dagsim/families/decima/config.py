@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from dagsim.agents.nets.config import positive
 from dagsim.errors import ConfigError
+from dagsim.families.learning.nets.net_settings import positive
 
 if TYPE_CHECKING:
-    from dagsim.agents.nets.actor import ActorNet
+    from dagsim.families.learning.nets.actor import ActorNet
     from dagsim.systems.seam import CodecSettings
 
 
@@ -40,5 +40,7 @@ class DecimaNetConfig:
         from dagsim.families.spark.codecs import StagesConfig
 
         if not isinstance(codec, StagesConfig):
-            raise ConfigError(f"net 'decima' reads the codec 'stages', not {type(codec).__name__}")
+            raise ConfigError(
+                f"net 'decima' works only with the codec 'stages', not with {getattr(codec, 'kind', codec)!r}"
+            )
         return DecimaNet(self.hidden, self.head, codec.action)

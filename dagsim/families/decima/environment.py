@@ -21,9 +21,9 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
-from dagsim.envs.base import EpisodeEnv
-from dagsim.envs.episode import Episode, RewardConfig
 from dagsim.errors import ConfigError, ModelError, Stalled
+from dagsim.families.learning.episode import Episode, RewardConfig
+from dagsim.families.learning.episode_env import EpisodeEnv
 from dagsim.families.spark.api import Action, Commit, Executor, ExecutorType, SparkJob, SparkKernel
 from dagsim.families.spark.codecs import Observation, PaddedStages
 from dagsim.families.spark.executors import ExecutorMove, Launch

@@ -4,7 +4,7 @@ from dagsim.family import Entry, Family
 
 FAMILY = Family(
     "learning on Spark with Decima's graph network",
-    needs=("spark",),
+    needs=("learning", "spark"),
     adds={
         "nets": (Entry("decima", ".config:DecimaNetConfig", "Decima's graph network over stages, two heads"),),
         "advantages": (

@@ -24,11 +24,11 @@ from typing import Any
 
 import numpy as np
 
-from dagsim.agents.advantages import StatelessEstimator, check_replicas, replica_groups, returns
-from dagsim.agents.nets.actor import Observations
-from dagsim.agents.rollouts import EpisodeSteps
-from dagsim.envs.episode import WitnessFactory
 from dagsim.errors import ConfigError
+from dagsim.families.learning.advantages import StatelessEstimator, check_replicas, replica_groups, returns
+from dagsim.families.learning.episode import WitnessFactory
+from dagsim.families.learning.nets.actor import Observations
+from dagsim.families.learning.rollouts import EpisodeSteps
 from dagsim.families.spark.api import RecordedDurations, SparkJobState, SparkKernel, StageState
 from dagsim.families.spark.codecs import StageObservation
 from dagsim.families.spark.job import SAME, bracket

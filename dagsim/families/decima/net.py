@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
-from dagsim.agents.nets.actor import ActorNet, entropy, log_softmax, sample, segment_mean, segment_sum
-from dagsim.agents.nets.rows import indifferent
 from dagsim.errors import ConfigError
+from dagsim.families.learning.nets.actor import ActorNet, entropy, log_softmax, sample, segment_mean, segment_sum
+from dagsim.families.learning.nets.row_nets import indifferent
 from dagsim.families.spark.codecs import CONTEXT, JOB, OPTION, STAGE, StageObservation, option_rows
 from dagsim.families.spark.view import Action
 

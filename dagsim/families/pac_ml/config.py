@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from dagsim.agents.nets.config import RowNetSettings, positive
 from dagsim.errors import ConfigError
+from dagsim.families.learning.nets.net_settings import RowNetSettings, positive
 
 if TYPE_CHECKING:
-    from dagsim.agents.nets.actor import ActorNet
+    from dagsim.families.learning.nets.actor import ActorNet
     from dagsim.systems.seam import CodecSettings
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from dagsim.envs.base import EpisodeEnv, picture_of
-from dagsim.envs.episode import Episode, RewardConfig
 from dagsim.errors import ConfigError, IllegalDecision
+from dagsim.families.learning.episode import Episode, RewardConfig
+from dagsim.families.learning.episode_env import EpisodeEnv, picture_of
 from dagsim.families.ramp.codecs import (
     CONTEXT,
     DEP_FEATURES,

@@ -4,7 +4,7 @@ from dagsim.family import Entry, Family
 
 FAMILY = Family(
     "learning on RAMP with PAC-ML's graph network",
-    needs=("ramp",),
+    needs=("learning", "ramp"),
     adds={
         "nets": (
             Entry("pac_ml", ".config:PacMlConfig", "PAC-ML's graph network over a computation graph, a score per row"),

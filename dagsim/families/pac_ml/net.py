@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dagsim.agents.nets.actor import ObservationStore, ScoreNet, segment_mean, segment_sum
-from dagsim.agents.nets.rows import Sizes, indifferent
+from dagsim.families.learning.nets.actor import ObservationStore, ScoreNet, segment_mean, segment_sum
+from dagsim.families.learning.nets.row_nets import Sizes, indifferent
 from dagsim.families.ramp.codecs import RampObservation
 
 if TYPE_CHECKING:

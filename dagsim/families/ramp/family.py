@@ -4,6 +4,7 @@ from dagsim.family import Entry, Family
 
 FAMILY = Family(
     "computation graphs, partitioned over servers of an optical fabric",
+    needs=("fabric",),
     adds={
         "systems": (
             Entry("ramp", ".scenario:RampScenario", "computation graphs, partitioned, on an optical fabric (PAC-ML)"),

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 from dagsim.errors import InputError, ModelError, TraceError
 from dagsim.families.ramp.graph import ComputationGraph, Op
-from dagsim.files import parsed_json
+from dagsim.files import open_lines, parsed_json
 from dagsim.model.arithmetic import ordered_sum
 
 TimeUnit: TypeAlias = Literal["s", "ms", "us"]
@@ -79,11 +79,16 @@ def read_graphs(folder: Path, names: tuple[str, ...], time_unit: TimeUnit | None
     return graphs
 
 
+def _lines(path: Path) -> list[str]:
+    with open_lines(path, TraceError) as file:
+        return file.read().splitlines()
+
+
 def _pipedream(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
     """Read ``node1 -- Conv2d(...) -- forward_compute_time=..., ...`` and ``<tab>node1 -- node2``."""
     scale = TIME_UNITS[time_unit or "ms"]
     ops, edges = [], []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(_lines(path), 1):
         where = f"{path}:{number}"
         parts = line.strip().split(" -- ")
         if not line.strip():
@@ -165,7 +170,7 @@ def _blocks(path: Path) -> Iterator[tuple[str, dict[str, list[str]]]]:
     """
     node: dict[str, list[str]] | None = None
     inner = where = ""
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(_lines(path), 1):
         text = line.split("#")[0].strip()
         if not text:
             continue

@@ -15,7 +15,7 @@ import numpy as np
 from dagsim.errors import ModelError, TraceError, WorkloadError, require
 from dagsim.families.spark.job import LEVELS, RecordedDurations, SparkJob, Waves
 from dagsim.families.spark.state import SharedStream
-from dagsim.files import parsed_json
+from dagsim.files import parsed_json, replaced
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.streams import stream
 from dagsim.traces import TraceOptions, open_trace
@@ -357,7 +357,8 @@ def write_dump(path: Path, jobs: Sequence[SparkJob], executors: int, moving_dela
         "jobs": [_written(job) for job in jobs],
     }
     text = json.dumps(document).encode()
-    path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
+    with replaced(path) as temporary:
+        temporary.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
 
 
 def _dumped_job(record: Any) -> SparkJob:

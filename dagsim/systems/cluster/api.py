@@ -29,7 +29,7 @@ during an answer, and time stands still.
 - ``sharing``: the rates of two tasks on the same GPUs (``Sharing.pair``), ``None`` without ``Join``.
 - ``queue``, ``typed_queue``, ``index``, ``follow``: indexes that the kernel keeps up to date, see below.
 - ``stream``: random numbers that are the same in every simulation with the same seed.
-- ``queues``: accounts, partitions and limits as configured (``QueueTree``). ``claimed_s(task)``: the
+- ``queues``: accounts, partitions and limits as configured (``QueueTree``). ``requested_s(task)``: the
   time limit that the user requested.
 - ``fork``: a copy of the simulation, with no more information than the view, for trying decisions.
 
@@ -95,7 +95,7 @@ it. The copy in a fork receives the runs there again, so ``started`` must accept
 already.
 """
 
-from dagsim.systems.cluster.models.sharing import Sharing
+from dagsim.systems.cluster.models.shared_gpus import Sharing
 from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.past import nodes_by_name, placement_on
 from dagsim.systems.cluster.site import SiteState, Terms, members

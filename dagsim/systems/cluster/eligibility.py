@@ -69,6 +69,16 @@ class Eligibility(Forked):
         """True if a job will become eligible because time passes."""
         return bool(self._held) or (self.dependencies is not None and self.dependencies.next_s < inf)
 
+    def why_waiting(self) -> dict[int, str]:
+        """What each job waits for, by its number."""
+        reasons = {number: "its begin time had not come" for _, number, _ in self._held}
+        if self.dependencies is not None:
+            for number, active in self.dependencies.waiting.items():
+                unmet = list(self.dependencies.unmet(active, self._kernel.now))
+                jobs = any(words.startswith("job") for words in unmet)
+                reasons[number] = "a job that it depends on had not ended or started" if jobs else "; ".join(unmet)
+        return reasons
+
     def holds(self, active: JobState) -> bool:
         """Take a job that arrives now, if it is not eligible yet or has to be admitted first. True if so."""
         kernel, job, decides = self._kernel, active.job, None

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from dagsim.errors import ModelError
-from dagsim.model import GpuType, Placement
+from dagsim.model import GpuType, Placement, Task
+from dagsim.model.arithmetic import bits
 from dagsim.systems.cluster.forks import COPIED, SAME, Forked
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.runtime import Runtime
-from dagsim.systems.cluster.network.base import NO_CARRIER, Carrier, Communication, GangCarrier
+from dagsim.systems.cluster.network.base import (
+    NO_CARRIER,
+    Carrier,
+    Communication,
+    GangCarrier,
+    Member,
+)
 from dagsim.systems.cluster.nodes import NodeState
 from dagsim.systems.cluster.state import Run, TaskState, WorkProgress
 
@@ -91,11 +98,47 @@ class Gangs(Forked):
         """The communication of a task on machines, each with its number of instances and the bit mask of their
         GPUs; None if it sends nothing.
         """
-        from dagsim.systems.cluster.models.communication import gang_step
-
         held = [(machine.index, count, mask) for machine, count, mask in placement]
         try:
             step = gang_step(self._communication, self._runtime, task.task, self._types, self._types[type_], held)
             return None if step is None else self._carrier.gang(*step)
         except ModelError as error:
             raise ModelError(f"at {now:g} s: {task.name}: {error}") from None
+
+
+class GangStep(NamedTuple):
+    """A step of a gang on certain nodes: the arguments of ``GangCarrier.gang``."""
+
+    traffic: Any
+    """What it sends; how, only its carrier knows."""
+    step_s: float
+    """Seconds of compute."""
+    members: list[Member]
+    gpu: GpuType | None
+    """The GPUs that NVLink connects; None if each rank has less than one."""
+
+
+def gang_step(
+    communication: Communication,
+    runtime: Runtime,
+    task: Task,
+    types: tuple[GpuType | None, ...],
+    gpu: GpuType | None,
+    held: Iterable[tuple[int, int, int]],
+) -> GangStep | None:
+    """The step of a task on nodes with GPUs of one type, None if it sends nothing. ``types`` are those of the
+    cluster, and ``held`` has each node with its number of instances and the bit mask of their GPUs (0: unknown).
+    """
+    if not task.gang and task.gpus < 2:
+        return None
+    traffic = communication.traffic(task, gpu)
+    if traffic is None:
+        return None
+    ranks = int(task.gpus) or 1
+    members = [Member(node, (count if task.gang else 1) * ranks, tuple(bits(mask))) for node, count, mask in held]
+    step_s = traffic.step_s
+    if not isinstance(runtime, Communication):
+        seconds = runtime.seconds(task, types)
+        if len(seconds) > 1 and min(seconds) > 0:
+            step_s *= seconds[types.index(gpu)] / min(seconds)
+    return GangStep(traffic, step_s, members, gpu if task.gpus >= 1 else None)

@@ -56,10 +56,10 @@ from dagsim.systems.cluster.life import Life
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import KeptWork, Outages, start_all
 from dagsim.systems.cluster.network.base import levels_in
-from dagsim.systems.cluster.nodes import Allotted, ClusterState
+from dagsim.systems.cluster.nodes import Allotted, ClusterState, DemandClass
 from dagsim.systems.cluster.past import recall_past
 from dagsim.systems.cluster.site import SiteState, down_windows
-from dagsim.systems.cluster.stalled import is_hopeless, why_stalled
+from dagsim.systems.cluster.stalled import GONE, OVER, Wakes, only_endless, why_stalled
 from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import decisions_of, drive
@@ -86,7 +86,7 @@ class ClusterKernel(Forked):
     byte for byte.
 
     The simulation begins at ``begins_s``. Jobs that arrived earlier are in the system then, and
-    their runs go on (``Job.in_flight``): the log starts with this past. Times of disturbances count from
+    their runs go on (``Job.in_flight``): the log starts with this past. Times of failures count from
     the beginning. ``left`` are the jobs that had left by then, with their runs: only policies that
     remember them are told. None if they are not known.
 
@@ -101,6 +101,7 @@ class ClusterKernel(Forked):
         "_away": SAME,
         "_disturbing": AHEAD,
         "_down": COPIED,
+        "_lasting": SAME,
         "_pieces": SAME,
         "_shows_truth": SAME,
         "_started": SAME,
@@ -123,7 +124,9 @@ class ClusterKernel(Forked):
         "running": COPIED,
         "schedule": COPIED,
         "sharing": SAME,
+        "stuck": COPIED,
         "upcoming": AHEAD,
+        "wakes": COPIED,
     }
 
     def __init__(
@@ -160,17 +163,22 @@ class ClusterKernel(Forked):
         """True if the policy has to be asked after this instant."""
         self._wake_s = inf
         """The time at which the policy wants to be asked in any case."""
+        self.wakes = Wakes()
         self._arrived = self._started = self._pieces = 0
         """Numbers of jobs, runs and pieces until now."""
         self._down = [0] * len(names)
-        """Number of disturbances that hold each node down."""
+        """Number of failures that hold each node down."""
         self._away = 0
         """Number of nodes that are down."""
+        self._lasting: int | None = None
+        """The nodes that are up or will come back, as a bit set; None if that has to be counted anew."""
+        self.stuck = dict[int, str]()
+        """Jobs, by number, of which a task was taken out of the queue because it can never start, and why."""
         self._shows_truth, self._streams = False, dict[str, np.random.Generator]()
-        disturbances = list(models.disturbances)
+        failures = list(models.failures)
         if self.queues is not None and self.queues.outages:
-            disturbances.append(Outages(down_windows(self.queues, names, origin_s, begins_s)))
-        self._disturbing = start_all(disturbances, len(names), seed, begins_s)
+            failures.append(Outages(down_windows(self.queues, names, origin_s, begins_s)))
+        self._disturbing = start_all(failures, len(names), seed, begins_s)
         depends = any_depends(jobs)
         self.eligibility = Eligibility(self, depends=depends) if depends or models.admission else None
         """Jobs that have arrived and may not start yet; None until there can be any."""
@@ -219,8 +227,8 @@ class ClusterKernel(Forked):
             rng = self._streams[name] = stream(self.schedule.seed, name)
         return rng
 
-    def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
-        """See ``ClusterView.claimed_s``."""
+    def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
+        """See ``ClusterView.requested_s``."""
         claimed = task.task.estimate
         if claimed is None or not 0 <= claimed < inf:
             return None
@@ -266,6 +274,7 @@ class ClusterKernel(Forked):
         clock, machines = self.clock, self.machines
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
         last_s = min(until_s, float_info.max)
+        self.wakes.until_s = until_s
         # One turn is one instant: all that happens by itself, in the order of the clock, then the policy until it has
         # nothing to say. What its decisions set on the clock for the same time (a run without work) is another turn.
         while True:
@@ -274,7 +283,7 @@ class ClusterKernel(Forked):
                     self._wake_s = inf
                 if machines.reopen_s <= self.now:
                     machines.reopen(self.now)
-                if machines.site is not None and (self._away or self.now >= machines.site.doubt_s):
+                if (self._away and self._may_leave()) or (machines.site and self.now >= machines.site.doubt_s):
                     self._withdraw()
                 answered = True
                 while answered:
@@ -295,11 +304,12 @@ class ClusterKernel(Forked):
                 if self.done or self._only_rules_bind():
                     break
                 due = clock.peek() <= self.now  # at the beginning, before the policy is asked first
-                hopeless = self._away and machines.site is None and is_hopeless(self)
-                if not (self.pending or due) or hopeless:
+                if not (self.pending or due):
                     raise Stalled(why_stalled(self))
             now = clock.peek()
             if now > last_s:
+                if until_s == inf and only_endless(self):
+                    break
                 if until_s == inf:
                     raise Stalled(why_stalled(self))
                 self.now = max(until_s, self.now) if now == inf else now
@@ -310,15 +320,35 @@ class ClusterKernel(Forked):
             clock.settle()
         self.schedule.ended_s = min(until_s, self.now)
 
+    def _may_leave(self) -> bool:
+        """True if a node that is down may be gone for good: always in a site, and in a fork without disturbances."""
+        return (
+            self.machines.site is not None
+            or not self._disturbing
+            or any(getattr(disturbing, "takes_for_good", True) for disturbing in self._disturbing)
+        )
+
     def _withdraw(self) -> None:
-        """Take the tasks out of the queue that the rules of the site keep from ever starting, so that they hold
-        nobody up: their jobs stay unfinished.
+        """Take the tasks out of the queue that can never start, since the nodes that they need have left for good or
+        the rules of the site forbid it, so that they hold nobody up: their jobs stay unfinished.
         """
-        lasting = -1 if not self._away else sum(1 << node for node, stays in enumerate(self.lasting()) if stays)
-        hopeless = self.machines.hopeless(self.now, lasting)
-        stuck = [task for task in self.frontier.ready if task.demand in hopeless and task.training is None]
+        if self._lasting is None:
+            self._lasting = sum(1 << node for node, stays in enumerate(self.lasting()) if stays)
+        site = self.machines.site
+        hopeless = self.machines.hopeless(self.now, self._lasting)
+        stuck = [task for task in self.frontier.ready if self._least(task) in hopeless] if hopeless else []
+        for task in stuck:
+            closed = site is not None and not site.lasting(task.demand.terms, self.now)
+            self.stuck.setdefault(task.job.number, OVER if closed else GONE)
         if stuck:
             self.frontier.withdraw(stuck)
+
+    def _least(self, task: TaskState) -> DemandClass:
+        """The least demand with which a task can start."""
+        elastic = task.task.elastic
+        if elastic is None:
+            return task.demand
+        return self.machines.compile(task.task.demand, elastic.least, task.demand.terms)
 
     def _only_rules_bind(self) -> bool:
         """True if all that is left waits for ever, for a rule of the site or for other jobs. Asked only while
@@ -338,8 +368,8 @@ class ClusterKernel(Forked):
             if job.arrival_s > self.now:
                 yield Timer(self.clock, job.arrival_s, ARRIVALS)
             elif job.arrival_s < self.now:
-                after = f"after one that arrived at {self.now!r} s"
-                raise ModelError(f"job {job.id!r} arrives at {job.arrival_s!r} s, {after}")
+                after = f"follows a job that arrives at {self.now!r} s"
+                raise ModelError(f"jobs must be sorted by arrival: {job.id!r} ({job.arrival_s!r} s) {after}")
             self.upcoming.take()
             self.arrive(job)
 
@@ -347,7 +377,7 @@ class ClusterKernel(Forked):
         """Let a job arrive now. Its first tasks become ready, unless it can never run or is not eligible yet."""
         number, machines, schedule = self._arrived, self.machines, self.schedule
         self._arrived += 1
-        self.changed = True
+        self.changed, self.wakes.count = True, 0
         active, rejected = self.state_of(job, number)
         schedule.arrived(active.facts())
         if not number & 4095:
@@ -376,8 +406,8 @@ class ClusterKernel(Forked):
             demand = machines.compile(task.demand, task.instances if task.gang else 0)
             seconds = seconds_of(task, types)
             if restricts:
-                claimed_s = None if task.estimate is None else seconds_of(replace(task, work=task.estimate), types)
-                demand = machines.restricted(job, task, claimed_s, seconds, self.now) or demand
+                requested_s = None if task.estimate is None else seconds_of(replace(task, work=task.estimate), types)
+                demand = machines.restricted(job, task, requested_s, seconds, self.now) or demand
             if inf in seconds:
                 demand = machines.narrowed(demand, seconds)
             entry = TaskState(active, index, task, demand, seconds, len(parents[index]))
@@ -517,6 +547,7 @@ class ClusterKernel(Forked):
     def wake(self, _: Event) -> None:
         """Have the policy asked after this instant."""
         self.changed = True
+        self.wakes.count_one(self)
 
     # Runs.
 
@@ -545,6 +576,7 @@ class ClusterKernel(Forked):
         """Complete a run. Its task and then its job may be done, and children may become ready."""
         run: Run = event  # type: ignore[assignment]
         self._release(run, _FINISHED)
+        self.wakes.count = 0
         active, index = run.task.job, run.task.index
         task = active.tasks[index]  # not a piece of it
         task.unfinished -= run.instances
@@ -583,11 +615,12 @@ class ClusterKernel(Forked):
         if self.life is not None and self.life.keeps_state(run, again, kind, kept, notice_s):
             return again  # it is ready once its state has arrived, or is lost
         if again.failures >= _MOST_FAILURES:
-            raise Stalled(
-                f"at {self.now:g} s: {again.name} failed {_MOST_FAILURES} times in a row with its nodes and lost its "
-                f"work each time; it takes {run._seconds:g} s there. Set preemption on_failure to resume, or let "
-                "nodes stay up longer"
+            again.waiting = 0
+            self.stuck[again.job.number] = (
+                f"it failed {_MOST_FAILURES:,} times in a row with its nodes and lost its work each time: set "
+                "preemption on_failure to resume, or let nodes stay up longer"
             )
+            return again
         self.frontier.add(again, self.now)
         return again
 
@@ -628,14 +661,16 @@ class ClusterKernel(Forked):
         """
         machine = self.machines.list[node]
         self._down[node] += 1
+        self._lasting = None
         if not machine.up:
             return
         self.machines.take_down(machine)
         self._away += 1
+        self.wakes.tell_loss()
         self.record(packed_row(_DOWN, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self.changed = True
         kept, by_network = self.preemption.kept_on_failure, self.life is not None and self.life.by_network
-        if notice_s and (by_network or notice_s >= self.preemption.write_s):
+        if notice_s and (by_network or notice_s >= self.preemption.checkpoint_write_s):
             kept = KeptWork.ALL
         for run in [run for run in self.running.values() if node in run.nodes]:
             self._stop(run, _FAILED, kept, notice_s)
@@ -644,6 +679,7 @@ class ClusterKernel(Forked):
         """Bring the node back, unless another disturbance also holds it down."""
         machine = self.machines.list[node]
         self._down[node] = max(0, self._down[node] - 1)
+        self._lasting = None
         if machine.up or self._down[node]:
             return
         self.machines.bring_up(machine)

@@ -69,7 +69,7 @@ class Life(Forked):
     def is_needed(models: Models, cluster: Cluster) -> bool:
         """True if runs may be more than one timeout, even if no task is elastic."""
         preemption = models.preemption
-        costs = preemption.restart_s or preemption.checkpoint_s_per_gb or preemption.interval_s is not None
+        costs = preemption.restart_s or preemption.checkpoint_s_per_gb or preemption.checkpoint_interval_s is not None
         others = (models.setup, models.network, models.sharing, models.communication)
         return (
             bool(costs)
@@ -103,13 +103,13 @@ class Life(Forked):
             run.callbacks = [self._has_set_up]
             kernel.clock.at(run.phase_until(now + run.setup_s), COMPLETIONS, run)
             return
-        if preemption.interval_s is not None and not (self.by_network or run.task.training is not None):
+        if preemption.checkpoint_interval_s is not None and not (self.by_network or run.task.training is not None):
             run.take(preemption.with_writes_s(run._seconds))  # its writes have fixed times
         end_s = run.compute(now)
-        if preemption.interval_s is not None and self.by_network:
+        if preemption.checkpoint_interval_s is not None and self.by_network:
             run.progress = WorkProgress(now)
             run.progress.checkpoint = preemption.next_checkpoint_s(0.0, run._seconds)
-        elif preemption.interval_s is not None and run.task.training is not None:
+        elif preemption.checkpoint_interval_s is not None and run.task.training is not None:
             run.progress = WorkProgress(now)
             self._has_written(run.progress, run.task.training)
         if now > run.started_s:
@@ -293,7 +293,7 @@ class Life(Forked):
         if progress.phase == "work":
             self.settle(run, progress)
             progress.phase = "write"
-            self.set_rate(run, 0.0, training.progress, self._preemption.write_s)
+            self.set_rate(run, 0.0, training.progress, self._preemption.checkpoint_write_s)
         else:
             self._has_written(progress, training)
             self.set_pace(run)
@@ -301,9 +301,9 @@ class Life(Forked):
 
     def _has_written(self, progress: WorkProgress, training: TrainingState) -> None:
         """Keep the state of an elastic run, and plan its next checkpoint."""
-        assert self._preemption.interval_s is not None
+        assert self._preemption.checkpoint_interval_s is not None
         progress.state, progress.phase = training.copy(), "epoch"
-        progress.checkpoint = progress.done + self._preemption.interval_s
+        progress.checkpoint = progress.done + self._preemption.checkpoint_interval_s
 
     def piece(self, run: Run, number: int, kind: int, kept: KeptWork) -> TaskState:
         """The instances of a stopped run as a piece of their task, with this number."""
@@ -349,7 +349,7 @@ class Life(Forked):
         if self.by_network:
             if saved:
                 passed_s = 0.0 if progress is None else progress.saved
-        elif preemption.interval_s is not None and run.computing_s is not None:
+        elif preemption.checkpoint_interval_s is not None and run.computing_s is not None:
             whole_s = preemption.worked_s(whole_s)  # both contain the writes in between
             passed_s = preemption.worked_s(passed_s, saved=saved)
         return task.left * max(0.0, 1.0 - (passed_s / whole_s if whole_s else 0.0))
@@ -364,10 +364,10 @@ class Life(Forked):
         """
         machines, demand, job = self._kernel.machines, task.demand, task.job.job
         task.training = elastic.training.start()
-        if self._preemption.interval_s is not None and self.by_network:
+        if self._preemption.checkpoint_interval_s is not None and self.by_network:
             raise ModelError(
                 f"job {job.id!r}: elastic tasks write no periodic checkpoints over a network; leave preemption "
-                "interval_s out"
+                "checkpoint_interval_s out"
             )
         least = machines.compile(task.task.demand, elastic.least, demand.terms)
         if least.rejected is RejectReason.TOO_LARGE:
@@ -391,9 +391,11 @@ class Life(Forked):
         """Take a run that has computed since before the beginning of the simulation."""
         self._setup_s(run)  # only so that its GPUs know the job that they serve
         preemption, begins_s = self._preemption, self._kernel.now
-        if self.by_network and preemption.interval_s is not None:
+        if self.by_network and preemption.checkpoint_interval_s is not None:
             progress = run.progress = WorkProgress(run.computing_s or 0.0)
-            progress.saved = (begins_s - progress.since_s) // preemption.interval_s * preemption.interval_s
+            progress.saved = (
+                (begins_s - progress.since_s) // preemption.checkpoint_interval_s * preemption.checkpoint_interval_s
+            )
             progress.checkpoint = preemption.next_checkpoint_s(progress.saved, run._seconds)
         if self._gangs is not None or run.progress is not None:
             self.set_pace(run)

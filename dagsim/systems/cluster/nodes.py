@@ -294,6 +294,7 @@ class ClusterState(Forked):
         "_enough_cpus": COPIED,
         "_enough_memory": COPIED,
         "_judged_on": SAME,
+        "_shapes": SAME,
         "by_cpus": COPIED,
         "by_gpus": COPIED,
         "by_share": COPIED,
@@ -321,6 +322,14 @@ class ClusterState(Forked):
         self.types: tuple[GpuType | None, ...] = cluster.gpu_types
         place = {gpu: index for index, gpu in enumerate(self.types)}
         self.list = [NodeState(index, node, place[node.gpu]) for index, node in enumerate(cluster.nodes)]
+        shapes: dict[tuple[object, ...], int] = {}
+        for machine in self.list:
+            shape = (machine.type, machine.gpus, machine.cpus, machine.memory, machine.node.mig_s)
+            shapes[shape] = shapes.get(shape, 0) | machine.bit
+        self._shapes = tuple(
+            [tuple([nodes for shape, nodes in shapes.items() if shape[0] == type_]) for type_ in place.values()]
+        )
+        """For each type, the bit sets of machines that are equal when empty."""
         self.by_gpus = [FreeIndex() for _ in self.types]
         """For each type, machines by entirely idle GPUs."""
         self.shared = [0] * len(self.types)
@@ -570,13 +579,13 @@ class ClusterState(Forked):
         return self.by_gpus[type_].total()
 
     def restricted(
-        self, job: Job, task: Task, claimed_s: Sequence[float] | None, seconds: Sequence[float], now: float
+        self, job: Job, task: Task, requested_s: Sequence[float] | None, seconds: Sequence[float], now: float
     ) -> DemandClass | None:
         """The class of a task that the rules of the site restrict, open to the nodes on which it may start
-        ``now``; None if nothing restricts it. ``claimed_s`` and ``seconds`` are what an instance takes on each
+        ``now``; None if nothing restricts it. ``requested_s`` and ``seconds`` are what an instance takes on each
         type, as its user claims and in truth.
         """
-        terms = None if self.site is None else self.site.terms(job, claimed_s, min(seconds))
+        terms = None if self.site is None else self.site.terms(job, requested_s, min(seconds))
         if self.site is None or terms is None:
             return None
         demand = self.compile(task.demand, task.instances if task.gang else 0, terms)
@@ -601,14 +610,13 @@ class ClusterState(Forked):
         as a bit set. Answers are kept while these are the same, until nodes open or close.
         """
         site = self.site
-        assert site is not None
         if lasting != self._judged_on:
             self.judged.clear()
             self._judged_on = lasting
         for demand in self.classes.values():
             if demand not in self.judged:
                 nodes, opened = demand.nodes, demand.opened
-                demand.open_to(site.lasting(demand.terms, now) & lasting)
+                demand.open_to(lasting if site is None else site.lasting(demand.terms, now) & lasting)
                 least = max(demand.gang, 1)
                 self.judged[demand] = any(self._largest(demand, type_) >= least for type_ in demand.types)
                 demand.opened, demand.nodes = opened, nodes
@@ -660,10 +668,12 @@ class ClusterState(Forked):
 
     def room_on_idle(self, demand: DemandClass, type_: int, *, up: bool = False) -> int:
         """Number of instances that the machines of ``type_`` that are open to them could hold if empty."""
-        # A class without terms does not ask on which nodes it may start.
-        open_ = [machine for machine in self.list if machine.type == type_ and demand.nodes >> machine.index & 1]
-        empty = (NodeState(machine.index, machine.node, type_) for machine in open_ if machine.up or not up)
-        return sum(machine.room(demand) for machine in empty)
+        room, here = 0, sum(machine.bit for machine in self.list if machine.up) if up else ALL
+        for equal in self._shapes[type_]:
+            if open_ := equal & demand.nodes & here:
+                first = (open_ & -open_).bit_length() - 1
+                room += open_.bit_count() * NodeState(first, self.list[first].node, type_).room(demand)
+        return room
 
     def _largest(self, demand: DemandClass, type_: int) -> int:
         """Number of instances of a gang for which an empty type has room, within its domains."""

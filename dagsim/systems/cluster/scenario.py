@@ -7,27 +7,35 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args
 
-from dagsim.elastic.tasks import ElasticTasks
 from dagsim.errors import ConfigError, ModelError, TraceError
+from dagsim.family import missing_family, offered, service
 from dagsim.metrics.why import observed_against_simulated
 from dagsim.model import Admit, Cluster, Job, Request
 from dagsim.registry import Registry, nearest
-from dagsim.systems.cluster.choice import CompiledKernel, Engine, compiled, pays, refuse, why_not
-from dagsim.systems.cluster.codecs import CODECS
-from dagsim.systems.cluster.episodes import compiled_episodes, why_not_compiled
 from dagsim.systems.cluster.jobs import JOBS_KEPT, JobStream, StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
+from dagsim.systems.cluster.learnable import CODECS, TERMS
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.runtime import Fed
 from dagsim.systems.cluster.network.base import Network, levels_in
 from dagsim.systems.cluster.past import JobsLeft, jobs_at, unknown_past, why_no_state
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.site import domain_sets
+from dagsim.systems.cluster.stalled import why_unfinished
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
-from dagsim.systems.seam import CodecSettings, CountedJobs, Engaged, EngineUse, Kernel, RewardTerm, Scenario, System
+from dagsim.systems.seam import (
+    CodecSettings,
+    CountedJobs,
+    Engaged,
+    Engine,
+    EngineUse,
+    Kernel,
+    RewardTerm,
+    Scenario,
+    System,
+)
 from dagsim.workload.accept import Accept, accepting, asking
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.sessions import Sessions
@@ -35,7 +43,6 @@ from dagsim.workload.synthetic import Synthetic
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.audit import Audit, Auditor
-    from dagsim.systems.cluster.lane.episodes import CompiledEpisodes
     from dagsim.traces.trace import Trace
     from dagsim.traces.trace_file import TraceFile
 
@@ -60,6 +67,27 @@ class _Sequences:
             while sum(map(len, self._kept.values())) > JOBS_KEPT:
                 self._kept.popitem(last=False)
         return jobs
+
+
+class ChangesJobs(Protocol):
+    """Changes jobs before they arrive, so that tasks become elastic."""
+
+    def check(self, cluster: Cluster) -> None:
+        """Check that the cluster has what it asks for.
+
+        Raises:
+            ModelError: It has not.
+        """
+        ...
+
+    def job(self, job: Job, seconds: Callable[..., Sequence[float]], cluster: Cluster) -> Job:
+        """Return the job with its elastic tasks."""
+        ...
+
+
+def refused_engine(why: str) -> ConfigError:
+    """Return the error if the compiled engine is requested and cannot be used."""
+    return ConfigError(f"engine compiled: {why}; allowed: engine simpy or auto")
 
 
 def check_level(request: Request | None, network: Network | None, names: Sequence[str]) -> None:
@@ -116,9 +144,7 @@ class GpuCluster(System):
     policies: ClassVar[Registry[ClusterPolicy]] = POLICIES
     codecs: ClassVar[Registry[Any]] = CODECS
     terms: ClassVar[Registry[RewardTerm]] = TERMS
-    score: ClassVar[str] = "area_jct_s"
-    agents: ClassVar[Mapping[str, str]] = {"ppo": "agents/ppo.pt"}
-    environment: ClassVar[str | None] = "dagsim.envs.scheduling:SchedulingEnv"
+    score: ClassVar[str] = "area_weighted_jct_s"
     takes_programs: ClassVar[bool] = True
 
 
@@ -147,14 +173,17 @@ class ClusterWorld(GpuCluster, Scenario):
 
     def why_no_episodes(self, codec: CodecSettings, terms: Mapping[str, float]) -> str:
         """The reason against episodes in the compiled engine; empty if there is none."""
-        return why_not_compiled(self.world(0), codec, terms)
+        scenario, why = self.world(0), offered("why_no_episodes")
+        if why is None:
+            return "asked for" if scenario.engine == "simpy" else f"it {missing_family('services', 'why_no_episodes')}"
+        return str(why(scenario, codec, terms))
 
     def episodes(
         self, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, *, recorded: bool = False
-    ) -> CompiledEpisodes | str:
+    ) -> Any:
         """``count`` episodes in the compiled engine, or the reason against it."""
         why = self.why_no_episodes(codec, terms)
-        return why or compiled_episodes(self, count, codec, terms, scale, recorded)
+        return why or service("compiled_episodes")(self, count, codec, terms, scale, recorded)
 
 
 @dataclass(frozen=True)
@@ -175,7 +204,7 @@ class ClusterScenario(Models, ClusterWorld):
     outages: bool = False
     engine: Engine = "auto"
     accept: Accept = field(default_factory=dict)
-    elastic: ElasticTasks | None = None
+    elastic: ChangesJobs | None = None
     request: Request | None = None
     begins_s: float = 0.0
     _sequences: _Sequences = field(default_factory=_Sequences, init=False, repr=False, compare=False)
@@ -229,15 +258,14 @@ class ClusterScenario(Models, ClusterWorld):
             TraceError, WorkloadError: The jobs cannot be made.
             ConfigError: The compiled engine is requested, and cannot play this run.
         """
-        why, jobs = why_not(self, policy, bool(observers)), self.jobs(seed)
+        why, jobs = self._why_simpy(policy, observed=bool(observers)), self.jobs(seed)
         if not why:
-            kernel = compiled(self, jobs, policy, seed, on_arrivals)
-            if isinstance(kernel, CompiledKernel):
-                reason = "asked for" if self.engine == "compiled" else f"{pays(policy):,} tasks or more"
-                return Engaged(kernel, EngineUse(self.engine, "compiled", reason))
-            why = kernel
+            engaged = service("compiled")(self, jobs, policy, seed, on_arrivals)
+            if isinstance(engaged, Engaged):
+                return engaged
+            why = engaged
         if self.engine == "compiled":
-            raise refuse(why)
+            raise refused_engine(why)
         return Engaged(self._live(jobs, seed, on_arrivals, observers), EngineUse(self.engine, "simpy", why))
 
     def check_engine(self, policy: str) -> None:
@@ -246,8 +274,15 @@ class ClusterScenario(Models, ClusterWorld):
         Raises:
             ConfigError: It cannot.
         """
-        if self.engine == "compiled" and (why := why_not(self, policy)):
-            raise refuse(why)
+        if self.engine == "compiled" and (why := self._why_simpy(policy)):
+            raise refused_engine(why)
+
+    def _why_simpy(self, policy: str, *, observed: bool = False) -> str:
+        """The reason for the SimPy kernel that can be found without jobs; empty if there is none."""
+        if self.engine == "simpy":
+            return "asked for"
+        why = offered("why_not_compiled")
+        return str(why(self, policy, observed)) if why else f"it {missing_family('services', 'why_not_compiled')}"
 
     def _live(
         self, jobs: JobStream, seed: int, on_arrivals: Callable[[int], None] | None, observers: Sequence[Observer]
@@ -263,7 +298,7 @@ class ClusterScenario(Models, ClusterWorld):
         return ClusterKernel(
             self.cluster,
             jobs if on_arrivals is None else CountedJobs(jobs, on_arrivals),
-            replace(self.models, disturbances=(*self.disturbances, *outages), queues=queues),
+            replace(self.models, failures=(*self.failures, *outages), queues=queues),
             seed=seed,
             observers=observers,
             origin_s=origin_s,
@@ -279,8 +314,8 @@ class ClusterScenario(Models, ClusterWorld):
         """Facts of the jobs that arrived: number and load; for a trace also the rows read and
         dropped, and the observed waits next to the simulated ones if the trace has them.
         """
-        assert isinstance(kernel, ClusterKernel | CompiledKernel)
-        jobs = kernel.jobs.jobs if isinstance(kernel.jobs, CountedJobs) else kernel.jobs
+        of_kernel: Any = kernel
+        jobs = of_kernel.jobs.jobs if isinstance(of_kernel.jobs, CountedJobs) else of_kernel.jobs
         assert isinstance(jobs, JobStream)
         facts = jobs.facts()
         file = self.workload
@@ -299,6 +334,10 @@ class ClusterScenario(Models, ClusterWorld):
     def notes(self, kernel: Kernel[Any, Any], policy: object) -> list[str]:
         """What the policy does not know of the past of a run that began in the middle."""
         return unknown_past(kernel, policy) if isinstance(kernel, ClusterKernel) else []
+
+    def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
+        """What keeps jobs that are there at the end of ``kernel`` from completing, by number."""
+        return why_unfinished(kernel) if isinstance(kernel, ClusterKernel) else {}
 
     def check(self) -> None:
         """Make a kernel without jobs, and check the beginning of a trace and its options.
@@ -332,7 +371,7 @@ class ClusterScenario(Models, ClusterWorld):
             case (Synthetic() | Sessions()) as drawn:
                 draw = partial(drawn.arrays, self.cluster, self.runtime)
                 drawn_jobs = (lambda seed: asking(draw(seed), self.request)) if self.request else draw
-                stored, exact = self._sequences.get(seed, drawn_jobs), drawn.load_is == "exact"
+                stored, exact = self._sequences.get(seed, drawn_jobs), drawn.load_mode == "exact"
                 return JobStream(stored, self.cluster, self.runtime, whole=exact)
             case Iterable() as jobs:
                 return JobStream(jobs, self.cluster, self.runtime, begins_s=self.begins_s)
@@ -391,7 +430,8 @@ class ClusterScenario(Models, ClusterWorld):
         left = JobsLeft(jobs, begins_s, self.cluster, self.runtime) if stated_s is None else None
         jobs = jobs_at(jobs, begins_s, until_s, self.cluster, self.runtime, stated=stated_s is not None)
         if not len(jobs):
-            raise TraceError(f"{file.path}: no job runs, waits or arrives from {file.since!r} until {file.until!r}")
+            end = "the end of the log" if file.until is None else repr(file.until)
+            raise TraceError(f"{file.path}: no job runs, waits or arrives from {file.since!r} until {end}")
         return StoredJobs(jobs.shifted(0.0, trace.options.time_scale), left)
 
     def _window(self, file: TraceFile, seed: int) -> JobArrays:

@@ -12,23 +12,21 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import Field, TypeAdapter, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic import model_validator as after_all
 
-from dagsim.elastic.tasks import ElasticTasks
 from dagsim.errors import ConfigError, ModelError, TraceError
+from dagsim.family import offered
 from dagsim.metrics.standings import Sample
 from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, NodePartition, QueueTree, Request, canonical_json, gpu_type
 from dagsim.model.gpu import canonical
 from dagsim.model.mig import MIG_TABLES
 from dagsim.registry import nearest
 from dagsim.sections import Foreign, Later, Registered, Section
-from dagsim.systems.cluster import choice
-from dagsim.systems.cluster.choice import Engine
 from dagsim.systems.cluster.models import COMMUNICATIONS, FAILURE_MODELS, RUNTIMES, SETUPS, SHARINGS, Models
 from dagsim.systems.cluster.models.failures import Outages, Preemption
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Throughput
 from dagsim.systems.cluster.network import NETWORKS
 from dagsim.systems.cluster.network.base import NO_CARRIER, Communication
 from dagsim.systems.cluster.scenario import ClusterScenario, GpuCluster, check_level
-from dagsim.systems.seam import EngineUse
+from dagsim.systems.seam import Engine, EngineUse
 from dagsim.workload.distributions import TaggedUnion
 from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
 from dagsim.workload.sessions import Sessions
@@ -197,7 +195,7 @@ class ClusterKeys(Section):
     """The rates of two tasks on the same GPUs, for policies that let tasks share. Default: they do not."""
     communication: Annotated[Any, Registered(COMMUNICATIONS, "models")] | None = None
     """What gangs send in each step over a shared network (docs/networks.md). Default: nothing."""
-    elastic: ElasticTasks | None = None
+    elastic: Annotated[Any, Later("elastic")] | None = None
     """Ranges of GPUs and goodput models for training tasks (docs/elastic.md). Default: all tasks are rigid."""
     request: Request | None = None
     """Terms of all jobs that state none themselves: ``{level: rack}`` keeps gangs within racks
@@ -207,7 +205,7 @@ class ClusterKeys(Section):
     """What a preempted run keeps, and what it costs to resume it."""
     admission: bool = False
     """Each job waits until the policy admits or rejects it. Policies that do not decide that admit all."""
-    disturbances: tuple[FailureModel, ...] = ()
+    failures: tuple[FailureModel, ...] = ()
     """Failures and maintenance: what takes nodes down and brings them back."""
     estimates: Estimates = Estimates()
     """What the policy may know about durations."""
@@ -255,12 +253,12 @@ class ClusterKeys(Section):
                 self.elastic.check(self.build_cluster())
             except ModelError as error:
                 raise error.below("elastic") from None
-        for place, model in enumerate(self.disturbances):
+        for place, model in enumerate(self.failures):
             try:
                 if getattr(model, "nodes", None):
                     model.start(len(names), 0)
             except ModelError as error:
-                raise error.below("disturbances", place) from None
+                raise error.below("failures", place) from None
 
     @property
     def trace_file(self) -> TraceFile | None:
@@ -348,7 +346,7 @@ class DescribedCluster(GpuCluster):
         keys, late = self.keys, self.keys.late_nodes()
         models = {part.name: getattr(keys, part.name) for part in fields(Models)}
         if late:
-            models["disturbances"] = (*keys.disturbances, Outages(late))
+            models["failures"] = (*keys.failures, Outages(late))
         return ClusterScenario(
             keys.build_cluster(),
             keys.workload,
@@ -402,7 +400,8 @@ class DescribedCluster(GpuCluster):
 
     def faster_engine(self, policy: str, engine: EngineUse, wall_s: float) -> str:
         """Hint for the user of a long run that the compiled engine could have played; else empty."""
-        return "" if wall_s < choice.LONG_S else choice.offer(self.scenario(), policy, engine, wall_s)
+        hint = offered("faster_engine")
+        return "" if hint is None else hint(self.scenario, policy, engine, wall_s)
 
     def told(self, estimates: str) -> Mapping[str, Any]:
         """The keys of a configuration in which policies know durations ``exact``, ``noisy`` or ``hidden``."""

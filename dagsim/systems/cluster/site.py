@@ -17,8 +17,8 @@ from dagsim.model.job import satisfies, ways
 from dagsim.systems.cluster.forks import COPIED, SAME, Forked
 
 if TYPE_CHECKING:
-    from dagsim.network.routing import FabricLevel
     from dagsim.systems.cluster.kernel import ClusterKernel
+    from dagsim.systems.cluster.network.links import FabricLevel
 
 
 class Terms(NamedTuple):
@@ -155,10 +155,10 @@ class SiteState(Forked):
         times = {time_s for closed in (*self.closed, *self.drained) for time_s in (closed.start_s, closed.end_s)}
         return sorted(times - {inf})
 
-    def terms(self, job: Job, claimed_s: Sequence[float] | None, estimate_s: float) -> Terms | None:
+    def terms(self, job: Job, requested_s: Sequence[float] | None, estimate_s: float) -> Terms | None:
         """The terms of a task of the job; None if nothing restricts it.
 
-        ``claimed_s`` are the seconds that its user claims, by type; without a claim, the default of
+        ``requested_s`` are the seconds that its user claims, by type; without a claim, the default of
         its partition counts, else ``estimate_s``.
         """
         request = job.request or _NO_REQUEST
@@ -166,7 +166,7 @@ class SiteState(Forked):
         if self.closed:
             part = self._partitions.get(job.partition) or next(iter(self._partitions.values()), NodePartition("all"))
             limit_s = estimate_s if part.default_time_s is None else part.default_time_s
-            claims = [seconds for seconds in claimed_s or () if seconds < inf]  # inf where it cannot run
+            claims = [seconds for seconds in requested_s or () if seconds < inf]  # inf where it cannot run
             limit_s = min(max(claims, default=limit_s), part.max_time_s or inf)
             reservation = self._numbers.get(request.reservation, -1)
             nodes &= self.all_nodes if reservation < 0 else self.closed[reservation].nodes

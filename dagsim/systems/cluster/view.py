@@ -15,12 +15,12 @@ from dagsim.model import Cluster, Decision, GpuType, Placement, QueueTree
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.models.failures import Preemption
-from dagsim.systems.cluster.models.sharing import Sharing
+from dagsim.systems.cluster.models.shared_gpus import Sharing
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.systems.cluster.state import Frontier, JobState, Key, Live, Queue, Run, TaskState, TypedKey, TypedQueue
 
 if TYPE_CHECKING:
-    from dagsim.network.routing import FabricLevel
+    from dagsim.systems.cluster.network.links import FabricLevel
 
 AnyIndex = TypeVar("AnyIndex")
 
@@ -72,8 +72,8 @@ class Simulation(Protocol):
         """See ``ClusterView.expected_moves_s``."""
         ...
 
-    def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
-        """See ``ClusterView.claimed_s``."""
+    def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
+        """See ``ClusterView.requested_s``."""
         ...
 
     def stream(self, name: str) -> np.random.Generator:
@@ -258,11 +258,11 @@ class ClusterView:
         """
         return self._simulation.expected_moves_s(moves)
 
-    def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
+    def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
         """Seconds that the user claimed for an instance of the task (its time limit), by type;
         ``None`` without a claim.
         """
-        return self._simulation.claimed_s(task)
+        return self._simulation.requested_s(task)
 
     def stream(self, name: str) -> np.random.Generator:
         """The named random stream of this simulation, for policies that draw."""

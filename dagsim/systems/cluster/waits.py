@@ -516,7 +516,7 @@ class Obstacles:
 
     def __init__(self, scenario: ClusterScenario, policy: str) -> None:
         """Set up the empty site. Reservations are on the clock of ``scenario.queues``."""
-        empty = replace(scenario, workload=(), outages=False, disturbances=(), admission=False, engine="simpy")
+        empty = replace(scenario, workload=(), outages=False, failures=(), admission=False, engine="simpy")
         self._queues, self._kernel = scenario.queues or QueueTree(), empty.kernel(0)
         self._rules, self._runtime = _rules(policy, ClusterView(self._kernel)), scenario.runtime
         self._numbers = count()
@@ -533,8 +533,10 @@ class Obstacles:
             if site is not None and (words := self._outside(job, task, now_s)):
                 return words
             claimed = task.estimate
-            claimed_s = None if claimed is None else self._runtime.seconds(replace(task, work=claimed), machines.types)
-            terms = None if site is None else site.terms(job, claimed_s, min(seconds))
+            requested_s = (
+                None if claimed is None else self._runtime.seconds(replace(task, work=claimed), machines.types)
+            )
+            terms = None if site is None else site.terms(job, requested_s, min(seconds))
             if terms is not None:
                 demand = machines.compile(task.demand, demand.gang, terms)
             active.tasks.append(TaskState(active, index, task, demand, seconds, 0))

@@ -46,9 +46,11 @@ from typing import Any
 
 import numpy as np
 
-from dagsim.errors import GraphError, TraceError
+from dagsim.errors import GraphError, ModelError, TraceError
 from dagsim.model import Demand, Request, Task, TaskGraph
 from dagsim.model.arithmetic import numbered
+from dagsim.model.job import without_counts
+from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, are_counts
 from dagsim.traces.options import TraceOptions
@@ -67,10 +69,9 @@ from dagsim.traces.rows import (
     single_tasks,
 )
 from dagsim.traces.sites import site_gpu
-from dagsim.traces.slurm import ENDED, NOT_OVER, duration_s, moment_s, with_offsets
 from dagsim.traces.source import Source
-from dagsim.traces.submission import submission
 from dagsim.traces.tables import NamedColumns, likely, map_command
+from dagsim.traces.times import duration_s, is_unset, moment_s, with_offsets
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects, optional
 from dagsim.workload.records import clipped
 
@@ -307,8 +308,8 @@ class _Rows:
         if not any(checks.table.has(_AT[name]) for name in _REQUESTS):
             return None
         words, levels, required = (checks.table.words(_AT[name]) for name in _REQUESTS[:3])
-        terms = [submission("", word, "", "") for word in words.words]
-        checks.note(np.array([bool(term.note) for term in terms])[words.place], "whose constraint cannot be read")
+        terms = [_constrained(word) for word in words.words]
+        checks.note(np.array([not whole for _, whole in terms])[words.place], "whose constraint cannot be read")
         is_required = [_YES_OR_NO.get(word.strip().lower()) for word in required.words]
         checks.drop(
             np.array([word is None for word in is_required])[required.place],
@@ -323,7 +324,7 @@ class _Rows:
             tuple(
                 [
                     replace(
-                        terms[word].request or Request(),
+                        terms[word][0],
                         level=levels.words[level].strip(),
                         level_required=is_required[needed] is not False,
                         segment=int(size) if 1 <= size < inf else None,
@@ -402,6 +403,16 @@ class _Rows:
         """The GPU types that a field names."""
         names = [name.strip() for name in text.split("|") if name.strip()]
         return tuple(dict.fromkeys([site_gpu(name, self._named) for name in names]))
+
+
+def _constrained(text: str) -> tuple[Request, bool]:
+    """The request for nodes by an expression over their features, and False if only a part of it can be read."""
+    text = "" if is_unset(text) else text.strip()
+    try:
+        expression = without_counts(text, 0) if text else ""
+        return Request(expression), "*" not in expression
+    except ModelError:
+        return Request(), False
 
 
 def _check_states(checks: Checks, work: np.ndarray) -> None:

@@ -87,7 +87,7 @@ def test_verify_repeats_runs_and_finds_every_forgery(file: Path, tmp_path: Path)
     content = read_entry(file)
     place = next(i for i, line in enumerate(content["tasks"]["dags"]["runs"]) if line["policy"] == "sjf")
     changes = (
-        (lambda forged, line: line["metrics"].update(area_jct_s=1.0), "area_jct_s is"),
+        (lambda forged, line: line["metrics"].update(area_weighted_jct_s=1.0), "area_weighted_jct_s is"),
         (lambda forged, line: line.update(log_sha256="0" * 64), "the log has another SHA-256"),
     )
     forged, path = deepcopy(content), tmp_path / "forged.json"
@@ -214,7 +214,7 @@ def test_a_scheduler_of_pybatsim_is_an_entry(tmp_path: Path, monkeypatch: pytest
     few = ("--task", "pai", "--seeds", "1", "--quiet", "--out", str(tmp_path))
     run("run", "--algo", algo, "--name", "filler", *few)
     content = read_entry(tmp_path / "bench-filler-exact-dev.json")
-    ours, theirs = (line["metrics"]["area_jct_s"] for line in content["tasks"]["pai"]["runs"])
+    ours, theirs = (line["metrics"]["area_weighted_jct_s"] for line in content["tasks"]["pai"]["runs"])
     assert theirs == pytest.approx(ours, rel=1e-9), "jobs of one GPU: pybatsim's filler is fifo-fit, the reference"
 
 

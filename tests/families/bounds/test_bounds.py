@@ -98,7 +98,7 @@ def test_with_admission_there_is_no_bound() -> None:
 
 
 def test_failures_that_keep_work_count_as_preemption() -> None:
-    down = {"disturbances": (Maintenance((0,), 1.0, 2.0),)}
+    down = {"failures": (Maintenance((0,), 1.0, 2.0),)}
     scenario = ClusterScenario(ONE, [single("a", 2.0)], **down)  # type: ignore[arg-type]
     assert not scenario_bound(scenario, 0).preemptive
     assert scenario_bound(replace(scenario, preemption=Preemption(on_failure="resume")), 0).preemptive

@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, load_agent, write_plain
-from dagsim.agents.config import TrainConfig, WarmStart
-from dagsim.agents.learner import LearnerContext, clone, imitation
-from dagsim.agents.on_policy import PpoConfig, ReinforceConfig
-from dagsim.agents.rollouts import EpisodeSteps, InProcessRollouts, play
-from dagsim.envs.episode import Episode, EpisodeFactory, Reward, RewardConfig
 from dagsim.errors import ConfigError, RunFolderError
 from dagsim.families.decima.config import DecimaNetConfig
 from dagsim.families.decima.fluid import FluidWitness, differential, fluid_advantages
 from dagsim.families.decima.net import DecimaNet, StageBatch, collate, options
+from dagsim.families.learning.algorithms import TrainConfig, WarmStart
+from dagsim.families.learning.checkpoint import AgentPolicy, Checkpoint, load_agent, write_plain
+from dagsim.families.learning.codecs.codec import CandidatesConfig
+from dagsim.families.learning.episode import Episode, EpisodeFactory, Reward, RewardConfig
+from dagsim.families.learning.learner import LearnerContext, clone, imitation
+from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig
+from dagsim.families.learning.rollouts import EpisodeSteps, InProcessRollouts, play
 from dagsim.families.spark.api import (
     SPARK_POLICIES,
     Action,
@@ -31,7 +32,6 @@ from dagsim.families.spark.codecs import JOB, STAGE, Stages, StagesConfig, obser
 from dagsim.families.spark.rewards import SPARK_TERMS
 from dagsim.families.spark.scenario import SparkScenario
 from dagsim.systems import system_named
-from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 
 POOL = synthetic_profiles()
 
@@ -283,7 +283,7 @@ def test_a_file_of_another_system_codec_or_version_is_refused(tmp_path: Path) ->
     write_plain(path, plain | {"codec": {"kind": "candidates"}, "system": "cluster"})
     with pytest.raises(RunFolderError, match="trained on other observations"):
         load_agent(path)
-    with pytest.raises(ConfigError, match="net 'decima' reads the codec 'stages', not CandidatesConfig"):
+    with pytest.raises(ConfigError, match="works only with the codec 'stages', not with 'candidates'"):
         DecimaNetConfig().build(CandidatesConfig())
 
 

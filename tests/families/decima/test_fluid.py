@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dagsim.agents.on_policy.policy_gradient import in_own_unit
-from dagsim.agents.rollouts import EpisodeSteps
 from dagsim.families.decima.fluid import TaskSeconds, backlog, fluid_advantages, fluid_cost
+from dagsim.families.learning.on_policy.policy_gradient import in_own_unit
+from dagsim.families.learning.rollouts import EpisodeSteps
 from dagsim.families.spark.api import RecordedDurations, SparkJob, SparkKernel
 from dagsim.families.spark.codecs import StageObservation
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dagsim.elastic.batches import EpochTraining
 from dagsim.errors import ConfigError
+from dagsim.families.elastic.batches import EpochTraining
 from dagsim.families.gavel.deployed import DeployedGavel
 from dagsim.model import Cluster, Elastic, Job, Node, Task, gpu_type
 from dagsim.model.log import Kind

@@ -9,23 +9,23 @@ import numpy as np
 import pytest
 import torch
 
-from dagsim.agents.checkpoint import Checkpoint
-from dagsim.agents.nets.config import ScorerConfig
-from dagsim.agents.off_policy.replay import ReplayBuffer
-from dagsim.agents.rollouts import EpisodeSteps
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, RunFolderError
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import make_policy, run_policy
 from dagsim.experiment.store import Store
-from dagsim.experiment.training.session import finish
-from dagsim.experiment.training.trainer import TrainingRun
+from dagsim.families.learning.checkpoint import Checkpoint
+from dagsim.families.learning.codecs.codec import CandidatesConfig
+from dagsim.families.learning.nets.net_settings import ScorerConfig
+from dagsim.families.learning.off_policy.replay import ReplayBuffer
+from dagsim.families.learning.rollouts import EpisodeSteps
+from dagsim.families.learning.session import finish
+from dagsim.families.learning.trainer import TrainingRun
 from dagsim.families.pac_ml.config import PacMlConfig
 from dagsim.families.pac_ml.net import PacMl, Round
 from dagsim.families.ramp.api import RampObservation, RampScenario
 from dagsim.families.ramp.codecs import PartitionConfig
 from dagsim.systems import system_named
-from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.systems.seam import Conversation
 
 SMALL = (

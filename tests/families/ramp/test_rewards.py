@@ -8,8 +8,8 @@ from math import log10
 
 import pytest
 
-from dagsim.envs.episode import Reward, RewardConfig
 from dagsim.errors import ConfigError
+from dagsim.families.learning.episode import Reward, RewardConfig
 from dagsim.families.ramp.api import (
     ComputationGraph,
     Fabric,

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagsim.errors import ConfigError
+from dagsim.families.fabric.topologies import Torus
 from dagsim.families.ramp.api import Fabric, Memo, Planner, Ramp, Rules
 from dagsim.families.ramp.graph import branches
 from dagsim.families.ramp.topology import TOPOLOGIES, LeafSpine, Switch, Topology, TorusBoxes, ring_s
-from dagsim.network import Torus
 
 FABRICS = {
     "ramp": Ramp(4, 2, 2),

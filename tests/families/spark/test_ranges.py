@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 from dagsim.cli import app
 from dagsim.config.schema import load_config
-from dagsim.config.training import check_training
 from dagsim.errors import ConfigError
 from dagsim.experiment.scenario import scenario_of
 from dagsim.families.decima.environment import DecimaEnv
+from dagsim.families.learning.train_section import check_training
 from dagsim.families.spark.api import ExecutorType, SparkKernel
 from dagsim.families.spark.scenario import SparkScenario
 from dagsim.systems.seam import Kernel, drive

@@ -14,8 +14,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dagsim.elastic.goodput import BatchLimits, GoodputModel, GradientNoise, ThroughputModel
-from dagsim.elastic.jobs import GoodputTraining
+from dagsim.families.elastic.goodput import BatchLimits, GoodputModel, GradientNoise, ThroughputModel
+from dagsim.families.elastic.training_jobs import GoodputTraining
+from dagsim.families.fabric.collectives import StepTraffic
+from dagsim.families.fabric.communication import ModelTraffic
+from dagsim.families.fabric.shared_network import SharedNetwork
+from dagsim.families.fabric.topologies import Island
+from dagsim.families.sharing.pairs import MeasuredPairs
 from dagsim.model import (
     Admit,
     Cluster,
@@ -34,15 +39,10 @@ from dagsim.model import (
     Wait,
     gpu_type,
 )
-from dagsim.network import Island
-from dagsim.network.collectives import StepTraffic
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Models, MovingDelay, Preemption
 from dagsim.systems.cluster.forks import AHEAD, COPIED, EMPTY, SAME, Fork, Forked
-from dagsim.systems.cluster.models.communication import ModelTraffic
 from dagsim.systems.cluster.models.failures import SpotCapacity
-from dagsim.systems.cluster.models.sharing import MeasuredPairs
 from dagsim.systems.cluster.network import Storage
-from dagsim.systems.cluster.network.shared import SharedNetwork
 from dagsim.systems.seam import Conversation
 
 Policy = Callable[[ClusterView], Iterator[Decision]]
@@ -121,8 +121,8 @@ def on_the_network() -> tuple[ClusterKernel, Policy]:
     models = Models(
         network=SharedNetwork(Island(rails=1, bandwidth_gb_s=1.0), Storage(("c",), default_gb=1.0)),
         communication=ModelTraffic(default=StepTraffic(1e8, 1.0, calls=0)),
-        preemption=Preemption(interval_s=5.0, restart_s=1.0),
-        disturbances=[SpotCapacity(20.0, 5.0, 4.0)],
+        preemption=Preemption(checkpoint_interval_s=5.0, restart_s=1.0),
+        failures=[SpotCapacity(20.0, 5.0, 4.0)],
         queues=QueueTree(licences={"matlab": 1}),
     )
     return ClusterKernel(Cluster(NODES), jobs, models, seed=2), stopping
@@ -142,7 +142,9 @@ def elastic() -> tuple[ClusterKernel, Policy]:
     training = GoodputTraining({"": model}, samples=20_000)
     task = Task("t", 60.0, 2, True, elastic=Elastic(1, 4, training, 1.0))
     jobs = [Job.single(f"e{n}", task, 5.0 * n) for n in range(3)]
-    return ClusterKernel(Cluster(NODES), jobs, Models(preemption=Preemption(interval_s=6.0, write_s=1.0))), first_fit
+    return ClusterKernel(
+        Cluster(NODES), jobs, Models(preemption=Preemption(checkpoint_interval_s=6.0, checkpoint_write_s=1.0))
+    ), first_fit
 
 
 def fields(state: Forked) -> dict[str, str]:

@@ -145,7 +145,7 @@ def test_impossible_flights_are_refused_with_the_job() -> None:
 
 
 def test_disturbances_count_from_the_beginning() -> None:
-    schedule = play(STATE, disturbances=(Maintenance((0,), 4.0, 100.0),))
+    schedule = play(STATE, failures=(Maintenance((0,), 4.0, 100.0),))
     assert [(row.time_s, row.node) for row in schedule.log if row.kind == Kind.DOWN] == [(44.0, 0)]
 
 

@@ -59,7 +59,7 @@ JOBS = [
 
 def conversation() -> tuple[ClusterKernel, Iterator[ClusterView], ClusterView]:
     """At 0 s: three ready tasks, nothing running, the node ``off`` down."""
-    kernel = ClusterKernel(CLUSTER, JOBS, Models(disturbances=(Maintenance((3,), 0, 9),)))
+    kernel = ClusterKernel(CLUSTER, JOBS, Models(failures=(Maintenance((3,), 0, 9),)))
     decisions = kernel.decisions()
     view = next(decisions)
     return kernel, decisions, view

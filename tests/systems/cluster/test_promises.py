@@ -85,7 +85,7 @@ def test_same_seed_gives_the_same_bytes(
 def test_a_recorded_log_replays_to_itself(
     cluster: Cluster, jobs: list[Job], models: dict[str, object], name: str
 ) -> None:
-    models = models | {"disturbances": ()}  # a log does not say which of the failed instances are started again
+    models = models | {"failures": ()}  # a log does not say which of the failed instances are started again
     first = simulation(cluster, jobs, models).run(make(name))
     again = simulation(cluster, jobs, models).run(RecordedPolicy(first.log))
     assert again.log == first.log

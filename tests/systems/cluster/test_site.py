@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from dagsim.errors import ModelError
+from dagsim.families.compiled import choice
 from dagsim.model import (
     Caps,
     Cluster,
@@ -24,7 +25,7 @@ from dagsim.model import (
     Task,
 )
 from dagsim.model.gpu import GpuType
-from dagsim.systems.cluster import ClusterKernel, choice
+from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario

@@ -206,7 +206,7 @@ def test_policies_import_nothing_of_the_simulation_but_its_api():
                 allowed = (
                     "dagsim.systems.cluster.api.",
                     "dagsim.systems.cluster.policies.",
-                    "dagsim.systems.cluster.lane.jit",  # compiles functions, and knows nothing of the simulation
+                    "dagsim.families.compiled.jit",  # compiles functions, and knows nothing of the simulation
                 )
                 if name.startswith("dagsim.systems") and not name.startswith(allowed):
                     strays.append(f"{path.relative_to(home)}:{node.lineno} imports {name}")

@@ -139,9 +139,9 @@ def test_parts_of_gpus_that_are_too_small_are_fragmented() -> None:
 def test_a_node_that_is_down_is_named_with_what_else_binds() -> None:
     down = Maintenance(nodes=(1,), start_s=0.5, end_s=8.0)
     jobs = [job("a", 20, 2), job("b", 1, 2, 1.0)]
-    assert why(jobs, "b", disturbances=(down,)) == [(1, 8, ("gpus", "down"))]
+    assert why(jobs, "b", failures=(down,)) == [(1, 8, ("gpus", "down"))]
     both = [job("b", 1, 2, 1.0, instances=2, gang=True)]
-    assert why(both, "b", disturbances=(down,)) == [(1, 8, ("down",))]
+    assert why(both, "b", failures=(down,)) == [(1, 8, ("down",))]
 
 
 def test_a_job_that_would_fit_is_kept_by_the_order() -> None:
@@ -256,13 +256,13 @@ def test_who_starts_whenever_there_is_room_is_never_kept_by_the_order(policy: st
     seen: set[str] = set()
     for seed in range(3):
         jobs = random_jobs(random.Random(seed))
-        kernel = ClusterKernel(Cluster(machines), jobs, Models(disturbances=(down,)))
+        kernel = ClusterKernel(Cluster(machines), jobs, Models(failures=(down,)))
         schedule = kernel.run(POLICIES.create(policy))
         for number in range(0, len(jobs), 2):
             if not _rejected(schedule, number):
                 stretches = explained(schedule, jobs, number, policy)
                 waited = sum(seconds for _, seconds in causes_by_time(stretches))
-                assert waited == pytest.approx(wait_reasons(schedule, number).wait_s)
+                assert waited == pytest.approx(wait_reasons(schedule, number).queueing_s)
                 seen |= {kind for stretch in stretches for kind in kinds(stretch)}
     assert "order" not in seen
     assert {"gpus", "cpus", "memory"} <= seen

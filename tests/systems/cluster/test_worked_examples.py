@@ -133,7 +133,7 @@ def test_inside_an_instant_ends_come_before_failures_before_arrivals_before_deci
     # At 5 s the first job ends, node 1 goes down and node 2 comes up, the second job arrives, and starts.
     first = Job.single("first", Task("t", 5, gpus=2))
     jobs = [first, Job.single("second", Task("t", 1, gpus=2), 5.0)]
-    schedule = run(gpus(2, 2, 2), jobs, disturbances=(Maintenance((2,), 1, 5), Maintenance((1,), 5, 9)))
+    schedule = run(gpus(2, 2, 2), jobs, failures=(Maintenance((2,), 1, 5), Maintenance((1,), 5, 9)))
     at_five = [row.kind for row in schedule.log if row.time_s == 5]
     assert at_five[:2] == [Kind.FINISHED, Kind.COMPLETED]
     assert set(at_five[2:4]) == {Kind.DOWN, Kind.UP}
@@ -141,7 +141,7 @@ def test_inside_an_instant_ends_come_before_failures_before_arrivals_before_deci
 
 
 def test_a_run_that_ends_as_its_node_fails_has_finished() -> None:
-    schedule = run(gpus(1), [dag(5)], disturbances=(Maintenance((0,), 5, 6),))
+    schedule = run(gpus(1), [dag(5)], failures=(Maintenance((0,), 5, 6),))
     assert times(schedule, Kind.FINISHED) == [(5, 0, 0)]
     assert times(schedule, Kind.FAILED) == []
 
@@ -190,7 +190,7 @@ def test_an_illegal_decision_names_time_and_reason(why: str) -> None:
     nodes = (Node("big", A100, 4), Node("small", A100, 1), Node("t4", T4, 4), Node("down", A100, 4))
     job = Job.single("j", Task("t", 1, instances=2, gpu_types=("A100-40",)), 1.0)
     decide = Deciding(lambda view: [CASES[why](next(iter(view.ready)))] if view.ready else [])
-    simulation = ClusterKernel(Cluster(nodes), [job], Models(disturbances=(Maintenance((3,), 0, 9),)))
+    simulation = ClusterKernel(Cluster(nodes), [job], Models(failures=(Maintenance((3,), 0, 9),)))
     with pytest.raises(IllegalDecision, match=f"at 1 s: .*{why}"):
         simulation.run(decide)
 
@@ -276,7 +276,7 @@ def test_a_child_elsewhere_waits_for_its_bytes() -> None:
 
 def test_a_failed_node_loses_its_work_and_comes_back() -> None:
     # 4 of 10 s are lost; the node is back at 6: 6 + 10.
-    schedule = run(gpus(1), [dag(10)], disturbances=(Maintenance((0,), 4, 6),))
+    schedule = run(gpus(1), [dag(10)], failures=(Maintenance((0,), 4, 6),))
     assert [(row.time_s, row.kind) for row in schedule.log if row.kind in (Kind.DOWN, Kind.FAILED, Kind.UP)] == [
         (4, Kind.DOWN),
         (4, Kind.FAILED),
@@ -290,13 +290,13 @@ def test_nodes_come_and_leave_as_listed() -> None:
     # 3 to 7, and the third on the first from 4 to 6. A fourth, of 4 s at 7, gets the first: 7 to 11.
     jobs = [dag(4), dag(4), dag(2), dag(4, arrival_s=7)]
     downtimes = Outages(((1, 8, math.inf), (1, 0, 3)))
-    schedule = run(gpus(1, 1), jobs, disturbances=(downtimes,))
+    schedule = run(gpus(1, 1), jobs, failures=(downtimes,))
     assert times(schedule, Kind.COMPLETED) == [(4, 0, -1), (6, 2, -1), (7, 1, -1), (11, 3, -1)]
 
 
 def test_a_downtime_of_no_node_is_refused() -> None:
     with pytest.raises(ModelError, match=r"nodes must lie in 0\.\.0, got 1"):
-        run(gpus(1), [dag(1)], disturbances=(Outages(((1, 0, 3),)),))
+        run(gpus(1), [dag(1)], failures=(Outages(((1, 0, 3),)),))
 
 
 def test_random_failures_are_repaired_and_do_not_depend_on_the_policy() -> None:
@@ -304,7 +304,7 @@ def test_random_failures_are_repaired_and_do_not_depend_on_the_policy() -> None:
     failures = NodeFailures(10, 2)
     downs = []
     for policy in ("fifo-fit", "random"):
-        schedule = run(gpus(1, 1), jobs, policy, disturbances=(failures,))
+        schedule = run(gpus(1, 1), jobs, policy, failures=(failures,))
         downs.append([row.time_s for row in schedule.log if row.kind == Kind.DOWN])
         assert len(times(schedule, Kind.FINISHED)) == 10
     shorter = min(map(len, downs))

@@ -13,9 +13,9 @@ from traces.formats.in_columns import ways
 
 from dagsim.errors import ConfigError
 from dagsim.experiment.sizing import TotalDemand
+from dagsim.families.compiled.reading import read_scenario
 from dagsim.model import Cluster
 from dagsim.systems.cluster import Estimates
-from dagsim.systems.cluster.lane.reading import read_scenario
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.traces import Source, TraceOptions, open_trace
 from dagsim.traces.chunks import date_seconds

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from dagsim.errors import TraceError
+from dagsim.families.slurm.accounting import array_tasks, state
 from dagsim.traces import open_trace
 from dagsim.traces.fields import Dirty
-from dagsim.traces.slurm import array_tasks, state
 
 PAI = "gang gpu types work"
 PODS = "start survivors tenant work"

@@ -12,7 +12,7 @@ from dagsim.model import QueueTree
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Runtime
-from dagsim.systems.cluster.models.sharing import Sharing
+from dagsim.systems.cluster.models.shared_gpus import Sharing
 from dagsim.systems.cluster.network.base import Communication, Network
 
 __all__ = ["COMMUNICATIONS", "FAILURE_MODELS", "RUNTIMES", "SETUPS", "SHARINGS", "Models"]
@@ -36,7 +36,7 @@ class Models:
     """What gangs send in each step, over ``network``; a runtime may say that itself."""
     preemption: Preemption = field(default_factory=Preemption)
     """What a stopped run keeps, what its return costs, and periodic checkpoints."""
-    disturbances: Sequence[FailureModel] = ()
+    failures: Sequence[FailureModel] = ()
     """What takes nodes down and brings them back."""
     estimates: Estimates = field(default_factory=Estimates)
     """What policies know of the seconds."""
@@ -51,9 +51,6 @@ RUNTIMES: Registry[Any] = Registry(
     [
         Entry("throughput", ".runtime:Throughput", "measured throughputs of models, else the speeds of GPU types"),
         Entry("recorded", ".runtime:Recorded", "seconds as recorded, on every type or scaled from a reference GPU"),
-        Entry(
-            "llm", ".communication:Llm", "steps of language models; the time of each follows from placement and network"
-        ),
         Entry("fed", ".runtime:Fed", "another runtime, limited by the cores and the host memory of a task"),
         Entry("flops", ".runtime:Flops", "work in TFLOP over a share of each type's peak"),
     ],
@@ -76,7 +73,6 @@ SETUPS: Registry[Any] = Registry(
 
 SHARINGS: Registry[Any] = Registry(
     "sharing model",
-    [Entry("pairs", ".sharing:PairTable", "measured rates of pairs of tasks on a GPU, and a default")],
     group="dagsim.sharings",
     listing="dagsim list sharings",
     home="dagsim.systems.cluster.models",
@@ -86,7 +82,6 @@ SHARINGS: Registry[Any] = Registry(
 
 COMMUNICATIONS: Registry[Any] = Registry(
     "communication model",
-    [Entry("models", ".communication:ModelTraffic", "bytes and collective of a step, by model, and a default")],
     group="dagsim.communications",
     listing="dagsim list communications",
     home="dagsim.systems.cluster.models",

@@ -14,6 +14,7 @@ import numpy as np
 from simpy.events import Event
 
 from dagsim.errors import ModelError
+from dagsim.files import open_lines
 from dagsim.model import Task
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import DISTURBANCES, Clock, Timer
@@ -44,7 +45,7 @@ class Nodes(Protocol):
 
 
 class FailureModel(Protocol):
-    """The seam for disturbances: a configuration that makes the plain state of its processes."""
+    """The seam for failures: a configuration that makes the plain state of its processes."""
 
     def start(self, nodes: int, seed: int) -> FailureProcess:
         """The state at time 0 for a cluster of ``nodes`` nodes."""
@@ -119,7 +120,7 @@ class SpotCapacity:
     """Nodes that their owner takes back and returns after exponential times, each on its own.
 
     ``notice_s`` before that, its runs stop and write a checkpoint, and nothing starts there any more.
-    If the notice is as long as ``Preemption.write_s``, they keep all work done until then; otherwise
+    If the notice is as long as ``Preemption.checkpoint_write_s``, they keep all work done until then; otherwise
     they lose what a failure would cost. Over a network with a storage, the flows of the checkpoint must
     arrive within the notice. ``nodes`` are all nodes by default; the others are reserved.
     """
@@ -165,6 +166,11 @@ class _Failing:
 
     def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
         return [self._life(clock, nodes, rack) for rack in range(len(self.rngs))]
+
+    @property
+    def takes_for_good(self) -> bool:
+        """True if a node may stay away for ever."""
+        return self.rates.mean_down_s == inf
 
     def postpone(self, by_s: float) -> None:
         self.next_s = [next_s + by_s for next_s in self.next_s]
@@ -274,7 +280,7 @@ class FailureLog:
     def _windows(self, nodes: int) -> Iterator[tuple[int, float, float]]:
         columns = ["node", "start_s", "end_s"]
         try:
-            with open(expandvars(self.path), newline="", encoding="utf-8") as file:
+            with open_lines(expandvars(self.path), ModelError) as file:
                 rows = csv.DictReader(file)
                 if not set(columns) <= set(rows.fieldnames or ()):
                     raise ModelError(f"{self.path}:1: a failure log needs the columns {', '.join(columns)}")
@@ -302,12 +308,15 @@ class _Calendar:
     """``(time_s, goes down, node)``, sorted: at one instant nodes return before others leave, each
     in order of number.
     """
+    takes_for_good: bool = field(init=False)
+    """True if a node stays away for ever."""
 
     def __post_init__(self) -> None:
         self._list_changes()
 
     def _list_changes(self) -> None:
         ends = [(end_s, False, node) for node, _, end_s in self.windows if end_s < inf]
+        self.takes_for_good = len(ends) < len(self.windows)
         self.changes = sorted(ends + [(start_s, True, node) for node, start_s, _ in self.windows])
 
     def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
@@ -341,7 +350,7 @@ class _Calendar:
 
 
 def start_all(models: Iterable[FailureModel], nodes: int, seed: int, begins_s: float = 0.0) -> list[FailureProcess]:
-    """The state of all disturbances when the simulation begins; their times count from then. All
+    """The state of all failures when the simulation begins; their times count from then. All
     windows go into one calendar, so that the order of changes at one instant does not depend on the
     order of the models.
 
@@ -415,10 +424,10 @@ class Preemption:
     saved in time; by default they start over. Measured restart costs are 25 to 250 s per model
     (Sia, SOSP 2023, artifact).
 
-    With ``interval_s``, each run writes a checkpoint after that many seconds of work, which takes
-    ``write_s`` (not at its end). A run killed by a failure then loses only the work since its last
+    With ``checkpoint_interval_s``, each run writes a checkpoint after that many seconds of work, which takes
+    ``checkpoint_write_s`` (not at its end). A run killed by a failure then loses only the work since its last
     checkpoint. Estimates do not count the writes. If the network has a storage for checkpoints, the
-    time of their flows takes the place of ``write_s`` and ``checkpoint_s_per_gb``.
+    time of their flows takes the place of ``checkpoint_write_s`` and ``checkpoint_s_per_gb``.
 
     Raises:
         ModelError: An unknown mode, a negative cost, or an interval that is not positive.
@@ -428,18 +437,18 @@ class Preemption:
     on_failure: Literal["resume", "restart"] = "restart"
     restart_s: float = 0.0
     checkpoint_s_per_gb: float = 0.0
-    interval_s: float | None = None
-    write_s: float = 0.0
+    checkpoint_interval_s: float | None = None
+    checkpoint_write_s: float = 0.0
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        if self.interval_s is not None and not 0 < self.interval_s < inf:
-            raise ModelError(f"preemption: interval_s must be positive, got {self.interval_s!r}")
+        if self.checkpoint_interval_s is not None and not 0 < self.checkpoint_interval_s < inf:
+            raise ModelError(f"preemption: checkpoint_interval_s must be positive, got {self.checkpoint_interval_s!r}")
         for name in ("on_resume", "on_failure"):
             if getattr(self, name) not in ("resume", "restart"):
                 raise ModelError(f"preemption: {name} must be 'resume' or 'restart', got {getattr(self, name)!r}")
-        for name in ("restart_s", "checkpoint_s_per_gb", "write_s"):
+        for name in ("restart_s", "checkpoint_s_per_gb", "checkpoint_write_s"):
             if not getattr(self, name) >= 0:
                 raise ModelError(f"preemption: {name} must be 0 or more, got {getattr(self, name)!r}")
 
@@ -453,7 +462,7 @@ class Preemption:
         """The work that a run keeps which a node's failure kills, without notice."""
         if self.on_failure == "resume":
             return KeptWork.ALL
-        return KeptWork.NOTHING if self.interval_s is None else KeptWork.CHECKPOINT
+        return KeptWork.NOTHING if self.checkpoint_interval_s is None else KeptWork.CHECKPOINT
 
     def cost_s(self, memory_gb: float, kept: bool) -> float:
         """Set-up seconds that one instance pays when it returns."""
@@ -468,24 +477,24 @@ class Preemption:
 
     def with_writes_s(self, work_s: float) -> float:
         """Seconds that ``work_s`` of computing take with the checkpoints in between."""
-        if self.interval_s is None or not work_s:
+        if self.checkpoint_interval_s is None or not work_s:
             return work_s
-        return work_s + self.write_s * max(0, ceil(work_s / self.interval_s - _ROUNDING) - 1)
+        return work_s + self.checkpoint_write_s * max(0, ceil(work_s / self.checkpoint_interval_s - _ROUNDING) - 1)
 
     def next_checkpoint_s(self, saved_s: float, work_s: float) -> float:
         """Work at which a run with ``work_s`` seconds of work writes the checkpoint after that at ``saved_s``;
         ``inf`` if it ends before.
         """
-        if self.interval_s is None:
+        if self.checkpoint_interval_s is None:
             return inf
-        after_s = saved_s + self.interval_s
-        return after_s if work_s > after_s + _ROUNDING * self.interval_s else inf
+        after_s = saved_s + self.checkpoint_interval_s
+        return after_s if work_s > after_s + _ROUNDING * self.checkpoint_interval_s else inf
 
     def worked_s(self, passed_s: float, *, saved: bool = False) -> float:
         """Seconds of computing in ``passed_s`` seconds with checkpoints; with ``saved`` only those that a
         checkpoint holds.
         """
-        if self.interval_s is None:
+        if self.checkpoint_interval_s is None:
             return passed_s
-        written, rest_s = divmod(passed_s, self.interval_s + self.write_s)
-        return written * self.interval_s + (0.0 if saved else min(rest_s, self.interval_s))
+        written, rest_s = divmod(passed_s, self.checkpoint_interval_s + self.checkpoint_write_s)
+        return written * self.checkpoint_interval_s + (0.0 if saved else min(rest_s, self.checkpoint_interval_s))

@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from dagsim.errors import ConfigError, ModelError, require
+from dagsim.files import open_lines
 from dagsim.model import Cluster, Job, Task, TaskGraph, gpu_type
 from dagsim.model.gpu import GPU_TYPES, GpuType, canonical
 from dagsim.model.mig import named_types
@@ -418,7 +419,7 @@ class ThroughputTable:
             ConfigError: The file cannot be read, lacks a column, or has an invalid number; names ``file:line``.
         """
         try:
-            with path.open(newline="", encoding="utf-8") as file:
+            with open_lines(path, ConfigError) as file:
                 return cls(tuple(_measurements(path, csv.DictReader(file))))
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: cannot read the throughput table ({error})") from None

@@ -17,10 +17,7 @@ __all__ = ["NETWORKS", "Carrier", "Communication", "Flow", "GangCarrier", "Netwo
 
 NETWORKS: Registry[Any] = Registry(
     "network",
-    [
-        Entry("uniform", ".base:UniformNetwork", "latency and bandwidth between nodes, without contention"),
-        Entry("shared", ".shared:SharedNetwork", "links of a topology, shared max-min between flows"),
-    ],
+    [Entry("uniform", ".base:UniformNetwork", "latency and bandwidth between nodes, without contention")],
     group="dagsim.networks",
     listing="dagsim list networks",
     home="dagsim.systems.cluster.network",

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from simpy.events import Event
 
@@ -15,11 +15,7 @@ from dagsim.errors import ModelError
 from dagsim.model import Cluster, GpuType, Task
 from dagsim.registry import nearest
 from dagsim.systems.cluster.clock import Clock, Timer
-
-if TYPE_CHECKING:
-    from dagsim.network.collectives import Member, StepTraffic
-    from dagsim.network.max_min import LinkFlow
-    from dagsim.network.routing import FabricLevel
+from dagsim.systems.cluster.network.links import FabricLevel
 
 NO_CARRIER = "gangs that communicate need a network that carries them: network {kind: shared}"
 
@@ -37,8 +33,8 @@ class Flow:
         self.size = size
         self.ends_s: float | None = None
         """End of the flow, where it is known from the start."""
-        self.parts: list[LinkFlow] | None = None
-        """Its parts on shared links; None before it is sent."""
+        self.parts: list[Any] | None = None
+        """Its parts on shared links, as the carrier keeps them; None before it is sent."""
 
     def sent(self, now: float) -> float:
         """Bytes that have crossed shared links by ``now``."""
@@ -93,13 +89,13 @@ class Storage:
     Before it computes, a task reads the GB of its model (``models``, else ``default_gb``), each node as
     much as it has instances. With ``checkpoints``, the state of an instance is its memory:
 
-    - After ``Preemption.interval_s`` of work, a run pauses until its state is in the storage.
+    - After ``Preemption.checkpoint_interval_s`` of work, a run pauses until its state is in the storage.
     - A preempted run leaves its GPUs at once, and its nodes send its state to the storage. When it starts
       again, it waits for that and then reads its state; if it starts in the same instant (``Migrate``),
       its state goes straight from its former nodes to the new ones.
     - A run that has notice before its node leaves keeps its work if its state arrives in time.
 
-    Flows take the place of ``Preemption.write_s`` and ``checkpoint_s_per_gb``.
+    Flows take the place of ``Preemption.checkpoint_write_s`` and ``checkpoint_s_per_gb``.
 
     Raises:
         ModelError: There are no nodes, or an amount is negative.
@@ -146,13 +142,30 @@ def levels_in(network: Network | None, names: Sequence[str]) -> Sequence[FabricL
     return network.levels(names) if isinstance(network, HasLevels) else None
 
 
+class StepOfGang(Protocol):
+    """What a gang does in a step: it computes, and sends what only its carrier understands."""
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of compute, on the fastest GPU type of the cluster that may run the task."""
+        ...
+
+
+class Member(NamedTuple):
+    """The ranks of a gang on one node, and the numbers of their GPUs there (empty: unknown)."""
+
+    node: int
+    ranks: int
+    gpus: tuple[int, ...] = ()
+
+
 @runtime_checkable
 class Communication(Protocol):
     """The seam for what gangs send. A runtime model may have the method, too."""
 
-    def traffic(self, task: Task, gpu: GpuType | None) -> StepTraffic | None:
+    def traffic(self, task: Task, gpu: GpuType | None) -> StepOfGang | None:
         """The traffic of a gang on a GPU type, None if it sends nothing. ``gpu`` matters only to a
-        runtime model: ``StepTraffic.step_s`` is then the time on ``gpu``.
+        runtime model: ``step_s`` is then the time on ``gpu``.
         """
         ...
 
@@ -161,7 +174,7 @@ class Communication(Protocol):
 class GangCarrier(Protocol):
     """A carrier of gangs, too: each has a constant rate until flows start or end."""
 
-    def gang(self, traffic: StepTraffic, step_s: float, members: Sequence[Member], gpu: GpuType | None) -> Any:
+    def gang(self, traffic: Any, step_s: float, members: Sequence[Member], gpu: GpuType | None) -> Any:
         """A gang on these nodes that computes ``step_s`` seconds per step; it sends nothing yet."""
         ...
 

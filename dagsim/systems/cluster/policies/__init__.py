@@ -9,11 +9,11 @@ from dagsim.systems.cluster.policies.placement import PLACEMENT_RULES, Placement
 __all__ = ["PLACEMENT_RULES", "POLICIES", "PlacementRule"]
 
 _KNOWS = ("estimates",)
-"""Tag of policies that use estimates. None is ``clairvoyant``, the tag of policies that read true durations."""
+"""Tag of policies that use estimates. None is ``clairvoyant``, the tag of policies
+that read true durations; ``elastic`` is that of policies that choose the GPUs of elastic tasks.
+"""
 _STOPS = ("preemptive",)
 _COSTLY = ("estimates", "costly")
-_RESIZES = ("preemptive", "costly", "elastic")
-"""``elastic`` is the tag of policies that choose the GPUs of elastic tasks."""
 
 POLICIES: Registry[ClusterPolicy] = Registry(
     "policy",
@@ -24,14 +24,6 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry("easy-sjf", ".backfilling:easy_sjf", "EASY, shortest candidate first", _KNOWS),
         Entry("easy-lxf", ".backfilling:easy_lxf", "EASY, most slowed down candidate first", _KNOWS),
         Entry("conservative", ".backfilling:Conservative", "a reservation for every task", _COSTLY),
-        Entry("topology", ".topology:topology", "EASY, gangs in the smallest sufficient node, rack or pod", _COSTLY),
-        Entry("block", ".topology:block", "EASY, segments of gangs within blocks, as Slurm's topology/block", _COSTLY),
-        Entry(
-            "defrag",
-            ".topology:Defrag",
-            "topology, and runs move to make room if that costs less than it gains",
-            ("estimates", "preemptive", "costly"),
-        ),
         Entry("easy-events", ".backfilling:EasyEvents", "EASY with one pass per event, as in PYSS", _COSTLY),
         Entry(
             "committed", ".backfilling:Committed", "after RLScheduler: picks one task and waits until it fits", _COSTLY
@@ -83,31 +75,12 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry("max-min", ".batch_mode:max_min", "task with the latest earliest completion first", _COSTLY),
         Entry("sufferage", ".batch_mode:sufferage", "task that would lose most on its second best type first", _COSTLY),
         Entry("allox", ".look_ahead:AlloX", "after AlloX: least sum of completion times, by assignment", _COSTLY),
-        Entry("pollux", ".elastic:Pollux", "after Pollux: GPUs of elastic tasks by a genetic search", _RESIZES),
-        Entry("sia", ".elastic:Sia", "after Sia: configurations of elastic tasks by an integer program", _RESIZES),
-        Entry(
-            "elastic-eft-wait",
-            ".elastic:EftResize",
-            "elastic tasks: GPUs to whom they help most to finish early",
-            ("estimates", *_RESIZES),
-        ),
         Entry("rollout", ".look_ahead:Rollout", "best of a few candidates, each simulated in a fork", _COSTLY),
-        Entry(
-            "search", "dagsim.agents.search:Search", "best decision of several policies, by simulated futures", _COSTLY
-        ),
         Entry(
             "plan-ahead", ".look_ahead:PlanAhead", "starts planned over several slots by an integer program", _COSTLY
         ),
         Entry("energy-saver", ".power:EnergySaver", "least energy within a bounded slowdown", _KNOWS),
         Entry("power-cap", ".power:PowerCap", "SJF under a cap on the watts drawn", _KNOWS),
-        Entry(
-            "slurm-multifactor",
-            ".slurm:SlurmMultifactor",
-            "after Slurm: multifactor priority, main loop and backfill",
-            ("estimates", "preemptive", "costly"),
-        ),
-        Entry("kueue", ".kueue:Kueue", "after Kueue: quotas, borrowing and reclaim in cohorts", _STOPS),
-        Entry("kube-default", ".kube:KubeDefault", "after Kubernetes: by priority, on the best node", _STOPS),
         Entry(
             "eft-wait",
             ".look_ahead:EftWait",

@@ -12,6 +12,7 @@ import numpy as np
 
 from dagsim.errors import ConfigError, require
 from dagsim.systems.cluster.api import JobState
+from dagsim.systems.cluster.policies.formulas import CLOSE
 from dagsim.systems.cluster.policies.placement import PlacementRule
 from dagsim.systems.cluster.policies.rounds import Rounds, Served, ServiceColumns
 
@@ -58,8 +59,11 @@ class BySeconds:
     def keys(self, service: ServiceColumns) -> np.ndarray:
         return service.seconds
 
-    def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
-        return np.asarray((key - service.seconds) / service.runs)
+    def exceeds_s(self, key: float, service: ServiceColumns, row: int | None = None) -> np.ndarray:
+        return _overtakes_s(key, service.seconds, service.runs, service, row)
+
+    def may_fall(self, served: Served) -> bool:
+        return False
 
     def stopped(self, job: int, served: Served, now: float) -> None:
         pass
@@ -69,6 +73,9 @@ class BySeconds:
 
     def moved(self, now: float, jobs: Mapping[int, JobState]) -> Iterable[int]:
         return ()
+
+    def moves_s(self) -> float:
+        return inf
 
 
 class ByGpuSeconds(BySeconds):
@@ -80,9 +87,24 @@ class ByGpuSeconds(BySeconds):
     def keys(self, service: ServiceColumns) -> np.ndarray:
         return service.gpu_s
 
-    def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
-        with np.errstate(divide="ignore", invalid="ignore"):  # jobs without GPUs keep their key
-            return np.where(service.gpus > 0, (key - service.gpu_s) / service.gpus, inf)
+    def exceeds_s(self, key: float, service: ServiceColumns, row: int | None = None) -> np.ndarray:
+        return _overtakes_s(key, service.gpu_s, service.gpus, service, row)
+
+
+def _overtakes_s(
+    key: float, served: np.ndarray, rates: np.ndarray, service: ServiceColumns, row: int | None
+) -> np.ndarray:
+    """Seconds until each of ``served`` exceeds ``key``, as they grow by ``rates`` per second, and the
+    key as the one in ``row``. Jobs without GPUs keep their key.
+    """
+    rises = 0.0 if row is None else float(rates[row])
+    ahead, closing = key - served, rates - rises
+    with np.errstate(divide="ignore", invalid="ignore"):
+        left_s = np.where(closing > 0, ahead / closing, inf)
+    if row is not None and rises > 0:
+        left_s = np.where(ahead > CLOSE * key, np.minimum(left_s, key / rises), 0.0)
+        left_s[service.alike(row)] = inf
+    return left_s
 
 
 class QueueLevels:
@@ -114,13 +136,14 @@ class QueueLevels:
                 self._had[job] = Served(*served)
         return np.searchsorted(self.thresholds, self._counted(service), side="right").astype(float)
 
-    def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
-        if self.promote < inf:  # a promotion depends on whether a job had run by the last round
-            return np.zeros(len(service.run))
+    def exceeds_s(self, key: float, service: ServiceColumns, row: int | None = None) -> np.ndarray:
         counted = self._counted(service)
         reached = np.searchsorted(self.thresholds, counted, side="right")
         with np.errstate(divide="ignore"):
             return np.asarray((np.append(self.thresholds, inf)[reached] - counted) / service.gpus)
+
+    def may_fall(self, served: Served) -> bool:
+        return False
 
     def _counted(self, service: ServiceColumns) -> np.ndarray:
         """(runs,) float64: GPU-seconds since the last promotion."""
@@ -145,6 +168,9 @@ class QueueLevels:
                 self._forgiven[job] = served
                 moved.append(job)
         return moved
+
+    def moves_s(self) -> float:
+        return self._due[0][0] if self._due else inf
 
 
 _SIZES = 1024
@@ -201,7 +227,7 @@ class Gittins:
         self._known.update(zip(had.tolist(), new_keys.tolist(), strict=True))
         return keys
 
-    def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
+    def exceeds_s(self, key: float, service: ServiceColumns, row: int | None = None) -> np.ndarray:
         """Between two sizes the index rises and the key falls, so a job can exceed ``key`` only
         when its service passes a size.
         """
@@ -211,6 +237,9 @@ class Gittins:
         next_ = sizes[np.searchsorted(sizes, service.gpu_s, side="right")]
         with np.errstate(divide="ignore"):
             return np.asarray((next_ - service.gpu_s) / service.gpus)
+
+    def may_fall(self, served: Served) -> bool:
+        return len(self._sizes) > 0 and served.gpu_s < float(self._sizes[-1])
 
     def stopped(self, job: int, served: Served, now: float) -> None:
         pass
@@ -227,6 +256,9 @@ class Gittins:
             return ()
         self._moved = False
         return sorted(self._served)
+
+    def moves_s(self) -> float:
+        return inf
 
     def _key(self, had: float) -> float:
         key = self._known.get(had)

@@ -9,6 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+EARLY = 1e-9
+"""Relative margin by which a round is checked early, so that rounding never makes it late."""
+CLOSE = 1e-12
+"""Relative difference of the service of two jobs that rounding might undo until it has doubled."""
+
 
 def instance_work(best_s: float, instances: int, gpus: float) -> float:
     """Work of some instances of a task on its fastest type; without GPUs it counts as one GPU."""

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from dagsim.errors import require
 from dagsim.model import Decision, Placement, Start
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, Key, NodeState, Run, TaskState
@@ -130,6 +131,13 @@ class JobQueue:
             if current:  # the task that was first then has been started
                 self._enter(demand, number)
         return None
+
+    def rivals(self, demand: DemandClass, job: int) -> list[tuple[float, int, int]]:
+        """Return key, order of the first task and number of each other job that waits in a demand
+        class. O(jobs).
+        """
+        heads = [(number, self._first(demand, number)) for number in tuple(self._tasks[demand]) if number != job]
+        return [(self._keys[number], head[1], number) for number, head in heads if head is not None]
 
     def classes(self, job: int | None = None) -> Iterable[DemandClass]:
         """Demand classes in which the job waits, or in which any job waits if none is given. May
@@ -319,6 +327,7 @@ class Tetris:
     """
 
     def __init__(self, srpt: float = 1.0) -> None:
+        require(srpt >= 0, "tetris: srpt must be 0 or more", srpt)
         self.srpt = srpt
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:

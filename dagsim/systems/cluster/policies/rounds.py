@@ -15,14 +15,11 @@ import numpy as np
 from dagsim.errors import require
 from dagsim.model import Decision, Preempt, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, Run, TaskState
-from dagsim.systems.cluster.policies.formulas import served_after
+from dagsim.systems.cluster.policies.formulas import EARLY, served_after
 from dagsim.systems.cluster.policies.job_orders import JobQueue
 from dagsim.systems.cluster.policies.orders import by_arrival
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 from dagsim.systems.cluster.policies.preemption import make_room
-
-_EARLY = 1e-9
-"""Relative margin by which a round is checked early, so that rounding never makes it late."""
 
 
 class Rank(Protocol):
@@ -36,10 +33,15 @@ class Rank(Protocol):
         """(runs,) float64: keys of the running jobs."""
         ...
 
-    def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
+    def exceeds_s(self, key: float, service: ServiceColumns, row: int | None = None) -> np.ndarray:
         """(runs,) float64: lower bound on the seconds for which the key of each job stays at most
-        ``key``, if it is at most ``key`` now and the job keeps running.
+        ``key``, if it is at most ``key`` now and the job keeps running. ``key`` may be that of a
+        job that runs as well, in ``row``, and rises meanwhile.
         """
+        ...
+
+    def may_fall(self, served: Served) -> bool:
+        """True if the key of a running job that has received so much may fall."""
         ...
 
     def stopped(self, job: int, served: Served, now: float) -> None:
@@ -52,6 +54,10 @@ class Rank(Protocol):
 
     def moved(self, now: float, jobs: Mapping[int, JobState]) -> Iterable[int]:
         """Jobs whose key has changed although they only waited."""
+        ...
+
+    def moves_s(self) -> float:
+        """First time at which ``moved`` may name a job, if nothing happens before."""
         ...
 
 
@@ -69,7 +75,8 @@ class Rounds:
     Cost: O(demand classes + log tasks) per decision, and per round a NumPy pass over the runs, O(1)
     per run that a task might displace, and O(demand classes) per run stopped or started. A round in
     which nothing has happened is skipped until a run may have come to rank after a task that waits
-    for its place. Its compiled twin, for ``las`` and ``2d-las``, is ``lane.las``.
+    for its place, so that the time of a simulation grows with its starts and ends and not with its
+    seconds. Its compiled twin, for ``las`` and ``2d-las``, is ``lane.las``.
     """
 
     def __init__(self, rank: Rank, quantum_s: float, placement: str | PlacementRule, lead: float = 0.0) -> None:
@@ -91,21 +98,28 @@ class Rounds:
         self._has_begun = False
         self._lost_s: dict[int, float] = {}
         """For each job, the length of its longest run that lost its work."""
+        self._skips = False
+        """True if jobs that wait and run are to be ranked again before the next round to check."""
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self._service)
-        now = self._service.now = view.now
+        now, decided_s = view.now, self._service.now
         queue = view.index(self, lambda: JobQueue(self._key, by_arrival))
         if not self._has_begun and queue.waiting() & self._service.running():
             self.forgets = "at its last round, the ranks of jobs that both ran and waited"
         self._has_begun = True
         if self._full == (now, view.machines.released, queue.pushed):
             return
-        self._rank_again(view, queue)
         self._round = max(self._round, int(now // self.quantum_s))
         while self._round * self.quantum_s < now:
             self._round += 1
         competing = self._round * self.quantum_s == now
+        latest_s = (self._round - 1) * self.quantum_s
+        if self._skips and not competing and latest_s > decided_s:  # as if no round had been skipped
+            self._service.now = latest_s
+            self._rank_partly_running(view, queue)
+        self._service.now, self._skips = now, False
+        self._rank_again(view, queue)
         if competing:
             self._round += 1
         if not view.ready:
@@ -134,7 +148,7 @@ class Rounds:
         """Start the tasks that rank first, displacing others if necessary; return the next round to
         check.
         """
-        both = [job for job in queue.waiting() & self._service.running() if queue.refresh(view.jobs[job])]
+        both = self._rank_partly_running(view, queue)
         contest = _Contest(self.rank, self._service.columns(), self.lead)
         heads = {demand: head for demand in queue.classes() if (head := queue.head(demand)) is not None}
         stuck: dict[DemandClass, TaskState] = {}
@@ -165,18 +179,52 @@ class Rounds:
                     heads.pop(demand, None)
                 else:
                     heads[demand] = head
-        return self._round if acted or both else self._next_round(view, contest, stuck.values())
-
-    def _next_round(self, view: ClusterView, contest: _Contest, stuck: Iterable[TaskState]) -> float:
-        """Return the first round in which one of the tasks may displace a run that it cannot
-        displace now, if nothing happens before.
-        """
-        if view.preemption.on_resume == "restart":  # the set of spared runs changes with time
+        if acted:
             return self._round
-        first_s = min([contest.overtakes_s(*self._standing(task)) for task in stuck], default=inf)
-        if first_s == inf:
+        self._skips = bool(both)
+        falling = any(self.rank.may_fall(self._service.of(job)) for job in both)
+        if falling and any(self._could_displace(view, queue, task) for task in stuck.values()):
+            return self._round
+        return self._next_round(view, contest, self._heads(stuck, queue, both))
+
+    def _next_round(self, view: ClusterView, contest: _Contest, heads: Iterable[tuple[float, int, int]]) -> float:
+        """Return the first round in which a task may displace a run that it cannot displace now, if
+        nothing happens before. ``heads`` are keys, orders and jobs of tasks that may come first in
+        their demand class until then.
+        """
+        until_s = view.now + min([contest.overtakes_s(*head) for head in heads], default=inf)
+        until_s = min(until_s, self.rank.moves_s(), self._spared_until_s(view))
+        return inf if until_s == inf else max(self._round, ceil(until_s * (1 - EARLY) / self.quantum_s))
+
+    def _heads(
+        self, stuck: Mapping[DemandClass, TaskState], queue: JobQueue, both: Container[int]
+    ) -> Iterator[tuple[float, int, int]]:
+        """Yield key, order and job of the first task of each demand class. If its job runs as well
+        (it is in ``both``), its key may rise above that of another job, which may displace its runs.
+        """
+        for demand, task in stuck.items():
+            yield (*self._standing(task), task.job.number)
+            if task.job.number in both:
+                rivals = queue.rivals(demand, task.job.number)
+                yield from (rival for rival in rivals if rival[2] in both)
+                yield from sorted(rival for rival in rivals if rival[2] not in both)[:1]
+
+    def _could_displace(self, view: ClusterView, queue: JobQueue, task: TaskState) -> bool:
+        """True if the task, or another of its demand class, could displace runs of other jobs if all
+        of them ranked after it.
+        """
+        own = None if queue.rivals(task.demand, task.job.number) else task.job
+        return bool(make_room(view, task, (run for run in view.running.values() if run.task.job is not own)))
+
+    def _spared_until_s(self, view: ClusterView) -> float:
+        """Return the first time at which a run is spared no longer."""
+        if not self._lost_s:
             return inf
-        return max(self._round, ceil((view.now + first_s) * (1 - _EARLY) / self.quantum_s))
+        return min([self._spared_s(run) for run in view.running.values() if self._is_spared(view, run)], default=inf)
+
+    def _rank_partly_running(self, view: ClusterView, queue: JobQueue) -> set[int]:
+        """Rank the jobs again that wait and run; return those that do."""
+        return {job for job in queue.waiting() & self._service.running() if queue.refresh(view.jobs[job])}
 
     def _displaced(self, view: ClusterView, task: TaskState, contest: _Contest) -> list[int]:
         """Return the runs of other jobs ranking after ``task`` that must be stopped so that it
@@ -196,6 +244,10 @@ class Rounds:
     def _is_spared(self, view: ClusterView, run: Run) -> bool:
         """True if the run may continue because it would lose its work, and its job has lost enough."""
         return view.now - run.started_s < 2 * self._lost_s.get(run.job.number, 0.0)
+
+    def _spared_s(self, run: Run) -> float:
+        """Time until which a run of a job that has lost work is spared."""
+        return run.started_s + 2 * self._lost_s[run.job.number]
 
     def _note_loss(self, view: ClusterView, run: Run) -> int:
         """Record the loss of the job as the run is stopped; return the job's number."""
@@ -251,12 +303,19 @@ class _Contest:
             del self._runs[-1], self._ranked[-1]
         return self._runs[self._place(key, order) :][::-1]
 
-    def overtakes_s(self, key: float, order: int) -> float:
-        """Lower bound on the seconds until a run that does not give way to a task of that rank may
-        do so.
+    def overtakes_s(self, key: float, order: int, job: int) -> float:
+        """Lower bound on the seconds until a run of another job that does not give way to a task of
+        that rank may do so.
         """
         place = self._place(key, order)
-        return self._soonest_s(key)[place - 1] if place else inf
+        if not place:
+            return inf
+        own = np.flatnonzero(self._service.job == job)
+        if not len(own):
+            return self._soonest_s(key)[place - 1]
+        left_s = np.maximum(self._rank.exceeds_s(key / self._yields, self._service, int(own[0])), 0.0)
+        left_s[own] = inf
+        return float(left_s[self._order[:place]].min())
 
     def _place(self, key: float, order: int) -> int:
         """Number of runs that do not give way to a task of that rank."""
@@ -405,6 +464,18 @@ class ServiceColumns(NamedTuple):
     seconds: np.ndarray  # (runs,) float64
     gpus: np.ndarray  # (runs,) float64: GPUs of all runs of the job
     runs: np.ndarray  # (runs,) float64: number of runs of the job
+    had_gpu_s: np.ndarray  # (runs,) float64: of its ended runs
+    had_s: np.ndarray  # (runs,) float64
+    started_s: np.ndarray  # (runs,) float64: start of the run
+
+    def alike(self, row: int) -> np.ndarray:
+        """(runs,) bool: the service of the job equals that of the job in ``row`` at any time, to the
+        last bit, as long as both keep running as they do.
+        """
+        same = (self.runs == 1) & (self.runs[row] == 1)
+        for column in (self.gpus, self.had_gpu_s, self.had_s, self.started_s):
+            same &= column == column[row]
+        return same
 
 
 _IDS = 3
@@ -459,7 +530,7 @@ class Service:
             rows = [self._row[id_] for id_ in self._runs[several]]
             gpu_s[rows], seconds[rows] = self.of(several)
             gpus[rows], runs[rows] = gpus[rows].sum(), len(rows)
-        return ServiceColumns(run, order, job, gpu_s, seconds, gpus, runs)
+        return ServiceColumns(run, order, job, gpu_s, seconds, gpus, runs, had_gpu_s, had_s, started_s)
 
     def running(self) -> Set[int]:
         """The running jobs."""

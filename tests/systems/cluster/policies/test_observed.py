@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dagsim.config.cluster_file import cluster_yaml
 from dagsim.config.schema import load_config
+from dagsim.families.site.cluster_file import cluster_yaml
+from dagsim.families.site.node_lists import grouped, read_nodes
 from dagsim.metrics import columns
 from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
 from dagsim.model.log import Schedule
@@ -16,7 +17,6 @@ from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.traces import open_trace
-from dagsim.traces.nodes import grouped, read_nodes
 from dagsim.traces.source import Source
 
 

@@ -4,32 +4,38 @@ from __future__ import annotations
 
 import random
 
-import numpy as np
 import pytest
 
-from dagsim.model import Cluster, Job, Task
-from dagsim.systems.cluster import ClusterKernel
+from dagsim.errors import Stalled
+from dagsim.model import Cluster, Job, Task, TaskGraph
+from dagsim.systems.cluster import ClusterKernel, NodeFailures, Preemption
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.rounds import Rounds, Service
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.seam import Conversation
 
 SPECS = (
     "las[quantum_s=5]",
     "2d-las[quantum_s=3.3]",
     "2d-las[quantum_s=5,lead=0.1]",
     "tiresias[thresholds=[30,300],quantum_s=10]",
+    "tiresias[thresholds=[30,300],promote=1.5,quantum_s=7]",
     "2d-gittins[history=[5,20,100,400],quantum_s=10]",
 )
 
 
 def crowd(seed: int, jobs: int = 25) -> list[Job]:
-    """Jobs of one task of 1 to 4 GPUs, or of a gang, more than there is room for; of odd seeds some of instances."""
+    """Jobs of one task of 1 to 4 GPUs, or of a gang, more than there is room for; of odd seeds some of instances,
+    of seeds that 3 divides some of several tasks.
+    """
     rng, now, batch = random.Random(seed), 0.0, []
     for number in range(jobs):
         now += rng.choice((0.0, rng.expovariate(1 / 10)))
         task = Task("t", rng.expovariate(0.01), gpus=rng.choice((1, 1, 2, 4)), instances=rng.choice((1, 1 + seed % 2)))
-        batch.append(
-            Job.single(f"j{number}", task if rng.random() < 0.7 else Task("g", 90.0, instances=6, gang=True), now)
-        )
+        tasks = (task if rng.random() < 0.7 else Task("g", 90.0, instances=6, gang=True),)
+        tasks += tuple(Task(f"u{place}", 70.0 * place) for place in range(0 if seed % 3 else rng.randint(0, 3)))
+        batch.append(Job(f"j{number}", TaskGraph(tasks, ()), now))
     return batch
 
 
@@ -44,36 +50,107 @@ class Asked:
         return self.policy.decide(view)
 
 
-def played(policy: Rounds, jobs: list[Job]) -> tuple[list[tuple[float, ...]], int]:
+def played(policy: Rounds, jobs: list[Job], models: Models) -> tuple[list[tuple[float, ...]], int]:
     asked = Asked(policy)
-    schedule = ClusterKernel(Cluster.of({"V100": 8, "T4": 8}, per_node=4), jobs).run(asked)
+    schedule = ClusterKernel(Cluster.of({"V100": 8, "T4": 8}, per_node=4), jobs, models).run(asked, 20_000.0)
     return list(schedule.log.since(0)), asked.times
 
 
+FAILURES = Models(failures=(NodeFailures(500.0, 40.0),), preemption=Preemption(on_failure="resume", restart_s=2.0))
+MODELS = (Models(), Models(preemption=Preemption("restart", restart_s=3.0)), FAILURES)
+
+
+@pytest.mark.parametrize("models", MODELS, ids=("resume", "restart", "failures"))
 @pytest.mark.parametrize("spec", SPECS)
-def test_who_looks_at_every_round_finds_the_same_schedule(spec, monkeypatch):
+def test_who_looks_at_every_round_finds_the_same_schedule(spec, models):
     fewer = 0
-    for seed in range(3):
-        rows, times = played(POLICIES.create(spec), crowd(seed))
+    for seed in range(4):
+        rows, times = played(POLICIES.create(spec), crowd(seed), models)
         every = POLICIES.create(spec)
-        monkeypatch.setattr(every.rank, "exceeds_s", lambda key, service: np.zeros(len(service.run)))
-        all_rows, all_times = played(every, crowd(seed))
+        every.rank.moves_s = lambda: 0.0  # any round may be the next in which something changes
+        all_rows, all_times = played(every, crowd(seed), models)
         assert rows == all_rows
         fewer += times < all_times
     assert fewer
 
 
-def test_nobody_is_asked_while_no_run_can_lose_its_place():
-    # One GPU. The first falls a level at 60, the second at 120; then the first runs to its end at 5,060, and the second
-    jobs = [Job.single(str(number), Task("t", 5_000.0)) for number in range(2)]
-    rows, times = played_on_one(POLICIES.create("tiresias[thresholds=60]"), jobs)
-    assert [row[1] for row in rows if row[0] == 3] == [0.0, 60.0, 120.0, 5060.0]
-    assert times < 30  # of 167 rounds
+LONG_S = 1e12
+HELD_UP = {
+    "its other task runs": ([Job("a", TaskGraph((Task("t", LONG_S), Task("u", LONG_S)), ()), 0.0)], 1),
+    "a job of equal service runs": (
+        [Job.single("a", Task("t", LONG_S)), Job("b", TaskGraph((Task("t", LONG_S), Task("u", LONG_S)), ()))],
+        2,
+    ),
+    "a job that stays behind by 45 s runs": (
+        [Job.single("a", Task("t", LONG_S)), Job("b", TaskGraph((Task("t", LONG_S), Task("u", LONG_S)), ()), 45.0)],
+        2,
+    ),
+}
 
 
-def played_on_one(policy: Rounds, jobs: list[Job]) -> tuple[list[tuple[float, ...]], int]:
-    asked = Asked(policy)
-    return list(ClusterKernel(Cluster.of({"V100": 1}), jobs).run(asked).log.since(0)), asked.times
+@pytest.mark.parametrize(("jobs", "gpus"), HELD_UP.values(), ids=HELD_UP)
+@pytest.mark.parametrize("spec", ["las", "2d-las", "tiresias", "tiresias[promote=2]", "2d-gittins"])
+def test_rounds_that_change_nothing_take_no_time(spec, jobs, gpus):
+    asked = Asked(POLICIES.create(spec))
+    schedule = ClusterKernel(Cluster.of({"T4": gpus}, per_node=gpus), jobs).run(asked)
+    assert schedule.ended_s >= LONG_S
+    assert asked.times < 200
+
+
+@pytest.mark.parametrize(("jobs", "gpus"), HELD_UP.values(), ids=HELD_UP)
+@pytest.mark.parametrize("spec", ["las", "2d-las"])
+def test_the_compiled_rounds_skip_the_same(spec, jobs, gpus):
+    cluster = Cluster.of({"T4": gpus}, per_node=gpus)
+    kernel = ClusterScenario(cluster, jobs, engine="compiled").engaged(spec, 0).kernel
+    Conversation(kernel)
+    assert kernel.schedule.log == ClusterKernel(cluster, jobs).run(POLICIES.create(spec)).log
+
+
+TURNS = [Job.single(name, Task("t", LONG_S)) for name in "ab"]
+
+
+@pytest.mark.parametrize("spec", ["las", "2d-las", "round-robin", "gavel", "gavel-events"])
+def test_turns_that_would_take_for_ever_are_refused_at_once(spec):
+    with pytest.raises(Stalled, match=r"asked 256 times since .* times more before a task can end"):
+        ClusterKernel(Cluster.of({"T4": 1}), TURNS).run(POLICIES.create(spec))
+
+
+@pytest.mark.parametrize("spec", ["las", "2d-las"])
+def test_the_compiled_turns_are_refused_for_the_same_reason(spec):
+    cluster = Cluster.of({"T4": 1})
+    with pytest.raises(Stalled) as refusal:
+        ClusterKernel(cluster, TURNS).run(POLICIES.create(spec))
+    with pytest.raises(Stalled) as compiled:
+        Conversation(ClusterScenario(cluster, TURNS, engine="compiled").engaged(spec, 0).kernel)
+    assert str(compiled.value) in str(refusal.value)
+
+
+def test_turns_within_a_window_of_time_are_played():
+    schedule = ClusterKernel(Cluster.of({"T4": 1}), TURNS).run(POLICIES.create("las"), 60_000.0)
+    assert schedule.ended_s == 60_000.0
+
+
+def test_a_job_that_arrives_in_time_is_waited_for():
+    jobs = [*TURNS, *(Job.single(str(place), Task("t", 1.0), 3e4 * place) for place in range(1, 3))]
+    with pytest.raises(Stalled, match=r"at 7\d{4} s"):  # not before the last has come and gone
+        ClusterKernel(Cluster.of({"T4": 1}), jobs).run(POLICIES.create("las"))
+
+
+@pytest.mark.parametrize("price_s", [0.0, 59.0, 60.0, 1e6])
+@pytest.mark.parametrize("mode", ["resume", "restart"])
+@pytest.mark.parametrize("spec", ["las", "2d-las", "tiresias", "2d-gittins", "round-robin", "gavel", "gavel-events"])
+def test_rounds_end_or_say_why_not_at_any_price(spec, mode, price_s):
+    models = Models(preemption=Preemption(mode, restart_s=price_s))
+    jobs = [Job.single(name, Task("t", 600.0)) for name in "abc"]
+    kernel, refusal = ClusterKernel(Cluster.of({"T4": 1}), jobs, models), ""
+    try:
+        kernel.run(POLICIES.create(spec))
+    except Stalled as error:
+        refusal = str(error)
+    assert kernel.done or "no work got done: runs of 3 jobs take turns" in refusal
+    assert kernel.done or f"restart_s is {price_s:g}, on_resume {mode}" in refusal
+    assert kernel.done or price_s >= 60.0 or mode == "restart"
+    assert kernel.done or spec != "tiresias"  # jobs as small as these never take turns
 
 
 class Checked:

@@ -1,0 +1,143 @@
+"""``dagsim sweep``: an experiment under every combination of some settings."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from dagsim.cli.app import app, say
+from dagsim.cli.options import SweepOutput, expand_options
+from dagsim.cli.shared import carried, checked, trust
+
+if TYPE_CHECKING:
+    from dagsim.experiment.kept_files import CellRun
+    from dagsim.experiment.plan import Cell, Plan
+    from dagsim.experiment.store import Store
+
+
+@app.command()
+@expand_options
+def sweep(
+    grid: Annotated[Path, typer.Argument(metavar="YAML|FOLDER", help="The grid, or the folder of a sweep.")],
+    output: SweepOutput,
+    max_cells: Annotated[int | None, typer.Option(min=1, help="Run at most this many cells now.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells, and run none.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Print the results in the folder; run nothing.")] = False,
+    metric: Annotated[str | None, typer.Option(help="Metric to compare (default: the first of the sweep).")] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Policy or value to compare the others with (default: the first)."),
+    ] = None,
+) -> None:
+    """Run an experiment under every combination of some settings; print a table and write a folder.
+
+    Cells that are already in the folder are not run again: repeat the command after a stop, or with a larger grid.
+
+    Example: dagsim sweep sweep.yaml --executor local:4
+    """
+    from dagsim.errors import InputError
+    from dagsim.experiment.plan import Plan, read_grid
+    from dagsim.experiment.store import Store
+
+    out, opened = output.out, None
+    if grid.is_dir():
+        if output.name is not None:
+            raise InputError(f"--name: {grid} already has a name; leave --name out")
+        opened, out = Store.open(grid), grid.parent
+        described, command = opened.sweep, opened.manifest["command"]
+        trust(grid / "config.yaml")
+    else:
+        described, command = read_grid(grid, output.name), "sweep"
+        trust(grid, *([] if described.base is None else [described.base]))
+    plan = Plan.of_grid(described, command)
+    checked("--metric", metric or described.metrics[0], own=described.metrics)
+    shown = _Shown(metric or described.metrics[0], reference, output)
+    if dry_run:
+        _list(plan.cells, shown)
+        return
+    if show:
+        if opened is None:
+            raise InputError("--show: give the folder of the sweep (results/sweep-NAME)")
+        _tell(opened, plan.cells, opened.done(plan.cells), shown)
+        return
+    store, runs = swept(plan, output, out, limit=max_cells)
+    with store.noting():
+        _tell(store, plan.cells, {cell: run for cell, run in runs.items() if not run.error}, shown)
+    failed = {cell: run for cell, run in runs.items() if run.error}
+    for cell, run in failed.items():
+        say(f"failed: cell {cell.id}: {run.error}", err=True)
+    left = len(plan.cells) - len(runs)
+    if left and output.watched:
+        say(f"{left:,} cells are still to be run: dagsim sweep {store.path}")
+    if failed:
+        raise typer.Exit(1)
+
+
+def swept(
+    plan: Plan, output: SweepOutput, out: Path | None = None, *, limit: int | None = None
+) -> tuple[Store, dict[Cell, CellRun]]:
+    """Run the cells of a grid into its folder below ``out`` (default: that of ``output``)."""
+    from dagsim.experiment.carry_out import check_plan
+    from dagsim.experiment.executors import executor_for
+    from dagsim.experiment.store import Store
+
+    executor_for(output.on)
+    check_plan(plan)
+    store = Store.begin(output.out if out is None else out, plan, argv=["dagsim", *sys.argv[1:]])
+    return store, carried(store, plan, output.on, watched=output.watched, limit=limit)
+
+
+class _Shown(NamedTuple):
+    """Options for printing a sweep."""
+
+    metric: str
+    reference: str | None
+    output: SweepOutput
+
+
+def _list(cells: Sequence[Cell], shown: _Shown) -> None:
+    """Print the cells without running them."""
+    from dagsim.report.terminal import show
+
+    if not shown.output.quiet:
+        rows = [(cell.id, cell.label, cell.seed) for cell in cells]
+        show(("cell", "what", "seed"), rows, shown.output.json_)
+        if not shown.output.json_:
+            say(f"{len(cells):,} cells")
+
+
+def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], shown: _Shown) -> None:
+    """Print the table of the finished cells, or all of it as JSON."""
+    from dagsim.experiment.compare import compared_axis, grouped_standings
+    from dagsim.experiment.scenario import sample_of, workload_label
+    from dagsim.metrics.standings import METHOD
+    from dagsim.report.comparison import sweep_table
+    from dagsim.report.tables import run_notes
+    from dagsim.report.terminal import show_grid
+
+    sweep, sample = folder.sweep, sample_of(folder.config)
+    lines = [done[cell] for cell in cells if cell in done]
+    groups = grouped_standings(lines, sweep.axes, shown.metric, sample, shown.reference)
+    if shown.output.json_:
+        facts: dict[str, Any] = {"run": str(folder.path), "state": folder.state, "cells": len(cells)}
+        facts |= {"done": len(done), "metric": shown.metric, "method": METHOD}
+        facts |= {"compared": compared_axis(sweep.axes).key, "groups": [group.to_dict() for group in groups]}
+        facts["notes"] = run_notes(lines)
+        say(json.dumps(facts))
+        return
+    if shown.output.quiet:
+        return
+    metrics = (shown.metric, *(metric for metric in sweep.metrics if metric != shown.metric))
+    label = workload_label(folder.config)
+    grid = sweep_table(
+        groups, sweep.axes, metrics, name=sweep.name, workload=label, sample=sample, wide=shown.output.wide
+    )
+    show_grid(grid, shown.output.table, wide=shown.output.wide)
+    for note in run_notes(lines):
+        say(note)
+    say(f"run folder: {folder.path}")

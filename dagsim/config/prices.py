@@ -1,0 +1,48 @@
+"""A file of prices beside a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+from pydantic import Field, ValidationError
+
+from dagsim.config.yaml import explain, read_yaml
+from dagsim.errors import ConfigError
+from dagsim.model.gpu import canonical
+from dagsim.sections import Section
+
+_Amount: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class PriceFile(Section):
+    """Prices of machines and power, in one currency."""
+
+    rent: Mapping[str, _Amount] = {}
+    """Price of a GPU hour, with the share of the node, by GPU type."""
+    buy: Mapping[str, _Amount] = {}
+    """Price of a GPU, with its share of the node, by GPU type."""
+    years: float = Field(default=4.0, gt=0, allow_inf_nan=False)
+    """Years over which purchases are written off."""
+    power: _Amount = 0.0
+    """Price of a kWh."""
+    pue: float = Field(default=1.0, ge=1, allow_inf_nan=False)
+    """Energy of the whole site per energy of the machines (power usage effectiveness)."""
+
+
+def read_prices(path: Path) -> PriceFile:
+    """Read a file of prices.
+
+    Raises:
+        ConfigError: It cannot be read, has other contents, or one type is both rented and bought.
+    """
+    document = read_yaml(path)
+    try:
+        prices = PriceFile.model_validate({} if document.value is None else document.value)
+    except ValidationError as error:
+        raise ConfigError(explain(error, document, PriceFile.model_json_schema())) from None
+    both = {canonical(name) for name in prices.rent} & {canonical(name) for name in prices.buy}
+    if both:
+        raise ConfigError(f"{path}: {min(both)} is both in rent and in buy; keep one of them")
+    return prices

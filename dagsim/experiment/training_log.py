@@ -1,0 +1,93 @@
+"""The log of a training: a CSV to which a resumed training appends, and TensorBoard events if it is
+installed.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from dagsim.errors import RunFolderError
+from dagsim.family import service
+from dagsim.files import write_text
+
+COLUMNS = (
+    "iteration",
+    "samples",
+    "seconds",
+    "samples_per_s",
+    "reward",
+    "ratio",
+    "best_ratio",
+    "entropy",
+    "kl",
+    "clipped",
+    "explained_variance",
+    "loss",
+    "temperature",
+    "exploration",
+    "lr",
+)
+"""Columns of ``progress.csv``. ``ratio`` is the mean completion time on validation seeds divided by
+the reference's.
+"""
+
+
+class TrainingLog:
+    """Appends a row per iteration to ``progress.csv``."""
+
+    def __init__(self, folder: Path, iterations: int = 0) -> None:
+        """Continue after ``iterations`` rows, which are kept. Later rows are dropped, because they
+        belong to iterations that are not in the checkpoint.
+        """
+        self._path = folder / "progress.csv"
+        rows: list[str] = []
+        if iterations:
+            read_log(folder, iterations)
+            rows = self._path.read_text(encoding="utf-8").splitlines()[1 : iterations + 1]
+        write_text(self._path, "\n".join([",".join(COLUMNS), *rows, ""]))
+        self._events = _events(folder)
+
+    def add(self, row: Mapping[str, float]) -> None:
+        """Write one row. Names without a column go to TensorBoard only."""
+        with self._path.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
+            writer.writerow({name: f"{value:.9g}" for name, value in row.items()})
+        if self._events is not None:
+            for name, value in row.items():
+                self._events.add_scalar(name, value, int(row["iteration"]))
+
+    def close(self) -> None:
+        """Close the log."""
+        if self._events is not None:
+            self._events.close()
+
+
+def has_rows(folder: Path) -> bool:
+    """True if at least one iteration was logged."""
+    path = folder / "progress.csv"
+    return path.exists() and path.read_bytes().count(b"\n") > 1
+
+
+def read_log(folder: Path, iterations: int | None = None) -> list[dict[str, float | None]]:
+    """The rows of ``progress.csv``, or the first ``iterations`` of them. Missing values are
+    ``None``.
+
+    Raises:
+        RunFolderError: The file is missing or damaged.
+    """
+    path = folder / "progress.csv"
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = islice(csv.DictReader(file), iterations)
+            return [{name: float(row[name]) if row[name] else None for name in COLUMNS} for row in rows]
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise RunFolderError(f"{path}: not the log of a training ({error})") from None
+
+
+def _events(folder: Path) -> Any:
+    """Open a TensorBoard writer; ``None`` if it is not installed (``pip install -e ".[tensorboard]"``)."""
+    return service("training_events")(folder / "tensorboard")

@@ -1,0 +1,189 @@
+"""Tables of ``dagsim plan`` and ``dagsim whatif``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from dagsim.report.comparison import metric_name
+from dagsim.report.grid import Grid, factor, interval, number, short
+
+if TYPE_CHECKING:
+    from dagsim.families.capacity.machines import Prices
+    from dagsim.families.capacity.sizes import Size, SizeSearch, Targets
+    from dagsim.families.capacity.whatif import Alternative, Beginning, Fit
+    from dagsim.workload.load import Load
+
+
+def whatif_table(
+    choices: Sequence[Alternative],
+    metric: str,
+    *,
+    workload: str,
+    demand: Load,
+    fit: Fit | None = None,
+    prices: Prices | None = None,
+    begins: Beginning,
+    wide: bool = False,
+) -> Grid:
+    """List every cluster under every policy: waits, energy, monthly cost, and the ratio to the
+    first row. The waits of the log stand above them.
+    """
+    priced = choices[0].cost is not None
+    any_lost = any(choice.trial.lost for choice in choices)
+    heads = ["cluster", "policy", "wait (s)\nmean", "\np95", "energy\n(kWh)", *(["cost a\nmonth"] if priced else [])]
+    heads += [*(["jobs\nlost"] if any_lost else []), f"{metric_name(metric)}\nratio"]
+    heads += [*(["95 %\ninterval"] if wide else []), "verdict"]
+    rows: list[tuple[str, ...]] = []
+    if fit is not None:
+        blank = ["-"] * (len(heads) - 5)
+        rows.append(("the log", "as it was", short(fit.mean_s), short(fit.p95_s), "-", *blank))
+    for choice in choices:
+        trial, change = choice.trial, choice.change
+        values = [short(trial.value(name)) for name in ("wait_s.mean", "wait_s.p95", "energy_kwh")]
+        values += [f"{choice.cost:,.0f}" if choice.cost is not None else "-"] if priced else []
+        values += [f"{trial.lost:,}"] if any_lost else []
+        ratio = "1" if choice is choices[0] else factor(change.ratio)
+        bounds = interval(change.low, change.high, factor) if choice is not choices[0] and isfinite(change.low) else "-"
+        shown = [ratio, bounds] if wide else [ratio if bounds == "-" else f"{ratio}\n{bounds}"]
+        rows.append((choice.cluster, choice.policy, *values, *shown, choice.verdict))
+    notes = [*_demand_notes(demand), *_whatif_notes(choices, demand, begins), *([prices.sentence()] if prices else [])]
+    return Grid(f"what if: {workload}", tuple(heads), rows, tuple(notes), (0, 1, len(heads) - 1))
+
+
+def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginning) -> Iterator[str]:
+    yield (
+        f"Every row is one continuous run of all jobs, {begins.text}. wait, "
+        "energy: of all jobs. ratio: to the first row, with the 95 % interval of this ratio in the long run, at the "
+        "same demand; verdict: p < 0.05 by Holm."
+    )
+    short = [choice.change.longer for choice in choices if choice.verdict == "log too short"]
+    if (longer := max(short, default=1.0)) > 1:
+        yield (
+            "log too short: it has too few busy periods or too few of the longest jobs. An interval within a factor "
+            f"of 2 needs a log of at least {_longer(longer, demand)}."
+        )
+    if any(not choice.trial.keeps_up for choice in choices):
+        yield "cannot keep up: the jobs demand more GPUs or cores than the cluster has, so its queue grows without end."
+    lost = [choice.trial.lost for choice in choices]
+    if any(lost) and min(lost) == max(lost):
+        yield (
+            f"{lost[0]:,} jobs were turned away on each cluster: its GPU types may have other names than the log's "
+            "(--read gpu_names=SITE=TYPE)"
+        )
+    elif any(lost):
+        yield "jobs lost: turned away or not finished; a row leaves them out, its ratio on both sides."
+
+
+def _longer(times: float, demand: Load) -> str:
+    """The length that a log would need for an interval."""
+    return f"{number(times * demand.span_s / 86400)} days, {number(times)} times as long"
+
+
+def _demand_notes(demand: Load) -> Iterator[str]:
+    """The demand of the jobs beside today's capacity, by type."""
+    parts = "; ".join(map(str, demand.by_types))
+    if not demand.span_s:
+        yield "No job arrives after the beginning; the jobs that wait then count."
+        return
+    yield f"Mean demand and capacity today: {parts}." if parts else "The jobs demand no GPUs."
+
+
+def plan_table(
+    planned: SizeSearch,
+    today: Size,
+    target: Targets,
+    *,
+    workload: str,
+    prices: Prices,
+    demand: Load,
+    fit: Fit | None = None,
+    begins: Beginning,
+) -> Grid:
+    """List every cluster that was tried, the smallest or cheapest first, then today's and the log.
+    Intervals are those of the first target.
+    """
+    priced = bool(prices)
+    best = planned.best
+    types = planned.types or ("nodes",)
+    heads = [
+        *types,
+        "GPUs",
+        *(["cost a\nmonth"] if priced else []),
+        f"{_wrapped(target.first.metric)}\n",
+        "95 %\ninterval",
+    ]
+    heads += [f"{_wrapped(other.metric)}\n" for other in target.conditions[1:]]
+    heads += ["jobs\nlost", "meets it"]
+    ordered = sorted(planned.tried.values(), key=lambda size: (size.cost, size.gpus, size.nodes))
+    rows = [_size_row(size, len(target.conditions) - 1, priced=priced, best=size is best) for size in ordered]
+    now = _size_row(today, len(target.conditions) - 1, priced=priced, best=False)
+    rows.append(("today", *["" for _ in types[1:]], *now[len(today.nodes) :]))
+    if fit is not None and fit.metric == target.first.metric:
+        blank = ["-"] * (len(target.conditions) + 2)
+        machines = now[len(today.nodes) : -len(blank) - 1]
+        rows.append(("the log", *["" for _ in types[1:]], *machines, number(fit.observed), *blank))
+    notes = [*_demand_notes(demand), *_plan_notes(planned, today, target, demand, begins)]
+    if priced:
+        notes.append(prices.sentence())
+    return Grid(f"plan: {target} on {workload}", tuple(heads), rows, tuple(notes), (len(heads) - 1,))
+
+
+def _wrapped(metric: str) -> str:
+    """A metric with its group on a line of its own; the middle of a long name is left out."""
+    group, _, of_group = metric.rpartition("].")
+    kind, _, name = group.partition("[")
+    if not name:
+        return metric
+    return f"{kind}[{name if len(name) <= 20 else f'{name[:9]}…{name[-9:]}'}].\n{of_group}"
+
+
+def _plan_notes(planned: SizeSearch, today: Size, target: Targets, demand: Load, begins: Beginning) -> Iterator[str]:
+    best, sizes = planned.best, [*planned.tried.values(), today]
+    largest = max(sizes, key=lambda size: size.gpus)
+    if best is None and not largest.met.keeps_up:
+        yield f"Even the largest cluster tried, {largest.gpus:,} GPUs, cannot keep up with the demand (--max-gpus)."
+    elif best is None:
+        limit = f"within the budget of {planned.budget:,.0f} a month" if isfinite(planned.budget) else "up to the cap"
+        yield f"No size {limit} meets {target}."
+    elif not isfinite(best.met.value.high):
+        longer = best.met.value.longer
+        yield (
+            f"No interval: the log is too short; it needs {_longer(longer, demand)}."
+            if longer > 1
+            else ("No interval: the metric is not a mean or a percentile of jobs, or is 0.")
+        )
+    elif not target.is_sure(best.met) and any(isfinite(one.bound) for one in target.conditions):
+        yield "Its interval reaches over the bound: in the next period it may miss it. Plan for a tighter bound."
+    if best is not None and isfinite(best.met.value.high) and (longer := best.met.value.longer) > 1:
+        yield f"The log is too short: an interval within a factor of 2 needs {_longer(longer, demand)}."
+    if planned.exhausted:
+        better = "better" if isfinite(planned.budget) else "cheaper"
+        yield f"The search ended after {len(planned.tried)} clusters; there may be a {better} mix."
+    if isfinite(planned.budget):
+        yield (
+            f"Tried: clusters to which a budget of {planned.budget:,.0f} a month allows no further node; best: the one "
+            f"with the {'highest' if planned.above else 'lowest'} {target.first.metric}."
+        )
+    if any(not size.met.keeps_up for size in sizes):
+        yield "cannot keep up: the jobs demand more than the cluster has; such a cluster never meets a target."
+    period = (
+        ""
+        if begins.is_snapshot
+        else ("; interval: for the next period as long as the log, at the same demand, from blocks of the run")
+    )
+    yield (
+        f"{', '.join(planned.types) + ': nodes. ' if planned.types else ''}Every row is a replay of the whole log, "
+        f"{begins.text}{period}."
+    )
+
+
+def _size_row(size: Size, others: int, *, priced: bool, best: bool) -> tuple[str, ...]:
+    cost = [f"{size.cost:,.0f}"] if priced else []
+    value, low, high = size.met.value[:3]
+    bounds = interval(low, high) if isfinite(low) else "-"
+    mark = "best" if best else "yes" if size.met.meets else "no" if size.met.keeps_up else "cannot keep up"
+    nodes = tuple(f"{count:,}" for count in size.nodes)
+    further = [number(period.value) for period in size.met.further] if size.met.keeps_up else [*["-"] * others]
+    return (*nodes, f"{size.gpus:,}", *cost, number(value), bounds, *further, f"{size.met.lost:,}", mark)

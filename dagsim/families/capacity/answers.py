@@ -1,0 +1,158 @@
+"""Answers of ``dagsim plan`` and ``dagsim whatif`` in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from dagsim.experiment.scenario import workload_label
+from dagsim.families.capacity.answer_tables import plan_table
+from dagsim.report.answer import Recommendation
+from dagsim.report.comparison import metric_name
+from dagsim.report.grid import Grid, factor, interval, number
+
+if TYPE_CHECKING:
+    from dagsim.families.capacity.sizes import Size, SizePlan
+    from dagsim.families.capacity.whatif import Alternative, Beginning, Fit
+
+
+def _assumptions(begins: Beginning, remarks: Sequence[str]) -> tuple[str, ...]:
+    """The assumptions behind every figure, and further remarks."""
+    period = "The run stands for the next period, as long as the log and at the same demand, unless a growth is stated."
+    if begins.is_snapshot:
+        period = "No job arrives later, and jobs end when the snapshot expects them to, usually at their time limits."
+    return (
+        period,
+        f"Every figure comes from one simulation of all jobs of the log, {begins.text}.",
+        "The simulation knows no holds, no people and no broken nodes beyond what the log and the cluster describe.",
+        "A job takes as long as in the log, on every GPU type that it may use, unless speeds are given.",
+        *remarks,
+    )
+
+
+def plan_answer(planned: SizePlan, remarks: Sequence[str] = ()) -> Recommendation:
+    """The answer of ``dagsim plan``: the size, whether it is certain, its cost, and today's log.
+    ``remarks`` follow the assumptions.
+    """
+    config, search = planned.config, planned.search
+    label = f"{workload_label(config)}, {config.policy}"
+    grid = plan_table(
+        search,
+        planned.today,
+        planned.target,
+        workload=label,
+        prices=planned.prices,
+        demand=planned.demand,
+        fit=planned.fit,
+        begins=planned.beginning,
+    )
+    sentences = (*_of_fit(planned.fit), *_of_plan(planned))
+    title = f"How many GPUs: {planned.target} on {label}"
+    return Recommendation(title, sentences, grid, _assumptions(planned.beginning, remarks))
+
+
+def _of_fit(fit: Fit | None) -> list[str]:
+    """The sentence on a simulation that is far from the log, which leads the answer."""
+    return [fit.sentence()] if fit is not None and fit.is_far else []
+
+
+def _of_plan(planned: SizePlan) -> Iterator[str]:
+    best, today, target = planned.search.best, planned.today, planned.target
+    if best is None:
+        largest = max([*planned.search.tried.values(), today], key=lambda size: size.gpus)
+        why = (
+            "" if largest.met.keeps_up else f" Even {largest.gpus:,} GPUs cannot keep up with the demand (--max-gpus)."
+        )
+        yield f"No cluster that was tried meets {target}.{why}"
+    else:
+        nodes = ", ".join(
+            f"{count:,} {type_} nodes".replace("  ", " ")
+            for count, type_ in zip(best.nodes, planned.search.types or ("",), strict=True)
+        )
+        values = ", ".join(
+            f"{one.metric} {_measured(one.metric, period.value)}"
+            for one, period in zip(target.conditions, (best.met.value, *best.met.further), strict=True)
+        )
+        if not isfinite(planned.search.budget):
+            yield f"Smallest cluster that meets {target}: {nodes}, {best.gpus:,} GPUs ({values})."
+        else:
+            yield f"Best cluster within {planned.search.budget:,.0f} a month: {nodes}, {best.gpus:,} GPUs ({values})."
+        yield _certainty(planned, best)
+        if planned.prices:
+            yield (
+                f"It costs {best.cost:,.0f} a month. Today's {today.gpus:,} GPUs cost {today.cost:,.0f} "
+                f"({best.cost - today.cost:+,.0f})."
+            )
+    state = "they meet it" if today.met.meets else "they do not meet it"
+    if not today.met.keeps_up:
+        state = "they cannot keep up with the demand"
+    unbounded = not any(isfinite(one.bound) for one in target.conditions)
+    value = _measured(target.first.metric, today.met.value.value)
+    yield (
+        f"Today's {today.gpus:,} GPUs: {target.first.metric} {value} in the simulation"
+        f"{'' if unbounded else f'; {state}'}."
+    )
+    if planned.fit is None and planned.config.trace().options.time_scale != 1:
+        yield "At another demand than the log's, the simulation cannot be compared with it: ask first without."
+    elif planned.fit is None:
+        yield "The log does not say when its jobs started, so the simulation could not be compared with it."
+    elif not planned.fit.is_far:
+        yield f"The simulation reproduces the log: {planned.fit}."
+
+
+def _certainty(planned: SizePlan, best: Size) -> str:
+    low, high, longer = best.met.value.low, best.met.value.high, best.met.value.longer
+    if not isfinite(high):
+        return (
+            f"It is not known how certain this is: the log is too short. A log {number(longer)} times as long, of "
+            f"{longer * planned.demand.span_s / 86400:,.0f} days, would show it."
+            if longer > 1
+            else "It is not known how certain this is: the metric has no interval."
+        )
+    bounds = f"in 95 % of such periods {planned.target.first.metric} lies between {number(low)} and "
+    bounds += _measured(planned.target.first.metric, high)
+    if planned.target.is_sure(best.met):
+        return f"It is certain at this demand: {bounds}."
+    short = ""
+    if longer > 1:
+        days = longer * planned.demand.span_s / 86400
+        short = (
+            f" The log is too short for more: one {number(longer)} times as long, of {days:,.0f} days, would bound the "
+            "value within a factor of 2."
+        )
+    return f"It is not certain: {bounds}.{short} Plan for a tighter bound if a miss is expensive."
+
+
+def _measured(metric: str, value: float) -> str:
+    """A value with its unit, if that is seconds."""
+    return f"{number(value)}{' s' * metric.rpartition('].')[2].partition('.')[0].endswith('_s')}"
+
+
+def whatif_answer(
+    choices: Sequence[Alternative],
+    metric: str,
+    fit: Fit | None,
+    grid: Grid,
+    begins: Beginning,
+    remarks: Sequence[str] = (),
+) -> Recommendation:
+    """The answer of ``dagsim whatif``: every alternative with its verdict and cost. ``grid`` is its
+    table; ``remarks`` follow the assumptions.
+    """
+    today = choices[0]
+    sentences = [*_of_fit(fit), *(_of_choice(choice, today, metric) for choice in choices[1:])]
+    if fit is not None and not fit.is_far:
+        sentences.append(f"The simulation reproduces the log: {fit}.")
+    return Recommendation(grid.title, tuple(sentences), grid, _assumptions(begins, remarks))
+
+
+def _of_choice(choice: Alternative, today: Alternative, metric: str) -> str:
+    name = choice.policy if choice.cluster == today.cluster else f"{choice.cluster} under {choice.policy}"
+    change, cost = choice.change, ""
+    if isfinite(change.ratio):
+        bounds = f" ({interval(change.low, change.high, factor)})" if isfinite(change.low) else ""
+        cost = f"; {metric_name(metric)} {factor(change.ratio)} times today's{bounds}"
+    if choice.cost is not None and today.cost is not None:
+        cost += f"; {choice.cost:,.0f} a month ({choice.cost - today.cost:+,.0f})"
+    return f"{name}: {choice.verdict}{cost}."

@@ -1,0 +1,412 @@
+"""``dagsim whatif``, ``plan`` and ``calibrate``: the effect of other machines, how many are enough, and
+the hidden rules of a site, fitted to its log.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dagsim.cli.app import app, say
+from dagsim.cli.options import (
+    ConfigFile,
+    Experiment,
+    Json,
+    Quiet,
+    Settings,
+    SweepOutput,
+    TraceFlags,
+    expand_options,
+)
+from dagsim.cli.shared import audited, checked, experiment, trace_at
+from dagsim.cli.sweep import swept
+
+if TYPE_CHECKING:
+    from dagsim.config.schema import Config
+    from dagsim.families.capacity.sizes import Size, SizePlan
+    from dagsim.families.capacity.whatif import Fit
+    from dagsim.report.answer import Recommendation
+    from dagsim.systems.cluster.audit import Audit
+    from dagsim.workload.load import Load
+
+TheLog = Annotated[Path, typer.Option("--trace", "-t", help="The log of the cluster.")]
+Prices_ = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TYPE=PRICE,...|YAML",
+        help="Prices of a GPU hour, such as H200=3.5,A100-40=1.4, or a file with prices to rent or buy GPUs and of "
+        "power, or none (default: list prices, in US dollars); repeatable.",
+    ),
+]
+
+
+def _priced(texts: Sequence[str] | None) -> tuple[tuple[str, ...], Path | None]:
+    """Split the values of ``--price`` into prices and a file.
+
+    Raises:
+        BadParameter: There are two files.
+    """
+    files = [text for text in texts or () if "=" not in text and text != "none"]
+    if len(files) > 1:
+        raise typer.BadParameter(f"one file of prices is enough, got {' and '.join(files)}", param_hint="'--price'")
+    return tuple(text for text in texts or () if text not in files), Path(files[0]) if files else None
+
+
+Growth = Annotated[
+    str | None,
+    typer.Option(metavar="30%", help="Growth of the demand: arrivals 1.3 times as frequent, the same jobs."),
+]
+
+Accept_ = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="A100=H200[:SPEED]",
+        help="Jobs that ask for the first type may use the second, too, at a relative speed; not today; repeatable.",
+    ),
+]
+
+
+@app.command()
+@expand_options
+def whatif(
+    reading: TraceFlags,
+    shown: SweepOutput,
+    trace: TheLog,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="16xH200[:PARTITION][@DATE]",
+            help="GPUs to add, on new nodes, perhaps from a date or a time (@14d) on; repeatable.",
+        ),
+    ] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option(metavar="8xT4", help="GPUs to remove, in whole nodes; repeatable.")
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy", "-a", metavar="A,B", help="Schedulers; the first is today's (default: as configured)."
+        ),
+    ] = None,
+    growth: Growth = None,
+    accept: Accept_ = None,
+    price: Prices_ = None,
+    metric: Annotated[str, typer.Option(help="Metric to compare.")] = "jct_s.mean",
+    config: ConfigFile = None,
+    set_: Settings = None,
+) -> None:
+    """Estimate from a log the effect of other machines or another scheduler: waits, intervals, cost.
+
+    Every alternative is one continuous simulation of the whole log.
+
+    Example: dagsim whatif --trace sacct.txt --cluster cluster.yaml --add 16xH200 --policy fifo-fit,easy
+    """
+    from dagsim.experiment.plan import Plan
+    from dagsim.experiment.scenario import workload_label
+    from dagsim.families.capacity.answer_tables import whatif_table
+    from dagsim.families.capacity.answers import whatif_answer
+    from dagsim.families.capacity.machines import joined, with_memberships
+    from dagsim.families.capacity.whatif import Fit, WhatIf, alternatives_of, trials_of
+
+    policies = _names(policy)
+    chosen, audit = _configured(reading, trace, config, set_, policies[:1], growth, watched=shown.watched)
+    checked("--metric", metric, chosen)
+    asked = WhatIf.of(with_memberships(chosen), policies, add or (), remove or (), accept or (), *_priced(price))
+    asked.demand.check(metric)
+    folder, runs = swept(Plan.of_grid(asked.grid(trace, shown.name), "whatif"), shown)
+    with folder.noting():
+        trials = trials_of(folder, runs, asked.config, asked.demand)
+        choices = alternatives_of(trials, asked.clusters, asked.prices, metric)
+        today = asked.config.cluster
+        fit, load, begins = Fit.of(trials[0], metric), asked.demand.on(today), asked.demand.beginning
+        grid = whatif_table(
+            choices,
+            metric,
+            workload=workload_label(asked.config),
+            demand=load,
+            fit=fit,
+            prices=asked.prices,
+            begins=begins,
+            wide=shown.wide,
+        )
+        remarks = [*_grown(growth), *(line for section in asked.clusters.values() for line in joined(today, section))]
+        facts = {"run": str(folder.path), "metric": metric, "prices": asked.prices.to_dict(), **_log_facts(load, fit)}
+        facts["choices"] = [choice.to_dict() for choice in choices]
+        _tell_answer(
+            folder.path, whatif_answer(choices, metric, fit, grid, begins, remarks), facts, shown, remarks, audit
+        )
+
+
+@app.command("plan")
+@expand_options
+def plan_capacity(
+    reading: TraceFlags,
+    shown: SweepOutput,
+    trace: TheLog,
+    target: Annotated[
+        list[str],
+        typer.Option(
+            metavar="'wait_s.p95<4h'",
+            help="A metric, < or >, and a bound; of all jobs, or account[NAME]. or partition[NAME].; repeatable.",
+        ),
+    ],
+    types: Annotated[
+        str | None,
+        typer.Option(metavar="H200,A100-40", help="Vary the nodes of these types (default: the whole cluster)."),
+    ] = None,
+    max_gpus: Annotated[
+        int | None, typer.Option(min=1, help="The largest cluster to try, in GPUs (default: four times today's).")
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option("--policy", "-a", metavar="NAME", help="Scheduler (default: as configured).")
+    ] = None,
+    growth: Growth = None,
+    accept: Accept_ = None,
+    price: Prices_ = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(min=0, help="Find the best value of --target that this cost a month allows."),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the curve here: .png, .svg or .pdf (default: in the folder)."),
+    ] = None,
+    config: ConfigFile = None,
+    set_: Settings = None,
+) -> None:
+    """Find the smallest cluster, or cheapest mix, that meets a target on a log.
+
+    Example: dagsim plan --trace sacct.txt --cluster cluster.yaml --target "wait_s.p95<600" --types H200
+    """
+    from dagsim.experiment.store import Store
+    from dagsim.families.capacity.answers import plan_answer
+    from dagsim.families.capacity.machines import read_accept
+    from dagsim.families.capacity.sizes import Targets, plan_size
+    from dagsim.report.terminal import progress
+
+    Targets.read(target, bounded=budget is None)  # before the trace is read, which may take long
+    chosen, audit = _configured(reading, trace, config, set_, [policy] if policy else [], growth, watched=shown.watched)
+    file, (rented, file_of_prices) = None if plot is None else _drawable(plot), _priced(price)
+    with progress(wanted=shown.watched, every_run=True) as watch:
+        planned = plan_size(
+            chosen,
+            target,
+            (types or "").split(","),
+            max_gpus,
+            rented,
+            price_file=file_of_prices,
+            budget=budget,
+            accept=read_accept(accept or ()),
+            name=shown.name,
+            out=shown.out,
+            on=shown.on,
+            watch=watch,
+            argv=["dagsim", *sys.argv[1:]],
+        )
+    with Store.read(planned.path).noting():
+        drawn = _drawn(planned, file or planned.path / "plots" / "plan.svg")
+        remarks = [*_grown(growth), f"drawn: {drawn}"]
+        _tell_answer(planned.path, plan_answer(planned, _grown(growth)), _facts(planned), shown, remarks, audit)
+    if planned.search.best is None:
+        raise typer.Exit(1)
+
+
+def _tell_answer(
+    folder: Path,
+    answer: Recommendation,
+    facts: Mapping[str, Any],
+    shown: SweepOutput,
+    remarks: Iterable[str],
+    audit: Audit,
+) -> None:
+    """Keep an answer in its folder, write the page for the person who decides, and print the answer
+    and the remarks, or the facts as JSON. Contradictions of the input come first; the terminal has them.
+    """
+    from dagsim.experiment.store import Store
+    from dagsim.families.capacity.whatif import TODAY
+    from dagsim.families.web.document import write_page
+    from dagsim.report.answer import write_answer
+    from dagsim.report.tables import losses
+    from dagsim.report.terminal import show_grid
+
+    store = Store.open(folder)
+    today_first = sorted(store.cells(), key=lambda run: run.at.get("cluster") != TODAY)
+    lacking = losses([replace(run, policy=f"{run.at.get('cluster')}, {run.policy}") for run in today_first])
+    write_answer(folder, replace(answer, sentences=(*audit.sentences(), *lacking, *answer.sentences)))
+    page = write_page([store], folder / "report.html")
+    if shown.json_:
+        say(json.dumps({"audit": audit.to_dict(), "incomplete": lacking, **facts}))
+    elif not shown.quiet:
+        for sentence in (*lacking, *answer.sentences):
+            say(sentence)
+        show_grid(answer.grid, shown.table, wide=shown.wide)
+        for line in (*remarks, *audit.sentences(urgent=False), f"page: {page}", f"run folder: {folder}"):
+            say(line)
+
+
+_NO_CLUSTER = "the cluster is invented (--cluster sized): what follows on today, and on its cost, is of no real cluster"
+
+
+def _configured(
+    reading: TraceFlags,
+    trace: Path,
+    config: str | None,
+    set_: list[str] | None,
+    policies: list[str],
+    growth: str | None,
+    *,
+    watched: bool,
+) -> tuple[Config, Audit]:
+    """Return the configuration with its log, its cluster, and the first of the policies, and the
+    contradictions of the log, which are printed. Arrivals are more frequent if the demand grows.
+
+    Raises:
+        InputError: An option is wrong, or the log or the cluster cannot be read.
+    """
+    what = Experiment(config=config, set_=set_)
+    chosen = experiment(
+        what, reading, policies[0] if policies else None, first=trace_at(trace), watched=watched, invented=False
+    )
+    audit = audited(chosen, told=watched, doubts=(_NO_CLUSTER,) if reading.cluster == "sized" else ())
+    if growth is None:
+        return chosen, audit
+    if reading.load is not None:
+        raise typer.BadParameter("--growth: goes with the demand of the log; leave out --load")
+    from dagsim.families.capacity.whatif import with_growth
+
+    return with_growth(chosen, _percent(growth)), audit
+
+
+def _percent(text: str) -> float:
+    """Read ``30%`` as 0.3."""
+    match = re.fullmatch(r"\s*(-?[0-9]+(?:\.[0-9]+)?)\s*%\s*", text)
+    if match is None or not -100 < float(match[1]) <= 10_000:
+        raise typer.BadParameter(f"--growth {text!r}: expected a percentage above -100%, such as 30%")
+    return float(match[1]) / 100
+
+
+def _grown(growth: str | None) -> list[str]:
+    return [] if growth is None else [f"All rows have a demand that is {growth.strip()} larger than that of the log."]
+
+
+def _names(texts: list[str] | None) -> list[str]:
+    """Split the texts at commas outside brackets; return each name once, in order."""
+    from dagsim.experiment.simulate import external_command
+
+    parts = [[text] if external_command(text) is not None else re.split(r",(?![^\[]*\])", text) for text in texts or ()]
+    flat = [part.strip() for names in parts for part in names]
+    return list(dict.fromkeys(filter(None, flat)))
+
+
+def _drawable(path: Path) -> Path:
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise typer.BadParameter(f"--plot {path}: must end in .png, .svg or .pdf")
+    return path
+
+
+def _drawn(planned: SizePlan, path: Path) -> Path:
+    """Draw the curve and save it to a file."""
+    from dagsim.experiment.scenario import workload_label
+    from dagsim.families.capacity.size_plot import sizes
+    from dagsim.report.plots import save
+
+    title = f"{workload_label(planned.config)}, {planned.config.policy}"
+    priced = bool(planned.prices)
+    return save(sizes(planned.search, planned.today, planned.target.first, title, priced=priced), path)
+
+
+def _log_facts(load: Load, fit: Fit | None) -> dict[str, Any]:
+    """The demand of the log, and how well today's simulation reproduces it, for JSON."""
+    parts = [asdict(part) for part in load.by_types]
+    return {"load": load.offered, "demand": parts, "fit": None if fit is None else fit.to_dict()}
+
+
+def _facts(planned: SizePlan) -> dict[str, Any]:
+    """The answer as plain values for JSON."""
+    search, today, target = planned.search, planned.today, planned.target
+
+    def size(tried: Size | None) -> dict[str, Any] | None:
+        if tried is None:
+            return None
+        value, low, high = (number if number == number else None for number in tried.met.value[:3])
+        nodes = dict(zip(search.types or ("nodes",), tried.nodes, strict=True)) if tried is not today else {}
+        facts = {"value": value, "low": low, "high": high, "lost": tried.met.lost, "meets": tried.met.meets}
+        facts |= {"load": tried.met.load, "keeps_up": tried.met.keeps_up}
+        values = [
+            {"target": str(one), "value": value, "low": low, "high": high}
+            for one, period in zip(target.conditions, (tried.met.value, *tried.met.further), strict=False)
+            for value, low, high in [[number if number == number else None for number in period[:3]]]
+        ]
+        return {"nodes": nodes, "gpus": tried.gpus, "cost": tried.cost, **facts, "targets": values}
+
+    return {
+        "run": str(planned.path),
+        "target": str(target),
+        "best": size(search.best),
+        "sure": search.best is not None and target.is_sure(search.best.met),
+        "today": size(today),
+        "tried": [size(tried) for tried in sorted(search.tried.values(), key=lambda trial: (trial.cost, trial.nodes))],
+        "exhausted": search.exhausted,
+        "budget": search.budget if isfinite(search.budget) else None,
+        "prices": planned.prices.to_dict(),
+        **_log_facts(planned.demand, planned.fit),
+    }
+
+
+@app.command("calibrate")
+@expand_options
+def calibrate_site(
+    reading: TraceFlags,
+    trace: Annotated[Path, typer.Option("--trace", "-t", help="The log of the site.")],
+    config: ConfigFile = None,
+    set_: Settings = None,
+    fit: Annotated[float, typer.Option(min=0.1, max=0.9, help="Part of the jobs to fit on, from the first.")] = 0.5,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="YAML", help="Write the fitted configuration here.")
+    ] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit what no file of a Slurm site states, on the first part of its log.
+
+    Tries cycle lags, tie rules and hidden limits, and prints the error of the simulated waits on the rest of the log,
+    with and without the fit.
+
+    Example: dagsim calibrate --trace sacct.txt --config cluster.yaml -o calibrated.yaml
+    """
+    from dagsim.config.schema import dump_config
+    from dagsim.families.capacity.calibrate import calibrate
+    from dagsim.files import write_text
+    from dagsim.report.tables import fidelity_lines
+    from dagsim.report.terminal import counted
+
+    watched = not (quiet or json_)
+    what = Experiment(config=config, set_=set_)
+    chosen = experiment(what, reading, "slurm-multifactor", first=trace_at(trace), watched=watched, invented=False)
+    audit = audited(chosen, told=watched)
+    result = calibrate(chosen, fit, counted("fitting", watched, "replays", every=5))
+    if out is not None:
+        text = f"# Fitted by dagsim calibrate on the first {result.fitted:,} of {result.jobs:,} jobs of {trace.name}.\n"
+        write_text(out, text + dump_config(result.config))
+    if json_:
+        say(json.dumps({"audit": audit.to_dict(), **result.to_dict()}))
+        return
+    if quiet:
+        return
+    say(f"fitted on the first {result.fitted:,} of {result.jobs:,} jobs: {len(result.trials)} values tried")
+    for name, value in result.kept.items():
+        say(f"  {name} = {value}")
+    if not result.kept:
+        say("  no value brings the simulation nearer to the log")
+    say("\n".join(fidelity_lines("the rest, before the fit", result.before.to_dict())))
+    say("\n".join(fidelity_lines("the rest, after the fit", result.after.to_dict())))
+    if not result.carries_over:
+        say("The fit does not carry over to the rest of the log: do not use it.")

@@ -1,0 +1,10 @@
+"""The family of capacity planning, and what it adds."""
+
+from dagsim.family import Entry, Family
+
+FAMILY = Family(
+    "how many machines a load needs, what a change would do, and the rules of a site that fit its log",
+    needs=("web",),
+    adds={"services": (Entry("plan", ".planning:plan", "dagsim.plan"),)},
+    commands={"whatif": ".command", "plan": ".command", "calibrate": ".command"},
+)

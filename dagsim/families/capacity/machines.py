@@ -1,0 +1,417 @@
+"""Clusters with machines added, removed or resized, and their cost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dagsim.config.prices import PriceFile, read_prices
+from dagsim.config.schema import Config
+from dagsim.errors import ConfigError
+from dagsim.model.gpu import GPU_TYPES, LIST_PRICES, canonical, gpu_type
+from dagsim.registry import nearest
+from dagsim.systems.cluster.section import ClusterSection, NodeGroup
+
+_ASKED = re.compile(r"([1-9][0-9]{0,6})x([A-Za-z0-9][A-Za-z0-9._-]*)(?::([^:@\s]+))?(?:@(\S+))?")
+_ACCEPTED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=([A-Za-z0-9][A-Za-z0-9._-]*)(?::([0-9.]+))?")
+_PER_NODE = 8
+"""GPUs per node of a type that the cluster does not have."""
+
+
+class GpuCount(NamedTuple):
+    """A number of GPUs of one type."""
+
+    number: int
+    type: str
+    partition: str = ""
+    """Partition of the nodes to add or remove; empty for those of nodes like them, or for any."""
+    when: str = ""
+    """Date or time at which they arrive; empty if they are there from the beginning."""
+
+    def __str__(self) -> str:
+        return f"{self.number}x{self.type}{self.partition and ':'}{self.partition}{self.when and '@'}{self.when}"
+
+
+def read_gpus(text: str, option: str = "", own: Collection[str] = ()) -> GpuCount:
+    """Read a text such as ``16xH200``, ``16xH200:gpu`` with a partition, or ``16xH200@2027-03-01``
+    with a date. ``own`` are GPU types of the configuration.
+
+    Raises:
+        ConfigError: The text has another form, or there is no such GPU type.
+    """
+    match = _ASKED.fullmatch(text.strip())
+    if match is None:
+        raise ConfigError(f"{option} {text!r}: expected a number and a GPU type, such as 16xH200".strip())
+    name = canonical(match[2])
+    if name not in GPU_TYPES and name not in own:
+        names = [*own, *GPU_TYPES]
+        raise ConfigError(
+            f"{option} {text!r}: unknown GPU type {name!r}{nearest(name, names)} (dagsim list gpus)".strip()
+        )
+    return GpuCount(int(match[1]), name, match[3] or "", match[4] or "")
+
+
+def read_accept(texts: Iterable[str]) -> dict[str, dict[str, float | None]]:
+    """Read texts such as ``A100=H200`` or ``A100=H200:1.8,V100=H200``: GPU types that jobs of a type
+    may use, too, with their relative speeds.
+
+    Raises:
+        ConfigError: A text has another form, or a type is unknown.
+    """
+    accept: dict[str, dict[str, float | None]] = {}
+    for part in [part.strip() for text in texts for part in text.split(",")]:
+        match = _ACCEPTED.fullmatch(part)
+        try:
+            speed = float(match[3]) if match and match[3] else None
+        except ValueError:
+            speed = 0.0
+        if match is None or speed == 0:
+            raise ConfigError(
+                f"--accept {part!r}: expected two GPU types, and perhaps a relative speed, such as A100=H200:1.8"
+            )
+        accept.setdefault(gpu_type(match[1]).name, {})[gpu_type(match[2]).name] = speed
+    return accept
+
+
+def with_memberships(config: Config) -> Config:
+    """Return the configuration with the partitions of ``queues`` noted at the groups of nodes, so
+    that they hold for a changed cluster, too. Groups whose nodes differ in them are split.
+    """
+    if config.queues is None or config.cluster.from_trace:
+        return config
+    groups: list[NodeGroup] = []
+    for group in config.cluster.groups:
+        member_of = [
+            tuple(
+                part.name
+                for part in config.queues.partitions
+                if not part.nodes or group.name in part.nodes or node in part.nodes
+            )
+            for node in group.nodes
+        ]
+        for number, partitions in enumerate(dict.fromkeys(member_of)):
+            nodes = [node for node, of in zip(group.nodes, member_of, strict=True) if of == partitions]
+            update: dict[str, Any] = {"partitions": partitions}
+            if len(nodes) < group.count:
+                name = group.name if number == 0 else f"{group.name}-of-{'-'.join(partitions) or 'none'}"
+                update |= {"name": name, "count": len(nodes), "hosts": ",".join(nodes)}
+            groups.append(group.model_copy(update=update))
+    return config.model_copy(update={"cluster": _of(config.cluster, groups)})
+
+
+def joined(cluster: ClusterSection, changed: ClusterSection) -> list[str]:
+    """Sentences on the partitions that the new nodes of a changed cluster join, and when they arrive."""
+    names = {group.name for group in cluster.groups}
+    return [
+        f"New nodes ({group.count} of {group.gpus} {group.gpu or 'GPUs'}) "
+        + " and ".join(
+            [f"are in {'partition ' + ', '.join(group.partitions) if group.partitions else 'no partition'}"]
+            * any(other.partitions for other in cluster.groups)
+            + [f"arrive {group.from_s / 86400:,.1f} days after the beginning of the run"] * (group.from_s > 0)
+        )
+        + "."
+        for group in changed.groups
+        if group.name not in names and (group.from_s or any(other.partitions for other in cluster.groups))
+    ]
+
+
+def resized(
+    cluster: ClusterSection,
+    add: Iterable[GpuCount] = (),
+    remove: Iterable[GpuCount] = (),
+    arrival_s: Callable[[str], float] = lambda when: 0.0,
+) -> ClusterSection:
+    """Return the cluster with GPUs first removed, then added, in whole nodes. ``arrival_s`` turns
+    the date of GPUs that arrive later into seconds from the beginning of the run.
+
+    Raises:
+        ConfigError: The GPUs to remove do not exist, or do not make whole nodes.
+    """
+    for gpus in remove:
+        cluster = with_removed(cluster, gpus)
+    for gpus in add:
+        cluster = with_added(cluster, gpus, arrival_s(gpus.when) if gpus.when else 0.0)
+    return cluster
+
+
+def with_added(cluster: ClusterSection, gpus: GpuCount, from_s: float = 0.0) -> ClusterSection:
+    """Return the cluster with more GPUs, on nodes like the present ones of that type, which arrive
+    ``from_s`` seconds after the beginning.
+
+    If there are none, the new nodes have eight GPUs, and per GPU as many cores and as much memory
+    as the best node. The last node may have fewer GPUs. They are in the partitions of the nodes
+    that they are like, or in that of ``gpus``.
+
+    Raises:
+        ConfigError: The partition does not exist; or none is named, and no node has that type.
+    """
+    _check(cluster)
+    like = _like(cluster, gpus.type, gpus.partition).model_copy(update={"from_s": from_s})
+    whole, rest = divmod(gpus.number, like.gpus)
+    name = _free_name(cluster, f"added-{gpus.type.lower()}")
+    more = [] if not whole else [like.model_copy(update={"name": name, "count": whole, "hosts": None})]
+    if rest:
+        part = {"cpus": like.cpus * rest / like.gpus, "memory_gb": like.memory_gb * rest / like.gpus}
+        more.append(like.model_copy(update={"name": f"{name}-part", "count": 1, "hosts": None, "gpus": rest, **part}))
+    return _of(cluster, [*cluster.groups, *more])
+
+
+def with_removed(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
+    """Return the cluster without some GPUs: the last nodes of that type are removed.
+
+    Raises:
+        ConfigError: The cluster has fewer GPUs of that type, or they do not make whole nodes.
+    """
+    _check(cluster)
+    left, groups = gpus.number, list(cluster.groups)
+    chosen = [group for group in groups if not gpus.partition or gpus.partition in group.partitions]
+    there = sum(_gpus(group, gpus.type) for group in chosen)
+    if there < left:
+        raise ConfigError(f"--remove {gpus}: the cluster has {there} GPUs of this type")
+    for place in range(len(groups) - 1, -1, -1):
+        group = groups[place]
+        if group in chosen and _gpus(group, gpus.type):
+            nodes = min(group.count, left // group.gpus)
+            left -= nodes * group.gpus
+            groups[place : place + 1] = _first(group, group.count - nodes)
+    if left:
+        sizes = sorted({group.gpus for group in cluster.groups if _gpus(group, gpus.type)})
+        raise ConfigError(f"--remove {gpus}: only whole nodes, of {', '.join(map(str, sizes))} GPUs, can be taken away")
+    if not groups:
+        raise ConfigError(f"--remove {gpus}: this would remove the whole cluster")
+    return _of(cluster, groups)
+
+
+def with_nodes(cluster: ClusterSection, counts: Mapping[str, int]) -> ClusterSection | None:
+    """Return the cluster with the given numbers of nodes of some types, all other nodes unchanged;
+    ``None`` if no node is left, or none of a partition.
+
+    Remaining nodes keep their places, so today's numbers give today's cluster.
+    """
+    _check(cluster)
+    left, groups = dict(counts), []
+    for group in cluster.groups:
+        type_ = next((type_ for type_ in counts if _gpus(group, type_)), None)
+        kept = group.count if type_ is None else min(group.count, left[type_])
+        groups += _first(group, kept)
+        if type_ is not None:
+            left[type_] -= kept
+    for type_, more in left.items():
+        if more:
+            name = _free_name(cluster, f"added-{type_.lower()}")
+            groups.append(_like(cluster, type_).model_copy(update={"name": name, "hosts": None, "count": more}))
+    changed = _of(cluster, groups)
+    return changed if groups and _memberships(changed) == _memberships(cluster) else None
+
+
+def proportional(cluster: ClusterSection, nodes: int) -> ClusterSection | None:
+    """Return the cluster with a given total number of nodes, in the present proportions of its
+    groups; ``None`` if a partition would have no node.
+
+    Each further node goes to the group with the highest count / (2 granted + 1) (Webster's method),
+    so a larger total never takes a node from a group.
+    """
+    _check(cluster)
+    granted = [0] * len(cluster.groups)
+    for _ in range(nodes):
+        scores = [group.count / (2 * count + 1) for group, count in zip(cluster.groups, granted, strict=True)]
+        granted[scores.index(max(scores))] += 1
+    groups: list[NodeGroup] = []
+    for group, count in zip(cluster.groups, granted, strict=True):
+        groups += _first(group, min(count, group.count))
+        if count > group.count:
+            name = _free_name(cluster, f"more-{group.name}")
+            groups.append(group.model_copy(update={"name": name, "hosts": None, "count": count - group.count}))
+    changed = _of(cluster, groups)
+    return changed if _memberships(changed) == _memberships(cluster) else None
+
+
+def _memberships(cluster: ClusterSection) -> set[str]:
+    """All partitions that have a node."""
+    return {name for group in cluster.groups for name in group.partitions}
+
+
+def _like(cluster: ClusterSection, type_: str, partition: str = "") -> NodeGroup:
+    """The shape and the partitions of a node of that type.
+
+    Raises:
+        ConfigError: The partition does not exist; or none is named, and no node has that type.
+    """
+    partitions = _memberships(cluster)
+    if partition and partition not in partitions:
+        hint = nearest(partition, partitions)
+        raise ConfigError(
+            f"{type_}:{partition}: there is no partition {partition!r}{hint}; known: {sorted(partitions)}"
+        )
+    same = [group for group in cluster.groups if _gpus(group, type_)]
+    if same:
+        inside = [group for group in same if partition in group.partitions]
+        return (
+            inside[0]
+            if inside
+            else same[0].model_copy(update={"partitions": (partition,) if partition else same[0].partitions})
+        )
+    if partitions and not partition:
+        raise ConfigError(
+            f"no node has {type_} GPUs, so name the partition of new ones, as 16x{type_}:{min(partitions)}"
+        )
+    with_gpus = [group for group in cluster.groups if group.gpus]
+    cpus = max((group.cpus / group.gpus for group in with_gpus), default=12.0)
+    memory_gb = max((group.memory_gb / group.gpus for group in with_gpus), default=128.0)
+    new = NodeGroup(name="new", gpu=type_, gpus=_PER_NODE, cpus=cpus * _PER_NODE, memory_gb=memory_gb * _PER_NODE)
+    return new.model_copy(update={"partitions": (partition,)}) if partition else new
+
+
+def _first(group: NodeGroup, count: int) -> list[NodeGroup]:
+    """The first nodes of a group, with their names."""
+    if count == 0:
+        return []
+    if count == group.count:
+        return [group]
+    hosts = None if group.hosts is None else ",".join(group.nodes[:count])
+    return [group.model_copy(update={"count": count, "hosts": hosts})]
+
+
+def _gpus(group: NodeGroup, type_: str) -> int:
+    return group.count * group.gpus if group.gpu is not None and canonical(group.gpu) == type_ else 0
+
+
+def _of(cluster: ClusterSection, groups: Sequence[NodeGroup]) -> ClusterSection:
+    return cluster.model_copy(update={"groups": tuple(groups)})
+
+
+def _free_name(cluster: ClusterSection, wanted: str) -> str:
+    taken, number, name = {group.name for group in cluster.groups}, 1, wanted
+    while name in taken:
+        number += 1
+        name = f"{wanted}-{number}"
+    return name
+
+
+def _check(cluster: ClusterSection) -> None:
+    if cluster.from_trace:
+        raise ConfigError("the machines of a trace cannot be changed; give a cluster of your own (--cluster YAML)")
+
+
+HOURS_A_MONTH = 730.0
+"""A twelfth of 8,760 hours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """The price per hour of one GPU with its share of the node, by type.
+
+    The user's own prices can be in any currency. A type without one has a list price in US dollars.
+    """
+
+    per_gpu_h: Mapping[str, float] = field(default_factory=dict)
+    source: Mapping[str, str] = field(default_factory=dict)
+    """The source of each price."""
+    given: bool = False
+    """True if the user gave prices."""
+    per_kwh: float = 0.0
+    """Price of a kWh that the GPUs draw, cooling included."""
+
+    @classmethod
+    def read(
+        cls, texts: Iterable[str], configured: Mapping[str, float] | None = None, file: Path | None = None
+    ) -> Prices:
+        """Read prices from texts such as ``H200=3.5,A100=1.9``; ``none`` means no prices at all.
+        Types that they omit have the price in ``file``, else in ``configured``, else the list price.
+
+        ``file`` is YAML: ``rent`` (price of a GPU hour by type), ``buy`` (price of a GPU with its
+        share of the node), ``years`` (over which purchases are written off), ``power`` (price of a
+        kWh) and ``pue`` (factor for cooling).
+
+        Raises:
+            ConfigError: A text or the file has another form, a price is negative, or a type has two
+                prices.
+        """
+        filed = PriceFile() if file is None else read_prices(file)
+        parts = [part.strip() for text in texts for part in text.split(",")]
+        if parts == ["none"]:
+            return cls()
+        asked: dict[str, float] = {}
+        for part in parts:
+            name, equals, number = part.partition("=")
+            try:
+                price = float(number)
+            except ValueError:
+                price = -1.0
+            if not equals or not name.strip() or not isfinite(price) or price < 0:
+                raise ConfigError(
+                    f"--price {part!r}: expected a GPU type and a price per hour, such as H200=3.5, or none"
+                )
+            type_ = canonical(name.strip())
+            if asked.setdefault(type_, price) != price:
+                raise ConfigError(f"--price: {type_} has two prices")
+        own = {canonical(name): price for name, price in (configured or {}).items()}
+        bought = {canonical(name): price / (filed.years * 8760) for name, price in filed.buy.items()}
+        from_file = bought | {canonical(name): price for name, price in filed.rent.items()}
+        prices = {name: price.usd_per_h for name, price in LIST_PRICES.items()} | own | from_file | asked
+        source = {name: f"list price, {price.source}" for name, price in LIST_PRICES.items()}
+        source |= dict.fromkeys(own, "configuration") | dict.fromkeys(from_file, f"rented, {file}")
+        source |= dict.fromkeys(bought, f"bought, over {filed.years:g} years, {file}") | dict.fromkeys(asked, "--price")
+        return cls(prices, source, bool(own or asked or from_file), filed.power * filed.pue)
+
+    def __bool__(self) -> bool:
+        return bool(self.per_gpu_h)
+
+    def of(self, clusters: Iterable[ClusterSection]) -> Prices:
+        """Return the prices of the types of these clusters; no prices if one is missing and the
+        user gave none.
+
+        Raises:
+            ConfigError: A type has no price although the user gave others.
+        """
+        if not self:
+            return self
+        types = dict.fromkeys(canonical(group.gpu) for cluster in clusters for group in cluster.groups if group.gpu)
+        missing = [name for name in types if name not in self.per_gpu_h]
+        if missing and self.given:
+            raise ConfigError(
+                f"--price: there is no price of {', '.join(missing)} (give one, or 0 to leave "
+                "machines that you own out of the sum)"
+            )
+        if missing:
+            return Prices()
+        return replace(
+            self,
+            per_gpu_h={name: self.per_gpu_h[name] for name in types},
+            source={name: self.source[name] for name in types},
+        )
+
+    def power_a_month(self, mean_kw: float) -> float:
+        """The price of the energy for a month at a mean power."""
+        return mean_kw * HOURS_A_MONTH * self.per_kwh
+
+    def a_month(self, cluster: ClusterSection) -> float:
+        """The price of all GPUs of the cluster for a month, used or not. Every type must have a
+        price.
+        """
+        groups = [group for group in cluster.groups if group.gpu is not None]
+        an_hour = sum(group.count * group.gpus * self.per_gpu_h[canonical(group.gpu or "")] for group in groups)
+        return an_hour * HOURS_A_MONTH
+
+    def sentence(self) -> str:
+        """All prices with their sources as a sentence, grouped by source."""
+        by_source: dict[str, list[str]] = {}
+        for name, price in self.per_gpu_h.items():
+            by_source.setdefault(self.source[name], []).append(f"{name} {price:.4g}")
+        parts = [f"{', '.join(names)} ({source})" for source, names in by_source.items()]
+        unit = " in US dollars" if any(source.startswith("list price") for source in by_source) else ""
+        power = f" and of the energy that they draw ({self.per_kwh:.4g} per kWh, cooling included)" * (self.per_kwh > 0)
+        return (
+            f"Cost: of all GPUs for {HOURS_A_MONTH:g} hours, used or not{power}. A GPU hour{unit}: {'; '.join(parts)}."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, safe for JSON."""
+        power = {"power": {"per_kwh": self.per_kwh}} if self.per_kwh else {}
+        return {
+            name: {"per_gpu_h": price, "source": self.source[name]} for name, price in self.per_gpu_h.items()
+        } | power

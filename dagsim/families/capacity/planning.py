@@ -1,0 +1,58 @@
+"""``dagsim.plan``: the smallest cluster that meets a target on a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dagsim.experiment.api import config_on_trace
+from dagsim.families.capacity.sizes import SizePlan, plan_size
+
+if TYPE_CHECKING:
+    pass
+
+
+def plan(
+    trace: str | Path,
+    target: str | Sequence[str],
+    types: Sequence[str] = (),
+    *,
+    cluster: str | None = None,
+    policy: str | None = None,
+    most_gpus: int | None = None,
+    prices: Sequence[str] = (),
+    price_file: str | Path | None = None,
+    budget: float | None = None,
+    config: str | Path | None = None,
+    settings: Iterable[str] = (),
+    name: str | None = None,
+    out: str | Path = "results",
+    on: str = "local",
+) -> SizePlan:
+    """Find the smallest cluster, or the cheapest mix of GPU ``types``, that meets ``target`` (such
+    as ``wait_s.p95<600``; or several) on a log, as ``dagsim plan`` does; or, with a ``budget`` a
+    month, the cluster with the best value.
+
+    ``prices`` are texts such as ``H200=3.5`` (US dollars per GPU hour), ``price_file`` is the YAML
+    file of ``--price``. Trials are kept below
+    ``out`` and are not run again. The other arguments are those of ``replay``.
+
+    Raises:
+        InputError: The trace cannot be read, or an argument is wrong.
+        SimulationError: The policy failed.
+    """
+    chosen = config_on_trace(trace, policy, cluster, config, settings, None, invented=False)
+    file = None if price_file is None else Path(price_file)
+    return plan_size(
+        chosen,
+        target,
+        types,
+        most_gpus,
+        prices,
+        price_file=file,
+        budget=budget,
+        name=name,
+        out=Path(out),
+        on=on,
+    )

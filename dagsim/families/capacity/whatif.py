@@ -1,0 +1,621 @@
+"""Other clusters and other policies on a log: each one continuous run of all its jobs, in one folder
+that grows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from math import inf, isnan, nan
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dagsim.config.schema import Config, plain
+from dagsim.errors import InputError, RunFolderError, SimulationError
+from dagsim.experiment.carry_out import Watch, carry_out, raise_failures
+from dagsim.experiment.executors import CellExecutor
+from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
+from dagsim.experiment.store import Store
+from dagsim.families.capacity.machines import Prices, read_accept, read_gpus, resized, with_memberships
+from dagsim.metrics.compare import holm
+from dagsim.metrics.series import Change, JobSeries, Period, change_of, next_period
+from dagsim.metrics.standings import lower_is_better, not_done
+from dagsim.model import Cluster, Request
+from dagsim.registry import nearest
+from dagsim.systems.cluster.audit import URGENT
+from dagsim.systems.cluster.past import first_full_s
+from dagsim.systems.cluster.scenario import cluster_scenario_of
+from dagsim.systems.cluster.section import ClusterSection, queues_on
+from dagsim.systems.cluster.site import SiteState
+from dagsim.traces.trace_file import TraceFile
+from dagsim.workload.accept import accepting
+from dagsim.workload.arrays import JobArrays
+from dagsim.workload.load import ArrivalTimes, Load, LoadMeter, seconds_of
+
+TODAY = "today"
+"""Label of the unchanged cluster."""
+METRICS = ("jct_s.mean", "wait_s.mean", "wait_s.p95", "energy_kwh")
+_AFTER = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|min|h|d)")
+SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_FIRST_DATE_S = 1e8
+"""Times in a log below this number (a day in 1973) are not taken as dates."""
+_FAR = 0.1
+"""Relative difference from the log above which an answer begins with it."""
+_OBSERVED = {"wait_s.mean": "mean", "wait_s.p50": "median", "wait_s.p95": "p95"}
+
+
+def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
+    """Return the configuration with the whole log as one run, and the demand of its jobs. A
+    requested load is that of today's cluster; the other clusters get the same arrivals.
+
+    Raises:
+        ConfigError: The workload is not a trace, or windows are asked for.
+        TraceError: The trace cannot be read.
+        InputError: The log has fewer than two jobs, or no time passes in it.
+    """
+    trace = config.trace()
+    if trace.window is not None:
+        raise InputError("workload.window: whatif and plan simulate the whole log; leave it out")
+    config = with_memberships(config)
+    trace = _from_full(trace, config).at_load(config.build_cluster(), config.runtime)
+    config = config.model_copy(update={"workload": trace, "seeds": 1})
+    demand = LogDemand(config)
+    if demand.is_snapshot:
+        return config, demand
+    load = demand.on(config.cluster)
+    if load.jobs < 2 or not load.span_s > 0:
+        raise InputError(
+            f"{trace.path}: a log to plan with needs two jobs or more that arrive at different times, got "
+            f"{load.jobs} jobs over {load.span_s:g} s"
+        )
+    if (long_s := demand.long_s()) > load.span_s:
+        raise InputError(
+            f"{trace.path}: its jobs arrive within {load.span_s:,.0f} s, and 5 % of their tasks run for {long_s:,.0f} "
+            "s or longer: the log is shorter than one busy period; give a longer one"
+        )
+    return config, demand
+
+
+def _from_full(trace: TraceFile, config: Config) -> TraceFile:
+    """The trace from the instant at which it first states everything that runs, if it begins with a
+    full cluster.
+    """
+    recorded = trace.as_recorded()
+    if trace.has_period or recorded.begins_s is not None:
+        return trace
+    begins_s = first_full_s(recorded.unscaled(), config.build_cluster(), config.runtime)
+    return trace if begins_s is None else replace(trace, since=begins_s)
+
+
+def with_growth(config: Config, growth: float) -> Config:
+    """Return the configuration with arrivals 1 + ``growth`` times as frequent, the same jobs
+    otherwise.
+
+    Raises:
+        ConfigError: The workload is not a trace.
+    """
+    trace = config.trace()
+    options = replace(trace.options, time_scale=trace.options.time_scale / (1 + growth))
+    return config.model_copy(update={"workload": replace(trace, options=options)})
+
+
+class Beginning(NamedTuple):
+    """The state in which all runs of an answer begin."""
+
+    text: str = "from an empty cluster"
+    is_snapshot: bool = False
+    """True if no job arrives later."""
+
+
+class LogDemand:
+    """The jobs of the log that count, and the load that they offer to any cluster: those that arrive
+    when the run has begun, or those that wait then if none arrives later.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        stream = cluster_scenario_of(config).jobs(config.seed)
+        self._jobs, self._begins_s = stream.arrays(), stream.begins_s
+        self._origin_s = stream.log_origin_s()
+        self._state = stream.state() if self._begins_s else None
+        first = int(np.searchsorted(self._jobs.arrival_s, self._begins_s)) if self._begins_s else 0
+        self.is_snapshot = bool(self._begins_s) and first == len(self._jobs)
+        """True if nothing arrives after the beginning: the run is that of the jobs that wait then."""
+        if self.is_snapshot:
+            self._jobs = self._jobs.chosen(_waiting(self._jobs))
+        else:
+            self._jobs = self._jobs.between(first, len(self._jobs))
+        self._arrivals = ArrivalTimes(self._begins_s or None)
+        self._arrivals.add_all(self._jobs.arrival_s)
+        columns = {name: getattr(self._jobs, name) for name in ("account", "user", "partition", "qos")}
+        self.labels: dict[str, list[str]] = {
+            name: column.tolist() for name, column in columns.items() if column is not None
+        }
+        """Account, user, partition and QOS of each job, as far as the log has them."""
+
+    def check(self, metric: str) -> None:
+        """Refuse the metric of a group, such as a partition, that no job of the log has.
+
+        Raises:
+            InputError: There is no such group; the message lists those of the log.
+        """
+        tenants = () if self._jobs.tenant is None else tuple(sorted(set(self._jobs.tenant.tolist())))
+        unknown = JobSeries({}, np.zeros(0, np.int64), tenants, labels=self.labels).unknown_group(metric)
+        if unknown:
+            raise InputError(unknown)
+
+    @property
+    def jobs(self) -> int:
+        """Number of jobs."""
+        return len(self._jobs)
+
+    def on(self, section: ClusterSection) -> Load:
+        """Load that the jobs offer to a cluster; none if no job arrives after the beginning, and
+        without limit if a cluster then lacks room for the jobs that run.
+        """
+        cluster = self._built(section)
+        if self.is_snapshot:
+            limitless = inf if self.displaced(section) else 0.0
+            return Load(limitless, 0.0, 0.0, len(self._jobs), limitless)
+        jobs = accepting(self._jobs, section.accept, self.config.runtime, cluster.gpu_types)
+        load = self._load(jobs, cluster)
+        for name, mine, part in self._confined(jobs, section):
+            load = load.with_part(name, self._load(jobs.chosen(mine), part))
+        return load
+
+    def _load(self, jobs: JobArrays, cluster: Cluster) -> Load:
+        meter = LoadMeter(cluster, self.config.runtime)
+        meter.add_arrays(jobs, seconds_of(jobs, self.config.runtime, cluster.gpu_types))
+        return meter.load(self._arrivals)
+
+    def _confined(self, jobs: JobArrays, section: ClusterSection) -> Iterator[tuple[str, np.ndarray, Cluster]]:
+        """The parts of a cluster that partitions and constraints leave to some jobs: a name, the
+        numbers of the jobs that may use no other nodes, and the part.
+        """
+        config = self._with(section)
+        cluster = config.build_cluster()
+        if not SiteState.binds(cluster, config.queues):
+            return
+        site = SiteState(cluster, config.queues)
+        partitions = [""] * len(jobs) if jobs.partition is None else jobs.partition.tolist()
+        requests = [None] * len(jobs) if jobs.request is None else jobs.request.tolist()
+        jobs_on: dict[int, list[int]] = {}
+        names: dict[int, dict[str, None]] = {}
+        for number, key in enumerate(zip(partitions, requests, strict=True)):
+            jobs_on.setdefault(nodes := site.nodes_of(*key), []).append(number)
+            names.setdefault(nodes, {})[_part_name(*key)] = None
+        for nodes in jobs_on:
+            part = tuple([node for at, node in enumerate(cluster.nodes) if nodes >> at & 1])
+            if 0 < len(part) < len(cluster.nodes):
+                mine = [number for of, numbers in jobs_on.items() if of and not of & ~nodes for number in numbers]
+                yield " or ".join([*names[nodes]][:3]), np.sort(mine), replace(cluster, nodes=part)
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from the beginning of the run to the last arrival; 0 if none arrives later."""
+        return 0.0 if self.is_snapshot else self._arrivals.span_s
+
+    @property
+    def beginning(self) -> Beginning:
+        """The state in which today's run begins."""
+        if self._state is None:
+            return Beginning()
+        jobs = f"with {self._state['running']:,} jobs running and {self._state['waiting']:,} waiting"
+        if self.is_snapshot:
+            return Beginning(f"from the snapshot, {jobs}", True)
+        return Beginning(f"from the state of the log after {self._begins_s / 3600:,.1f} h, {jobs}, which do not count")
+
+    def displaced(self, section: ClusterSection) -> int:
+        """Number of jobs that run at the beginning, but find no room on another cluster."""
+        if not self._begins_s:
+            return 0
+        config = self._with(section)
+        return int(cluster_scenario_of(config).jobs(config.seed).state()["without_room"])
+
+    def arrival_s(self, when: str) -> float:
+        """Seconds from the beginning of the run to a date, or to a time such as ``14d``.
+
+        A date in the log is that instant of it. A later one counts from the end of the log, since
+        the run stands for the period that follows it.
+
+        Raises:
+            InputError: The text has another form, or the time is not within the run.
+        """
+        span_s = inf if self.is_snapshot else self.span_s
+        if match := _AFTER.fullmatch(when):
+            after_s = float(match[1]) * SECONDS[match[2]]
+        else:
+            try:
+                date = datetime.fromisoformat(when)
+            except ValueError:
+                raise InputError(f"@{when}: expected a date, such as 2027-03-01, or a time, such as 14d") from None
+            if self._origin_s < _FIRST_DATE_S:
+                raise InputError(f"@{when}: the log has no dates; give a time after its beginning, such as @14d")
+            zone = self.config.trace().options.zone() or UTC
+            after_s = date.replace(tzinfo=date.tzinfo or zone).timestamp() - self._origin_s
+            after_s -= self._begins_s
+            logged_s = span_s / self.config.trace().options.time_scale
+            after_s -= logged_s if after_s > logged_s else 0.0
+        if not 0 <= after_s < span_s:
+            raise InputError(
+                f"@{when}: this is {after_s / 86400:,.1f} days after the beginning of a run of "
+                f"{span_s / 86400:,.1f} days; name a time within it, or none to ask for a period after they arrive"
+            )
+        return after_s
+
+    def long_s(self) -> float:
+        """95th percentile of the seconds that tasks take on the fastest GPUs of today's cluster."""
+        cluster = self._built(self.config.cluster)
+        seconds = seconds_of(self._jobs, self.config.runtime, cluster.gpu_types).min(axis=1)
+        run = seconds[np.isfinite(seconds)]
+        return float(np.quantile(run, 0.95)) if len(run) else 0.0
+
+    def _built(self, section: ClusterSection) -> Cluster:
+        return self._with(section).build_cluster()
+
+    def _with(self, section: ClusterSection) -> Config:
+        queues = None if self.config.queues is None else queues_on(self.config.queues, section)
+        return self.config.model_copy(update={"cluster": section, "queues": queues})
+
+
+def _part_name(partition: str, request: Request | None) -> str:
+    """Name of the nodes that a job may use."""
+    named = (request and request.partitions) or (partition,)
+    constraint = request.constraint if request else ""
+    return " with ".join(filter(None, [", ".join(filter(None, named)), constraint])) or "no partition"
+
+
+def _waiting(jobs: JobArrays) -> np.ndarray:
+    """Numbers of the jobs that do not run at the beginning."""
+    runs = [()] * len(jobs) if jobs.in_flight is None else jobs.in_flight.tolist()
+    return np.flatnonzero([not flights for flights in runs])
+
+
+def question(log: Path, config: Config, *asked: Any) -> str:
+    """Name of the folder of a question: the name of the log up to its first dot, and a hash of all
+    that was asked, so that another question gets another folder.
+    """
+    text = repr((sorted(plain(config).items()), asked))
+    return f"{log.name.partition('.')[0] or 'log'}-{sha256(text.encode()).hexdigest()[:6]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run of all jobs on a cluster under a policy."""
+
+    run: CellRun
+    series: JobSeries
+    demand: Load
+    """Offered load of the jobs that count, by types and by the parts that confine them."""
+
+    def value(self, metric: str) -> float:
+        """The metric over all jobs, or over those of an account or a partition; NaN if it is not known.
+
+        Raises:
+            InputError: The metric does not exist.
+        """
+        if metric not in self.run.metrics:
+            if (of_jobs := self.series.value(metric)) is not None:
+                if unknown := self.series.unknown_group(metric):
+                    raise InputError(unknown)
+                return of_jobs
+            raise InputError(f"there is no metric {metric!r}{nearest(metric, self.run.metrics)}")
+        value = self.run.metrics[metric]
+        return nan if value is None else float(value)
+
+    def period(self, metric: str) -> Period:
+        """The metric, with the interval of the next period as long as the log."""
+        return next_period(self.series, metric, self.value(metric))
+
+    @property
+    def mean_kw(self) -> float:
+        """Mean power of all GPUs during the run, in kW."""
+        metrics = self.run.metrics
+        energy_kwh, hours = metrics.get("energy_kwh") or 0.0, (metrics.get("makespan_s") or 0.0) / 3600
+        return energy_kwh / hours if hours else 0.0
+
+    @property
+    def lost(self) -> int:
+        """Number of jobs that were turned away or not finished."""
+        return not_done(self.run)
+
+    @property
+    def load(self) -> float:
+        """Offered load of the jobs on this cluster."""
+        return self.demand.offered
+
+    @property
+    def keeps_up(self) -> bool:
+        """False if the jobs demand more than the cluster has."""
+        return self.demand.keeps_up
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The simulation of today's cluster beside the log."""
+
+    metric: str
+    observed: float
+    simulated: float
+    """Of the same jobs, from the time when each could start."""
+    mean_s: float
+    p95_s: float
+    """Waits of the log."""
+    jobs: int
+    missed: int
+    """Jobs that started in the log and never start in the simulation."""
+
+    @classmethod
+    def of(cls, today: Trial, metric: str) -> Fit | None:
+        """Compare the waits of today's run with those of the log: ``metric`` if it is one of waits
+        that the log has, else their mean or their p95, whichever differs more. None if the log has
+        no starts of jobs, or if they do not arrive as they did.
+        """
+        workload = today.run.workload
+        observed = workload.get("observed")
+        if observed is None or workload["trace"]["options"]["time_scale"] != 1:
+            return None
+        total = observed["total"]
+        waits, simulated, missed = total["observed_s"], total["simulated_s"], observed.get("missed", 0)
+        fits = [
+            cls(name, waits[part], simulated[part], waits["mean"], waits["p95"], total["jobs"], missed)
+            for name, part in _OBSERVED.items()
+            if name == metric or (metric not in _OBSERVED and name != "wait_s.p50")
+        ]
+        return max(fits, key=lambda fit: abs(fit.simulated - fit.observed) / max(fit.observed, 1e-9))
+
+    @property
+    def is_far(self) -> bool:
+        """True if the simulation differs by more than 10 %, or misses more than 1 % of the jobs."""
+        misses = self.missed > URGENT * (self.missed + self.jobs)
+        return misses or abs(self.simulated - self.observed) > _FAR * max(self.observed, 1e-9)
+
+    def __str__(self) -> str:
+        change = f" ({self.simulated / self.observed - 1:+.0%})" if self.observed > 0 else ""
+        started = self.missed + self.jobs
+        missed = f"{self.missed:,} of {started:,} jobs of the log never start here; " if self.missed else ""
+        return (
+            f"{missed}{self.metric} of today's cluster is {self.simulated:,.0f} s in the simulation and "
+            f"{self.observed:,.0f} s in the log{change}"
+        )
+
+    def sentence(self) -> str:
+        """The first line of an answer that does not reproduce the log."""
+        return f"The simulation does not reproduce the log: {self}. Do not trust smaller differences than that."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, safe for JSON."""
+        return asdict(self) | {"is_far": self.is_far}
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One cluster under one policy, against the first cluster under the first policy."""
+
+    cluster: str
+    policy: str
+    trial: Trial
+    cost: float | None
+    """Price per month in US dollars, or in the currency of the user's prices, energy included if it
+    has a price; None without prices.
+    """
+    value: Period
+    change: Change
+    verdict: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Flat and safe for JSON."""
+        change, value, of = self.change, self.value, self.trial.value
+        numbers = {"wait_s": of("wait_s.mean"), "wait_p95_s": of("wait_s.p95"), "energy_kwh": of("energy_kwh")}
+        numbers |= {"mean": value.value, "mean_low": value.low, "mean_high": value.high}
+        numbers |= {"ratio": change.ratio, "ratio_low": change.low, "ratio_high": change.high, "p": change.p}
+        return {
+            "cluster": self.cluster,
+            "policy": self.policy,
+            "cost_a_month": self.cost,
+            **{name: number if number == number else None for name, number in numbers.items()},
+            "n": change.blocks,
+            "verdict": self.verdict,
+            "jobs_not_done": self.trial.lost,
+            "load": self.trial.load,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The clusters and policies to simulate on a log."""
+
+    config: Config
+    """Today's cluster, and the whole log as one run."""
+    demand: LogDemand
+    clusters: Mapping[str, ClusterSection]
+    """By label, today's first."""
+    policies: Sequence[str]
+    prices: Prices
+
+    @classmethod
+    def of(
+        cls,
+        config: Config,
+        policies: Sequence[str],
+        add: Sequence[str],
+        remove: Sequence[str],
+        accept: Sequence[str],
+        price: Sequence[str],
+        price_file: Path | None,
+    ) -> WhatIf:
+        """Read the texts of ``--add``, ``--remove``, ``--accept`` and ``--price``; the first policy (default:
+        that of ``config``) is today's.
+
+        Raises:
+            InputError: A text or the log cannot be read, there is nothing to compare, or jobs that run at
+                the beginning have no room any more.
+        """
+        policies = policies or [config.policy]
+        own = [gpu.name for gpu in config.gpu_types]
+        added = [read_gpus(text, "--add", own) for text in add]
+        removed = [read_gpus(text, "--remove", own) for text in remove]
+        accepted = read_accept(accept)
+        if not (added or removed or accepted) and len(policies) < 2:
+            raise InputError("whatif: nothing to compare; give --add 16xH200, --remove 8xT4, or several --policy")
+        config, demand = on_whole_log(config)
+        clusters = {TODAY: config.cluster}
+        if added or removed or accepted:
+            label = " ".join([*(f"-{gpus}" for gpus in removed), *(f"+{gpus}" for gpus in added), *accept])
+            changed = resized(config.cluster, added, removed, demand.arrival_s)
+            clusters[label] = changed.model_copy(update={"accept": accepted})
+            if demand.is_snapshot and (displaced := demand.displaced(changed)):
+                raise InputError(f"{label}: no room for {displaced:,} of the jobs that run now")
+        prices = Prices.read(price, config.prices, price_file).of(clusters.values())
+        return cls(config, demand, clusters, policies, prices)
+
+    def grid(self, log: Path, name: str | None) -> SweepGrid:
+        """The grid of clusters and policies, in a folder of that name (default: after the log and the question)."""
+        sections = tuple(plain(section) for section in self.clusters.values())
+        axes = (
+            Axis("cluster", tuple(self.clusters), sections),
+            Axis("policy", tuple(self.policies), tuple(self.policies)),
+        )
+        dropped = ("policy", "cluster", "prices")
+        settings = {key: value for key, value in plain(self.config).items() if key not in dropped}
+        name = name or question(log, self.config, list(sections), list(self.policies))
+        return SweepGrid(name, None, axes, {**settings, "cluster": sections[0]}, keep="series", metrics=METRICS)
+
+
+def alternatives_of(
+    trials: Sequence[Trial], clusters: Mapping[str, ClusterSection], prices: Prices, metric: str = "jct_s.mean"
+) -> list[Alternative]:
+    """Compare all trials with the first by ``metric``, job by job.
+
+    Raises:
+        InputError: The metric does not exist.
+    """
+    today = trials[0]
+    values = [trial.value(metric) for trial in trials]
+    changes = [
+        change_of(trial.series, value, today.series, values[0], metric)
+        for trial, value in zip(trials, values, strict=True)
+    ]
+    p = [nan, *holm([change.p for change in changes[1:]])]
+    return [
+        Alternative(
+            trial.run.at["cluster"],
+            trial.run.at["policy"],
+            trial,
+            prices.a_month(clusters[trial.run.at["cluster"]]) + prices.power_a_month(trial.mean_kw) if prices else None,
+            trial.period(metric),
+            change,
+            "reference" if trial is today else _verdict(trial, today, change, adjusted, metric),
+        )
+        for trial, change, adjusted in zip(trials, changes, p, strict=True)
+    ]
+
+
+def _verdict(trial: Trial, today: Trial, change: Change, p: float, metric: str) -> str:
+    """The verdict in words. Never better if the cluster cannot keep up or turns more jobs away."""
+    if not trial.keeps_up:
+        return "cannot keep up"
+    if trial.lost > today.lost:
+        return f"loses {trial.lost - today.lost:,} jobs more"
+    if isnan(change.ratio):
+        return "no ratio"
+    if change.ratio == 1 and isnan(change.p):
+        return "identical"
+    if isnan(change.low):
+        return "log too short" if change.longer > 1 else "no interval"
+    if not p < 0.05:
+        return "log too short" if change.longer > 1 else "not told apart"
+    return "better" if (change.ratio < 1) == lower_is_better(metric) else "worse"
+
+
+def trials_of(store: Store, runs: Mapping[Cell, CellRun], config: Config, demand: LogDemand) -> list[Trial]:
+    """The runs of a folder with the series of their jobs, in the order of the cells.
+
+    Raises:
+        RunFolderError: A series is missing or damaged.
+        SimulationError: A cell failed.
+    """
+    raise_failures(runs)
+    trials = []
+    for cell, run in runs.items():
+        path = store.path / "cells" / f"{cell.id}.npz"
+        try:
+            series = JobSeries.read(path.read_bytes())
+            series = replace(series, labels=demand.labels, goes_on=not demand.is_snapshot)
+        except (OSError, ValueError, KeyError) as error:
+            raise RunFolderError(f"{path}: not readable as values of jobs ({error}); delete the folder") from None
+        measure = config.trace().measure
+        series = series if measure is None else series.between(*measure)
+        trials.append(Trial(run, series, demand.on(cell.config.cluster)))
+    return trials
+
+
+class Trials:
+    """Runs clusters under one policy on the same jobs. Cells that are already in the folder are not
+    run again.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        name: str,
+        root: Path,
+        executor: CellExecutor,
+        watch: Watch | None,
+        demand: LogDemand,
+        *,
+        argv: Sequence[str],
+    ) -> None:
+        self.config, self.name, self.root, self.executor = config, name, root, executor
+        self.watch, self.demand, self.argv = watch, demand, argv
+        self.store: Store | None = None
+        """The folder of the trials; None before the first."""
+        self._clusters: dict[str, ClusterSection] = {}
+        self._cells: list[Cell] = []
+
+    def run(self, label: str, cluster: ClusterSection) -> Trial:
+        """Return the run of one cluster.
+
+        Raises:
+            KeyboardInterrupt: The user stopped it; finished cells are kept.
+            SimulationError: A cell failed, or did not replay the whole log.
+            DagsimError: As ``carry_out``.
+        """
+        label = next((earlier for earlier, other in self._clusters.items() if other == cluster), label)
+        if label not in self._clusters:
+            self._clusters[label] = cluster
+            self._cells += self._grid({label: cluster}).cells()
+        grid = self._grid(self._clusters)
+        plan = Plan("plan", grid.config(), tuple(self._cells), grid)
+        self.store = store = Store.begin(self.root, plan, argv=self.argv)
+        runs = carry_out(store, plan, self.executor, self.watch)
+        mine = {cell: run for cell, run in runs.items() if cell.at["cluster"] == label}
+        (trial,) = trials_of(store, mine, self.config, self.demand)
+        replayed, jobs = trial.run.metrics["jobs_arrived"], self.demand.jobs
+        if self.config.trace().measure is None and replayed != jobs:
+            raise SimulationError(f"{label}: {replayed:,} jobs were simulated, but the log has {jobs:,}")
+        return trial
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Add to any error of the block what is kept, as ``Store.noting`` does."""
+        try:
+            yield
+        except (KeyboardInterrupt, Exception):
+            if self.store is None:
+                raise
+            with self.store.noting():
+                raise
+
+    def _grid(self, clusters: Mapping[str, ClusterSection]) -> SweepGrid:
+        sections = tuple(plain(section) for section in clusters.values())
+        settings = {key: value for key, value in plain(self.config).items() if key != "prices"}
+        settings["cluster"] = sections[0]
+        return SweepGrid(self.name, None, (Axis("cluster", tuple(clusters), sections),), settings, keep="series")

@@ -1,0 +1,320 @@
+"""The choice of engine for a run: whether the compiled engine can play it, whether that saves time,
+and if not, why.
+
+The SimPy kernel defines the rules and serves policies that decide live. The compiled engine
+(``lane``) knows its policy from the start, needs no decisions during the run, and writes the same
+bytes. If it does not support something, the kernel takes over, with a reason.
+
+Reasons are checked in order of cost: features of the scenario, whether numba is installed, the
+number of tasks, and only then the engine itself. Nothing here imports numba.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from importlib.util import find_spec
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dagsim.errors import ConfigError, DagsimError
+from dagsim.model import Cluster
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.log import Schedule
+from dagsim.registry import Spec
+from dagsim.systems.cluster.dependencies import any_depends
+from dagsim.systems.cluster.jobs import JobStream
+from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.site import SiteState
+from dagsim.systems.seam import Engaged, EngineUse
+from dagsim.workload.arrays import JobArrays
+from dagsim.workload.sessions import Sessions
+from dagsim.workload.synthetic import Synthetic
+
+if TYPE_CHECKING:
+    from dagsim.families.compiled.drive import LanePlan
+    from dagsim.families.compiled.reading import LaneScenario
+    from dagsim.systems.cluster.scenario import ClusterScenario
+
+INSTALL = "the compiled engine needs numba: pip install -e '.[fast]' in the checkout"
+
+EXAMPLES = ("fifo", "srpt-work", "easy", "srtf", "las")
+"""A policy for each compiled loop."""
+
+BESIDE = "not compiled yet: it is being compiled beside this run"
+"""The reason for SimPy in a run that starts the compilation for later ones."""
+_MOST = 9e9
+"""Maximum cores or GB of a cluster: with more, the sum of their millionths does not fit exactly
+into 64 bits.
+"""
+_MOST_JOBS = 1 << 21
+"""Maximum number of jobs under EASY: the kernel stores their order as a float, which cannot
+distinguish more of them.
+"""
+_MOST_LEAVES = 1 << 27
+"""Maximum number of leaves of all trees; they take 1 GB."""
+LONG_S = 30.0
+"""Length of a run in seconds from which the user is told of a faster engine."""
+
+
+class CompiledKernel:
+    """A simulation in the compiled engine. It plays to the end in one step and asks for no
+    decisions.
+    """
+
+    def __init__(self, cluster: Cluster, jobs: Iterable[Any], scene: LaneScenario, plan: LanePlan, seed: int) -> None:
+        self.jobs = jobs
+        self.schedule = Schedule(cluster, seed=seed)
+        self._scene, self._plan = scene, plan
+
+    @property
+    def now(self) -> float:
+        """Seconds since the start."""
+        return self.schedule.ended_s
+
+    def decisions(self, until_s: float = inf) -> Generator[Any, Any, None]:
+        """Run to the end.
+
+        Raises:
+            ConfigError: The run is to stop before the end.
+            Stalled: Jobs are not done, and nothing runs.
+        """
+        if until_s != inf:
+            raise ConfigError("the compiled engine runs to the end; engine simpy can stop before")
+        from dagsim.families.compiled.drive import compile_loop, scheduled
+
+        compile_loop(self._plan)
+        self.schedule = scheduled(self.schedule.cluster, self._scene, self._plan, self.schedule.seed)
+        yield from ()
+
+
+def is_installed() -> bool:
+    """True if numba is installed; does not import it."""
+    return find_spec("numba") is not None
+
+
+@cache
+def costs() -> Mapping[str, Mapping[str, Any]]:
+    """The measured costs of each loop and of the kernel under its policy (``scripts/bench_engine.py``)."""
+    measured: Mapping[str, Mapping[str, Any]] = json.loads(files(__package__).joinpath("costs.json").read_text("utf-8"))
+    return measured
+
+
+def pays(policy: str) -> int:
+    """Number of tasks from which the compiled engine is faster than the kernel under a policy that it knows,
+    as measured.
+    """
+    from dagsim.families.compiled.drive import plan_of
+
+    return int(costs()[plan_of(POLICIES.create(policy)).loop]["pays"])
+
+
+def fewest() -> int:
+    """Number of tasks from which the compiled engine is faster under any policy."""
+    return min(int(cost["pays"]) for cost in costs().values())
+
+
+def plan_for(policy: str, preemption: Preemption) -> LanePlan:
+    """Return how the compiled engine would play a policy given by name, with its parameters in
+    brackets.
+
+    Raises:
+        ConfigError: It cannot play the policy, its placement, its parameters, or the configured preemption.
+        InputError: The policy does not exist, or cannot be made.
+    """
+    from dagsim.families.compiled.drive import plan_of
+
+    name, params = Spec.parse(policy)
+    if name not in POLICIES and ":" not in name:
+        raise ConfigError(f"the compiled engine does not know the policy {name!r}")
+    try:
+        plan = plan_of(POLICIES.create(policy), keeps=preemption.on_resume == "resume")
+    except ConfigError as error:
+        placement = params.get("placement")
+        what = f"the placement {placement!r}" if "its placement" in str(error) else f"the policy {name!r}"
+        raise ConfigError(f"the compiled engine does not know {what}: {error}") from error
+    if plan.loop in ("advance_srtf", "advance_las") and (preemption.restart_s or preemption.checkpoint_s_per_gb):
+        raise ConfigError("the compiled engine does not know preemptions that take time")
+    if plan.loop == "advance_las" and not plan.keeps:
+        raise ConfigError("the compiled engine does not know rounds whose preempted runs lose their work")
+    return plan
+
+
+def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> str:
+    """The reason against the compiled engine that can be found without jobs; empty if there is
+    none.
+    """
+    if scenario.engine == "simpy":
+        return "asked for"
+    why = _feature(scenario, observed)
+    if why or is_installed():
+        return why or (_unknown(scenario, policy) if scenario.engine == "compiled" else "")
+    return INSTALL
+
+
+def why_not_live(scenario: ClusterScenario) -> str:
+    """The reason against episodes in the compiled engine (``lane.episodes``), whose decisions come
+    one by one; empty if there is none. Cuts one window of a trace, to look at its columns.
+    """
+    if scenario.engine == "simpy":
+        return "asked for"
+    if scenario.outages or (why := _feature(scenario, False)):
+        return "the compiled engine does not know nodes that come and leave" if scenario.outages else why
+    if not is_installed():
+        return INSTALL
+    from dagsim.families.compiled.jit import jitted
+
+    if not jitted():
+        return "NUMBA_DISABLE_JIT=1 keeps numba from compiling"
+    if isinstance(scenario.workload, Synthetic | Sessions):
+        return ""
+    jobs = scenario.jobs(0)
+    if not jobs.are_stored or jobs.begins_s:
+        return "the compiled engine plays episodes of generated jobs and of windows of a trace"
+    return unplayable(jobs.arrays())
+
+
+def unplayable(jobs: JobArrays) -> str:
+    """The reason against the compiled engine in some jobs; empty if there is none."""
+    if jobs.eligible_s is not None and (jobs.eligible_s > jobs.arrival_s).any():
+        return "the compiled engine does not know jobs that may not start when they arrive"
+    if any_depends(jobs):
+        return "the compiled engine does not know jobs that wait for others"
+    if jobs.in_flight and any(run.until_s is not None for runs in jobs.in_flight.words for run in runs):
+        return "the compiled engine does not know runs that ended before the beginning"
+    if jobs.in_flight and any(
+        share.gpu is not None for runs in jobs.in_flight.words for run in runs for share in run.placement
+    ):
+        return "the compiled engine does not know instances in flight on a named GPU"
+    return ""
+
+
+def compiled(
+    scenario: ClusterScenario, jobs: JobStream, policy: str, seed: int, on_arrivals: Callable[[int], None] | None
+) -> Engaged | str:
+    """Return the compiled kernel with the reason for it, or the reason against it.
+
+    Raises:
+        TraceError, WorkloadError: The jobs cannot be made.
+        ModelError: The jobs are not in order, or lack a required estimate.
+    """
+    from dagsim.families.compiled.drive import is_warm
+    from dagsim.families.compiled.reading import read_scenario
+    from dagsim.families.compiled.warming import warm_beside
+
+    if scenario.outages and jobs.outages().windows:
+        return "the compiled engine does not know nodes that come and leave"
+    if jobs.elastic:
+        return "the compiled engine does not know elastic tasks"
+    if scenario.engine == "auto":
+        if not jobs.may_have(fewest()):
+            return _few(fewest())
+        if why := _unknown(scenario, policy):
+            return why
+        least = pays(policy)
+        if not jobs.may_have(least):
+            return _few(least)
+        if not is_warm(plan_for(policy, scenario.preemption)):
+            return BESIDE if warm_beside(policy) else "not compiled yet: `dagsim warm` does it once"
+    arrays = jobs.arrays()
+    if scenario.engine == "auto" and arrays.tasks < least:
+        return _few(least)
+    if why := unplayable(arrays):
+        return why
+    plan = plan_for(policy, scenario.preemption)
+    scene = read_scenario(scenario.cluster, arrays, scenario.runtime, scenario.estimates, seed)
+    jobs.measure(arrays, scene.work.truth)
+    if on_arrivals is not None:
+        on_arrivals(len(arrays))
+    if why := too_much(scene, plan.loop):
+        return why
+    reason = "asked for" if scenario.engine == "compiled" else f"{least:,} tasks or more"
+    kernel = CompiledKernel(scenario.cluster, jobs, scene, plan, seed)
+    return Engaged(kernel, EngineUse(scenario.engine, "compiled", reason))
+
+
+def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engine: EngineUse, wall_s: float) -> str:
+    """Hint for the user of a long run in engine simpy that the compiled engine could have played;
+    else empty.
+
+    For the runner: print it once per command, after the first run that returns a text.
+    """
+    name = policy.partition("[")[0]
+    if engine.reason == BESIDE:
+        return (
+            f"the compiled engine for {name} is being compiled in the background, once for this machine; later runs "
+            f"are about {faster(policy)} times as fast"
+        )
+    if wall_s < LONG_S or engine.asked != "auto" or engine.used != "simpy":
+        return ""
+    scenario = scenario_of()
+    if is_installed() or _feature(scenario, False) or _unknown(scenario, policy):
+        return ""
+    return (
+        f"{name} took {wall_s:.0f} s in engine simpy. The compiled engine writes the same bytes about {faster(policy)} "
+        "times as fast: pip install -e '.[fast]'"
+    )
+
+
+def faster(policy: str) -> str:
+    """The time of the kernel divided by that of the compiled engine, for many tasks, as measured."""
+    from dagsim.families.compiled.drive import plan_of
+
+    cost = costs()[plan_of(POLICIES.create(policy)).loop]
+    return f"{cost['simpy_us'] / cost['compiled_us']:.0f}"
+
+
+def _few(tasks: int) -> str:
+    return f"fewer than {tasks:,} tasks: the compiled engine takes longer to load"
+
+
+def too_much(scene: LaneScenario, loop: str) -> str:
+    """The reason against the compiled engine that only the jobs show; empty if there is none."""
+    from dagsim.families.compiled.memory import NAMED_GPUS
+
+    work, classes, nodes = scene.work, scene.classes, scene.nodes
+    unnamed = np.unique(nodes.table.type[nodes.table.gpus > NAMED_GPUS])
+    if (classes.may[classes.table.share > 0][:, unnamed] > 0).any():  # which GPU a share is on decides later ones
+        return f"the compiled engine does not know shares of GPUs on nodes of more than {NAMED_GPUS} GPUs"
+    jobs = len(work.jobs.arrival_s)
+    if loop == "advance_easy" and jobs > _MOST_JOBS:
+        return f"the compiled engine plays EASY for up to {_MOST_JOBS:,} jobs, got {jobs:,}"
+    if 4 * nodes.by_type.shape[1] * classes.may.sum() > _MOST_LEAVES:
+        return f"{len(classes.table)} different demands on {len(nodes.table)} nodes need too much memory when compiled"
+    return ""
+
+
+def _feature(scenario: ClusterScenario, observed: bool) -> str:
+    """The reason against it in the features of the scenario, if any."""
+    nodes = scenario.cluster.nodes
+    amounts = [ordered_sum(node.cpus for node in nodes), ordered_sum(node.memory_gb for node in nodes)]
+    features = {
+        "a set-up model": scenario.setup is not None,
+        "a network": scenario.network is not None,
+        "a sharing model": scenario.sharing is not None,
+        "failures": bool(scenario.failures),
+        "periodic checkpoints": scenario.preemption.checkpoint_interval_s is not None,
+        "observers of the log": observed,
+        "admission": scenario.admission,
+        "elastic tasks": scenario.elastic is not None,
+        "cores that the runtime chooses": getattr(scenario.runtime, "cores", "asked") != "asked",
+        "parts of GPUs (mig_s)": any(node.mig_s is not None for node in nodes),
+        "partitions, features, reservations and licences": SiteState.binds(scenario.cluster, scenario.queues),
+        f"more than {_MOST:.0e} cores or GB of memory": max(amounts) > _MOST,
+    }
+    named = [feature for feature, there in features.items() if there]
+    return f"the compiled engine does not know {named[0]}" if named else ""
+
+
+def _unknown(scenario: ClusterScenario, policy: str) -> str:
+    """The reason against it in the policy, if any."""
+    try:
+        plan_for(policy, scenario.preemption)
+    except DagsimError as error:
+        return str(error)
+    return ""

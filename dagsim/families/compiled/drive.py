@@ -1,0 +1,229 @@
+"""From a scenario to its schedule: choose the loop, call it, and enlarge arrays when it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dagsim.errors import ConfigError, Stalled
+from dagsim.families.compiled import jit
+from dagsim.families.compiled.easy import RANKS, advance_easy, new_easy
+from dagsim.families.compiled.job_keys import JOB_KEYS, advance_jobs, new_job_order
+from dagsim.families.compiled.las import advance_las, new_las
+from dagsim.families.compiled.list_scheduling import KeyColumns, advance_list, key_columns, sample_columns
+from dagsim.families.compiled.memory import (
+    BEST,
+    CONSOLIDATE,
+    FIRST,
+    WORST,
+    State,
+    grown,
+    more_pieces,
+    new_state,
+    with_more_room,
+    with_pieces,
+)
+from dagsim.families.compiled.reading import LaneScenario, read_scenario
+from dagsim.families.compiled.rules import ENDLESS, MOVE, RECALL
+from dagsim.families.compiled.srtf import advance_srtf, new_srtf
+from dagsim.model import Cluster, Job, Task
+from dagsim.model.log import ROW, Schedule, ScheduleLog
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded
+from dagsim.systems.cluster.policies import placement
+from dagsim.systems.cluster.policies.attained import ByGpuSeconds, BySeconds
+from dagsim.systems.cluster.policies.backfilling import Easy
+from dagsim.systems.cluster.policies.job_orders import JobOrdered
+from dagsim.systems.cluster.policies.orders import Ordered, TypedOrdered, fifo
+from dagsim.systems.cluster.policies.preemption import LeastRemaining
+from dagsim.systems.cluster.policies.rounds import Rounds
+from dagsim.systems.cluster.stalled import why_endless
+from dagsim.workload.arrays import JobArrays
+
+_PLACEMENTS: Mapping[type, int] = {
+    placement.BestFit: BEST,
+    placement.FirstFit: FIRST,
+    placement.WorstFit: WORST,
+    placement.Consolidate: CONSOLIDATE,
+}
+_LOOPS: Mapping[type, str] = {
+    Ordered: "advance_list",
+    TypedOrdered: "advance_list",
+    JobOrdered: "advance_jobs",
+    Easy: "advance_easy",
+    LeastRemaining: "advance_srtf",
+    Rounds: "advance_las",
+}
+"""The compiled loop of each class of policies. Subclasses are left out, because they may decide
+differently.
+"""
+
+
+class LanePlan(NamedTuple):
+    """A policy in the form that the lane runs."""
+
+    policy: Any
+    """An object of one of the classes in ``_LOOPS``, the source of keys and settings."""
+    loop: str
+    placement: int
+    keeps: bool = True
+    """True if a preempted run keeps the work it has done."""
+
+
+def plan_of(policy: object, *, keeps: bool = True) -> LanePlan:
+    """Return the plan for a policy object.
+
+    Raises:
+        ConfigError: The lane does not support the policy or its placement. The message completes a sentence about it.
+    """
+    loop = _LOOPS.get(type(policy))
+    match policy:
+        case Ordered() | TypedOrdered() if loop:
+            key_columns(policy, sample_columns())
+        case LeastRemaining():
+            key_columns(policy.order, sample_columns())
+        case JobOrdered() if policy.make_key not in JOB_KEYS:
+            loop = None
+        case Easy() if policy.rank not in RANKS:
+            loop = None
+        case Rounds() if type(policy.rank) not in (BySeconds, ByGpuSeconds) or policy.lead:
+            loop = None
+        case _:
+            pass
+    if loop is None:
+        raise ConfigError("its decisions are not compiled")
+    rule: object = policy.order.placement if isinstance(policy, LeastRemaining) else policy.placement  # type: ignore[attr-defined]
+    return LanePlan(policy, loop, placement_number(rule), keeps)
+
+
+def placement_number(rule: object) -> int:
+    """The number of a placement rule in the lane.
+
+    Raises:
+        ConfigError: The rule is not compiled. The message completes a sentence about its owner.
+    """
+    if type(rule) not in _PLACEMENTS:
+        raise ConfigError(f"its placement {type(rule).__name__} is not compiled")
+    return _PLACEMENTS[type(rule)]
+
+
+def scheduled(cluster: Cluster, scene: LaneScenario, plan: LanePlan, seed: int) -> Schedule:
+    """Return the schedule of a scene, equal to that of ``ClusterKernel``: the log byte for byte,
+    the jobs, and all other fields.
+
+    Raises:
+        ConfigError: The policy's key cannot be computed for these tasks.
+        Stalled: Jobs are not done, and nothing runs.
+    """
+    rows, ended_s = whole_log(scene, plan)
+    return Schedule(cluster, scene.facts, ScheduleLog.of(rows), seed, ended_s=ended_s, begins_s=scene.work.begins_s)
+
+
+def compile_loop(plan: LanePlan) -> bool:
+    """Compile the functions that a policy needs and keep them; True if any was not compiled before.
+
+    If several processes call it, one compiles and the others wait.
+    """
+    if not jit.jitted() or is_warm(plan):
+        return False
+    with jit.alone():
+        if is_warm(plan):
+            return False
+        cluster, job = Cluster.of({"V100": 1}), Job.single("j", Task("t", 1.0))
+        whole_log(read_scenario(cluster, JobArrays.of([job]), Recorded(), Estimates(), 0), plan)
+    return True
+
+
+def is_warm(plan: LanePlan) -> bool:
+    """True if the functions that a policy needs are already compiled."""
+    return jit.is_kept(plan.loop)
+
+
+def whole_log(scene: LaneScenario, plan: LanePlan) -> tuple[np.ndarray, float]:
+    """The whole log, and its end time."""
+    if not scene.facts:
+        return np.empty(0, ROW), scene.work.begins_s
+    loop = _loop(scene, plan)
+    log = np.empty(rows_at_first(scene), ROW)
+    while loop.advance(log.view(np.recarray)):
+        if len(log) - loop.s.count.rows < len(loop.s.nodes) + 2:
+            log.resize(len(log) * 3 // 2, refcheck=False)
+        else:
+            loop.grow()
+    _check(loop)
+    log.resize(int(loop.s.count.rows), refcheck=False)
+    return log, float(loop.s.clock.now_s)
+
+
+class Loop:
+    """The compiled loop of a policy, the state, and the policy's own state."""
+
+    def __init__(self, s: State, advance: Callable[..., bool], *more: Any) -> None:
+        self.s = s
+        self._advance = advance
+        self._more = more
+
+    def advance(self, log: np.recarray) -> bool:
+        """Continue until everything is done (False) or more space is needed (True)."""
+        return self._advance(self.s, log, *self._more)
+
+    @property
+    def endless(self) -> str:
+        """Why the loop was left although jobs can go on; empty if it was not."""
+        if self.s.clock.phase != ENDLESS:
+            return ""
+        round_ = self._more[0].round
+        return why_endless(float(self.s.clock.now_s), float(round_.since_s), int(round_.woken), float(round_.next_s))
+
+    def grow(self) -> None:
+        """Enlarge the arrays of the state."""
+        pieces = more_pieces(self.s)
+        self.s = with_more_room(self.s, pieces)
+        self._more = tuple([grown(state, pieces) for state in self._more])
+
+
+def _loop(scene: LaneScenario, plan: LanePlan) -> Loop:
+    work, classes, policy = scene.work, scene.classes, plan.policy
+    columns = KeyColumns(work, classes)
+    match policy:
+        case Ordered() | TypedOrdered():
+            order = policy
+        case LeastRemaining():
+            order = policy.order
+        case _:  # these keep queues of their own; equal keys are first come, first served
+            order = fifo()
+    s = new_state(work, classes, scene.nodes, key_columns(order, columns), plan.placement)
+    s.clock.phase = RECALL if work.begins_s else MOVE
+    match policy:
+        case JobOrdered():
+            return Loop(s, advance_jobs, new_job_order(work, JOB_KEYS[policy.make_key]))
+        case Easy():
+            return Loop(s, advance_easy, new_easy(s, work, classes, RANKS[policy.rank]))
+        case LeastRemaining():
+            s = with_pieces(s)
+            return Loop(s, advance_srtf, new_srtf(s, policy.weight, columns, plan.keeps))
+        case Rounds():
+            s = with_pieces(s)
+            by_gpus = isinstance(policy.rank, ByGpuSeconds)
+            return Loop(s, advance_las, new_las(s, by_gpus, float(policy.quantum_s), plan.keeps))
+    if isinstance(policy, Ordered):
+        s.rule.strict, s.rule.ageing = policy.strict, policy.ageing
+    return Loop(s, advance_list)
+
+
+def rows_at_first(scene: LaneScenario) -> int:
+    """Initial number of rows in the log: enough for one run per task on one node."""
+    return 2 * len(scene.work.truth) + 2 * len(scene.facts) + len(scene.nodes.table) + 2
+
+
+def _check(loop: Loop) -> None:
+    """Check that every job is done or has been rejected."""
+    s = loop.s
+    if loop.endless:
+        raise Stalled(loop.endless)
+    waiting = np.flatnonzero((s.jobs.left[:-1] > 0) & (s.jobs.rejected[:-1] == 0))
+    if len(waiting):
+        raise Stalled(
+            f"at {s.clock.now_s:g} s: job {waiting[0]} and {len(waiting) - 1} others are not done, nothing runs"
+        )

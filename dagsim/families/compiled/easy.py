@@ -1,0 +1,576 @@
+"""EASY backfilling: the oldest task gets a reservation, and others may go ahead of it if they do
+not delay it.
+
+The twin of ``policies.backfilling`` (``Easy``, ``Backlog``, ``AlikeTasks``) and ``ExpectedFree``.
+
+Ready tasks are in groups of the same demand, the same ratios of speed between types, and the same
+number of waiting instances. All tasks of a group would go to the same type and need the same there,
+so each group is examined only once. Each group has a tree over its potential members, oldest first.
+A leaf holds the task's seconds, or ``inf`` while the task does not wait, so the tree can find tasks
+that take at most t seconds. The few tasks with some instances already started are in a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dagsim.families.compiled import memory
+from dagsim.families.compiled.jit import by_pointer, inner, int64, outer
+from dagsim.families.compiled.memory import (
+    ENTRY,
+    MICRO,
+    SLOTS,
+    Classes,
+    State,
+    Work,
+    one_record,
+    record_type,
+    records,
+)
+from dagsim.families.compiled.node_trees import choose, count_started, fits_on, set_leaf, spot
+from dagsim.families.compiled.rules import (
+    DECIDE,
+    MOVE,
+    alive,
+    drop_over,
+    expected_end_s,
+    move_on,
+    pop,
+    push,
+    ready_at_s,
+    start,
+    steps,
+)
+from dagsim.systems.cluster.policies.backfilling import by_order, most_slowed_first, shortest_first, slowness
+from dagsim.systems.cluster.policies.formulas import slowed
+
+BY_ORDER, BY_LENGTH, BY_SLOWDOWN = range(3)
+"""Order within a group: the oldest, the shortest, or the largest slowdown first."""
+
+GROUP_COUNT = record_type(i8="groups active loose rank searches")
+"""Number of groups, of groups with tasks, and of partly started tasks; the rank of candidates; the
+number of searches so far.
+"""
+
+GROUP = record_type(i8="profile waiting behind at width members held active stuck named")
+"""Fields of a group.
+
+- ``behind``: the next group of the same profile, or -1.
+- ``at``: the start of its tree of ``width`` leaves, or -1 without one. ``members``: the start of its
+  tasks.
+- ``held``: its number of tasks. ``active``: its index among the groups with tasks.
+- ``stuck``: the search in which it was given up.
+- ``named``: set once its ratios are known.
+"""
+
+_slowed = inner(slowed)
+
+_RATIO_ERROR, _ROUNDING = 1e-8, 1e-15
+"""Bounds of relative errors: of a group's ratios, which are equal to 9 digits, and of a sum of two
+times."""
+
+
+@by_pointer
+class Groups(NamedTuple):
+    """The ready tasks in groups for EASY."""
+
+    count: Any  # GROUP_COUNT
+    best_s: np.ndarray  # (n,) float64
+    slowness: np.ndarray  # (n,) float64: 1 / seconds on the fastest type
+    ready_s: np.ndarray  # (n,) float64: when each became ready
+    group: np.ndarray  # (n,) int64: the group of each task
+    leaf: np.ndarray  # (n,) int64: its leaf there while all its instances wait
+    task: np.ndarray  # (n,) int64: tasks by group and leaf
+    trees: np.ndarray  # float64: seconds of the tasks in each group, inf for those that are not
+    first: np.ndarray  # (profiles,) int64: the first group of each profile
+    groups: np.recarray  # GROUP
+    ratios: np.ndarray  # (groups, types) float64: seconds over those on the fastest type
+    active: np.ndarray  # (groups,) int64: those with tasks
+    loose: np.ndarray  # (n,) int64: partly started tasks
+
+
+def new_groups(work: Work, rank: int) -> Groups:
+    """Return the groups before any task is ready: one per profile and number of instances."""
+    best_s, waiting = work.best_s, work.waiting
+    profile = _profiles(work, best_s)
+    pairs, group = np.unique(np.stack([profile, waiting], axis=1), axis=0, return_inverse=True)
+    group = group.reshape(-1)
+    sizes = np.bincount(group, minlength=len(pairs))
+    widths = np.array([1 << int(size - 1).bit_length() for size in sizes], np.int64)
+    members = np.cumsum(sizes) - sizes
+    task = np.argsort(group, kind="stable")
+    leaf = np.empty(len(group), np.int64)
+    leaf[task] = np.arange(len(group)) - np.repeat(members, sizes)
+    first, behind = _chains(pairs[:, 0])
+    room = len(pairs) + memory.SPARE
+    groups = records(
+        GROUP,
+        room,
+        profile=pairs[:, 0],
+        waiting=pairs[:, 1],
+        behind=behind,
+        at=np.cumsum(2 * widths) - 2 * widths,
+        width=widths,
+        members=members,
+    )
+    return Groups(
+        count=one_record(GROUP_COUNT, groups=len(pairs), rank=rank),
+        best_s=best_s,
+        slowness=slowness(best_s),
+        ready_s=np.empty(len(best_s)),
+        group=group,
+        leaf=leaf,
+        task=task,
+        trees=np.full(int(2 * widths.sum()), np.inf),
+        first=first,
+        groups=groups,
+        ratios=np.empty((room, work.truth.shape[1])),
+        active=np.empty(room, np.int64),
+        loose=np.empty(len(best_s), np.int64),
+    )
+
+
+def _profiles(work: Work, best_s: np.ndarray) -> np.ndarray:
+    """(n,) int64: profile of each task. Tasks of one profile have the same demand class and the
+    same ratios, to 9 digits; tasks of zero length have equal ratios.
+    """
+    ratios = np.zeros_like(work.seconds)
+    long = best_s > 0
+    with np.errstate(invalid="ignore"):
+        ratios[long] = work.seconds[long] / best_s[long][:, None]
+    raw, which = np.unique(ratios, axis=0, return_inverse=True)
+    numbers: dict[tuple[float, ...], int] = {}
+    rounded = [tuple([round(ratio, 9) for ratio in row]) for row in raw.tolist()]
+    alike = np.array([numbers.setdefault(row, len(numbers)) for row in rounded], np.int64)[which.reshape(-1)]
+    keys = work.rows.kind.astype(np.int64) * (2 * len(numbers) + 2) + 2 * alike + long
+    _, profile = np.unique(keys, return_inverse=True)
+    return profile.reshape(-1)
+
+
+def _chains(profile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The first group of each profile, and the next one after each group; groups are sorted by
+    profile.
+    """
+    first = np.flatnonzero(np.diff(profile, prepend=-1))
+    behind = np.arange(1, len(profile) + 1)
+    behind[np.append(first[1:], len(profile)) - 1] = -1
+    return first, behind
+
+
+@inner
+def add(s: State, g: Groups, task: int, ready_s: float) -> None:
+    """Add a task that became ready at ``ready_s``."""
+    g.ready_s[task] = ready_s
+    group = g.group[task]
+    _name(s, g, group, task)
+    set_leaf(g.trees, g.groups[group].at, g.groups[group].width + g.leaf[task], g.best_s[task])
+    _count(g, group, 1)
+
+
+@inner
+def remove(s: State, g: Groups, task: int) -> None:
+    """Update the groups after instances of a task were started: remove the task, or move it to the
+    group for its number of waiting instances.
+    """
+    group = g.group[task]
+    if g.leaf[task] >= 0:
+        set_leaf(g.trees, g.groups[group].at, g.groups[group].width + g.leaf[task], np.inf)
+        g.leaf[task] = -1
+    else:
+        for place in range(g.count.loose):
+            if g.loose[place] == task:
+                g.count.loose -= 1
+                g.loose[place] = g.loose[g.count.loose]
+                break
+    _count(g, group, -1)
+    waiting = int64(s.todo[task].waiting)
+    if waiting:
+        group = _group_of(g, g.groups[group].profile, waiting)
+        g.group[task] = group
+        _name(s, g, group, task)
+        g.loose[g.count.loose] = task
+        g.count.loose += 1
+        _count(g, group, 1)
+
+
+@inner
+def first_of(s: State, g: Groups, group: int, type_: int, until_s: float) -> int:
+    """Find the first task of a group that would end by ``until_s`` if it started now on a type, or
+    -1.
+
+    The twin of ``AlikeTasks.first``.
+    """
+    best = int64(-1)
+    at = g.groups[group].at
+    if at >= 0 and g.trees[at + 1] < np.inf:
+        limit_s, certain_s = np.inf, np.inf
+        if until_s < np.inf:
+            # The tree holds seconds on the fastest type. Dividing by the group's ratio leaves an error, so
+            # the walk goes a little beyond the limit, and compares each task that it meets by its own end.
+            span_s = until_s - s.clock.now_s
+            slack_s = _RATIO_ERROR * span_s + _ROUNDING * until_s
+            limit_s = (span_s + slack_s) / g.ratios[group, type_]
+            certain_s = (span_s - slack_s) / g.ratios[group, type_]
+        if g.count.rank == BY_LENGTH and g.trees[at + 1] <= certain_s:
+            limit_s = g.trees[at + 1]
+        best = _first_leaf(s, g, group, limit_s, type_, until_s)
+    for place in range(g.count.loose):
+        task = g.loose[place]
+        if g.group[task] == group and _ends_by(s, task, type_, until_s) and (best < 0 or before(s, g, task, best)):
+            best = task
+    return best
+
+
+@inner
+def _ends_by(s: State, task: int, type_: int, until_s: float) -> bool:
+    """True if a task that starts now on a type ends by ``until_s``. End times are compared, as in
+    the kernel.
+    """
+    return s.clock.now_s + s.seconds[task, type_] <= until_s
+
+
+@inner
+def before(s: State, g: Groups, one: int, other: int) -> bool:
+    """True if one task comes before another by the rank, then first come, first served."""
+    one_rank, other_rank = _rank(s, g, one), _rank(s, g, other)
+    return one_rank < other_rank or (one_rank == other_rank and one < other)
+
+
+@inner
+def _rank(s: State, g: Groups, task: int) -> float:
+    if g.count.rank == BY_LENGTH:
+        return g.best_s[task]
+    if g.count.rank == BY_SLOWDOWN:
+        return _slowed(g.ready_s[task], s.clock.now_s, g.slowness[task])
+    return 0.0
+
+
+@inner
+def _first_leaf(s: State, g: Groups, group: int, limit_s: float, type_: int, until_s: float) -> int:
+    """Find the first task by rank among leaves of at most ``limit_s`` that ends by ``until_s``, or
+    -1.
+
+    Walks from left to right over the subtrees that contain such a leaf; leaves are sorted by age.
+    """
+    at, width = g.groups[group].at, g.groups[group].width
+    best = int64(-1)
+    place = 1
+    while place:
+        if g.trees[at + place] <= limit_s and g.trees[at + place] < np.inf:
+            if place < width:
+                place *= 2
+                continue
+            task = g.task[g.groups[group].members + place - width]
+            if _ends_by(s, task, type_, until_s) and (best < 0 or before(s, g, task, best)):
+                best = task
+                if g.count.rank == BY_ORDER or (g.count.rank == BY_LENGTH and limit_s == g.trees[at + 1]):
+                    return best  # the others are younger, and none is shorter
+        while place & 1:
+            place >>= 1
+        if place:
+            place += 1
+    return best
+
+
+@inner
+def _count(g: Groups, group: int, change: int) -> None:
+    """Change the number of tasks in a group, and update the list of groups with tasks."""
+    held = g.groups[group].held
+    g.groups[group].held = held + change
+    if held == 0:
+        g.groups[group].active = g.count.active
+        g.active[g.count.active] = group
+        g.count.active += 1
+    elif held + change == 0:
+        g.count.active -= 1
+        last = g.active[g.count.active]
+        place = g.groups[group].active
+        g.active[place] = last
+        g.groups[last].active = place
+
+
+@inner
+def _group_of(g: Groups, profile: int, waiting: int) -> int:
+    """Find the group of a profile with this number of waiting instances, or create it."""
+    group = g.first[profile]
+    while g.groups[group].waiting != waiting:
+        if g.groups[group].behind < 0:
+            new = g.count.groups
+            g.count.groups += 1
+            g.groups[group].behind = new
+            g.groups[new].profile = profile
+            g.groups[new].waiting = waiting
+            g.groups[new].behind = -1
+            g.groups[new].at = -1
+            g.groups[new].width = 0
+            g.groups[new].held = 0
+            g.groups[new].stuck = 0
+            g.groups[new].named = 0
+            return new
+        group = g.groups[group].behind
+    return group
+
+
+@inner
+def _name(s: State, g: Groups, group: int, task: int) -> None:
+    """Set the ratios of the group from the first task that it ever gets."""
+    if g.groups[group].named:
+        return
+    g.groups[group].named = 1
+    for type_ in range(len(s.types)):
+        seconds = s.seconds[task, type_]
+        if g.best_s[task]:
+            g.ratios[group, type_] = seconds / g.best_s[task]
+        else:
+            g.ratios[group, type_] = 1.0 if seconds == np.inf else 0.0
+
+
+_SPARE = 32
+
+
+@by_pointer
+class Ends(NamedTuple):
+    """Heaps of ``(expected end, run)``. Entries of ended runs are dropped when they reach the top."""
+
+    heaps: np.recarray  # (types * length,) ENTRY
+    held: np.ndarray  # (types,) int64
+    aside: np.recarray  # (length,) ENTRY: what is taken out for a question, to be put back
+    gpus: np.ndarray  # (K,) int64: millionths of a GPU that an instance takes
+
+
+def new_ends(types: int, runs: int, classes: Classes) -> Ends:
+    """Return empty heaps with space for a state with ``runs`` slots."""
+    length = 2 * runs + _SPARE
+    gpus = np.array([round(gpus * MICRO) for gpus in classes.table.gpus.tolist()], np.int64)
+    return Ends(records(ENTRY, types * length), np.zeros(types, np.int64), records(ENTRY, length), gpus)
+
+
+@inner
+def look(s: State, e: Ends) -> None:
+    """Add the runs started since the last call."""
+    for index in range(s.count.starts):
+        entry = s.starts[index]
+        if alive(s, entry):
+            run = entry & ((1 << SLOTS) - 1)
+            type_ = s.runs[run].type
+            if e.held[type_] > 2 * s.count.runs + 16:
+                e.held[type_] = drop_over(s, e.heaps, type_ * len(e.aside), e.held[type_])
+            push(e.heaps, type_ * len(e.aside), e.held[type_], expected_end_s(s, run), entry)
+            e.held[type_] += 1
+    s.count.starts = 0
+
+
+class Surplus(NamedTuple):
+    """Amounts of a type that are left over for others, in millionths. What the reserved task does not
+    ask for is plenty.
+    """
+
+    gpus: int
+    cpus: int
+    memory: int
+
+
+_PLENTY = int64(1 << 62)
+
+
+@inner
+def _exceeds(s: State, e: Ends, kind: int, count: int, extra: Surplus) -> bool:
+    """True if ``count`` instances of a class take more than what is left over."""
+    if e.gpus[kind] * count > extra.gpus:
+        return True
+    return s.classes[kind].cpus * count > extra.cpus or s.classes[kind].memory * count > extra.memory
+
+
+@inner
+def reservation(s: State, e: Ends, head: int) -> tuple[float, int, Surplus]:
+    """Find the earliest time at which a task has room, the type, and the amounts left over there."""
+    kind = int64(s.tasks[head].kind)
+    soonest, on, extra = np.inf, -1, Surplus(int64(0), int64(0), int64(0))
+    for type_ in range(len(s.types)):
+        if s.may[kind, type_]:
+            time_s, left = _shadow(s, e, kind, type_)
+            if on < 0 or time_s < soonest:
+                soonest, on, extra = time_s, type_, left
+    return soonest, on, extra
+
+
+@inner
+def _shadow(s: State, e: Ends, kind: int, type_: int) -> tuple[float, Surplus]:
+    """The time at which a type has enough free for the class, and the surplus then.
+
+    GPUs are summed as floating-point numbers, cores and memory in millionths, as in the SimPy kernel.
+    """
+    together = int64(max(s.classes[kind].gang, 1))
+    gpus = s.classes[kind].gpus * together - s.types[type_].idle if s.classes[kind].gpus > 0 else -np.inf
+    cpus = s.classes[kind].cpus * together - s.types[type_].cpus if s.classes[kind].cpus > 0 else -_PLENTY
+    memory = s.classes[kind].memory * together - s.types[type_].memory if s.classes[kind].memory > 0 else -_PLENTY
+    at, aside = type_ * len(e.aside), 0
+    lacks = gpus > 0 or cpus > 0 or memory > 0
+    shadow_s = np.inf if lacks else s.clock.now_s
+    while e.held[type_]:
+        end_s, entry = e.heaps[at].key, e.heaps[at].what
+        if not lacks and end_s > shadow_s:
+            break
+        pop(e.heaps, at, e.held[type_])
+        e.held[type_] -= 1
+        if not alive(s, entry):
+            continue
+        e.aside[aside].key = end_s
+        e.aside[aside].what = entry
+        aside += 1
+        if lacks:
+            shadow_s = max(end_s, s.clock.now_s)
+        run = entry & ((1 << SLOTS) - 1)
+        other, count = s.tasks[s.runs[run].task].kind, int64(s.runs[run].count)
+        if s.classes[kind].gpus > 0:
+            gpus -= s.classes[other].gpus * count
+        if s.classes[kind].cpus > 0:
+            cpus -= s.classes[other].cpus * count
+        if s.classes[kind].memory > 0:
+            memory -= s.classes[other].memory * count
+        lacks = gpus > 0 or cpus > 0 or memory > 0
+    for index in range(aside):
+        push(e.heaps, at, e.held[type_], e.aside[index].key, e.aside[index].what)
+        e.held[type_] += 1
+    if lacks:
+        return np.inf, Surplus(int64(0), int64(0), int64(0))
+    spare = int64(np.rint(-gpus * MICRO)) if s.classes[kind].gpus > 0 else _PLENTY
+    return shadow_s, Surplus(spare, -cpus, -memory)
+
+
+RANKS: Mapping[Any, int] = {by_order: BY_ORDER, shortest_first: BY_LENGTH, most_slowed_first: BY_SLOWDOWN}
+"""The compiled ranks of candidates (``_rank``), by their functions in ``policies.backfilling``."""
+
+
+@by_pointer
+class EasyState(NamedTuple):
+    """State of EASY besides that of the lane."""
+
+    g: Groups
+    e: Ends
+
+
+def new_easy(s: State, work: Work, classes: Classes, rank: int) -> EasyState:
+    """Initial state of EASY."""
+    return EasyState(new_groups(work, rank), new_ends(len(s.types), len(s.runs), classes))
+
+
+@outer
+def advance_easy(s: State, log: np.recarray, b: EasyState) -> bool:
+    """Continue until everything is done (False), or until the log or the state needs more space
+    (True).
+    """
+    while steps(s, log) and b.g.count.groups < len(b.g.groups):
+        if s.clock.phase == DECIDE:
+            if not _decide(s, log, b):
+                s.clock.phase = MOVE
+        elif not move_on(s, log):
+            return False
+    return True
+
+
+@inner
+def _decide(s: State, log: np.recarray, b: EasyState) -> bool:
+    """Start one task; False if none can."""
+    _take_in(s, b.g)
+    head = _oldest(s)
+    if head < 0:
+        return False
+    look(s, b.e)
+    task = head
+    type_, node = choose(s, head, -1)
+    if node == -1:
+        task, type_, node = _filler(s, b, head)
+        if task < 0:
+            return False
+    start(s, log, task, type_, node)
+    remove(s, b.g, task)
+    return True
+
+
+@inner
+def _take_in(s: State, g: Groups) -> None:
+    """Put tasks that have become ready into the queue and the groups."""
+    s.count.ended = 0
+    for index in range(s.count.fresh):
+        task = s.fresh[index]
+        push(s.ready, 0, s.queues[0].held, 0.0, task)
+        s.queues[0].held += 1
+        add(s, g, task, ready_at_s(s, index))
+    s.count.fresh = 0
+    s.count.early = 0
+
+
+@inner
+def _oldest(s: State) -> int:
+    """Find the oldest waiting task, or -1."""
+    while s.queues[0].held:
+        task = s.ready[0].what
+        if s.todo[task].waiting:
+            return task
+        pop(s.ready, 0, s.queues[0].held)
+        s.queues[0].held -= 1
+    return int64(-1)
+
+
+@inner
+def _filler(s: State, b: EasyState, head: int) -> tuple[int, int, int]:
+    """Find the first task by rank that fits and does not delay ``head``, and its place; -1 without
+    one.
+    """
+    shadow_s, shadow_type, extra = np.inf, -1, Surplus(int64(0), int64(0), int64(0))
+    b.g.count.searches += 1
+    reserved = False
+    while True:
+        candidate = int64(-1)
+        for index in range(b.g.count.active):
+            group = b.g.active[index]
+            if b.g.groups[group].stuck == b.g.count.searches:
+                continue
+            any_of = first_of(s, b.g, group, 0, np.inf)
+            type_ = _fastest_with_room(s, b.g, group, s.tasks[any_of].kind)
+            if type_ < 0:
+                b.g.groups[group].stuck = b.g.count.searches
+                continue
+            if not reserved:
+                shadow_s, shadow_type, extra = reservation(s, b.e, head)
+                reserved = True
+            until_s, takes_time = np.inf, b.g.ratios[group, type_] > 0
+            if (
+                takes_time
+                and type_ == shadow_type
+                and _takes_more(s, b.e, any_of, type_, spot(s, any_of, type_), extra)
+            ):
+                until_s = shadow_s
+            task = any_of if until_s == np.inf else first_of(s, b.g, group, type_, until_s)
+            if task >= 0 and (candidate < 0 or before(s, b.g, task, candidate)):
+                candidate = task
+        if candidate < 0:
+            return int64(-1), -1, -1
+        on, node = choose(s, candidate, -1)
+        if (
+            on != shadow_type
+            or _ends_by(s, candidate, on, shadow_s)
+            or not _takes_more(s, b.e, candidate, on, node, extra)
+        ):
+            return candidate, on, node
+        b.g.groups[b.g.group[candidate]].stuck = b.g.count.searches
+
+
+@inner
+def _fastest_with_room(s: State, g: Groups, group: int, kind: int) -> int:
+    """Find the type with room on which the group's tasks are fastest, or -1."""
+    fastest = -1
+    for type_ in range(len(s.types)):
+        if (fastest < 0 or g.ratios[group, type_] < g.ratios[group, fastest]) and fits_on(s, int64(kind), type_):
+            fastest = type_
+    return fastest
+
+
+@inner
+def _takes_more(s: State, e: Ends, task: int, type_: int, node: int, extra: Surplus) -> bool:
+    """True if a task that starts there now takes more of a type than what is left over."""
+    return _exceeds(s, e, int64(s.tasks[task].kind), int64(count_started(s, task, type_, node)), extra)

@@ -1,0 +1,303 @@
+"""List scheduling: keys of all tasks at once, queues, and the loop.
+
+The twin of ``policies.orders.Ordered`` and ``TypedOrdered``. A policy is a column of keys: one per
+task, or one per task and GPU type. Smaller keys come first; ties go first come, first served, then
+by type. Tasks of one demand class fit or do not fit together, so each class has a heap, and only
+the first task of each heap is examined.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import inf
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from dagsim.errors import ConfigError
+from dagsim.families.compiled.jit import inner, int64, outer
+from dagsim.families.compiled.memory import (
+    CLASS,
+    PAST,
+    TASK,
+    Classes,
+    Jobs,
+    State,
+    Work,
+    records,
+)
+from dagsim.families.compiled.node_trees import choose, fits, fits_on
+from dagsim.families.compiled.rules import DECIDE, MOVE, move_on, origin_of, pop, push, ready_at_s, start, steps
+from dagsim.systems.cluster.policies.orders import Ordered, TypedOrdered
+
+
+class KeyColumns:
+    """The columns that keys are made of: n tasks."""
+
+    def __init__(self, work: Work, classes: Classes) -> None:
+        rows, jobs = work.rows, work.jobs
+        job, kind = rows.job, rows.kind
+        gpus, gang = classes.table.gpus, classes.table.gang
+        width = gpus * np.maximum(gang, 1)
+        self.kind = kind
+        self.seconds = work.seconds
+        self.best_s = work.best_s
+        self.order = job.astype(np.int64) << 32 | (np.arange(len(job)) - jobs.first[job])
+        self.gpus, self.gang = gpus[kind], gang[kind]
+        self.width = np.where(width, width, 1.0)[kind]
+        self.instances = rows.instances
+        self.arrival_s, self.priority = jobs.arrival_s[job], jobs.priority[job]
+        self.deadline_s, self.weight = jobs.deadline_s[job], jobs.weight[job]
+        self._work = work
+
+    @cached_property
+    def rank_s(self) -> np.ndarray:
+        """(n,) float64: the longest path from the task's start to the end of its job."""
+        return upward_rank(self._work, self.best_s)
+
+
+class AllTasks:
+    """All tasks at once, with the names of ``TaskState``: a key written for one task returns a
+    column.
+
+    It holds only constant facts of a task. A key that uses anything else (``ready_s``, the tenant)
+    raises ``AttributeError``, and one that branches on a value raises ``ValueError``. With
+    ``place`` it is that one task.
+    """
+
+    def __init__(self, columns: KeyColumns, place: int | None = None) -> None:
+        def pick(column: np.ndarray) -> Any:
+            return column if place is None else column[place].item()
+
+        self._columns, self._pick = columns, pick
+        self.seconds = [pick(column) for column in columns.seconds.T]
+        self.best_s, self.order = pick(columns.best_s), pick(columns.order)
+        self.task = SimpleNamespace(gpus=pick(columns.gpus), instances=pick(columns.instances))
+        self.demand = SimpleNamespace(
+            width=pick(columns.width), gang=pick(columns.gang), demand=SimpleNamespace(gpus=self.task.gpus)
+        )
+        deadline_s = pick(columns.deadline_s)
+        job = SimpleNamespace(
+            arrival_s=pick(columns.arrival_s),
+            priority=pick(columns.priority),
+            weight=pick(columns.weight),
+            deadline_s=None if place is not None and deadline_s == inf else deadline_s,
+        )
+        self.job = SimpleNamespace(job=job)
+
+    @property
+    def rank_s(self) -> Any:
+        return self._pick(self._columns.rank_s)
+
+
+_SAMPLE = 64
+"""Number of tasks whose single keys are compared with those of all tasks at once."""
+
+
+def key_columns(order: Ordered | TypedOrdered, columns: KeyColumns) -> np.ndarray:
+    """(n, 1 or types) float64: the keys of an order, smaller first.
+
+    Raises:
+        ConfigError: The key cannot be computed for all tasks at once, or differs from that of a single task.
+    """
+
+    def ask(task: Any) -> list[Any]:
+        if isinstance(order, TypedOrdered):
+            return [order.key(task, type_) for type_ in range(columns.seconds.shape[1])]
+        return [order.static_key(task)]
+
+    count = len(columns.best_s)
+    places = {*np.linspace(0, count - 1, min(count, _SAMPLE), dtype=int).tolist(), int(columns.deadline_s.argmax())}
+    try:
+        with np.errstate(all="ignore"):  # inf - inf, of tasks that run nowhere: their jobs are rejected
+            keys = ask(AllTasks(columns))
+            singly = {place: ask(AllTasks(columns, place)) for place in places}
+    except Exception as error:
+        raise ConfigError(
+            "its key cannot be evaluated for all tasks at once (it must work on arrays): "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if not all(isinstance(key, np.ndarray) and key.shape == (count,) for key in keys):
+        raise ConfigError(f"its key must answer with a number per task, got {keys[0]!r} of {count} tasks")
+    for place, expected in singly.items():
+        answers = [float(key[place]) for key in keys]
+        if not np.array_equal(answers, np.array(expected, float), equal_nan=True):
+            raise ConfigError(f"its key is {expected} of a single task and {answers} of all at once")
+    return np.ascontiguousarray(np.stack(keys, axis=1), np.float64)
+
+
+def sample_columns() -> KeyColumns:
+    """Two synthetic tasks, to check whether a key can be computed for columns at all."""
+    jobs = Jobs(
+        arrival_s=np.array([0.0, 7.0]),
+        rejected=np.zeros(2),
+        first=np.arange(3),
+        priority=np.array([1.0, 0.0]),
+        deadline_s=np.array([inf, 30.0]),
+        weight=np.array([1.0, 2.0]),
+    )
+    seconds = np.array([[3.0, 4.0], [5.0, 0.5]])
+    rows = records(TASK, 3, job=[0, 1], kind=[0, 1], instances=[1, 2])
+    classes = Classes(records(CLASS, 2, gpus=[0.0, 2.0], gang=[0, 2]), np.ones((2, 2), np.uint8))
+    no_edges, no_past = np.empty(0, np.int32), records(PAST, 0)
+    columns = KeyColumns(Work(jobs, rows, no_edges, seconds, seconds, no_edges, no_past), classes)
+    columns.__dict__["rank_s"] = columns.best_s  # without compiling anything
+    return columns
+
+
+def upward_rank(work: Work, best_s: np.ndarray) -> np.ndarray:
+    """(n,) float64: the longest path from each task's start to the end of its job, with ``best_s``
+    per task.
+    """
+    rank = best_s.copy()
+    _add_longest(work.order, work.tasks, work.child, rank)
+    return rank
+
+
+def ideal_s(work: Work, rank: np.ndarray) -> np.ndarray:
+    """(J,) float64: the longest path through each job, from the ranks of its tasks."""
+    return np.maximum.reduceat(rank, work.jobs.first[:-1]) if len(rank) else np.zeros(0)
+
+
+def job_gpu_seconds(work: Work, classes: Classes, best_s: np.ndarray) -> np.ndarray:
+    """(J,) float64: GPU-seconds of all instances of a job, each on its fastest type."""
+    rows = work.rows
+    gpus = classes.table.gpus[rows.kind] * rows.instances
+    sums = np.zeros(len(work.jobs.arrival_s))
+    _add_up(np.ascontiguousarray(rows.job), gpus, best_s, sums)
+    return sums
+
+
+def widths(work: Work, classes: Classes) -> np.ndarray:
+    """(J,) float64: the maximum number of GPUs that any one task of a job can hold at once."""
+    rows = work.rows
+    gpus = classes.table.gpus[rows.kind] * rows.instances
+    return np.maximum.reduceat(gpus, work.jobs.first[:-1]) if len(gpus) else np.zeros(0)
+
+
+@outer
+def _add_longest(order: np.ndarray, tasks: np.recarray, child: np.ndarray, rank: np.ndarray) -> None:
+    """Add to every rank the largest rank among the task's children."""
+    for place in range(len(rank) - 1, -1, -1):
+        task = int64(order[place]) if len(order) else place
+        longest = 0.0
+        for edge in range(tasks[task].children, tasks[task + 1].children):
+            longest = max(longest, rank[child[edge]])
+        rank[task] += longest
+
+
+@outer
+def _add_up(job: np.ndarray, gpus: np.ndarray, best_s: np.ndarray, sums: np.ndarray) -> None:
+    """Add every task's GPU-seconds to those of its job."""
+    for task in range(len(job)):
+        if gpus[task]:
+            sums[job[task]] += gpus[task] * best_s[task]
+
+
+_PIECE = 32
+"""Bits of an entry for the number of the piece, 0 for the task itself."""
+
+
+@inner
+def entry_of(s: State, task: int) -> int:
+    """The entry of a task or piece in a heap: pieces follow their task, in the order of their
+    numbers.
+    """
+    tasks = len(s.fresh) - len(s.origin)
+    return origin_of(s, task) << _PIECE | max(task - tasks + 1, 0)
+
+
+@inner
+def task_of(s: State, entry: int) -> int:
+    """The task or piece of an entry."""
+    piece = entry & ((1 << _PIECE) - 1)
+    return len(s.fresh) - len(s.origin) + piece - 1 if piece else entry >> _PIECE
+
+
+@inner
+def take_in(s: State) -> None:
+    """Queue tasks that have become ready."""
+    width = s.key.shape[1]
+    for index in range(s.count.fresh):
+        task, ready_s = s.fresh[index], ready_at_s(s, index)
+        kind = int64(s.tasks[task].kind)
+        entry = entry_of(s, task)
+        for type_ in range(width):
+            if width == 1 or s.may[kind, type_]:
+                queue = kind * width + type_
+                key = s.rule.ageing * ready_s + s.key[task, type_]
+                push(s.ready, s.queues[queue].at, s.queues[queue].held, key, entry)
+                s.queues[queue].held += 1
+    s.count.fresh = 0
+    s.count.early = 0
+
+
+@inner
+def first_task(s: State, that_fits: bool) -> tuple[int, int]:
+    """Find the first task by key that fits, and its chosen type, or -1."""
+    width = s.key.shape[1]
+    best, best_type, best_key, best_entry = int64(-1), int64(-1), 0.0, int64(0)
+    for queue in range(len(s.queues)):
+        task = _head(s, queue)
+        if task < 0:
+            continue
+        at = s.queues[queue].at
+        key, entry = s.ready[at].key, s.ready[at].what
+        if best >= 0 and (key > best_key or (key == best_key and entry >= best_entry)):
+            continue
+        if not that_fits or _fits(s, queue, width):
+            best, best_key, best_entry = task, key, entry
+            best_type = int64(queue % width if width > 1 else -1)
+    return best, best_type
+
+
+@inner
+def _fits(s: State, queue: int, width: int) -> bool:
+    """True if the tasks of a queue fit on its type, or on any type if it has none."""
+    return fits(s, queue) if width == 1 else fits_on(s, queue // width, queue % width)
+
+
+@inner
+def _head(s: State, queue: int) -> int:
+    """Find the first task of a queue, or -1; drops those without waiting instances."""
+    at = s.queues[queue].at
+    while s.queues[queue].held:
+        task = task_of(s, s.ready[at].what)
+        if s.todo[task].waiting:
+            return task
+        pop(s.ready, at, s.queues[queue].held)
+        s.queues[queue].held -= 1
+    return int64(-1)
+
+
+@outer
+def advance_list(s: State, log: np.recarray) -> bool:
+    """Continue until everything is done (False), or until the log or the state needs more space
+    (True).
+    """
+    left = steps(s, log)
+    while left > 0:
+        if s.clock.phase == DECIDE:
+            if not _decide(s, log):
+                s.clock.phase = MOVE
+        elif not move_on(s, log):
+            return False
+        left = left - 1 if left > 1 else steps(s, log)
+    return True
+
+
+@inner
+def _decide(s: State, log: np.recarray) -> bool:
+    """Start one task; False if none can."""
+    s.count.ended = 0
+    s.count.starts = 0
+    take_in(s)
+    task, only = first_task(s, s.rule.strict == 0)
+    if task < 0:
+        return False
+    type_, node = choose(s, task, only)
+    if node == -1:
+        return False
+    start(s, log, task, type_, node)
+    return True

@@ -1,0 +1,365 @@
+"""The arrays of the compiled engine: inputs, the state that a simulation changes, and how it grows.
+
+Records have named fields. Single numbers (the clock, counters) are in a record, whose fields are
+read and written as ``s.clock.now_s`` or ``s.count.runs``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dagsim.families.compiled.jit import by_pointer
+
+MICRO = 1_000_000
+"""CPUs, memory and shares of a GPU are counted in whole millionths, as in the SimPy kernel."""
+
+
+def record_type(**fields: str) -> np.dtype:
+    """A record type, aligned, from field names by kind: ``record_type(f8="key", i8="what")``."""
+    return np.dtype([(name, kind) for kind, names in fields.items() for name in names.split()], align=True)
+
+
+# A field must not have the name of an attribute of arrays (item, size, shape ...): plain Python would find that one.
+TASK = record_type(i4="children job kind instances")
+"""A task; the tasks of one job are adjacent. ``children`` is the start of its children in
+``Work.child`` (they end at the start of the next task's), ``kind`` its demand class.
+"""
+CLASS = record_type(f8="gpus", i8="whole share cpus memory gang")
+"""``gpus`` as requested, and as counted: ``whole`` GPUs, or a ``share`` of one. ``gang`` instances
+start together; 0 means that each starts by itself.
+"""
+NODE = record_type(i8="type place gpus idle partly free cpus memory")
+"""``place`` is the index among the nodes of its type. ``idle`` GPUs are wholly free (``free`` is
+their bit mask on nodes whose GPUs the log names), ``partly`` is the number of shared GPUs.
+"""
+
+
+class Jobs(NamedTuple):
+    """Jobs in order of arrival, J of them."""
+
+    arrival_s: np.ndarray  # (J,) float64
+    rejected: np.ndarray  # (J,) float64: the RejectReason, 0 for jobs that are let in
+    first: np.ndarray  # (J + 1,) int64: where the tasks of each begin
+    priority: np.ndarray  # (J,) float64
+    deadline_s: np.ndarray  # (J,) float64, inf without one
+    weight: np.ndarray  # (J,) float64
+
+
+class Classes(NamedTuple):
+    """Demand classes, K of them."""
+
+    table: np.recarray  # (K,) CLASS
+    may: np.ndarray  # (K, types) uint8: the types that may run them
+
+
+class EmptyNodes(NamedTuple):
+    """Empty nodes, N of them."""
+
+    table: np.recarray  # (N,) NODE
+    by_type: np.ndarray  # (types, most of one type) int64: nodes by type and place
+    per_type: np.ndarray  # (types,) int64: how many
+
+
+class Work(NamedTuple):
+    """A whole workload, n tasks."""
+
+    jobs: Jobs
+    tasks: np.recarray  # (n + 1,) TASK; the last one only ends the children of the one before
+    child: np.ndarray  # (edges,) int32: children
+    truth: np.ndarray  # (n, types) float64: seconds of an instance, inf where it cannot run
+    seconds: np.ndarray  # (n, types) float64: the same as policies see it; may be the same array
+    order: np.ndarray  # (n,) int32: job by job all tasks, parents first; (0,) if they stand so anyway
+    past: np.recarray  # PAST: instances in flight, run by run in the order of their starts
+    begins_s: float = 0.0
+
+    @property
+    def rows(self) -> Any:
+        """(n,) TASK: the tasks without the final record, which only marks the end."""
+        return self.tasks[:-1]
+
+    @property
+    def waiting(self) -> np.ndarray:
+        """(n,) int64: instances that are not in flight when the simulation begins."""
+        waiting: np.ndarray = self.rows.instances.astype(np.int64)
+        np.subtract.at(waiting, self.past.task, self.past["count"])
+        return waiting
+
+    @property
+    def best_s(self) -> np.ndarray:
+        """(n,) float64: estimated seconds on the fastest type."""
+        least: np.ndarray = self.seconds.min(axis=1)
+        return least
+
+
+def records(record: np.dtype, rows: int, /, **columns: Iterable[object]) -> np.recarray:
+    """A record array of ``rows`` rows. Columns may be shorter; missing values are 0."""
+    array = np.zeros(rows, record) if columns else np.empty(rows, record)
+    for name, column in columns.items():
+        values = np.asarray(column)
+        array[name][: len(values)] = values
+    return array.view(np.recarray)
+
+
+def one_record(type_: np.dtype, **values: float) -> Any:
+    """One record with these values and zeros elsewhere, whose fields are read and written as
+    attributes.
+    """
+    one = np.zeros(1, type_).view(np.recarray)[0]
+    for name, value in values.items():
+        setattr(one, name, value)
+    return one
+
+
+NAMED_GPUS = 62
+"""Maximum number of GPUs on a node for which the log names the GPUs of a run."""
+NONE = 1 << 62
+"""Score in a tree that means no room."""
+RING = 4096
+"""Number of recent node changes that are remembered, a power of two; a tree that has missed more is
+rebuilt.
+"""
+SPARE = 1024
+"""Initial space for runs, pieces and groups, beyond the minimum."""
+SLOTS = 24
+"""Bits of an entry's ``what`` that hold the slot of a run; its number stands above them."""
+
+BEST, FIRST, WORST, CONSOLIDATE = range(4)
+"""Placements: best-fit, first-fit, worst-fit, consolidate."""
+
+CLOCK = record_type(f8="now_s begins_s", i8="phase")
+"""The current time and its phase (``kernel.MOVE``, ``SETTLE``, ``DECIDE``, ``RECALL``), and when the
+simulation begins.
+"""
+RULE = record_type(f8="ageing", i8="placement strict")
+"""Constants. A key grows by ``ageing`` per second at which its task became ready. With ``strict``
+the first task blocks all others until it fits.
+"""
+COUNT = record_type(
+    i8="rows jobs past started ends fresh early ended starts changes runs runs_top runs_free "
+    "holds holds_top holds_free pieces"
+)
+"""Counters of ``State``.
+
+- Since the start: ``rows`` of the log, arrived ``jobs``, ``started`` runs, ``changes`` of nodes,
+  ``pieces``, rows of the ``past``.
+- ``early``: the number of entries of ``fresh`` that became ready before the simulation began.
+- Entries of arrays: ``ends`` (a heap), ``fresh``, ``ended`` and ``starts``.
+- ``runs`` and ``holds`` in use. The ``top`` of each is the first slot never used, ``free`` the
+  first to use again (-1: none); free slots are chained through ``RUN.first`` and ``HOLD.next``.
+"""
+
+PAST = record_type(f8="since_s", i8="task node count gpus last")
+"""``count`` instances that run on a node when the simulation begins. ``gpus`` is the bit set of their GPUs; if it is
+0, the engine chooses them. ``last`` is set in the last row of each run.
+"""
+ENTRY = record_type(f8="key", i8="what")
+JOB = record_type(f8="arrival_s rejected", i8="first left")
+UNDONE = record_type(i4="waiting unfinished missing")
+"""Number of instances to be started, of instances not finished, and of parents not done."""
+RUN = record_type(f8="seconds start_s", i8="number task type count first last")
+"""A current run, with the ``first`` and ``last`` of its holds. ``number`` is -1 if the slot is
+free.
+"""
+HOLD = record_type(i8="node count mask gpu next")
+"""``count`` instances on a node and their GPUs. Each shared GPU has a hold of its own, with the
+GPU's number.
+"""
+TREE = record_type(i8="at wide width seen total")
+"""A tournament tree of ``width`` leaves. Its scores begin ``at`` this position of ``State.leaves``, and
+the room for gangs at ``wide`` (-1 without). ``total`` is the room on all nodes, ``seen`` the number of
+changes already applied.
+"""
+QUEUE = record_type(i8="at held most")
+"""A heap of ready tasks; it begins ``at`` and has space for ``most``."""
+TYPE = record_type(i8="count idle cpus memory")
+"""Per type: its nodes, its idle GPUs, and its free CPUs and memory in millionths."""
+
+
+@by_pointer
+class State(NamedTuple):
+    """The state of a simulation. ``with_more_room`` replaces arrays that are too small, between two
+    calls of ``advance``.
+    """
+
+    clock: Any  # CLOCK
+    rule: Any  # RULE
+    count: Any  # COUNT
+    jobs: np.recarray  # (J + 1,) JOB
+    past: np.recarray  # PAST
+    tasks: np.recarray  # (n + 1,) TASK
+    todo: np.recarray  # (n,) UNDONE
+    child: np.ndarray  # (edges,) int32
+    truth: np.ndarray  # (n, types) float64
+    seconds: np.ndarray  # (n, types) float64
+    key: np.ndarray  # (n, 1 or types) float64: the order
+    classes: np.recarray  # (K,) CLASS
+    may: np.ndarray  # (K, types) uint8
+    nodes: np.recarray  # (N,) NODE
+    left: np.ndarray  # (N, most GPUs) int64: free millionths of each partly used GPU, -1 for the others
+    by_type: np.ndarray  # (types, most of one type) int64
+    types: np.recarray  # (types,) TYPE
+    trees: np.recarray  # (K * types,) TREE
+    leaves: np.ndarray  # int64
+    ring: np.ndarray  # (RING,) int64, fewer in episodes: nodes that changed
+    queues: np.recarray  # (K or K * types,) QUEUE
+    ready: np.recarray  # ENTRY: ready tasks
+    ends: np.recarray  # (runs,) ENTRY
+    runs: np.recarray  # (runs,) RUN
+    holds: np.recarray  # HOLD
+    origin: np.ndarray  # (pieces,) int64: the task of each piece; pieces stand behind the tasks in all columns of tasks
+    work_left: np.ndarray  # (n + pieces,) float64: the fraction of the work still to do; only where tasks are preempted
+    fresh: np.ndarray  # (n + pieces,) int64: tasks that became ready since the last decision
+    ended: np.ndarray  # (runs,) int64: slots of runs that ended since; their records stand until the next start
+    starts: np.ndarray  # (runs,) int64: entries of runs that started since
+    path: np.ndarray  # (N,) int64: room for a walk over nodes
+
+
+def new_state(work: Work, classes: Classes, nodes: EmptyNodes, key: np.ndarray, placement: int) -> State:
+    """Return the initial state."""
+    tasks, kinds, types = len(work.truth), len(classes.table), len(nodes.per_type)
+    trees, leaves = _trees(classes, nodes, placement)
+    queues, ready = _queues(work, kinds, key.shape[1])
+    spare = 2 * len(nodes.table) + SPARE
+    jobs, rows, waiting = work.jobs, work.rows, work.waiting
+    free = nodes.table
+    return State(
+        clock=one_record(CLOCK, begins_s=work.begins_s),
+        rule=one_record(RULE, placement=placement),
+        count=one_record(COUNT, runs_free=-1, holds_free=-1),
+        jobs=records(
+            JOB,
+            len(jobs.first),
+            arrival_s=jobs.arrival_s,
+            rejected=jobs.rejected,
+            first=jobs.first,
+            left=np.diff(jobs.first),
+        ),
+        past=work.past,
+        tasks=work.tasks,
+        todo=records(UNDONE, tasks, waiting=waiting, unfinished=rows.instances, missing=_parents(work)),
+        child=work.child,
+        truth=work.truth,
+        seconds=work.seconds,
+        key=key,
+        classes=classes.table,
+        may=classes.may,
+        nodes=free.copy(),
+        left=np.full((len(free), max(1, int(free.gpus.max()))), -1, np.int64),
+        by_type=nodes.by_type,
+        types=records(
+            TYPE,
+            types,
+            count=nodes.per_type,
+            idle=[int(free.idle[free.type == type_].sum()) for type_ in range(types)],
+            cpus=[int(free.cpus[free.type == type_].sum()) for type_ in range(types)],
+            memory=[int(free.memory[free.type == type_].sum()) for type_ in range(types)],
+        ),
+        trees=trees,
+        leaves=leaves,
+        ring=np.zeros(RING, np.int64),
+        queues=queues,
+        ready=records(ENTRY, ready),
+        ends=records(ENTRY, spare),
+        runs=records(RUN, spare),
+        holds=records(HOLD, spare + 2 * int(free.gpus.sum())),
+        origin=np.empty(0, np.int64),
+        work_left=np.empty(0),
+        fresh=np.empty(tasks, np.int64),
+        ended=np.empty(spare, np.int64),
+        starts=np.empty(spare, np.int64),
+        path=np.empty(len(free), np.int64),
+    )
+
+
+_PER_RUN = {
+    *("ends", "runs", "holds", "ended", "starts"),  # State
+    *("chosen", "doomed"),  # RoomSearch
+    *("heaps", "aside", "aside_of"),  # Ends, Srtf
+    *("groups", "ratios", "active"),  # Groups
+    *("ranked", "number", "standing", "next_run", "previous_run"),  # Las and its parts
+}
+"""Arrays that double when a state grows, by the name of their field."""
+_PER_TASK = {
+    *("tasks", "todo", "truth", "seconds", "key", "origin", "work_left", "fresh"),  # State
+    *("next_task", "previous_task", "inside"),  # LasQueues
+}
+"""Arrays with rows for pieces after those of tasks, by the name of their field."""
+
+
+def with_pieces(s: State) -> State:
+    """The state for a policy that preempts: with its own columns, and room for pieces."""
+    return with_more_room(s._replace(work_left=np.ones(len(s.fresh))), SPARE)
+
+
+def more_pieces(s: State) -> int:
+    """Number of pieces to add room for when the state grows; 0 without preemption."""
+    return max(SPARE, len(s.origin)) if len(s.work_left) else 0
+
+
+def with_more_room(s: State, pieces: int) -> State:
+    """The same state with room for twice as many runs and ``pieces`` more pieces, and with larger
+    queues.
+    """
+    s = grown(s, pieces)
+    if not pieces:
+        return s
+    queues, ready = s.queues.copy(), records(s.ready.dtype, 2 * len(s.ready) + 64 * len(s.queues))
+    queues.most = 2 * s.queues.most + 64
+    queues.at = np.cumsum(queues.most) - queues.most
+    for before, after in zip(s.queues, queues, strict=True):
+        ready[after.at : after.at + after.held] = s.ready[before.at : before.at + before.held]
+    return s._replace(queues=queues, ready=ready)
+
+
+def grown(state: Any, pieces: int) -> Any:
+    """A named tuple of arrays with twice the space per run and space for more pieces, including
+    nested tuples.
+
+    Values keep their positions. New rows are zero.
+    """
+    changes: dict[str, object] = {}
+    for name, value in zip(state._fields, state, strict=True):
+        if isinstance(value, tuple):
+            changes[name] = grown(value, pieces)
+        elif name in _PER_RUN:
+            # Several heaps share one array, a stretch of equal length for each.
+            changes[name] = _longer(value, 2.0, 0, len(state.held) if name == "heaps" else 1)
+        elif name in _PER_TASK and pieces:
+            changes[name] = _longer(value, 1.0, pieces)
+    return state._replace(**changes)
+
+
+def _longer(array: np.ndarray, factor: float, more: int, stretches: int = 1) -> np.ndarray:
+    """A copy with longer ranges: ``factor`` times as long, and ``more`` rows."""
+    rows = array.reshape(stretches, -1, *array.shape[1:])
+    longer = np.zeros((stretches, int(factor * rows.shape[1]) + more, *array.shape[1:]), array.dtype)
+    longer[:, : rows.shape[1]] = rows
+    return longer.reshape(-1, *array.shape[1:]).view(type(array))
+
+
+def _parents(work: Work) -> np.ndarray:
+    """(n,) int64: number of parents of each task."""
+    return np.bincount(work.child, minlength=len(work.truth))
+
+
+def _trees(classes: Classes, nodes: EmptyNodes, placement: int) -> tuple[np.recarray, np.ndarray]:
+    """A tree per class and allowed type; with a second tree for classes that need the room itself."""
+    rows, at = [], 0
+    for kind, gang in enumerate(classes.table.gang):
+        for type_, count in enumerate(nodes.per_type):
+            width = 1 << max(0, int(count - 1).bit_length())
+            two = gang or placement == CONSOLIDATE
+            rows.append((at, at + 2 * width if two else -1, width, -1, 0))
+            at += 2 * width * (2 if two else 1) * int(classes.may[kind, type_])
+    return np.array(rows, TREE).view(np.recarray), np.empty(at, np.int64)
+
+
+def _queues(work: Work, kinds: int, width: int) -> tuple[np.recarray, int]:
+    """Empty queues of ready tasks, and the total length of their ranges. A queue has a range for
+    all tasks of its class.
+    """
+    most = np.repeat(np.bincount(work.rows.kind, minlength=kinds), width)
+    return records(QUEUE, len(most), at=np.cumsum(most) - most, most=most), int(most.sum())

@@ -1,0 +1,391 @@
+"""Least remaining time or service first, with preemption: pieces, the search for victims, and the
+loop.
+
+The twin of ``policies.preemption.LeastRemaining`` and ``make_room``. A ready task that does not fit
+replaces the runs with the most left, if each of them has more left than the task needs there. Among
+runs of equal weight, the one that ends last always has the most left, so there is a heap per
+weight. To find the runs that must stop, the search removes them from copies of their nodes, one by
+one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dagsim.families.compiled.jit import by_pointer, inner, int64, outer
+from dagsim.families.compiled.list_scheduling import AllTasks, KeyColumns, first_task, take_in
+from dagsim.families.compiled.memory import (
+    ENTRY,
+    MICRO,
+    SLOTS,
+    State,
+    one_record,
+    record_type,
+    records,
+)
+from dagsim.families.compiled.node_trees import choose, room, room_among, sync, tree_of
+from dagsim.families.compiled.rules import (
+    DECIDE,
+    MOVE,
+    PREEMPTED,
+    alive,
+    drop_over,
+    expected_end_s,
+    move_on,
+    origin_of,
+    pop,
+    push,
+    start,
+    steps,
+    stop,
+)
+from dagsim.systems.cluster.policies.preemption import Weight
+
+SEARCH_COUNT = record_type(i8="doomed chosen searches")
+"""Number of runs to be stopped, of runs examined in this search, and of searches so far."""
+
+
+@by_pointer
+class RoomSearch(NamedTuple):
+    """Working space of the search for room."""
+
+    count: Any  # SEARCH_COUNT
+    nodes: np.recarray  # (N,) NODE: copies without the runs looked at
+    left: np.ndarray  # (N, most GPUs) int64: theirs of State.left
+    touched: np.ndarray  # (N,) int64: the search in which a node was copied
+    fits: np.ndarray  # (N,) int64: instances that its copy has room for
+    gain: np.ndarray  # (types,) int64: what all copies of a type have more room for than their nodes
+    chosen: np.ndarray  # (runs,) int64: slots of the runs looked at
+    doomed: np.ndarray  # (runs,) int64: slots of those to be stopped
+
+
+def new_room(s: State) -> RoomSearch:
+    """Initial working space."""
+    nodes, runs = len(s.nodes), len(s.runs)
+    return RoomSearch(
+        count=one_record(SEARCH_COUNT),
+        nodes=s.nodes.copy(),
+        left=s.left.copy(),
+        touched=np.zeros(nodes, np.int64),
+        fits=np.zeros(nodes, np.int64),
+        gain=np.zeros(len(s.types), np.int64),
+        chosen=np.empty(runs, np.int64),
+        doomed=np.empty(runs, np.int64),
+    )
+
+
+@inner
+def enough_pieces(s: State) -> bool:
+    """True if there is space for one more piece, and for all ready tasks queued."""
+    if s.count.pieces >= len(s.origin):
+        return False
+    if s.count.fresh:
+        for queue in range(len(s.queues)):
+            if s.queues[queue].held + s.count.fresh > s.queues[queue].most:
+                return False
+    return True
+
+
+@inner
+def drop_stopped(s: State) -> None:
+    """Drop the end events of stopped runs while they come first."""
+    while s.count.ends and not alive(s, s.ends[0].what):
+        pop(s.ends, 0, s.count.ends)
+        s.count.ends -= 1
+
+
+@inner
+def preempt(s: State, log: np.recarray, run: int, keeps: bool, weight: float) -> None:
+    """Stop a run. Its instances become ready again, with the remaining work if it ``keeps`` the
+    work it has done.
+
+    The key of the new piece is ``weight`` times its seconds; with 0, keys are not used.
+    """
+    task, count = s.runs[run].task, s.runs[run].count
+    origin, left = origin_of(s, task), 1.0
+    if keeps:
+        seconds = s.runs[run].seconds
+        done = (s.clock.now_s - s.runs[run].start_s) / seconds if seconds else 0.0
+        left = s.work_left[task] * max(0.0, 1.0 - done)
+    stop(s, log, run, PREEMPTED)
+    place = s.count.pieces
+    piece = len(s.fresh) - len(s.origin) + place
+    s.count.pieces += 1
+    s.origin[place] = origin
+    s.tasks[piece].job = s.tasks[task].job
+    s.tasks[piece].kind = s.tasks[task].kind
+    s.todo[piece].waiting = count
+    s.work_left[piece] = left
+    kept = left / s.work_left[task] if left != s.work_left[task] else 1.0
+    for type_ in range(len(s.types)):
+        s.truth[piece, type_] = s.truth[origin, type_] * left
+        s.seconds[piece, type_] = s.seconds[task, type_] * kept
+        if weight:
+            s.key[piece, type_] = weight * s.seconds[piece, type_]
+    s.fresh[s.count.fresh] = piece
+    s.count.fresh += 1
+
+
+@inner
+def seek_room(r: RoomSearch) -> None:
+    """Begin a search."""
+    r.count.searches += 1
+    r.count.chosen = 0
+    r.count.doomed = 0
+    for type_ in range(len(r.gain)):
+        r.gain[type_] = 0
+
+
+@inner
+def consider(s: State, r: RoomSearch, task: int, run: int) -> bool:
+    """Examine one more run. True if the task would fit without some of the examined runs, which are
+    then doomed.
+
+    An independent instance gets the first node that has room for it.
+    """
+    kind, type_ = int64(s.tasks[task].kind), s.runs[run].type
+    if not s.may[kind, type_]:
+        return False
+    r.chosen[r.count.chosen] = run
+    r.count.chosen += 1
+    _free(s, r, kind, run)
+    node = _recount(s, r, kind, run)
+    gang = s.classes[kind].gang
+    if gang:
+        sync(s, kind, type_)
+        if s.trees[tree_of(s, kind, type_)].total + r.gain[type_] < gang:
+            return False
+        node = -1
+    elif node < 0:
+        return False
+    for index in range(r.count.chosen):
+        other = r.chosen[index]
+        if s.runs[other].type == type_ and (gang or _is_on(s, other, node)):
+            r.doomed[r.count.doomed] = other
+            r.count.doomed += 1
+    return True
+
+
+@inner
+def next_doomed(r: RoomSearch) -> int:
+    """Remove the first of the doomed runs from their list."""
+    run = r.doomed[0]
+    r.count.doomed -= 1
+    for place in range(r.count.doomed):
+        r.doomed[place] = r.doomed[place + 1]
+    return run
+
+
+@inner
+def _free(s: State, r: RoomSearch, kind: int, run: int) -> None:
+    """Remove a run from the copies of its nodes."""
+    held = int64(s.tasks[s.runs[run].task].kind)
+    hold = s.runs[run].first
+    while hold >= 0:
+        node, count, gpu = s.holds[hold].node, s.holds[hold].count, s.holds[hold].gpu
+        if r.touched[node] != r.count.searches:
+            r.touched[node] = r.count.searches
+            r.nodes[node] = s.nodes[node]
+            for number in range(s.left.shape[1]):
+                r.left[node, number] = s.left[node, number]
+            r.fits[node] = room(s, kind, node)
+        r.nodes[node].idle += s.classes[held].whole * count
+        r.nodes[node].cpus += s.classes[held].cpus * count
+        r.nodes[node].memory += s.classes[held].memory * count
+        if s.classes[held].share:
+            r.left[node, gpu] += s.classes[held].share * count
+            if r.left[node, gpu] == MICRO:
+                r.left[node, gpu] = -1
+                r.nodes[node].partly -= 1
+                r.nodes[node].idle += 1
+        hold = s.holds[hold].next
+
+
+@inner
+def _recount(s: State, r: RoomSearch, kind: int, run: int) -> int:
+    """Recount the room on the copies of a run's nodes; return the first of them with any, or -1."""
+    first = int64(-1)
+    hold = s.runs[run].first
+    while hold >= 0:
+        node = s.holds[hold].node
+        fits = room_among(s, r.nodes, r.left, kind, node)
+        r.gain[s.runs[run].type] += fits - r.fits[node]
+        r.fits[node] = fits
+        if fits and (first < 0 or node < first):
+            first = node
+        hold = s.holds[hold].next
+    return first
+
+
+@inner
+def _is_on(s: State, run: int, node: int) -> bool:
+    """True if a run holds something on a node."""
+    hold = s.runs[run].first
+    while hold >= 0:
+        if s.holds[hold].node == node:
+            return True
+        hold = s.holds[hold].next
+    return False
+
+
+_SPARE = 64
+
+SRTF_RULE = record_type(i8="keeps seen")
+"""``keeps``: set if a preempted run keeps the work it has done. ``seen``: the number of weights
+that runs have had so far.
+"""
+
+
+@by_pointer
+class Srtf(NamedTuple):
+    """State of these policies besides that of the lane."""
+
+    r: RoomSearch
+    rule: Any  # SRTF_RULE
+    weights: np.ndarray  # (weights,) float64: the different ones
+    weight_of: np.ndarray  # (K,) int64: the weight of each demand class, as a place among them
+    seen: np.ndarray  # (weights,) int64: those that some run has had, in the order seen
+    held: np.ndarray  # (weights,) int64
+    heaps: np.recarray  # (weights * length,) ENTRY: runs by (-expected end, number)
+    aside: np.recarray  # (length,) ENTRY: taken out in a search, to be put back
+    aside_of: np.ndarray  # (length,) int64: the heaps they come from
+
+
+def new_srtf(s: State, weight: Weight, columns: KeyColumns, keeps: bool) -> Srtf:
+    """Initial state. The policy's own ``weight`` is computed for all tasks at once."""
+    by_class = np.ones(len(s.classes))
+    by_class[columns.kind] = weight(AllTasks(columns))  # type: ignore[arg-type]
+    weights, weight_of = np.unique(by_class, return_inverse=True)
+    length = 2 * len(s.runs) + _SPARE
+    return Srtf(
+        r=new_room(s),
+        rule=one_record(SRTF_RULE, keeps=keeps),
+        weights=weights,
+        weight_of=weight_of.reshape(-1).astype(np.int64),
+        seen=np.zeros(len(weights), np.int64),
+        held=np.zeros(len(weights), np.int64),
+        heaps=records(ENTRY, len(weights) * length),
+        aside=records(ENTRY, length),
+        aside_of=np.empty(length, np.int64),
+    )
+
+
+@outer
+def advance_srtf(s: State, log: np.recarray, p: Srtf) -> bool:
+    """Continue until everything is done (False), or until the log or the state needs more space
+    (True).
+    """
+    while steps(s, log) and enough_pieces(s):
+        if s.clock.phase == DECIDE:
+            if not _decide(s, log, p):
+                s.clock.phase = MOVE
+        else:
+            drop_stopped(s)
+            if not move_on(s, log):
+                return False
+    return True
+
+
+@inner
+def _decide(s: State, log: np.recarray, p: Srtf) -> bool:
+    """Stop the next doomed run, or else start one task, or else doom some runs; False if nothing
+    can be done.
+    """
+    s.count.ended = 0
+    if p.r.count.doomed:
+        run = next_doomed(p.r)
+        preempt(s, log, run, p.rule.keeps, p.weights[p.weight_of[s.tasks[s.runs[run].task].kind]])
+        return True
+    take_in(s)
+    task, only = first_task(s, True)
+    if task >= 0:
+        type_, node = choose(s, task, only)
+        start(s, log, task, type_, node)
+        return True
+    task, only = first_task(s, False)
+    if task < 0:
+        return False
+    _look(s, p)
+    _make_room(s, p, task)
+    return p.r.count.doomed > 0
+
+
+@inner
+def _look(s: State, p: Srtf) -> None:
+    """Add the runs that started since the last call, the newest first."""
+    length = len(p.aside)
+    for index in range(s.count.starts - 1, -1, -1):
+        entry = s.starts[index]
+        if not alive(s, entry):
+            continue
+        run = entry & ((1 << SLOTS) - 1)
+        task = s.runs[run].task
+        weight = p.weight_of[s.tasks[task].kind]
+        if p.held[weight] > 2 * s.count.runs + 16:
+            p.held[weight] = drop_over(s, p.heaps, weight * length, p.held[weight])
+        push(p.heaps, weight * length, p.held[weight], -expected_end_s(s, run), entry)
+        p.held[weight] += 1
+        _note_weight(p, weight)
+    s.count.starts = 0
+
+
+@inner
+def _note_weight(p: Srtf, weight: int) -> None:
+    """Remember the order in which weights were first seen: it breaks ties."""
+    count = p.rule.seen
+    for index in range(count):
+        if p.seen[index] == weight:
+            return
+    p.seen[count] = weight
+    p.rule.seen = count + 1
+
+
+@inner
+def _make_room(s: State, p: Srtf, task: int) -> None:
+    """Doom the runs that must stop for a task, but only if the runs with more left can make room."""
+    seek_room(p.r)
+    weight = p.weights[p.weight_of[s.tasks[task].kind]]
+    least = np.inf
+    for type_ in range(len(s.types)):
+        least = min(least, s.seconds[task, type_])
+    least *= weight
+    aside, length = 0, len(p.aside)
+    while True:
+        which, most = _most_left(s, p, least)
+        if which < 0:
+            break
+        at = which * length
+        entry = p.heaps[at].what
+        p.aside[aside].key = p.heaps[at].key
+        p.aside[aside].what = entry
+        p.aside_of[aside] = which
+        aside += 1
+        pop(p.heaps, at, p.held[which])
+        p.held[which] -= 1
+        run = entry & ((1 << SLOTS) - 1)
+        if s.runs[run].start_s == s.clock.now_s:
+            continue  # what has just been started stays, so that no two tasks displace each other for ever
+        type_ = s.runs[run].type
+        if s.may[s.tasks[task].kind, type_] and most > weight * s.seconds[task, type_] and consider(s, p.r, task, run):
+            break
+    for index in range(aside):
+        which = p.aside_of[index]
+        push(p.heaps, which * length, p.held[which], p.aside[index].key, p.aside[index].what)
+        p.held[which] += 1
+
+
+@inner
+def _most_left(s: State, p: Srtf, least: float) -> tuple[int, float]:
+    """Find the heap of the run with the most left above ``least``, and that amount; -1 without one."""
+    length, best, most = len(p.aside), int64(-1), least
+    for index in range(p.rule.seen):
+        which = p.seen[index]
+        at = which * length
+        while p.held[which] and not alive(s, p.heaps[at].what):
+            pop(p.heaps, at, p.held[which])
+            p.held[which] -= 1
+        if p.held[which] and p.weights[which] * (-p.heaps[at].key - s.clock.now_s) > most:
+            best, most = which, p.weights[which] * (-p.heaps[at].key - s.clock.now_s)
+    return best, most

@@ -1,0 +1,26 @@
+"""The family of elastic training jobs, and what it adds."""
+
+from dagsim.family import Entry, Family
+
+_RESIZES = ("preemptive", "costly", "elastic")
+
+FAMILY = Family(
+    "training jobs whose GPUs can change while they run: goodput, Pollux and Sia",
+    adds={
+        "services": (
+            Entry("measured_applications", ".profiles:read_applications", "Pollux's measured applications in a folder"),
+            Entry("seconds_alone", ".training_jobs:seconds_alone", "seconds of an application alone on GPUs"),
+        ),
+        "keys": (Entry("elastic", ".tasks:ElasticTasks", "ranges of GPUs and goodput models of tasks"),),
+        "policies": (
+            Entry("pollux", ".resizing:Pollux", "after Pollux: GPUs of elastic tasks by a genetic search", _RESIZES),
+            Entry("sia", ".resizing:Sia", "after Sia: configurations of elastic tasks by an integer program", _RESIZES),
+            Entry(
+                "elastic-eft-wait",
+                ".resizing:EftResize",
+                "elastic tasks: GPUs to whom they help most to finish early",
+                ("estimates", *_RESIZES),
+            ),
+        ),
+    },
+)

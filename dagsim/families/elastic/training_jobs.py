@@ -1,0 +1,353 @@
+"""An elastic job: its rate at a placement and a batch, and its progress.
+
+A job advances in iterations of its initial batch (``profiles.py``). At a placement and a batch, its
+rate is constant until its epoch ends, because the gradient's noise is measured per epoch. So a
+simulator needs ``Training.pace``, the present rate and the progress at which it changes, then
+``advance`` or ``end_epoch``.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil, isfinite
+from pathlib import Path
+
+from dagsim.errors import ModelError, TraceError
+from dagsim.families.elastic.goodput import GoodputModel, GradientNoise, StepMeasurement, fit_throughput
+from dagsim.families.elastic.profiles import TrainingProfile, table_rows
+from dagsim.model import Pace
+
+_LATE_S = 2.0**-30
+"""An epoch that is rounded down to a whole second ends this much later: Pollux's simulator rounds only
+after the policy of that second has decided. A power of 2 leaves no rounding residue in times.
+"""
+_NODE_GPUS = 4
+
+
+@dataclass(frozen=True)
+class ElasticJob:
+    """A training job as submitted.
+
+    The user chose ``replicas`` and ``batch``; a policy may take both as advice.
+    """
+
+    name: str
+    profile: TrainingProfile
+    arrival_s: float
+    replicas: int
+    batch: int
+
+
+@dataclass(frozen=True)
+class MeasuredTraining:
+    """The progress of a task by the measurements of an application (``TrainingModel``).
+
+    ``batch`` as in ``Training``. With ``whole_seconds``, epochs end after whole seconds, as in
+    Pollux's simulator. ``speeds`` multiply the rate by GPU type; other types have the measured rate.
+    """
+
+    job: ElasticJob
+    batch: int | None = None
+    whole_seconds: bool = False
+    speeds: Mapping[str, float] = field(default_factory=dict)
+
+    def start(self) -> Training:
+        """The state before the first start."""
+        return Training(self.job, self.batch, self.whole_seconds, self.speeds)
+
+
+@dataclass(frozen=True)
+class GoodputTraining:
+    """The progress of a task by goodput models (``TrainingModel``), in samples at the efficiency of
+    the initial batch: it is done after ``samples``.
+
+    ``models`` are by GPU type; the empty name stands for all others. The batch is always the best
+    for the placement.
+
+    Raises:
+        ModelError: ``samples`` is not positive, or there is no model.
+    """
+
+    models: Mapping[str, GoodputModel]
+    samples: float
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.samples) and self.samples > 0):
+            raise ModelError(f"samples must be positive, got {self.samples!r}")
+        if not self.models:
+            raise ModelError("a task needs a goodput model for some GPU type")
+
+    def start(self) -> GoodputProgress:
+        """The state before the first start."""
+        return GoodputProgress(self)
+
+
+class GoodputProgress:
+    """A task under way with ``GoodputTraining``. See ``TrainingState``."""
+
+    def __init__(self, task: GoodputTraining) -> None:
+        self.task = task
+        self.progress = 0.0
+        self.largest_measured = 0
+        """Largest number of replicas that it has run on."""
+        self._rate = 0.0
+
+    @property
+    def total(self) -> float:
+        """All samples."""
+        return self.task.samples
+
+    @property
+    def done(self) -> bool:
+        """True if no samples are left."""
+        return self.progress >= self.task.samples
+
+    def place(self, placement: Sequence[int], gpu: str = "") -> None:
+        """Take GPUs of a type.
+
+        Raises:
+            ModelError: The task has no model for this type, or the model has no batch for this many GPUs.
+        """
+        model = self.model(gpu)
+        if model is None:
+            raise ModelError(f"no goodput model for {gpu}; there are some for {', '.join(sorted(self.task.models))}")
+        self._rate = 0.0
+        if placement:
+            self._rate = float(model.best(len(placement), sum(placement)).goodput)
+            if not self._rate:
+                raise ModelError(f"the goodput model allows no batch on {sum(placement)} GPUs")
+            self.largest_measured = max(self.largest_measured, sum(placement))
+
+    def runs_on(self, gpu: str) -> bool:
+        """True if there is a model for a GPU type."""
+        return self.model(gpu) is not None
+
+    def model(self, gpu: str) -> GoodputModel | None:
+        """The goodput on a GPU type, as a policy knows it; None if it cannot run there."""
+        return self.task.models.get(gpu) or self.task.models.get("")
+
+    def pace(self, interference: float = 0.0) -> Pace:
+        """The goodput of the placement."""
+        return Pace(self._rate * (1.0 - interference), self.task.samples)
+
+    def advance(self, progress: float) -> None:
+        """Add samples."""
+        self.progress += progress
+
+    def end_epoch(self) -> None:
+        """Finish."""
+        self.progress = self.task.samples
+
+    def copy(self) -> GoodputProgress:
+        """An equal state that continues independently."""
+        return copy.copy(self)
+
+
+class Training:
+    """State of an elastic job.
+
+    Args:
+        job: The job.
+        batch: Samples per iteration; by default those of the best goodput, chosen again at each
+            placement and epoch.
+        whole_seconds: Whether epochs end after whole seconds, as in Pollux's simulator.
+        speeds: Factors on the rate, by GPU type.
+
+    ``placement`` are the replicas on each node (empty: not running), ``measured`` all iterations
+    that the job has seen, by (nodes, replicas, local batch) in order of discovery.
+    """
+
+    def __init__(
+        self,
+        job: ElasticJob,
+        batch: int | None,
+        whole_seconds: bool = False,
+        speeds: Mapping[str, float] | None = None,
+    ) -> None:
+        self.job = job
+        self.batch = batch
+        self._whole_seconds = whole_seconds
+        self._speeds = speeds or {}
+        self._speed = 1.0
+        """Factor on the rate on the present GPU type."""
+        self._late_s = self._next_late_s = 0.0
+        """Time by which the present epoch began late, and by which the next one will."""
+        self.placement: tuple[int, ...] = ()
+        self.local_batch = 0
+        self.accumulation = 0
+        self.progress = 0.0
+        self.epoch = 0
+        self.noise: GradientNoise | None = None
+        self.measured: dict[tuple[int, int, int], StepMeasurement] = {}
+        self._model: GoodputModel | None = None
+
+    @property
+    def done(self) -> bool:
+        """True if all epochs are finished."""
+        return self.epoch >= self.job.profile.application.epochs
+
+    @property
+    def total(self) -> float:
+        """The progress at which all epochs are finished."""
+        return self.job.profile.progress_at(self.job.profile.application.epochs)
+
+    @property
+    def replicas(self) -> int:
+        """GPUs in use."""
+        return sum(self.placement)
+
+    @property
+    def largest_measured(self) -> int:
+        """Largest number of replicas that the job has run on, 0 at first."""
+        return max((replicas for _, replicas, _ in self.measured), default=0)
+
+    @property
+    def goodput(self) -> GoodputModel | None:
+        """The model fitted to the iterations so far; None before the first."""
+        if self._model is None and self.noise is not None:
+            throughput = fit_throughput(list(self.measured.values()))
+            self._model = GoodputModel(throughput, self.noise, self.job.profile.limits)
+        return self._model
+
+    def runs_on(self, gpu: str) -> bool:
+        """True if it may run on a GPU type."""
+        return not self._speeds or gpu in self._speeds
+
+    def model(self, gpu: str) -> GoodputModel | None:
+        """The goodput on a GPU type by the iterations so far; None before the first, and where it
+        cannot run.
+        """
+        model, speed = self.goodput, self._speeds.get(gpu, 1.0)
+        if model is None or not self.runs_on(gpu):
+            return None
+        if speed == 1.0:
+            return model
+        return GoodputModel(model.throughput.slower(1 / speed), model.noise, model.limits)
+
+    def place(self, placement: Sequence[int], gpu: str = "") -> None:
+        """Take other GPUs: replicas on each node, empty to stop. Choose the batch for them. The
+        profile is of one GPU type; others only differ by their factors.
+        """
+        self.placement = tuple([count for count in placement if count])
+        self._speed = self._speeds.get(gpu, 1.0)
+        self._late_s = 0.0
+        if self.placement:
+            self._choose_batch()
+
+    def pace(self, interference: float = 0.0) -> Pace:
+        """Return the present rate, measuring an iteration; ``interference`` is the share lost to
+        others.
+
+        Raises:
+            ModelError: The job does not run or is done, or was never measured at this placement.
+        """
+        if not self.placement or self.done:
+            raise ModelError(f"{self.job.name} {'is done' if self.done else 'does not run'}; it has no rate")
+        profile, key = self.job.profile, (len(self.placement), self.replicas, self.local_batch)
+        step_s, sync_s = profile.times(self.placement, self.local_batch)
+        batch = self.replicas * self.local_batch * (self.accumulation + 1)
+        noise = profile.noise(batch, self.epoch)
+        if key not in self.measured:
+            self.measured[key] = StepMeasurement(*key, step_s, sync_s)
+            self._model = None
+        elif self._model is not None and noise != self.noise:
+            self._model = GoodputModel(self._model.throughput, noise, profile.limits)
+        self.noise = noise
+        seconds = step_s + (step_s - sync_s) * self.accumulation
+        gain = float(noise.gain(batch / profile.limits.initial))
+        rate, until = gain / seconds * (1.0 - interference) * self._speed, profile.progress_at(self.epoch + 1)
+        if not self._whole_seconds:
+            return Pace(rate, until)
+        exact_s = (until - self.progress) / rate
+        whole_s = round(exact_s)
+        self._next_late_s = _LATE_S if whole_s < exact_s else 0.0
+        return Pace(rate, until, whole_s - self._late_s + self._next_late_s)
+
+    def advance(self, progress: float) -> None:
+        """Add progress within the epoch."""
+        self.progress += progress
+
+    def end_epoch(self) -> None:
+        """Reach the end of the epoch, and choose the batch of the next."""
+        self.epoch += 1
+        self._late_s = self._next_late_s
+        self.progress = self.job.profile.progress_at(self.epoch)
+        self._choose_batch()
+
+    def copy(self) -> Training:
+        """An equal state that continues independently."""
+        twin = copy.copy(self)
+        twin.measured = dict(self.measured)
+        return twin
+
+    def _choose_batch(self) -> None:
+        limits, replicas = self.job.profile.limits, self.replicas
+        if self.batch is None and (model := self.goodput) is not None:
+            choice = model.best(len(self.placement), replicas)
+            self.local_batch, self.accumulation = int(choice.local_batch), int(choice.accumulation)
+        else:
+            batch = max(limits.initial, limits.local_min * replicas) if self.batch is None else self.batch
+            self.local_batch, self.accumulation = split_batch(self.job.profile, batch, replicas)
+        self.local_batch = min(self.local_batch, limits.largest // (replicas * (self.accumulation + 1)))
+
+
+def split_batch(profile: TrainingProfile, batch: int, replicas: int) -> tuple[int, int]:
+    """Return local batch and accumulation steps of a batch on ``replicas`` GPUs."""
+    limits = profile.limits
+    per_replica = ceil(batch / replicas - 1e-8)
+    accumulation = ceil(per_replica / limits.local_max - 1e-8) - 1
+    if replicas == 1 and batch > limits.initial:
+        accumulation = max(1, accumulation)
+    return ceil(per_replica / (accumulation + 1) - 1e-8), accumulation
+
+
+def alone_s(job: ElasticJob) -> float:
+    """Seconds that the job trains with the replicas and the batch that its user asked for, on nodes
+    of four GPUs of its own, filled one after the other, without restarts.
+
+    Raises:
+        ModelError: The replicas or the batch are outside the measured range.
+    """
+    full, rest = divmod(job.replicas, _NODE_GPUS)
+    training = Training(job, job.batch)
+    training.place([_NODE_GPUS] * full + [rest])
+    seconds = 0.0
+    while not training.done:
+        rate, until, _ = training.pace()
+        seconds += (until - training.progress) / rate
+        training.end_epoch()
+    return seconds
+
+
+def read_workload(path: Path | str, profiles: Mapping[str, TrainingProfile]) -> list[ElasticJob]:
+    """Read a workload of Pollux or Sia: a CSV file, plain or gzip, with the columns ``name, time,
+    application, num_replicas, batch_size``.
+
+    Raises:
+        TraceError: The file is malformed, repeats a job, or names an application without a profile.
+    """
+    jobs: dict[str, ElasticJob] = {}
+    for where, (name, application), numbers in table_rows(Path(path), ("name", "application"), _NUMBERS):
+        arrival_s, replicas, batch = numbers
+        if application not in profiles:
+            raise TraceError(f"{where}: no profile of the application {application!r}")
+        if name in jobs:
+            raise TraceError(f"{where}: the job {name!r} is there twice")
+        if not (isfinite(arrival_s) and arrival_s >= 0 and replicas >= 1 and batch >= 1):
+            raise TraceError(f"{where}: a job needs a time of 0 or more, a replica and a sample, got {numbers}")
+        jobs[name] = ElasticJob(name, profiles[application], arrival_s, int(replicas), int(batch))
+    return list(jobs.values())
+
+
+_NUMBERS = ("time", "num_replicas", "batch_size")
+
+
+def seconds_alone(profile: TrainingProfile, gpus: int, batch: int) -> float:
+    """Return the seconds that an application takes alone on GPUs, with a batch.
+
+    Raises:
+        ModelError: The profile does not cover them.
+    """
+    return alone_s(ElasticJob("", profile, 0.0, gpus, batch))

@@ -1,0 +1,282 @@
+"""The arrays of an episode: the state of the simulation, and the indexes that observations and
+rewards are read from.
+
+An episode is a simulation that stops wherever there is a choice (``episode``). Everything that
+changes during an episode is in arrays whose sizes never change, so that a new episode, or a fork of
+one, is a copy of one stretch of bytes (``episodes``).
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dagsim.families.compiled.jit import by_pointer
+from dagsim.families.compiled.list_scheduling import upward_rank
+from dagsim.families.compiled.memory import ENTRY, State, new_state, one_record, record_type, records
+from dagsim.families.compiled.reading import LaneScenario
+from dagsim.families.learning.codecs.candidates import Candidates
+from dagsim.families.learning.codecs.pool import STATIC, WIDTHS
+from dagsim.model.log import ROW
+from dagsim.systems.cluster.api import NEVER_S
+
+MOST_GPU_SECONDS = 2.0**42
+"""Maximum of the GPU-seconds of all tasks: sums are kept in whole units of 2**-20 in 64 bits."""
+
+MOST_IN_FLIGHT = 1 << 20
+"""Maximum number of instances that run at once: every episode has room for all of them."""
+
+TALLY = record_type(
+    f8="integral since_s rate charged_s arrived_s weight scale gpus never_s theta",
+    i8="groups jobs choices pending waiting read heard recorded shaped relative kinds profiles ready proposed on order",
+)
+"""Single numbers.
+
+- The reward: ``integral``, ``since_s``, ``rate`` and ``charged_s`` are those of ``rewards.Accrual``,
+  ``arrived_s`` is that of ``rewards.CriticalPaths``. ``weight`` and ``scale`` are constants;
+  ``shaped`` is 1 for ``shaped_job_seconds``, 0 for ``job_seconds``.
+- Constants: ``gpus`` of the cluster; ``never_s`` stands for an end that is not expected.
+- Counters: ``groups`` that have had a task, ``jobs`` in the system, present ``choices`` without the
+  one that waits, and tasks ``waiting``. ``pending`` is 1 if waiting is a choice.
+- Of the codec ``relative`` (1): ``theta`` and ``order`` (``proposals``) of its reference, which would start
+  ``proposed`` on a type now; ``kinds`` and ``profiles`` that have had a task; ``ready`` tasks.
+- Rows of the log that were ``read``, and starts that were ``heard``, since they were last cleared.
+  The log keeps its rows if ``recorded`` is 1; otherwise they are overwritten once they are read.
+"""
+FACT = record_type(
+    f8="best_s least_s rank_s true_s true_rank_s wide", i8="group best_type width_class high low profile"
+)
+"""Constants of a task. ``least_s`` are the estimated seconds on the fastest type, ``best_s`` the same
+but not 0, ``rank_s`` the estimated path from its start to the end of its job; ``true_s`` and
+``true_rank_s`` are the true ones. ``wide`` are the GPUs that start together. ``high`` and ``low`` are
+the GPU-seconds on the fastest type, as an exact sum (``episode.exact_sum``). ``profile`` is that of
+``eft-wait``.
+"""
+GROUP = record_type(i8="kind at short last listed seen")
+"""Tasks with the same demand class ``kind`` and the same ratios of seconds between types. Its two heaps
+begin ``at`` this position and hold ``short`` and ``last`` entries. ``seen`` is 1 after its first task
+became ready. ``listed`` is unrelated: it is the group at this position in the order of first tasks.
+"""
+WIDTH = record_type(i8="at held")
+"""The ready tasks of a class of widths: their place and number in ``sorted_s``."""
+ON_TYPE = record_type(f8="gpus", i8="at held")
+"""GPUs of a type (at least 1), and the place and number of its runs in ``expected``."""
+EXPECTED = record_type(f8="end_s gpus", i8="slot")
+"""A run by its expected end."""
+IN_SYSTEM = record_type(f8="until_s ready_s left done_s wide_s work_s", i8="tasks_left stale")
+"""A job. ``until_s`` and ``ready_s`` are those of its path in ``rewards.CriticalPaths``; ``left`` is
+the feature ``job_left``, computed when ``tasks_left`` tasks were left; ``done_s`` is the completion.
+``wide_s`` and ``work_s`` are its GPU-seconds left as ``eft-wait`` and ``srpt-work`` count them, unless they
+are ``stale``.
+"""
+LISTED = record_type(i8="kind listed seen")
+"""A demand class or a profile, which has a ``kind``. ``seen`` and ``listed`` are those of ``GROUP``."""
+HEADS = record_type(f8="key seconds", i8="first shortest")
+"""The ``first`` ready task of a profile on a type (-1: none) with its key, and the ``shortest`` with its
+seconds.
+"""
+
+
+@by_pointer
+class EpisodeState(NamedTuple):
+    """One episode."""
+
+    state: State
+    log: np.recarray  # ROW
+    # Constants.
+    facts: np.recarray  # (n,) FACT
+    slowdown: np.ndarray  # (n, types) float64: logarithm of the seconds over the best
+    slowdown_units: np.ndarray  # (n, types, 2) int64: the same as exact sums
+    fixed: np.ndarray  # (n, types, 10) float32: the columns that stay the same while a task waits
+    ideal_s: np.ndarray  # (J,) float64: critical paths on arrival, 0 for jobs that can never run
+    # What changes.
+    tally: Any  # TALLY
+    groups: np.recarray  # (groups,) GROUP
+    short: np.recarray  # (n,) ENTRY: heaps of ready tasks by seconds on the fastest type
+    last: np.recarray  # (n,) ENTRY: heaps of ready tasks by the path to the end of their job
+    widths: np.recarray  # (width classes,) WIDTH
+    sorted_s: np.ndarray  # (n,) float64: seconds of the ready tasks by width class, ascending
+    sums: np.ndarray  # (width classes + 2 * types, 2) int64: GPU-seconds by class, by best type, slowdowns by type
+    on_type: np.recarray  # (types,) ON_TYPE
+    expected: np.recarray  # EXPECTED: runs under way by type and expected end
+    ready_s: np.ndarray  # (n,) float64: when each task became ready
+    jobs: np.recarray  # (J,) IN_SYSTEM
+    in_system: np.ndarray  # (J,) int64: jobs in the system, in the order of their arrival
+    choice: np.ndarray  # (2 * groups * types, 2) int64: task and type of each choice
+    room: np.ndarray  # (K,) int64: bit set of the types with room for a demand class, -1 if not known yet
+    eta_s: np.ndarray  # (K, types) float64: seconds until a type has room for a demand class, -1 if not known yet
+    shown: np.ndarray  # (types, 8) float32: the rows of the types
+    # Of the codec relative; empty for others.
+    kinds: np.recarray  # (K,) LISTED
+    profiles: np.recarray  # (profiles,) LISTED: tasks of a demand class with the same ratios of seconds
+    heads: np.recarray  # (profiles, types) HEADS
+    ready_tasks: np.ndarray  # (n,) int64: the ready tasks, in any order
+    ready_at: np.ndarray  # (n,) int64: the place of each of them
+    left_s: np.ndarray  # (n,) float64: GPU-seconds left of the job when the task became ready
+    all_s: np.ndarray  # (n,) float64: seconds of all ready tasks on their fastest types, ascending
+    exact: np.ndarray  # (types, 8) float64: the rows of the types
+    works: np.ndarray  # (choices, 2) float64: GPU-seconds left and seconds of each choice
+    ranked: np.ndarray  # (choices,) float64: room to sort them
+
+
+class EpisodeCodec(NamedTuple):
+    """The codec of an episode, as far as the engine needs it."""
+
+    placement: int
+    relative: bool = False
+    theta: float = 0.0
+    """Of the reference of ``relative``, which is ``eft-wait`` with the order ``work``."""
+
+
+class EpisodeReward(NamedTuple):
+    """The reward: minus the weighted cost, over a scale."""
+
+    weight: float = 1.0
+    scale: float = 1.0
+    shaped: bool = True
+
+
+def too_large(scene: LaneScenario) -> str:
+    """The reason why an episode would not fit into its arrays; empty if there is none."""
+    least_s, wide = scene.work.best_s, scene.classes.table.gpus * np.maximum(scene.classes.table.gang, 1)
+    gpu_s = np.where(np.isinf(least_s), 0.0, least_s) * np.maximum(wide, 1.0)[scene.work.rows.kind]
+    if gpu_s.sum() >= MOST_GPU_SECONDS:
+        return f"episodes of {MOST_GPU_SECONDS:.0e} GPU-seconds or more are not compiled"
+    if (most := most_in_flight(scene)[0]) > MOST_IN_FLIGHT:
+        return f"episodes with more than {MOST_IN_FLIGHT:,} instances at once are not compiled, got {most:,}"
+    return ""
+
+
+def most_in_flight(scene: LaneScenario) -> tuple[int, np.ndarray]:
+    """Upper bound of the instances that can run at once, and (types,) int64 the same by type."""
+    instances = int(scene.work.rows.instances.sum())
+    asked, nodes = scene.classes.table.gpus, scene.nodes.table
+    least = float(asked.min()) if len(asked) else 0.0
+    gpus = np.bincount(nodes.type, nodes.gpus, len(scene.nodes.per_type))
+    by_type = np.full(len(gpus), instances)
+    if least > 0:
+        by_type = np.minimum(by_type, np.ceil(gpus / least).astype(np.int64))
+    return min(instances, int(by_type.sum())), by_type
+
+
+def new_episode(scene: LaneScenario, codec: EpisodeCodec, terms: EpisodeReward, log: np.recarray) -> EpisodeState:
+    """The state of an episode before its first event. ``episode.prepare`` must follow."""
+    work, classes = scene.work, scene.classes
+    tasks, types = work.seconds.shape
+    jobs = len(work.jobs.arrival_s)
+    at_once, by_type = most_in_flight(scene)
+    state = _cut(new_state(work, classes, scene.nodes, np.zeros((tasks, 1)), codec.placement), at_once + 1)
+    gpus = classes.table.gpus * np.maximum(classes.table.gang, 1)
+    wide = np.where(gpus, gpus, 1.0)[work.rows.kind]
+    least_s, true_s = work.best_s, work.truth.min(axis=1, initial=inf)
+    best_s = np.where(least_s, least_s, 1e-9)
+    group, kinds = _groups(work.rows.kind, work.seconds, best_s, 6)
+    profile, of_kind = _groups(work.rows.kind, work.seconds, least_s, 9)
+    waiting, profiles, in_class = (tasks, len(of_kind), len(classes.table)) if codec.relative else (0, 0, 0)
+    choices = 2 * len(kinds) * types + 2 * types
+    in_group = np.bincount(group, minlength=len(kinds))
+    width_class = np.searchsorted(WIDTHS, wide)
+    in_width = np.bincount(width_class, minlength=len(WIDTHS) + 1)
+    rank_s, true_rank_s = upward_rank(work, least_s), upward_rank(work, true_s)
+    ideal_s = np.maximum.reduceat(true_rank_s, work.jobs.first[:-1]) if tasks else np.zeros(0)
+    by_gpu = np.maximum(np.bincount(scene.nodes.table.type, scene.nodes.table.gpus, types), 1.0)
+    return EpisodeState(
+        state=state,
+        log=log,
+        facts=records(
+            FACT,
+            tasks,
+            best_s=best_s,
+            least_s=least_s,
+            rank_s=rank_s,
+            true_s=true_s,
+            true_rank_s=true_rank_s,
+            wide=wide,
+            group=group,
+            best_type=work.seconds.argmin(axis=1) if tasks else [],
+            width_class=width_class,
+            profile=profile,
+        ),
+        slowdown=np.zeros((tasks, types)),
+        slowdown_units=np.zeros((tasks, types, 2), np.int64),
+        fixed=np.zeros((tasks, types, 1 + len(STATIC)), np.float32),
+        ideal_s=np.where(np.isinf(ideal_s), 0.0, ideal_s),
+        tally=one_record(
+            TALLY,
+            weight=terms.weight,
+            scale=terms.scale,
+            shaped=terms.shaped,
+            gpus=float(by_gpu.sum()),
+            never_s=inf if codec.relative else NEVER_S,
+            relative=codec.relative,
+            theta=codec.theta,
+        ),
+        groups=records(GROUP, len(kinds), kind=kinds, at=np.cumsum(in_group) - in_group),
+        short=records(ENTRY, tasks, key=[]),
+        last=records(ENTRY, tasks, key=[]),
+        widths=records(WIDTH, len(in_width), at=np.cumsum(in_width) - in_width),
+        sorted_s=np.zeros(tasks),
+        sums=np.zeros((len(in_width) + 2 * types, 2), np.int64),
+        on_type=records(ON_TYPE, types, gpus=by_gpu, at=np.cumsum(by_type) - by_type),
+        expected=records(EXPECTED, int(by_type.sum()), slot=[]),
+        ready_s=np.zeros(tasks),
+        jobs=records(IN_SYSTEM, jobs, done_s=np.full(jobs, np.nan), tasks_left=np.full(jobs, -1), stale=np.ones(jobs)),
+        in_system=np.zeros(jobs, np.int64),
+        choice=np.zeros((choices, 2), np.int64),
+        room=np.zeros(len(classes.table), np.int64),
+        eta_s=np.zeros((len(classes.table), types)),
+        shown=np.zeros((types, len(Candidates.gpu_features)), np.float32),
+        kinds=records(LISTED, in_class, kind=[]),
+        profiles=records(LISTED, profiles, kind=of_kind[:profiles]),
+        heads=records(HEADS, profiles * types, first=[]).reshape(profiles, types).view(np.recarray),
+        ready_tasks=np.zeros(waiting, np.int64),
+        ready_at=np.zeros(waiting, np.int64),
+        left_s=np.zeros(waiting),
+        all_s=np.zeros(waiting),
+        exact=np.zeros((types, len(Candidates.gpu_features))),
+        works=np.zeros((choices if codec.relative else 0, 2)),
+        ranked=np.zeros(choices if codec.relative else 0),
+    )
+
+
+def scratch(nodes: int) -> np.recarray:
+    """A log of few rows, for episodes that do not keep theirs. Episodes of one thread can share it."""
+    return np.zeros(max(1024, 4 * nodes), ROW).view(np.recarray)
+
+
+def whole_log_of(scene: LaneScenario) -> np.recarray:
+    """A log with room for all rows of an episode."""
+    rows = 2 * len(scene.facts) + 2 * int(scene.work.rows.instances.sum()) + len(scene.nodes.table) + 2
+    return np.zeros(rows, ROW).view(np.recarray)
+
+
+_RING = 256
+"""Number of node changes that are remembered: a short ring, because each episode has its own."""
+
+
+def _cut(s: State, runs: int) -> State:
+    """The state with no more room than ``runs`` runs need, each with one hold per instance."""
+    lengths = dict.fromkeys(("ends", "runs", "holds", "ended", "starts"), runs) | {"ring": _RING}
+    return s._replace(**{name: _resized(getattr(s, name), length) for name, length in lengths.items()})
+
+
+def _resized(array: Any, rows: int) -> Any:
+    return np.zeros(rows, array.dtype).view(type(array))
+
+
+def _groups(kind: np.ndarray, seconds: np.ndarray, best_s: np.ndarray, digits: int) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) int64: the group of each task, by its demand class and its ratios of seconds to ``best_s``; and
+    the demand class of each group.
+
+    Ratios are rounded one by one in Python, as in the codec: NumPy's rounding may differ in the last
+    digit.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratios = seconds / best_s[:, None]  # NaN for a task that can run nowhere: its job is rejected
+    distinct, place = np.unique(ratios, return_inverse=True)
+    rounded = np.array([round(ratio, digits) for ratio in distinct.tolist()])
+    number = np.unique(rounded, return_inverse=True)[1][place].reshape(ratios.shape)
+    profiles, group = np.unique(np.column_stack([kind, number]), axis=0, return_inverse=True)
+    return group.reshape(-1), profiles[:, 0].astype(np.int64)

@@ -1,0 +1,24 @@
+"""The family of compiled episodes, and what it adds."""
+
+from dagsim.family import Entry, Family
+
+FAMILY = Family(
+    "episodes of the GPU cluster in compiled code, and the policy that searches with them",
+    needs=("compiled", "learning"),
+    adds={
+        "compiled_sources": (Entry("episodes", ".", "all files here"),),
+        "services": (
+            Entry("why_no_episodes", ".offer:why_not_compiled", "the reason against compiled episodes"),
+            Entry("compiled_episodes", ".offer:compiled_episodes", "many episodes, played together"),
+            Entry("compile_episodes", ".side_by_side:compile_episodes", "compile them once"),
+        ),
+        "policies": (
+            Entry(
+                "search",
+                ".search:Search",
+                "best decision of several policies, by simulated futures",
+                ("estimates", "costly"),
+            ),
+        ),
+    },
+)

@@ -1,0 +1,310 @@
+"""The observations of an episode: the twins of ``codecs.candidates`` with ``heads``, and of
+``codecs.relative``, whose features have no units. Columns are filled in the same order and to the
+same bits.
+
+Everything is computed in float64 and shown as float32. Where ``candidates`` reads the row of a type
+back, it reads float32, and so does this file.
+"""
+
+from __future__ import annotations
+
+from math import exp, log, log1p
+
+import numpy as np
+
+from dagsim.families.compiled.jit import inner, int64
+from dagsim.families.episodes.episode_state import EpisodeState
+from dagsim.families.episodes.play import below, exact_sum
+from dagsim.families.episodes.proposals import work_left_s
+from dagsim.families.learning.codecs.candidates import Candidates
+from dagsim.families.learning.codecs.pool import STATIC
+from dagsim.families.learning.codecs.relative import TASK_FEATURES
+
+FIXED, MOVING, SHOWN = 1 + len(STATIC), 10, len(Candidates.gpu_features)
+"""Columns of a row: constant ones, those that change, and those of the type."""
+CLIP = 3.0
+"""As in ``codecs.candidates``: bound on the absolute value of logarithms of ratios."""
+LOWEST, HIGHEST = exp(-CLIP), exp(CLIP)
+INSTANT_S = 1e-9
+"""As there: replaces 0 s in ratios."""
+
+
+@inner
+def _log_time(seconds: float) -> float:
+    return log1p(seconds / 60) / 5
+
+
+@inner
+def clipped_log_ratio(seconds: float, here_s: float) -> float:
+    """The logarithm of the ratio, clipped."""
+    ratio = max(seconds, INSTANT_S) / max(here_s, INSTANT_S)
+    if ratio < LOWEST:
+        return -CLIP
+    return CLIP if ratio > HIGHEST else log(ratio)
+
+
+@inner
+def freed_in_s(e: EpisodeState, gpus: float, type_: int) -> float:
+    """Seconds until ``gpus`` GPUs of the type are expected to have been released; 0 for none."""
+    if gpus <= 0:
+        return 0.0
+    at = e.on_type[type_].at
+    for place in range(at, at + e.on_type[type_].held):
+        gpus -= e.expected[place].gpus
+        if gpus <= 0:
+            return max(e.expected[place].end_s - e.state.clock.now_s, 0.0)
+    return e.tally.never_s
+
+
+@inner
+def show_types(e: EpisodeState) -> None:
+    """Fill the rows of the GPU types (``Candidates.gpu_features``)."""
+    classes, types = len(e.widths), len(e.on_type)
+    for type_ in range(types):
+        idle, gpus, shown = float(e.state.types[type_].idle), e.on_type[type_].gpus, e.shown[type_]
+        area, slowdowns = e.sums[classes + type_], e.sums[classes + types + type_]
+        shown[0] = idle / gpus
+        shown[1] = gpus / e.tally.gpus
+        shown[2] = log1p(exact_sum(area[0], area[1]) / gpus / 600)
+        shown[3] = exact_sum(slowdowns[0], slowdowns[1]) / e.tally.waiting
+        for probe in range(4):  # 1, 2, 4 and 8 GPUs
+            wait_s = freed_in_s(e, (1 << probe) - idle, type_)
+            shown[4 + probe] = _log_time(wait_s) if wait_s else 0.0
+
+
+@inner
+def show_state(e: EpisodeState, context: np.ndarray) -> None:
+    """Fill the state of queue and cluster (``Candidates.context_features``)."""
+    classes, types, gpus = len(e.widths), len(e.on_type), e.tally.gpus
+    high, low = int64(0), int64(0)
+    for type_ in range(types):
+        high += e.sums[classes + type_, 0]
+        low += e.sums[classes + type_, 1]
+        if low >= 1 << 60:
+            low -= 1 << 60
+            high += 1
+    context[0] = log1p(float(e.tally.waiting))
+    context[1] = log1p(float(e.state.count.runs))
+    context[2] = log1p(float(e.tally.jobs))
+    context[3] = log1p(exact_sum(high, low) / gpus / 600)
+    for width in range(classes):
+        held = e.widths[width].held
+        context[4 + 3 * width] = log1p(float(held))
+        context[5 + 3 * width] = _log_time(e.sorted_s[e.widths[width].at]) if held else -1.0
+        context[6 + 3 * width] = log1p(exact_sum(e.sums[width, 0], e.sums[width, 1]) / gpus / 600)
+    at = 4 + 3 * classes
+    for column in range(e.shown.shape[1]):
+        total = e.shown[0, column]
+        for type_ in range(1, types):
+            total = np.float32(total + e.shown[type_, column])
+        context[at + column] = float(total) / types
+
+
+@inner
+def show_choices(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) -> None:
+    """Fill the rows of the first choices (``Candidates.token_features``), from row ``first`` on. A
+    further column of ``tokens`` is 1.
+    """
+    s, now = e.state, e.state.clock.now_s
+    further = tokens.shape[1] > FIXED + MOVING + SHOWN
+    task, kind = int64(-1), int64(-1)
+    age = job_age = shorter = eta_best = on_best_s = first_s = second_s = job_left = tasks_left = 0.0
+    for choice in range(choices):
+        type_ = e.choice[choice, 1]
+        if e.choice[choice, 0] != task:  # what all rows of the task share
+            task = e.choice[choice, 0]
+            job, kind = int64(s.tasks[task].job), int64(s.tasks[task].kind)
+            age, job_age = _log_time(now - e.ready_s[task]), _log_time(now - s.jobs[job].arrival_s)
+            job_left, tasks_left = _job_left(e, job), s.jobs[job].left / 8
+            fewer = int64(0)
+            for width in range(len(e.widths)):
+                fewer += below(e.sorted_s, e.widths[width].at, e.widths[width].held, e.facts[task].best_s)
+            shorter = fewer / e.tally.waiting
+            on_best_s, first_s, second_s = _ends_s(e, kind, task)
+            eta_best = _log_time(on_best_s - e.facts[task].best_s)
+        here_s = s.seconds[task, type_]
+        elsewhere_s = second_s if here_s == first_s else first_s  # it would start here at once
+        row, shown, fixed = tokens[first + choice], e.shown[type_], e.fixed[task, type_]
+        for column in range(FIXED):
+            row[column] = fixed[column]
+        row[FIXED] = age
+        row[FIXED + 1] = job_age
+        row[FIXED + 2] = eta_best
+        row[FIXED + 3] = clipped_log_ratio(on_best_s, here_s)
+        row[FIXED + 4] = clipped_log_ratio(elsewhere_s, here_s)
+        row[FIXED + 5] = float(shown[0]) - e.facts[task].wide / e.on_type[type_].gpus
+        row[FIXED + 6] = shorter
+        row[FIXED + 7] = e.slowdown[task, type_] - float(shown[3])
+        row[FIXED + 8] = job_left
+        row[FIXED + 9] = tasks_left
+        for column in range(SHOWN):
+            row[FIXED + MOVING + column] = shown[column]
+        if further:
+            row[FIXED + MOVING + SHOWN] = 1.0
+
+
+@inner
+def _ends_s(e: EpisodeState, kind: int, task: int) -> tuple[float, float, float]:
+    """Seconds until a task ends if it waits for room: on its fastest type, and on the two types where
+    it ends first.
+    """
+    on_best_s, first_s, second_s = 0.0, np.inf, np.inf
+    for type_ in range(len(e.on_type)):
+        finish_s = eta_s(e, kind, type_) + e.state.seconds[task, type_]
+        if type_ == e.facts[task].best_type:
+            on_best_s = finish_s
+        if finish_s < first_s:
+            first_s, second_s = finish_s, first_s
+        elif finish_s < second_s:
+            second_s = finish_s
+    return on_best_s, first_s, second_s
+
+
+@inner
+def eta_s(e: EpisodeState, kind: int, type_: int) -> float:
+    """Seconds until a type has room for a demand class; computed once per observation."""
+    if e.eta_s[kind, type_] < 0:
+        s = e.state
+        if not s.may[kind, type_]:
+            e.eta_s[kind, type_] = e.tally.never_s
+        elif e.room[kind] >> type_ & 1:
+            e.eta_s[kind, type_] = 0.0
+        else:
+            gpus = s.classes[kind].gpus * max(s.classes[kind].gang, 1)
+            e.eta_s[kind, type_] = freed_in_s(e, gpus - s.types[type_].idle, type_)
+    return e.eta_s[kind, type_]
+
+
+@inner
+def _job_left(e: EpisodeState, job: int) -> float:
+    """Seconds of the job's unfinished tasks on their fastest types, as a logarithm."""
+    s = e.state
+    if s.jobs[job].left != e.jobs[job].tasks_left:
+        total = 0.0
+        for task in range(s.jobs[job].first, s.jobs[job + 1].first):
+            if s.todo[task].unfinished:
+                total += e.facts[task].least_s
+        e.jobs[job].tasks_left = s.jobs[job].left
+        e.jobs[job].left = log1p(total / 600) / 3
+    return e.jobs[job].left
+
+
+PROPOSED = 1 + len(TASK_FEATURES)
+"""The column that marks the proposal of the reference; those of the type follow."""
+_WORK_RANK, _SECONDS_RANK = PROPOSED - 2, PROPOSED - 1
+_RELATIVE_CLIP = 4.0
+"""As in ``codecs.relative``: bound on the absolute value of its logarithms."""
+
+
+@inner
+def _log_over(seconds: float, unit_s: float) -> float:
+    """The logarithm of a time over the unit, clipped."""
+    return max(-_RELATIVE_CLIP, min(log(max(seconds, 1e-6 * unit_s) / unit_s), _RELATIVE_CLIP)) / 2
+
+
+@inner
+def _log_scale(seconds: float, unit_s: float) -> float:
+    """A time over the unit, 0 for 0 s, as a logarithm with a bound."""
+    return min(log1p(max(seconds, 0.0) / unit_s), _RELATIVE_CLIP) / 2
+
+
+@inner
+def show_relative_state(e: EpisodeState, context: np.ndarray, gpus: np.ndarray) -> None:
+    """Fill the rows of the types, the state of queue and cluster, and the mean over the types."""
+    s, classes, types = e.state, len(e.widths), len(e.on_type)
+    unit_s = e.all_s[e.tally.waiting // 2]
+    high, low = int64(0), int64(0)
+    for type_ in range(types):
+        idle, count, shown = float(s.types[type_].idle), e.on_type[type_].gpus, e.exact[type_]
+        area, slowdowns = e.sums[classes + type_], e.sums[classes + types + type_]
+        high += area[0]
+        low += area[1]
+        if low >= 1 << 60:
+            low -= 1 << 60
+            high += 1
+        shown[0] = idle / count
+        shown[1] = count / e.tally.gpus
+        shown[2] = _log_scale(exact_sum(area[0], area[1]) / count, unit_s)
+        shown[3] = exact_sum(slowdowns[0], slowdowns[1]) / e.tally.waiting
+        for probe in range(4):  # 1, 2, 4 and 8 GPUs
+            shown[4 + probe] = _log_scale(freed_in_s(e, (1 << probe) - idle, type_), unit_s)
+    context[0] = log1p(8 * float(e.tally.waiting) / e.tally.gpus)
+    context[1] = s.count.runs / e.tally.gpus
+    context[2] = log1p(8 * float(e.tally.jobs) / e.tally.gpus)
+    context[3] = _log_scale(exact_sum(high, low) / e.tally.gpus, unit_s)
+    for column in range(e.exact.shape[1]):
+        total = 0.0
+        for type_ in range(types):
+            total += e.exact[type_, column]
+        context[4 + column] = total / types
+        gpus[0, column] = context[4 + column]
+
+
+@inner
+def show_relative(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) -> None:
+    """Fill the rows of the first choices, from row ``first`` on. A further column of ``tokens`` is 1."""
+    s, now = e.state, e.state.clock.now_s
+    unit_s = e.all_s[e.tally.waiting // 2]
+    shown_columns = e.exact.shape[1]
+    further = tokens.shape[1] > PROPOSED + 1 + shown_columns
+    task, job, kind = int64(-1), int64(-1), int64(-1)
+    on_best_s = first_s = second_s = shorter = left_s = 0.0
+    for choice in range(e.tally.choices):
+        type_ = e.choice[choice, 1]
+        if e.choice[choice, 0] != task:  # what all rows of the task share
+            task = e.choice[choice, 0]
+            job, kind = int64(s.tasks[task].job), int64(s.tasks[task].kind)
+            left_s = work_left_s(e, job)
+            shorter = below(e.all_s, int64(0), e.tally.waiting, e.facts[task].best_s) / e.tally.waiting
+            on_best_s, first_s, second_s = _ends_s(e, kind, task)
+        here_s, best_s, wide = s.seconds[task, type_], e.facts[task].best_s, e.facts[task].wide
+        work_s = left_s + wide * (here_s - e.facts[task].least_s)
+        e.works[choice, 0] = work_s
+        e.works[choice, 1] = here_s
+        if choice >= choices:
+            continue
+        row, shown = tokens[first + choice], e.exact[type_]
+        row[0] = 0.0
+        row[1] = _log_over(here_s, unit_s)
+        row[2] = _log_over(best_s, unit_s)
+        row[3] = e.slowdown[task, type_]
+        row[4] = _log_over(e.facts[task].rank_s, unit_s)
+        row[5] = 1.0 if type_ == e.facts[task].best_type else 0.0
+        row[6] = log1p(wide) / 2
+        row[7] = wide / e.on_type[type_].gpus
+        row[8] = log1p(float(s.tasks[task + 1].children - s.tasks[task].children)) / 2
+        row[9] = log1p(float(s.jobs[job + 1].first - s.jobs[job].first)) / 2
+        row[10] = log1p(float(s.jobs[job].left)) / 2
+        row[11] = _log_scale(now - e.ready_s[task], unit_s)
+        row[12] = _log_scale(now - s.jobs[job].arrival_s, unit_s)
+        row[13] = _log_scale(on_best_s - best_s, unit_s)
+        row[14] = clipped_log_ratio(on_best_s, here_s)
+        row[15] = clipped_log_ratio(second_s if here_s == first_s else first_s, here_s)
+        row[16] = shorter
+        row[17] = e.slowdown[task, type_] - shown[3]
+        row[18] = _log_over(work_s, unit_s)
+        row[PROPOSED] = 1.0 if task == e.tally.proposed and type_ == e.tally.on else 0.0
+        for column in range(shown_columns):
+            row[PROPOSED + 1 + column] = shown[column]
+        if further:
+            row[PROPOSED + 1 + shown_columns] = 1.0
+    _show_ranks(e, tokens, first, choices, int64(0), int64(_WORK_RANK))
+    _show_ranks(e, tokens, first, choices, int64(1), int64(_SECONDS_RANK))
+
+
+@inner
+def _show_ranks(e: EpisodeState, tokens: np.ndarray, first: int, choices: int, value: int, column: int) -> None:
+    """Fill a column with the rank of each row's value, from 0 to 1; equal values have the same."""
+    distinct = int64(0)
+    for choice in range(e.tally.choices):
+        one = e.works[choice, value]
+        place = below(e.ranked, int64(0), distinct, one)
+        if place < distinct and e.ranked[place] == one:
+            continue
+        for later in range(distinct, place, -1):
+            e.ranked[later] = e.ranked[later - 1]
+        e.ranked[place] = one
+        distinct += 1
+    for choice in range(choices):
+        place = below(e.ranked, int64(0), distinct, e.works[choice, value])
+        tokens[first + choice, column] = place / max(distinct - 1, 1)

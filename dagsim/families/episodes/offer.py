@@ -1,0 +1,47 @@
+"""Episodes that the compiled engine can play, many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dagsim.errors import ConfigError
+from dagsim.families.compiled.choice import why_not_live
+from dagsim.families.learning.codecs.codec import CandidatesConfig, RelativeConfig
+
+if TYPE_CHECKING:
+    from dagsim.families.episodes.side_by_side import CompiledEpisodes
+    from dagsim.systems.cluster.scenario import ClusterScenario
+    from dagsim.systems.seam import CodecSettings
+
+_TERMS = ("shaped_job_seconds", "job_seconds")
+
+
+def compiled_episodes(
+    scenario: Any, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, recorded: bool
+) -> CompiledEpisodes | str:
+    """Make ``count`` episodes of a scenario of the GPU cluster in the compiled engine, or return the
+    reason against it that only the codec knows. The others are those of ``why_not_compiled``.
+    """
+    from dagsim.families.episodes.episode_state import EpisodeReward
+    from dagsim.families.episodes.side_by_side import CompiledEpisodes
+
+    assert isinstance(codec, CandidatesConfig | RelativeConfig)
+    ((term, weight),) = terms.items()
+    reward = EpisodeReward(weight, scale, term == "shaped_job_seconds")
+    try:
+        return CompiledEpisodes(scenario, count, codec, reward, recorded=recorded)
+    except ConfigError as error:
+        return f"the codec {codec.kind!r}: {error}"
+
+
+def why_not_compiled(scenario: ClusterScenario, codec: CodecSettings, terms: Mapping[str, float]) -> str:
+    """The reason against episodes in the compiled engine; empty if there is none."""
+    plain = type(codec) is CandidatesConfig and (codec.select, codec.look_ahead) == ("heads", "sorted")
+    if not plain and type(codec) is not RelativeConfig:
+        return "only the codecs 'candidates', with select heads and look_ahead sorted, and 'relative' are compiled"
+    if isinstance(codec, RelativeConfig) and codec.actions:
+        return f"the actions of the codec 'relative' are not compiled: {', '.join(codec.actions)}"
+    if len(terms) != 1 or not set(terms) <= set(_TERMS):
+        return f"only single reward terms are compiled: {', '.join(_TERMS)}; got {', '.join(terms)}"
+    return why_not_live(scenario)

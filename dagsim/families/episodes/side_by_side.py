@@ -1,0 +1,582 @@
+"""Many episodes side by side in compiled code.
+
+    episodes = CompiledEpisodes(scenario, 64, CandidatesConfig(), EpisodeReward())
+    episodes.begin(every, seeds)  # every = np.arange(64)
+    while ...:
+        batch = episodes.observe(every)
+        rewards, over = episodes.advance(every, choices)
+
+An episode is an *arena*, the bytes of all arrays that change, and a row of ``tables``, the addresses
+and lengths of all its arrays (``pointers``). A sequence of jobs has an ``Image``: the arena before
+the first event, and the constants. So a new episode is one copy of bytes, and so is a fork. Compiled
+code receives the addresses of the tables. Episodes may have different sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dagsim.errors import ConfigError
+from dagsim.families.compiled import jit
+from dagsim.families.compiled.choice import too_much
+from dagsim.families.compiled.drive import placement_number
+from dagsim.families.compiled.jit import inner, int64, outer
+from dagsim.families.compiled.memory import BEST, State
+from dagsim.families.compiled.reading import LaneScenario, read_scenario
+from dagsim.families.episodes.episode_state import (
+    EpisodeCodec,
+    EpisodeReward,
+    EpisodeState,
+    new_episode,
+    scratch,
+    too_large,
+    whole_log_of,
+)
+from dagsim.families.episodes.features import (
+    PROPOSED,
+    show_choices,
+    show_relative,
+    show_relative_state,
+    show_state,
+    show_types,
+)
+from dagsim.families.episodes.play import play_on, prepare, reward, take_choice
+from dagsim.families.episodes.playout import (
+    AS_PROPOSED,
+    NO_NET,
+    WAIT,
+    ScorerNet,
+    best_choice,
+    play_out,
+    recall,
+    reconsider,
+    total_end_s,
+)
+from dagsim.families.learning.codecs.codec import CandidatesConfig, RelativeConfig
+from dagsim.model import Cluster, Job, Task
+from dagsim.model.log import Schedule, ScheduleLog
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.policies.look_ahead import EftWait
+from dagsim.systems.cluster.policies.placement import placing
+from dagsim.systems.cluster.scenario import refused_engine
+from dagsim.workload.arrays import JobArrays
+
+_KEPT = 64
+"""Number of job sequences whose images are kept."""
+_LINE_B = 64
+"""Arrays begin at multiples of this many bytes."""
+_STATE_CONSTANTS = {"past", "tasks", "child", "truth", "seconds", "key", "classes", "may", "by_type", "queues", "ready"}
+_STATE_MOVES = frozenset(State._fields) - _STATE_CONSTANTS - {"origin", "work_left"}
+_MOVES = frozenset(EpisodeState._fields[EpisodeState._fields.index("tally") :])
+"""The fields that change during an episode."""
+
+
+def _example() -> EpisodeState:
+    """Make a small episode, from which numba infers the type of all episodes."""
+    jobs = JobArrays.of([Job.single("j", Task("t", 1.0))])
+    scene = read_scenario(Cluster.of({"V100": 1}), jobs, Recorded(), Estimates(), 0)
+    return new_episode(scene, EpisodeCodec(BEST), EpisodeReward(), scratch(1))
+
+
+_at, _plain = jit.at_address(_example)
+
+
+@outer
+def begin_episode(e: EpisodeState) -> None:
+    """Compute the constants of a new episode."""
+    prepare(e)
+
+
+@outer
+def advance_episodes(
+    addresses: np.ndarray,
+    which: np.ndarray,
+    choices: np.ndarray,
+    rewards: np.ndarray,
+    over: np.ndarray,
+    now_s: np.ndarray,
+) -> None:
+    """Carry out one choice (-1: none, for a new episode) in each of the episodes ``which``, and play
+    on to the next one. Writes rewards and ends in that order, and ``now_s`` by number.
+    """
+    for place in range(len(which)):
+        number = which[place]
+        e = _at(addresses[number])
+        if choices[place] >= 0:
+            take_choice(e, choices[place])
+        over[place] = not play_on(e)
+        rewards[place] = reward(e)
+        now_s[number] = e.state.clock.now_s
+
+
+@outer
+def observe_episodes(
+    addresses: np.ndarray,
+    which: np.ndarray,
+    first: np.ndarray,
+    waits: np.ndarray,
+    tokens: np.ndarray,
+    context: np.ndarray,
+    gpus: np.ndarray,
+) -> None:
+    """Fill the observations of the episodes ``which``, in that order, with their rows end to end.
+
+    The rows of an episode begin at ``first``, whose last entry is the end of all. ``waits`` is 1 if
+    the last of them waits. An episode that is over has no rows.
+    """
+    row = int64(0)
+    for place in range(len(which)):
+        e = _at(addresses[which[place]])
+        choices, waits[place], first[place] = e.tally.choices, e.tally.pending, row
+        if choices:
+            _show(e, tokens, row, choices, context[place], gpus[place])
+            row += choices
+        if e.tally.pending:
+            for column in range(tokens.shape[1]):
+                tokens[row, column] = 0.0
+            tokens[row, 0] = 1.0
+            if e.tally.relative:
+                tokens[row, PROPOSED] = 1.0 if e.tally.proposed < 0 else 0.0
+            row += 1
+    first[len(which)] = row
+
+
+@outer
+def fill_episodes(
+    addresses: np.ndarray,
+    which: np.ndarray,
+    tokens: np.ndarray,
+    context: np.ndarray,
+    gpus: np.ndarray,
+    mask: np.ndarray,
+) -> None:
+    """Fill the observations of the episodes ``which`` into arrays of zeros, with the same number of
+    rows for each; the last one waits. Choices beyond them are left out. ``mask`` is 1 for choices.
+    """
+    for place in range(len(which)):
+        e = _at(addresses[which[place]])
+        choices = min(e.tally.choices, tokens.shape[1] - 1)
+        if choices:
+            _show(e, tokens[place], int64(0), choices, context[place], gpus[place])
+        for row in range(choices):
+            mask[place, row] = 1
+        if e.tally.pending:
+            tokens[place, tokens.shape[1] - 1, 0] = 1.0
+            if e.tally.relative:
+                tokens[place, tokens.shape[1] - 1, PROPOSED] = 1.0 if e.tally.proposed < 0 else 0.0
+            mask[place, tokens.shape[1] - 1] = 1
+
+
+@outer
+def play_out_episodes(
+    addresses: np.ndarray,
+    arenas: np.ndarray,
+    source: np.ndarray,
+    which: np.ndarray,
+    first: np.ndarray,
+    theta: np.ndarray,
+    order: np.ndarray,
+    depth: np.ndarray,
+    net: ScorerNet,
+    end_s: np.ndarray,
+) -> int:
+    """Fork the episodes ``source``, which stand at a choice, to ``which``, and play these to their ends.
+
+    ``arenas`` (episodes, bytes) uint8. ``first`` (N,) int64: the first choice of each, or
+    ``AS_PROPOSED``. Then the net makes ``depth`` (N,) int64 choices, and the heuristic of ``theta``
+    (N,) float64 and ``order`` (N,) int64 all others. Writes the sum of completion times of each.
+    Returns the number of choices.
+    """
+    plays = int64(0)
+    for place in range(len(which)):
+        for byte in range(arenas.shape[1]):
+            arenas[which[place], byte] = arenas[source[place], byte]
+        e = _at(addresses[which[place]])
+        going = True
+        if first[place] != AS_PROPOSED:
+            take_choice(e, first[place])
+            going = play_on(e)
+            plays += 1
+        if going:
+            plays += play_out(e, net, depth[place], theta[place], order[place])
+        end_s[place] = total_end_s(e)
+    return plays
+
+
+@outer
+def recall_in(addresses: np.ndarray, which: np.ndarray) -> None:
+    """Play the episodes ``which``, which have a past, until they begin."""
+    for place in range(len(which)):
+        recall(_at(addresses[which[place]]))
+
+
+@outer
+def propose_in(
+    addresses: np.ndarray, which: np.ndarray, theta: np.ndarray, order: np.ndarray, net: ScorerNet, choices: np.ndarray
+) -> None:
+    """Write the choice of each heuristic in the episodes ``which``, which stand at one, and last that of the net (-1
+    without one). ``choices`` (N, heuristics + 1) int64; those to wait are ``WAIT``.
+    """
+    for place in range(len(which)):
+        e = _at(addresses[which[place]])
+        theta_before, order_before = e.tally.theta, e.tally.order
+        best = best_choice(e, net) if len(net.embed) else int64(-1)
+        choices[place, len(theta)] = best if best < e.tally.choices else int64(WAIT)
+        for member in range(len(theta)):
+            reconsider(e, theta[member], order[member])
+            choices[place, member] = _place_of(e, e.tally.proposed, e.tally.on)
+        reconsider(e, theta_before, order_before)
+
+
+@inner
+def _place_of(e: EpisodeState, task: int, type_: int) -> int:
+    """The choice of a task on a type, which is added if there is room and it is not there yet."""
+    if task < 0:
+        return int64(WAIT)
+    for choice in range(e.tally.choices):
+        if e.choice[choice, 0] == task and e.choice[choice, 1] == type_:
+            return choice
+    if e.tally.choices == len(e.choice):
+        return int64(WAIT)
+    e.choice[e.tally.choices, 0] = task
+    e.choice[e.tally.choices, 1] = type_
+    e.tally.choices += 1
+    return e.tally.choices - 1
+
+
+@inner
+def _show(e: EpisodeState, tokens: np.ndarray, first: int, choices: int, context: np.ndarray, gpus: np.ndarray) -> None:
+    """Fill the observation of one episode."""
+    if e.tally.relative:
+        show_relative_state(e, context, gpus)
+        show_relative(e, tokens, first, choices)
+        return
+    show_types(e)
+    show_state(e, context)
+    for type_ in range(gpus.shape[0]):
+        for column in range(gpus.shape[1]):
+            gpus[type_, column] = e.shown[type_, column]
+    show_choices(e, tokens, first, choices)
+
+
+class EpisodeBatch(NamedTuple):
+    """Observations of several episodes, with their rows end to end: views that the next call overwrites."""
+
+    tokens: np.ndarray
+    """(rows, F) float32: one row per choice, episode by episode; if waiting is allowed, it is the
+    last row of its episode."""
+    context: np.ndarray
+    """(N, C) float32."""
+    gpus: np.ndarray
+    """(N, types, D) float32; of the codec ``relative`` (N, 1, D)."""
+    first: np.ndarray
+    """(N + 1,) int64: where the rows of each episode begin, and the end."""
+    waits: np.ndarray
+    """(N,) bool: True if the last row of the episode waits."""
+
+
+class Image:
+    """A sequence of jobs, ready to be played."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        scene: LaneScenario,
+        codec: EpisodeCodec,
+        terms: EpisodeReward,
+        log: np.recarray,
+        recorded: bool,
+    ) -> None:
+        self.cluster, self.scene, self.recorded = cluster, scene, recorded
+        self.state = new_episode(scene, codec, terms, log)
+        self.state.tally.recorded = recorded
+        begin_episode(self.state)
+        words, offsets, size = [], [], 0
+        pieces, values = [], []
+        for value, moves in _members(self.state):
+            shape = value.shape if isinstance(value, np.ndarray) else ()
+            words += [0 if moves else value.ctypes.data, *shape]
+            offsets += [size if moves else -1, *[-1] * len(shape)]
+            if moves:
+                pieces.append((size, value.tobytes()))
+                values.append(value)
+                size += -(-value.nbytes // _LINE_B) * _LINE_B
+        self.words, offset = np.array(words, np.int64), np.array(offsets, np.int64)
+        self.places = {
+            name: (begin, value)
+            for name, begin, value in zip(_NAMES_OF_MOVES, [begin for begin, _ in pieces], values, strict=True)
+        }
+        self.moving = np.flatnonzero(offset >= 0)
+        self.offset = offset[self.moving]
+        self.bytes = np.zeros(size, np.uint8)
+        for begin, piece in pieces:
+            self.bytes[begin : begin + len(piece)] = np.frombuffer(piece, np.uint8)
+
+    def table(self, arena: np.ndarray, log: np.recarray) -> np.ndarray:
+        """The words of an episode whose changing arrays are in ``arena``."""
+        words = self.words.copy()
+        words[self.moving] = self.offset + arena.ctypes.data
+        words[_LOG_WORD] = log.ctypes.data
+        words[_LOG_WORD + 1] = len(log)
+        return words
+
+    def part(self, arenas: np.ndarray, name: str) -> np.ndarray:
+        """(..., rows) one changing array of the episodes in ``arenas`` (..., bytes), by its name: that of the field,
+        after ``state.`` for those of ``State``. One record is an array without axes.
+        """
+        begin, value = self.places[name]
+        shape = (*arenas.shape[:-1], *np.shape(value))
+        strides = (*arenas.strides[:-1], *getattr(value, "strides", ()))
+        return np.ndarray(shape, value.dtype, arenas, begin, strides)
+
+    def on(self, arena: np.ndarray, log: np.recarray) -> EpisodeState:
+        """The episode as named tuples, on the arrays in ``arena``."""
+        offsets = iter(self.offset.tolist())
+        values = []
+        for value, moves in _members(self.state):
+            if moves:
+                begin = next(offsets)
+                there = arena[begin : begin + value.nbytes].view(value.dtype)
+                if not isinstance(value, np.ndarray):
+                    value = there.view(np.recarray)[0]
+                else:
+                    value = there.reshape(value.shape).view(type(value))
+            values.append(value)
+        count = len(State._fields)
+        return EpisodeState(State(*values[:count]), *values[count:])._replace(log=log)
+
+
+def _members(e: EpisodeState) -> Iterator[tuple[Any, bool]]:
+    """All arrays and records in the order of the table, and whether they change."""
+    for name, value in zip(e.state._fields, e.state, strict=True):
+        yield value, name in _STATE_MOVES
+    for name, value in zip(e._fields[1:], e[1:], strict=True):
+        yield value, name in _MOVES
+
+
+_NAMES_OF_MOVES = (
+    *(f"state.{name}" for name in State._fields if name in _STATE_MOVES),
+    *(name for name in EpisodeState._fields[1:] if name in _MOVES),
+)
+
+_LOG_WORD = sum(1 + (value.ndim if isinstance(value, np.ndarray) else 0) for value in _example().state)
+"""The word with the address of the log: the log follows the state."""
+
+
+class CompiledEpisodes:
+    """``count`` episodes of a scenario that the lane can play (``choice.why_not_live``), or of a mixture of
+    such scenarios. With ``recorded``, ``schedule`` returns the whole log.
+
+    Raises:
+        ConfigError: The lane does not know the placement or the reference of the codec; and in ``begin``,
+            an episode is too large.
+    """
+
+    def __init__(
+        self,
+        scenario: Any,
+        count: int,
+        codec: CandidatesConfig | RelativeConfig,
+        terms: EpisodeReward,
+        *,
+        recorded: bool = False,
+    ) -> None:
+        self._codec, self._features = compiled_codec(codec), codec.features
+        compile_episodes()
+        self._scenario, self._terms, self._recorded = scenario, terms, recorded
+        self._scratch = scratch(1)
+        self._image = lru_cache(_KEPT)(self._new_image)
+        self._playing: list[Image | None] = [None] * count
+        self._seed_of = [0] * count
+        self._arenas = [np.zeros(0, np.uint8)] * count
+        self._logs = [self._scratch] * count
+        self._tables = [np.zeros(0, np.int64)] * count
+        self._addresses = np.zeros(count, np.int64)
+        self._rewards, self._over = np.zeros(count), np.zeros(count, bool)
+        self._first, self._waits = np.zeros(count + 1, np.int64), np.zeros(count, bool)
+        self._tokens = np.zeros((0, 0), np.float32)
+        self._context = np.zeros((0, 0), np.float32)
+        self._gpus = np.zeros((0, 0, 0), np.float32)
+        self.now_s = np.zeros(count)
+        """(count,) float64: seconds since the start of each episode."""
+
+    def begin(self, which: np.ndarray, seeds: Iterable[int]) -> np.ndarray:
+        """Begin the episodes ``which`` on the job sequences with these seeds.
+
+        Returns (N,) bool: True for episodes without a single choice, which are over.
+        """
+        for number, seed in zip(which.tolist(), seeds, strict=True):
+            image = self._image(int(seed))
+            log = whole_log_of(image.scene) if self._recorded else self._log_for(image)
+            self._seed_of[number] = int(seed)
+            self._put(number, image, image.bytes, log)
+        return self.advance(which, np.full(len(which), -1))[1]
+
+    def first_rewards(self, count: int) -> np.ndarray:
+        """(count,) float64: the rewards until the first choices of the episodes of the last ``begin``.
+        No choice led to them, so a learner leaves them out.
+        """
+        return self._rewards[:count]
+
+    def fork(self, number: int, to: int) -> None:
+        """Make episode ``to`` an equal copy of episode ``number``, which continues independently."""
+        image = self._playing[number]
+        assert image is not None
+        log = self._logs[number].copy() if self._recorded else self._logs[number]
+        self._seed_of[to] = self._seed_of[number]
+        self._put(to, image, self._arenas[number][: len(image.bytes)], log)
+        self.now_s[to] = self.now_s[number]
+
+    def advance(self, which: np.ndarray, choices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Carry out a choice in each of the episodes ``which``, a row of its last observation, and
+        play on to its next one.
+
+        Returns (N,) float64 rewards, and (N,) bool: True for episodes that are over. Both are views
+        that the next call overwrites.
+        """
+        count = len(which)
+        advance_episodes(self._addresses, which, choices, self._rewards, self._over, self.now_s)
+        return self._rewards[:count], self._over[:count]
+
+    def observe(self, which: np.ndarray) -> EpisodeBatch:
+        """Observations of the episodes ``which``, in that order."""
+        count = len(which)
+        observe_episodes(self._addresses, which, self._first, self._waits, self._tokens, self._context, self._gpus)
+        first = self._first[: count + 1]
+        return EpisodeBatch(
+            self._tokens[: first[-1]], self._context[:count], self._gpus[:count], first, self._waits[:count]
+        )
+
+    def fill(
+        self, which: np.ndarray, tokens: np.ndarray, context: np.ndarray, gpus: np.ndarray, mask: np.ndarray
+    ) -> None:
+        """Write observations into arrays of zeros, with the same number of rows for each episode:
+        ``tokens`` (N, rows, F or more), whose further column is 1 for starts, ``context`` (N, C), ``gpus``
+        (N, types, D), and ``mask`` (N, rows) int8. The last row waits.
+        """
+        fill_episodes(self._addresses, which, tokens, context, gpus, mask)
+
+    def jct_s(self, number: int) -> np.ndarray:
+        """(J,) float64: completion times of the jobs of an episode so far, NaN for all others."""
+        image = self._playing[number]
+        assert image is not None
+        done_s: np.ndarray = image.on(self._arenas[number], self._logs[number]).jobs.done_s
+        return done_s - image.scene.work.jobs.arrival_s
+
+    def schedule(self, number: int) -> Schedule:
+        """The schedule of an episode, which must have been recorded."""
+        image, log = self._playing[number], self._logs[number]
+        assert image is not None
+        assert self._recorded
+        state = image.on(self._arenas[number], log).state
+        rows = ScheduleLog.of(np.asarray(log[: int(state.count.rows)]))
+        return Schedule(image.cluster, image.scene.facts, rows, self._seed_of[number], ended_s=float(state.clock.now_s))
+
+    def _put(self, number: int, image: Image, content: np.ndarray, log: np.recarray) -> None:
+        """Make an episode of an image, with these bytes."""
+        arena, before = self._arenas[number], self._playing[number]
+        if before is image and log is self._logs[number]:
+            arena[: len(content)] = content
+            return
+        if len(arena) < len(content):
+            arena = self._arenas[number] = aligned(len(content) * 5 // 4)
+        arena[: len(content)] = content
+        table = self._tables[number] = image.table(arena, log)
+        self._playing[number], self._logs[number] = image, log
+        _plain.pop(int(self._addresses[number]), None)
+        self._addresses[number] = table.ctypes.data
+        if not jit.jitted():
+            _plain[table.ctypes.data] = image.on(arena, log)
+
+    def _new_image(self, seed: int) -> Image:
+        scenario = self._scenario
+        if world := getattr(scenario, "world", None):
+            scenario = world(seed)
+        arrays = scenario.jobs(seed).arrays()
+        scene = read_scenario(scenario.cluster, arrays, scenario.runtime, scenario.estimates, seed)
+        if why := too_much(scene, "") or too_large(scene):
+            raise refused_engine(why)
+        image = Image(scenario.cluster, scene, self._codec, self._terms, self._scratch, self._recorded)
+        self._make_room(image.state)
+        return image
+
+    def _make_room(self, e: EpisodeState) -> None:
+        """Enlarge the buffers of observations, if an episode may show more rows than any so far."""
+        count, most = len(self._playing), len(e.choice) + 1
+        if len(self._tokens) < count * most:
+            features, types = self._features, 1 if self._codec.relative else len(e.shown)
+            self._tokens = np.empty((count * most, len(features["tokens"])), np.float32)
+            self._context = np.zeros((count, len(features["context"])), np.float32)
+            self._gpus = np.zeros((count, types, len(features["gpus"])), np.float32)
+
+    def _log_for(self, image: Image) -> np.recarray:
+        """A log of few rows for an episode, in common with the others unless it has many nodes."""
+        if len(self._scratch) < 4 * len(image.cluster.nodes):
+            self._scratch = scratch(len(image.cluster.nodes))
+        return self._scratch
+
+
+def compiled_codec(codec: CandidatesConfig | RelativeConfig) -> EpisodeCodec:
+    """The codec as the lane knows it.
+
+    Raises:
+        ConfigError: The lane does not know its placement or its reference.
+    """
+    placement = placement_number(placing(codec.placement))
+    if isinstance(codec, CandidatesConfig):
+        return EpisodeCodec(placement)
+    reference = POLICIES.create(codec.reference)
+    if type(reference) is not EftWait or reference.order != "work":
+        raise ConfigError(f"its reference {codec.reference!r} is not compiled; eft-wait with order=work is")
+    return EpisodeCodec(placement, True, reference.theta)
+
+
+def put_at(image: Image, arenas: np.ndarray, log: np.recarray) -> tuple[np.ndarray, np.ndarray]:
+    """The tables of episodes of one image, whose arenas are ``arenas`` (episodes, bytes), and their addresses."""
+    tables = np.tile(image.table(arenas[0], log), (len(arenas), 1))
+    tables[:, image.moving] += arenas.shape[1] * np.arange(len(arenas))[:, None]
+    addresses = tables.ctypes.data + tables.strides[0] * np.arange(len(arenas))
+    if not jit.jitted():
+        _plain.update(
+            (address, image.on(arena, log)) for address, arena in zip(addresses.tolist(), arenas, strict=True)
+        )
+    return tables, addresses
+
+
+def aligned(size: int) -> np.ndarray:
+    """Bytes that begin at a multiple of ``_LINE_B``."""
+    array = np.zeros(size + _LINE_B, np.uint8)
+    return array[-array.ctypes.data % _LINE_B :][:size]
+
+
+_EPISODES = ("begin_episode", "advance_episodes", "observe_episodes", "fill_episodes")
+_TRIALS = ("begin_episode", "advance_episodes", "play_out_episodes", "propose_in", "recall_in")
+
+
+def compile_episodes(*, trials: bool = False) -> bool:
+    """Compile the functions of episodes, or those with which a policy tries its choices, and keep them; True if
+    they were not compiled before.
+    """
+    names = _TRIALS if trials else _EPISODES
+    if not jit.jitted() or all(map(jit.is_kept, names)):
+        return False
+    with jit.alone():
+        if all(map(jit.is_kept, names)):
+            return False
+        begin_episode(_example())
+        none, first, flags = np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, bool)
+        flat, deep, real = np.zeros((0, 0), np.float32), np.zeros((0, 0, 0), np.float32), np.zeros(0)
+        advance_episodes(none, none, none, real, flags, real)
+        if not trials:
+            observe_episodes(none, none, first, flags, flat, flat, deep)
+            fill_episodes(none, none, deep, flat, deep, np.zeros((0, 0), np.int8))
+            return True
+        play_out_episodes(none, np.zeros((0, 0), np.uint8), none, none, none, real, none, none, NO_NET, real)
+        recall_in(none, none)
+        propose_in(none, none, real, none, NO_NET, np.zeros((0, 1), np.int64))
+    return True

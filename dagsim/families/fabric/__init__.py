@@ -1,0 +1,1 @@
+"""Networks as links that flows share: topologies, routes, max-min rates, and policies that place by them."""

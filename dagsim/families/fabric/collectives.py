@@ -1,0 +1,333 @@
+"""Collectives: what a gang sends in a step, over which links, and the closed forms of its time.
+
+With n ranks on m nodes, S bytes per rank, and B bytes per second and direction, the terms of
+bandwidth are (nccl-tests, ``doc/PERFORMANCE.md``):
+
+- ``ring`` all-reduce: ``2 (n-1)/n S/B``; B is the slower of NVLink and the network, because one ring
+  passes through both.
+- ``all_gather`` (or reduce-scatter): half of it.
+- ``tree`` all-reduce, a double binary tree over nodes: ``2 S/B``.
+- ``hierarchical`` all-reduce, with r NICs in use per node: ``2 (g-1)/g S/B_nvlink`` within nodes of g
+  ranks, then ``2 (m-1)/m (S/r)/B_nic`` between them.
+- ``all_to_all``: ``(n-1)/n S/B``, within and between nodes at the same time.
+- ``pipeline``: S bytes forward and S backward over each cut between nodes, at the same time: ``2 S/B``
+  with three nodes or more.
+
+Latencies are those of NCCL's tuner for its Simple protocol (``src/graph/tuning.cc``, about 2.8).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import ceil, inf, log2
+from typing import Literal, NamedTuple, TypeAlias
+
+from dagsim.errors import ModelError
+from dagsim.families.fabric.routing import Path, Routing
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.systems.cluster.network.base import Member
+
+Collective: TypeAlias = Literal["ring", "tree", "hierarchical", "all_gather", "all_to_all", "pipeline"]
+
+_PCIE_GB_S = 12.0
+"""Assumption for GPUs without NVLink: PCIe 3.0 x16 (15.75 GB/s), the share that NVLink reaches."""
+_REACHED = {"H100": 370 / 450, "H200": 370 / 450} | dict.fromkeys(("B200", "GB200", "B300"), 770 / 900)
+"""Share of NVLink that collectives reach (docs/networks.md)."""
+_REACHED_ELSEWHERE = 235 / 300
+
+_BASE_S, _RING_S, _RING_NET_S = 8.4e-6, 3.4e-6, 9.6e-6
+_TREE_S, _TREE_NET_S = 28e-6, 50e-6
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTraffic:
+    """The traffic of groups of ranks in a step. A group has ``size`` ranks, ``stride`` apart. All groups
+    send at once, ``gb`` GB per rank; a pipeline sends as much backward as forward.
+
+    Raises:
+        ModelError: A number is out of its range.
+    """
+
+    gb: float
+    size: int
+    stride: int = 1
+    collective: Literal["ring", "all_gather", "pipeline"] = "ring"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.gb < inf or self.size < 2 or self.stride < 1:
+            raise ModelError(
+                "communication: groups need gb of 0 or more, a size of 2 or more and a stride of 1 or more, got "
+                f"{self.gb!r}, {self.size!r} and {self.stride!r}"
+            )
+
+    def moved(self) -> float:
+        """Bytes from each rank to the next."""
+        if self.collective == "pipeline":
+            return self.gb * 1e9
+        return (2 if self.collective == "ring" else 1) * (self.size - 1) / self.size * self.gb * 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class StepTraffic:
+    """A step of a gang: it computes for ``step_s`` seconds, and each rank takes part in
+    ``calls`` collectives that together have ``gb`` GB per rank.
+
+    ``step_s`` is on the fastest GPU type of the cluster that may run the task. With ``overlap`` 1
+    the gang communicates while it computes, with 0 after it. Each GPU is a rank, or each instance
+    if it has no whole GPU.
+
+    Raises:
+        ModelError: A number is out of its range.
+    """
+
+    gb: float
+    step_s: float
+    collective: Collective = "ring"
+    overlap: int = 0
+    calls: int = 1
+    """Number of collectives, for latencies; 0 leaves latencies out."""
+    groups: tuple[GroupTraffic, ...] = field(default=(), kw_only=True)
+    """Traffic of groups of ranks, one after the other, instead of ``gb`` of all ranks."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.gb < inf:
+            raise ModelError(f"communication: gb must be 0 or more, got {self.gb!r}")
+        if not 0 < self.step_s < inf:
+            raise ModelError(f"communication: step_s must be positive, got {self.step_s!r}")
+        if self.gb and self.groups:
+            raise ModelError(f"communication: groups take the place of gb, which must be 0 then, got {self.gb!r}")
+        if self.overlap not in (0, 1):
+            raise ModelError(f"communication: overlap must be 0 or 1, got {self.overlap!r}")
+        if self.calls < 0:
+            raise ModelError(f"communication: calls must be 0 or more, got {self.calls!r}")
+        if self.collective not in _PLANS:
+            raise ModelError(
+                f"communication: collective must be one of {', '.join(_PLANS)}, got {self.collective!r}"
+            )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The traffic of a step on certain nodes: ``streams`` equal streams on each link, of
+    ``stream_bytes`` each, all at one rate of at most ``cap`` bytes per second.
+    """
+
+    inner_s: float
+    """Seconds of traffic within nodes."""
+    streams: dict[int, int] = field(default_factory=dict)
+    stream_bytes: float = 0.0
+    cap: float = inf
+    at_once: bool = False
+    """True if traffic within nodes goes on beside that between them, False if before or after it."""
+    latency_s: float = 0.0
+
+    def seconds(self, rate: float) -> float:
+        """Seconds of communication per step if each stream has ``rate`` bytes per second."""
+        between_s = 0.0
+        if self.streams:
+            between_s = self.stream_bytes / rate if rate else inf
+        elsewhere = max(self.inner_s, between_s) if self.at_once else self.inner_s + between_s
+        return self.latency_s + elsewhere
+
+    def alone(self, routing: Routing) -> float:
+        """The rate of each stream if nothing else is on the links."""
+        rates = [routing.links[link].bandwidth / streams for link, streams in self.streams.items()]
+        return min([self.cap, *rates])
+
+    def overlapped(self, step_s: float) -> float:
+        """The rate above which traffic beside ``step_s`` seconds of compute saves no time."""
+        left_s = step_s - self.latency_s - (0.0 if self.at_once else self.inner_s)
+        return min(self.cap, self.stream_bytes / left_s) if left_s > 0 else self.cap
+
+
+def nvlink_bytes_s(name: str, nvlink_gb_s: float) -> float:
+    """Bytes per second and direction that collectives reach between the GPUs of a node."""
+    reached = _REACHED.get(name.split("-")[0], _REACHED_ELSEWHERE)
+    return 1e9 * (nvlink_gb_s * reached if nvlink_gb_s else _PCIE_GB_S)
+
+
+class _Plan(NamedTuple):
+    """Hops between nodes as ``(source, destination, streams)``, the bytes of each stream before it
+    is split over rails, seconds within nodes, and the latency of one call.
+    """
+
+    hops: list[tuple[Member, Member, int]]
+    bytes: float
+    inner_s: float
+    latency_s: float
+    through_nvlink: bool = False
+
+
+def exchange(traffic: StepTraffic, members: Sequence[Member], routing: Routing, nvlink: float) -> Exchange:
+    """The traffic of a step between ``members``, in the order of their ring; ``nvlink`` is in bytes
+    per second.
+    """
+    size = traffic.gb * 1e9
+    ranks = sum(member.ranks for member in members)
+    if ranks < 2:
+        return Exchange(0.0)
+    if traffic.groups:
+        return _in_turn([_group_exchange(group, members, routing, nvlink) for group in traffic.groups])
+    plan = _PLANS[traffic.collective](members, ranks, size, nvlink)
+    streams, ways, hop_s = _on_links(plan.hops, members, routing)
+    cap = nvlink / ways if plan.through_nvlink and max(member.ranks for member in members) > 1 else inf
+    at_once = traffic.collective == "all_to_all"
+    latency_s = traffic.calls * (plan.latency_s + hop_s * (len(members) > 1))
+    return Exchange(plan.inner_s, dict(streams), plan.bytes / ways, cap, at_once, latency_s)
+
+
+def _on_links(
+    hops: Iterable[tuple[Member, Member, int]], members: Sequence[Member], routing: Routing
+) -> tuple[Counter[int], int, float]:
+    """Streams on each link, the rails that each stream splits over, and the longest latency of a hop."""
+    most = min(member.ranks for member in members)
+    streams: Counter[int] = Counter()
+    hop_s, ways = 0.0, 1
+    for source, destination, count in hops:
+        paths = _rails(routing.paths(source.node, destination.node), source, most)
+        ways = len(paths)
+        for path in paths:
+            for link in path:
+                streams[link] += count
+        hop_s = max(hop_s, routing.latency_s(paths[0]))
+    return streams, ways, hop_s
+
+
+def _group_exchange(group: GroupTraffic, members: Sequence[Member], routing: Routing, nvlink: float) -> Exchange:
+    """The traffic of all groups at once, without latencies. Streams between the same two nodes are one of
+    their total bytes; if some pairs of nodes have fewer, they count as the pair with the most.
+    """
+    place = [number for number, member in enumerate(members) for _ in range(member.ranks)]
+    if len(place) % (group.size * group.stride):
+        raise ModelError(
+            f"communication: {len(place)} ranks do not split into groups of {group.size} with stride {group.stride}"
+        )
+    crossing: Counter[tuple[int, int]] = Counter()
+    within = False
+    for first in range(len(place) - (group.size - 1) * group.stride):
+        if first // group.stride % group.size:
+            continue
+        chain = [place[first + step * group.stride] for step in range(group.size)]
+        pairs = [*pairwise(chain), *([] if group.collective == "pipeline" else [(chain[-1], chain[0])])]
+        crossing.update([pair for pair in pairs if pair[0] != pair[1]])
+        within = within or any(one == other for one, other in pairs)
+    if not crossing:
+        return Exchange(group.moved() / nvlink)
+    ways_back = [pair[::-1] for pair in crossing] if group.collective == "pipeline" else []
+    hops = [(members[one], members[other], 1) for one, other in [*crossing, *ways_back]]
+    streams, ways, _ = _on_links(hops, members, routing)
+    many = max(crossing.values())
+    return Exchange(0.0, dict(streams), group.moved() * many / ways, nvlink * many / ways if within else inf)
+
+
+def _in_turn(parts: Sequence[Exchange]) -> Exchange:
+    """Exchanges one after the other as one flow: on each link the most streams of any of them, so that
+    sharing is never underestimated.
+    """
+    streams: dict[int, int] = {}
+    for part in parts:
+        for link, count in part.streams.items():
+            streams[link] = max(count, streams.get(link, 0))
+    return Exchange(
+        ordered_sum(part.inner_s for part in parts),
+        streams,
+        ordered_sum(part.stream_bytes for part in parts),
+        min(part.cap for part in parts),
+    )
+
+
+def _rails(paths: tuple[Path, ...], source: Member, most: int) -> tuple[Path, ...]:
+    """The paths over the NICs next to the GPUs of ``source``, at most one per rank of the smallest
+    member.
+    """
+    if len(paths) == 1:
+        return paths
+    own = dict.fromkeys(gpu % len(paths) for gpu in source.gpus) or range(len(paths))
+    rails = [*own, *(rail for rail in range(len(paths)) if rail not in own)]
+    return tuple(paths[rail] for rail in rails[: min(most, len(paths))])
+
+
+def _ring_hops(members: Sequence[Member]) -> list[tuple[Member, Member, int]]:
+    return [(member, members[(place + 1) % len(members)], 1) for place, member in enumerate(members)]
+
+
+def _ring(members: Sequence[Member], ranks: int, size: float, nvlink: float, rounds: int = 2) -> _Plan:
+    nodes = len(members)
+    moved = rounds * (ranks - 1) / ranks * size
+    latency_s = _BASE_S + rounds * ((ranks - nodes) * _RING_S + (nodes - 1) * _RING_NET_S)
+    if nodes == 1:
+        return _Plan([], 0.0, moved / nvlink, latency_s)
+    return _Plan(_ring_hops(members), moved, 0.0, latency_s, True)
+
+
+def _all_gather(members: Sequence[Member], ranks: int, size: float, nvlink: float) -> _Plan:
+    return _ring(members, ranks, size, nvlink, 1)
+
+
+def _tree(members: Sequence[Member], ranks: int, size: float, nvlink: float) -> _Plan:
+    """Two binary trees, each with half of the bytes up and down; the second is the first, shifted by
+    one node, so that a leaf of one has children in the other. A chain joins the ranks of a node.
+    """
+    nodes = len(members)
+    latency_s = 2 * ((ranks / nodes - 1) * _TREE_S + log2(nodes) * _TREE_NET_S)
+    if nodes == 1:
+        return _Plan([], 0.0, 2 * size / nvlink, latency_s)
+    hops = []
+    for shift in (0, 1):
+        for child, parent in _binary_tree(nodes):
+            one, other = members[(child + shift) % nodes], members[(parent + shift) % nodes]
+            hops += [(one, other, 1), (other, one, 1)]
+    return _Plan(hops, size / 2, 0.0, latency_s, True)
+
+
+def _binary_tree(nodes: int) -> list[tuple[int, int]]:
+    """Child and parent in a binary tree in which nodes of odd number, counted from 1, are leaves
+    (NCCL, ``src/graph/trees.cc``).
+    """
+    edges = []
+    for node in range(1, nodes):
+        bit = node & -node
+        parent = (node ^ bit) | (bit << 1)
+        edges.append((node, parent if parent < nodes else node ^ bit))
+    return edges
+
+
+def _hierarchical(members: Sequence[Member], ranks: int, size: float, nvlink: float) -> _Plan:
+    nodes, most = len(members), max(member.ranks for member in members)
+    inner_s = 2 * (most - 1) / most * size / nvlink
+    latency_s = _BASE_S + 2 * ((most - 1) * _RING_S + (nodes - 1) * _RING_NET_S)
+    if nodes == 1:
+        return _Plan([], 0.0, inner_s, latency_s)
+    return _Plan(_ring_hops(members), 2 * (nodes - 1) / nodes * size, inner_s, latency_s)
+
+
+def _all_to_all(members: Sequence[Member], ranks: int, size: float, nvlink: float) -> _Plan:
+    most = max(member.ranks for member in members)
+    hops = [
+        (one, other, one.ranks * other.ranks) for one in members for other in members if one is not other
+    ]  # fmt: skip
+    return _Plan(hops, size / ranks, (most - 1) / ranks * size / nvlink, _BASE_S + _RING_NET_S * bool(hops))
+
+
+def _pipeline(members: Sequence[Member], ranks: int, size: float, nvlink: float) -> _Plan:
+    cuts = list(pairwise(members))
+    hops = [(one, other, 1) for pair in cuts for one, other in (pair, pair[::-1])]
+    within_s = 0.0 if hops else size / nvlink
+    return _Plan(hops, size, within_s, ceil(log2(ranks)) * _RING_S + len(cuts) * _RING_NET_S)
+
+
+_PLANS = {
+    "ring": _ring,
+    "tree": _tree,
+    "hierarchical": _hierarchical,
+    "all_gather": _all_gather,
+    "all_to_all": _all_to_all,
+    "pipeline": _pipeline,
+}

@@ -1,0 +1,93 @@
+"""Gangs that communicate: what they send in each step, and the runtime of jobs that train language
+models, whose step time follows from the placement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dagsim.errors import ModelError
+from dagsim.families.fabric.collectives import StepTraffic
+from dagsim.families.fabric.llm import LlmTraining, compute_s, groups, is_measured
+from dagsim.model import Task
+from dagsim.model.gpu import GpuType
+from dagsim.registry import nearest
+from dagsim.systems.cluster.models.runtime import _ByType
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTraffic:
+    """StepTraffic by the name of the model; ``default`` is that of all other gangs, None for none.
+
+    A task's work is its time of compute alone: what a gang sends adds to it, wherever it runs.
+
+    Raises:
+        ModelError: Neither is given.
+    """
+
+    models: Mapping[str, StepTraffic] = field(default_factory=dict)
+    default: StepTraffic | None = None
+    kind: Literal["models"] = "models"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if not self.models and self.default is None:
+            raise ModelError("communication: give models (traffic by name) or default (traffic of every gang)")
+
+    def traffic(self, task: Task, gpu: GpuType | None) -> StepTraffic | None:
+        """See ``Communication``."""
+        return self.default if task.model is None else self.models.get(task.model, self.default)
+
+
+@dataclass(frozen=True, slots=True)
+class Llm(_ByType):
+    """Work in training steps. ``models`` names language models; ``task.model`` is one of them.
+
+    A step computes for the seconds of ``dagsim.families.fabric.llm``, then waits for its collectives: their
+    time follows from the placement and the gang's share of the links, so that this runtime needs a
+    shared network. Only A100 and H100 GPUs are measured; tasks cannot run on others.
+
+    Raises:
+        ModelError: There are no models; on use, a task names another one.
+    """
+
+    models: Mapping[str, LlmTraining]
+    kind: Literal["llm"] = "llm"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise ModelError("runtime llm: models must name at least one language model")
+        object.__setattr__(self, "_known", {})
+
+    def __str__(self) -> str:
+        return f"steps of {', '.join(self.models)}; communication as the placement and the network have it"
+
+    def _rate(self, task: Task, gpu: GpuType | None) -> float:
+        training = self._training(task)
+        return 0.0 if gpu is None or not is_measured(training, gpu) else 1.0 / compute_s(training, gpu)
+
+    def traffic(self, task: Task, gpu: GpuType | None) -> StepTraffic | None:
+        """The gathers of parameters, reductions and activations in a step."""
+        training = self._training(task)
+        if gpu is None or not is_measured(training, gpu):
+            return None
+        gpus = task.instances * max(int(task.gpus), 1)
+        try:
+            parts = groups(training, gpus)
+        except ModelError as error:
+            raise ModelError(f"task {task.name!r}: {error}") from None
+        return StepTraffic(0.0, compute_s(training, gpu), calls=0, groups=parts) if parts else None
+
+    def _training(self, task: Task) -> LlmTraining:
+        training = self.models.get(task.model or "")
+        if training is None:
+            hint = nearest(task.model or "", self.models)
+            raise ModelError(
+                f"task {task.name!r}: runtime llm has no model {task.model!r}{hint}; models: {', '.join(self.models)}"
+            )
+        return training

@@ -1,0 +1,111 @@
+"""Dragonflies: groups of routers, all linked to each other, with minimal routes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dagsim.errors import ModelError
+from dagsim.families.fabric.routing import (
+    Path,
+    Routing,
+    check_counts,
+    check_hosts,
+    check_link,
+    levels_of,
+)
+from dagsim.systems.cluster.network.links import FabricLevel, Link
+
+
+@dataclass(frozen=True, slots=True)
+class Dragonfly:
+    """A dragonfly in the form of the Cray Cascade (Faanes et al. 2012): a group has ``chassis``,
+    a chassis has ``routers``, a router has ``hosts_per_router``.
+
+    Routers of a chassis are all linked (*green*), so are the routers of one number over the chassis
+    of a group (*black*), and so are groups (*blue*): router ``j`` of group ``i`` leads to group
+    ``j``. A minimal route takes green, black and blue links to the other group, then green and
+    black ones to the router. Parallel cables are one link of their total bandwidth.
+    """
+
+    groups: int = 4
+    chassis: int = 1
+    routers: int = 4
+    hosts_per_router: int = 4
+    blue: int = 1
+    """Parallel cables between two groups."""
+    black: int = 1
+    green: int = 1
+    bandwidth_gb_s: float = 24.0
+    """Bandwidth of each cable and direction; the default is reached by 200 Gb/s links."""
+    latency_s: float = 0.0
+    kind: Literal["dragonfly"] = "dragonfly"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        names = ("groups", "chassis", "routers", "hosts_per_router", "blue", "black", "green")
+        check_counts("dragonfly", **{name: getattr(self, name) for name in names})
+        check_link("dragonfly", self.bandwidth_gb_s, self.latency_s)
+        if self.groups > self.chassis * self.routers:
+            raise ModelError(
+                f"dragonfly: {self.groups} groups need as many routers per group, got {self.chassis * self.routers}"
+            )
+
+    def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
+        """Hosts of a router, a chassis and a group."""
+        widths = [self.hosts_per_router, self.hosts_per_router * self.routers]
+        widths.append(widths[-1] * self.chassis)
+        of = [[host // width for host in range(len(names))] for width in widths]
+        return levels_of(of, ("router", "chassis", "group"))
+
+    def routing(self, names: Sequence[str]) -> Routing:
+        """Build links and routes; hosts fill routers, chassis and groups in order."""
+        per_group = self.chassis * self.routers
+        check_hosts("dragonfly", self.groups * per_group * self.hosts_per_router, names)
+        links: list[Link] = []
+        number: dict[tuple[int | str, int | str], int] = {}
+
+        def connect(one: int | str, other: int | str, cables: int) -> None:
+            for source, target in ((one, other), (other, one)):
+                number[source, target] = len(links)
+                ends = [end if isinstance(end, str) else f"router{end}" for end in (source, target)]
+                links.append(Link(">".join(ends), self.bandwidth_gb_s * cables * 1e9, self.latency_s))
+
+        for host, name in enumerate(names):
+            connect(name, host // self.hosts_per_router, 1)
+        for group in range(self.groups):
+            first = group * per_group
+            for one in range(per_group):
+                for other in range(one + 1, per_group):
+                    if one // self.routers == other // self.routers:
+                        connect(first + one, first + other, self.green)
+                    elif one % self.routers == other % self.routers:
+                        connect(first + one, first + other, self.black)
+            for other in range(group + 1, self.groups):
+                connect(first + other, other * per_group + group, self.blue)
+
+        def within(path: list[int], at: int, target: int) -> int:
+            """Append the links between two routers of a group: along the chassis, then across."""
+            corner = at - at % self.routers + target % self.routers
+            for step in (corner, target):
+                if step != at:
+                    path.append(number[at, step])
+                    at = step
+            return at
+
+        def paths(source: int, destination: int) -> tuple[Path, ...]:
+            at, target = source // self.hosts_per_router, destination // self.hosts_per_router
+            path = [number[names[source], at]]
+            here, there = at // per_group, target // per_group
+            if here != there:
+                at = within(path, at, here * per_group + there)
+                entrance = there * per_group + here
+                path.append(number[at, entrance])
+                at = entrance
+            within(path, at, target)
+            path.append(number[target, names[destination]])
+            return (tuple(path),)
+
+        return Routing(len(names), links, paths)

@@ -1,0 +1,58 @@
+"""The family of networks with contention, and what it adds."""
+
+from dagsim.family import Entry, Family
+
+_COSTLY = ("estimates", "costly")
+
+FAMILY = Family(
+    "links that flows share, topologies, traffic of gangs, and policies that place by topology",
+    adds={
+        "policies": (
+            Entry(
+                "topology",
+                ".topology_policies:topology",
+                "EASY, gangs in the smallest sufficient node, rack or pod",
+                _COSTLY,
+            ),
+            Entry(
+                "block",
+                ".topology_policies:block",
+                "EASY, segments of gangs within blocks, as Slurm's topology/block",
+                _COSTLY,
+            ),
+            Entry(
+                "defrag",
+                ".topology_policies:Defrag",
+                "topology, and runs move to make room if that costs less than it gains",
+                ("estimates", "preemptive", "costly"),
+            ),
+        ),
+        "placements": (
+            Entry(
+                "topology",
+                ".topology_policies:SmallestDomain",
+                "smallest sufficient node, rack or pod, least room first",
+            ),
+            Entry("block", ".topology_policies:SegmentsInBlocks", "segments within blocks, as Slurm's topology/block"),
+            Entry(
+                "skew",
+                ".topology_policies:SkewRule",
+                "Tiresias' rule: models with skewed tensors on few nodes, others anywhere",
+            ),
+        ),
+        "services": (Entry("link_traffic", ".usage:link_traffic", "the traffic on links in a simulation"),),
+        "networks": (
+            Entry("shared", ".shared_network:SharedNetwork", "links of a topology, shared max-min between flows"),
+        ),
+        "runtimes": (
+            Entry(
+                "llm",
+                ".communication:Llm",
+                "steps of language models; the time of each follows from placement and network",
+            ),
+        ),
+        "communications": (
+            Entry("models", ".communication:ModelTraffic", "bytes and collective of a step, by model, and a default"),
+        ),
+    },
+)

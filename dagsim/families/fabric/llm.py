@@ -1,0 +1,201 @@
+"""Step time of training a transformer with data, tensor and pipeline parallelism on a number of nodes.
+
+A step computes ``accumulation`` micro-batches. The compute time of each has three parts: matrix
+products (6 FLOP per parameter and token), attention (12 FLOP per layer, width and pair of tokens),
+and element-wise operations, which are limited by memory. Per micro-batch, full sharding gathers the
+parameters twice and reduces the gradients once, in 2-byte numbers; with ``grad_op`` the parameters
+are gathered once per step; with ``none`` the gradients are all-reduced once per step. NCCL builds
+one ring per NIC, so the slower of NVLink and all NICs of a node together bounds a collective. No
+overlap of communication with compute is assumed.
+
+With ``tensor`` and ``pipeline`` degrees above 1 (Megatron-LM: Shoeybi et al. 2019; Narayanan et al., SC 2021),
+ranks of a tensor group are neighbours, then come data groups, then pipeline stages. A tensor group
+all-reduces activations four times per layer and micro-batch (six with checkpointing), a stage sends
+activations forward and gradients backward, and a pipeline of p stages takes the time of p - 1 further
+micro-batches (1F1B), or (p - 1) / v with v chunks of layers per stage (interleaved 1F1B; section 2.2.2 of the
+latter), which send v times as often. Element-wise operations count as split over the tensor group
+(sequence parallelism, Korthikanti et al. 2022). The measured runs have no such degrees, so that these
+terms are not fitted.
+
+The seven constants of ``FITTED`` are a least-squares fit to 144 measured runs of MPT models on 8 to
+512 A100 and H100 GPUs (mosaicml/llm-foundry, ``scripts/train/benchmarking``, commit 8c8dd48):
+``python scripts/validate_llm.py --rows FILE --fit``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from dagsim.errors import ModelError
+from dagsim.families.fabric.collectives import GroupTraffic
+from dagsim.model.gpu import GpuType
+
+
+@dataclass(frozen=True, slots=True)
+class LlmFit:
+    """The fitted constants."""
+
+    a100: float
+    """Share of the peak rate in matrix products."""
+    h100: float
+    h100_fp8: float
+    a100_attention: float
+    """Share of the peak rate in attention; on H100 the kernels of these runs were older than the
+    GPU.
+    """
+    h100_attention: float
+    elementwise_bytes: float
+    """Bytes of memory traffic per layer, width and token."""
+    exposed: float
+    """Measured seconds of communication per second by the bandwidths."""
+
+
+FITTED: Final = LlmFit(0.945, 0.81, 0.799, 0.571, 0.313, 538.0, 1.4)
+
+_NVLINK_GB_S: Final = {"A100": 235.0, "H100": 370.0}
+"""Bandwidth per GPU and direction that collectives reach (docs/networks.md)."""
+_NIC_GB_S: Final = {"A100": 24.0, "H100": 46.0}
+"""Bandwidth per NIC that is reached: HDR 200 and NDR 400, one NIC per GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class LlmTraining:
+    """A model and how it is trained."""
+
+    params: float
+    """Number of parameters."""
+    layers: int
+    width: int
+    """Size of the hidden state."""
+    sequence: int
+    """Tokens per sequence."""
+    micro_batch: int
+    """Sequences per micro-batch and data rank: per GPU without tensor and pipeline degrees."""
+    accumulation: int = 1
+    """Micro-batches per step."""
+    precision: Literal["bf16", "fp8"] = "bf16"
+    sharding: Literal["full", "grad_op", "none"] = "full"
+    """``grad_op`` keeps the parameters on every GPU within a step, ``none`` always."""
+    checkpointing: bool = False
+    """Recomputes activations: one more forward pass."""
+    tensor: int = 1
+    """GPUs over which each layer is split."""
+    pipeline: int = 1
+    """Stages into which the layers are split. The rest of a gang's GPUs are data ranks."""
+    chunks: int = 1
+    """Parts of the layers per stage, in an interleaved schedule."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        numbers = ("params", "layers", "width", "sequence", "micro_batch", "accumulation")
+        for name in (*numbers, "tensor", "pipeline", "chunks"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ModelError(f"llm: {name} must be positive, got {getattr(self, name)!r}")
+        if self.layers % self.pipeline:
+            raise ModelError(f"llm: pipeline must divide the {self.layers} layers, got {self.pipeline!r}")
+        if self.layers // self.pipeline % self.chunks:
+            raise ModelError(
+                f"llm: chunks must divide the {self.layers // self.pipeline} layers of a stage, got {self.chunks!r}"
+            )
+
+    @property
+    def rounds(self) -> float:
+        """Number of micro-batches whose time a step takes, with those for which the pipeline waits."""
+        return self.accumulation + (self.pipeline - 1) / self.chunks
+
+    def data(self, gpus: int) -> int:
+        """Data ranks on ``gpus`` GPUs.
+
+        Raises:
+            ModelError: They are no multiple of the tensor and pipeline degrees.
+        """
+        ranks, rest = divmod(gpus, self.tensor * self.pipeline)
+        if rest or ranks < 1:
+            raise ModelError(
+                f"llm: {gpus} GPUs are no multiple of {self.tensor} tensor x {self.pipeline} pipeline ranks"
+            )
+        return ranks
+
+    def tokens(self, gpus: int) -> int:
+        """Tokens per step on ``gpus`` GPUs."""
+        return self.sequence * self.micro_batch * self.accumulation * self.data(gpus)
+
+
+def is_measured(training: LlmTraining, gpu: GpuType) -> bool:
+    """True if runs were measured on the GPU type, and it has the precision."""
+    family = gpu.name.split("-")[0]
+    return family in _NVLINK_GB_S and (training.precision != "fp8" or family == "H100")
+
+
+def compute_s(training: LlmTraining, gpu: GpuType, fit: LlmFit = FITTED) -> float:
+    """Seconds per step without communication.
+
+    Raises:
+        ModelError: The GPU type is not an A100 or H100, the only ones with measured runs, or it has no FP8.
+    """
+    family = gpu.name.split("-")[0]
+    if family not in _NVLINK_GB_S:
+        raise ModelError(f"llm: no measured runs on {gpu.name}; allowed: A100 and H100")
+    hopper, fp8 = family == "H100", training.precision == "fp8"
+    if fp8 and not hopper:
+        raise ModelError(f"llm: {gpu.name} has no FP8")
+    peak = gpu.tflops("fp16") * 1e12
+    products = peak * (2 * fit.h100_fp8 if fp8 else fit.h100 if hopper else fit.a100)
+    attention = peak * (fit.h100_attention if hopper else fit.a100_attention)
+    units = training.layers * training.width
+    passes = 4 / 3 if training.checkpointing else 1.0
+    token_s = passes * (
+        6 * training.params / products
+        + 12 * units * training.sequence / attention
+        + fit.elementwise_bytes * units / (gpu.bandwidth_gb_s * 1e9)
+    )
+    return training.rounds * training.micro_batch * training.sequence * token_s / (training.tensor * training.pipeline)
+
+
+def collectives(training: LlmTraining, fit: LlmFit = FITTED) -> tuple[int, float]:
+    """Number of gathers and reductions per step, and the bytes of each as they count by the fit."""
+    repeats = training.accumulation
+    count = 3 * repeats if training.sharding == "full" else 1 + repeats if training.sharding == "grad_op" else 2
+    return count, fit.exposed * 2 * training.params / (training.tensor * training.pipeline)
+
+
+def groups(training: LlmTraining, gpus: int, fit: LlmFit = FITTED) -> tuple[GroupTraffic, ...]:
+    """The traffic of the tensor, data and pipeline groups of ``gpus`` GPUs in a step.
+
+    Raises:
+        ModelError: See ``LlmTraining.data``.
+    """
+    data, tensor, stages = training.data(gpus), training.tensor, training.pipeline
+    rounds = training.rounds
+    activations_gb = fit.exposed * 2e-9 * training.micro_batch * training.sequence * training.width
+    reductions = (6 if training.checkpointing else 4) * training.layers // stages
+    count, size = collectives(training, fit)
+    parts: list[tuple[float, int, int, Literal["ring", "all_gather", "pipeline"]]] = [
+        (rounds * reductions * activations_gb, tensor, 1, "ring"),
+        (count * size / 1e9, data, tensor, "all_gather"),
+        (rounds * training.chunks * activations_gb / tensor, stages, tensor * data, "pipeline"),
+    ]
+    return tuple([GroupTraffic(*part) for part in parts if part[1] > 1])
+
+
+def step_s(training: LlmTraining, gpu: GpuType, gpus: int, per_node: int = 8, fit: LlmFit = FITTED) -> float:
+    """Seconds per step on ``gpus`` GPUs, ``per_node`` on each node with as many NICs. The degrees and
+    ``per_node`` must divide each other, as far as they concern the same groups.
+
+    Raises:
+        ModelError: See ``compute_s`` and ``LlmTraining.data``.
+    """
+    total_s = compute_s(training, gpu, fit)
+    family = gpu.name.split("-")[0]
+    for group in groups(training, gpus, fit):
+        gb_s = _NVLINK_GB_S[family]
+        if group.stride * group.size > per_node:
+            at_once = min(group.stride, per_node)  # groups that leave a node side by side
+            if group.collective == "pipeline" and group.size * min(group.stride, per_node) > 2 * per_node:
+                at_once *= 2  # a node within sends forward and backward
+            nics_gb_s = per_node * _NIC_GB_S[family] / at_once
+            gb_s = nics_gb_s if group.stride >= per_node else min(gb_s, nics_gb_s)
+        total_s += group.moved() / (gb_s * 1e9)
+    return total_s

@@ -1,0 +1,86 @@
+"""Links, and the way from each host to each other one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
+from typing import Protocol, TypeAlias
+
+from dagsim.errors import ModelError
+from dagsim.systems.cluster.network.links import FabricLevel, Link
+
+Path: TypeAlias = tuple[int, ...]
+"""Numbers of the links on the way, in order; empty within a host."""
+
+
+class Routing:
+    """The links of ``hosts`` hosts. ``paths(source, destination)`` gives the ways between two
+    different hosts; traffic splits evenly over them.
+    """
+
+    def __init__(self, hosts: int, links: Sequence[Link], paths: Callable[[int, int], tuple[Path, ...]]) -> None:
+        self.hosts = hosts
+        self.links = tuple(links)
+        self._paths = cache(paths)
+
+    def paths(self, source: int, destination: int) -> tuple[Path, ...]:
+        """Return the ways from one host to another; one empty way within a host."""
+        return ((),) if source == destination else self._paths(source, destination)
+
+    def latency_s(self, path: Path) -> float:
+        """Seconds until the first byte has crossed ``path``."""
+        links, total = self.links, 0.0
+        for link in path:
+            total += links[link].latency_s
+        return total
+
+
+def levels_of(
+    domains: Sequence[Sequence[int]], names: Sequence[str] = (), kept: Collection[str] = ()
+) -> tuple[FabricLevel, ...]:
+    """Levels from their domains, narrowest first: ``rack``, ``pod``, ``level3`` and so on, unless they
+    have ``names``. A level that all hosts share is left out, unless it is ``kept``.
+    """
+    usual = [*(names or ("rack", "pod")), *(f"level{place}" for place in range(3, len(domains) + 1))]
+    return tuple(
+        FabricLevel(name, tuple(of))
+        for name, of in zip(usual, domains, strict=False)
+        if len(set(of)) > 1 or name in kept
+    )
+
+
+class NetworkTopology(Protocol):
+    """A description that builds the links and routes of a cluster."""
+
+    def routing(self, names: Sequence[str]) -> Routing:
+        """Build the links between the hosts with these ``names``, in the order of the nodes.
+
+        Raises:
+            ModelError: The topology does not fit these hosts.
+        """
+        ...
+
+    def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
+        """The levels between a host and the whole fabric, narrowest first."""
+        ...
+
+
+def check_link(kind: str, bandwidth_gb_s: float, latency_s: float) -> None:
+    """Raise ``ModelError`` for a bandwidth that is not positive, or a negative latency."""
+    if not 0 < bandwidth_gb_s < float("inf"):
+        raise ModelError(f"{kind}: bandwidth_gb_s must be positive, got {bandwidth_gb_s!r}")
+    if not 0 <= latency_s < float("inf"):
+        raise ModelError(f"{kind}: latency_s must be 0 or more, got {latency_s!r}")
+
+
+def check_counts(kind: str, **counts: int) -> None:
+    """Raise ``ModelError`` unless every count is at least 1."""
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ModelError(f"{kind}: {name} must be a whole number of at least 1, got {count!r}")
+
+
+def check_hosts(kind: str, places: int, names: Sequence[str]) -> None:
+    """Raise ``ModelError`` unless the topology has exactly one place for each host."""
+    if places != len(names):
+        raise ModelError(f"{kind}: the topology has {places:,} hosts, the cluster has {len(names):,} nodes")

@@ -1,0 +1,413 @@
+"""Back-tests: forecasts at past instants, from what was known then, and how they turned out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from functools import partial
+from math import log1p, nan
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dagsim.config.schema import Config
+from dagsim.errors import InputError, SimulationError
+from dagsim.families.forecast.calibration import Outcomes, calibrated, censoring_weights, pooled
+from dagsim.families.forecast.futures import Player, QueueState, policy_of, starts_by
+from dagsim.families.forecast.job_log import JobLog, read_sacct_log
+from dagsim.families.forecast.members import Forecaster, Past, is_long
+from dagsim.families.forecast.queue_rows import KINDS, SCORED, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
+from dagsim.families.forecast.scores import CEILING, LEVELS, Score, crps, log_wait, ratio, score
+from dagsim.families.formats.swf import waits_s
+from dagsim.processes import end_with_parent, kill_workers, starting
+from dagsim.systems.cluster.scenario import cluster_scenario_of
+from dagsim.traces import format_of
+from dagsim.workload.accept import accepting
+from dagsim.workload.arrays import objects
+
+BASELINES = ("slurm", "limits", "history", "history_account", "qbets", "limits_history")
+_MEMBERS = ("arrivals", "runs", "history_account")
+_HOUR_S, _DAY_S = 3600.0, 86400.0
+_MOST_INSTANTS, _LEAST_EVERY_S = 72, 600.0
+_LEAST_RESOLVED = 40
+_MOST_CHUNK = 16
+_WARM_UP = 0.1
+_REFUTED_S = 300.0
+_MANY_CENSORED = 0.05
+"""Share of rows without a start above which scores with inverse-censoring weights are added."""
+_NOW = log1p(60.0)
+_HORIZONS = np.log1p([600.0, 3600.0, 14400.0])
+
+
+_LISTINGS = ("squeue.tsv.gz", "squeue.tsv")
+"""Names of the listings of the queue in a folder."""
+
+
+def read_backtest(config: Config, path: Path, policy: str | None) -> tuple[JobLog, QueueLog | None, Player]:
+    """Read the log that is the workload of a configuration, its listings of the queue if a folder has
+    them, and a player of its futures. ``policy`` makes the starts of a log other than Slurm's its own.
+
+    Raises:
+        InputError: It cannot be read, or has no starts.
+    """
+    scenario, file, queue = cluster_scenario_of(config), config.trace(), None
+    if (file.format or format_of(path, file.options)) == "sacct":
+        log = read_sacct_log(path, file.options)
+        listings = [listing for name in _LISTINGS if (listing := path / name).is_file()] if path.is_dir() else []
+        queue = read_queue_log(listings[0]) if listings else None
+    else:
+        trace = file.open(scenario.cluster, scenario.runtime)
+        jobs = trace.unscaled()
+        start_s = None if policy is None else starts_by(scenario, policy, jobs)
+        if policy is None and trace.format == "swf" and (waits := waits_s(trace.source)):
+            start_s = jobs.arrival_s + [waits.get(id, nan) for id in jobs.ids.tolist()]
+        log = JobLog.of(jobs, trace.meta["origin_s"], start_s)
+    log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))
+    return log, queue, Player(scenario, policy or policy_of(config), log)
+
+
+def instants_of(
+    log: JobLog, queue: QueueLog | None, since_s: float, until_s: float, every_s: float | None
+) -> list[float]:
+    """The instants of a back-test from ``since_s`` to ``until_s``, at most to the last submission;
+    those of a listing of the queue where there is one. By default, about 70 of them, at least ten
+    minutes apart.
+    """
+    first_s, last_s = float(log.submit_s[0]), float(log.submit_s[-1])
+    until_s = min(until_s, last_s)
+    if every_s is None:
+        every_s = max(_LEAST_EVERY_S, (until_s - max(since_s, first_s)) / _MOST_INSTANTS)
+    grid = np.arange(max(since_s, first_s + every_s), until_s + 1e-9, every_s).tolist()
+    if queue is None:
+        return grid
+    places = [queue.latest(t) for t in grid]
+    return [queue.times[place] for place in dict.fromkeys(places) if place >= 0 and queue.times[place] >= since_s]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecasts:
+    """The raw forecasts at several instants, n rows in order of the instants."""
+
+    t: np.ndarray
+    job: np.ndarray
+    """(n,) int64: number of the submission of each row."""
+    kind: np.ndarray
+    age_s: np.ndarray
+    partition: np.ndarray
+    estimated: np.ndarray
+    """(n,) bool: True if Slurm had an estimate."""
+    seen_s: np.ndarray
+    started: np.ndarray
+    least_s: np.ndarray
+    """(n,) float64: seconds until the begin time that its user asked for, at least 0."""
+    silent: np.ndarray
+    """(m,) object: the submissions without a forecast, at each instant."""
+    silent_kind: np.ndarray
+    """(m,) object: why: they can ``never`` start, or wait for something ``outside``."""
+    raw: dict[str, np.ndarray]
+
+    @classmethod
+    def joined(cls, several: Sequence[Forecasts]) -> Forecasts:
+        """Concatenate forecasts; methods that some of them lack are left out."""
+        methods = [name for name in several[0].raw if all(name in part.raw for part in several)]
+        columns = {
+            name: np.concatenate([getattr(part, name) for part in several])
+            for name in cls.__dataclass_fields__
+            if name != "raw"
+        }
+        return cls(**columns, raw={name: np.concatenate([part.raw[name] for part in several]) for name in methods})
+
+
+def played(
+    log: JobLog,
+    queue: QueueLog | None,
+    forecaster: Forecaster,
+    instants: Sequence[float],
+    first: int = 0,
+) -> Iterator[Forecasts]:
+    """Yield the forecasts at each instant. ``first`` is the number of the first, which seeds it."""
+    past = Past(log)
+    for number, t in enumerate(instants, first):
+        past.move(t)
+        listing = None
+        if queue is not None and (place := queue.latest(t)) >= 0:
+            listing = queue.listings[place]
+        rows = rows_of(QueueState.at(log, t), listing, partial(forecaster.player.obstacle, t=t))
+        yield forecasts_of(rows, forecaster, past, number)
+
+
+def forecasts_of(
+    rows: Rows, forecaster: Forecaster, past: Past, instant: int, played: Sequence[np.ndarray] | None = None
+) -> Forecasts:
+    """The forecasts of these rows at the ``instant``-th time (``Forecaster.raw``), and their outcomes
+    as the log has them.
+    """
+    raw = forecaster.raw(rows, past, instant, played)
+    log, jobs = rows.state.log, rows.first
+    seen_s, started = outcomes_of(log, rows)
+    return Forecasts(
+        np.full(len(rows), rows.state.t),
+        jobs,
+        rows.kind,
+        rows.age_s,
+        np.array([log.partition[job] for job in jobs.tolist()], object),
+        np.isfinite(rows.estimate_s),
+        seen_s,
+        started,
+        np.maximum(log.begin_s[jobs] - rows.state.t, 0.0),
+        objects([silent.name for silent in rows.silent]),
+        objects([KINDS[silent.kind] for silent in rows.silent]),
+        raw,
+    )
+
+
+def played_in_processes(
+    log: JobLog, queue: QueueLog | None, forecaster: Forecaster, instants: Sequence[float], workers: int
+) -> Iterator[Forecasts]:
+    """As ``played``, with the instants divided among processes; the forecasts are the same, in
+    another order.
+    """
+    size = max(1, min(_MOST_CHUNK, -(-len(instants) // (4 * workers))))
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), end_with_parent)
+    try:
+        with starting():
+            waiting = [
+                pool.submit(_chunk, log, queue, forecaster, instants[first : first + size], first)
+                for first in range(0, len(instants), size)
+            ]
+        for chunk in as_completed(waiting):
+            yield from chunk.result()
+    except BrokenProcessPool:
+        raise SimulationError(
+            "a process that forecasts was killed, perhaps for lack of memory; --workers 1 needs the least"
+        ) from None
+    finally:
+        kill_workers(pool)
+
+
+def _chunk(
+    log: JobLog, queue: QueueLog | None, forecaster: Forecaster, instants: Sequence[float], first: int
+) -> list[Forecasts]:
+    return list(played(log, queue, forecaster, instants, first))
+
+
+def run_backtest(
+    log: JobLog, queue: QueueLog | None, forecaster: Forecaster, instants: Sequence[float], workers: int,
+    progress: Callable[[Iterable[Forecasts]], Iterable[Forecasts]],
+) -> Backtest:  # fmt: skip
+    """Forecast at all instants, in as many processes as useful. ``progress`` passes the forecasts on.
+
+    Raises:
+        InputError: There is nothing to forecast, or to score.
+    """
+    if not instants:
+        raise InputError("no instant to forecast at: nothing is submitted between --from and --until")
+    count = min(workers, len(instants))
+    forecasts = (
+        played(log, queue, forecaster, instants)
+        if count == 1
+        else played_in_processes(log, queue, forecaster, instants, count)
+    )
+    parts = list(progress(forecasts))
+    several = sorted([part for part in parts if len(part.t)], key=lambda part: float(part.t[0]))
+    if not several:
+        why = " that could have a forecast" if any(len(part.silent) for part in parts) else ""
+        raise InputError(f"no job{why} waits at any of the {len(instants):,} instants")
+    silent, kinds = (np.concatenate([getattr(part, name) for part in parts]) for name in ("silent", "silent_kind"))
+    test = Backtest(replace(Forecasts.joined(several), silent=silent, silent_kind=kinds), log)
+    if not test.counted.any():
+        raise InputError(
+            "no forecast is scored: scores begin after a tenth of the instants and 40 starts of forecast jobs, "
+            "and end an hour before the last submission"
+        )
+    return test
+
+
+class Backtest:
+    """Forecasts with their calibration and pool, and the scores of all methods on the same rows."""
+
+    def __init__(self, forecasts: Forecasts, log: JobLog) -> None:
+        self.forecasts = forecasts
+        self.outcomes = Outcomes(forecasts.t, _numbers(log, forecasts.job), forecasts.seen_s, forecasts.started)
+        self.raw = dict(forecasts.raw)
+        self.is_oracle = "oracle" in self.raw
+        self._span_s = float(log.submit_s[-1] - log.submit_s[0])
+        self._long = is_long(log)
+        lag_s = _DAY_S if self._long else _HOUR_S
+        self.calibrated: dict[str, np.ndarray] = {}
+        if self.is_oracle:
+            self.forecast = self.raw["oracle"]
+        else:
+            self.calibrated = {name: self._calibrated(quantiles) for name, quantiles in self.raw.items()}
+            history = self.raw.get("history_account")
+            key = None if history is None or not self._long else np.digitize(history[:, 9], _HORIZONS)
+            members = [name for name in (*_MEMBERS, *(("limits",) if self._long else ())) if name in self.raw]
+            self.members = members
+            self.forecast = pooled(self.outcomes, [self.calibrated[name] for name in members], lag_s, key)
+            if history is not None and "limits" in self.raw:
+                pair = ("limits", "history_account")
+                self.raw["limits_history"] = np.mean([self.raw[name] for name in pair], axis=0)
+                self.calibrated["limits_history"] = pooled(
+                    self.outcomes, [self.calibrated[name] for name in pair], lag_s
+                )
+        self.forecast = np.maximum(self.forecast, log_wait(forecasts.least_s)[:, None])
+        self.scored = self._scored(log)
+        silent = dict(zip(forecasts.silent.tolist(), forecasts.silent_kind.tolist(), strict=True))
+        started = set(log.array[np.isfinite(log.start_s)].tolist())
+        self.no_forecast: dict[str, int] = {
+            kind: sum(other == kind for other in silent.values()) for kind in ("never", "outside")
+        }
+        """Submissions without a forecast at the last instant that lists them so, by kind; and how many
+        of those that could never start did start.
+        """
+        self.no_forecast["never_but_started"] = sum(
+            kind == "never" and name in started for name, kind in silent.items()
+        )
+
+    def _calibrated(self, quantiles: np.ndarray) -> np.ndarray:
+        rows = self.forecasts
+        horizon = np.digitize(quantiles[:, 9], _HORIZONS)
+        refuted = (quantiles[:, 9] <= _NOW) & (rows.age_s > _REFUTED_S)
+        horizon = np.where(refuted, 10 + np.digitize(rows.age_s, [7200.0, 43200.0]), horizon)
+        _, partition = np.unique(rows.partition.astype(str), return_inverse=True)
+        classes = [
+            horizon + 100 * partition,
+            horizon + 100 * rows.kind,
+            refuted.astype(int),
+            np.zeros(len(horizon), int),
+        ]
+        return calibrated(self.outcomes, quantiles, classes)
+
+    def _scored(self, log: JobLog) -> np.ndarray:
+        """(n,) bool: rows whose forecasts count: plain and limited ones after the warm-up, up to the
+        last hour of submissions of a log that goes on after them.
+        """
+        rows = self.forecasts
+        scored = np.isin(rows.kind, SCORED)
+        if self.is_oracle or not len(rows.t):
+            return scored
+        first_s, last_s = rows.t[0], rows.t[-1]
+        resolved = np.array([np.count_nonzero(rows.started & (rows.seen_s <= t)) for t in rows.t])
+        scored &= (rows.t >= first_s + _WARM_UP * (last_s - first_s)) & (resolved >= _LEAST_RESOLVED)
+        if log.ends_s - log.submit_s[-1] > _HOUR_S:
+            scored &= rows.t <= log.submit_s[-1] - _HOUR_S
+        return scored
+
+    def scores(self, quantiles: np.ndarray, *, once: bool = False, where: np.ndarray | None = None) -> Score:
+        """Scores of a method over the scored rows that started; with ``once``, each submission has
+        the same weight.
+        """
+        rows = self.counted if where is None else self.counted & where
+        weight = self._weight(rows) if once else None
+        return score(quantiles[rows], self.outcomes.y[rows], weight, self._block[rows])
+
+    @property
+    def counted(self) -> np.ndarray:
+        """(n,) bool: scored rows that started."""
+        counted: np.ndarray = self.scored & self.forecasts.started
+        return counted
+
+    @property
+    def _block(self) -> np.ndarray:
+        blocks: np.ndarray = self.forecasts.t // (_HOUR_S if self._span_s < 3 * _DAY_S else _DAY_S)
+        return blocks
+
+    def _weight(self, rows: np.ndarray) -> np.ndarray:
+        _, place, counts = np.unique(self.outcomes.job[rows], return_inverse=True, return_counts=True)
+        weights: np.ndarray = 1.0 / counts[place]
+        return weights
+
+    def ratio(self, theirs: np.ndarray, *, once: bool = False) -> tuple[float, float, float]:
+        """The ratio of the CRPS of our forecast to another, with its interval."""
+        rows = self.counted
+        weight = self._weight(rows) if once else np.ones(np.count_nonzero(rows))
+        ours, other = (crps(rival[rows], self.outcomes.y[rows]) * weight for rival in (self.forecast, theirs))
+        return ratio(ours, other, self._block[rows])
+
+    def reliability(self) -> list[tuple[float, float]]:
+        """Each level, and the share of scored rows that started no later than its quantile."""
+        rows = self.counted
+        below = self.outcomes.y[rows, None] <= self.forecast[rows] + 1e-9
+        return list(zip(LEVELS.tolist(), below.mean(axis=0).tolist() if rows.any() else [np.nan] * 19, strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All scores by name, as ``dagsim eta --backtest --json`` prints them."""
+        whole, once = self.scores(self.forecast), self.scores(self.forecast, once=True)
+        rows, counted = self.forecasts, self.counted
+        answer: dict[str, Any] = whole.to_dict() | {"once": once.to_dict()}
+        answer["submissions"] = len(np.unique(self.outcomes.job[counted]))
+        answer["never_started"] = never = int(np.count_nonzero(self.scored & ~rows.started))
+        if never > _MANY_CENSORED * np.count_nonzero(self.scored):
+            weights = np.zeros(len(rows.t))
+            weights[self.scored] = censoring_weights((rows.seen_s - rows.t)[self.scored], rows.started[self.scored])
+            weighted = score(self.forecast[counted], self.outcomes.y[counted], weights[counted])
+            answer["censoring_weighted"] = weighted.to_dict()
+        if "runs" in self.raw:
+            answer["beyond_horizon"] = int(np.count_nonzero(self.raw["runs"][self.scored, 9] >= CEILING))
+        answer["instants"] = len(np.unique(rows.t))
+        answer["no_forecast"] = self.no_forecast
+        baselines: dict[str, Any] = {}
+        for name in BASELINES if not self.is_oracle else ():
+            if name not in self.raw:
+                continue
+            entry: dict[str, Any] = {}
+            for kind, methods in (("raw", self.raw), ("calibrated", self.calibrated)):
+                quantiles = methods[name]
+                entry[kind] = self.scores(quantiles).to_dict() | {
+                    "once": self.scores(quantiles, once=True).to_dict(),
+                    "ratio": list(self.ratio(quantiles)),
+                    "ratio_once": list(self.ratio(quantiles, once=True)),
+                }
+            if name == "slurm":
+                entry["raw"]["where_stated"] = self.scores(self.raw[name], where=rows.estimated).to_dict()
+            baselines[name] = entry
+        answer["baselines"] = baselines
+        answer["by_partition"] = self._by(rows.partition.astype(str))
+        answer["by_kind"] = {
+            kind: self.scores_of_kind(number).to_dict()
+            for number, kind in enumerate(KINDS)
+            if (rows.kind == number).any()
+        }
+        horizons = ("under 10 min", "10 min to 1 h", "1 h to 4 h", "over 4 h")
+        number = np.digitize(self.forecast[:, 9], _HORIZONS)
+        parts = self._by(np.array(horizons, object)[number].astype(str))
+        answer["by_horizon"] = {name: parts[name] for name in horizons if name in parts}
+        now = counted & (self.forecast[:, 9] <= np.log(61.0))
+        started_s = (rows.seen_s - rows.t)[now]
+        answer["starts_now"] = {
+            "n": int(now.sum()),
+            "within_60_s": float((started_s <= 60).mean()) if now.any() else None,
+            "within_300_s": float((started_s <= 300).mean()) if now.any() else None,
+        }
+        answer["reliability"] = self.reliability()
+        if not self.is_oracle:
+            answer["members"] = {
+                name: {
+                    "raw": self.scores(self.raw[name]).to_dict(),
+                    "calibrated": self.scores(self.calibrated[name]).to_dict(),
+                }
+                for name in self.members
+            }
+        return answer
+
+    def scores_of_kind(self, kind: int) -> Score:
+        """Scores of all rows of a kind that started, scored or not."""
+        rows = (self.forecasts.kind == kind) & self.forecasts.started
+        return score(self.forecast[rows], self.outcomes.y[rows])
+
+    def _by(self, names: np.ndarray) -> dict[str, Any]:
+        groups = {}
+        for name in np.unique(names[self.counted]).tolist():
+            groups[name] = self.scores(self.forecast, where=names == name).to_dict()
+        return groups
+
+
+def _numbers(log: JobLog, jobs: np.ndarray) -> np.ndarray:
+    """The number of the submission of each of these jobs."""
+    _, numbers = np.unique(log.array.astype(str), return_inverse=True)
+    submissions: np.ndarray = numbers[jobs]
+    return submissions

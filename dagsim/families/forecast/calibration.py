@@ -1,0 +1,164 @@
+"""Calibration of forecasts from how earlier ones turned out, and the pool of several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dagsim.families.forecast.scores import CEILING, LEVELS, crps
+
+_WINDOW, _LEAST, _LEAST_JOBS = 400, 40, 20
+_LEAST_SPREAD = 0.35
+_LEAST_EVENTS = 10
+_BEYOND = 0.5
+"""Spread added where the level lies above the largest residual that was not censored."""
+_POOL_WINDOW, _POOL_LEAST, _POOL_POWER = 1500, 60, 4
+_LEAST_LOSS = 1e-3
+
+
+class Outcomes(NamedTuple):
+    """Outcomes of n forecasts, in order of their instants."""
+
+    t: np.ndarray
+    """(n,) float64: the instant of the forecast."""
+    job: np.ndarray
+    """(n,) int64: number of the submission."""
+    seen_s: np.ndarray
+    """(n,) float64: when the outcome is known: the start, or the end of a wait without start."""
+    started: np.ndarray
+    """(n,) bool: True if the job started."""
+
+    @property
+    def y(self) -> np.ndarray:
+        """(n,) logarithm of the wait from the forecast to the start, NaN without one."""
+        logs: np.ndarray = np.where(self.started, np.log1p(np.maximum(self.seen_s - self.t, 0.0)), np.nan)
+        capped: np.ndarray = np.minimum(logs, CEILING)
+        return capped
+
+
+def kaplan_meier(
+    values: np.ndarray, event: np.ndarray, weight: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The distribution of values of which some are only lower bounds (``event`` False): the sorted
+    values of events, and the distribution function at them (Kaplan and Meier 1958).
+    """
+    order = np.lexsort((~event, values))
+    values, event = values[order], event[order]
+    weights = np.ones(len(values)) if weight is None else weight[order]
+    at_risk = np.cumsum(weights[::-1])[::-1]
+    survival = np.cumprod(np.where(event, 1 - weights / at_risk, 1.0))
+    return values[event], 1 - survival[event]
+
+
+def censoring_weights(waits_s: np.ndarray, started: np.ndarray) -> np.ndarray:
+    """(n,) weights of waits of which some ended without a start: a start stands for all that would
+    have waited as long, had they not been cancelled before (Robins and Rotnitzky 1992). Those
+    without a start get 0.
+    """
+    ends_s, gone = kaplan_meier(waits_s, ~started)
+    left = np.concatenate([[1.0], 1 - gone])[np.searchsorted(ends_s, waits_s)]
+    weights: np.ndarray = np.where(started, 1 / np.maximum(left, 1 / len(waits_s)), 0.0)
+    return weights
+
+
+def _thinned(jobs: np.ndarray) -> np.ndarray:
+    """(n,) weights of forecasts: a submission with k of them weighs as sqrt(k), since they say much
+    the same. Whole rows would give jobs that wait long all the weight, and one for each submission
+    would fit them badly.
+    """
+    _, place, counts = np.unique(jobs, return_inverse=True, return_counts=True)
+    weights: np.ndarray = 1.0 / np.sqrt(counts[place])
+    return weights
+
+
+def calibrated(outcomes: Outcomes, quantiles: np.ndarray, classes: Sequence[np.ndarray]) -> np.ndarray:
+    """(n, 19) forecasts, each with the residuals of up to 400 earlier ones of its class in place of
+    the nominal distribution.
+
+    A residual is (y - median) / spread, where the spread is the distance from the median to the
+    95 % (above it) or 5 % quantile. Waits that still go on at the instant, or that ended without a
+    start, are censored. Rows are weighed by ``_thinned``.
+    ``classes`` are numbers (n,) from narrow to wide; a class counts from 40 forecasts of 20 jobs on.
+    Where none counts, the forecast stays as it is.
+    """
+    result = quantiles.copy()
+    median = quantiles[:, 9]
+    low, high = (np.maximum(gap, _LEAST_SPREAD) for gap in (median - quantiles[:, 0], quantiles[:, -1] - median))
+    starts = np.unique(outcomes.t, return_index=True)[1].tolist()
+    groups: list[dict[int, list[int]]] = [{} for _ in classes]
+    for begin, end in zip(starts, [*starts[1:], len(outcomes.t)], strict=True):
+        t = outcomes.t[begin]
+        kept: dict[tuple[int, int], tuple[np.ndarray, np.ndarray] | None] = {}
+        for row in range(begin, end):
+            for number, column in enumerate(classes):
+                key = (number, int(column[row]))
+                if key not in kept:
+                    past = np.array(groups[number].get(key[1], ())[-_WINDOW:], np.int64)
+                    kept[key] = _residuals(outcomes, past, t, median, low, high)
+                residuals = kept[key]
+                if residuals is not None:
+                    result[row] = _with(residuals, quantiles[row], low[row], high[row])
+                    break
+        for row in range(begin, end):
+            for number, column in enumerate(classes):
+                groups[number].setdefault(int(column[row]), []).append(row)
+    return result
+
+
+def _residuals(
+    outcomes: Outcomes, past: np.ndarray, t: float, median: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """The distribution of the residuals of these forecasts, as known at ``t``."""
+    if len(past) < _LEAST or len(np.unique(outcomes.job[past])) < _LEAST_JOBS:
+        return None
+    event = outcomes.started[past] & (outcomes.seen_s[past] <= t)
+    until_s = np.minimum(outcomes.seen_s[past], t) - outcomes.t[past]
+    y = np.minimum(np.log1p(np.maximum(until_s, 0.0)), CEILING)
+    gap = y - median[past]
+    ratios = gap / np.where(gap > 0, high[past], low[past])
+    values, function = kaplan_meier(ratios, event, _thinned(outcomes.job[past]))
+    return (values, function) if len(values) >= _LEAST_EVENTS else None
+
+
+def _with(residuals: tuple[np.ndarray, np.ndarray], quantiles: np.ndarray, low: float, high: float) -> np.ndarray:
+    """The forecast with these residuals. If too many waits are unfinished to reach a level, the level
+    lies above the largest residual, as far as the nominal levels lie apart.
+    """
+    values, function = residuals
+    gap = quantiles - quantiles[9]
+    nominal = np.where(gap > 0, gap / high, gap / low)
+    places = np.searchsorted(function, LEVELS)
+    beyond = places >= len(values)
+    drawn = values[np.minimum(places, len(values) - 1)]
+    if beyond.any():
+        drawn = np.where(beyond, values[-1] + _BEYOND + nominal - nominal[np.argmax(beyond)], drawn)
+    moved = np.where(drawn > 0, drawn * high, drawn * low) + quantiles[9]
+    return np.maximum.accumulate(np.clip(moved, 0.0, CEILING))
+
+
+def pooled(
+    outcomes: Outcomes, members: Sequence[np.ndarray], lag_s: float, key: np.ndarray | None = None
+) -> np.ndarray:
+    """(n, 19) averages of the members' quantiles, level by level.
+
+    The weights fall with the fourth power of a member's CRPS over the latest 1,500 forecasts that
+    were issued ``lag_s`` before and are resolved (weighed by ``_thinned``). They are equal until
+    there are 60 of the same ``key``.
+    """
+    stacked = np.stack(members)
+    waits = np.nan_to_num(outcomes.y)
+    losses = np.stack([crps(member, waits) for member in members])
+    result: np.ndarray = stacked.mean(axis=0)
+    keys = np.zeros(len(waits), int) if key is None else key
+    for t in np.unique(outcomes.t):
+        resolved = (outcomes.t <= t - lag_s) & (outcomes.seen_s <= t) & outcomes.started
+        for name in np.unique(keys[outcomes.t == t]):
+            past = np.flatnonzero(resolved & (keys == name))[-_POOL_WINDOW:]
+            if len(past) >= _POOL_LEAST:
+                rows = np.flatnonzero((outcomes.t == t) & (keys == name))
+                loss = np.average(losses[:, past], axis=1, weights=_thinned(outcomes.job[past]))
+                weights = np.maximum(loss, _LEAST_LOSS) ** -_POOL_POWER
+                result[rows] = np.tensordot(weights / weights.sum(), stacked[:, rows], 1)
+    return result

@@ -1,0 +1,328 @@
+"""``dagsim eta``: when waiting jobs will start."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from math import inf
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+
+import typer
+
+from dagsim.cli.app import app, say
+from dagsim.cli.options import (
+    Algo,
+    ConfigFile,
+    Experiment,
+    Json,
+    Quiet,
+    Seed,
+    Settings,
+    TraceFlags,
+    Workers,
+    expand_options,
+)
+from dagsim.cli.shared import audited, experiment, trace_at
+from dagsim.family import service
+
+if TYPE_CHECKING:
+    from dagsim.config.schema import Config
+    from dagsim.families.forecast.job_log import JobLog
+    from dagsim.families.forecast.live import IsDue, Prospect
+    from dagsim.report.grid import Grid
+
+T = TypeVar("T")
+
+
+_State = Annotated[
+    Path | None,
+    typer.Option(metavar="SNAPSHOT", help="What runs and waits now: squeue --json, or kubectl get pods -o json."),
+]
+_History = Annotated[
+    Path | None, typer.Option(metavar="LOG", help="Accounting of sacct, for run times, waits and calibration.")
+]
+_Backtest = Annotated[
+    Path | None,
+    typer.Option(metavar="LOG|DIR", help="Forecast at past times in this log, and score the forecasts."),
+]
+_Since = Annotated[
+    str | None,
+    typer.Option(
+        "--forecast-from",
+        metavar="WHEN",
+        help="With --backtest: time of the first forecast: a date, or 7d after the first job.",
+    ),
+]
+_Until = Annotated[
+    str | None,
+    typer.Option("--forecast-until", metavar="WHEN", help="With --backtest: time of the last forecast."),
+]
+_OF_BACKTESTS = ("--interval", "--oracle", "--forecast-from", "--forecast-until")
+_Every = Annotated[
+    str | None,
+    typer.Option(
+        "--interval", metavar="TIME", help="Time between these forecasts, such as 1h (default: about 70 of them)."
+    ),
+]
+_Oracle = Annotated[
+    bool, typer.Option("--oracle", help="Use the true run times and arrivals: what the policy alone costs.")
+]
+_Jobs = Annotated[list[str] | None, typer.Argument(metavar="JOB...", help="Jobs or arrays to show (default: all).")]
+_Job = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KEY=VALUE,...",
+        help="Forecast a job that has not been submitted yet: gpus, type, nodes, cpus, memory, time_limit, "
+        "partition, user, account, qos.",
+    ),
+]
+_Shapes = Annotated[
+    bool, typer.Option("--alternatives", help="With --job: which size, type or partition would start or end soonest.")
+]
+_Page = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the forecasts or scores as a page.")]
+_Futures = Annotated[
+    int, typer.Option("--samples", min=1, max=1000, help="Number of simulated futures without arrivals.")
+]
+_Arrivals = Annotated[
+    int,
+    typer.Option(
+        "--samples-with-arrivals", min=0, max=1000, help="Number of simulated futures with arrivals, which cost most."
+    ),
+]
+
+
+@app.command("eta")
+@partial(expand_options, leave_out=("from_", "until"))
+def print_eta(
+    reading: TraceFlags, jobs: _Jobs = None, state: _State = None, history: _History = None,
+    backtest: _Backtest = None, since: _Since = None,
+    until: _Until = None, every: _Every = None, oracle: _Oracle = False, policy: Algo = None,
+    config: ConfigFile = None, set_: Settings = None, seed: Seed = None, futures: _Futures = 25, job: _Job = None,
+    shapes: _Shapes = False, page: _Page = None, arrivals: _Arrivals = 0, workers: Workers = None,
+    json_: Json = False, quiet: Quiet = False,
+) -> None:  # fmt: skip
+    """Forecast when waiting jobs will start, as distributions, and check such forecasts on a log.
+
+    A folder of Slurm's files (docs/forecast.md) gives site, log and listings of the queue. For other
+    logs, --policy makes the starts those of a scheduler, which is then known.
+
+    Without a log, --state forecasts the jobs that wait now; --history calibrates these forecasts.
+
+    Example: dagsim eta --backtest sacct.txt --cluster cluster.yaml --policy easy --interval 2h
+    """
+    if (backtest is None) == (state is None):
+        raise typer.BadParameter("give either --state SNAPSHOT or --backtest LOG|DIR", param_hint="'--state'")
+    _refuse(
+        backtest is None, {"--interval": every, "--oracle": oracle, "--forecast-from": since, "--forecast-until": until}
+    )
+    _refuse(state is None, {"JOB": jobs, "--history": history, "--job": job, "--alternatives": shapes})
+    if shapes and job is None:
+        raise typer.BadParameter("goes with --job, such as gpus=8,time_limit=12h", param_hint="'--alternatives'")
+    asked, counts = Experiment(config=config, set_=set_, seed=seed), (futures, arrivals)
+    output = _Output(page, json_, quiet)
+    try:
+        if state is not None:
+            _forecast(state, history, jobs or [], (job, shapes), asked, reading, policy, counts, output)
+        elif backtest is not None:
+            _backtest(backtest, (since, until, every), oracle, asked, reading, policy, counts, workers, output)
+    except KeyboardInterrupt:
+        say("interrupted: nothing was written", err=True)
+        raise
+
+
+class _Output(NamedTuple):
+    """The places of an answer: a page, JSON or the terminal."""
+
+    page: Path | None
+    json: bool
+    quiet: bool
+
+    @property
+    def watched(self) -> bool:
+        """True if somebody looks at the progress."""
+        return not (self.quiet or self.json)
+
+
+def _refuse(refused: bool, options: dict[str, object]) -> None:
+    """Refuse options that would be ignored.
+
+    Raises:
+        BadParameter: One of them is given.
+    """
+    for name, value in options.items() if refused else ():
+        if value:
+            goes = "--backtest" if name in _OF_BACKTESTS else "--state"
+            raise typer.BadParameter(f"goes with {goes}", param_hint=f"'{name}'")
+
+
+def _forecast(
+    state: Path, history: Path | None, jobs: list[str], planned: tuple[str | None, bool], asked: Experiment,
+    reading: TraceFlags, algo: str | None, counts: tuple[int, int], output: _Output,
+) -> None:  # fmt: skip
+    """Forecast the jobs of a snapshot, or a planned one; whoever watches sees earlier answers, too."""
+    from dagsim.config.schema import Setting
+    from dagsim.errors import InputError
+    from dagsim.families.forecast.live import Question, is_idle, workload_of
+    from dagsim.families.forecast.planned_jobs import PlannedJob, shapes_of
+    from dagsim.families.forecast.texts import queue_grid, shapes_grid, shapes_sentences, without_grid, without_sentence
+    from dagsim.report.terminal import show_grid
+
+    if asked.config is None and reading.cluster is None:
+        raise InputError("--state: the cluster is unknown; give --config site.yaml (dagsim site import makes it)")
+    if is_idle(state):
+        say("nothing runs or waits: a job that fits starts at once", err=True)
+        if output.json:
+            say(json.dumps({"jobs": [], "idle": True}))
+        return
+    first = [Setting(f"--state {state}", "workload", workload_of(state))]
+    config = experiment(asked, reading, first=first, watched=output.watched)
+    audit = audited(config, told=output.watched)
+    question = Question.read(config, state, history, algo, *counts)
+    remarks = [*audit.sentences(), *question.remarks, *audit.sentences(urgent=False)]
+    for remark in question.remarks:
+        say(f"{state.name}: {remark}", err=True)
+    answers: dict[str, Prospect[Any]] = {}
+    (plan, with_shapes), names = planned, {job.partition("_")[0] for job in jobs}
+    if plan is not None:
+        job = PlannedJob.parse(plan, question.scenario)
+        wanted = shapes_of(job, question.scenario) if with_shapes else [job]
+        answers["planned"] = _refined(lambda early: question.shapes(wanted, early), shapes_grid, output.watched)
+    if plan is None or names or output.page is not None:
+        answers["jobs"] = queue = _refined(lambda early: question.answers(names, early), queue_grid, output.watched)
+        if missing := sorted(names - {row.job for row in queue.rows} - {job.job for job in queue.without}):
+            raise InputError(f"{state}: job {missing[0]} does not wait there")
+        if queue.without:
+            say(f"{state.name}: {without_sentence(queue.without)}", err=True)
+    if output.page is not None:
+        from dagsim.families.forecast.forecast_page import queue_page
+        from dagsim.files import write_text
+
+        title = f"{state.name}: when jobs start"
+        write_text(output.page, queue_page(title, answers["jobs"], answers.get("planned"), remarks=remarks))
+    if output.json:
+        latest, *_ = answers.values()
+        basis = {
+            "audit": audit.to_dict(),
+            "t": question.t,
+            "seed": config.seed,
+            "futures": latest.futures,
+            "instants": latest.instants,
+            "jobs": [],
+        }
+        rows = {name: [row.to_dict() for row in answer.rows] for name, answer in answers.items()}
+        if "jobs" in answers:
+            rows["no_forecast"] = [job.to_dict() for job in answers["jobs"].without]
+        say(json.dumps(basis | rows))
+    elif output.watched:
+        if "planned" in answers:
+            show_grid(shapes_grid(answers["planned"]))
+            say("\n".join(shapes_sentences(answers["planned"].rows)))
+        if "jobs" in answers and (names or plan is None):
+            show_grid(queue_grid(answers["jobs"]))
+            if answers["jobs"].without:
+                show_grid(without_grid(answers["jobs"].without))
+
+
+def _refined(
+    ask: Callable[[IsDue | None], Iterable[Prospect[T]]], grid: Callable[[Prospect[T]], Grid], watched: bool
+) -> Prospect[T]:
+    """The last of several answers, each better than the one before. If somebody watches, answers come
+    while the futures are played: a terminal shows each of them until the next, and standard error
+    names them otherwise.
+    """
+    from rich.live import Live
+
+    from dagsim.families.forecast.texts import basis
+    from dagsim.report.terminal import console
+
+    answers = ask(_doubled_and_second() if watched else None)
+    if watched and sys.stdout.isatty():
+        with Live(console=console(), transient=True) as live:
+            for latest in answers:
+                live.update(grid(latest), refresh=True)
+        return latest
+    for number, latest in enumerate(answers, 1):
+        if watched:
+            say(f"answer {number}: {len(latest.rows):,} jobs, {basis(latest)}", err=True)
+    return latest
+
+
+def _doubled_and_second() -> IsDue:
+    """True whenever a second has passed and twice as many futures have been played, at least three."""
+    latest_s, latest = monotonic(), 0
+
+    def is_due(count: int) -> bool:
+        nonlocal latest_s, latest
+        if count < max(3, 2 * latest) or monotonic() < latest_s + 1.0:
+            return False
+        latest_s, latest = monotonic(), count
+        return True
+
+    return is_due
+
+
+def _backtest(
+    path: Path, times: tuple[str | None, str | None, str | None], oracle: bool, asked: Experiment,
+    reading: TraceFlags, algo: str | None,
+    counts: tuple[int, int], workers: int | None, output: _Output,
+) -> None:  # fmt: skip
+    """Forecast at past instants of a log, and score the forecasts."""
+    from dagsim.experiment.executors import cores
+    from dagsim.families.forecast.backtest import instants_of, read_backtest, run_backtest
+    from dagsim.families.forecast.members import Forecaster
+    from dagsim.report.terminal import counted
+
+    with TemporaryDirectory() as scratch:
+        config = _configured(path, asked, Path(scratch), reading, watched=output.watched)
+    audit = audited(config, told=output.watched)
+    log, queue, player = read_backtest(config, path, algo)
+    forecaster = Forecaster(player, *counts, config.seed, oracle)
+    since, until, every = times
+    since_s, until_s = _instant(config, "forecast-from", since, log), _instant(config, "forecast-until", until, log)
+    every_s = _instant(config, "interval", every)
+    instants = instants_of(
+        log, queue, -inf if since_s is None else since_s, inf if until_s is None else until_s, every_s
+    )
+    progress = counted(f"forecasting at {len(instants):,} instants", output.watched, "done", every=1)
+    test = run_backtest(log, queue, forecaster, instants, workers or cores(), progress)
+    wanted = output.page is not None or not output.quiet or output.json
+    scores = {"audit": audit.to_dict(), **test.to_dict()} if wanted else {}
+    if output.page is not None:
+        from dagsim.families.forecast.forecast_page import backtest_page
+        from dagsim.files import write_text
+
+        write_text(output.page, backtest_page(f"{path.name}: forecasts and what came true", scores))
+    if output.json:
+        say(json.dumps(scores))
+    elif not output.quiet:
+        from dagsim.families.forecast.texts import backtest_grid, backtest_sentences
+        from dagsim.report.terminal import show_grid
+
+        say(backtest_sentences(scores)[0])
+        show_grid(backtest_grid(scores))
+
+
+def _configured(path: Path, asked: Experiment, scratch: Path, reading: TraceFlags, *, watched: bool) -> Config:
+    """The configuration of the log: that of ``--config``, else that of a folder's site files."""
+    if asked.config is None and path.is_dir() and service("holds_site")(path):
+        asked = asked._replace(config=str(scratch / "site.yaml"))
+        service("import_site")([path], scratch / "site.yaml")
+    return experiment(asked, reading, first=trace_at(path, "--backtest"), watched=watched, invented=False)
+
+
+def _instant(config: Config, name: str, text: str | None, log: JobLog | None = None) -> float | None:
+    """An instant on the log's clock, or without a log a time span in seconds."""
+    from dagsim.traces.fields import instant_s
+
+    if text is None:
+        return None
+    origin_s = 0.0 if log is None else float(log.submit_s[0])
+    seconds = instant_s(name, text, origin_s, config.trace().options.zone())
+    if log is None and seconds <= 0:
+        raise typer.BadParameter(f"expected a time such as 1h, got {text!r}", param_hint=f"'--{name}'")
+    return origin_s + seconds

@@ -1,0 +1,10 @@
+"""The family of forecasts, and what it adds."""
+
+from dagsim.family import Entry, Family
+
+FAMILY = Family(
+    "when waiting jobs will start",
+    needs=("web",),
+    adds={"services": (Entry("forecast_snapshot", ".forecast_page:forecast_snapshot", "a page of forecasts"),)},
+    commands={"eta": ".command"},
+)

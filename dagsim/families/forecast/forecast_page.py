@@ -1,0 +1,175 @@
+"""Pages of forecasts: the queue as bands over time, planned jobs, and the reliability of a back-test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+from math import log1p
+from pathlib import Path
+from typing import Any
+
+from dagsim.errors import DagsimError
+from dagsim.families.forecast.live import Expected, ExpectedShape, Prospect
+from dagsim.families.forecast.scores import CEILING
+from dagsim.families.forecast.texts import (
+    backtest_grid,
+    backtest_sentences,
+    queue_grid,
+    shapes_grid,
+    shapes_sentences,
+    span,
+    without_grid,
+    without_sentence,
+)
+from dagsim.families.web.charts import Packer, element, notes, table
+from dagsim.families.web.document import answered, part
+from dagsim.families.web.snapshots import FIRST, QUEUE, Forecasted, ForecastSettings
+from dagsim.report.grid import Grid
+from dagsim.report.tables import contradictions
+
+_MOST_BANDS = 200
+_LETTERS, _LETTER, _WIDTH, _ROW, _TOP = 28, 6.5, 900, 16, 22
+_TICKS_S = {
+    "now": 0.0, "1 min": 60.0, "10 min": 600.0, "1 h": 3600.0, "6 h": 21600.0, "1 day": 86400.0, "1 week": 604800.0,
+}  # fmt: skip
+_SIDE, _MARGIN, _END = 260, 44, 20
+"""Side of the reliability plot, and its margins on the left and on the right: a narrow screen holds it."""
+
+
+def queue_page(
+    title: str,
+    queue: Prospect[Expected],
+    planned: Prospect[ExpectedShape] | None = None,
+    *,
+    live: Sequence[str] = (),
+    remarks: Sequence[str] = (),
+) -> str:
+    """The page of forecasts at one instant."""
+    parts, rows = [], queue.rows
+    if planned is not None:
+        bands = [(str(row.shape), row.starts_s) for row in sorted(planned.rows, key=lambda row: row.ends_s[9])]
+        parts.append(part("Planned jobs", _bands(bands) + table(shapes_grid(planned))))
+    if rows or planned is None:
+        bands = [(f"{row.job} {row.user}", row.quantiles_s) for row in rows]
+        parts.append(part("Waiting jobs over time", _bands(bands)))
+        parts.append(part("Waiting jobs", table(queue_grid(queue))))
+    if queue.without:
+        parts.append(part("Waiting jobs without a forecast", table(without_grid(queue.without))))
+    soon = sum(row.within_1h >= 0.5 for row in rows)
+    sentences = (
+        [f"{soon:,} of {len(rows):,} waiting jobs probably start within 1 h."]
+        if planned is None
+        else shapes_sentences(planned.rows)
+    )
+    remarks = [*remarks, without_sentence(queue.without)] if queue.without else remarks
+    return answered(title, [*sentences, *remarks], parts, Packer().packed({}), live=live)
+
+
+def backtest_page(title: str, scores: Mapping[str, Any]) -> str:
+    """The page of a back-test: reliability, scores and their parts."""
+    parts = [
+        part("Reliability", _reliability(scores["reliability"], scores["n"])),
+        part("Scores", table(backtest_grid(scores))),
+    ]
+    for name, head in (("by_partition", "partition"), ("by_horizon", "median forecast"), ("by_kind", "kind")):
+        cells = [
+            (key or "all", f"{entry['n']:,}", *(_number(entry[score]) for score in _SCORES))
+            for key, entry in scores[name].items()
+        ]
+        parts.append(
+            part(f"By {head}", table(Grid("", (head, "rows", "coverage of 90 %", "CRPS", "median error"), cells)))
+        )
+    return answered(title, [*contradictions([scores]), *backtest_sentences(scores)[:1]], parts, Packer().packed({}))
+
+
+_SCORES = ("coverage_90", "crps_log", "median_abs_log")
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _bands(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
+    """Bands of 90 and 50 % with the median, a row for each job, over the logarithm of the time."""
+    shown = [(name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…", name, values) for name, values in rows]
+    shown = shown[:_MOST_BANDS]
+    left = 12 + _LETTER * max([len(label) for label, *_ in shown], default=0)
+    height = _TOP + _ROW * len(shown) + 6
+
+    def at(seconds: float) -> float:
+        return left + (_WIDTH - left - 60) * min(log1p(max(seconds, 0.0)), CEILING) / CEILING
+
+    lines = []
+    for label, tick_s in _TICKS_S.items():
+        x = f"{at(tick_s):.1f}"
+        lines.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{_TOP - 4}" y2="{height}"/>')
+        lines.append(f'<text class="tick" x="{x}" y="{_TOP - 8}">{label}</text>')
+    for place, (label, name, waits_s) in enumerate(shown):
+        y = _TOP + _ROW * place
+        low, lower, median, upper, high = (at(waits_s[level]) for level in (0, 4, 9, 14, 18))
+        tip = f"{name}: median {span(waits_s[9])}, 90 % from {span(waits_s[0])} to {span(waits_s[18])}"
+        lines.append(
+            f'<g><title>{escape(tip)}</title><text class="task" x="{left - 8:g}" y="{y + 12}">{escape(label)}</text>'
+            f'<rect class="waits" x="{low:.1f}" y="{y + 3}" width="{max(high - low, 1):.1f}" height="10"/>'
+            f'<rect class="runs" x="{lower:.1f}" y="{y + 3}" width="{max(upper - lower, 1):.1f}" height="10"/>'
+            f'<rect class="runs critical" x="{median - 1:.1f}" y="{y + 1}" width="3" height="14"/></g>'
+        )
+    head = "Bands of 90 % and of 50 % and the median of the time until the start; the scale is logarithmic."
+    more = [f"The first {_MOST_BANDS} of {len(rows):,} jobs."] if len(rows) > _MOST_BANDS else []
+    picture = _svg(_WIDTH, height, head, "".join(lines)) if shown else element("p", "Nothing waits.")
+    return picture + notes([head, *more] if shown else [])
+
+
+def _reliability(points: Sequence[tuple[float, float]], count: int) -> str:
+    """The share of rows that started by each quantile, against its level: a diagonal if they hold."""
+
+    def at(level: float, share: float) -> str:
+        return f"{_MARGIN + _SIDE * level:.1f},{10 + _SIDE * (1 - share):.1f}"
+
+    lines = []
+    for level in (0.0, 0.25, 0.5, 0.75, 1.0):
+        x, y = at(level, level).split(",")
+        lines.append(f'<line class="grid" x1="{_MARGIN}" x2="{_MARGIN + _SIDE}" y1="{y}" y2="{y}"/>')
+        lines.append(f'<line class="grid" x1="{x}" x2="{x}" y1="10" y2="{10 + _SIDE}"/>')
+        lines.append(f'<text class="tick" x="{x}" y="{_SIDE + 28}">{100 * level:.0f} %</text>')
+        lines.append(f'<text class="task" x="{_MARGIN - 6}" y="{float(y) + 4:.1f}">{100 * level:.0f} %</text>')
+    lines.append(f'<polyline class="edge" points="{at(0, 0)} {at(1, 1)}"/>')
+    drawn = " ".join(at(level, share) for level, share in points)
+    lines.append(f'<polyline class="edge critical" points="{drawn}"/>')
+    head = (
+        f"Across: the level of a quantile. Up: the share of the {count:,} rows that started no later. Where the "
+        "forecasts hold, the curve lies on the diagonal; above it they are too late, below it too early."
+    )
+    return _svg(_MARGIN + _SIDE + _END, _SIDE + 40, head, "".join(lines)) + notes([head])
+
+
+def _svg(width: float, height: float, label: str, content: str) -> str:
+    return (
+        f'<div class="scroll drawing" tabindex="0" role="region" aria-label="{escape(label)}">'
+        f'<svg role="img" aria-label="{escape(label)}" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}">{content}</svg></div>'
+    )
+
+
+def forecast_snapshot(settings: ForecastSettings, state: Path, whole: bool) -> Forecasted:
+    """Forecast from a snapshot, in the process that does so: from the first futures, or as a whole."""
+    from dagsim.config.schema import Setting, load_config
+    from dagsim.experiment.scenario import on_its_cluster
+    from dagsim.families.forecast.live import Question, workload_of
+    from dagsim.families.forecast.texts import span
+
+    try:
+        setting = Setting(f"snapshot {state.name}", "workload", workload_of(state))
+        config = on_its_cluster(load_config(settings.config, [setting], own=False))
+        question = Question.read(config, state, settings.history, settings.policy, settings.futures, 0)
+        answers = question.answers(early=lambda count: count == FIRST)
+        answer = list(answers)[-1] if whole else next(answers)
+    except (DagsimError, OSError) as error:
+        return Forecasted("", "", "", str(error))
+    instant = datetime.fromtimestamp(question.t, UTC).isoformat(timespec="seconds")
+    remarks = [f"As of {instant}, from {state.name}.", *question.remarks]
+    page, rows = queue_page("When waiting jobs start", answer, live=[QUEUE], remarks=remarks), answer.rows
+    middle = sorted(row.quantiles_s[9] for row in rows)[len(rows) // 2] if rows else None
+    summary = f"{len(rows):,} jobs wait" + ("" if middle is None else f", half of them start within {span(middle)}")
+    return Forecasted(page, instant, summary)

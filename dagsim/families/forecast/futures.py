@@ -1,0 +1,471 @@
+"""The state of a cluster at an instant, and futures played from it under the site's policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import Enum
+from math import e, inf, log2
+from typing import Any
+
+import numpy as np
+
+from dagsim.config.schema import Config
+from dagsim.errors import Stalled
+from dagsim.experiment.simulate import make_policy
+from dagsim.families.forecast.job_log import JobLog
+from dagsim.families.forecast.past_waits import RunTimes, classes_of
+from dagsim.families.slurm.slurm_backfill import load_compiled
+from dagsim.families.slurm.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
+from dagsim.model import Cluster, QueueTree, Start, Wait
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.systems.cluster.models.runtime import Estimates
+from dagsim.systems.cluster.past import jobs_at
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.cluster.waits import Obstacles
+from dagsim.systems.seam import Conversation
+from dagsim.workload.arrays import JobArrays, Labels, objects
+
+_OVERDUE_S = 60.0
+"""Seconds left to a job that has run for its limit."""
+_LEAST_HORIZON_S, _MOST_HORIZON_S = 12 * 3600.0, 7 * 86400.0
+_DAY_S, _WEEK_S = 86400.0, 7 * 86400.0
+_YOUNG_S = 14 * 86400.0
+"""Length of a log from which arrivals repeat those of the same hour of the week."""
+_BLOCK_S = 3600.0
+_MANY_SEARCHES = 500_000
+"""Futures times jobs times nodes from which Slurm's compiled backfill is worth the time to load it."""
+_MOST_DOUBLINGS = 500.0
+
+
+class Future(Enum):
+    """Assumptions about run times and arrivals after the instant."""
+
+    LIMITS = "limits"
+    """Every job runs to its limit, and nobody else comes."""
+    RUNS = "runs"
+    """Run times are drawn, and nobody else comes."""
+    ARRIVALS = "arrivals"
+    """Run times are drawn, and so are arrivals."""
+    ORACLE = "oracle"
+    """The true run times and arrivals."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """The jobs in the system at ``t``: indices in the log, in order of submission."""
+
+    log: JobLog
+    t: float
+    running: np.ndarray
+    waiting: np.ndarray
+
+    @classmethod
+    def at(cls, log: JobLog, t: float) -> QueueState:
+        """The state at ``t`` of a log: what runs and waits then."""
+        submitted = np.arange(int(np.searchsorted(log.submit_s, t, "right")))
+        started = log.start_s[submitted] <= t
+        gone = log.end_s[submitted] <= t
+        return cls(log, t, submitted[started & ~gone], submitted[~started & ~gone])
+
+    @property
+    def eligible_s(self) -> np.ndarray:
+        """(n,) float64: since when each waiting job could start; infinite if it cannot yet."""
+        seen_s = self.log.eligible_s[self.waiting]
+        return np.where(seen_s <= self.t, seen_s, inf)
+
+    @property
+    def age_s(self) -> np.ndarray:
+        """(n,) float64: how long each waiting job could have started, 0 if it cannot yet."""
+        ages: np.ndarray = np.where(np.isinf(self.eligible_s), 0.0, self.t - self.eligible_s)
+        return ages
+
+    @property
+    def horizon_s(self) -> float:
+        """Length of a future: twice the longest wait of the jobs in the system and of the
+        last 1,000 that started, from 12 h to a week.
+        """
+        log, t = self.log, self.t
+        first = np.searchsorted(log.submit_s, t, "right")
+        latest = slice(max(0, int(first) - 1000), int(first))
+        until_s = np.where(log.start_s[latest] <= t, log.start_s[latest], np.where(log.end_s[latest] <= t, 0.0, t))
+        longest_s = float(np.max(until_s - log.submit_s[latest], initial=0.0))
+        return min(max(2 * longest_s, _LEAST_HORIZON_S), _MOST_HORIZON_S)
+
+
+def run_times_at(log: JobLog, ended: Iterable[int], into: RunTimes) -> RunTimes:
+    """Add jobs that ended, by index in the log, in order of their ends."""
+    for job in ended:
+        into.add(run_time_classes(log, job), float(log.run_s[job] / log.limit_s[job]))
+    return into
+
+
+def run_time_classes(log: JobLog, job: int) -> list[tuple[str, object]]:
+    """The classes of run times of a job, from wide to narrow."""
+    array = log.array[job]
+    return classes_of(log.user[job], float(log.limit_s[job]), "" if array == log.jobs.ids[job] else array)
+
+
+class Usage:
+    """Usage of accounts before an instant, for policies with fair shares: as the site charged it,
+    else as its partitions and QOS would.
+    """
+
+    def __init__(self, log: JobLog, cluster: Cluster, queues: QueueTree) -> None:
+        sums = [ordered_sum(getattr(node, name) for node in cluster.nodes) for name in ("cpus", "memory_gb", "gpus")]
+        book = PriorityBook(PrioritySettings(), queues, Capacity(len(cluster.nodes), *sums))
+        amounts = [log.jobs.asked(name) * log.jobs.instances for name in ("cpus", "memory_gb", "gpus")]
+        qos = [""] * len(log) if log.jobs.qos is None else log.jobs.qos.tolist()
+        rows = zip(log.account, log.user, log.partition, qos, *[column.tolist() for column in amounts], strict=True)
+        asked = [
+            Asked(user, part, quality, 0.0, None, 1.0, cpus, memory_gb, gpus, 0.0)
+            for account, user, part, quality, cpus, memory_gb, gpus in rows
+        ]
+        charged = log.billing * np.array([book.quality(terms.qos).usage_factor for terms in asked])
+        self._rate = np.where(np.isnan(charged), [book.rate(terms) for terms in asked], charged)
+        self._names, self._of = np.unique(
+            [f"{account or 'default'}/{user}" for account, user in zip(log.account, log.user, strict=True)],
+            return_inverse=True,
+        )
+        self._half_life_s = float(queues.scheduler.get("half_life_s", 14 * _DAY_S))
+        self._log = log
+
+    def at(self, state: QueueState, zero_s: float) -> dict[str, float]:
+        """Billed seconds by ``account/user`` of jobs that had ended at the instant of a state, as if they had
+        been used by ``zero_s`` and had decayed from then on. Those that run are charged since their own starts.
+        """
+        log, t = self._log, state.t
+        ended = np.flatnonzero((log.start_s <= t) & (log.end_s <= t))
+        begin_s, end_s, life_s = log.start_s[ended], log.end_s[ended], self._half_life_s
+        if life_s:
+            per_s = log2(e) * life_s
+            grown = np.exp2(np.minimum((end_s - zero_s) / life_s, _MOST_DOUBLINGS))
+            used_s = per_s * (grown - np.exp2(np.minimum((begin_s - zero_s) / life_s, _MOST_DOUBLINGS)))
+        else:
+            used_s = end_s - begin_s
+        total = np.bincount(self._of[ended], self._rate[ended] * used_s, len(self._names))
+        return {str(name): amount for name, amount in zip(self._names, total.tolist(), strict=True) if amount > 0}
+
+
+class Player:
+    """Plays futures of a log's states on a cluster under a policy."""
+
+    def __init__(self, scenario: ClusterScenario, policy: str, log: JobLog) -> None:
+        self._estimated = replace(scenario, estimates=Estimates("predicted"), engine="simpy", outages=False)
+        self._policy = policy
+        self._log = log
+        self._obstacles: Obstacles | None = None
+        self._hindered: dict[int, str] = {}
+        queues = scenario.queues
+        self._cycle_s = float(queues.scheduler.get("bf_interval_s", 30.0)) if queues and queues.scheduler else 0.0
+        """Time between two cycles of the scheduler: what could start at an instant, but has not, waits
+        for the next. Others decide at once.
+        """
+        self._usage = None if queues is None or not queues.scheduler else Usage(log, scenario.cluster, queues)
+
+    def of(self, log: JobLog) -> Player:
+        """The same for another log."""
+        return Player(self._estimated, self._policy, log)
+
+    def obstacle(self, job: int, t: float) -> str:
+        """Describe what prevents the job at an index of the log from ever starting after ``t``, even if
+        nothing else runs; empty if nothing does.
+        """
+        words = self._hindered.get(job)
+        if words is None:
+            self._obstacles = self._obstacles or Obstacles(self._estimated, self._policy)
+            claimed = self._log.jobs.chosen(np.array([job]))
+            if not self._log.limited[job]:
+                claimed = replace(claimed, estimate=None)
+            (asked,) = claimed.jobs()
+            words = self._obstacles.of(asked, t)
+            if asked.request is None or not asked.request.reservation:  # a reservation ends
+                self._hindered[job] = words
+        return words
+
+    def starts_alone(self, state: QueueState) -> bool:
+        """True if each waiting job of the state starts within a week."""
+        starts = self.starts(state, Future.LIMITS, 1, RunTimes(), np.random.default_rng(0))
+        return all(np.isfinite(starts_s).all() for starts_s in starts)
+
+    def starts(
+        self,
+        state: QueueState,
+        kind: Future,
+        futures: int,
+        run_times: RunTimes,
+        rng: np.random.Generator,
+        rows: Sequence[np.ndarray] | None = None,
+    ) -> Iterator[np.ndarray]:
+        """Yield for each future the (n,) seconds from ``state.t`` to the start of each waiting job,
+        infinite for one that does not start within the horizon. With ``rows`` of waiting jobs, a
+        future ends when one of each has started.
+
+        Each future has random numbers of its own, so the first k of many are the same as k alone.
+        """
+        groups = [np.array([place]) for place in range(len(state.waiting))] if rows is None else rows
+        if not len(groups):
+            yield from (np.full(len(state.waiting), inf) for _ in range(futures))
+            return
+        if self._usage is not None and futures * len(groups) * len(self._estimated.cluster.nodes) > _MANY_SEARCHES:
+            load_compiled()
+        scene = _Scene(self._estimated, state)
+        horizon_s = _MOST_HORIZON_S if kind is not Future.ARRIVALS else state.horizon_s
+        streams = rng.spawn(futures)
+        run_s = scene.run_s(kind, run_times, streams)
+        for number, own in enumerate(streams):
+            jobs = scene.jobs(run_s[:, number], self._arrivals(scene, kind, horizon_s, run_times, own))
+            yield self._play(scene, jobs, horizon_s, groups, kind, own)
+
+    def _play(
+        self,
+        scene: _Scene,
+        jobs: JobArrays,
+        horizon_s: float,
+        groups: Sequence[np.ndarray],
+        kind: Future,
+        rng: np.random.Generator,
+    ) -> np.ndarray:
+        begins_s = scene.begins_s
+        queues = _on_clock(self._estimated.queues, scene.zero_s, scene.state.t)
+        scenario = replace(self._estimated, workload=list(jobs.jobs()), begins_s=begins_s, queues=queues)
+        kernel = scenario.kernel(0)
+        policy = make_policy(scenario, self._policy, 0)
+        if self._usage is not None and hasattr(policy, "past_usage"):
+            policy.past_usage = scene.usage(self._usage)
+        if kind is not Future.ORACLE and hasattr(policy, "coarse_after_s"):
+            policy.coarse_after_s = begins_s
+        watch = _Watch(
+            policy, {scene.targets[place]: row for row, group in enumerate(groups) for place in group.tolist()}
+        )
+        cycle_s = self._cycle_s * (0.5 if kind is Future.ORACLE else rng.random())
+        with suppress(Stalled):  # what waits for a rule does so until the end of the future
+            talk = Conversation(kernel, begins_s + horizon_s)
+            if talk.view is not None and talk.view.now == begins_s and cycle_s:
+                talk.answer([Wait(begins_s + cycle_s)])
+            while talk.view is not None and watch.left:
+                talk.answer(watch.decide(talk.view))
+        return np.array([watch.started_s.get(id, inf) for id in scene.targets]) - begins_s
+
+    def _arrivals(
+        self, scene: _Scene, kind: Future, horizon_s: float, run_times: RunTimes, rng: np.random.Generator
+    ) -> JobArrays | None:
+        """The jobs that arrive in a future, on the clock of the scene."""
+        log, t = self._log, scene.state.t
+        if kind is Future.ORACLE:
+            first, last = np.searchsorted(log.submit_s, [t, t + horizon_s], "right").tolist()
+            chosen, at_s = np.arange(first, last), log.submit_s[first:last]
+            block = np.zeros(len(chosen), int)
+        elif kind is Future.ARRIVALS:
+            chosen, at_s, block = _blocks(log, t, horizon_s, rng)
+        else:
+            return None
+        if not len(chosen):
+            return None
+        run_s = log.run_s[chosen].copy()
+        for place in np.flatnonzero(~((log.end_s[chosen] <= t) & (run_s >= 0)) & (kind is not Future.ORACLE)).tolist():
+            job = int(chosen[place])
+            run_s[place] = run_times.draw(rng.random(1), run_time_classes(log, job))[0] * log.limit_s[job]
+        run_s = np.where(np.isnan(run_s), log.limit_s[chosen], run_s)
+        order = np.argsort(at_s, kind="stable")
+        chosen, at_s, block, run_s = chosen[order], at_s[order], block[order], run_s[order]
+        jobs = log.jobs.chosen(chosen)
+        delay_s = np.maximum(log.begin_s[chosen] - log.submit_s[chosen], 0.0)
+        if kind is Future.ORACLE:
+            eligible_s = log.eligible_s[chosen]
+            delay_s = np.where(
+                np.isnan(eligible_s),
+                np.where(np.isnan(log.start_s[chosen]), _NEVER_S, 0.0),
+                np.maximum(eligible_s - at_s, 0.0),
+            )
+        arrival_s = at_s - scene.zero_s
+        requests = jobs.request
+        if requests is not None and kind is Future.ARRIVALS:
+            requests = Labels.of(
+                [
+                    request if request is None or not request.array else replace(request, array=f"{request.array}#{b}")
+                    for request, b in zip(requests.tolist(), block.tolist(), strict=True)
+                ]
+            )
+        return replace(
+            jobs,
+            ids=objects([f"{id}#{number}" for number, id in enumerate(jobs.ids.tolist())]),
+            arrival_s=arrival_s,
+            eligible_s=arrival_s + delay_s,
+            work=np.maximum(run_s, 1.0 if kind is not Future.ORACLE else 0.0),
+            request=requests,
+        )
+
+
+def _on_clock(queues: QueueTree | None, zero_s: float, t: float) -> QueueTree | None:
+    """The queues as known at ``t``, on a clock that begins at ``zero_s``. Reservations are known ahead.
+    Outages are known once they have begun, and their ends are unknown.
+    """
+    if queues is None:
+        return None
+    reservations = [
+        replace(period, start_s=max(period.start_s - zero_s, 0.0), end_s=max(period.end_s - zero_s, _OVER_S))
+        for period in queues.reservations
+    ]
+    outages = [
+        replace(period, start_s=max(period.start_s - zero_s, 0.0), end_s=None)
+        for period in queues.outages
+        if period.start_s <= t and (period.end_s is None or period.end_s > t)
+    ]
+    return replace(queues, reservations=tuple(reservations), outages=tuple(outages))
+
+
+def policy_of(config: Config) -> str:
+    """The policy that plays futures: that of the configuration if it names one, else Kueue's or
+    Slurm's if it has their queues, else EASY.
+    """
+    if "policy" in config.model_fields_set:
+        return config.policy
+    queues = config.queues
+    if queues is not None and queues.has_quota:
+        return "kueue"
+    return "slurm-multifactor" if queues is not None and (queues.scheduler or queues.partitions) else "easy"
+
+
+_OVER_S = 1e-3
+"""End of reservations that were over before the clock begins: jobs may still name them."""
+_NEVER_S = 10 * _WEEK_S
+
+
+def starts_by(scenario: ClusterScenario, policy: str, jobs: JobArrays) -> np.ndarray:
+    """(n,) seconds at which the jobs of a log start under a policy that knows their limits; NaN for
+    those that never do.
+    """
+    limits = np.full(jobs.tasks, np.nan) if jobs.estimate is None else jobs.estimate
+    asked = replace(jobs, estimate=np.where(np.isnan(limits), _WEEK_S, limits), observed_start_s=None)
+    whole = replace(scenario, workload=list(asked.jobs()), estimates=Estimates("predicted"), engine="simpy")
+    kernel, decider = whole.kernel(0), make_policy(whole, policy, 0)
+    watch = _Watch(decider, {id: number for number, id in enumerate(jobs.ids.tolist())})
+    talk = Conversation(kernel)
+    with suppress(Stalled):
+        while talk.view is not None:
+            talk.answer(watch.decide(talk.view))
+    return np.array([watch.started_s.get(id, np.nan) for id in jobs.ids.tolist()])
+
+
+class _Scene:
+    """The jobs of a state on a clock that begins a second before the oldest of them came."""
+
+    def __init__(self, scenario: ClusterScenario, state: QueueState) -> None:
+        self.state = state
+        log, t = state.log, state.t
+        self._known = numbers = np.sort(np.concatenate([state.running, state.waiting]))
+        self.zero_s = min(float(log.submit_s[numbers].min()), t - 1.0)
+        self.begins_s = t - self.zero_s
+        self._is_running = np.isin(numbers, state.running)
+        self.since_s = np.where(self._is_running, log.start_s[numbers] - self.zero_s, np.nan)
+        eligible_s = np.full(len(numbers), np.nan)
+        eligible_s[~self._is_running] = state.eligible_s
+        self._eligible_s = np.where(np.isinf(eligible_s), np.nan, eligible_s) - self.zero_s
+        self._releases = np.flatnonzero(np.isinf(eligible_s)).tolist()
+        jobs = log.jobs.chosen(numbers)
+        self.elapsed_s = np.where(self._is_running, self.begins_s - self.since_s, 0.0)
+        stated = replace(
+            jobs,
+            arrival_s=log.submit_s[numbers] - self.zero_s,
+            work=np.maximum(log.limit_s[numbers], self.elapsed_s + _OVERDUE_S),
+            observed_start_s=self.since_s,
+            observed_nodes=log.nodes.chosen(numbers),
+        )
+        placed = jobs_at(stated, self.begins_s, inf, scenario.cluster, scenario.runtime, stated=True)
+        self._jobs = replace(placed, observed_start_s=None, observed_nodes=None, begins_s=self.begins_s)
+        self._past_usage: Mapping[str, float] | None = None
+        self.targets = log.jobs.ids[state.waiting].tolist()
+
+    def usage(self, usage: Usage) -> Mapping[str, float]:
+        """Usage of accounts before the state, computed once."""
+        if self._past_usage is None:
+            self._past_usage = usage.at(self.state, self.zero_s)
+        return self._past_usage
+
+    def run_s(self, kind: Future, run_times: RunTimes, streams: Sequence[np.random.Generator]) -> np.ndarray:
+        """(n, R) seconds that each job in the system runs in all, in the future of each stream."""
+        log, limit_s, futures = self.state.log, self.state.log.limit_s[self._known], len(streams)
+        if kind is Future.LIMITS:
+            run_s = np.repeat(limit_s[:, None], futures, axis=1)
+        elif kind is Future.ORACLE:
+            true_s = log.run_s[self._known]
+            return np.repeat(np.where(np.isnan(true_s), limit_s, true_s)[:, None], futures, axis=1)
+        else:
+            levels = np.stack([own.random(len(self._known)) for own in streams], axis=1)
+            drawn = [
+                run_times.draw(level, run_time_classes(log, job), float(done))
+                for job, level, done in zip(self._known.tolist(), levels, self.elapsed_s / limit_s, strict=True)
+            ]
+            run_s = np.array(drawn) * limit_s[:, None]
+        least_s = np.where(self._is_running, self.elapsed_s + 1.0, 1.0)
+        if kind is Future.LIMITS:
+            least_s = np.where(self._is_running, self.elapsed_s + _OVERDUE_S, 1.0)
+        lasting_s: np.ndarray = np.maximum(run_s, least_s[:, None])
+        return lasting_s
+
+    def jobs(self, run_s: np.ndarray, arrivals: JobArrays | None) -> JobArrays:
+        """The jobs of a future in which those in the system run for ``run_s`` in all."""
+        eligible_s = self._eligible_s.copy()
+        log, numbers = self.state.log, self._known
+        if self._releases:
+            ends_s = np.where(self._is_running, self.since_s + run_s, self.begins_s + run_s)
+            by_name: dict[str, float] = {}
+            for job, end_s in zip(numbers.tolist(), ends_s.tolist(), strict=True):
+                by_name[log.array[job]] = max(by_name.get(log.array[job], 0.0), end_s)
+            for place in self._releases:
+                job = int(numbers[place])
+                own_s = [by_name[name] for name in log.parents[job] if name in by_name]
+                eligible_s[place] = max(self.begins_s, log.begin_s[job] - self.zero_s, *own_s)
+        jobs = replace(self._jobs, work=run_s, eligible_s=eligible_s)
+        return jobs if arrivals is None else JobArrays.joined([jobs, replace(arrivals, begins_s=self.begins_s)])
+
+
+class _Watch:
+    """Passes on the decisions of a policy, and notes when jobs start first, until one of each row has."""
+
+    def __init__(self, policy: Any, row_of: dict[str, int]) -> None:
+        self._policy = policy
+        self._row_of = row_of
+        self.left = set(row_of.values())
+        self.started_s: dict[str, float] = {}
+
+    def decide(self, view: Any) -> Iterator[Any]:
+        now = view.now
+        for decision in self._policy.decide(view):
+            yield decision
+            if isinstance(decision, Start):
+                id = decision.task.job.job.id  # type: ignore[attr-defined]
+                if id in self._row_of:
+                    self.left.discard(self._row_of[id])
+                    self.started_s.setdefault(id, now)
+
+
+def _blocks(
+    log: JobLog, t: float, horizon_s: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Arrivals until the horizon as whole blocks of past submissions: index, time and block of each.
+
+    A block is a day of the same hours of the week, of one of the past four weeks; in a log
+    younger than two weeks, an hour at random.
+    """
+    submit_s, first_s = log.submit_s, float(log.submit_s[0])
+    young = t - first_s < _YOUNG_S
+    length_s = min(_BLOCK_S, max(t - first_s, 1.0)) if young else _DAY_S
+    chosen, at_s, block = [], [], []
+    for number in range(int(np.ceil(horizon_s / length_s))):
+        begins_s = t + number * length_s
+        if young:
+            back_s = begins_s - rng.uniform(first_s, max(t - length_s, first_s + 1e-6))
+        else:
+            back_s = rng.integers(1, 5) * _WEEK_S
+            back_s += np.ceil(max(0.0, begins_s + length_s - back_s - t) / _WEEK_S) * _WEEK_S
+            while begins_s - back_s < first_s and back_s > _WEEK_S and begins_s + length_s - back_s + _WEEK_S <= t:
+                back_s -= _WEEK_S
+        ends_s = min(begins_s + length_s - back_s, t)
+        low, high = np.searchsorted(submit_s, [begins_s - back_s, ends_s], "right").tolist()
+        chosen.append(np.arange(low, high))
+        at_s.append(submit_s[low:high] + back_s)
+        block.append(np.full(high - low, number))
+    return np.concatenate(chosen), np.concatenate(at_s), np.concatenate(block)

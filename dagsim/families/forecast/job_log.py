@@ -1,0 +1,326 @@
+"""A log as a forecast may use it: what each job asked for, and when it was known what became of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import nan
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from dagsim.errors import TraceError
+from dagsim.families.slurm.accounting import COLUMNS, array_ids, resources, sacct_tables, state
+from dagsim.families.slurm.submission import begin_after_s, options_of
+from dagsim.traces import TraceOptions, open_trace
+from dagsim.traces.fields import Dirty
+from dagsim.traces.report import ReadReport
+from dagsim.traces.sites import readable_hosts
+from dagsim.traces.source import Source
+from dagsim.traces.times import moment_s
+from dagsim.traces.trace import Trace
+from dagsim.workload.arrays import JobArrays, Labels, objects
+
+_UNLIMITED_S = 365 * 86400.0
+"""Slurm plans with a year for jobs without a time limit."""
+_BILLING = re.compile(r"(?:^|,)billing=(\d{1,15})(?:,|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class JobLog:
+    """n jobs in order of submission, with everything that ever became known about them.
+
+    ``jobs`` holds the requests alone: each job takes its time limit, and nothing says when and
+    where it ran. ``QueueState`` takes from the other columns only what was known at its instant.
+    """
+
+    jobs: JobArrays
+    """Arrivals are seconds on the log's own clock."""
+    limit_s: np.ndarray
+    """(n,) float64: time limit."""
+    start_s: np.ndarray
+    """(n,) float64, NaN for a job that never started."""
+    end_s: np.ndarray
+    """(n,) float64: end of the run, or of the wait of a job that never started; NaN if unknown."""
+    eligible_s: np.ndarray
+    """(n,) float64: when the job could start; NaN if it never could."""
+    begin_s: np.ndarray
+    """(n,) float64: earliest start that its user asked for."""
+    parents: Sequence[tuple[str, ...]]
+    """Ids of the jobs or arrays that each job waits for."""
+    nodes: Labels
+    """Names of the nodes where each job ran."""
+    array: np.ndarray
+    """(n,) object: the submission of each job: its array, else its own id."""
+    ends_s: float
+    """The end of the log."""
+    limited: np.ndarray
+    """(n,) bool: True if the log states a time limit below a year; else ``limit_s`` is an assumption."""
+    billing: np.ndarray
+    """(n,) float64: what the site charges for each second of a run, known from its start on; NaN if
+    the log does not say.
+    """
+    user: Sequence[str] = field(default=())
+    account: Sequence[str] = field(default=())
+    partition: Sequence[str] = field(default=())
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    @property
+    def submit_s(self) -> np.ndarray:
+        """(n,) float64: when each job was submitted."""
+        return self.jobs.arrival_s
+
+    @property
+    def run_s(self) -> np.ndarray:
+        """(n,) float64: how long each job ran, NaN if it did not or its end is unknown."""
+        seconds: np.ndarray = self.end_s - self.start_s
+        return seconds
+
+    @classmethod
+    def of(cls, jobs: JobArrays, origin_s: float = 0.0, start_s: np.ndarray | None = None) -> JobLog:
+        """The log of jobs with observed starts, which run for their work. Their estimates are their
+        limits; a job without one has a week. Components of a heterogeneous job are jobs of one submission.
+
+        Raises:
+            TraceError: The jobs have no starts, or tasks that wait for each other.
+        """
+        seen_s = jobs.observed_start_s if start_s is None else start_s
+        if seen_s is None or (np.isnan(seen_s).all() and start_s is None):
+            raise TraceError("the log has no starts of jobs, so that there are no waits to forecast")
+        submission = jobs.ids.tolist()
+        if (np.diff(jobs.first) != 1).any():
+            if len(jobs.parent):
+                raise TraceError("forecasts need a log of jobs whose tasks do not wait for each other")
+            components = np.diff(jobs.first)
+            submission, seen_s = np.repeat(jobs.ids, components).tolist(), np.repeat(seen_s, components)
+            jobs = jobs.apart()
+        limit_s = np.full(len(jobs), nan) if jobs.estimate is None else jobs.estimate
+        limited = limit_s < _UNLIMITED_S
+        limit_s = np.maximum(np.where(np.isfinite(limit_s), limit_s, 7 * 86400.0), 1.0)
+        eligible_s = jobs.arrival_s if jobs.eligible_s is None else jobs.eligible_s
+        asked = replace(
+            jobs,
+            arrival_s=jobs.arrival_s + origin_s,
+            work=limit_s,
+            estimate=limit_s,
+            observed_start_s=None,
+            eligible_s=None,
+            observed_nodes=None,
+        )
+        begin_s = seen_s + origin_s
+        end_s = begin_s + jobs.work
+        return cls(
+            asked,
+            limit_s,
+            begin_s,
+            end_s,
+            np.where(np.isnan(eligible_s), jobs.arrival_s, eligible_s) + origin_s,
+            asked.arrival_s,
+            [()] * len(jobs),
+            jobs.observed_nodes or Labels(np.zeros(len(jobs), np.int32), ((),)),
+            objects(submission),
+            float(np.nanmax(np.concatenate([end_s, asked.arrival_s]))),
+            limited,
+            np.full(len(jobs), nan),
+            *_names(jobs),
+        )
+
+    def beside(self, history: JobLog, t: float) -> JobLog:
+        """The jobs of this log with those of another that had ended by ``t`` and are not among them."""
+        own = set(self.jobs.ids.tolist())
+        past = (history.end_s <= t) & np.array([id not in own for id in history.jobs.ids.tolist()], bool)
+        return JobLog.joined([history.chosen(np.flatnonzero(past)), self], t)
+
+    def chosen(self, jobs: np.ndarray) -> JobLog:
+        """The log of the jobs at these indices, which must be in order of submission."""
+        columns: dict[str, Any] = {name: getattr(self, name)[jobs] for name in _COLUMNS}
+        columns |= {name: [getattr(self, name)[job] for job in jobs.tolist()] for name in _LISTS}
+        return replace(self, jobs=self.jobs.chosen(jobs), nodes=self.nodes.chosen(jobs), **columns)
+
+    @classmethod
+    def joined(cls, several: Sequence[JobLog], ends_s: float) -> JobLog:
+        """The jobs of several logs on one clock, in order of submission."""
+        jobs = JobArrays.joined([log.jobs for log in several])
+        order = np.argsort(jobs.arrival_s, kind="stable")
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(log, name) for log in several])[order] for name in _COLUMNS
+        }
+        for name in _LISTS:
+            words = [word for log in several for word in getattr(log, name)]
+            columns[name] = [words[job] for job in order.tolist()]
+        nodes = [names for log in several for names in log.nodes.tolist()]
+        labels = Labels.numbered([nodes[job] for job in order.tolist()])
+        return cls(jobs.chosen(order), nodes=labels, ends_s=ends_s, **columns)
+
+
+_COLUMNS = ("limit_s", "start_s", "end_s", "eligible_s", "begin_s", "array", "limited", "billing")
+_LISTS = ("parents", "user", "account", "partition")
+
+
+def _names(jobs: JobArrays) -> tuple[list[str], list[str], list[str]]:
+    """User, account (else tenant) and partition of each job."""
+    listed = {
+        name: [""] * len(jobs) if (labels := getattr(jobs, name)) is None else labels.tolist()
+        for name in ("user", "account", "partition", "tenant")
+    }
+    account = [own or tenant for own, tenant in zip(listed["account"], listed["tenant"], strict=True)]
+    user = [own or tenant for own, tenant in zip(listed["user"], account, strict=True)]
+    return user, account, listed["partition"]
+
+
+def read_snapshot(trace: Trace) -> tuple[JobLog, float]:
+    """The jobs of a listing of a queue, and its instant. What is eligible only later has a begin time.
+
+    Raises:
+        TraceError: It cannot be read, or is not a listing of a queue.
+    """
+    jobs, t = trace.unscaled(), trace.begins_s
+    if t is None:
+        raise TraceError(
+            f"{trace.source}: not a snapshot; give the output of squeue --json or kubectl get pods -o json"
+        )
+    start_s = np.full(len(jobs), nan) if jobs.observed_start_s is None else jobs.observed_start_s
+    stated_s = np.full(len(jobs.work), nan) if jobs.estimate is None else jobs.estimate
+    limited = stated_s < _UNLIMITED_S
+    jobs = replace(jobs, estimate=np.where(np.isfinite(stated_s), stated_s, jobs.work))  # else what the reader expects
+    log = JobLog.of(jobs, trace.meta["origin_s"], start_s)
+    begin_s = np.where(log.eligible_s > t, log.eligible_s, log.begin_s)
+    array = objects([id.partition("_")[0] for id in log.array.tolist()])
+    return replace(log, array=array, begin_s=begin_s, limited=limited, ends_s=t), t
+
+
+class _Row(NamedTuple):
+    id: str
+    submit_s: float
+    eligible_s: float
+    begin_s: float
+    start_s: float
+    end_s: float
+    parents: tuple[str, ...]
+    nodes: tuple[str, ...]
+    billing: float
+    asked: list[str]
+
+
+def read_sacct_log(path: Path, options: TraceOptions) -> JobLog:
+    """Read the accounting of Slurm (a file, or a folder with files of it).
+
+    Every submission is kept, also those that were cancelled while they waited. Their requests are
+    read as from jobs that nothing has become of yet, so that no resources, nodes, partitions or
+    priorities that they got later come in. Limits are those that the accounting has.
+
+    Raises:
+        TraceError: There is no accounting, or nothing in it can be used.
+    """
+    rows = {row.id: row for row in _rows(Source(path), options)}  # of several attempts, the last
+    if not rows:
+        raise TraceError(f"{path}: no job with a time of submission")
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "asked.txt")
+        text = ["\t".join(COLUMNS), *("\t".join(row.asked) for row in rows.values())]
+        file.write_text("\n".join(text) + "\n", encoding="utf-8")
+        trace = open_trace(file, "sacct", replace(options, delimiter="\t", demand="requested", limit=None))
+        jobs = trace.unscaled()
+        origin_s = trace.meta["origin_s"]
+    read_rows = [rows[id] for id in jobs.ids.tolist()]
+    log = JobLog.of(replace(jobs, observed_start_s=np.zeros(len(jobs))), origin_s)
+    end_s = np.array([row.end_s for row in read_rows])
+    start_s = np.array([row.start_s for row in read_rows])
+    return replace(
+        log,
+        start_s=start_s,
+        end_s=end_s,
+        eligible_s=np.array([row.eligible_s for row in read_rows]),
+        begin_s=np.array([row.begin_s for row in read_rows]),
+        parents=[row.parents for row in read_rows],
+        nodes=Labels.numbered([row.nodes for row in read_rows]),
+        array=objects([row.id.partition("_")[0] for row in read_rows]),
+        billing=np.array([row.billing for row in read_rows]),
+        ends_s=float(np.nanmax(np.concatenate([end_s, start_s, log.submit_s]))),
+    )
+
+
+def _rows(source: Source, options: TraceOptions) -> Iterator[_Row]:
+    zone = options.zone()
+    report = ReadReport()
+    for table in sacct_tables(source, report, options.delimiter):
+        for place in range(len(table)):
+            fields = dict(zip(COLUMNS, table.fields(place), strict=True))
+            id = fields["JobID"] or fields["JobIDRaw"]
+            if "." in id.partition("[")[0] or "+" in id:
+                continue
+            try:
+                yield from _read(id, fields, zone)
+            except Dirty:
+                continue
+
+
+def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None) -> Iterator[_Row]:
+    """The jobs of a row: one, or the tasks of an array that never ran.
+
+    Raises:
+        Dirty: A time or a list of resources cannot be read.
+    """
+    times = {name: moment_s(fields[name], name, zone) for name in ("Submit", "Eligible", "Start", "End")}
+    submit_s = times["Submit"]
+    if submit_s is None:
+        return
+    word = state(fields["State"])
+    nowhere = fields["NodeList"].lower() == "none assigned"
+    ran = word != "PENDING" and times["Start"] is not None and not nowhere
+    if fields["ReqTRES"] or fields["AllocTRES"]:
+        ran = ran and resources(fields["AllocTRES"]).is_stated
+    line = options_of(fields["SubmitLine"])
+    later_s = begin_after_s(line.get("begin", ""), submit_s, lambda text: moment_s(text, "begin", zone))
+    begin_s = submit_s + (later_s or 0.0)
+    parents = tuple(re.findall(r"(?<=:)\d+", line.get("dependency", "")))
+    eligible_s = begin_s
+    if parents or line.get("dependency") == "singleton" or not line:  # else accounting may rewrite it later
+        known_s = times["Eligible"]
+        eligible_s = nan if known_s is None else max(submit_s, known_s)
+    end_s, start_s = times["End"], times["Start"] if ran else None
+    for own in array_ids(id):
+        yield _Row(
+            own,
+            submit_s,
+            eligible_s,
+            begin_s,
+            nan if start_s is None else max(start_s, submit_s),
+            nan if end_s is None else end_s,
+            parents,
+            readable_hosts(fields["NodeList"]) if ran else (),
+            float(charged[1]) if (charged := _BILLING.search(fields["AllocTRES"])) else nan,
+            _asked(own, fields, line, submit_s),
+        )
+
+
+def _asked(id: str, fields: dict[str, str], line: dict[str, str], submit_s: float) -> list[str]:
+    """The row of a job of which nothing has become yet, as if it ran for its limit."""
+    moment = repr(submit_s)
+    tres = fields["ReqTRES"] or fields["AllocTRES"]
+    counts = dict(re.findall(r"(?:^|,)(node|cpu)=(\d+)", tres))
+    row = fields | {
+        "JobID": id,
+        "State": "COMPLETED",
+        "Submit": moment,
+        "Eligible": moment,
+        "Start": moment,
+        "End": "",
+        "ElapsedRaw": "1",
+        "Elapsed": "",
+        "Suspended": "0",
+        "Restarts": "0",
+        "NodeList": "",
+        "AllocTRES": tres,
+        "AllocGRES": "",
+        "NNodes": counts.get("node", fields["ReqNodes"] or fields["NNodes"]),
+        "NCPUS": counts.get("cpu", fields["ReqCPUS"] or fields["NCPUS"]),
+        "Partition": line.get("partition") or fields["Partition"],
+    }
+    return [" ".join(row[name].split()) for name in COLUMNS]

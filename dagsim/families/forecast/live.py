@@ -1,0 +1,415 @@
+"""Forecasts of the jobs that wait now, and of jobs that are only planned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from dagsim.config.schema import Config
+from dagsim.errors import InputError, TraceError
+from dagsim.experiment.simulate import make_policy
+from dagsim.families.forecast.backtest import Backtest, Forecasts, forecasts_of
+from dagsim.families.forecast.futures import Future, Player, QueueState, policy_of, run_time_classes
+from dagsim.families.forecast.job_log import JobLog, read_sacct_log, read_snapshot
+from dagsim.families.forecast.members import Forecaster, Past
+from dagsim.families.forecast.planned_jobs import PlannedJob, with_planned
+from dagsim.families.forecast.queue_rows import KINDS, Listed, Rows, read_reasons, rows_of
+from dagsim.families.forecast.reasons import Fate, is_limit, verdict_of
+from dagsim.families.forecast.scores import LEVELS, log_wait, quantiles_of
+from dagsim.model import Cluster, QueueTree
+from dagsim.systems.cluster.past import forgotten
+from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
+from dagsim.traces import TraceOptions, format_of
+from dagsim.traces.documents import elements
+from dagsim.traces.source import Source
+from dagsim.workload.accept import accepting
+
+_INSTANTS = 24
+_FUTURES = 10
+"""Number of futures at earlier instants, which only calibrate."""
+_BACK_S = 7 * 86400.0
+_DRAWN = 500
+_LEAST_WAITS = 8
+
+
+class Expected(NamedTuple):
+    """The forecast of one waiting job, or of the next task of a waiting array."""
+
+    job: str
+    user: str
+    partition: str
+    kind: str
+    """A kind of ``KINDS``."""
+    waits_for: str
+    """Slurm's reason where the snapshot has one, else the kind."""
+    quantiles_s: tuple[float, ...]
+    """The 19 quantiles of the seconds until it starts; a week stands for a week or longer."""
+    within_1h: float
+    within_24h: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The forecast by name, for JSON."""
+        named = _named(self.quantiles_s)
+        row = {name: getattr(self, name) for name in ("job", "user", "partition", "kind", "waits_for")}
+        chances = {"within_1h": self.within_1h, "within_24h": self.within_24h}
+        return row | chances | {"median_s": self.quantiles_s[9], "quantiles_s": named}
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedShape:
+    """The forecast of a planned job: when it would start, and when it would end."""
+
+    shape: PlannedJob
+    starts_s: tuple[float, ...]
+    """The 19 quantiles of the seconds until it starts."""
+    ends_s: tuple[float, ...]
+    """The 19 quantiles of the seconds until it ends."""
+    within_1h: float
+    within_24h: float
+    cut: float
+    """The chance that its limit ends it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The forecast by name, for JSON."""
+        chances = {"within_1h": self.within_1h, "within_24h": self.within_24h, "cut": self.cut}
+        medians = {"start_s": self.starts_s[9], "end_s": self.ends_s[9]}
+        quantiles = {"starts_s": _named(self.starts_s), "ends_s": _named(self.ends_s)}
+        return {"shape": str(self.shape)} | self.shape.to_dict() | chances | medians | quantiles
+
+
+class WithoutForecast(NamedTuple):
+    """A waiting job or array that gets no forecast."""
+
+    job: str
+    user: str
+    partition: str
+    kind: str
+    """``never`` or ``outside``, of ``KINDS``."""
+    why: str
+
+    @property
+    def words(self) -> str:
+        """The kind and the reason: ``never: QOSMaxCpuPerUser (96) < 144 ...``."""
+        return f"{'never' if self.kind == 'never' else 'not known'}: {self.why}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The values by name, for JSON."""
+        return self._asdict()
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect(Generic[T]):
+    """Forecasts from a part of the futures, or from all of them."""
+
+    rows: list[T]
+    futures: int
+    """Number of futures of the present state. They are the first of all: as many alone give the same."""
+    instants: int
+    """Number of earlier instants whose forecasts calibrate these."""
+    without: Sequence[WithoutForecast] = ()
+    """The waiting jobs that get no forecast."""
+
+    @property
+    def calibrated(self) -> bool:
+        """True if forecasts at earlier instants have calibrated these."""
+        return self.instants > 0
+
+
+IsDue = Callable[[int], bool]
+"""Called after each future with their number; true if an answer is to be shown now."""
+
+
+def _named(quantiles_s: Sequence[float]) -> dict[str, float]:
+    return {f"q{round(100 * level):02}": wait for level, wait in zip(LEVELS, quantiles_s, strict=True)}
+
+
+Listing = dict[str, Listed]
+
+
+class Question(NamedTuple):
+    """A snapshot to forecast from, read with its history."""
+
+    log: JobLog
+    forecaster: Forecaster
+    t: float
+    listing: Listing | None
+    scenario: ClusterScenario
+    remarks: list[str]
+
+    @classmethod
+    def read(
+        cls, config: Config, state: Path, history: Path | None, policy: str | None, futures: int, arrivals: int
+    ) -> Question:
+        """Read a snapshot, whose configuration has it as its workload.
+
+        Raises:
+            InputError: It is not a snapshot, or does not fit the cluster of the configuration.
+        """
+        scenario, file = cluster_scenario_of(config), config.trace()
+        trace = file.open(scenario.cluster, scenario.runtime)
+        log, t = read_snapshot(trace)
+        listing = read_reasons(Source(state), file.options.zone())
+        remarks = _remarks(log, scenario.cluster) + _missing_limits(listing, scenario.queues)
+        if later := int(np.count_nonzero(log.submit_s > t)):
+            remarks.append(f"{later:,} jobs were submitted after the instant of the snapshot: they are left out")
+        if trace.report.dropped:
+            remarks.append(str(trace.report))
+        if history is not None:
+            log = log.beside(read_sacct_log(history, file.options), t)
+        log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))
+        played_by = policy or policy_of(config)
+        remarks.append(f"{played_by} plays the futures{_unknown(scenario, played_by, history is not None)}")
+        forecaster = Forecaster(Player(scenario, played_by, log), futures, arrivals, config.seed, baselines=False)
+        return cls(log, forecaster, t, listing or None, scenario, remarks)
+
+    def answers(self, jobs: Collection[str] = (), early: IsDue | None = None) -> Iterator[Prospect[Expected]]:
+        """The forecasts of the waiting jobs, better and better (``expected``)."""
+        return expected(self.log, self.forecaster, self.t, listing=self.listing, jobs=jobs, early=early)
+
+    def shapes(self, shapes: Sequence[PlannedJob], early: IsDue | None = None) -> Iterator[Prospect[ExpectedShape]]:
+        """The forecasts of planned jobs, better and better (``expected_shapes``)."""
+        cluster, listing = self.scenario.cluster, self.listing
+        return expected_shapes(self.log, self.forecaster, self.t, shapes, cluster, listing=listing, early=early)
+
+
+def is_idle(state: Path) -> bool:
+    """True for a snapshot of Slurm in which nothing runs or waits: it has no job to read."""
+    if state.is_dir():
+        return False
+    source = Source(state)
+    head = "\n".join(source.head(1 << 16)).lstrip()
+    return head.startswith("{") and _IDLE.search(head) is not None and not any(elements(source, "jobs"))
+
+
+_IDLE = re.compile(r'"jobs"\s*:\s*\[\s*\]')
+
+
+def workload_of(state: Path) -> dict[str, str]:
+    """The workload of a configuration that is a snapshot.
+
+    Raises:
+        TraceError: It cannot be read, or is in no known format.
+    """
+    workload = {"kind": "trace", "path": str(state)}
+    try:
+        named = format_of(state, TraceOptions())
+    except TraceError as error:
+        if "not recognised" not in str(error):
+            raise
+        raise TraceError(
+            f"{state}: not a snapshot, or only a part of one; give the output of squeue --json or kubectl get pods -o "
+            "json, and move it to its place when it is complete"
+        ) from None
+    return workload | ({"format": "kubernetes-now"} if named == "kubernetes" else {})
+
+
+def _unknown(scenario: ClusterScenario, policy: str, has_history: bool) -> str:
+    """What the policy does not know of the time before the snapshot, as the rest of a sentence."""
+    decider = make_policy(scenario, policy, 0)
+    unknown = forgotten(decider)
+    if not has_history and (remembers := getattr(decider, "remembers", "")):
+        unknown.append(f"{remembers} (--history tells it)")
+    return f"; it does not know {' and '.join(unknown)} before the snapshot" if unknown else ""
+
+
+def _remarks(log: JobLog, cluster: Cluster) -> list[str]:
+    """Remarks on a snapshot: nodes that do not exist, and limits that the site does not have."""
+    names = {name for names in log.nodes.words for name in names}
+    unknown = sorted(names - {node.name for node in cluster.nodes})
+    remarks = []
+    if 2 * len(unknown) > len(names):
+        remarks.append(
+            f"{len(unknown):,} of the {len(names):,} nodes on which jobs run are not in the cluster of the "
+            f"configuration, such as {unknown[0]}: is it another cluster? These jobs get a place by best fit"
+        )
+    return remarks
+
+
+def _missing_limits(listing: Listing, queues: QueueTree | None) -> list[str]:
+    """Remarks on jobs that wait for a limit of a kind that the configuration lacks."""
+    tree = queues or QueueTree()
+    nodes = [node for node, _ in tree.walk()]
+    there = {
+        "QOS": any(qos.limits or qos.user_limits or qos.account_limits for qos in tree.qos),
+        "Assoc": any(node.limits or node.user_limits or node.limits_of for node in nodes),
+        "quota": tree.has_quota,
+    }
+    remarks = []
+    for kind, known in there.items():
+        reasons = [job.reason for job in listing.values() if job.reason.startswith(kind) and is_limit(job.reason)]
+        reasons = [reason for reason in reasons if verdict_of(reason).fate is Fate.KNOWN]
+        if reasons and not known:
+            remarks.append(
+                f"{len(reasons):,} jobs wait for a limit such as {reasons[0]}, of which the configuration has none: "
+                "their forecasts are too early"
+            )
+    return remarks
+
+
+def expected(
+    log: JobLog, forecaster: Forecaster, t: float, instants: int = _INSTANTS, listing: Listing | None = None,
+    jobs: Collection[str] = (), early: IsDue | None = None,
+) -> Iterator[Prospect[Expected]]:  # fmt: skip
+    """Yield the forecasts at ``t`` of all waiting jobs, or of these: from the first futures of the
+    present state where ``early`` says so; from all of them; then calibrated by forecasts at a third,
+    and at all of the earlier instants of the log, if it goes back.
+    """
+    past = Past(log, baselines=False)
+    past.move(t)
+    rows = rows_of(QueueState.at(log, t), listing, partial(forecaster.player.obstacle, t=t))
+    if jobs:
+        rows = rows.chosen([place for place, job in enumerate(rows.first.tolist()) if log.array[job] in jobs])
+    without = [job for job in _without(log, rows, listing) if not jobs or job.job in jobs]
+    played: list[np.ndarray] = []
+    for waits_s in forecaster.waits(Future.RUNS, rows, past, instants):
+        played.append(waits_s)
+        if len(played) == forecaster.futures or (early is not None and early(len(played))):
+            present = forecasts_of(rows, forecaster, past, instants, played)
+            yield Prospect(_shown(log, [present], rows, listing), len(played), 0, without)
+    for earlier in _earlier(log, forecaster, t, instants):
+        yield Prospect(_shown(log, [*earlier, present], rows, listing), len(played), len(earlier), without)
+
+
+def expected_shapes(
+    log: JobLog, forecaster: Forecaster, t: float, shapes: Sequence[PlannedJob], cluster: Cluster,
+    instants: int = _INSTANTS, listing: Listing | None = None, early: IsDue | None = None,
+) -> Iterator[Prospect[ExpectedShape]]:  # fmt: skip
+    """Yield the forecasts of planned jobs that would be submitted at ``t``, each as if it were the
+    only one, better and better as those of ``expected``. Shapes that even the idle cluster could
+    not start are left out.
+
+    Raises:
+        InputError: It could start none of them.
+    """
+    several = with_planned(log, list(shapes), t, cluster)
+    player = forecaster.player.of(several)
+    forecaster = replace(forecaster, player=player)
+    state, count = QueueState.at(several, t), len(several) - len(log)
+    ids = {id: place for place, id in enumerate(several.jobs.ids.tolist())}
+    places = [ids[f"planned-{number}"] for number in range(1, count + 1)]
+    alone = [replace(state, running=state.running[:0], waiting=np.array([place])) for place in places]
+    kept = [
+        number
+        for number, shape in enumerate(alone)
+        if not player.obstacle(places[number], t) and player.starts_alone(shape)
+    ]
+    if not kept:
+        why = player.obstacle(places[0], t) or "it starts in none of the futures of a week"
+        raise InputError(f"--job: {shapes[0]} could never start, even on the idle cluster: {why}")
+    queue = rows_of(state, listing, partial(player.obstacle, t=t)).state
+    others = queue.waiting[~np.isin(queue.waiting, places)]
+    rows = [
+        Rows(
+            replace(state, waiting=np.append(others, places[number])),
+            [np.array([len(others)])],
+            np.zeros(1, np.int64),
+            np.full(1, np.nan),
+        )
+        for number in kept
+    ]
+    past = Past(several, baselines=False)
+    past.move(t)
+    levels = np.random.default_rng(forecaster.seed).random(_DRAWN)
+    share = past.run_times.draw(levels, run_time_classes(several, places[0]))
+    runs_s = np.minimum(share, 1.0) * shapes[0].limit_s
+    drawn = [
+        (shape, runs_s if shape is shapes[0] else shape.run_s(runs_s, shapes[0])) for shape in (shapes[n] for n in kept)
+    ]
+    played: list[tuple[np.ndarray, ...]] = []
+    for waits_s in zip(*[forecaster.waits(Future.RUNS, row, past, instants) for row in rows], strict=True):
+        played.append(waits_s)
+        if len(played) == forecaster.futures or (early is not None and early(len(played))):
+            present = [
+                forecasts_of(shape_rows, forecaster, past, instants, futures)
+                for shape_rows, futures in zip(rows, zip(*played, strict=True), strict=True)
+            ]
+            yield Prospect(_shapes(several, present, drawn), len(played), 0)
+    for earlier in _earlier(several, forecaster, t, instants):
+        yield Prospect(_shapes(several, [*earlier, *present], drawn), len(played), len(earlier))
+
+
+def _earlier(log: JobLog, forecaster: Forecaster, t: float, instants: int) -> Iterator[list[Forecasts]]:
+    """Yield forecasts at a third of the earlier instants, then at all of them; nothing if no job has
+    ended before ``t``.
+    """
+    first_s = max(float(log.submit_s[0]), t - _BACK_S)
+    if not instants or not np.count_nonzero(log.end_s <= t) or t <= first_s:
+        return
+    grid = np.linspace(first_s, t, instants + 1)[1:-1].tolist()
+    fewer = replace(forecaster, futures=min(forecaster.futures, _FUTURES))
+    parts: dict[int, Forecasts] = {}
+    for places in (range(1, len(grid), 3), [place for place in range(len(grid)) if place % 3 != 1]):
+        past = Past(log, baselines=False)
+        for place in places:
+            past.move(grid[place])
+            obstacle = partial(forecaster.player.obstacle, t=grid[place])
+            rows = rows_of(QueueState.at(log, grid[place]), None, obstacle)
+            parts[place] = forecasts_of(rows, fewer, past, place)
+        yield [parts[place] for place in sorted(parts) if len(parts[place].t)]
+
+
+def _test(log: JobLog, several: Sequence[Forecasts], count: int) -> np.ndarray:
+    """The calibrated forecasts (count, 19) of the last rows. Without past waits, there is no history
+    to pool.
+    """
+    joined = Forecasts.joined([part for part in several if len(part.t)])
+    if np.count_nonzero(log.start_s <= joined.t[-1]) < _LEAST_WAITS:
+        joined = replace(joined, raw={name: values for name, values in joined.raw.items() if name != "history_account"})
+    forecast = Backtest(joined, log).forecast
+    return forecast[len(forecast) - count :]
+
+
+def _shown(log: JobLog, several: Sequence[Forecasts], rows: Rows, listing: Listing | None) -> list[Expected]:
+    present = several[-1]
+    if not len(present.t):
+        return []
+    forecasts = []
+    for logs, job, kind in zip(_test(log, several, len(present.t)), present.job.tolist(), present.kind, strict=True):
+        within = [_chance(logs, span_s) for span_s in (3600.0, 86400.0)]
+        name, kind_name = log.array[job], KINDS[kind]
+        listed = None if listing is None else listing.get(name)
+        reason = kind_name if listed is None or listed.reason in ("", "None") else listed.reason
+        waits_s = tuple(np.expm1(logs).tolist())
+        forecasts.append(Expected(name, log.user[job], log.partition[job], kind_name, reason, waits_s, *within))
+    return sorted(forecasts, key=lambda forecast: forecast.quantiles_s[9])
+
+
+def _without(log: JobLog, rows: Rows, listing: Listing | None) -> list[WithoutForecast]:
+    """The jobs without a forecast, those first that can never start."""
+    places = {name: place for place, name in enumerate(log.array.tolist())}
+    jobs = []
+    for name, kind, why in rows.silent:
+        listed, place = (listing or {}).get(name) or Listed("", np.nan), places.get(name)
+        own = ("", "") if place is None else (log.user[place], log.partition[place])
+        jobs.append(WithoutForecast(name, listed.user or own[0], listed.partition or own[1], KINDS[kind], why))
+    return sorted(jobs, key=lambda job: (job.kind, job.job))
+
+
+def _shapes(
+    log: JobLog, several: Sequence[Forecasts], drawn: Sequence[tuple[PlannedJob, np.ndarray]]
+) -> list[ExpectedShape]:
+    """The forecasts of the shapes in ``drawn``, each with its run times."""
+    answers = []
+    for (shape, runs_s), logs in zip(drawn, _test(log, several, len(drawn)), strict=True):
+        starts_s = np.expm1(logs)
+        ends = quantiles_of(log_wait((starts_s[:, None] + runs_s).reshape(-1, 1)))[0]
+        hour, day = (_chance(logs, span_s) for span_s in (3600.0, 86400.0))
+        cut = float(np.mean(runs_s >= shape.limit_s))
+        answers.append(ExpectedShape(shape, tuple(starts_s.tolist()), tuple(np.expm1(ends).tolist()), hour, day, cut))
+    return answers
+
+
+def _chance(logs: np.ndarray, span_s: float) -> float:
+    """The chance of a start within a span, between the levels of the quantiles on either side; outside
+    them, the middle of the outermost twentieth.
+    """
+    return float(np.interp(np.log1p(span_s), logs, LEVELS, left=0.025, right=0.975))

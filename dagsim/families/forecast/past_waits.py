@@ -1,0 +1,149 @@
+"""What ended jobs say about others: forecasts from past waits alone (history, and QBETS: Nurmi,
+Brevik and Wolski 2007), and run times drawn from those of ended jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from math import log, log2
+
+import numpy as np
+
+from dagsim.families.forecast.scores import LEVELS, log_wait
+
+_EVERY = ""
+_KEPT = 200
+_LEAST = 8
+_KEPT_AFTER_CHANGE = 59
+"""The fewest waits whose largest is an upper bound of the .95 quantile with confidence .95."""
+_MISSES = 3
+_CONFIDENCE = 0.95
+_ROUNDING = 1e-12
+
+
+@cache
+def binomial_quantile(confidence: float, n: int, level: float) -> int:
+    """The smallest k with P(Binomial(n, level) <= k) >= confidence."""
+    factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
+    k = np.arange(n + 1)
+    logs = factorial[n] - factorial[k] - factorial[n - k] + k * log(level) + (n - k) * log(1 - level)
+    return min(int(np.searchsorted(np.cumsum(np.exp(logs)), confidence - _ROUNDING)), n)
+
+
+class History:
+    """The waits of jobs that have started, by group (an account, a partition), in order of starts.
+
+    ``bounds`` makes the forecasts those of QBETS: every level above the median is an upper bound
+    of confidence .95, every level below it a lower one; three starts in a row above the bound of
+    .95 are a change point, after which only the last 59 waits count.
+    """
+
+    def __init__(self, *, bounds: bool = False) -> None:
+        self._bounds = bounds
+        self._waits: dict[str, list[float]] = {}
+        self._misses: dict[str, int] = {}
+
+    def add(self, group: str, wait_s: float) -> None:
+        """Add the wait of a job that has started."""
+        listed = self._waits.setdefault(group, [])
+        if self._bounds and len(listed) >= _KEPT_AFTER_CHANGE:
+            place = binomial_quantile(_CONFIDENCE, len(listed), 0.95)
+            bound_s = np.partition(listed, min(place, len(listed) - 1))[min(place, len(listed) - 1)]
+            self._misses[group] = self._misses.get(group, 0) + 1 if wait_s > bound_s else 0
+            if self._misses[group] >= _MISSES:
+                del listed[:-_KEPT_AFTER_CHANGE]
+                self._misses[group] = 0
+        listed.append(max(0.0, wait_s))
+        most = 10 * _KEPT if self._bounds else _KEPT
+        if len(listed) > most:
+            del listed[0]
+        if group != _EVERY:
+            self.add(_EVERY, wait_s)
+
+    def quantiles(self, group: str, age_s: float) -> np.ndarray:
+        """(19,) quantiles of the logarithm of what is left to wait for a job of this age: of the
+        waits of the group that were longer, or of all groups if fewer than eight were.
+        """
+        left = self._left(group, age_s)
+        if len(left) < _LEAST:
+            left = self._left(_EVERY, age_s)
+        if len(left) < 3:
+            left = np.array([60.0, max(age_s, 600.0), 4 * max(age_s, 600.0)])
+        if self._bounds:
+            places = [
+                binomial_quantile(0.05 if level < 0.5 else 0.5 if level == 0.5 else _CONFIDENCE, len(left), level)
+                for level in LEVELS.tolist()
+            ]
+        else:
+            places = (np.ceil(LEVELS * (len(left) + 1) - 1e-9).astype(int) - 1).tolist()
+        return np.maximum.accumulate(log_wait(left[np.clip(places, 0, len(left) - 1)]))
+
+    def _left(self, group: str, age_s: float) -> np.ndarray:
+        waits = np.array(self._waits.get(group, ()))
+        return np.sort(waits[waits > age_s] - age_s)
+
+
+_KEPT_TIMES = 400
+_WEIGHING = {"all": 10.0, "user": 10.0, "band": 4.0, "user-band": 10.0, "user-limit": 4.0, "array": 2.0}
+"""The number of ended jobs at which a class counts as much as all wider ones together."""
+_PRIOR = np.linspace(0.02, 1.0, 12)
+_LEAST_SHARE, _MOST_SHARE = 1e-4, 1.02
+
+Class = tuple[str, object]
+
+
+def classes_of(user: str, limit_s: float, array: str) -> list[Class]:
+    """The classes of a job, from wide to narrow: all, the band of its limit (powers of two), user,
+    both, user and exact limit, and its array if it has one.
+    """
+    band = round(log2(max(limit_s, 1.0) / 3600))
+    listed: list[Class] = [
+        ("all", 0), ("band", band), ("user", user), ("user-band", (user, band)), ("user-limit", (user, limit_s))
+    ]  # fmt: skip
+    return [*listed, ("array", array)] if array else listed
+
+
+class RunTimes:
+    """Run times as shares of the time limit: a mixture of the last 400 of each class. A narrower
+    class with n ended jobs has the weight n / (n + k) against all wider ones, and a uniform prior
+    lies below all. Jobs must be added in order of their ends.
+    """
+
+    def __init__(self) -> None:
+        self._shares: dict[Class, list[float]] = {}
+
+    def add(self, classes: Iterable[Class], share: float) -> None:
+        """Add an ended job that took ``share`` of its limit."""
+        for name in classes:
+            listed = self._shares.setdefault(name, [])
+            listed.append(min(_MOST_SHARE, max(_LEAST_SHARE, share)))
+            if len(listed) > _KEPT_TIMES:
+                del listed[0]
+
+    def table(self, classes: Iterable[Class]) -> tuple[np.ndarray, np.ndarray]:
+        """The shares of the mixture and their weights, which sum to 1."""
+        values, weights = [_PRIOR], [np.full(len(_PRIOR), 1 / len(_PRIOR))]
+        for name in classes:
+            listed = self._shares.get(name)
+            if not listed:
+                continue
+            part = len(listed) / (len(listed) + _WEIGHING[name[0]])
+            weights = [weight * (1 - part) for weight in weights]
+            values.append(np.array(listed))
+            weights.append(np.full(len(listed), part / len(listed)))
+        return np.concatenate(values), np.concatenate(weights)
+
+    def draw(self, levels: np.ndarray, classes: Iterable[Class], done: float = 0.0) -> np.ndarray:
+        """(n,) shares of a job that has used the share ``done`` of its limit already, one for each
+        random number of ``levels`` (n,) in [0, 1): drawn from the mixture restricted to larger ones;
+        if there are none, the limit, or a little more than ``done``.
+        """
+        values, weights = self.table(classes)
+        larger = values > done
+        if not larger.any():
+            return np.full(len(levels), max(1.0, done + 0.01))
+        values, summed = values[larger], np.cumsum(weights[larger])
+        places = np.searchsorted(summed, levels * summed[-1])
+        drawn: np.ndarray = values[np.minimum(places, len(values) - 1)]
+        return drawn

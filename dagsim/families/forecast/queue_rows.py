@@ -1,0 +1,277 @@
+"""Rows of the queue at an instant: what is forecast, and what became of it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from dagsim.errors import TraceError
+from dagsim.families.forecast.futures import QueueState
+from dagsim.families.forecast.job_log import JobLog
+from dagsim.families.forecast.reasons import Fate, is_limit, verdict_of
+from dagsim.families.kubernetes.kubectl import waiting_workloads
+from dagsim.families.pbs.pbs_jobs import is_qstat, waiting_comments
+from dagsim.families.slurm.slurm_queue import is_squeue, waiting_jobs
+from dagsim.files import open_lines
+from dagsim.traces.source import Source
+
+KINDS = ("plain", "limited", "dependent", "begin later", "reservation", "never", "outside")
+"""Kinds of rows. The first two are scored; the last two get no forecast."""
+_PLAIN, _LIMITED, _DEPENDENT, _LATER, _RESERVED, _NEVER, _OUTSIDE = range(len(KINDS))
+SCORED = (_PLAIN, _LIMITED)
+_REASONS = {"Dependency": _DEPENDENT, "BeginTime": _LATER, "Reservation": _RESERVED}
+_WITHOUT = {Fate.NEVER: _NEVER, Fate.OUTSIDE: _OUTSIDE}
+
+
+class Listed(NamedTuple):
+    """A waiting job or array, as the scheduler showed it."""
+
+    reason: str
+    estimate_s: float
+    """The scheduler's own estimate of the start, NaN if it had none."""
+    user: str = ""
+    partition: str = ""
+    after: tuple[str, ...] = ()
+    """Submissions that it still waits for."""
+    one_of: bool = False
+    """True if one of them is enough."""
+
+
+class Silent(NamedTuple):
+    """A waiting job or array without a forecast."""
+
+    name: str
+    kind: int
+    """Index in ``KINDS``: ``never`` or ``outside``."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLog:
+    """Listings of a queue over time (``squeue.tsv.gz``)."""
+
+    times: list[float]
+    listings: list[dict[str, Listed]]
+    """For each time, the waiting jobs by the number of their submission."""
+
+    def latest(self, t: float) -> int:
+        """Place of the last listing at or before ``t``; -1 if there is none."""
+        return bisect_right(self.times, t) - 1
+
+
+_COLUMNS = ("epoch", "jobid", "state", "reason", "start_or_estimate")
+
+
+def read_queue_log(path: Path) -> QueueLog:
+    """Read listings of a queue, one row per job and time, with columns between ``|``.
+
+    Raises:
+        TraceError: The header lacks a column, or a row cannot be read.
+    """
+    listings: dict[float, dict[str, Listed]] = {}
+    with open_lines(path, TraceError) as stream:
+        names = stream.readline().strip().split("|")
+        if missing := [name for name in _COLUMNS if name not in names]:
+            raise TraceError(f"{path}: the header lacks {', '.join(missing)}; it has {', '.join(names)}")
+        at = [names.index(name) for name in _COLUMNS]
+        for number, line in enumerate(stream, 2):
+            fields = line.rstrip("\n").split("|")
+            try:
+                epoch, job, state, reason, start = (fields[place] for place in at)
+                listing = listings.setdefault(float(epoch), {})
+            except (IndexError, ValueError):
+                raise TraceError(f"{path}:{number}: expected {', '.join(_COLUMNS)}, got {line.strip()!r}") from None
+            if state not in ("PD", "PENDING"):
+                continue
+            estimate_s = float(start) if start.isdigit() else np.nan
+            name = job.partition("_")[0]
+            if (other := listing.get(name)) is not None:  # tasks of an array: the earliest counts
+                estimate_s = float(np.fmin(estimate_s, other.estimate_s))
+            listing[name] = Listed(reason.partition(",")[0], estimate_s)
+    times = sorted(listings)
+    return QueueLog(times, [listings[time] for time in times])
+
+
+def read_reasons(source: Source, zone: ZoneInfo | None = None) -> dict[str, Listed]:
+    """Read what a snapshot says of its waiting jobs, by their names (of arrays: the array's). ``zone`` is that
+    of dates in text.
+    """
+    if is_qstat(source):
+        return {name: Listed(comment, np.nan) for name, comment in waiting_comments(source)}
+    if not is_squeue(source):
+        return {name: Listed(reason, np.nan) for name, reason in waiting_workloads(source)}
+    listing: dict[str, Listed] = {}
+    for job in waiting_jobs(source, zone):
+        other = listing.get(job.name)
+        estimate_s = np.nan if job.start_s is None else job.start_s
+        estimate_s = estimate_s if other is None else float(np.fmin(estimate_s, other.estimate_s))
+        listing[job.name] = Listed(job.reason, estimate_s, job.user, job.partition, job.after, job.one_of)
+    return listing
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The n rows of the queue at an instant that get a forecast, and the jobs that get none. The
+    waiting tasks of an array are one row, whose start is that of the next of them.
+    """
+
+    state: QueueState
+    """What runs and waits, without the jobs that get no forecast: no future starts them."""
+    members: Sequence[np.ndarray]
+    """Indices into ``state.waiting`` of the jobs of each row."""
+    kind: np.ndarray
+    """(n,) int64: index in ``KINDS``."""
+    estimate_s: np.ndarray
+    """(n,) float64: the scheduler's estimate of the start, NaN without one."""
+    silent: Sequence[Silent] = ()
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    @property
+    def first(self) -> np.ndarray:
+        """(n,) int64: index in the log of the first job of each row."""
+        return np.array([self.state.waiting[places[0]] for places in self.members], np.int64)
+
+    @property
+    def age_s(self) -> np.ndarray:
+        """(n,) float64: how long the first job of each row could have started."""
+        ages = self.state.age_s
+        return np.array([ages[places].max() for places in self.members])
+
+    def chosen(self, places: Sequence[int]) -> Rows:
+        """The rows at these places."""
+        members = [self.members[place] for place in places]
+        return replace(self, members=members, kind=self.kind[list(places)], estimate_s=self.estimate_s[list(places)])
+
+    def earliest(self, starts: np.ndarray) -> np.ndarray:
+        """(..., n) first starts of each row, from those of the waiting jobs in the last axis."""
+        if not self.members:
+            return np.zeros((*starts.shape[:-1], 0))
+        return np.stack([starts[..., places].min(axis=-1) for places in self.members], axis=-1)
+
+
+def rows_of(state: QueueState, listing: dict[str, Listed] | None, obstacle: Callable[[int], str] | None = None) -> Rows:
+    """The rows of a state; with a listing of the queue, those that it shows. ``obstacle`` describes
+    what prevents the job at an index of the log from ever starting.
+    """
+    log = state.log
+    places: dict[str, list[int]] = {}
+    names_of_jobs = log.array[state.waiting].tolist()
+    for place, name in enumerate(names_of_jobs):
+        places.setdefault(name, []).append(place)
+    eligible_s, listed = state.eligible_s, listing or {}
+    kinds: dict[str, int] = {}
+    silent: dict[str, Silent] = {}
+    for name, members in places.items():
+        job, entry = int(state.waiting[members[0]]), listed.get(name)
+        reason = "" if entry is None else entry.reason
+        kinds[name] = _REASONS.get(reason, _LIMITED if is_limit(reason) else _PLAIN)
+        if kinds[name] == _PLAIN and np.isinf(eligible_s[members]).all():
+            is_later = log.begin_s[job] > state.t
+            kinds[name] = _LATER if is_later else _DEPENDENT if entry is None else _PLAIN
+        if obstacle is not None and verdict_of(reason).fate is Fate.KNOWN and (words := obstacle(job)):
+            silent[name] = Silent(name, _NEVER, words)
+    for name, entry in listed.items():
+        verdict = verdict_of(entry.reason)
+        if verdict.fate is not Fate.KNOWN and not _is_piece(name, places):
+            silent[name] = Silent(name, _WITHOUT[verdict.fate], f"{entry.reason}: {verdict.words}")
+    _follow(state, listed, places, kinds, silent)
+    kept = np.array([name not in silent for name in names_of_jobs], bool)
+    number = np.cumsum(kept) - 1
+    names = [name for name in places if name not in silent and (listing is None or name in listing)]
+    return Rows(
+        replace(state, waiting=state.waiting[kept]),
+        [number[places[name]] for name in names],
+        np.array([kinds[name] for name in names], np.int64),
+        np.array([np.nan if listing is None else listing[name].estimate_s for name in names], float),
+        list(silent.values()),
+    )
+
+
+def _is_piece(name: str, places: Mapping[str, object]) -> bool:
+    """True for a pod set of a workload that has a row, or whose pod sets have rows of their own."""
+    return name.rpartition("/")[0] in places or f"{name}/0" in places
+
+
+def _follow(
+    state: QueueState, listing: Mapping[str, Listed], places: Mapping[str, list[int]], kinds: Mapping[str, int],
+    silent: dict[str, Silent],
+) -> None:  # fmt: skip
+    """Add the jobs to ``silent`` that wait for a job without a forecast, for one of which nothing is
+    known, or for a cause that nobody states.
+    """
+    log, t = state.log, state.t
+    running = dict(zip(log.array[state.running].tolist(), state.running.tolist(), strict=True))
+    waiting = {*places, *listing}
+    ended = set(log.array[: int(np.searchsorted(log.submit_s, t, "right"))].tolist()) - waiting - running.keys()
+
+    def hurdle(other: str) -> tuple[int, str] | None:
+        """The kind and the reason if nobody knows when a job ends; None if the simulation does."""
+        if other in silent:
+            kind = silent[other].kind
+            return kind, f"job {other}, which {'never starts' if kind == _NEVER else 'has no forecast either'}"
+        if other not in waiting and other not in running:
+            how = "has ended in another way" if other in ended else "neither runs nor waits here"
+            return _OUTSIDE, f"job {other}, which {how}"
+        if (job := running.get(other)) is not None and not log.limited[job]:
+            return _OUTSIDE, f"job {other}, which has no time limit"
+        return None
+
+    needs = {}
+    for name in waiting - silent.keys():
+        entry = listing.get(name)
+        if (entry.reason == "Dependency") if entry is not None else kinds[name] == _DEPENDENT:
+            needs[name] = _needed(state, entry, places.get(name), ended)
+    found = True
+    while found:
+        found = False
+        for name, (others, one_of) in list(needs.items()):
+            hurdles = [hurdle(other) for other in others]
+            blocked = [one for one in hurdles if one is not None]
+            if not others:
+                silent[name] = Silent(name, _OUTSIDE, "Dependency: nobody states on which job")
+            elif blocked and not (one_of and None in hurdles):
+                kind, why = min(blocked)
+                silent[name] = Silent(name, kind, f"Dependency: on {why}")
+            else:
+                continue
+            found = True
+            del needs[name]
+
+
+def _needed(
+    state: QueueState, entry: Listed | None, members: Sequence[int] | None, ended: Collection[str]
+) -> tuple[tuple[str, ...], bool]:
+    """The submissions that a job waits for, and True if one of them is enough. Of those that its
+    submission names, those that have ended count only if there are no others.
+    """
+    if entry is not None and entry.after:
+        return entry.after, entry.one_of
+    if members is None:
+        return (), False
+    log, job = state.log, int(state.waiting[members[0]])
+    request = None if log.jobs.request is None else log.jobs.request.words[log.jobs.request.place[job]]
+    parents = log.parents[job]
+    return tuple([parent for parent in parents if parent not in ended]) or parents, bool(request and request.after_one)
+
+
+def outcomes_of(log: JobLog, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    """When the outcome of each row is known (n,), and whether it is a start (n,)."""
+    seen_s, started = np.zeros(len(rows)), np.zeros(len(rows), bool)
+    for number, places in enumerate(rows.members):
+        jobs = rows.state.waiting[places]
+        begin_s = log.start_s[jobs]
+        started[number] = np.isfinite(begin_s).any()
+        if started[number]:
+            seen_s[number] = np.nanmin(begin_s)
+        else:
+            end_s = log.end_s[jobs]
+            seen_s[number] = log.ends_s if np.isnan(end_s).any() else end_s.max()
+    return seen_s, started

@@ -1,0 +1,155 @@
+"""Forecasts of starts in words and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dagsim.families.forecast.live import Expected, ExpectedShape, Prospect, WithoutForecast
+from dagsim.report.grid import Grid
+
+_UNITS = (("s", 1.0, 100.0), ("min", 60.0, 6000.0), ("h", 3600.0, 48 * 3600.0))
+_ALMOST_A_WEEK_S = 6.9 * 86400
+UNCALIBRATED = "Not calibrated: without --history, neither run times nor earlier errors are known."
+PROMISE = "These are chances, not promises (docs/forecast.md)."
+
+
+def span(seconds: float) -> str:
+    """A wait in words: 40 s, 12 min, 3.5 h, 2.1 d, or over a week."""
+    for unit, length_s, below_s in _UNITS:
+        if seconds < below_s:
+            return f"{seconds / length_s:.{0 if unit != 'h' else 1}f} {unit}"
+    return "over a week" if seconds >= _ALMOST_A_WEEK_S else f"{seconds / 86400:.1f} d"
+
+
+def _interval(quantiles_s: Sequence[float]) -> str:
+    return f"{span(quantiles_s[0])} to {span(quantiles_s[18])}"
+
+
+def basis(answer: Prospect[Any]) -> str:
+    """The basis of a forecast in words: its futures, and the instants that calibrate it."""
+    several = f"{answer.futures:,} future{'s' if answer.futures > 1 else ''}"
+    return f"{several}, calibrated at {answer.instants} earlier instants" if answer.calibrated else several
+
+
+def _chance(chance: float) -> str:
+    return f"{100 * chance:.0f} %"
+
+
+def queue_grid(answer: Prospect[Expected]) -> Grid:
+    """The table of waiting jobs, the soonest first."""
+    rows = answer.rows
+    cells = [
+        (
+            row.job,
+            row.user,
+            row.partition,
+            span(row.quantiles_s[9]),
+            _interval(row.quantiles_s),
+            _chance(row.within_1h),
+            _chance(row.within_24h),
+            row.waits_for,
+        )
+        for row in rows
+    ]
+    heads = ("job", "user", "partition", "median", "90 %", "in 1 h", "in 24 h", "waits for")
+    counts = f"{len(rows):,} waiting jobs; {basis(answer)}."
+    notes = (counts, PROMISE, *(() if answer.calibrated else (UNCALIBRATED,)))
+    return Grid("Time until waiting jobs start", heads, cells, notes, texts=(0, 1, 2, 4, 7))
+
+
+def without_grid(without: Sequence[WithoutForecast]) -> Grid:
+    """The table of the waiting jobs that get no forecast, each with the reason."""
+    cells = [(job.job, job.user, job.partition, job.words) for job in without]
+    return Grid("Waiting jobs without a forecast", ("job", "user", "partition", "why"), cells, texts=(0, 1, 2, 3))
+
+
+def without_sentence(without: Sequence[WithoutForecast]) -> str:
+    """Say how many waiting jobs get no forecast, in two kinds."""
+    never = sum(job.kind == "never" for job in without)
+    words = [
+        *([f"{never:,} jobs can never start under the present rules"] if never else []),
+        *([f"{len(without) - never:,} jobs are held or wait for other jobs or events"] if len(without) > never else []),
+    ]
+    return f"{', '.join(words)}: they get no forecast"
+
+
+def shapes_grid(answer: Prospect[ExpectedShape]) -> Grid:
+    """The table of the shapes of a planned job, the soonest end first."""
+    rows = answer.rows
+    cells = [
+        (
+            str(row.shape),
+            span(row.starts_s[9]),
+            _interval(row.starts_s),
+            _chance(row.within_1h),
+            span(row.ends_s[9]),
+            _interval(row.ends_s),
+        )
+        for row in sorted(rows, key=lambda row: row.ends_s[9])
+    ]
+    heads = ("shape", "start", "90 %", "in 1 h", "end", "90 % of ends")
+    notes = [f"From {basis(answer)}. {PROMISE}", *([] if answer.calibrated else [UNCALIBRATED])]
+    if len(rows) > 1:
+        least = min(row.cut for row in rows)
+        cut = [f"{_chance(row.cut)} of the runs ({row.shape})" for row in rows if row.cut > least + 0.02]
+        notes += [f"The limit would end {', '.join(cut)}."] if cut else []
+        notes.append("Other sizes do the same work: half the GPUs have twice the limit. All types are equally fast.")
+    return Grid("Time until planned jobs start and end", heads, cells, tuple(notes), texts=(0, 2, 5))
+
+
+def shapes_sentences(rows: Sequence[ExpectedShape]) -> list[str]:
+    """The shapes that would start and end soonest, by the medians, in words."""
+    start, end = (min(rows, key=lambda row: getattr(row, name)[9]) for name in ("starts_s", "ends_s"))
+    if len(rows) == 1:
+        return [f"{start.shape}: starts in {span(start.starts_s[9])}, ends in {span(start.ends_s[9])} (medians)."]
+    return [
+        f"Soonest start: {start.shape}, in {span(start.starts_s[9])} (median).",
+        f"Soonest end: {end.shape}, in {span(end.ends_s[9])} (median).",
+    ]
+
+
+def backtest_grid(scores: Mapping[str, Any]) -> Grid:
+    """The scores of the forecast and of every baseline on the same rows."""
+    entries = [("forecast", "", scores)]
+    for name, kinds in scores["baselines"].items():
+        words = name.replace("_", " and " if name == "limits_history" else " of the ")
+        entries += [(words, kind, kinds[kind]) for kind in ("raw", "calibrated")]
+    cells = []
+    for name, kind, entry in entries:
+        is_point = not entry["coverage_90"]
+        cells.append(
+            (
+                name,
+                kind,
+                "-" if is_point else f"{entry['coverage_90']:.2f}",
+                f"{entry['crps_log']:.2f}",
+                f"{entry['median_abs_log']:.2f}",
+                f"{entry['once']['crps_log']:.2f}",
+                f"{entry['ratio'][0]:.2f}" if "ratio" in entry else "",
+            )
+        )
+    heads = ("", "", "coverage of 90 %", "CRPS", "median error", "CRPS, each once", "our CRPS / theirs")
+    notes = tuple(backtest_sentences(scores)[1:])
+    return Grid("Forecasts and baselines on the same rows", heads, cells, notes)
+
+
+def backtest_sentences(scores: Mapping[str, Any]) -> list[str]:
+    """The main results of a back-test, the most important first."""
+    inside = f"{100 * scores['coverage_90']:.0f} % of the jobs started within their interval of 90 %"
+    counts = f"{scores['n']:,} rows of {scores['submissions']:,} submissions at {scores['instants']:,} instants"
+    lines = [
+        f"{inside}; half of the medians are within a factor of {2.718281828 ** scores['median_abs_log']:.1f}.",
+        f"{counts}; {scores['never_started']:,} rows never started. Errors are natural logarithms of 1 s + the wait.",
+    ]
+    silent = scores["no_forecast"]
+    if silent["never"] or silent["outside"]:
+        lines.append(
+            f"No forecast: {silent['never']:,} submissions that could never start under the rules "
+            f"({silent['never_but_started']:,} of them started all the same), and {silent['outside']:,} that were held "
+            "or waited for something that no simulation knows."
+        )
+    parts = scores["by_partition"] if len(scores["by_partition"]) > 1 else {}
+    for name, entry in parts.items():
+        lines.append(f"partition {name or '(none)'}: coverage {entry['coverage_90']:.2f} of {entry['n']:,} rows")
+    return lines

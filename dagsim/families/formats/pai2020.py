@@ -1,0 +1,421 @@
+"""Alibaba PAI ``cluster-trace-gpu-v2020``: its tables joined, and the machines.
+
+Tables have no header; the columns are named in ``<table>.header`` files. Each table is ``.csv``,
+``.csv.gz`` or the publisher's ``.tar.gz``. The trace is their directory, or any one of them.
+``pai_job_table`` and ``pai_task_table`` are needed in full. ``pai_group_tag_table`` (requested GPU
+types) and ``pai_instance_table`` (times that a task lacks) are joined if present. Times are in
+seconds, ``plan_cpu`` and ``plan_gpu`` in percent, ``plan_mem`` in GB. The tables are unordered and
+held in memory, except for the instances. ``pai_lists`` reads the single lists derived from this
+trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from dagsim.errors import TraceError
+from dagsim.families.formats import pai_lists
+from dagsim.model import Cluster, Demand, Node, gpu_type
+from dagsim.traces.chunks import Table, csv_form, read_rows, read_tables
+from dagsim.traces.fields import MOST_GPUS, FaultsAt, count, finite_number
+from dagsim.traces.options import TraceOptions
+from dagsim.traces.reader import Block, Reader
+from dagsim.traces.report import ReadReport
+from dagsim.traces.rows import Checks, Findings, JobBatch, job_blocks, rows_by_job, single_tasks
+from dagsim.traces.source import LINE_BITS, Source
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects
+
+_TABLES = {
+    "job": ("job_name", "inst_id", "user", "status", "start_time", "end_time"),
+    "task": (
+        "job_name",
+        "task_name",
+        "inst_num",
+        "status",
+        "start_time",
+        "end_time",
+        "plan_cpu",
+        "plan_mem",
+        "plan_gpu",
+        "gpu_type",
+    ),
+    "instance": (
+        "job_name",
+        "task_name",
+        "inst_name",
+        "worker_name",
+        "inst_id",
+        "status",
+        "start_time",
+        "end_time",
+        "machine",
+    ),
+    "group_tag": ("inst_id", "user", "gpu_type_spec", "group", "workload"),
+    "machine_spec": ("machine", "gpu_type", "cap_cpu", "cap_mem", "cap_gpu"),
+}
+"""Columns that are read from each table, by the publisher's names."""
+
+_GPU_TYPES = {"V100M32": "V100-32", "V100": "V100-16", "T4": "T4", "P100": "P100", "MISC": "K80"}
+"""Catalogue names. MISC stands for the older K40m, K80 and M60; of these, the catalogue has the
+K80.
+"""
+
+_JOB, _NAME, _INSTANCES, _STATUS, _START, _END, _CPU, _MEMORY, _GPU, _TYPE = range(10)
+"""Columns of the task table."""
+_INST, _USER = 1, 2
+"""Columns of the job table besides its name and, as in the task table, its start."""
+_READ = {
+    "task": ((_INSTANCES, _START, _END, _CPU, _MEMORY, _GPU), (_JOB, _NAME, _STATUS, _TYPE)),
+    "job": ((_START,), (_JOB, _INST, _USER)),
+    "instance": ((6, 7), (_JOB, 1)),
+    "group_tag": ((), (0, 2)),
+}
+"""Indices of the numeric and of the text columns that are read."""
+_UNEVEN = "tasks that ask for a fraction above one GPU (rounded up)"
+_ENDED = ("Terminated", "Failed")
+_STATUSES = (*_ENDED, "Running", "Waiting")
+
+
+class Pai2020(Reader):
+    """One job per ``job_name``, kept if all its tasks terminated (or with ``keep_partial``,
+    including failed tasks).
+
+    A task is a gang of ``inst_num`` instances, each with ``plan_gpu`` of a GPU, or several whole
+    GPUs. Work is the task's ``end - start``. A job arrives at its own ``start_time``, which is its
+    submission.
+    """
+
+    name = "pai2020"
+    summary = "Alibaba PAI cluster-trace-gpu-v2020: tables, simulator list, and lists derived from it"
+    uses = frozenset({"reference_gpu", "keep_partial", "floor_s"})
+
+    def recognises(self, source: Source) -> bool:
+        if source.path.is_dir() or source.matches("*pai_*_table.*"):
+            return _table(source, "task") is not None
+        return pai_lists.recognises_pai_list(source)
+
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+        if not source.path.is_dir() and pai_lists.recognises_pai_list(source):
+            return pai_lists.pai_list_blocks(source, options, report, most)
+        tables = _Tables.beside(source)
+        return job_blocks((_batch(table, options, report) for table in tables.joined(report)), report, most)
+
+    def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
+        """The machines of ``pai_machine_spec`` beside the trace."""
+        machines = _table(source, "machine_spec")
+        if machines is None:
+            return None
+        nodes = []
+        for place, (name, kind, cpus, memory, gpus) in read_rows(
+            machines, ReadReport(strict=True), _TABLES["machine_spec"]
+        ):
+            with FaultsAt(machines.where(place), "a machine"):
+                many = count(gpus, "cap_gpu", 0, MOST_GPUS)
+                gpu = gpu_type(_GPU_TYPES.get(kind, kind)) if many else None
+                nodes.append(Node(name, gpu, many, finite_number(cpus, "cap_cpu"), finite_number(memory, "cap_mem")))
+        with FaultsAt(f"{machines}:1"):
+            return Cluster(tuple(nodes), self.name)
+
+    def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
+        if not source.path.is_dir() and pai_lists.recognises_pai_list(source):
+            return pai_lists.assumptions(source)
+        tagged = _table(source, "group_tag") and _table(source, "job")
+        asked = "the group tag table asks for" if tagged else "it was assigned (no group tag table, or no job table)"
+        counted = f"counted on {options.reference_gpu}" if options.reference_gpu else "as they were measured"
+        return {
+            "gpu types": f"a task may use the GPU type that {asked}; MISC (K40m, K80, M60) is taken for a K80",
+            "work": f"the task's end - start on the GPU type it was assigned, in seconds {counted}",
+            "gang": "the instances of a task start together; tasks of one job start each on its own",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    job: Source | None
+    task: Source
+    instance: Source | None
+    tags: Source | None
+
+    @classmethod
+    def beside(cls, source: Source) -> _Tables:
+        """Tables in the directory that ``source`` is or lies in.
+
+        Raises:
+            TraceError: There is no task table.
+        """
+        task = _table(source, "task")
+        if task is None:
+            raise TraceError(f"{source}: no pai_task_table.csv (or .csv.gz, .tar.gz) here or beside it")
+        job = _table(source, "job")
+        tags = _table(source, "group_tag") if job else None  # only the job table links tags to jobs
+        return cls(job, task, _table(source, "instance"), tags)
+
+    def joined(self, report: ReadReport) -> Iterator[_Joined]:
+        """Rows of all tables except the instances, held in memory; empty without tasks."""
+        task = list(self._read(self.task, "task", report))
+        job = list(self._read(self.job, "job", report)) if self.job else []
+        specs: dict[str, str] = {}
+        for tags in self._read(self.tags, "group_tag", report) if self.tags else ():
+            report.skip("joined from the group tag table", len(tags))
+            for inst_id, spec in zip(tags.texts(0).tolist(), tags.texts(2).tolist(), strict=True):
+                if inst_id and spec:
+                    specs.setdefault(inst_id, spec)
+        if task or job:
+            specs_if_tagged = specs if self.tags else None
+            yield _Joined(self, _rows(self.task, task), Table.joined(job) if job else None, specs_if_tagged)
+        else:
+            _instances(self, (), report)
+
+    def instances(self, report: ReadReport) -> Iterator[Table]:
+        """Rows of the instance table, if present, in chunks."""
+        return self._read(self.instance, "instance", report) if self.instance else iter(())
+
+    def _read(self, source: Source, table: str, report: ReadReport) -> Iterator[Table]:
+        numbers, texts = _READ[table]
+        form = csv_form(_TABLES[table], names=_named(source, table), numbers=numbers, texts=texts)
+        return read_tables(source, form, report)
+
+
+class _Joined(NamedTuple):
+    """Rows of tasks, followed by those of jobs."""
+
+    tables: _Tables
+    task: Table
+    job: Table | None
+    specs: dict[str, str] | None
+    """Requested GPU type by ``inst_id``; ``None`` without the table of tags."""
+
+    def where(self, row: int) -> str:
+        """``file:line`` of a row."""
+        table, place = self._row(row)
+        return table.where(place)
+
+    def fields(self, row: int) -> list[str]:
+        """Columns of a row; a job's row includes the requested GPU type."""
+        table, place = self._row(row)
+        fields = table.fields(place)
+        return fields if row < len(self.task) else [*fields, (self.specs or {}).get(fields[_INST], "")]
+
+    def keys(self) -> tuple[np.ndarray, np.ndarray]:
+        """Job of each row, and its submission time."""
+        ids, times = [], []
+        for table in (self.task, self.job):
+            if table is not None:
+                named = table.texts(_JOB).copy()
+                for row in np.flatnonzero(named == "").tolist():
+                    named[row] = f"row {int(table.line[row]) & ((1 << LINE_BITS) - 1)}"
+                ids.append(named)
+                unknown = table is self.task and self.tables.job is not None
+                times.append(np.full(len(table), inf) if unknown else _known(table.numbers(_START)))
+        return np.concatenate(ids), np.concatenate(times)
+
+    def _row(self, row: int) -> tuple[Table, int]:
+        if row < len(self.task):
+            return self.task, row
+        assert self.job is not None
+        return self.job, row - len(self.task)
+
+
+def _rows(source: Source, tables: list[Table]) -> Table:
+    """All rows of the task table, which may have none."""
+    if tables:
+        return Table.joined(tables)
+    (numbers, texts), none = _READ["task"], objects([])
+    form = csv_form(_TABLES["task"], numbers=numbers, texts=texts)
+    values, words = dict.fromkeys(numbers, np.zeros(0)), dict.fromkeys(texts, none)
+    return Table(source, form, np.zeros(0, np.int64), values, words, none, {})
+
+
+def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBatch:
+    """Jobs of the tables."""
+    groups, checks = rows_by_job(*joined.keys()), Checks(joined.task)
+    jobs, job, count = len(groups.ids), groups.job_of_row(), len(joined.task)
+    findings, of_task = checks.findings, job[:count]
+    listed = np.bincount(of_task, minlength=jobs)
+    rows = np.arange(count, len(job))
+    own = np.full(jobs, -1)  # the first row of each job in the job table
+    own[job[rows][::-1]] = rows[::-1]
+    submitted = (own >= 0).astype(np.int64)
+    head = np.where(own >= 0, own, groups.row[groups.first[:-1]])
+    _drop_again(joined, findings, rows[own[job[rows]] != rows], own[job], "whose job_name another row has", stage=-1)
+    possible = np.ones(jobs, bool)
+    for missing, reason in (
+        ((own < 0) & (joined.tables.job is not None), "of jobs that the job table lacks"),
+        (listed == 0, "of jobs that the task table lacks"),
+        (groups.time == inf, "of jobs without start_time"),
+    ):
+        lacking = np.flatnonzero(missing & possible)
+        findings.drop(head[lacking], reason, counts=(listed + submitted)[lacking])
+        possible &= ~missing
+    checks.usable &= possible[of_task]
+    asked = None
+    if joined.specs is not None and joined.job is not None:
+        asked = _asked(joined.job, joined.specs).chosen(np.maximum(own - count, 0)).chosen(of_task)
+    tasks = _tasks(checks, groups.ids[of_task], joined.tables, asked, options, report)
+    again, first = _again(tasks, of_task, checks.usable)
+    findings.forget(np.concatenate([again, np.zeros(len(rows), bool)]))
+    twice = _drop_again(joined, findings, np.flatnonzero(again), first, "with a task_name that another row has")
+    checks.usable &= ~again
+    usable = np.bincount(of_task[checks.usable], minlength=jobs)
+    faulty = ~checks.usable
+    faulty[twice] = False
+    whole = np.bincount(of_task[faulty], minlength=jobs) == 0
+    kept = possible & (usable > 0) & (whole | options.keep_partial)
+    lost = np.flatnonzero(possible & ~kept & (usable + submitted > 0))
+    counts = (usable + submitted)[lost]
+    findings.drop(head[lost], "of jobs that did not finish as a whole", stage=1, counts=counts)
+    row = groups.row[groups.row < count]
+    row = row[checks.usable[row]]
+    every = JobArrays(
+        ids=groups.ids,
+        arrival_s=groups.time,
+        first=bounds(usable),
+        name=tasks.name[row],
+        names=tasks.names,
+        work=tasks.work[row],
+        instances=tasks.instances[row],
+        kind=tasks.kind[row],
+        kinds=tasks.kinds,
+        waits=np.zeros(len(row) + 1, np.int64),
+        parent=np.zeros(0, np.int32),
+    )
+    if joined.job is not None:
+        every = replace(every, tenant=joined.job.words(_USER).chosen(np.maximum(own - count, 0)))
+    return JobBatch(joined, every, kept, usable + submitted, job, findings)
+
+
+def _drop_again(
+    joined: _Joined, findings: Findings, rows: np.ndarray, first: np.ndarray, reason: str, stage: int = 0
+) -> np.ndarray:
+    """Drop rows that repeat another, ``first`` by row: those equal to it as given twice, the others
+    for a reason. Returns the equal ones.
+    """
+    same = np.array([joined.fields(row) == joined.fields(int(first[row])) for row in rows.tolist()], bool)
+    twice: np.ndarray = rows[same]
+    findings.drop(twice, "given twice", stage=stage)
+    findings.drop(rows[~same], reason, stage=stage)
+    return twice
+
+
+def _again(tasks: JobArrays, job: np.ndarray, usable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) bool: True if an earlier row of the job is a usable task of the same name; and (n,) int64,
+    that row.
+    """
+    key = job * np.int64(len(tasks.names)) + tasks.name
+    candidates = np.flatnonzero(usable)
+    keys, places = np.unique(key[candidates], return_index=True)
+    first, is_job = np.full(len(key), len(key)), np.isin(key, keys)
+    first[is_job] = candidates[places][np.searchsorted(keys, key[is_job])]
+    return first < np.arange(len(key)), first
+
+
+def _known(times: np.ndarray) -> np.ndarray:
+    """(n,) float64: times; ``inf`` for 0 and invalid ones, which both mean unknown."""
+    return np.where((times > 0) & (times < inf), times, inf)
+
+
+def _asked(job: Table, specs: dict[str, str]) -> Labels:
+    """Requested GPU type of each row of the job table."""
+    return Labels.numbered([specs.get(inst_id, "") for inst_id in job.texts(_INST).tolist()])
+
+
+def _tasks(
+    checks: Checks,
+    ids: np.ndarray,
+    tables: _Tables,
+    asked: Labels | None,
+    options: TraceOptions,
+    report: ReadReport,
+) -> JobArrays:
+    """The task of each row as a job of its own. ``ids`` are those of the rows' jobs, and ``asked`` the
+    GPU types that these ask for, if known.
+    """
+    task = checks.table
+    status = task.words(_STATUS)
+    for words, reason in ((_STATUSES, "of an unknown status"), (_ended(options), "of tasks that did not terminate")):
+        checks.drop(~np.array([word in words for word in status.words], bool)[status.place], reason)
+    start, end = (_known(task.numbers(column)) for column in (_START, _END))
+    unknown = np.flatnonzero(checks.usable & ((start == inf) | (end == inf)))
+    instances = _instances(tables, ids[unknown], report)
+    names, joined = task.texts(_NAME), []
+    for row in unknown.tolist():
+        if times := instances.get((ids[row], names[row])):
+            starts, ends = zip(*times, strict=True)
+            start[row] = min(starts) if start[row] == inf else start[row]
+            end[row] = max([time for time in ends if time < inf], default=inf) if end[row] == inf else end[row]
+            joined.append(row)
+    checks.findings.note(np.array(joined, np.int64), "tasks whose start or end is taken from their instances")
+    checks.drop(start == inf, "without start_time")
+    checks.drop(end == inf, "without end_time")
+    checks.drop(end < start, "with an end before the start")
+    gpus = checks.number(_GPU, "plan_gpu", 0) / 100
+    uneven = (gpus > 1) & (gpus != np.floor(gpus))
+    checks.note(uneven, _UNEVEN)
+    gpus = np.where(uneven, np.ceil(gpus), gpus)
+    wide = checks.count(_INSTANCES, "inst_num", blank=1)
+    cpus, memory = checks.number(_CPU, "plan_cpu", 0) / 100, checks.number(_MEMORY, "plan_mem", 0)
+    assigned = task.words(_TYPE)
+    measured_on = [*(_GPU_TYPES.get(gpu, gpu) for gpu in assigned.words), ""]
+    work = np.zeros(len(task))
+    work[checks.usable] = end[checks.usable] - start[checks.usable]
+    work = options.all_on_reference(work, measured_on, np.where(gpus != 0, assigned.place, len(measured_on) - 1))
+    allowed = assigned if asked is None else asked
+    of = (*allowed.words, "")
+    chosen = [None if gpu in ("", "CPU") else (_GPU_TYPES.get(gpu, gpu),) for gpu in of]
+    name = task.words(_NAME)
+    tasks = single_tasks(
+        checks,
+        np.zeros(len(task)),
+        np.where(work < options.floor_s, options.floor_s, work),
+        wide,
+        (gpus, cpus, memory, wide > 1, np.where(gpus != 0, allowed.place, len(of) - 1)),
+        lambda gpus, cpus, memory, gang, place: TaskKind(Demand(gpus, cpus, memory, chosen[place]), gang),
+    )
+    tasks = replace(tasks, name=name.place, names=objects(name.words))
+    checks.impossible(tasks)
+    return tasks
+
+
+def _instances(
+    tables: _Tables, wanted: Iterable[str], report: ReadReport
+) -> dict[tuple[str, str], list[tuple[float, float]]]:
+    """Start and end of the instances of each task, by job and name, of the jobs with these ids."""
+    times: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    ids = set(wanted)
+    for table in tables.instances(report):
+        report.skip("joined from the instance table", len(table))
+        names, begun, ended = table.texts(_JOB), _known(table.numbers(6)), _known(table.numbers(7))
+        for row in [row for row, id in enumerate(names.tolist()) if id in ids]:
+            of_task = times.setdefault((names[row], table.texts(1)[row]), [])
+            of_task.append((float(begun[row]), float(ended[row])))
+    return times
+
+
+def _table(source: Source, table: str) -> Source | None:
+    """The table beside ``source``, in the first form that exists."""
+    stem = f"pai_{table}" if table == "machine_spec" else f"pai_{table}_table"
+    tables = source.beside(f"{stem}.csv", f"{stem}.csv.gz", f"{stem}.tar.gz", f"{stem}.parquet")
+    return tables.files[0] if tables.files else None
+
+
+def _named(source: Source, table: str) -> Sequence[str]:
+    """Column names of a table from its header file, if there is one.
+
+    Raises:
+        TraceError: The header lacks columns.
+    """
+    headers = Source(source.path).beside(f"pai_{table}_table.header").files
+    names = headers[0].head(1)[0].strip().split(",") if headers else ()
+    if headers and not set(_TABLES[table]) <= set(names):
+        missing = ", ".join(sorted(set(_TABLES[table]) - set(names)))
+        raise TraceError(f"{headers[0]}:1: the header lacks {missing}")
+    return names
+
+
+def _ended(options: TraceOptions) -> Sequence[str]:
+    return _ENDED if options.keep_partial else _ENDED[:1]

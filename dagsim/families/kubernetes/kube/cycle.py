@@ -1,0 +1,177 @@
+"""One decision of kube-scheduler: a node for a pod, or pods whose preemption makes room for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from dagsim.families.kubernetes.kube.node_columns import Bound, PodKey, Snapshot
+from dagsim.families.kubernetes.kube.objects import Pod
+from dagsim.families.kubernetes.kube.plugins import Filters, total
+from dagsim.families.kubernetes.kube.profile import Profile
+
+
+class Waiting(NamedTuple):
+    """A pod that waits for a node."""
+
+    key: PodKey
+    pod: Pod
+    priority: float
+
+
+class Victims(NamedTuple):
+    """What a preemption on a node would stop, the most important pod first."""
+
+    node: int
+    pods: Sequence[Bound]
+    violations: int
+    """How many of them a budget protects."""
+
+
+class Cycle:
+    """Decides for one pod after the other on a snapshot, with the plugins of a profile."""
+
+    def __init__(self, profile: Profile, snapshot: Snapshot) -> None:
+        self.profile = profile
+        self.snapshot = snapshot
+        self.filters = Filters(profile, snapshot)
+        self.now = inf
+        """The present; pods that start now stay."""
+
+    def feasible(self, waiting: Waiting) -> np.ndarray:
+        """Indices of the nodes that the pod may go to. One that is nominated is tried on its node first, and
+        elsewhere only if it does not fit there.
+        """
+        nominated = self.snapshot.nomination(waiting.key)
+        if nominated is not None and self.filters.passes_with_nominated(*self._asked(waiting), nominated):
+            return np.array([nominated])
+        passing = self.filters.passing(waiting.pod)
+        for node in self.snapshot.nominated:
+            if passing[node]:
+                passing[node] = self.filters.passes_with_nominated(*self._asked(waiting), node)
+        return np.flatnonzero(passing)
+
+    def best(self, pod: Pod, nodes: np.ndarray) -> int:
+        """The feasible node with the highest score, of equal ones the first. A single one is not scored."""
+        if len(nodes) == 1:
+            return int(nodes[0])
+        return int(nodes[np.argmax(total(self.profile, self.snapshot, pod, nodes))])
+
+    def may_preempt(self, waiting: Waiting) -> bool:
+        """True if the pod may preempt others now: its policy allows it, and it does not wait for pods that
+        leave its nominated node already.
+        """
+        if not (self.profile.preempts and waiting.pod.preempts):
+            return False
+        nominated = self.snapshot.nomination(waiting.key)
+        if nominated is None or self.filters.verdicts(waiting.pod)[0][nominated] == 2:
+            return True
+        there = self.snapshot.pods[nominated].values()
+        return not any(bound.priority < waiting.priority and bound.leaving for bound in there)
+
+    def candidates(self, waiting: Waiting) -> list[Victims]:
+        """The nodes on which preemption would help, with the victims there, from the best to the worst."""
+        nodes = len(self.snapshot.nodes)
+        most = max(nodes * self.profile.candidates_percent // 100, self.profile.candidates_least, 1)
+        looked_at = (self._victims_on(waiting, node) for node in np.flatnonzero(self._could_help(waiting)).tolist())
+        return sorted(islice(filter(None, looked_at), most), key=_harm)
+
+    def _could_help(self, waiting: Waiting) -> np.ndarray:
+        """True for each node where the pod would have enough of each resource without the pods of lower
+        priority: a quick test that excludes most nodes.
+        """
+        snapshot, pod = self.snapshot, waiting.pod
+        lower = [column for priority, column in snapshot.by_priority.items() if priority < waiting.priority]
+        if not lower:
+            return np.zeros(len(snapshot.nodes), bool)
+        freed = np.sum(lower, axis=0)
+        needs, known = snapshot.needs(pod)
+        could = (self.filters.verdicts(pod)[0] == 1) & (freed[-1] > 0)
+        if not known:
+            could &= snapshot.is_open
+        asked = needs > 0
+        left = snapshot.allocatable[asked] - snapshot.requested[asked] + freed[:-1][asked]
+        enough = left >= needs[asked][:, None]
+        for row, name in enumerate([name for name, at in snapshot.row.items() if asked[at]]):
+            if self.profile.ignores(name):
+                enough[row] = True
+        result: np.ndarray = could & enough.all(axis=0)
+        return result
+
+    def _victims_on(self, waiting: Waiting, node: int) -> Victims | None:
+        """The fewest and least important pods that must go for the pod to fit on the node."""
+        snapshot = self.snapshot
+        lower = [
+            bound
+            for bound in snapshot.pods[node].values()
+            if bound.priority < waiting.priority and bound.start_s < self.now
+        ]
+        if not lower:
+            return None
+        for bound in lower:
+            snapshot.remove(node, bound.key)
+        removed = {bound.key: bound for bound in lower}
+        victims: list[Bound] = []
+        violations = 0
+        if self.filters.passes_with_nominated(*self._asked(waiting), node):
+            lower.sort(key=_importance)
+            protected = _protected(lower)
+            # Pods may stay one by one, those that a budget protects first, the more important before others.
+            for bound in sorted(lower, key=lambda bound: bound.key not in protected):
+                snapshot.add(node, removed.pop(bound.key))
+                if not self.filters.passes_with_nominated(*self._asked(waiting), node):
+                    removed[bound.key] = snapshot.remove(node, bound.key)
+                    victims.append(bound)
+                    violations += bound.key in protected
+        for bound in removed.values():
+            snapshot.add(node, bound)
+        victims.sort(key=_importance)
+        return Victims(node, victims, violations) if victims else None
+
+    @staticmethod
+    def _asked(waiting: Waiting) -> tuple[Pod, PodKey, float]:
+        return waiting.pod, waiting.key, waiting.priority
+
+
+def _importance(bound: Bound) -> tuple[float, float]:
+    """Sorts pods from the most important to the least: by priority, then by age."""
+    return -bound.priority, bound.start_s
+
+
+def _protected(bound_pods: Sequence[Bound]) -> set[PodKey]:
+    """The pods of which a budget does not allow the disruption, if they go in this order."""
+    left: dict[str, int] = {}
+    protected = set()
+    for bound in bound_pods:
+        for name, allowed in bound.pod.budgets:
+            left[name] = left.get(name, allowed) - 1
+            if left[name] < 0:
+                protected.add(bound.key)
+    return protected
+
+
+_BEYOND = 1 << 31
+
+
+def _harm(victims: Victims) -> tuple[float, ...]:
+    """Sorts preemptions from the best to the worst: fewest violated budgets, the lowest priority of the most
+    important victim, the smallest sum of priorities, fewest victims, and the latest start of the most
+    important ones; then by node.
+    """
+    pods = victims.pods
+    if not pods:
+        return (-inf,)
+    highest = pods[0].priority
+    earliest = min(bound.start_s for bound in pods if bound.priority == highest)
+    return (
+        victims.violations,
+        highest,
+        sum(bound.priority + _BEYOND for bound in pods),
+        len(pods),
+        -earliest,
+        victims.node,
+    )

@@ -1,0 +1,548 @@
+"""The policy ``kube-default``: the queue of kube-scheduler, and its decisions carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from heapq import heappop, heappush
+from math import inf
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from dagsim.errors import require
+from dagsim.families.kubernetes.kube.cycle import Cycle, Victims, Waiting
+from dagsim.families.kubernetes.kube.node_columns import Bound, Snapshot
+from dagsim.families.kubernetes.kube.objects import GPUS, Pod, node_of, plain_pod, pod_of
+from dagsim.families.kubernetes.kube.profile import Profile, fit_arguments, read_profile
+from dagsim.families.kubernetes.terms import WHOLE_GPUS
+from dagsim.model import Decision, Kill, Placement, Preempt, RejectReason, Share, Start, Wait
+from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, Run, TaskState
+from dagsim.systems.cluster.policies.preemption import make_room
+
+_TaskKey: TypeAlias = tuple[int, int, int]
+"""Number of the job, index of the task and number of the piece."""
+
+
+def profile_from(scoring: str, cpu: float, memory: float, gpu: float, config: str) -> Profile:
+    """The profile of a file, or the default one with a strategy and weights.
+
+    Raises:
+        ConfigError: A parameter is wrong, or the file cannot be read.
+    """
+    if config:
+        stated = (scoring, cpu, memory, gpu) != ("least", 1, 1, 0)
+        require(not stated, "scoring and weights are stated in the file of config; leave them out beside it", config)
+        return read_profile(Path(config))
+    require(scoring in ("least", "most"), "scoring must be least or most; config=FILE states others", scoring)
+    weights = [("cpu", cpu), ("memory", memory), *[(name, gpu) for name in (*WHOLE_GPUS, GPUS)]]
+    for name, weight in weights:
+        whole = 0 <= weight <= 100 and weight == int(weight)
+        require(whole, f"the weight of {name} in scores must be a whole number from 0 to 100", weight)
+    return replace(Profile(), fit=fit_arguments(scoring, [(name, int(weight)) for name, weight in weights]))
+
+
+class KubeDefault:
+    """Pods by ``Job.priority``, then by the time at which they came (back); a pod that finds no node waits
+    aside and blocks no other. A pod goes to the feasible node with the highest score, of equal ones to
+    the first (kube-scheduler draws). Filters, scores and preemption are those of kube-scheduler 1.35
+    with all nodes scored, see ``docs/kubernetes.md``.
+
+    ``config`` is a KubeSchedulerConfiguration with the plugins' weights and arguments. Without it,
+    ``scoring`` (``least`` or ``most`` allocated) and the weights of ``cpu``, ``memory`` and ``gpu`` change
+    the strategy of NodeResourcesFit alone. With ``preempt``, a pod that finds no node stops pods of lower
+    priority on the node where that does the least harm. A preempted or lost pod comes back
+    ``restart_s`` seconds later, at the end of its priority; a victim holds its node for another ``grace_s``
+    seconds.
+
+    A gang starts as a whole, as with a gang plug-in. Uses no estimates; preemptive. O(nodes) operations
+    on columns per pod that is tried, and O(pods on a node) per node that preemption looks at
+    (Kubernetes, scheduling framework, 2025).
+    """
+
+    def __init__(
+        self,
+        scoring: str = "least",
+        cpu: int = 1,
+        memory: int = 1,
+        gpu: int = 0,
+        preempt: bool = True,
+        config: str = "",
+        restart_s: float = 0.0,
+        grace_s: float = 0.0,
+    ) -> None:
+        profile = profile_from(scoring, cpu, memory, gpu, config)
+        for name, seconds in (("restart_s", restart_s), ("grace_s", grace_s)):
+            require(0 <= seconds < inf, f"{name} must be 0 or more", seconds)
+        self._profile = profile if preempt else replace(profile, preempts=False)
+        ignored = "; ".join(profile.unmodelled)
+        self.notes = [f"settings without an effect here: {ignored}"] if ignored else []
+        self._restart_s, self._grace_s = restart_s, grace_s
+        self._leaving: dict[int, _Leaving] = {}
+        """Pods of preempted runs that hold their nodes still, by run."""
+        self._nominated: dict[_TaskKey, int] = {}
+        """The nodes for which tasks are nominated."""
+        self.nominations: dict[str, int] = {}
+        """For each job of a nominated pod, the number of the node that is promised to it."""
+        self._now = inf
+
+    def wait_rules(self, view: ClusterView) -> KubeWaits:
+        """The nodes that pods may use, for explanations of waits."""
+        return KubeWaits(_State(view, self._profile))
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        if view.now < self._now:  # another simulation
+            self._leaving.clear()
+            self._nominated.clear()
+        self._now = view.now
+        state = _state(view, self._profile)
+        queue = view.index((_Queue, self._profile, self._restart_s), partial(_Queue, state, self._restart_s))
+        self._repeat(view, state)
+        queue.release(view)
+        while (task := queue.first(view.now)) is not None:
+            placement = state.place(view, task)
+            if placement is None:
+                yield from self._preempt(view, state, task)
+                placement = state.place(view, task) if view.machines.released != queue.seen else None
+            if placement is not None:
+                state.snapshot.withdraw(_key(task))
+                self._nominated.pop(_key(task), None)
+                yield Start(task, placement)
+            queue.tried(view, task, placement is not None)
+        self.nominations = state.nominations(view) if state.snapshot.nominated else {}
+        wake_s = min([queue.next_s(), *[leaving.until_s for leaving in self._leaving.values()]])
+        if wake_s < inf:
+            yield Wait(wake_s)
+        elif not (view.running or view.pending):  # nothing will change any more: what waits, waits for ever
+            for number in dict.fromkeys([task.job.number for task in view.ready]):
+                yield Kill(number, RejectReason.CANCELLED)
+
+    def _repeat(self, view: ClusterView, state: _State) -> None:
+        """Bring the state up to date with pods that leave, and with nominations that it does not have: that of a
+        fork is new.
+        """
+        for run, leaving in list(self._leaving.items()):
+            if leaving.until_s <= view.now:
+                del self._leaving[run]
+                state.leave(leaving)
+            else:
+                state.linger(leaving)
+        lacking = [key for key in self._nominated if state.snapshot.nomination(key) is None]
+        for task in view.ready if lacking else ():
+            if _key(task) in lacking:
+                state.nominate(task, self._nominated[_key(task)])
+
+    def _preempt(self, view: ClusterView, state: _State, task: TaskState) -> Iterator[Preempt]:
+        """Stop runs of lower priority, or tell them to go, if that makes room for the task."""
+        if not self._profile.preempts:
+            return
+        if task.demand.gang:
+            yield from map(Preempt, make_room(view, task, state.lower(view, task)))
+            return
+        victims = state.victims(view, task)
+        if victims is None:
+            return
+        key, snapshot = _key(task), state.snapshot
+        for other in list(snapshot.nominated.get(victims.node, {}).values()):
+            if other.priority < task.job.job.priority:
+                snapshot.withdraw(other.key)
+                self._nominated.pop(other.key, None)
+        snapshot.withdraw(key)
+        state.nominate(task, victims.node)
+        for run in dict.fromkeys([bound.key[0] for bound in victims.pods if not bound.leaving]):
+            if self._grace_s:
+                self._nominated[key] = victims.node
+                pods = state.pods_of(view.running[run])
+                self._leaving[run] = _Leaving(view.now + self._grace_s, pods)
+                yield Preempt(run)
+                state.linger(self._leaving[run])
+            else:
+                yield Preempt(run)
+
+
+class _Leaving(NamedTuple):
+    """Pods that have been told to go, each with its node, and when they are gone."""
+
+    until_s: float
+    pods: tuple[tuple[int, Bound], ...]
+
+
+class NodeScorer:
+    """Places the pods of a task as ``KubeDefault`` does, in whatever order it is asked. The parameters are
+    those of ``KubeDefault``.
+    """
+
+    def __init__(
+        self, scoring: str = "least", cpu: float = 1, memory: float = 1, gpu: float = 0, config: str = ""
+    ) -> None:
+        self._profile = profile_from(scoring, cpu, memory, gpu, config)
+
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
+        """Place one pod of the task, or a whole gang; on nodes of ``type_``, if it is set."""
+        return _state(view, self._profile).place(view, task, type_)
+
+
+def _key(task: TaskState) -> _TaskKey:
+    return task.job.number, task.index, task.piece
+
+
+def _pod(task: TaskState) -> Pod:
+    manifest = task.task.manifest
+    return pod_of(manifest) if manifest else plain_pod(task.task.demand)
+
+
+def _state(view: ClusterView, profile: Profile) -> _State:
+    return view.index((_State, profile), partial(_State, view, profile))
+
+
+class _State:
+    """The snapshot of a simulation, which the kernel keeps up to date."""
+
+    def __init__(self, view: ClusterView, profile: Profile) -> None:
+        machines = view.machines.list
+        self.snapshot = Snapshot([node_of(machine.node) for machine in machines])
+        self.cycle = Cycle(profile, self.snapshot)
+        self._types = np.array([machine.type for machine in machines])
+        self._of_types: dict[tuple[int, ...], np.ndarray] = {}
+        self.freed: list[int] = []
+        """Nodes on which runs have ended since the queue last looked, one entry per release."""
+        self.starts = 0
+        """Number of runs that have started."""
+        self.numbers = {node.name: number for number, node in enumerate(self.snapshot.nodes)}
+
+    def started(self, run: Run, now: float) -> None:
+        """Add the pods of a run."""
+        for node, bound in self.pods_of(run):
+            self.snapshot.add(node, bound)
+        self.starts += 1
+
+    def ended(self, run: Run, now: float) -> None:
+        """Remove the pods of a run."""
+        for machine, count, *_ in run.held:
+            for number in range(count):
+                self.snapshot.remove(machine.index, (run.id, machine.index, number))
+            self.freed.append(machine.index)
+
+    @staticmethod
+    def pods_of(run: Run) -> tuple[tuple[int, Bound], ...]:
+        """The pods of a run, each with its node."""
+        pod, priority = _pod(run.task), run.job.job.priority
+        return tuple(
+            [
+                (machine.index, Bound((run.id, machine.index, number), pod, priority, run.started_s, pod.terminating))
+                for machine, count, *_ in run.held
+                for number in range(count)
+            ]
+        )
+
+    def linger(self, leaving: _Leaving) -> None:
+        """Keep the room of the pods of a preempted run taken, if that is not so yet."""
+        for node, bound in leaving.pods:
+            if (key := ("leaving", *bound.key)) not in self.snapshot.pods[node]:
+                self.snapshot.add(node, bound._replace(key=key, leaving=True))
+
+    def leave(self, leaving: _Leaving) -> None:
+        """Free the room of pods that are gone."""
+        for node, bound in leaving.pods:
+            if (key := ("leaving", *bound.key)) in self.snapshot.pods[node]:
+                self.snapshot.remove(node, key)
+            self.freed.append(node)
+
+    def nominate(self, task: TaskState, node: int) -> None:
+        """Promise the task room on a node."""
+        self.snapshot.nominate(node, Bound(_key(task), _pod(task), task.job.job.priority, inf))
+
+    def nominations(self, view: ClusterView) -> dict[str, int]:
+        """The nominated node of each job."""
+        nodes = {key: node for node, bound_pods in self.snapshot.nominated.items() for key in bound_pods}
+        return {task.job.job.id: nodes[_key(task)] for task in view.ready if _key(task) in nodes}
+
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
+        """Place one pod of the task, or a whole gang."""
+        if task.demand.gang:
+            return self._place_gang(view, task, type_)
+        nodes = self._allowed(self.cycle.feasible(self._waiting(task)), task.demand, type_)
+        node = self._best(view, task, nodes)
+        return None if node is None else (Share(node),)
+
+    def _best(self, view: ClusterView, task: TaskState, nodes: np.ndarray) -> int | None:
+        """The best of the feasible nodes on which the kernel has room, too: it knows of nodes that are down,
+        and of parts of GPUs.
+        """
+        machines, demand = view.machines.list, task.demand
+        if not len(nodes):
+            return None
+        node = self.cycle.best(_pod(task), nodes)
+        if machines[node].room(demand):
+            return node
+        nodes = np.array([node for node in nodes.tolist() if machines[node].room(demand)], np.int64)
+        return self.cycle.best(_pod(task), nodes) if len(nodes) else None
+
+    def _place_gang(self, view: ClusterView, task: TaskState, type_: int | None) -> Placement | None:
+        """Place all pods of a gang, one after the other, on nodes of one type: that of the best node for the
+        first pod, if all find room there.
+        """
+        machines, demand = view.machines, task.demand
+        pod, wanted = _pod(task), demand.gang
+        types = [type_] if type_ is not None else list(demand.types)
+        if len(types) > 1:
+            demand.open_to(demand.opened)
+            nodes = self._allowed(self.cycle.feasible(self._waiting(task)), demand, None)
+            order: list[int] = []
+            while len(nodes) and (node := self._best(view, task, nodes)) is not None:
+                order.append(int(self._types[node]))
+                nodes = nodes[self._types[nodes] != order[-1]]
+            types = order
+        for candidate in types:
+            if not machines.fits_on(demand, candidate):
+                continue
+            taken: dict[int, int] = {}
+            for number in range(wanted):
+                nodes = self._allowed(self.cycle.feasible(self._waiting(task)), demand, candidate)
+                room = [node for node in nodes.tolist() if machines.list[node].room(demand) > taken.get(node, 0)]
+                if not room:
+                    break
+                node = self.cycle.best(pod, np.array(room))
+                taken[node] = taken.get(node, 0) + 1
+                self.snapshot.add(node, Bound(("gang", number, node), pod, task.job.job.priority, inf))
+            for node in taken:
+                for key in [key for key in self.snapshot.pods[node] if key[0] == "gang"]:
+                    self.snapshot.remove(node, key)
+            if sum(taken.values()) == wanted:
+                return tuple([Share(*pair) for pair in sorted(taken.items())])
+        return None
+
+    def victims(self, view: ClusterView, task: TaskState) -> Victims | None:
+        """The preemption that does the least harm, among those after which the kernel has room, too."""
+        waiting = self._waiting(task)
+        self.cycle.now = view.now
+        if not self.cycle.may_preempt(waiting):
+            return None
+        for victims in self.cycle.candidates(waiting):
+            if not len(self._allowed(np.array([victims.node]), task.demand, None)):
+                continue
+            machine: NodeState = view.machines.list[victims.node].copy()
+            for run in dict.fromkeys([bound.key[0] for bound in victims.pods if bound.key[0] != "leaving"]):
+                for held, count, mask, on in view.running[run].held:
+                    if held.index == victims.node:
+                        machine = machine.after(view.running[run].task.demand, count, mask, on)
+            if machine.room(task.demand):
+                return victims
+        return None
+
+    def lower(self, view: ClusterView, task: TaskState) -> Iterator[Run]:
+        """Runs of lower priority that may be stopped, the lowest and youngest first."""
+        below = [
+            run
+            for run in view.running.values()
+            if run.job.job.priority < task.job.job.priority and run.started_s < view.now
+        ]
+        return iter(sorted(below, key=lambda run: (run.job.job.priority, -run.id)))
+
+    def _waiting(self, task: TaskState) -> Waiting:
+        return Waiting(_key(task), _pod(task), task.job.job.priority)
+
+    def _allowed(self, nodes: np.ndarray, demand: DemandClass, type_: int | None) -> np.ndarray:
+        """Those of the nodes on which the kernel lets the demand start, whatever their room."""
+        types = demand.types if type_ is None else (type_,)
+        among = self._of_types.get(types)
+        if among is None:
+            among = self._of_types[types] = np.isin(self._types, types)
+        nodes = nodes[among[nodes]]
+        if demand.nodes == -1:
+            return nodes
+        return np.array([node for node in nodes.tolist() if demand.nodes >> node & 1], np.int64)
+
+
+class KubeWaits:
+    """The nodes that pods may use by their taints, cordons and labels; see ``waits.WaitRules``. Rules about
+    other pods, which change, are not among them.
+    """
+
+    elsewhere = "there was room, but only on nodes that its selectors and tolerations do not allow"
+
+    def __init__(self, state: _State) -> None:
+        self._filters = state.cycle.filters
+
+    def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
+        """Add a run."""
+
+    def ended(self, run: int) -> None:
+        """Remove a run."""
+
+    def limits(self, task: TaskState) -> Iterator[str]:
+        """There are none."""
+        return iter(())
+
+    def never(self, task: TaskState) -> Iterator[str]:
+        """Say so if no node allows the pod."""
+        if not self.nodes(task):
+            counts = self._filters.verdicts(_pod(task))[1]
+            yield "no node: " + ", ".join(f"{count} {reason}" for reason, count in counts.items())
+
+    def nodes(self, task: TaskState) -> int:
+        """The nodes whose taints, cordons and labels allow the pod."""
+        return sum(1 << node for node in np.flatnonzero(self._filters.static(_pod(task)) == 0).tolist())
+
+    def alone(self, task: TaskState) -> bool:
+        """Pods share nodes."""
+        return False
+
+    def distinct(self, task: TaskState) -> bool:
+        """Pods of one task may share a node."""
+        return False
+
+
+class _Group(NamedTuple):
+    """Waiting tasks of one template and priority: if the first finds no node, none of them does."""
+
+    number: int
+    heap: list[tuple[float, float, int, int, TaskState]]
+    """In order: negative priority, time at which the task came, order, piece."""
+
+
+class _Queue:
+    """Waiting tasks by priority, then by the time at which they came. Tasks that found no node wait aside
+    until pods leave a node on which they might fit then.
+    """
+
+    def __init__(self, state: _State, restart_s: float) -> None:
+        self._state = state
+        self._restart_s = restart_s
+        self._groups: dict[object, _Group] = {}
+        self._by_number: list[_Group] = []
+        self._active: list[tuple[float, float, int, int, int]] = []
+        """A heap of the first task of each group that is not blocked, with the group's number."""
+        self._later: list[tuple[float, int, int, TaskState]] = []
+        """Tasks that come back later."""
+        rows = len(state.snapshot.row)
+        self._asks = np.zeros((0, rows), np.int64)
+        self._blocked = np.zeros(0, bool)
+        self._priorities = np.zeros(0)
+        self._depends = np.zeros(0, bool)
+        """True if the filters of a group depend on pods elsewhere: of those that start, too."""
+        self._starts = 0
+        self.seen = -1
+        """Number of releases (``ClusterState.released``) up to now."""
+
+    def push(self, task: TaskState) -> None:
+        """Add a task."""
+        if task.piece and self._restart_s:
+            heappush(self._later, (task.ready_s + self._restart_s, task.order, task.piece, task))
+            return
+        pod = _pod(task)
+        if pod.nominated in self._state.numbers and not task.piece:
+            self._state.nominate(task, self._state.numbers[pod.nominated])
+        self._add(task)
+
+    def _add(self, task: TaskState) -> _Group:
+        pod, snapshot = _pod(task), self._state.snapshot
+        priority = task.job.job.priority
+        key: object = (priority, task.demand, pod)
+        if snapshot.nomination(_key(task)) is not None:
+            key = (key, _key(task))
+        group = self._groups.get(key)
+        if group is None:
+            group = _Group(len(self._by_number), [])
+            self._groups[key] = group
+            self._by_number.append(group)
+            if len(self._blocked) < len(self._by_number):
+                self._grow()
+            self._asks[group.number] = snapshot.needs(pod)[0]
+            self._priorities[group.number] = priority
+            self._depends[group.number] = pod.needs or bool(pod.service_labels)
+        came_s = task.ready_s + (self._restart_s if task.piece else 0.0)
+        entry = -priority, came_s, task.order, task.piece, task
+        heappush(group.heap, entry)
+        if group.heap[0] is entry and not self._blocked[group.number]:
+            heappush(self._active, (*entry[:4], group.number))
+        return group
+
+    def _grow(self) -> None:
+        more = max(64, len(self._blocked))
+        self._asks = np.concatenate([self._asks, np.zeros((more, self._asks.shape[1]), np.int64)])
+        self._blocked = np.concatenate([self._blocked, np.zeros(more, bool)])
+        self._priorities = np.concatenate([self._priorities, np.zeros(more)])
+        self._depends = np.concatenate([self._depends, np.zeros(more, bool)])
+
+    def first(self, now: float) -> TaskState | None:
+        """The first task that may find a node."""
+        while self._later and self._later[0][0] <= now:
+            self._add(heappop(self._later)[3])
+        while self._active:
+            *entry, number = self._active[0]
+            heap = self._by_number[number].heap
+            while heap and not heap[0][4].waiting:
+                heappop(heap)
+            if not self._blocked[number] and heap:
+                if list(heap[0][:4]) == entry:
+                    return heap[0][4]
+                heappop(self._active)
+                heappush(self._active, (*heap[0][:4], number))
+            else:
+                heappop(self._active)
+        return None
+
+    def next_s(self) -> float:
+        """When the next task comes back."""
+        return self._later[0][0] if self._later else inf
+
+    def tried(self, view: ClusterView, task: TaskState, started: bool) -> None:
+        """Note the outcome for the first task. One that found no node waits aside with its group; one that is
+        nominated from now on waits alone.
+        """
+        if not started:
+            group = self._by_number[heappop(self._active)[4]]
+            if self._state.snapshot.nomination(_key(task)) is not None:
+                heappop(group.heap)
+                if group.heap:
+                    heappush(self._active, (*group.heap[0][:4], group.number))
+                group = self._add(task)
+            self._blocked[group.number] = True
+        self.release(view)
+
+    def release(self, view: ClusterView) -> None:
+        """Let groups be tried again that may fit because of what has ended or started."""
+        state, released = self._state, view.machines.released
+        if released == self.seen and state.starts == self._starts and not state.freed:
+            return
+        blocked = self._blocked[: len(self._by_number)]
+        again = np.zeros(len(blocked), bool)
+        if released != self.seen or state.freed:
+            # Elsewhere than where pods left, room comes only from what keeps others away by their labels.
+            local = released - self.seen == len(state.freed) and not state.snapshot.has_anti_affinity
+            if self.seen >= 0 and local:
+                for node in set(state.freed):
+                    again |= self._fit(node)
+            else:
+                again[:] = True
+            self.seen = released
+        state.freed.clear()
+        if state.starts != self._starts:
+            self._starts = state.starts
+            again |= self._depends[: len(again)]
+        for number in np.flatnonzero(again & blocked).tolist():
+            self._blocked[number] = False
+            heap = self._by_number[number].heap
+            while heap and not heap[0][4].waiting:
+                heappop(heap)
+            if heap:
+                heappush(self._active, (*heap[0][:4], number))
+
+    def _fit(self, node: int) -> np.ndarray:
+        """True for each group whose pods have enough of each resource on the node, if pods of lower priority
+        there are stopped; and for those that depend on pods elsewhere.
+        """
+        snapshot, groups = self._state.snapshot, len(self._by_number)
+        free = snapshot.allocatable[:, node] - snapshot.requested[:, node]
+        levels = np.array(sorted(snapshot.by_priority))
+        freed = np.zeros((len(levels) + 1, len(free)), np.int64)
+        if self._state.cycle.profile.preempts:
+            for place, priority in enumerate(levels.tolist()):
+                freed[place + 1] = freed[place] + snapshot.by_priority[priority][:-1, node]
+        room = free + freed[np.searchsorted(levels, self._priorities[:groups])]
+        enough = ((self._asks[:groups] <= room) | (self._asks[:groups] == 0)).all(axis=1)
+        result: np.ndarray = enough | self._depends[:groups]
+        return result

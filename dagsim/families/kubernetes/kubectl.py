@@ -1,0 +1,501 @@
+"""Kubernetes: ``kubectl get pods -A -o json``, and Kueue's workloads with or without them.
+
+Reads a list, one object per line, or a folder of such files; scheduling events (``*event*.json``)
+state when pods were bound. Pods of one owner form one job. Jobs are made one by one, as pods of a
+job follow each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from heapq import heappop, heappush
+from math import ceil, inf
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from dagsim.families.kubernetes.pods import (
+    ClusterObjects,
+    PodDemand,
+    PodSet,
+    kueue_workload,
+    object_kind,
+    pod,
+    unmodelled_of,
+)
+from dagsim.model import Job, Request, Task, TaskGraph, canonical_json
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.traces.chunks import Table, tables_of
+from dagsim.traces.documents import elements, list_in, object_in, text_in
+from dagsim.traces.fields import Dirty
+from dagsim.traces.options import TraceOptions
+from dagsim.traces.reader import Reader
+from dagsim.traces.report import Dropping, ReadReport
+from dagsim.traces.rows import in_parts, rows_by_job
+from dagsim.traces.sites import site_gpu
+from dagsim.traces.source import Row, Source
+from dagsim.traces.times import moment_s
+
+_KIND = re.compile(r'"kind"\s*:\s*"(Pod|Workload|Event)(List)?"')
+_EVENTS = ("*event*.json", "*event*.json.gz", "*event*.jsonl")
+_MOST_EVENTS = 1 << 20
+_EPS = 1e-9
+
+
+class Kubernetes(Reader):
+    """One job per owner of pods, one task per kind of pod; a gang if a pod group, Kueue, Volcano or
+    JobSet makes it one.
+
+    A pod with the index of an earlier one, or created after one failed, is the next attempt of that
+    one. Work is the time from the start of the first container to the end of the last one, of the
+    last attempt.
+    """
+
+    name = "kubernetes"
+    summary = "Kubernetes pods, Kueue workloads and events: kubectl get ... -A -o json"
+    uses = frozenset(
+        {
+            "keep_partial",
+            "gpus_per_task",
+            "reference_gpu",
+            "floor_s",
+            "tenant",
+            "mig",
+            "shards",
+            "gpu_names",
+            "count_pull",
+        }
+    )
+
+    def recognises(self, source: Source) -> bool:
+        head = "\n".join(source.head(1 << 16))
+        return head.lstrip()[:1] in ("{", "[") and _KIND.search(head) is not None and '"metadata"' in head
+
+    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+        reading = _Reading(source, options, report, options.named_gpus(), _scheduled(source), _around(source))
+        yield from filter(None, map(reading.job, reading.groups()))
+
+    def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
+        return {
+            "survivors": "pods that were deleted before this was printed are not in it",
+            "work": "first start to last end of the containers; "
+            + (
+                "pulling images counts (--read count_pull=true)"
+                if options.count_pull
+                else "pulling images does not count"
+            ),
+            "start": "observed when the last pod of a gang, or the first of others, was bound; Kueue: when admitted",
+            "tenant": f"the {options.tenant or 'queue, else the namespace'} (tenant)",
+        }
+
+
+class KubernetesNow(Kubernetes):
+    """The jobs that run and wait when ``kubectl get`` is called, which begins the run. Running pods
+    are on their nodes since their containers started.
+
+    The remaining time of a job follows from its limit. Without one, a running job takes twice its present
+    age (half of the jobs do, where run times have the tail of 1 / t), and a waiting job the median
+    of the running ones. Pods and pod sets with different demands are jobs of their own.
+    """
+
+    name = "kubernetes-now"
+    summary = "Kubernetes at one instant: kubectl get pods,workloads -A -o json (name it with --format)"
+    uses = Kubernetes.uses - {"keep_partial", "count_pull"}
+
+    def recognises(self, source: Source) -> bool:
+        return False
+
+    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+        reading = _Reading(source, options, report, options.named_gpus(), _scheduled(source), _around(source), True)
+        groups = list(map(reading.now, reading.groups()))
+        now_s = _instant_s(entry.piece for entries in groups for entry in entries)
+        running = [entry.piece for entries in groups for entry in _counted(_of(entries, "runs"))]
+        usual_s = median([piece.limit_s or 2 * _age_s(piece, now_s) for piece in running] or [_USUAL_S])
+        jobs = [
+            job
+            for entries in groups
+            for fate in ("runs", "waits")
+            for job in reading.jobs_now(_of(entries, fate), now_s, usual_s)
+        ]
+        yield from sorted(jobs, key=lambda job: job.arrival_s)
+
+    def begins_s(self, source: Source, options: TraceOptions) -> float | None:
+        """A second after the last event that an object states."""
+        reading = _Reading(source, options, ReadReport(), {}, _scheduled(source), _around(source), True)
+        pieces = [entry.piece for group in reading.groups() for entry in reading.now(group)]
+        return _instant_s(pieces) if pieces else None
+
+    def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
+        return {
+            "instant": "a second after the last event that the objects state",
+            "work": "the limit (activeDeadlineSeconds, maximumExecutionTimeSeconds); else twice the age of a running "
+            "job, and for a waiting one the median of the running ones",
+            "tenant": f"the {options.tenant or 'queue, else the namespace'} (tenant)",
+        }
+
+
+def waiting_workloads(source: Source) -> Iterator[tuple[str, str]]:
+    """Yield the name of each pod or workload that waits, and the reason: ``quota`` where Kueue says that
+    others hold it, else Kueue's message or the reason of the pod's condition.
+    """
+    for _, object in elements(source, "items"):
+        kind, status = object_kind(object), object_in(object, "status")
+        try:
+            pieces = [pod(object)] if kind == "Pod" else list(kueue_workload(object)) if kind == "Workload" else []
+        except Dirty:
+            continue
+        wanted = "QuotaReserved" if kind == "Workload" else "PodScheduled"
+        condition: Any = next(
+            (entry for entry in list_in(status, "conditions") if text_in(entry, "type") == wanted), {}
+        )
+        message = text_in(condition, "message") if kind == "Workload" else ""
+        held = "quota" in text_in(condition, "message") and "maximum" not in message
+        reason = "quota" if held else message or text_in(condition, "reason")
+        for number, piece in enumerate(pieces):
+            if piece.fate == "waits":
+                yield piece.name, reason
+                yield f"{piece.name}/{number}", reason
+
+
+_USUAL_S = 3600.0
+"""Time that waiting jobs take if no job runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    place: int
+    piece: PodSet
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    source: Source
+    options: TraceOptions
+    report: ReadReport
+    named: dict[str, str]
+    scheduled: dict[str, float]
+    around: ClusterObjects
+    without_gpus: bool = False
+    """True if pods without a GPU count: they hold cores and memory of nodes."""
+
+    def groups(self) -> Iterator[list[_Found]]:
+        """The pods and pod sets of each job, in order of creation."""
+
+        def read(report: ReadReport) -> Iterator[Table]:
+            return tables_of(self.source, 3, replace(self, report=report)._rows(), (1,))
+
+        for table in in_parts(read, _keys, self.report):
+            entries = list(map(_Found, table.line.tolist(), table.texts(2).tolist()))
+            groups = rows_by_job(*_keys(table))
+            for rows in np.split(groups.row, groups.first[1:-1]):
+                yield [entries[row] for row in rows.tolist()]
+
+    def _rows(self) -> Iterator[Row]:
+        """Pods and pod sets, with their job and creation time."""
+        for place, object in elements(self.source, "items"):
+            self.report.rows += 1
+            with self.report.dropping(partial(self.source.where, place)):
+                yield from ((place, (piece.whole, piece.created_s, piece)) for piece in self._pieces(place, object))
+
+    def _pieces(self, place: int, object: Any) -> Iterator[PodSet]:
+        match kind := object_kind(object):
+            case "Pod":
+                if any(
+                    text_in(owner, "kind") == "DaemonSet" for owner in list_in(object, "metadata", "ownerReferences")
+                ):
+                    self.report.skip("of daemon sets")
+                    return
+                pieces = [pod(object, self.scheduled.get(text_in(object, "metadata", "uid")), self.around)]
+                for what in unmodelled_of(object_in(object, "spec")):
+                    self.report.note(f"pods ask for {what}: not modelled", self.source.where(place))
+            case "Workload":
+                pieces = list(kueue_workload(object, self.around))
+                if not pieces:
+                    raise Dirty("without a pod set")
+                self.report.rows += len(pieces) - 1  # one row per piece
+            case "Event":
+                self.report.skip("of events")
+                return
+            case _ if kind in ClusterObjects.KINDS:
+                self.report.skip("of objects beside the pods")
+                return
+            case _:
+                self.report.skip("of other kinds")
+                return
+        for piece in pieces:
+            if piece.demand.on_gpu or self.without_gpus or self.options.gpus_per_task is not None or piece.is_workload:
+                yield piece
+            else:
+                self.report.skip("of pods without a GPU")
+
+    def job(self, pieces: list[_Found]) -> Job | None:
+        """Job of its pieces, or ``None`` if it cannot be kept."""
+        created_s = min(entry.piece.created_s for entry in pieces)
+        if any(entry.piece.is_workload for entry in pieces):  # a workload has more information, and it is exact
+            self.report.skip("of pods that a workload stands for", sum(not entry.piece.is_workload for entry in pieces))
+            pieces = [entry for entry in pieces if entry.piece.is_workload]
+        with self._dropping(pieces):
+            job = self._made(created_s, pieces)
+            self.report.kept += len(pieces)
+            return job
+        return None
+
+    def now(self, pieces: list[_Found]) -> list[_Found]:
+        """The pieces of a job that run or wait. A pod that is bound to a node holds it."""
+        bound = [
+            replace(entry, piece=replace(entry.piece, fate="runs"))
+            if entry.piece.fate == "waits" and entry.piece.node
+            else entry
+            for entry in pieces
+        ]
+        current = [entry for entry in bound if entry.piece.fate in ("runs", "waits")]
+        self.report.skip("of pods that have ended", len(bound) - len(current))
+        if not any(entry.piece.is_workload for entry in current):
+            return current
+        named = [entry for entry in current if entry.piece.is_workload or entry.piece.fate == "runs"]
+        self.report.skip("of pods that a workload stands for", sum(not entry.piece.is_workload for entry in current))
+        return named
+
+    def jobs_now(self, entries: Sequence[_Found], now_s: float, usual_s: float) -> Iterator[Job]:
+        """The jobs of pieces that all run, or all wait: one for each kind of demand."""
+        nodes = tuple(dict.fromkeys([entry.piece.node for entry in entries if entry.piece.node]))
+        kinds: dict[object, list[_Found]] = {}
+        for entry in _counted(entries):
+            kinds.setdefault(_kind(entry.piece), []).append(entry)
+        for number, alike in enumerate(kinds.values()):
+            arrival_s = min(entry.piece.created_s for entry in alike)
+            expected = [_Found(place, _as_expected(piece, now_s, usual_s)) for place, piece in map(_parts, alike)]
+            with self._dropping(expected):
+                job = self._made(arrival_s, expected)
+                self.report.kept += len(alike)
+                runs = alike[0].piece.fate == "runs"
+                yield replace(
+                    job,
+                    id=job.id if len(kinds) == 1 else f"{job.id}/{number}",
+                    observed_start_s=job.observed_start_s if runs else None,
+                    observed_nodes=(nodes if len(kinds) == 1 else job.observed_nodes) if runs else (),
+                )
+
+    def _dropping(self, pieces: Sequence[_Found]) -> Dropping:
+        return self.report.dropping(*[partial(self.source.where, entry.place) for entry in pieces])
+
+    def _made(self, arrival_s: float, located: Sequence[_Found]) -> Job:
+        """Job of its pieces.
+
+        Raises:
+            Dirty, ModelError: It did not finish, or has an invalid demand.
+        """
+        last = [attempts[-1] for attempts in _by_slot([entry.piece for entry in located])]
+        if len(last) < len(located):
+            self.report.note("attempts of pods were followed by another", self.source.where(located[0].place),
+                             len(located) - len(last))  # fmt: skip
+        fates = {piece.fate for piece in last}
+        if fates == {"waits"}:
+            raise Dirty("that never ran")
+        if not fates <= {"over", "failed"} and not self.options.keep_partial:
+            raise Dirty(
+                "of jobs that outlive the trace" if "runs" in fates else "of jobs that did not finish as a whole"
+            )
+        last = [piece for piece in last if piece.fate in ("over", "failed", "evicted")]
+        if not last:
+            raise Dirty("of jobs that outlive the trace")
+        gang = any(piece.gang for piece in last)
+        kinds: dict[object, list[PodSet]] = {}
+        for piece in last:
+            kinds.setdefault((*_kind(piece), piece.ran_on), []).append(piece)
+        if len(kinds) > 1:
+            self.report.note("of several kinds of pods, which need not start together here",
+                             self.source.where(located[0].place))  # fmt: skip
+        tasks = [
+            self._task("job" if len(kinds) == 1 else f"pods-{place}", pieces, gang)
+            for place, pieces in enumerate(kinds.values())
+        ]
+        bound = [moment for piece in last if (moment := _bound(piece)) is not None]
+        return Job(
+            last[0].name,
+            TaskGraph(tuple(tasks)),
+            arrival_s,
+            max(piece.priority for piece in last),
+            self._tenant(last),
+            observed_start_s=max(arrival_s, max(bound) if gang else min(bound)) if bound else None,
+            eligible_s=arrival_s,
+            observed_nodes=tuple(dict.fromkeys([piece.node for piece in last if piece.node])),
+            account=last[0].namespace,
+            partition=_queue(last),
+            request=next((_terms(piece) for piece in last if piece.level), None),
+        )
+
+    def _task(self, name: str, pieces: Sequence[PodSet], gang: bool) -> Task:
+        instances = sum(piece.count for piece in pieces)
+        ran = [self._ran_s(piece) for piece in pieces]
+        seconds = max(ran) if gang else ordered_sum(ran) / len(ran)
+        first = pieces[0]
+        kinds = tuple(dict.fromkeys([site_gpu(kind, self.named) for kind in first.wanted]))
+        measured_on = site_gpu(first.ran_on, self.named) if first.ran_on else kinds[0] if len(kinds) == 1 else None
+        gpus = self._gpus(first.demand)
+        return Task(
+            name,
+            max(self.options.on_reference(seconds, measured_on), self.options.floor_s),
+            instances,
+            gang and instances > 1,
+            gpus,
+            first.demand.cpus,
+            first.demand.memory_gb,
+            kinds or None if gpus else None,
+            manifest=canonical_json(first.manifest),
+        )
+
+    def _ran_s(self, piece: PodSet) -> float:
+        begin_s = piece.bound_s if self.options.count_pull and piece.bound_s is not None else piece.started_s
+        if begin_s is None or piece.ended_s is None:
+            raise Dirty("without a start and an end of containers")
+        if piece.ended_s < begin_s:
+            raise Dirty("with an end before the start")
+        return piece.ended_s - begin_s
+
+    def _gpus(self, demand: PodDemand) -> float:
+        share = demand.share
+        if share and not self.options.mig:
+            raise Dirty("on shares of a GPU (option mig)")
+        if demand.shared:
+            if self.options.shards is None:
+                raise Dirty("on time slices of a GPU (--read shards=N keeps them)")
+            share += demand.shared / self.options.shards
+        if demand.gpus or share > 1:
+            return demand.gpus + ceil(share - _EPS)
+        return share or self.options.gpus_per_task or 0
+
+    def _tenant(self, pieces: Sequence[PodSet]) -> str:
+        match self.options.tenant:
+            case None:
+                return _queue(pieces) or pieces[0].namespace
+            case "partition":
+                return _queue(pieces)
+            case _:
+                return pieces[0].namespace
+
+
+def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
+    """Job and creation time of each piece."""
+    return table.texts(0), table.numbers(1)
+
+
+def _of(entries: Sequence[_Found], fate: str) -> list[_Found]:
+    return [entry for entry in entries if entry.piece.fate == fate]
+
+
+def _counted(entries: Sequence[_Found]) -> Sequence[_Found]:
+    """The pod sets of workloads, else the pods: a workload stands for its pods."""
+    return [entry for entry in entries if entry.piece.is_workload] or entries
+
+
+def _parts(entry: _Found) -> tuple[int, PodSet]:
+    return entry.place, entry.piece
+
+
+def _instant_s(pieces: Iterable[PodSet]) -> float:
+    moments = [(piece.created_s, piece.bound_s, piece.started_s, piece.ended_s) for piece in pieces]
+    return max([moment for times in moments for moment in times if moment is not None], default=0.0) + 1.0
+
+
+def _age_s(piece: PodSet, now_s: float) -> float:
+    began_s = piece.bound_s if piece.started_s is None else piece.started_s
+    return now_s - (piece.created_s if began_s is None else began_s)
+
+
+def _as_expected(piece: PodSet, now_s: float, usual_s: float) -> PodSet:
+    """The piece as it will be when it has ended; one that waits, as if it had started at once."""
+    if piece.fate == "waits":
+        begin_s = piece.created_s
+        return replace(piece, fate="over", started_s=begin_s, ended_s=begin_s + (piece.limit_s or usual_s))
+    age_s = _age_s(piece, now_s)
+    lasts_s = 2 * age_s if piece.limit_s is None else max(piece.limit_s, age_s + 1.0)
+    if piece.ends_s is not None:
+        lasts_s = max(age_s + piece.ends_s - now_s, age_s + 1.0)
+    began_s = now_s - age_s
+    return replace(piece, fate="over", bound_s=began_s, started_s=began_s, ended_s=began_s + lasts_s)
+
+
+def _kind(piece: PodSet) -> tuple[object, ...]:
+    """Pods of a job with the same value are instances of one task. Labels that differ (an index) do not
+    matter.
+    """
+    return piece.demand, piece.wanted, canonical_json(piece.manifest.get("spec"))
+
+
+def _terms(piece: PodSet) -> Request:
+    return Request(level=piece.level, level_required=piece.level_required, segment=piece.segment)
+
+
+def _queue(pieces: Sequence[PodSet]) -> str:
+    return next((piece.queue for piece in pieces if piece.queue), "")
+
+
+def _bound(piece: PodSet) -> float | None:
+    return piece.started_s if piece.bound_s is None else piece.bound_s
+
+
+def _by_slot(pieces: list[PodSet]) -> list[list[PodSet]]:
+    """Attempts at each of a job's pieces: by index, or in turn if one was created after another
+    failed.
+    """
+    slots: dict[str, list[PodSet]] = {}
+    failed: list[tuple[float, str]] = []
+    for place, piece in enumerate(sorted(pieces, key=lambda piece: piece.created_s)):
+        slot = f"index {piece.index}" if piece.index else f"pod {place}"
+        if not piece.index and failed and failed[0][0] <= piece.created_s:
+            slot = heappop(failed)[1]
+        slots.setdefault(slot, []).append(piece)
+        if not piece.index and piece.fate in ("evicted", "failed"):
+            heappush(failed, (inf if piece.ended_s is None else piece.ended_s, slot))
+    return list(slots.values())
+
+
+_AROUND = re.compile(
+    rb'"kind"\s*:\s*"(?:Service|PodDisruptionBudget|PriorityClass|Namespace)(?:List)?"|"(?:replicas|clusterIP)"\s*:'
+)
+_BLOCK, _OVERLAP = 1 << 20, 128
+
+
+def _around(source: Source) -> ClusterObjects:
+    """The objects beside the pods. Only files that have some are parsed for them."""
+    around = ClusterObjects()
+    for file in source.files:
+        if _has_objects(file):
+            for _, object in elements(file, "items"):
+                around.add(object)
+    return around
+
+
+def _has_objects(file: Source) -> bool:
+    with file.open_binary() as stream:
+        rest = b""
+        while block := stream.read(_BLOCK):
+            if _AROUND.search(rest + block):
+                return True
+            rest = block[-_OVERLAP:]
+    return False
+
+
+def _scheduled(source: Source) -> dict[str, float]:
+    """Binding times of pods by their uid, according to events."""
+    bound_s: dict[str, float] = {}
+    for file in source.files:
+        if not file.matches(*_EVENTS):
+            continue
+        for _, event in elements(file, "items"):
+            uid = text_in(event, "involvedObject", "uid") or text_in(event, "regarding", "uid")
+            if text_in(event, "reason") != "Scheduled" or not uid or len(bound_s) >= _MOST_EVENTS:
+                continue
+            moments = (object_in(event).get(name) for name in ("eventTime", "firstTimestamp", "lastTimestamp"))
+            try:
+                moment = moment_s(next((text for text in moments if isinstance(text, str) and text), ""), "time", None)
+            except Dirty:
+                continue  # the reader of pods counts the row
+            if moment is not None:
+                bound_s[uid] = moment
+    return bound_s

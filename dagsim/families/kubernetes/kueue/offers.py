@@ -1,0 +1,259 @@
+"""What a simulated cluster offers to Kueue: its objects, and each task as a pod set."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from dagsim.errors import ConfigError
+from dagsim.families.kubernetes.kueue.domains import HOSTNAME
+from dagsim.families.kubernetes.kueue_objects import (
+    ClusterQueue,
+    Cohort,
+    FlavorQuotas,
+    KueueObjects,
+    LocalQueue,
+    PodSet,
+    Preemption,
+    ResourceFlavor,
+    ResourceGroup,
+    ResourceQuota,
+    TopologyNode,
+    TopologyRequest,
+)
+from dagsim.model import Job, QueueNode, QueueTree
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.gpu import canonical
+from dagsim.systems.cluster.api import ClusterView, DemandClass, TaskState
+
+GPUS = "gpus"
+"""The resource of GPUs, and the flavor of any type, where quotas are those of ``queues.tree``."""
+
+_RESOURCES = {"cpus": "cpu", "memory_gb": "memory"}
+_POLICIES = {
+    "never": "Never", "lower-priority": "LowerPriority", "any": "Any",
+    "lower-or-newer-equal-priority": "LowerOrNewerEqualPriority",
+}  # fmt: skip
+_NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
+_PODS_PER_NODE = 110
+
+
+class Site:
+    """The objects of Kueue on a cluster: those of ``queues.kueue``, or made from ``queues.tree``, where
+    each leaf is a ClusterQueue and each node above it a cohort; without either, one queue with a quota
+    of the whole cluster.
+
+    With ``queues.kueue`` a task asks for all its resources, as in Kueue. Quotas of ``queues.tree``
+    hold for the resources that they name.
+
+    Raises:
+        ConfigError: A queue has no quota, or a topology's levels are not those of the network.
+    """
+
+    def __init__(self, view: ClusterView) -> None:
+        queues = view.queues or QueueTree()
+        self.exact = queues.kueue is not None
+        self.type_names = ["" if gpu is None else gpu.name for gpu in view.gpu_types]
+        if queues.kueue is not None:
+            objects = queues.kueue
+        else:
+            objects = _objects_of(queues.tree or (QueueNode("default", quota=_all_of(view)),))
+        there = {local.name for local in objects.local_queues}
+        own = [LocalQueue(queue.name, queue.name) for queue in objects.cluster_queues if queue.name not in there]
+        self.objects = replace(objects, local_queues=(*objects.local_queues, *own))
+        self._flavors = {flavor.name: flavor for flavor in objects.resource_flavors}
+        self._queues = {queue.name: queue for queue in objects.cluster_queues}
+        self._locals = {local.name: local for local in self.objects.local_queues}
+        short = Counter(name.partition("/")[2] for name in there)
+        self._names = {name.partition("/")[2]: name for name in there if short[name.partition("/")[2]] == 1}
+        self._names |= {name: name for name in self._locals}
+        self._named: dict[tuple[str, str, str], str] = {}
+        if self.objects.topologies and not self.objects.nodes:
+            self.objects = replace(self.objects, nodes=tuple(self._nodes(view)))
+        self._numbers = {node.name: number for number, node in enumerate(view.cluster.nodes)}
+
+    def queue_of(self, job: Job) -> str:
+        """Return the LocalQueue of a job: the one that its account and partition, its partition, account or
+        tenant name, else the first.
+        """
+        names = (job.partition, job.account, job.tenant)
+        queue = self._named.get(names)
+        if queue is None:
+            asked = (f"{job.account}/{job.partition}", *names)
+            first = next(iter(self._locals))
+            queue = self._named[names] = next((self._names[name] for name in asked if name in self._names), first)
+        return queue
+
+    def cluster_queue_of(self, job: Job) -> ClusterQueue:
+        """Return the ClusterQueue of a job."""
+        return self._queues[self._locals[self.queue_of(job)].cluster_queue]
+
+    def pod_set(self, task: TaskState, count: int) -> PodSet:
+        """Return ``count`` instances of a task as pods."""
+        queue, demand = self.cluster_queue_of(task.job.job), task.demand
+        return PodSet(
+            "main",
+            count,
+            self.requests(queue, demand),
+            excluded=frozenset(self._excluded(queue, demand)),
+            topology=self._topology(task, queue),
+        )
+
+    def requests(self, queue: ClusterQueue, demand: DemandClass) -> dict[str, float]:
+        """Return the requests of one instance, in the resources of its queue."""
+        gpus, cpus, memory_gb, _ = demand.demand
+        covered = [name for group in queue.resource_groups for name in group.covered_resources]
+        asked = {"cpu": cpus, "memory": memory_gb * 2**30, _device(covered): gpus}
+        return {name: amount for name, amount in asked.items() if amount and (self.exact or name in covered)}
+
+    def types_of(self, queue: ClusterQueue, flavors: Iterable[str]) -> set[str] | None:
+        """Return the GPU types of nodes that have all flavors; None if any will do."""
+        types: set[str] | None = None
+        for name in flavors:
+            own = set(self._flavors[name].gpu_types) if name in self._flavors else set()
+            if name == GPUS and not self.exact:  # any type that has no quota of its own
+                own = set(self.type_names) - {flavor for group in queue.resource_groups for flavor in _names(group)}
+            elif not own:
+                continue
+            types = own if types is None else types & own
+        return types
+
+    def flavor_of(self, queue: ClusterQueue, resource: str, type_: str) -> str | None:
+        """Return the flavor of a resource that a run on a GPU type uses; None without such a quota."""
+        for group in queue.resource_groups:
+            if resource in group.covered_resources:
+                for name in _names(group):
+                    types = self.types_of(queue, [name])
+                    if types is None or type_ in types:
+                        return name
+        return None
+
+    def node_number(self, address: tuple[str, ...]) -> int:
+        """Return the number of the node that an assignment of a topology names."""
+        return self._numbers[address[-1]]
+
+    def _excluded(self, queue: ClusterQueue, demand: DemandClass) -> Iterable[str]:
+        """The flavors of the queue without a node on which the task may run."""
+        may = {self.type_names[type_] for type_ in demand.types}
+        for group in queue.resource_groups:
+            for name in _names(group):
+                types = self.types_of(queue, [name])
+                if types is not None and not types & may:
+                    yield name
+
+    def _topology(self, task: TaskState, queue: ClusterQueue) -> TopologyRequest | None:
+        """What the job asks of the levels of its queue's topology."""
+        request = task.job.job.request
+        names = {self._flavors[name].topology_name for group in queue.resource_groups for name in _names(group)
+                 if name in self._flavors}  # fmt: skip
+        labels = {_level(label): label for one in self.objects.topologies if one.name in names for label in one.levels}
+        if request is None or request.level not in labels:
+            return None
+        label = labels[request.level]
+        if request.segment is not None:
+            return TopologyRequest(slice_level=label, slice_size=request.segment)
+        return TopologyRequest(required=label) if request.level_required else TopologyRequest(preferred=label)
+
+    def _nodes(self, view: ClusterView) -> Iterable[TopologyNode]:
+        """The nodes of the cluster, with labels for the levels of the network."""
+        levels = {level.name: level.domains for level in view.levels}
+        used = {flavor.topology_name for flavor in self.objects.resource_flavors}
+        topologies = [topology for topology in self.objects.topologies if topology.name in used]
+        labels = {label for topology in topologies for label in topology.levels}
+        for label in labels:
+            if label != HOSTNAME and _level(label) not in levels:
+                known = ", ".join(levels) or "it has none"
+                raise ConfigError(f"kueue: the network has no level {_level(label)!r} for {label}; levels: {known}")
+        for topology in topologies:
+            if topology.levels[-1:] != (HOSTNAME,):
+                raise ConfigError(f"kueue: the lowest level of the topology {topology.name!r} must be {HOSTNAME}")
+        devices = {_device([name]) for queue in self._queues.values() for group in queue.resource_groups
+                   for name in group.covered_resources if name not in _NATIVE}  # fmt: skip
+        for number, node in enumerate(view.cluster.nodes):
+            values = {label: f"{levels[_level(label)][number]:06}" for label in labels if label != HOSTNAME}
+            type_ = "" if node.gpu is None else node.gpu.name
+            own: dict[str, str] = {}
+            for flavor in self.objects.resource_flavors:
+                if not flavor.gpu_types or type_ in flavor.gpu_types:
+                    own = dict(flavor.node_labels) | own
+            there = {"cpu": node.cpus, "memory": node.memory_gb * 2**30, "pods": float(_PODS_PER_NODE)}
+            there |= dict.fromkeys(devices, float(node.gpus))
+            yield TopologyNode(node.name, own | values | {HOSTNAME: node.name}, there)
+
+
+def _level(label: str) -> str:
+    """Return the level of the network that a label stands for: ``rack`` for
+    ``cloud.provider.com/topology-rack``.
+    """
+    name = label.rpartition("/")[2].removeprefix("topology-")
+    return "host" if name == "hostname" else name
+
+
+def _device(covered: Iterable[str]) -> str:
+    """Return the resource that stands for GPUs in a queue."""
+    devices = [name for name in covered if name not in _NATIVE and not name.startswith("hugepages-")]
+    return next((name for name in devices if "gpu" in name), devices[0] if devices else "nvidia.com/gpu")
+
+
+def _names(group: ResourceGroup) -> list[str]:
+    return [flavor.name for flavor in group.flavors]
+
+
+def _all_of(view: ClusterView) -> dict[str, float]:
+    """A quota of the whole cluster."""
+    plain = (GPUS, *_RESOURCES)
+    totals = {name: ordered_sum(getattr(node, name) for node in view.cluster.nodes) for name in plain}
+    return {name: total for name, total in totals.items() if total}
+
+
+def _objects_of(tree: tuple[QueueNode, ...]) -> KueueObjects:
+    """Make Kueue's objects from a tree of queues."""
+    queues: list[ClusterQueue] = []
+    cohorts: list[Cohort] = []
+    locals_: list[LocalQueue] = []
+    flavors: dict[str, ResourceFlavor] = {}
+    for root in tree:
+        for node, above in root.walk():
+            groups = _groups(node, flavors)
+            parent = above[0] if above else ""
+            if node.children:
+                cohorts.append(Cohort(node.name, parent, groups, node.weight))
+                continue
+            if not node.quota:
+                raise ConfigError(f"kueue: the queue {node.name!r} has no quota; queues.tree gives each one in quota")
+            queues.append(
+                ClusterQueue(
+                    node.name,
+                    parent,
+                    "StrictFIFO" if node.order == "strict" else "BestEffortFIFO",
+                    groups,
+                    Preemption(_POLICIES[node.within], _POLICIES[node.reclaim]),  # type: ignore[arg-type]
+                    weight=node.weight,
+                )
+            )
+            locals_ += [LocalQueue(name, node.name) for name in dict.fromkeys((node.name, *node.aliases))]
+    return KueueObjects(tuple(queues), tuple(cohorts), tuple(locals_), tuple(flavors.values()))
+
+
+def _groups(node: QueueNode, flavors: dict[str, ResourceFlavor]) -> tuple[ResourceGroup, ...]:
+    """One group for GPUs, whose flavors are types in the order of the quota, and one each for CPUs and
+    memory.
+    """
+    by_resource: dict[str, list[FlavorQuotas]] = {}
+    borrow, lend = _by_key(node.borrow), _by_key(node.lend)
+    quota = dict.fromkeys([*_by_key(node.quota), *borrow, *lend], 0.0) | _by_key(node.quota)
+    for key, amount in quota.items():
+        resource = _RESOURCES.get(key, GPUS)
+        size = 2**30 if resource == "memory" else 1
+        limits = [None if key not in part else part[key] * size for part in (borrow, lend)]
+        is_type = resource == GPUS and key != GPUS
+        flavors.setdefault(key, ResourceFlavor(key, gpu_types=(key,) if is_type else ()))
+        quotas = FlavorQuotas(key, {resource: ResourceQuota(amount * size, *limits)})
+        by_resource.setdefault(resource, []).append(quotas)
+    return tuple([ResourceGroup(tuple(quotas), (resource,)) for resource, quotas in by_resource.items()])
+
+
+def _by_key(part: Mapping[str, float]) -> dict[str, float]:
+    plain = (GPUS, *_RESOURCES)
+    return {key if key in plain else canonical(key): amount for key, amount in part.items()}

@@ -1,0 +1,107 @@
+"""The workloads that wait in a ClusterQueue."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable
+from typing import TypeAlias
+
+from dagsim.families.kubernetes.kueue.workloads import WorkloadState
+
+_Entry: TypeAlias = tuple[float, float, str, str, WorkloadState]
+"""Negative priority, creation, UID, and name; the workload is never compared."""
+
+
+class PendingQueue:
+    """Workloads in the order of priority, creation and UID, and those that are set aside until quota is
+    released. A workload that preempts others is *sticky* in BestEffortFIFO: it comes first.
+
+    ``usage_of`` gives the past usage of a workload's LocalQueue, which then decides before all else.
+    """
+
+    def __init__(self, *, strict: bool, usage_of: Callable[[WorkloadState], float] | None = None) -> None:
+        self.strict, self.usage_of = strict, usage_of
+        self.aside: dict[str, WorkloadState] = {}
+        self._sticky: WorkloadState | None = None
+        self._entries: list[_Entry] = []
+        """In order; those before ``_start``, and those that are not ``_waiting``, are over."""
+        self._start = 0
+        self._waiting: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def push(self, workload: WorkloadState) -> None:
+        """Add a workload that can be tried; nothing happens if it waits already."""
+        if workload.name not in self._waiting:
+            self.aside.pop(workload.name, None)
+            workload.where = "heap"
+            self._waiting.add(workload.name)
+            insort(self._entries, _entry(workload), lo=self._start)
+
+    def set_aside(self, workload: WorkloadState) -> None:
+        """Keep a workload out until quota is released."""
+        self._waiting.discard(workload.name)
+        workload.where = "aside"
+        self.aside[workload.name] = workload
+
+    def stick(self, workload: WorkloadState) -> None:
+        """Keep a workload first while it preempts others."""
+        if not self.strict:
+            self._sticky = workload
+
+    def remove(self, workload: WorkloadState) -> None:
+        """Forget a workload that was admitted or has gone."""
+        self._waiting.discard(workload.name)
+        self.aside.pop(workload.name, None)
+        if self._sticky is workload:
+            self._sticky = None
+
+    def bring_back(self) -> bool:
+        """Return all workloads that were set aside to the queue; True if there were any."""
+        if not self.aside:
+            return False
+        for workload in self.aside.values():
+            workload.where = "heap"
+        self._entries = self._entries[self._start :] + [_entry(workload) for workload in self.aside.values()]
+        self._entries.sort()  # two sorted parts, mostly
+        self._start = 0
+        self._waiting.update(self.aside)
+        self.aside.clear()
+        return True
+
+    def peek(self) -> WorkloadState | None:
+        """Return the head; None if nothing can be tried."""
+        waiting = self._waiting
+        if not waiting:
+            return None
+        if self.usage_of is not None:
+            usage_of, sticky = self.usage_of, self._sticky
+            heads = [entry for entry in self._entries[self._start :] if entry[3] in waiting]
+            return min(heads, key=lambda entry: (usage_of(entry[4]), entry[4] is not sticky, entry[:4]))[4]
+        if self._sticky is not None and self._sticky.name in waiting:
+            return self._sticky
+        entries, start = self._entries, self._start
+        while entries[start][3] not in waiting:
+            start += 1
+        self._start = start
+        if start > 1000 and start > len(entries) // 2:
+            del entries[:start]
+            self._start = 0
+        return self._entries[self._start][4]
+
+    def pop(self) -> WorkloadState | None:
+        """Take the head; None if nothing can be tried."""
+        head = self.peek()
+        if head is not None:
+            self._waiting.remove(head.name)
+            head.where = ""
+        return head
+
+    def in_order(self) -> list[WorkloadState]:
+        """Return all workloads that can be tried, heads first."""
+        return [entry[4] for entry in self._entries[self._start :] if entry[3] in self._waiting]
+
+
+def _entry(workload: WorkloadState) -> _Entry:
+    return (-workload.priority, workload.created, workload.uid, workload.name, workload)

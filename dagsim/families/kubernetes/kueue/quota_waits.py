@@ -1,0 +1,114 @@
+"""Quotas that kept a job waiting, told from a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dagsim.families.kubernetes.kueue.amounts import natural, whole
+from dagsim.families.kubernetes.kueue.offers import Site
+from dagsim.families.kubernetes.kueue.quota import Amounts, QuotaForest, QuotaNode
+from dagsim.families.kubernetes.kueue_objects import ClusterQueue
+from dagsim.systems.cluster.api import ClusterView, TaskState
+
+
+class KueueWaits:
+    """Quotas with their usage by each queue; see ``waits.WaitRules``."""
+
+    elsewhere = "there was room, but only on types of which its queue had no quota left"
+
+    def __init__(self, view: ClusterView, site: Site) -> None:
+        self._site = site
+        self._forest = QuotaForest(site.objects, [queue.name for queue in site.objects.cluster_queues])
+        self._of_type = [0] * len(view.gpu_types)
+        for machine in view.machines.list:
+            self._of_type[machine.type] |= machine.bit
+        self._taken: dict[int, tuple[QuotaNode, Amounts]] = {}
+
+    def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
+        """Add a run."""
+        queue = self._site.cluster_queue_of(task.job.job)
+        node, amounts = self._forest.queues[queue.name], self._amounts(queue, task, type_, instances)
+        self._taken[run] = node, amounts
+        for slot, amount in amounts.items():
+            node.take(slot, amount)
+
+    def ended(self, run: int) -> None:
+        """Remove a run."""
+        node, amounts = self._taken.pop(run)
+        for slot, amount in amounts.items():
+            node.give(slot, amount)
+
+    def limits(self, task: TaskState) -> Iterator[str]:
+        """Describe the quotas that are used up; none while a type has quota left."""
+        if not self._with_quota(task):
+            queue = self._site.cluster_queue_of(task.job.job)
+            node, texts = self._forest.queues[queue.name], dict[str, None]()
+            for type_ in task.demand.types:
+                for slot, amount in self._amounts(queue, task, type_).items():
+                    if amount > node.available(slot):
+                        texts[self._used_up(node, slot, amount)] = None
+            yield from texts
+
+    def never(self, task: TaskState) -> Iterator[str]:
+        """Describe the quotas that a start exceeds, with all that the queue may borrow; nothing if a
+        type has enough.
+        """
+        queue = self._site.cluster_queue_of(task.job.job)
+        node, reasons = self._forest.queues[queue.name], dict[str, None]()
+        for type_ in task.demand.types:
+            own = [
+                f"quota of {self._name(slot)} ({self._natural(slot, node.most[slot]):g}) < "
+                f"{self._natural(slot, amount):g}: the queue {queue.name}"
+                for slot, amount in self._amounts(queue, task, type_).items()
+                if amount > node.most[slot]
+            ]
+            if not own:
+                return
+            reasons |= dict.fromkeys(own)
+        yield from reasons
+
+    def nodes(self, task: TaskState) -> int:
+        """Nodes of types with quota left; if no type has any left, nodes of all types of the task."""
+        return sum(self._of_type[type_] for type_ in self._with_quota(task) or task.demand.types)
+
+    def alone(self, task: TaskState) -> bool:
+        """False: pods of different jobs may share a node."""
+        return False
+
+    def distinct(self, task: TaskState) -> bool:
+        """False: pods of a gang may share a node."""
+        return False
+
+    def _amounts(self, queue: ClusterQueue, task: TaskState, type_: int, instances: int | None = None) -> Amounts:
+        """The quota that a start of the task uses, in the slots that its queue has."""
+        count = instances if instances is not None else task.demand.gang or 1
+        amounts: Amounts = {}
+        for resource, amount in self._site.requests(queue, task.demand).items():
+            flavor = self._site.flavor_of(queue, resource, self._site.type_names[type_])
+            if flavor is not None:
+                amounts[self._forest.slots[flavor, resource]] = whole(resource, amount) * count
+        return amounts
+
+    def _with_quota(self, task: TaskState) -> Sequence[int]:
+        queue = self._site.cluster_queue_of(task.job.job)
+        node = self._forest.queues[queue.name]
+        return [
+            type_
+            for type_ in task.demand.types
+            if all(amount <= node.available(slot) for slot, amount in self._amounts(queue, task, type_).items())
+        ]
+
+    def _used_up(self, node: QuotaNode, slot: int, amount: int) -> str:
+        nominal = self._natural(slot, node.nominal[slot])
+        quota = f"the quota of {nominal:g} {self._name(slot)} of the queue {node.name}"
+        if not node.exceeds(slot, amount):
+            return f"{quota} was lent to others"
+        return f"{quota} was used up, and its cohort could lend it no more"
+
+    def _name(self, slot: int) -> str:
+        flavor, resource = self._forest.names[slot]
+        return f"{resource} in flavor {flavor}" if self._site.exact else flavor
+
+    def _natural(self, slot: int, parts: int) -> float:
+        resource = self._forest.names[slot][1]
+        return natural(resource, parts) / (2**30 if resource == "memory" and not self._site.exact else 1)

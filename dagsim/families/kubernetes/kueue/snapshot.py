@@ -1,0 +1,174 @@
+"""Quota, topology, and the workloads that hold them: what a scheduling cycle sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from dagsim.families.kubernetes.kueue.domains import Domain, Requests, TopologyTree
+from dagsim.families.kubernetes.kueue.quota import Amounts, QuotaForest, QuotaNode
+from dagsim.families.kubernetes.kueue.workloads import WorkloadState
+from dagsim.families.kubernetes.kueue_objects import ClusterQueue, KueueObjects, ResourceFlavor, ResourceGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A resource group. ``label_keys`` are the labels of its flavors."""
+
+    flavors: tuple[str, ...]
+    resources: frozenset[str]
+    label_keys: frozenset[str]
+
+
+class QueueState:
+    """A ClusterQueue: its settings, its node in the forest of quotas, and the workloads that it admitted."""
+
+    def __init__(self, spec: ClusterQueue, node: QuotaNode, order: int) -> None:
+        self.spec, self.name, self.node, self.order = spec, spec.name, node, order
+        self.groups: list[Group] = []
+        self.group_of: dict[str, int] = {}
+        self.workloads: dict[str, WorkloadState] = {}
+        self.trees: dict[str, TopologyTree] = {}
+        """The topologies of its flavors, by flavor."""
+        self.topology_only = False
+        policies = (spec.preemption.within_cluster_queue, spec.preemption.reclaim_within_cohort)
+        self.by_creation = "LowerOrNewerEqualPriority" in policies
+        """True if the creation of a workload decides whom it may preempt."""
+        self.generation = 0
+        """How often a workload of the queue released quota."""
+
+    @property
+    def always_reclaims(self) -> bool:
+        """True if it can get lent quota back at any time, so that it need not keep it unused."""
+        return self.spec.preemption.reclaim_within_cohort == "Any"
+
+
+class Snapshot:
+    """The state of all quotas and topologies. ``changes`` grows whenever a workload gets or loses quota."""
+
+    def __init__(self, objects: KueueObjects) -> None:
+        self.objects = objects
+        self.flavors: dict[str, ResourceFlavor] = {flavor.name: flavor for flavor in objects.resource_flavors}
+        self.inactive = {
+            queue.name: reason for queue in objects.cluster_queues if (reason := self._why_inactive(queue))
+        }
+        active = [queue.name for queue in objects.cluster_queues if queue.name not in self.inactive]
+        self.forest = QuotaForest(objects, active)
+        self.slots, self.names = self.forest.slots, self.forest.names
+        self.trees = {
+            flavor.name: TopologyTree(flavor, topology, objects.nodes)
+            for flavor in objects.resource_flavors
+            for topology in objects.topologies
+            if flavor.topology_name == topology.name
+        }
+        self.queues = {queue.name: self._queue(queue, order) for order, queue in enumerate(objects.cluster_queues)}
+        self.changes: dict[str, int] = {}
+        """Changes of quota by root."""
+        self._tried: list[tuple[TopologyTree, Domain, Requests, int]] = []
+
+    def _why_inactive(self, queue: ClusterQueue) -> str:
+        if queue.stop_policy != "None":
+            return "Stopped"
+        for group in queue.resource_groups:
+            for flavor in group.flavors:
+                if flavor.name not in self.flavors:
+                    return f"there is no ResourceFlavor {flavor.name!r}"
+                topology = self.flavors[flavor.name].topology_name
+                if topology and topology not in [one.name for one in self.objects.topologies]:
+                    return f"there is no Topology {topology!r}"
+        return ""
+
+    def _queue(self, spec: ClusterQueue, order: int) -> QueueState:
+        state = QueueState(spec, self.forest.queues[spec.name], order)
+        for number, group in enumerate(spec.resource_groups):
+            state.groups.append(self._group(group))
+            for resource in group.covered_resources:
+                state.group_of[resource] = number
+        names = [name for group in state.groups for name in group.flavors]
+        state.trees = {name: self.trees[name] for name in names if name in self.trees}
+        state.topology_only = all(name in self.trees for name in names)
+        return state
+
+    def _group(self, group: ResourceGroup) -> Group:
+        names = tuple([flavor.name for flavor in group.flavors])
+        keys = frozenset(key for name in names if name in self.flavors for key in self.flavors[name].node_labels)
+        return Group(names, frozenset(group.covered_resources), keys)
+
+    def version(self, queue: QueueState) -> int:
+        """Return a number that changes with all that the queue's chances depend on."""
+        return self.changes.get("" if queue.trees else queue.node.root.name, 0)
+
+    # Usage of workloads.
+
+    def add(self, workload: WorkloadState) -> None:
+        """Let a workload hold its quota and its place."""
+        self._use(workload, 1)
+
+    def remove(self, workload: WorkloadState) -> None:
+        """Give back the quota and the place of a workload."""
+        self._use(workload, -1)
+
+    def _use(self, workload: WorkloadState, sign: int) -> None:
+        node = self.queues[workload.cluster_queue].node
+        change = node.take if sign > 0 else node.give
+        for slot, amount in workload.usage.items():
+            change(slot, amount)
+        for flavor, number, requests, count in workload.pods:
+            if (tree := self.trees.get(flavor)) is not None:
+                tree.add(tree.leaves[number], requests, sign * count)
+
+    @contextmanager
+    def without(self, workloads: Iterable[WorkloadState]) -> Iterator[None]:
+        """Look at the state without some workloads."""
+        gone = list(workloads)
+        for workload in gone:
+            self.remove(workload)
+        try:
+            yield
+        finally:
+            for workload in gone:
+                self.add(workload)
+
+    def use(self, queue: QueueState, usage: Amounts, pods: Iterable[tuple[str, int, Requests, int]] = ()) -> None:
+        """Add usage that no workload holds yet (within ``trial``)."""
+        for slot, amount in usage.items():
+            queue.node.take(slot, amount)
+        for flavor, number, requests, count in pods:
+            if (tree := queue.trees.get(flavor)) is not None:
+                tree.add(tree.leaves[number], requests, count)
+                self._tried.append((tree, tree.leaves[number], requests, count))
+
+    def fits(self, queue: QueueState, usage: Amounts, pods: Iterable[tuple[str, int, Requests, int]]) -> bool:
+        """Return True if there is room for the usage."""
+        node = queue.node
+        for slot, amount in usage.items():
+            if max(0, node.available(slot)) < amount:
+                return False
+        for flavor, number, requests, count in pods:
+            tree = queue.trees[flavor]
+            if not tree.fits(tree.leaves[number], requests, count):
+                return False
+        return True
+
+    @contextmanager
+    def trial(self, roots: Iterable[QuotaNode]) -> Iterator[None]:
+        """Take back at the end what ``use`` adds meanwhile. Usage of quota is copied, since a reservation
+        may be negative.
+        """
+        nodes: list[QuotaNode] = []
+        left = list(roots)
+        while left:
+            node = left.pop()
+            nodes.append(node)
+            left += node.cohorts
+            left += node.queues
+        usage = [list(node.usage) for node in nodes]
+        self._tried.clear()
+        try:
+            yield
+        finally:
+            for node, before in zip(nodes, usage, strict=True):
+                node.usage[:] = before
+            for tree, leaf, requests, count in self._tried:
+                tree.add(leaf, requests, -count)

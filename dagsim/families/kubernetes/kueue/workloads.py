@@ -1,0 +1,132 @@
+"""Workloads as the admission engine holds them, and what they are assigned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from dagsim.families.kubernetes.kueue.amounts import whole
+from dagsim.families.kubernetes.kueue.domains import Placement, Requests
+from dagsim.families.kubernetes.kueue.quota import Amounts
+from dagsim.families.kubernetes.kueue_objects import PodSet, Workload
+
+
+class Mode(IntEnum):
+    """How a flavor, a pod set, or a workload can be admitted."""
+
+    NO_FIT = 0
+    PREEMPT = 1
+    FIT = 2
+
+
+@dataclass(slots=True)
+class Choice:
+    """A flavor for one resource. ``tried`` is the last flavor of its group that the search reached, -1
+    for the end of the group; ``borrowing`` is the height of the subtree that has the quota.
+    """
+
+    flavor: str
+    slot: int
+    mode: Mode
+    borrowing: int
+    tried: int = -1
+
+
+@dataclass(slots=True)
+class SetAssignment:
+    """What a pod set would get. ``totals`` are requests of all its pods. Without reasons it fits."""
+
+    name: str
+    count: int
+    totals: dict[str, int]
+    choices: dict[str, Choice] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+    placement: Placement | None = None
+
+    @property
+    def mode(self) -> Mode:
+        """The worst mode of its resources."""
+        if not self.reasons:
+            return Mode.FIT
+        if not self.choices:
+            return Mode.NO_FIT
+        return min(choice.mode for choice in self.choices.values())
+
+
+@dataclass(slots=True)
+class Assignment:
+    """What a workload would get; ``usage`` is quota by slot, ``pods`` the topology domains of each flavor,
+    with the requests of one pod and the number of pods.
+    """
+
+    sets: list[SetAssignment] = field(default_factory=list)
+    mode: Mode = Mode.NO_FIT
+    borrowing: int = 0
+    usage: Amounts = field(default_factory=dict)
+    pods: list[tuple[str, int, Requests, int]] = field(default_factory=list)
+
+    @property
+    def message(self) -> str:
+        """Why it does not fit, in Kueue's words."""
+        return "; ".join(
+            f"couldn't assign flavors to pod set {one.name}: {', '.join(sorted(one.reasons))}"
+            for one in self.sets
+            if one.reasons
+        )
+
+    @property
+    def tried(self) -> tuple[tuple[tuple[str, int], ...], ...]:
+        """The last flavor tried, by pod set and resource."""
+        return tuple([tuple([(name, choice.tried) for name, choice in one.choices.items()]) for one in self.sets])
+
+
+class WorkloadState:
+    """A workload that waits or holds quota."""
+
+    __slots__ = (
+        "arrived", "assignment", "cluster_queue", "created", "evicted", "local_queue", "message", "name", "pods",
+        "priority", "requests", "reserved", "shape", "slots", "spec", "tried", "tried_generation", "uid", "usage",
+        "where",
+    )  # fmt: skip
+
+    def __init__(self, spec: Workload, cluster_queue: str, shape: int) -> None:
+        self.spec, self.cluster_queue, self.shape = spec, cluster_queue, shape
+        self.name, self.local_queue, self.uid = spec.name, spec.queue, spec.uid
+        self.priority, self.created = spec.priority, spec.created_s
+        self.requests = [requests_of(pod_set) for pod_set in spec.pod_sets]
+        self.reserved = spec.reserved_s
+        self.evicted = spec.evicted
+        self.where = ""
+        """``heap``, ``aside`` (inadmissible for now), ``admitted``, or empty."""
+        self.message: str | None = None
+        self.tried: tuple[tuple[tuple[str, int], ...], ...] = ()
+        self.tried_generation = -1
+        self.assignment: Assignment | None = None
+        self.usage: Amounts = {}
+        self.slots: frozenset[int] = frozenset()
+        """Slots that it uses, also those of which it uses nothing."""
+        self.pods: list[tuple[str, int, Requests, int]] = []
+        """Flavor, number of the topology domain, requests of one pod, and pods."""
+        self.arrived = 0
+        """Its place among all workloads."""
+
+    @property
+    def may_shrink(self) -> bool:
+        """True if it may be admitted with fewer pods."""
+        return any(pod_set.min_count is not None for pod_set in self.spec.pod_sets)
+
+
+def requests_of(pod_set: PodSet) -> Requests:
+    """Return the requests of one pod in whole parts, sorted by resource."""
+    return tuple(sorted((name, whole(name, amount)) for name, amount in pod_set.requests.items()))
+
+
+def pods_of(assignment: Assignment) -> list[tuple[str, int, Requests, int]]:
+    """Return the topology usage of an admitted workload, once for each of its flavors."""
+    pods = []
+    for one in assignment.sets:
+        each = tuple(sorted((name, one.totals[name] // one.count) for name in one.choices)) if one.count else ()
+        for leaf, count in one.placement or ():
+            for flavor in dict.fromkeys(choice.flavor for choice in one.choices.values()):
+                pods.append((flavor, leaf.number, each, count))
+    return pods

@@ -1,0 +1,390 @@
+"""Kueue's manifests (v1beta1 and v1beta2), as ``kubectl get -o json`` writes them, read into its objects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from dagsim.errors import ModelError, TraceError
+from dagsim.families.kubernetes.kueue_objects import (
+    AdmissionFairSharing,
+    BorrowWithinCohort,
+    ClusterQueue,
+    Cohort,
+    FlavorFungibility,
+    FlavorQuotas,
+    KueueObjects,
+    LocalQueue,
+    PodSet,
+    PodSetAssignment,
+    Preemption,
+    Requirement,
+    ResourceFlavor,
+    ResourceGroup,
+    ResourceQuota,
+    Taint,
+    Toleration,
+    Topology,
+    TopologyNode,
+    TopologyRequest,
+    Workload,
+)
+from dagsim.families.kubernetes.terms import pod_requests, quantity
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.traces.documents import list_in, object_in, text_in
+from dagsim.traces.fields import Dirty
+from dagsim.traces.times import moment_s
+
+KINDS = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Topology", "Configuration")
+"""The kinds that ``kueue_objects`` reads."""
+
+_POLICIES = ("Never", "LowerPriority", "LowerOrNewerEqualPriority", "Any")
+_RECLAIM = ("Never", "LowerPriority", "Any")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
+_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+
+
+def full_name(manifest: Any) -> str:
+    """Return ``namespace/name``, or the name of an object without namespace."""
+    namespace, name = text_in(manifest, "metadata", "namespace"), text_in(manifest, "metadata", "name")
+    return f"{namespace}/{name}" if namespace else name
+
+
+def kueue_objects(manifests: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]] = ()) -> KueueObjects:
+    """Read what an administrator configured; manifests of other kinds are passed over. ``nodes`` are
+    Kubernetes' nodes, on which topologies place pods.
+
+    Raises:
+        TraceError: A quantity or a word cannot be read, cohorts form a circle, or a name is there twice.
+    """
+    by_kind: dict[str, list[Mapping[str, Any]]] = {kind: [] for kind in KINDS}
+    for manifest in manifests:
+        by_kind.get(text_in(manifest, "kind"), []).append(manifest)
+    queues = tuple([_cluster_queue(one) for one in by_kind["ClusterQueue"]])
+    names = {queue.name for queue in queues}
+    flavors = tuple([_flavor(one) for one in by_kind["ResourceFlavor"]])
+    configuration = by_kind["Configuration"][-1] if by_kind["Configuration"] else {}
+    try:
+        return KueueObjects(
+            queues,
+            tuple([_cohort(one) for one in by_kind["Cohort"]]),
+            tuple([one for one in map(_local_queue, by_kind["LocalQueue"]) if one.cluster_queue in names]),
+            flavors,
+            tuple([_topology(one) for one in by_kind["Topology"]]),
+            tuple([one for one in map(_node, nodes) if one is not None]) if by_kind["Topology"] else (),
+            _fair_sharing(configuration),
+            _admission_fair_sharing(configuration),
+        )
+    except ModelError as error:
+        raise TraceError(f"Kueue: {error}") from None
+
+
+def kueue_workload_object(
+    manifest: Mapping[str, Any], priorities: Mapping[str, float] | None = None
+) -> Workload | None:
+    """Read a workload; None if it is over or inactive. ``priorities`` are those of priority classes.
+
+    Raises:
+        TraceError: A quantity or time cannot be read.
+    """
+    name, spec, status = full_name(manifest), object_in(manifest, "spec"), object_in(manifest, "status")
+    conditions = {
+        text_in(one, "type"): one for one in list_in(status, "conditions") if text_in(one, "status") == "True"
+    }
+    if "Finished" in conditions or spec.get("active") is False:
+        return None
+    where = f"Workload {name}"
+    admission = object_in(status, "admission")
+    reserved = conditions.get("QuotaReserved")
+    priority = spec.get("priority")
+    if priority is None:
+        priority = (priorities or {}).get(text_in(spec, "priorityClassName"), 0.0)
+    namespace = text_in(manifest, "metadata", "namespace")
+    queue = text_in(spec, "queueName")
+    return Workload(
+        name,
+        f"{namespace}/{queue}" if namespace else queue,
+        _number(where, "priority", priority),
+        _moment(where, object_in(manifest, "metadata").get("creationTimestamp")),
+        text_in(manifest, "metadata", "uid"),
+        tuple([_pod_set(where, one) for one in list_in(spec, "podSets")]),
+        text_in(admission, "clusterQueue"),
+        tuple([_assignment(where, one) for one in list_in(admission, "podSetAssignments")]) if admission else (),
+        None if reserved is None else _moment(where, reserved.get("lastTransitionTime")),
+        "Evicted" in conditions,
+    )
+
+
+def _cluster_queue(manifest: Mapping[str, Any]) -> ClusterQueue:
+    name, spec = text_in(manifest, "metadata", "name"), object_in(manifest, "spec")
+    owner = f"ClusterQueue {name}"
+    preemption = object_in(spec, "preemption")
+    borrowing, rules = object_in(preemption, "borrowWithinCohort"), object_in(spec, "flavorFungibility")
+    threshold = borrowing.get("maxPriorityThreshold")
+    words = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
+    """Words of v1beta1."""
+
+    def rule(key: str, default: str) -> Any:
+        word = text_in(rules, key)
+        return _word(owner, key, words.get(word, word) or default, ("MayStopSearch", "TryNextFlavor"))
+
+    return ClusterQueue(
+        name,
+        text_in(spec, "cohortName") or text_in(spec, "cohort"),
+        _word(owner, "queueingStrategy", text_in(spec, "queueingStrategy") or "BestEffortFIFO",
+              ("BestEffortFIFO", "StrictFIFO")),
+        _groups(owner, spec),
+        Preemption(
+            _word(owner, "withinClusterQueue", text_in(preemption, "withinClusterQueue") or "Never", _POLICIES[:3]),
+            _word(owner, "reclaimWithinCohort", text_in(preemption, "reclaimWithinCohort") or "Never", _RECLAIM),
+            BorrowWithinCohort(
+                _word(owner, "borrowWithinCohort", text_in(borrowing, "policy") or "Never", _POLICIES[:2]),
+                None if threshold is None else _number(owner, "maxPriorityThreshold", threshold),
+            ),
+        ),
+        FlavorFungibility(
+            rule("whenCanBorrow", "MayStopSearch"),
+            rule("whenCanPreempt", "TryNextFlavor"),
+            _word(owner, "preference", text_in(rules, "preference") or "BorrowingOverPreemption",
+                  ("BorrowingOverPreemption", "PreemptionOverBorrowing")),
+        ),
+        _weight(owner, spec),
+        _stop_policy(owner, spec),
+        text_in(spec, "admissionScope", "admissionMode") == "UsageBasedAdmissionFairSharing",
+    )  # fmt: skip
+
+
+def _cohort(manifest: Mapping[str, Any]) -> Cohort:
+    name, spec = text_in(manifest, "metadata", "name"), object_in(manifest, "spec")
+    parent = text_in(spec, "parentName") or text_in(spec, "parent")
+    return Cohort(name, parent, _groups(f"Cohort {name}", spec), _weight(f"Cohort {name}", spec))
+
+
+def _local_queue(manifest: Mapping[str, Any]) -> LocalQueue:
+    name, spec = full_name(manifest), object_in(manifest, "spec")
+    owner = f"LocalQueue {name}"
+    past = object_in(manifest, "status", "fairSharing", "admissionFairSharingStatus", "consumedResources")
+    return LocalQueue(
+        name,
+        text_in(spec, "clusterQueue"),
+        _weight(owner, spec),
+        _stop_policy(owner, spec),
+        {resource: _amount(owner, resource, amount) for resource, amount in past.items()},
+    )
+
+
+def _flavor(manifest: Mapping[str, Any]) -> ResourceFlavor:
+    spec = object_in(manifest, "spec")
+    return ResourceFlavor(
+        text_in(manifest, "metadata", "name"),
+        {key: str(value) for key, value in object_in(spec, "nodeLabels").items()},
+        _taints(list_in(spec, "nodeTaints")),
+        _tolerations(list_in(spec, "tolerations")),
+        text_in(spec, "topologyName"),
+    )
+
+
+def _topology(manifest: Mapping[str, Any]) -> Topology:
+    levels = list_in(manifest, "spec", "levels")
+    return Topology(text_in(manifest, "metadata", "name"), tuple([text_in(level, "nodeLabel") for level in levels]))
+
+
+def _node(manifest: Mapping[str, Any]) -> TopologyNode | None:
+    """Read a node; None if it is cordoned or not ready."""
+    name = text_in(manifest, "metadata", "name")
+    conditions = {text_in(one, "type"): text_in(one, "status") for one in list_in(manifest, "status", "conditions")}
+    if object_in(manifest, "spec").get("unschedulable") or conditions.get("Ready", "True") != "True":
+        return None
+    there = object_in(manifest, "status", "allocatable")
+    return TopologyNode(
+        name,
+        {key: str(value) for key, value in object_in(manifest, "metadata", "labels").items()},
+        {resource: _amount(f"Node {name}", resource, amount) for resource, amount in there.items()},
+        _taints(list_in(manifest, "spec", "taints")),
+    )
+
+
+def _groups(owner: str, spec: Mapping[str, Any]) -> tuple[ResourceGroup, ...]:
+    def quota(resource: Mapping[str, Any]) -> ResourceQuota:
+        name = text_in(resource, "name")
+        nominal, *limits = [
+            None if resource.get(key) is None else _amount(f"{owner}: {key}", name, resource[key])
+            for key in ("nominalQuota", "borrowingLimit", "lendingLimit")
+        ]
+        return ResourceQuota(nominal or 0.0, *limits)
+
+    return tuple(
+        [
+            ResourceGroup(
+                tuple(
+                    [
+                        FlavorQuotas(
+                            text_in(flavor, "name"),
+                            {text_in(one, "name"): quota(object_in(one)) for one in list_in(flavor, "resources")},
+                        )
+                        for flavor in list_in(group, "flavors")
+                    ]
+                ),
+                tuple([name for name in list_in(group, "coveredResources") if isinstance(name, str)]),
+            )
+            for group in list_in(spec, "resourceGroups")
+        ]
+    )
+
+
+def _fair_sharing(configuration: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Read the strategies; fair sharing is on if the configuration has the section (v1beta1: unless
+    ``enable`` is false).
+    """
+    section = configuration.get("fairSharing")
+    if not isinstance(section, dict) or section.get("enable") is False:
+        return None
+    known = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
+    listed = list_in(section, "preemptionStrategies")
+    return tuple([_word("Configuration", "preemptionStrategies", str(word), known) for word in listed]) or known
+
+
+def _admission_fair_sharing(configuration: Mapping[str, Any]) -> AdmissionFairSharing | None:
+    section = configuration.get("admissionFairSharing")
+    if not isinstance(section, dict):
+        return None
+    weights = object_in(section, "resourceWeights")
+    return AdmissionFairSharing(
+        _duration("usageHalfLifeTime", section.get("usageHalfLifeTime"), 0.0),
+        _duration("usageSamplingInterval", section.get("usageSamplingInterval"), 300.0),
+        {name: _number("Configuration", "resourceWeights", weight) for name, weight in weights.items()},
+    )
+
+
+def _pod_set(where: str, manifest: Any) -> PodSet:
+    spec = object_in(manifest, "template", "spec")
+    fewest = object_in(manifest).get("minCount")
+    terms = list_in(
+        spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"
+    )
+    try:
+        requests = {name: size / (1000 if name == "cpu" else 1) for name, size in pod_requests(spec).items()}
+    except Dirty as error:
+        raise TraceError(f"{where}: it has a pod set {error}") from None
+    return PodSet(
+        text_in(manifest, "name") or "main",
+        int(_number(where, "count", object_in(manifest).get("count", 1))),
+        requests,
+        None if fewest is None else int(_number(where, "minCount", fewest)),
+        {key: str(value) for key, value in object_in(spec, "nodeSelector").items()},
+        tuple([tuple(_requirements(term)) for term in terms]),
+        _tolerations(list_in(spec, "tolerations")),
+        _topology_request(where, object_in(manifest, "topologyRequest")),
+    )
+
+
+def _requirements(term: Any) -> Iterator[Requirement]:
+    for one in list_in(term, "matchExpressions"):
+        yield Requirement(text_in(one, "key"), text_in(one, "operator"), tuple(map(str, list_in(one, "values"))))
+
+
+def _topology_request(where: str, manifest: Mapping[str, Any]) -> TopologyRequest | None:
+    if not manifest:
+        return None
+    return TopologyRequest(
+        text_in(manifest, "required"),
+        text_in(manifest, "preferred"),
+        manifest.get("unconstrained") is True,
+        text_in(manifest, "podSetSliceRequiredTopology"),
+        int(_number(where, "podSetSliceSize", manifest.get("podSetSliceSize", 0))),
+        text_in(manifest, "podSetGroupName"),
+    )
+
+
+def _assignment(where: str, manifest: Any) -> PodSetAssignment:
+    usage, placed = object_in(manifest, "resourceUsage"), object_in(manifest).get("topologyAssignment")
+    return PodSetAssignment(
+        text_in(manifest, "name") or "main",
+        {resource: str(flavor) for resource, flavor in object_in(manifest, "flavors").items()},
+        {resource: _amount(where, resource, amount) for resource, amount in usage.items()},
+        int(_number(where, "count", object_in(manifest).get("count", 1))),
+        None if not isinstance(placed, dict) else tuple(_domains(placed)),
+    )
+
+
+def _domains(placed: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield the domains with their pods, of v1beta1 (a list) or v1beta2 (columns)."""
+    for domain in list_in(placed, "domains"):
+        yield tuple(map(str, list_in(domain, "values"))), int(object_in(domain).get("count", 0))
+    for part in list_in(placed, "slices"):
+        count = int(object_in(part).get("domainCount", 0))
+        columns: list[Sequence[str]] = []
+        for level in list_in(part, "valuesPerLevel"):
+            each = object_in(level, "individual")
+            prefix, suffix = text_in(each, "prefix"), text_in(each, "suffix")
+            roots = [f"{prefix}{root}{suffix}" for root in list_in(each, "roots")]
+            columns.append(roots or [text_in(level, "universal")] * count)
+        pods = object_in(part, "podCounts")
+        counts = list_in(pods, "individual") or [pods.get("universal", 0)] * count
+        for values, number in zip(zip(*columns, strict=False), counts, strict=False):
+            yield tuple(values), int(number)
+
+
+def _taints(listed: Sequence[Any]) -> tuple[Taint, ...]:
+    return tuple([Taint(text_in(one, "key"), text_in(one, "value"), text_in(one, "effect")) for one in listed])
+
+
+def _tolerations(listed: Sequence[Any]) -> tuple[Toleration, ...]:
+    return tuple(
+        [
+            Toleration(
+                text_in(one, "key"), text_in(one, "operator") or "Equal", text_in(one, "value"), text_in(one, "effect")
+            )
+            for one in listed
+        ]
+    )
+
+
+def _weight(owner: str, spec: Mapping[str, Any]) -> float:
+    weight = object_in(spec, "fairSharing").get("weight")
+    return 1.0 if weight is None else _amount(owner, "fairSharing.weight", weight)
+
+
+def _stop_policy(owner: str, spec: Mapping[str, Any]) -> Any:
+    return _word(owner, "stopPolicy", text_in(spec, "stopPolicy") or "None", ("None", "Hold", "HoldAndDrain"))
+
+
+def _amount(owner: str, resource: str, value: Any) -> float:
+    try:
+        return quantity(value)
+    except Dirty:
+        raise TraceError(f"{owner} of {resource} is not a quantity: {value!r}") from None
+
+
+def _number(owner: str, key: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TraceError(f"{owner}: {key} is not a number: {value!r}") from None
+
+
+def _moment(where: str, text: Any) -> float:
+    try:
+        moment = moment_s(str(text), "time", None)
+    except Dirty:
+        moment = None
+    if moment is None:
+        raise TraceError(f"{where}: {text!r} is not a time")
+    return moment
+
+
+def _duration(key: str, value: Any, default: float) -> float:
+    """Read a duration of Go (``1h30m``) as seconds."""
+    if value is None:
+        return default
+    parts = _DURATION.findall(str(value))
+    if "".join(number + one for number, one in parts) != str(value):
+        raise TraceError(f"Configuration: {key} is not a duration: {value!r} (an example: 1h30m)")
+    return ordered_sum(float(number) * _SECONDS[one] for number, one in parts)
+
+
+def _word(owner: str, key: str, word: str, known: Sequence[str]) -> Any:
+    if word not in known:
+        raise TraceError(f"{owner}: {key} is {word!r}; known: {', '.join(known)}")
+    return word

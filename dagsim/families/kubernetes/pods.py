@@ -1,0 +1,525 @@
+"""Pods and Kueue's workloads: what they ask for, what decides about them, and when they ran."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from dagsim.families.kubernetes.terms import WHOLE_GPUS, Selector, label_selector, pod_requests
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.traces.documents import list_in, object_in, text_in
+from dagsim.traces.fields import MOST_GPUS, Dirty
+from dagsim.traces.times import moment_s
+
+_SHARED = "nvidia.com/gpu.shared"
+_MILLI = "alibabacloud.com/gpu-milli"
+_SLICE = re.compile(r"nvidia\.com/mig-(\d)g\.(\d{1,4})gb")
+TYPE_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "cloud.google.com/gke-tpu-accelerator")
+
+
+class PodDemand(NamedTuple):
+    """The resources that one pod occupies."""
+
+    gpus: int = 0
+    share: float = 0.0
+    """Share of one GPU, from MIG slices or thousandths."""
+    shared: int = 0
+    """Time slices; only the node's configuration says how many make up a GPU."""
+    cpus: float = 0.0
+    memory_gb: float = 0.0
+
+    @property
+    def on_gpu(self) -> bool:
+        return bool(self.gpus or self.share or self.shared)
+
+
+_KEPT = (
+    "overhead", "resources", "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints",
+    "preemptionPolicy",
+)  # fmt: skip
+"""Parts of a pod's spec that kube-scheduler reads, beside its containers."""
+_KEPT_OF_CONTAINERS = ("image", "resources", "restartPolicy")
+
+
+class _Budget(NamedTuple):
+    name: str
+    selector: Selector
+    allowed: int
+    disrupted: frozenset[str]
+
+
+class ClusterObjects:
+    """The objects of a cluster that decide about its pods: Services, ReplicaSets and the like for the
+    default spreading, budgets (PodDisruptionBudget), PriorityClasses and namespaces.
+
+    ``add`` takes any object. What a pod takes from them goes into its manifest, so that a scheduler needs
+    nothing else.
+    """
+
+    KINDS = ("Service", "PodDisruptionBudget", "PriorityClass", "Namespace", "ReplicaSet", "StatefulSet",
+             "ReplicationController")  # fmt: skip
+
+    def __init__(self) -> None:
+        self._services: dict[str, list[Mapping[str, Any]]] = {}
+        self._budgets: dict[str, list[_Budget]] = {}
+        self._classes: dict[str, Mapping[str, Any]] = {}
+        self._namespaces: dict[str, dict[str, str]] = {}
+        self._owners: dict[tuple[str, str, str], Mapping[str, Any]] = {}
+
+    def add(self, object: Any) -> None:
+        """Take note of an object, if it is of one of the kinds."""
+        kind, name = object_kind(object), text_in(object, "metadata", "name")
+        namespace = text_in(object, "metadata", "namespace") or "default"
+        selector = object_in(object, "spec", "selector")
+        match kind:
+            case "Service" if selector:
+                self._services.setdefault(namespace, []).append(selector)
+            case "PodDisruptionBudget":
+                status = object_in(object, "status")
+                allowed = status.get("disruptionsAllowed")
+                chosen = label_selector(selector)
+                if chosen.requirements:  # an empty selector of a budget protects nothing
+                    self._budgets.setdefault(namespace, []).append(
+                        _Budget(
+                            f"{namespace}/{name}",
+                            chosen,
+                            allowed if type(allowed) is int else 0,
+                            frozenset(object_in(status, "disruptedPods")),
+                        )
+                    )
+            case "PriorityClass":
+                self._classes[name] = object
+                if object_in(object).get("globalDefault") is True:
+                    self._classes[""] = object
+            case "Namespace":
+                labels = object_in(object, "metadata", "labels")
+                self._namespaces[name] = {"kubernetes.io/metadata.name": name} | {
+                    key: value for key, value in labels.items() if isinstance(value, str)
+                }
+            case "ReplicaSet" | "StatefulSet":
+                self._owners[kind, namespace, name] = object_in(selector, "matchLabels")
+            case "ReplicationController":
+                self._owners[kind, namespace, name] = selector
+
+    def priority(self, spec: Any) -> float:
+        """The priority of a pod: its own, else that of its class."""
+        spec = object_in(spec)
+        if spec.get("priority") is None:
+            value = object_in(self._classes.get(text_in(spec, "priorityClassName"), {})).get("value")
+            return _priority({"priority": value})
+        return _priority(spec)
+
+    def pod_manifest(self, object: Any) -> dict[str, Any]:
+        """What kube-scheduler reads of a pod: labels, the parts of its spec that matter, and under
+        ``resolved`` what follows from other objects and its status.
+        """
+        metadata, spec = object_in(object, "metadata"), object_in(object, "spec")
+        labels, namespace = object_in(metadata, "labels"), text_in(metadata, "namespace") or "default"
+        kept = {name: spec[name] for name in _KEPT if spec.get(name)}
+        for name in ("containers", "initContainers"):
+            if listed := list_in(spec, name):
+                kept[name] = [_container(container) for container in listed]
+        if "affinity" in kept:
+            kept["affinity"] = self._with_namespaces(kept["affinity"])
+        policy = text_in(self._classes.get(text_in(spec, "priorityClassName"), {}), "preemptionPolicy")
+        if "preemptionPolicy" not in kept and policy:
+            kept["preemptionPolicy"] = policy
+        manifest: dict[str, Any] = {"spec": kept}
+        own = {"labels": labels, "namespace": "" if namespace == "default" else namespace}
+        if own := {name: value for name, value in own.items() if value}:
+            manifest["metadata"] = own
+        resolved = {
+            "services": self._services_of(metadata, labels, namespace),
+            "budgets": self._budgets_of(metadata, labels, namespace),
+            "nominated": "" if text_in(spec, "nodeName") else text_in(object, "status", "nominatedNodeName"),
+            "terminating": bool(text_in(metadata, "deletionTimestamp")),
+        }
+        if resolved := {name: value for name, value in resolved.items() if value}:
+            manifest["resolved"] = resolved
+        return manifest
+
+    def _services_of(self, metadata: Any, labels: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+        """The labels by which the pod's Services and its owner select it."""
+        chosen: dict[str, Any] = {}
+        for selector in self._services.get(namespace, ()):
+            if selector.items() <= labels.items():
+                chosen |= selector
+        for owner in list_in(metadata, "ownerReferences"):
+            if object_in(owner).get("controller"):
+                chosen |= self._owners.get((text_in(owner, "kind"), namespace, text_in(owner, "name")), {})
+        return chosen
+
+    def _budgets_of(self, metadata: Any, labels: Mapping[str, Any], namespace: str) -> dict[str, int]:
+        name = text_in(metadata, "name")
+        return {
+            budget.name: budget.allowed
+            for budget in self._budgets.get(namespace, ())
+            if labels and name not in budget.disrupted and budget.selector.matches(labels)
+        }
+
+    def _with_namespaces(self, affinity: Any) -> Any:
+        """Affinity whose terms name the namespaces that they select by labels, as far as these are known."""
+        if not self._namespaces or not isinstance(affinity, dict):
+            return affinity
+        if "namespaceSelector" in affinity:
+            chosen = label_selector(affinity["namespaceSelector"])
+            if not chosen.requirements:
+                return affinity
+            names = [name for name, labels in self._namespaces.items() if chosen.matches(labels)]
+            rest = {key: value for key, value in affinity.items() if key != "namespaceSelector"}
+            return rest | {"namespaces": sorted({*list_in(affinity, "namespaces"), *names}) or [""]}
+        return {
+            key: [self._with_namespaces(entry) for entry in value]
+            if isinstance(value, list)
+            else self._with_namespaces(value)
+            for key, value in affinity.items()
+        }
+
+
+def _container(container: Any) -> dict[str, Any]:
+    own = object_in(container)
+    kept = {name: own[name] for name in _KEPT_OF_CONTAINERS if own.get(name)}
+    ports = [port for port in list_in(own, "ports") if object_in(port).get("hostPort")]
+    return kept | ({"ports": ports} if ports else {})
+
+
+def object_kind(object: Any) -> str:
+    """The kind of an object. Items of a list of one kind, as the API returns it, do not state theirs."""
+    if kind := text_in(object, "kind"):
+        return kind
+    spec, status = object_in(object, "spec"), object_in(object, "status")
+    signs = {
+        "Workload": "podSets" in spec,
+        "Pod": "containers" in spec,
+        "Node": "allocatable" in status,
+        "PodDisruptionBudget": "disruptionsAllowed" in status,
+        "Event": "involvedObject" in object or "regarding" in object,
+        "PriorityClass": "value" in object,
+        "Service": "clusterIP" in spec or "clusterIPs" in spec,
+    }
+    return next((kind for kind, holds in signs.items() if holds), "")
+
+
+def unmodelled_of(spec: Any) -> Iterator[str]:
+    """Yield what a pod asks for that is not modelled, in words."""
+    containers = [*list_in(spec, "containers"), *list_in(spec, "initContainers")]
+    volumes = list_in(spec, "volumes")
+    if any(object_in(volume).keys() & {"persistentVolumeClaim", "ephemeral", "csi"} for volume in volumes):
+        yield "volumes (claims), which may tie pods to nodes"
+    if list_in(spec, "resourceClaims") or any(list_in(one, "resources", "claims") for one in containers):
+        yield "claims of devices (DRA)"
+    if text_in(spec, "schedulerName") not in ("", "default-scheduler"):
+        yield f"the scheduler {text_in(spec, 'schedulerName')[:60]!r}"
+
+
+def pod_demand(spec: Any) -> PodDemand:
+    """Demand of a pod (``kube_objects.pod_requests``).
+
+    Raises:
+        Dirty: A quantity cannot be read.
+    """
+    taken = pod_requests(spec)
+    return PodDemand(
+        sum(whole(taken.get(name, 0)) for name in WHOLE_GPUS),
+        taken.get(_MILLI, 0) / 1000
+        + ordered_sum(share * whole(taken[name]) for name in sorted(taken) if (share := _slice(name))),
+        whole(taken.get(_SHARED, 0)),
+        taken.get("cpu", 0) / 1000,
+        taken.get("memory", 0) / 2**30,
+    )
+
+
+def wanted_type(spec: Any) -> tuple[str, ...]:
+    """GPU products that a pod requires, by its node selector or required affinity; empty if any
+    will do.
+    """
+    for label in TYPE_LABELS:
+        if product := text_in(spec, "nodeSelector", label):
+            return (product,)
+    terms = list_in(
+        spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"
+    )
+    products = [
+        value
+        for term in terms
+        for rule in list_in(term, "matchExpressions")
+        if text_in(rule, "key") in TYPE_LABELS and text_in(rule, "operator") == "In"
+        for value in list_in(rule, "values")
+        if isinstance(value, str)
+    ]
+    return tuple(dict.fromkeys(products))
+
+
+def whole(value: float) -> int:
+    """The value as a number of GPUs.
+
+    Raises:
+        Dirty: It is not a number of GPUs.
+    """
+    if value != int(value) or value > MOST_GPUS:
+        raise Dirty("whose resources are impossible")
+    return int(value)
+
+
+def _slice(name: str) -> float:
+    """Share of a GPU that a MIG resource is worth; 0 for any other resource. An A30 has 4 slices,
+    others 7.
+    """
+    match = _SLICE.match(name)
+    return 0.0 if match is None else int(match[1]) / (4 if int(match[2]) == 6 * int(match[1]) else 7)
+
+
+_GROUP_LABELS = (
+    "jobset.sigs.k8s.io/jobset-name",
+    "volcano.sh/job-name",
+    "pod-group.scheduling.sigs.k8s.io",
+    "scheduling.x-k8s.io/pod-group",
+    "training.kubeflow.org/job-name",
+    "ray.io/cluster",
+)
+_NO_GANGS = ("training.kubeflow.org/job-name", "ray.io/cluster")
+_QUEUE_LABELS = ("kueue.x-k8s.io/queue-name", "volcano.sh/queue-name", "runai/queue")
+_INDEX = "batch.kubernetes.io/job-completion-index"
+_MOST_PODS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """One pod, or one pod set of a workload."""
+
+    whole: str
+    """Key of the job that this piece belongs to."""
+    name: str
+    namespace: str
+    queue: str
+    priority: float
+    gang: bool
+    index: str
+    """Index among the job's equal pieces, if stated; a second piece of the same index is another
+    attempt.
+    """
+    count: int
+    demand: PodDemand
+    wanted: tuple[str, ...]
+    ran_on: str
+    """GPU type that the piece ran on, if stated."""
+    created_s: float
+    bound_s: float | None
+    started_s: float | None
+    ended_s: float | None
+    fate: str
+    """``over``, ``failed``, ``evicted``, ``runs`` or ``waits``."""
+    is_workload: bool = False
+    node: str = ""
+    limit_s: float | None = None
+    """Longest time that it may run (``activeDeadlineSeconds``, Kueue's ``maximumExecutionTimeSeconds``)."""
+    level: str = ""
+    """The level of the topology that Kueue is asked for."""
+    level_required: bool = True
+    segment: int | None = None
+    """Pods per slice, each of which lies within one domain of the level."""
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    """What a scheduler reads of the pod (``pod_manifest``)."""
+    ends_s: float | None = None
+    """When a pod that has been told to go is gone at the latest."""
+
+
+def pod(object: Any, scheduled_s: float | None = None, around: ClusterObjects | None = None) -> PodSet:
+    """Extract the facts of a pod; ``scheduled_s`` is the time of binding according to an event, ``around``
+    holds the objects that decide with it.
+
+    Raises:
+        Dirty: The pod is malformed.
+    """
+    spec, status = object_in(object, "spec"), object_in(object, "status")
+    labels = object_in(object, "metadata", "labels")
+    namespace, own = text_in(object, "metadata", "namespace"), text_in(object, "metadata", "name")
+    group = next((label for label in _GROUP_LABELS if text_in(labels, label)), "")
+    owner: Any = next(
+        (
+            reference
+            for reference in list_in(object, "metadata", "ownerReferences")
+            if object_in(reference).get("controller")
+        ),
+        {},
+    )
+    name = text_in(labels, group) if group else text_in(owner, "name") or own
+    if not name:
+        raise Dirty("without a name")
+    around = around or ClusterObjects()
+    queue = next((text_in(labels, label) for label in _QUEUE_LABELS if text_in(labels, label)), "")
+    started_s, ended_s = _ran(status)
+    key = text_in(owner, "uid") or text_in(object, "metadata", "uid")
+    return PodSet(
+        f"{group} {namespace}/{name}" if group or not key else key,
+        f"{namespace}/{name}",
+        namespace,
+        queue,
+        around.priority(spec),
+        bool(queue or (group and group not in _NO_GANGS)),
+        text_in(labels, _INDEX) or text_in(object, "metadata", "annotations", _INDEX),
+        1,
+        pod_demand(spec),
+        wanted_type(spec),
+        "",
+        _created(object),
+        scheduled_s if scheduled_s is not None else _since(status, "PodScheduled"),
+        started_s,
+        ended_s,
+        _fate(status),
+        node=text_in(spec, "nodeName"),
+        limit_s=_positive(object_in(spec).get("activeDeadlineSeconds")),
+        manifest=around.pod_manifest(object),
+        ends_s=moment_s(text_in(object, "metadata", "deletionTimestamp"), "deletionTimestamp", None),
+        **_topology(object_in(object, "metadata", "annotations"), _ANNOTATIONS),
+    )
+
+
+def kueue_workload(object: Any, around: ClusterObjects | None = None) -> Iterator[PodSet]:
+    """Extract the facts of a Kueue workload, one per pod set; ``around`` holds the objects that decide with
+    its pods.
+
+    Raises:
+        Dirty: The workload is malformed.
+    """
+    spec, status = object_in(object, "spec"), object_in(object, "status")
+    namespace = text_in(object, "metadata", "namespace")
+    around = around or ClusterObjects()
+    owner: Any = next(iter(list_in(object, "metadata", "ownerReferences")), {})
+    name = text_in(owner, "name") or text_in(object, "metadata", "name")
+    if not name:
+        raise Dirty("without a name")
+    admitted_s, finished_s = _since(status, "Admitted"), _since(status, "Finished")
+    runs = _holds(status, "Admitted") and not _holds(status, "Evicted")
+    fate = "over" if finished_s is not None else "runs" if runs else "waits"
+    flavours = {
+        text_in(assignment, "name"): next(
+            (text for key, text in object_in(assignment, "flavors").items() if "gpu" in key and isinstance(text, str)),
+            "",
+        )
+        for assignment in list_in(status, "admission", "podSetAssignments")
+    }
+    for pod_set in list_in(spec, "podSets"):
+        count, template = object_in(pod_set).get("count"), object_in(pod_set, "template", "spec")
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_PODS:
+            raise Dirty("whose count is impossible")
+        yield PodSet(
+            text_in(owner, "uid") or text_in(object, "metadata", "uid") or f"{namespace}/{name}",
+            f"{namespace}/{name}",
+            namespace,
+            text_in(spec, "queueName"),
+            _priority(spec),
+            True,
+            text_in(pod_set, "name"),
+            count,
+            pod_demand(template),
+            wanted_type(template),
+            flavours.get(text_in(pod_set, "name"), ""),
+            _created(object),
+            admitted_s,
+            admitted_s,
+            finished_s,
+            fate if admitted_s is not None else "waits",
+            True,
+            limit_s=_positive(object_in(spec).get("maximumExecutionTimeSeconds")),
+            manifest=around.pod_manifest(_pod_of_template(pod_set, namespace)),
+            **_topology(object_in(pod_set, "topologyRequest"), _FIELDS),
+        )
+
+
+_FIELDS = ("required", "preferred", "podSetSliceRequiredTopology", "podSetSliceSize")
+_ANNOTATIONS = tuple(
+    f"kueue.x-k8s.io/podset-{name}"
+    for name in ("required-topology", "preferred-topology", "slice-required-topology", "slice-size")
+)
+"""Kueue's names of a required and a preferred level, and of the level and the size of slices."""
+
+
+def level_name(label: str) -> str:
+    """The level of a topology that a label of nodes stands for: ``rack`` for
+    ``cloud.provider.com/topology-rack``, ``host`` for ``kubernetes.io/hostname``.
+    """
+    name = label.rpartition("/")[2].removeprefix("topology-")
+    return "host" if name == "hostname" else name
+
+
+def _topology(source: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The level that Kueue is asked for. Slices count more than the whole, as both cannot be modelled."""
+    required, preferred, of_slices = (level_name(text_in(source, name)) for name in names[:3])
+    size = source.get(names[3])
+    count = int(size) if isinstance(size, str | int) and re.fullmatch(r"[1-9]\d{0,8}", str(size)) else None
+    if of_slices and count:
+        return {"level": of_slices, "segment": count}
+    return {"level": required or preferred, "level_required": bool(required)} if required or preferred else {}
+
+
+def _positive(value: Any) -> float | None:
+    """A number of seconds above 0; ``None`` for anything else."""
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 53 else None
+
+
+def _created(object: Any) -> float:
+    created_s = moment_s(text_in(object, "metadata", "creationTimestamp"), "creationTimestamp", None)
+    if created_s is None:
+        raise Dirty("without creationTimestamp")
+    return created_s
+
+
+def _priority(spec: Any) -> float:
+    value = object_in(spec).get("priority")
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 1 << 53:
+        return 0.0
+    return float(value)
+
+
+def _pod_of_template(pod_set: Any, namespace: str) -> dict[str, Any]:
+    template = object_in(pod_set, "template")
+    metadata = {"namespace": namespace, "labels": object_in(template, "metadata", "labels")}
+    return {"metadata": metadata, "spec": object_in(template, "spec")}
+
+
+def _condition(status: Any, kind: str) -> Any:
+    return next((condition for condition in list_in(status, "conditions") if text_in(condition, "type") == kind), {})
+
+
+def _holds(status: Any, kind: str) -> bool:
+    return text_in(_condition(status, kind), "status") == "True"
+
+
+def _since(status: Any, kind: str) -> float | None:
+    """Time since which a condition holds; ``None`` if it does not."""
+    if not _holds(status, kind):
+        return None
+    return moment_s(text_in(_condition(status, kind), "lastTransitionTime"), "lastTransitionTime", None)
+
+
+def _fate(status: Any) -> str:
+    match text_in(status, "phase"):
+        case "Succeeded":
+            return "over"
+        case "Failed":
+            evicted = text_in(status, "reason") in ("Evicted", "Preempting", "Shutdown", "NodeLost", "Terminated")
+            return "evicted" if evicted or _holds(status, "DisruptionTarget") else "failed"
+        case "Running":
+            return "runs"
+        case "Pending":
+            return "waits"
+        case phase:
+            raise Dirty("of an unknown phase" if phase else "without a phase")
+
+
+def _ran(status: Any) -> tuple[float | None, float | None]:
+    """First start of a main container (before any restart), and the end of the last one."""
+    started: list[float] = []
+    finished: list[float] = []
+    for container in list_in(status, "containerStatuses"):
+        for name in ("lastState", "state"):
+            for how in ("running", "terminated"):
+                state = object_in(container, name, how)
+                for key, into in (("startedAt", started), ("finishedAt", finished)):
+                    moment = moment_s(text_in(state, key), key, None)
+                    if moment is not None:
+                        into.append(moment)
+    return min(started, default=None), max(finished, default=None)

@@ -1,0 +1,227 @@
+"""Returns of whole episodes, and estimators of the advantage: how much better a choice was than the
+average one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import nn
+
+from dagsim.errors import ConfigError
+from dagsim.families.learning.episode import WitnessFactory
+from dagsim.families.learning.learner import LearnerContext
+from dagsim.families.learning.nets.actor import Observations
+from dagsim.families.learning.rollouts import EpisodeSteps
+from dagsim.registry import Entry, Registry
+
+__all__ = [
+    "ADVANTAGES",
+    "CriticAdvantages",
+    "Estimator",
+    "ReplicaAdvantages",
+    "StatelessEstimator",
+    "check_replicas",
+    "discounts",
+    "gae",
+    "replica_advantages",
+    "replica_groups",
+    "return_rms",
+    "returns",
+]
+
+
+def discounts(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
+    """(T,) float64: the discount factor of each step, exp(-seconds to the next choice /
+    ``time_constant_s``), as in a semi-Markov process.
+    """
+    return np.exp(-np.diff(steps.times_s) / time_constant_s)
+
+
+def returns(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
+    """(T,) float64: the discounted reward from each step to the end of the episode."""
+    gamma = discounts(steps, time_constant_s)
+    following = np.zeros(len(steps.rewards) + 1)
+    for index in range(len(steps.rewards) - 1, -1, -1):
+        following[index] = steps.rewards[index] + gamma[index] * following[index + 1]
+    return following[:-1]
+
+
+def return_rms(episodes: Sequence[EpisodeSteps], time_constant_s: float) -> float:
+    """Root mean square of all returns. Divided by it, values are about 1."""
+    all_returns = np.concatenate([returns(steps, time_constant_s) for steps in episodes])
+    return float(np.sqrt(np.mean(all_returns**2))) + 1e-9
+
+
+def replica_advantages(replicas: Sequence[EpisodeSteps], time_constant_s: float) -> list[np.ndarray]:
+    """Subtract from the return of each step the mean return of the other replicas at the same time.
+
+    All replicas saw the same job sequence, so its luck cancels (input-dependent baseline, Mao et
+    al., ICLR 2019, section 4). Leaving one out keeps the estimate unbiased. Between the choices of
+    a replica, its return is interpolated. The result, (T_i,) float64 per episode, is divided by the
+    mean total return, so that every sequence has the same weight.
+    """
+    curves = [(np.asarray(steps.times_s[:-1]), returns(steps, time_constant_s)) for steps in replicas]
+    scale = np.mean([abs(sum(steps.rewards)) for steps in replicas]) + 1e-9
+    advantages = []
+    for number, (times, own_returns) in enumerate(curves):
+        others = [np.interp(times, *curve) for other, curve in enumerate(curves) if other != number and len(curve[0])]
+        advantages.append((own_returns - np.mean(others, axis=0)) / scale if others else np.zeros(len(own_returns)))
+    return advantages
+
+
+def gae(steps: EpisodeSteps, values: np.ndarray, time_constant_s: float, lambda_: float) -> np.ndarray:
+    """(T,) float64: generalised advantage estimates (Schulman et al. 2016, equation 16). ``values``
+    (T,) are those of the observations. The episode has ended, so the value after the last step
+    is 0.
+    """
+    gamma = discounts(steps, time_constant_s)
+    following = np.append(values[1:], 0.0)
+    delta = np.asarray(steps.rewards) + gamma * following - values
+    advantages = np.zeros(len(delta) + 1)
+    for index in range(len(delta) - 1, -1, -1):
+        advantages[index] = delta[index] + gamma[index] * lambda_ * advantages[index + 1]
+    return advantages[:-1]
+
+
+class Estimator(Protocol):
+    """Estimates advantages from whole episodes, the replicas of one job sequence side by side."""
+
+    witness: WitnessFactory | None
+    """Make the witness that takes notes during an episode. If ``None``, no notes are needed."""
+
+    def estimate(
+        self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
+    ) -> tuple[np.ndarray, dict[str, float]]:
+        """(T,) float64 advantages of all choices, concatenated, and metrics for the log."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """The state that a resumed training needs."""
+        ...
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue from a saved ``state``."""
+        ...
+
+
+class StatelessEstimator:
+    """An estimator without state: each iteration starts from scratch."""
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        pass
+
+
+class ReplicaAdvantages(StatelessEstimator):
+    """Compares each episode with the others of its job sequence at equal time, without a critic
+    (Mao et al., ICLR 2019).
+    """
+
+    witness: WitnessFactory | None = None
+
+    def __init__(self, replicas: int) -> None:
+        self._replicas = check_replicas(replicas, "replicas")
+
+    def estimate(
+        self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
+    ) -> tuple[np.ndarray, dict[str, float]]:
+        groups = replica_groups(episodes, self._replicas)
+        return np.concatenate(
+            [advantages for group in groups for advantages in replica_advantages(group, time_constant_s)]
+        ), {}
+
+
+class CriticAdvantages:
+    """Generalised advantage estimates (Schulman et al. 2016) by a critic, which is fitted to the
+    returns of every iteration.
+    """
+
+    witness: WitnessFactory | None = None
+
+    def __init__(
+        self,
+        context: LearnerContext,
+        lr: float = 2e-3,
+        epochs: int = 3,
+        minibatch: int = 1024,
+        gae_lambda: float = 0.95,
+    ) -> None:
+        self.critic = context.critic()
+        self.optimizer = torch.optim.Adam(self.critic.parameters(), lr)
+        self._epochs, self._minibatch, self._lambda = epochs, minibatch, gae_lambda
+        self._scale = context.jct_s
+        """The unit of values, so that they are about 1."""
+
+    def estimate(
+        self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
+    ) -> tuple[np.ndarray, dict[str, float]]:
+        numbers, critic = np.arange(len(store)), self.critic
+        targets = np.concatenate([returns(steps, time_constant_s) for steps in episodes])
+        with torch.no_grad():
+            parts = [critic(store.batch(part)).numpy() for part in np.array_split(numbers, 8)]
+        values = np.concatenate(parts) * self._scale
+        ends = np.cumsum([len(steps.rewards) for steps in episodes])
+        pieces = np.split(values, ends[:-1])
+        advantages = np.concatenate(
+            [gae(steps, piece, time_constant_s, self._lambda) for steps, piece in zip(episodes, pieces, strict=True)]
+        )
+        self._fit(store, (targets / self._scale).astype(np.float32), rng)
+        unexplained = float(np.var(targets - values) / (np.var(targets) + 1e-9))
+        return advantages, {"explained_variance": 1 - unexplained}
+
+    def _fit(self, store: Observations, targets: np.ndarray, rng: np.random.Generator) -> None:
+        for _ in range(self._epochs):
+            order = rng.permutation(np.arange(len(store)))
+            for begin in range(0, len(order), self._minibatch):
+                minibatch = order[begin : begin + self._minibatch]
+                value = self.critic(store.batch(minibatch))
+                loss = nn.functional.mse_loss(value, torch.from_numpy(targets[minibatch]))
+                self.optimizer.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                nn.utils.clip_grad_norm_(self.critic.parameters(), 1.0)
+                self.optimizer.step()
+
+    def state(self) -> dict[str, Any]:
+        return {"critic": self.critic.state_dict(), "critic_optimizer": self.optimizer.state_dict()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self.critic.load_state_dict(state["critic"])
+        self.optimizer.load_state_dict(state["critic_optimizer"])
+
+
+ADVANTAGES: Registry[Estimator] = Registry(
+    "advantage",
+    [
+        Entry("replicas", ".advantages:ReplicaAdvantages", "compares episodes on the same jobs at equal time"),
+        Entry("critic", ".advantages:CriticAdvantages", "generalised advantage estimation with a learned value"),
+    ],
+    group="dagsim.advantages",
+    listing="dagsim list advantages",
+    home="dagsim.families.learning",
+    method="estimate",
+)
+"""Every estimator by name. It is built with ``context`` and those settings of the algorithm that
+its parameters name.
+"""
+
+
+def replica_groups(episodes: Sequence[EpisodeSteps], replicas: int) -> list[Sequence[EpisodeSteps]]:
+    """Group the episodes by job sequence: one group of replicas each."""
+    return [episodes[begin : begin + replicas] for begin in range(0, len(episodes), replicas)]
+
+
+def check_replicas(replicas: int, advantage: str) -> int:
+    """Return the number of replicas if there are enough to compare each with the others.
+
+    Raises:
+        ConfigError: There are fewer than 2.
+    """
+    if replicas < 2:
+        raise ConfigError(f"advantage {advantage!r} needs 2 replicas or more, got {replicas!r}")
+    return replicas

@@ -1,0 +1,63 @@
+"""Trained agents as policies: by the name of an algorithm, of an agent that ships, or of a file's kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dagsim.families.learning.algorithms import ALGORITHMS, shipped_agent
+from dagsim.family import family_entries
+from dagsim.registry import Entry, Registry, Spec
+from dagsim.systems import DEFAULT_SYSTEM
+from dagsim.systems.seam import Policy, Scenario
+
+
+def agent_names() -> tuple[str, ...]:
+    """Return all names of agents: those that ship, algorithms, and files of any agent (``loaders``)."""
+    shipped = [entry.name for _, entry in family_entries("agents")]
+    return (*dict.fromkeys([*shipped, *ALGORITHMS.names()]), *[entry.name for _, entry in family_entries("loaders")])
+
+
+def agent_of(scenario: Scenario, spec: str) -> Policy[Any, Any]:
+    """Return the agent that ``spec`` names, with the parameters in its brackets.
+
+    Raises:
+        InputError: Its parameters or its checkpoint are wrong.
+    """
+    from dagsim.families.learning.checkpoint import load_agent
+
+    name = Spec.parse(spec).name
+
+    def load(
+        checkpoint: str | Path | None = None, sampled: bool = False, codec: str | None = None, net: str | None = None
+    ) -> Policy[Any, Any]:
+        return load_agent(checkpoint or shipped_agent(name, scenario), sampled, scenario, codec=codec, net=net)
+
+    def load_model(checkpoint: str, level: Any = "task_type") -> Policy[Any, Any]:
+        from dagsim.families.learning.sb3 import sb3_policy
+
+        return sb3_policy(scenario, Path(checkpoint), level)
+
+    agents: Registry[Policy[Any, Any]] = Registry("agent", [Entry(name, load_model if name == "sb3" else load)])
+    return agents.create(spec)
+
+
+def newest_agent(algorithm: str, root: Path, system: str) -> Path | None:
+    """Return the best agent of the newest training of an algorithm for a system below ``root``."""
+    trained = sorted(root.glob(f"*-train-{algorithm}-*/best.pt"), key=lambda path: path.parent.name, reverse=True)
+    if not trained:
+        return None
+    from dagsim.families.learning.checkpoint import read_plain
+
+    return next((path for path in trained if read_plain(path).get("system", DEFAULT_SYSTEM) == system), None)
+
+
+def algorithm_of(path: Path) -> str:
+    """Return the algorithm of the agent in a file.
+
+    Raises:
+        RunFolderError: The file is missing or damaged.
+    """
+    from dagsim.families.learning.checkpoint import read_plain
+
+    return str(read_plain(path)["algorithm"])

@@ -1,0 +1,176 @@
+"""Settings of a training: plain values, so that reading a configuration does not load torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import ClassVar
+
+from dagsim.errors import ConfigError, UnknownName
+from dagsim.families.learning.episode import RewardConfig
+from dagsim.families.learning.nets.net_settings import NetSettings, ScorerConfig
+from dagsim.families.learning.on_policy import PpoConfig
+from dagsim.families.learning.settings import AlgorithmSettings, CheckedSettings
+from dagsim.family import family_entries
+from dagsim.registry import Registry
+from dagsim.systems import DEFAULT_SYSTEM, all_systems, system_named
+from dagsim.systems.seam import CodecSettings, System
+
+__all__ = [
+    "ALGORITHMS",
+    "LOCKSTEP",
+    "TrainConfig",
+    "WarmStart",
+    "algorithm_name",
+    "shipped_agent",
+    "shipped_agents",
+]
+
+
+LOCKSTEP = 16
+"""Default number of episodes that are played side by side."""
+
+
+ALGORITHMS: Registry[AlgorithmSettings] = Registry(
+    "algorithm", group="dagsim.algorithms", listing="dagsim list algorithms", method="build"
+)
+"""Every algorithm by name, as the dataclass of its settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStart(CheckedSettings):
+    """Behaviour cloning: a net learns to imitate a heuristic before its training."""
+
+    policy: str
+    """The heuristic to imitate."""
+    episodes: int = 60
+    epochs: int = 3
+    minibatch: int = 512
+    lr: float = 2e-3
+    final_lr: float | None = None
+    """Final value of Adam's learning rate. Default: it stays constant."""
+    smoothing: float = 0.2
+    """Probability spread evenly over all choices, so that the net can still learn others."""
+    max_grad: float | None = None
+    """Limit on the norm of gradients. Default: no limit."""
+
+    section: ClassVar[str] = "warm_start"
+
+    def __post_init__(self) -> None:
+        self._positive("episodes", "epochs", "minibatch", "lr")
+        self._fraction("smoothing")
+
+
+def _first_codec() -> CodecSettings:
+    """The first codec of the default system."""
+    codecs = system_named(DEFAULT_SYSTEM).codecs
+    codec: CodecSettings = codecs.create(codecs.names()[0])
+    return codec
+
+
+@dataclass(frozen=True, slots=True)
+class TrainConfig(CheckedSettings):
+    """A training: the algorithm, its reward, its length, and how it is validated."""
+
+    algorithm: AlgorithmSettings = field(default_factory=PpoConfig)
+    net: NetSettings = field(default_factory=ScorerConfig)
+    codec: CodecSettings = field(default_factory=_first_codec)
+    reward: Mapping[str, float] = field(default_factory=lambda: {"shaped_job_seconds": 1.0})
+    """Terms and weights (``dagsim list rewards``)."""
+    iterations: int = 100
+    minutes: float | None = None
+    """Limit on the wall time in minutes, in addition to the number of iterations. A resumed
+    training continues the count.
+    """
+    time_constant_s: tuple[float, float] | None = None
+    """Time constant of the discount at the start and at the end of the training, instead of the
+    algorithm's ``discount_jcts``.
+    """
+    first_jobs: int | None = None
+    """Curriculum: episodes begin with this number of jobs and grow to all of them over the first
+    half (Spark).
+    """
+    ema_decay: float = 0.0
+    """Decay of the average over iterations that is validated: the fraction kept in each. If 0, the
+    net itself is validated.
+    """
+    reference: str = "best"
+    """The heuristic against which progress is measured. ``best`` is the best cheap non-preemptive
+    one on validation seeds, tuned ones included.
+    """
+    rivals: tuple[str, ...] = ("fifo", "sjf", "eft-wait")
+    """Further heuristics in the report."""
+    linear_iterations: int = 12
+    """Iterations of training for a linear policy on the same features, which the report includes.
+    If 0, it is left out.
+    """
+    warm_start: str | WarmStart | None = None
+    """A heuristic to imitate before the training (behaviour cloning), or the settings of the
+    imitation.
+    """
+    lockstep: int = LOCKSTEP
+    """Number of episodes that are played side by side, with one pass of the net for all of them.
+    Workers receive an iteration in parts of this size, so their number does not change the
+    result.
+    """
+    validate_every: int = 5
+    """Iterations between validations."""
+    validation_seeds: int = 50
+    report_seeds: int = 200
+    report_from: int | None = None
+    """First seed of the report, to repeat the report of another training (its run folder records
+    the seeds in ``report_seeds.yaml``). Default: the next seeds that no training in the same
+    results folder has reported on.
+    """
+
+    section: ClassVar[str] = "train"
+
+    def __post_init__(self) -> None:
+        self._positive("iterations", "lockstep", "validate_every")
+        self._positive("validation_seeds", "report_seeds")
+        if self.minutes is not None:
+            self._positive("minutes")
+        if self.first_jobs is not None:
+            self._positive("first_jobs")
+        if self.time_constant_s is not None:
+            self._time_constants("time_constant_s")
+        if not 0 <= self.ema_decay < 1:
+            raise ConfigError(f"train: ema_decay must be at least 0 and below 1, got {self.ema_decay!r}")
+        RewardConfig(self.reward)
+
+    @property
+    def cloned(self) -> WarmStart | None:
+        """Settings of the initial imitation of a heuristic; ``None`` if there is no imitation."""
+        return WarmStart(self.warm_start) if isinstance(self.warm_start, str) else self.warm_start
+
+
+def algorithm_name(settings: AlgorithmSettings) -> str:
+    """The short name of an algorithm, for labels: its ``kind``, or the name of a user's class."""
+    return str(getattr(settings, "kind", type(settings).__name__))
+
+
+def shipped_agents(system: System | type[System]) -> dict[str, Path]:
+    """Return the checkpoints of the agents that ship with dagsim for a system, by algorithm."""
+    package = files("dagsim")
+    paths = {name: package.joinpath(file) for name, file in system.agents.items()}
+    for home, entry in family_entries("agents"):
+        if system.system in entry.tags:
+            paths[entry.name] = files(home).joinpath(str(entry.target))
+    return {name: Path(str(path)) for name, path in paths.items()}
+
+
+def shipped_agent(name: str, system: System | type[System]) -> Path:
+    """Return the checkpoint of an agent that ships with dagsim.
+
+    Raises:
+        UnknownName: No agent of that name ships with dagsim for that system.
+    """
+    agents = shipped_agents(system)
+    if name not in agents:
+        shipped = ", ".join(
+            f"{agent} for {of!r}" for of, other in all_systems().items() for agent in shipped_agents(other)
+        )
+        raise UnknownName(f"no agent {name!r} for the system {system.system!r} comes with dagsim (there are {shipped})")
+    return agents[name]

@@ -1,0 +1,403 @@
+"""A trained agent as a file, and as a policy, for any system.
+
+Features are clipped to the bounds seen in training, because a network extrapolates badly. If
+training had tasks of at most ten instances, a task of 100,000 gets a meaningless score, so a value
+outside the bounds is replaced by the nearest one inside. On Alibaba's trace, on which they were not
+trained, agents need 0.7 to 0.9 times the time of EFT-wait with clipping, and almost five times
+without (``results/agents/transfer.md``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from dagsim.config.schema import Config
+from dagsim.errors import CodeNotAllowed, ConfigError, InputError, RunFolderError
+from dagsim.experiment.provenance import digest
+from dagsim.families.learning.nets import NETS
+from dagsim.families.learning.nets.actor import ActorNet
+from dagsim.families.learning.nets.net_settings import NetSettings
+from dagsim.files import replaced
+from dagsim.registry import Registry, nearest
+from dagsim.seeds import REPORT, part_of
+from dagsim.systems import DEFAULT_SYSTEM, all_systems
+from dagsim.systems.seam import Codec, CodecSettings, System, View
+
+__all__ = [
+    "AgentPolicy",
+    "BoundsRecorder",
+    "Checkpoint",
+    "Clipped",
+    "ObservationBounds",
+    "load_agent",
+    "overlap",
+    "read_plain",
+    "write_plain",
+]
+
+
+_FORMAT = "dagsim-agent-3"
+_NETS_OF_ALGORITHMS = ("dagsim.families.learning.off_policy.rainbow:RainbowNetConfig",)
+"""Nets that come with dagsim but cannot be chosen by name, because an algorithm makes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """An agent on disk: its system, codec, net, weights and origin."""
+
+    algorithm: str
+    net: NetSettings
+    codec: CodecSettings
+    weights: Mapping[str, torch.Tensor]
+    about: Mapping[str, Any]
+    """Origin, for people: workload, cluster, seed, iterations, score on validation."""
+    bounds: ObservationBounds | None = None
+    """Bounds of the features seen in training; ``None`` if they were not recorded."""
+    system: str = DEFAULT_SYSTEM
+
+    def save(self, path: Path) -> None:
+        """Write the file atomically: completely or not at all."""
+        plain = {
+            "format": _FORMAT,
+            "system": self.system,
+            "algorithm": self.algorithm,
+            "net": _plain_settings(self.net),
+            "codec": _plain_settings(self.codec),
+            "codec_version": getattr(self.codec, "version", 1),
+            "features": _features(self.codec),
+            "weights": dict(self.weights),
+            "about": dict(self.about),
+            "ranges": None if self.bounds is None else self.bounds.to_tensors(),
+        }
+        write_plain(path, plain)
+
+    @classmethod
+    def load(
+        cls,
+        path: Path,
+        system: System | type[System] | None = None,
+        *,
+        codec: str | None = None,
+        net: str | None = None,
+    ) -> Checkpoint:
+        """Read a file that ``save`` wrote. ``system``, if given, must be the agent's own; it is needed if
+        that is code outside dagsim.
+
+        The file is data: it can name only codecs and nets that come with dagsim. To load any other,
+        pass its class, ``module:Class``, as ``codec`` or ``net``.
+
+        Raises:
+            RunFolderError: The file is missing or damaged, belongs to another version of dagsim or to
+                another system, or was made for other observations.
+            CodeNotAllowed: Its codec or net is code outside dagsim, and was not named.
+        """
+        plain = read_plain(path)
+        if plain.get("format") != _FORMAT:
+            raise RunFolderError(f"{path}: not an agent of this version of dagsim (it says {plain.get('format')!r})")
+        try:
+            own = plain["system"]
+            if system is not None and own != system.system:
+                raise RunFolderError(
+                    f"{path}: an agent for the system {own!r}, which cannot decide in {system.system!r}"
+                )
+            codec_settings = _settings_from(_codecs_of(path, own, system), plain["codec"], codec)
+            version = getattr(codec_settings, "version", 1)
+            if plain["codec_version"] != version:
+                raise RunFolderError(
+                    f"{path}: was trained with version {plain['codec_version']} of the codec "
+                    f"{plain['codec']['kind']!r}, which is at version {version} now; train it again"
+                )
+            _same_features(path, plain["features"], _features(codec_settings))
+            bounds = None if plain.get("ranges") is None else ObservationBounds.of(plain["ranges"])
+            _finite(path, {"weights": plain["weights"], "ranges": plain.get("ranges") or {}})
+            net_settings = _settings_from(NETS, plain["net"], net)
+            about = plain["about"]
+            agent = cls(plain["algorithm"], net_settings, codec_settings, plain["weights"], about, bounds, own)
+            agent.network()
+        except CodeNotAllowed as error:
+            raise CodeNotAllowed(f"{path}: {error}") from None
+        except (AttributeError, ConfigError, IndexError, KeyError, TypeError, RuntimeError) as error:
+            raise RunFolderError(f"{path}: its parts do not fit together ({str(error).splitlines()[0]})") from None
+        except InputError as error:
+            if isinstance(error, RunFolderError):
+                raise
+            raise RunFolderError(f"{path}: {error}") from None
+        return agent
+
+    def clipped(self, codec: Codec) -> Codec:
+        """Wrap the codec so that the agent sees nothing beyond the bounds of its training."""
+        return codec if self.bounds is None else Clipped(codec, self.bounds)
+
+    def network(self) -> ActorNet:
+        """Build the net with its weights, for inference only."""
+        net = self.net.build(self.codec)
+        net.load_state_dict(dict(self.weights))
+        net.settings = self.net
+        return net.eval()
+
+
+class AgentPolicy:
+    """Decides with a net: takes the likeliest choice, or with ``sampled`` draws one from the
+    simulation's stream ``"agent"``. Cost per decision: one observation and one pass of the net,
+    about 0.3 ms on the GPU cluster.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, *, sampled: bool = False) -> None:
+        self.checkpoint = checkpoint
+        self.sampled = sampled
+        self.forgets = "how many random numbers had been drawn" if sampled else ""
+        self._net = checkpoint.network()
+        self._codec = checkpoint.clipped(checkpoint.codec.build())
+
+    @property
+    def admits(self) -> bool:
+        """True if it decides which jobs are admitted."""
+        return "admit" in getattr(self.checkpoint.codec, "actions", ())
+
+    @property
+    def outside_training(self) -> float:
+        """Share of the values seen so far that lay outside the range of their feature in training."""
+        codec = self._codec
+        return codec.outside / codec.values if isinstance(codec, Clipped) and codec.values else 0.0
+
+    def decide(self, view: View) -> Iterator[Any]:
+        """Return the decisions of the net's choice."""
+        observation = self._codec.encode(view)
+        if observation is None:
+            return
+        choices, _ = self._net.act(self._net.stack([observation]), view.stream("agent") if self.sampled else None)
+        yield from self._codec.decode(view, choices.tolist()[0])
+
+
+def load_agent(
+    checkpoint: str | Path,
+    sampled: bool = False,
+    system: System | type[System] | None = None,
+    *,
+    codec: str | None = None,
+    net: str | None = None,
+) -> AgentPolicy:
+    """Load the agent of a checkpoint file as a policy. ``system`` must be its own; ``codec`` and
+    ``net`` are those of ``Checkpoint.load``.
+
+    Raises:
+        RunFolderError, CodeNotAllowed: As ``Checkpoint.load``.
+    """
+    return AgentPolicy(Checkpoint.load(Path(checkpoint), system, codec=codec, net=net), sampled=sampled)
+
+
+def overlap(config: Config, seeds: Iterable[int], checkpoint: Path) -> str | None:
+    """Say how many of an experiment's windows hold jobs that the agent of a file was trained or chosen on.
+
+    Return None if none of them does.
+    """
+    trace = config.trace_file
+    traces = read_plain(checkpoint).get("about", {}).get("traces") or ()
+    if trace is None or trace.window is None or not any(digest(path) in traces for path in config.world.trace_paths):
+        return None
+    rest, places = part_of(REPORT.start)[0], trace.places(seeds)
+    if not (inside := sum(begin < rest for begin, _ in places)):
+        return None
+    return (
+        f"{inside} of {len(places)} windows hold jobs of the first {100 * rest:.0f} % of the trace, on which the agent "
+        f"was trained and chosen; --set workload.part=[{rest:g},1] takes windows of the rest"
+    )
+
+
+def write_plain(path: Path, plain: Mapping[str, Any]) -> None:
+    """Write tensors and plain values with their digest, completely or not at all."""
+    content = {name: value for name, value in plain.items() if name != "digest"}
+    with replaced(path) as temporary:
+        torch.save({**content, "digest": _digest(content)}, temporary)
+
+
+def read_plain(path: Path) -> dict[str, Any]:
+    """Read a file of tensors and plain values.
+
+    Raises:
+        RunFolderError: The file is missing, or its digest does not match.
+    """
+    try:
+        plain = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise RunFolderError(f"{path}: no such checkpoint") from None
+    except Exception as error:  # a damaged pickle can raise anything
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise RunFolderError(f"{path}: not a readable checkpoint ({why[:120]})") from None
+    if not isinstance(plain, dict):
+        raise RunFolderError(f"{path}: not a checkpoint of dagsim")
+    digest = plain.pop("digest", None)
+    if digest is None:
+        raise RunFolderError(f"{path}: not a checkpoint of this version of dagsim (it has no digest)")
+    if digest != _digest(plain):
+        raise RunFolderError(f"{path}: damaged: its content does not match its digest")
+    return plain
+
+
+def _digest(plain: Mapping[str, Any]) -> str:
+    total = sha256()
+    _feed(total, plain)
+    return total.hexdigest()
+
+
+def _feed(total: Any, value: Any) -> None:
+    """Add a value, with everything in it, to the digest."""
+    match value:
+        case torch.Tensor():
+            total.update(f"{value.dtype}{list(value.shape)}".encode())
+            if value.numel():
+                total.update(value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        case Mapping():
+            total.update(f"{len(value)}{{".encode())
+            for key, item in value.items():
+                total.update(repr(key).encode())
+                _feed(total, item)
+        case list() | tuple():
+            total.update(f"{len(value)}[".encode())
+            for item in value:
+                _feed(total, item)
+        case _:
+            total.update(repr(value).encode())
+
+
+def _finite(path: Path, parts: Mapping[str, Mapping[str, torch.Tensor]]) -> None:
+    for part, tensors in parts.items():
+        for name, tensor in tensors.items():
+            if not bool(torch.isfinite(tensor).all()):
+                raise RunFolderError(f"{path}: {name!r} of its {part} holds numbers that are not finite")
+
+
+def _codecs_of(path: Path, name: str, system: System | type[System] | None) -> Registry[Any]:
+    """The codecs of the system that an agent was trained for."""
+    if system is not None:
+        return system.codecs
+    known = {other.system: other for other in all_systems().values()}
+    if name not in known:
+        raise RunFolderError(
+            f"{path}: an agent for the system {name!r}, which is unknown here{nearest(str(name), known)}; known are "
+            f"{', '.join(known)}. An agent of a system of your own can only be loaded for that system"
+        )
+    return known[name].codecs
+
+
+def _settings_from(registry: Registry[Any], settings: Mapping[str, Any], own: str | None) -> Any:
+    """Rebuild the settings object that ``_plain_settings`` described. ``own`` names its class if it
+    is not part of dagsim.
+    """
+    kind = settings["kind"]
+    part = registry.kind
+    if registry.is_own(kind) and own is None and kind not in _NETS_OF_ALGORITHMS:
+        raise CodeNotAllowed(
+            f"its {part} {kind!r} is code outside dagsim, and a checkpoint is only data. If you know that code, name "
+            f"it yourself with the parameter {part}={kind} (docs/security.md)"
+        )
+    if own not in (None, kind) and not registry.is_own(kind):
+        raise ConfigError(f"its {part} is {kind!r}, which comes with dagsim; leave out {own!r}")
+    cls: Any = registry.get(kind if own is None else own)
+    has_kind = any(field.name == "kind" and field.default == kind for field in fields(cls))
+    return cls(**{name: value for name, value in settings.items() if has_kind or name != "kind"})
+
+
+def _plain_settings(settings: Any) -> dict[str, Any]:
+    """The fields of a settings object, and its ``kind``: its name, or the place of its class."""
+    cls = type(settings)
+    path = f"{cls.__module__}:{cls.__qualname__}"
+    kind = getattr(settings, "kind", path) if cls.__module__.startswith("dagsim.") else path
+    return {**asdict(settings), "kind": kind}
+
+
+def _features(codec: CodecSettings) -> list[str]:
+    return [name for names in codec.features.values() for name in names]
+
+
+def _same_features(path: Path, trained: list[str], now: list[str]) -> None:
+    if trained != now:
+        differing = sorted(set(trained) ^ set(now)) or ["their order"]
+        raise RunFolderError(f"{path}: was trained on other observations; they differ in {', '.join(differing)}")
+
+
+@dataclass(slots=True)
+class ObservationBounds:
+    """The minimum and maximum of each feature, by part of the observation; initially empty."""
+
+    parts: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+
+    def widen(self, observation: Any) -> None:
+        """Widen the bounds by an observation."""
+        for name, values in zip(observation._fields, observation, strict=True):
+            rows = values.reshape(-1, values.shape[-1])
+            low, high = rows.min(axis=0), rows.max(axis=0)
+            if name in self.parts:
+                low, high = np.minimum(low, self.parts[name][0]), np.maximum(high, self.parts[name][1])
+            self.parts[name] = low, high
+
+    def clip(self, observation: Any) -> Any:
+        """Return the observation with every value clipped to the range of its feature."""
+        parts = self.parts
+        return type(observation)(
+            *(np.clip(values, *parts[name]) for name, values in zip(observation._fields, observation, strict=True))
+        )
+
+    def to_tensors(self) -> dict[str, torch.Tensor]:
+        """One tensor (2, features) per part, for a file."""
+        return {name: torch.from_numpy(np.stack(limits)) for name, limits in self.parts.items()}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, torch.Tensor]) -> ObservationBounds:
+        """The inverse of ``to_tensors``."""
+        return cls({name: (limits[0].numpy(), limits[1].numpy()) for name, limits in tensors.items()})
+
+
+class _Wrapped:
+    """A codec around another."""
+
+    def __init__(self, codec: Codec, bounds: ObservationBounds) -> None:
+        self.codec = codec
+        self.bounds = bounds
+
+    def decode(self, view: Any, choice: Any) -> Iterable[Any]:
+        return self.codec.decode(view, choice)
+
+    def choice_of(self, decisions: Iterable[Any]) -> Any | None:
+        return self.codec.choice_of(decisions)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.codec, name)
+
+
+class BoundsRecorder(_Wrapped):
+    """Widens ``bounds`` by everything that the codec shows."""
+
+    def encode(self, view: Any) -> Any | None:
+        observation = self.codec.encode(view)
+        if observation is not None:
+            self.bounds.widen(observation)
+        return observation
+
+
+class Clipped(_Wrapped):
+    """Clips everything that the codec shows to ``bounds``, and counts it."""
+
+    def __init__(self, codec: Codec, bounds: ObservationBounds) -> None:
+        super().__init__(codec, bounds)
+        self.values = 0
+        """Number of values that the codec has shown."""
+        self.outside = 0
+        """Number of these that lay outside the bounds."""
+
+    def encode(self, view: Any) -> Any | None:
+        observation = self.codec.encode(view)
+        if observation is None:
+            return None
+        clipped = self.bounds.clip(observation)
+        for seen, inside in zip(observation, clipped, strict=True):
+            self.values += seen.size
+            self.outside += int(np.count_nonzero(seen != inside))
+        return clipped

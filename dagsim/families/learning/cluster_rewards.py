@@ -1,0 +1,383 @@
+"""Rewards of the GPU cluster: the cost of a schedule as folds over its log, which can be read at
+any time.
+
+Each term is a running total over past events, which never decreases.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from dagsim.metrics.utilization import DEFAULT_POWER, Watts
+from dagsim.model import Kind, RejectReason
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.log import Row, Schedule
+from dagsim.systems.cluster.kernel import ClusterKernel
+from dagsim.systems.cluster.state import JobState, Run, TaskState
+
+_ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
+_RUNS = (int(Kind.STARTED), int(Kind.COMPUTING), int(Kind.FINISHED))
+_ARRIVED, _LEFT = int(Kind.ARRIVED), (int(Kind.COMPLETED), int(Kind.REJECTED))
+
+
+class Accrual:
+    """The integral of a rate that changes only at rows of the log."""
+
+    def __init__(self) -> None:
+        self.rate = self._integral = self._since = self._charged = 0.0
+
+    def change(self, now: float, by: float) -> None:
+        """Change the rate by ``by`` from ``now`` on."""
+        self._integral += self.rate * (now - self._since)
+        self._since = now
+        self.rate += by
+
+    def total(self, now: float) -> float:
+        """The total cost until ``now``."""
+        return self._integral + self.rate * (now - self._since)
+
+    def cost(self, now: float) -> float:
+        total = self.total(now)
+        increase, self._charged = total - self._charged, total
+        return increase
+
+
+class _PerJob(Accrual):
+    """Every job adds to the rate from its arrival until it leaves."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__()
+        self._schedule = schedule
+
+    def weight(self, job: int) -> float:
+        """The weight of one second of the job."""
+        return 1.0
+
+    def take(self, row: Row) -> None:
+        if row[0] == _ARRIVED:
+            self.change(row[1], self.weight(row[2]))
+        elif row[0] in _LEFT:
+            self.change(row[1], -self.weight(row[2]))
+
+
+class JobSeconds(_PerJob):
+    """Seconds in the system, over all jobs. At the end, this is exactly the sum of completion
+    times.
+    """
+
+
+class WeightedJobSeconds(_PerJob):
+    """Seconds in the system, over all jobs, multiplied by their weights."""
+
+    def weight(self, job: int) -> float:
+        return self._schedule.jobs[job].weight
+
+
+class BoundedStretch(_PerJob):
+    """The sum over jobs of max(1, completion time / max(ideal time, 10 s)). A job whose ratio is
+    below 1 adds the difference when it ends.
+    """
+
+    def weight(self, job: int) -> float:
+        return 1.0 / max(self._schedule.jobs[job].ideal_s, 10.0)
+
+    def take(self, row: Row) -> None:
+        super().take(row)
+        if row[0] == Kind.COMPLETED:
+            slowdown = (row[1] - self._schedule.jobs[row[2]].arrival_s) * self.weight(row[2])
+            self._integral += max(0.0, 1.0 - slowdown)
+
+
+class Makespan(Accrual):
+    """Seconds from the first arrival until the last job has left."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__()
+        self._first: float | None = None
+        self._left_s = 0.0
+        self._in_system = 0
+
+    def take(self, row: Row) -> None:
+        if row[0] == Kind.ARRIVED:
+            self._first = row[1] if self._first is None else self._first
+            self._in_system += 1
+        elif row[0] in (Kind.COMPLETED, Kind.REJECTED):
+            self._in_system -= 1
+        self._left_s = row[1]
+
+    def total(self, now: float) -> float:
+        if self._first is None:
+            return 0.0
+        return (now if self._in_system else self._left_s) - self._first
+
+
+class IdleGpuSeconds(Accrual):
+    """Idle GPU-seconds while jobs were in the system, as a fraction of the GPUs."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__()
+        self._gpus = sum(node.gpus for node in schedule.cluster.nodes) or 1
+        self._in_system = 0
+        self._held = 0.0
+
+    def take(self, row: Row) -> None:
+        if row[0] == Kind.ARRIVED:
+            self._in_system += 1
+        elif row[0] in (Kind.COMPLETED, Kind.REJECTED):
+            self._in_system -= 1
+        elif row[0] == Kind.STARTED:
+            self._held += row[8]
+        elif row[0] in _ENDS:
+            self._held -= row[8]
+        idle_share = 1.0 - self._held / self._gpus if self._in_system else 0.0
+        self.change(row[1], idle_share - self.rate)
+
+
+class Joules(Accrual):
+    """Energy consumed by all GPUs since the first arrival, held or idle. GPUs of nodes that are
+    down consume none.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__()
+        nodes = schedule.cluster.nodes
+        watts = [Watts(0.0, 0.0) if node.gpu is None else DEFAULT_POWER.of(node.gpu) for node in nodes]
+        self._extra = [power.busy - power.idle for power in watts]
+        self._idle = [power.idle * node.gpus for power, node in zip(watts, nodes, strict=True)]
+        self._up_watts = ordered_sum(self._idle)
+        self._begun = False
+
+    def take(self, row: Row) -> None:
+        kind, now, node = row[0], row[1], row[5]
+        if not self._begun:
+            if kind == Kind.ARRIVED:
+                self._begun = True
+                self.change(now, self._up_watts)
+            elif kind in (Kind.DOWN, Kind.UP):
+                self._up_watts += self._idle[node] * (1 if kind == Kind.UP else -1)
+        elif kind == Kind.STARTED:
+            self.change(now, row[8] * self._extra[node])
+        elif kind in _ENDS:
+            self.change(now, -row[8] * self._extra[node])
+        elif kind == Kind.DOWN:
+            self.change(now, -self._idle[node])
+        elif kind == Kind.UP:
+            self.change(now, self._idle[node])
+
+
+class Unfairness(Accrual):
+    """Seconds times (1 - Jain's index of the GPUs that tenants hold at each instant). Tenants count
+    while they have jobs in the system.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__()
+        self._schedule = schedule
+        self._jobs: dict[str, int] = {}
+        self._held: dict[str, float] = {}
+
+    def take(self, row: Row) -> None:
+        kind, now, job = row[0], row[1], row[2]
+        if job < 0:
+            return
+        tenant = self._schedule.jobs[job].tenant
+        if kind == Kind.ARRIVED:
+            self._jobs[tenant] = self._jobs.get(tenant, 0) + 1
+        elif kind in (Kind.COMPLETED, Kind.REJECTED):
+            self._jobs[tenant] -= 1
+            if not self._jobs[tenant]:
+                del self._jobs[tenant]
+        elif kind == Kind.STARTED:
+            self._held[tenant] = self._held.get(tenant, 0.0) + row[8]
+        elif kind in _ENDS:
+            self._held[tenant] -= row[8]
+        held = [max(self._held.get(name, 0.0), 0.0) for name in self._jobs]
+        squares = len(held) * ordered_sum(gpus * gpus for gpus in held)
+        self.change(now, (1.0 - ordered_sum(held) ** 2 / squares if squares > 0 else 0.0) - self.rate)
+
+
+class ShapedJobSeconds(JobSeconds):
+    """Job-seconds minus those that no schedule can avoid. The critical paths of the jobs in the
+    system count as already spent, so a start on a slow GPU is charged at once.
+
+    Every step costs 0 or more. All steps add up to the sum of completion times minus the sum of
+    critical paths (potential-based shaping, Ng, Harada and Russell 1999: without discount it
+    changes no ranking of policies).
+    """
+
+    def __init__(self, kernel: ClusterKernel) -> None:
+        super().__init__(kernel.schedule)
+        self._paths = CriticalPaths(kernel)
+
+    def take(self, row: Row) -> None:
+        if row[0] not in _RUNS:
+            super().take(row)
+            self._paths.take(row)
+
+    def total(self, now: float) -> float:
+        return super().total(now) + (self._paths.left_s() - self._paths.arrived_s)
+
+
+class _Count(Accrual):
+    """A total that grows only at rows of the log."""
+
+    def add(self, amount: float) -> None:
+        """Add to the total."""
+        self._integral += amount
+
+
+class LostGpuSeconds(_Count):
+    """GPU-seconds that preemptions and moves cost: the set-up that a stopped run pays when it returns, and
+    its work if that is not kept.
+    """
+
+    def __init__(self, kernel: ClusterKernel) -> None:
+        super().__init__()
+        self._preemption, self._jobs = kernel.preemption, kernel.frontier.jobs
+        self._begun: dict[int, float] = {}
+
+    def take(self, row: Row) -> None:
+        kind, now, job, task, run, gpus = *row[:5], row[8]
+        if kind == Kind.STARTED:
+            self._begun[run] = now
+        elif kind == Kind.PREEMPTED:
+            active = self._jobs.get(job)
+            memory_gb = 0.0 if active is None else active.tasks[task].task.memory_gb
+            self.add(gpus * self._preemption.lost_s(memory_gb, now - self._begun.get(run, now)))
+
+
+class Rejections(_Count):
+    """The number of jobs that the policy rejected."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__()
+
+    def take(self, row: Row) -> None:
+        if row[0] == Kind.REJECTED and row[8] == RejectReason.BY_POLICY:
+            self.add(1.0)
+
+
+_ARRIVED, _ADMITTED = int(Kind.ARRIVED), int(Kind.ADMITTED)
+_REJECTED, _COMPLETED = int(Kind.REJECTED), int(Kind.COMPLETED)
+_STOPS = (int(Kind.PREEMPTED), int(Kind.FAILED))
+
+
+class CriticalPaths:
+    """The longest path of each job from now to its end, by true durations: running tasks until
+    their end, all others on their fastest type.
+
+    The path of a run is its remaining time plus the path after it. Runs that have ended need no
+    attention: their paths continue in a child that is ready, or another parent of the child has a
+    longer one. So a job's path is the maximum of two values: (latest end of a run plus the path
+    after it) - now, and the longest rank of its ready tasks.
+
+    The kernel reports ready tasks and starts. ``take`` must receive every new row of the log before
+    the paths are read. Cost per call of ``left_s``: O(jobs + new rows, runs and ready tasks).
+    """
+
+    def __init__(self, simulation: ClusterKernel) -> None:
+        self._simulation = simulation
+        self._paths: dict[int, _Path] = {}
+        """Paths by job, in the order in which jobs were admitted."""
+        self._pushed: list[TaskState] = []
+        self._started: list[Run] = []
+        self._stopped = False
+        """True if a run was stopped since the last call of ``left_s``."""
+        self.arrived_s = 0.0
+        """Sum of the critical paths of all admitted jobs at their arrival, in seconds. Jobs that no
+        GPU type may run are left out, as their paths are infinite.
+        """
+        self.push = self._pushed.append
+        """Note a task that became ready."""
+        simulation.frontier.build(self, self, simulation.running.values(), simulation.now)
+
+    def started(self, run: Run, now: float) -> None:
+        """Note a run that has just started."""
+        self._started.append(run)
+
+    def take(self, row: Row) -> None:
+        """Process one row of the log: arrivals, departures and stopped runs."""
+        kind, number = row[0], row[2]
+        if kind in (_ARRIVED, _ADMITTED):
+            job = self._simulation.frontier.jobs.get(number)
+            if job is not None:
+                self._paths[number] = _Path(job)
+            if kind == _ARRIVED and (ideal_s := self._simulation.schedule.jobs[number].ideal_s) < inf:
+                self.arrived_s += ideal_s
+        elif kind == _COMPLETED:
+            self._paths.pop(number, None)
+        elif kind == _REJECTED:
+            self._paths.pop(number, None)
+            if (ideal_s := self._simulation.schedule.jobs[number].ideal_s) < inf:
+                self.arrived_s -= ideal_s
+        elif kind in _STOPS:
+            self._stopped = True
+
+    def left_s(self) -> float:
+        """The sum of the paths of the jobs in the system, in seconds."""
+        self._look()
+        now = self._simulation.now
+        return ordered_sum(
+            [left if (left := path.until_s - now) > path.ready_s else path.ready_s for path in self._paths.values()]
+        )
+
+    def _look(self) -> None:
+        """Process the ready tasks and runs since the last call."""
+        paths, running = self._paths, self._simulation.running
+        for task in self._pushed:
+            path = paths.get(task.job.number)
+            if path is not None and task.waiting:
+                path.wait(task)
+        self._pushed.clear()
+        for run in self._started:
+            path = paths.get(run.task.job.number)
+            if path is not None and not run.task.waiting:
+                path.go(run.task)
+        if self._stopped:
+            for path in paths.values():
+                path.until_s = 0.0
+        now = self._simulation.now
+        for run in running.values() if self._stopped else self._started:
+            if run.id in running:
+                paths[run.task.job.number].run(run, now)
+        self._started.clear()
+        self._stopped = False
+
+
+class _Path:
+    """The longest path of one job: through its runs, it ends at ``until_s``; through its ready
+    tasks, it takes ``ready_s``.
+    """
+
+    __slots__ = ("_ranks", "_waiting", "ready_s", "until_s")
+
+    def __init__(self, job: JobState) -> None:
+        best = [min(task._truth) for task in job.tasks]
+        self._ranks = best if len(best) == 1 else job.job.graph.upward_rank(best)
+        """The true path from the start of each task to the end of the job, in seconds."""
+        self._waiting: dict[TaskState, float] = {}
+        """The paths of ready tasks, in seconds."""
+        self.ready_s = self.until_s = 0.0
+
+    def wait(self, task: TaskState) -> None:
+        """Add a task that became ready."""
+        rank = self._ranks[task.index]
+        if task.left != 1.0:
+            rank -= (1.0 - task.left) * min(task._truth)
+        self._waiting[task] = rank
+        if rank > self.ready_s:
+            self.ready_s = rank
+
+    def go(self, task: TaskState) -> None:
+        """Remove a task that has been started for good."""
+        self._waiting.pop(task, None)
+        self.ready_s = max(self._waiting.values(), default=0.0)
+
+    def run(self, run: Run, now: float) -> None:
+        """Extend the path to the end of a run in progress."""
+        task = run.task
+        begun = run.computing_s if run.computing_s is not None else max(run.started_s + run.setup_s, now)
+        ends_s = begun + run._seconds if run.progress is None else run._ends_s
+        until_s = ends_s + (self._ranks[task.index] - min(task._truth))
+        if until_s > self.until_s:
+            self.until_s = until_s

@@ -1,0 +1,170 @@
+"""Observations of the GPU cluster, and the codecs that make them, with their settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, Protocol, get_args
+
+import numpy as np
+
+from dagsim.errors import ConfigError, require
+from dagsim.model import Decision
+from dagsim.systems.cluster.api import ClusterView
+
+Floats32 = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+
+
+class Observation(NamedTuple):
+    """The choices of the present, and the state around them."""
+
+    tokens: Floats32
+    """(n, F) float32: one row per choice. If waiting is allowed, it is the last row."""
+    context: Floats32
+    """(C,) float32: the state of queue and cluster."""
+    gpus: Floats32
+    """(g, D) float32: one row per GPU type."""
+
+    @property
+    def is_forced(self) -> bool:
+        """True if there is only one choice."""
+        return len(self.tokens) <= 1
+
+
+class ClusterCodec(Protocol):
+    """Translates between views and arrays for one simulation, about which it may keep state."""
+
+    token_features: tuple[str, ...]
+    """Names of the F columns of ``Observation.tokens``."""
+    context_features: tuple[str, ...]
+    """Names of the C entries of ``Observation.context``."""
+    gpu_features: tuple[str, ...]
+    """Names of the D columns of ``Observation.gpus``."""
+
+    def encode(self, view: ClusterView) -> Observation | None:
+        """Encode the choices; ``None`` if waiting is the only option."""
+        ...
+
+    def decode(self, view: ClusterView, choice: int) -> Iterable[Decision]:
+        """The decisions that row ``choice`` of the last observation stands for. No decision means
+        to wait for a change.
+        """
+        ...
+
+    def choice_of(self, decisions: Iterable[Decision]) -> int | None:
+        """The row of the last observation that stands for a heuristic's decisions; ``None`` if
+        there is no such row.
+        """
+        ...
+
+
+LookAhead = Literal["off", "per_gpu", "sorted", "cdf"]
+Select = Literal["heads", "oldest", "mixed"]
+Action = Literal["preempt", "migrate", "admit"]
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatesConfig:
+    """Settings: the tasks that can be chosen, and their features.
+
+    ``select`` is one of:
+
+    - ``heads``: the first tasks of each group of similar tasks;
+    - ``oldest``: the ``window`` tasks that have been ready longest;
+    - ``mixed``: half of the window for the oldest tasks, so that every task is seen at some time, and
+      half for the shortest.
+
+    ``look_ahead`` selects the form of the expected ends of runs, always in the same columns:
+
+    - ``off``: not shown (the columns are 0);
+    - ``sorted``: the time until 1, 2, 4 and 8 GPUs of the type are idle;
+    - ``per_gpu``: the ends of the four runs that started first;
+    - ``cdf``: the fraction of the type that is idle within 1, 5, 15 and 60 minutes.
+    """
+
+    look_ahead: LookAhead = "sorted"
+    select: Select = "heads"
+    window: int = 32
+    """Number of tasks that ``oldest`` and ``mixed`` consider."""
+    placement: str = "best-fit"
+    """The placement of tasks on a type: one of ``dagsim list placements``."""
+    kind: Literal["candidates"] = "candidates"
+
+    version: ClassVar[int] = 1
+    bounded: ClassVar[bool] = True
+    """True if agents record the bounds of its features and clip to them."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if self.look_ahead not in ("off", "per_gpu", "sorted", "cdf"):
+            raise ConfigError(f"codec: look_ahead must be off, per_gpu, sorted or cdf, got {self.look_ahead!r}")
+        if self.select not in ("heads", "oldest", "mixed"):
+            raise ConfigError(f"codec: select must be heads, oldest or mixed, got {self.select!r}")
+        require(self.window >= 2, "codec: window must be 2 or more", self.window)
+
+    @property
+    def features(self) -> dict[str, tuple[str, ...]]:
+        """The names of the columns of each part of an observation."""
+        from dagsim.families.learning.codecs.candidates import Candidates
+
+        return {
+            "tokens": Candidates.token_features,
+            "context": Candidates.context_features,
+            "gpus": Candidates.gpu_features,
+        }
+
+    def build(self) -> ClusterCodec:
+        """Build a codec for one simulation."""
+        from dagsim.families.learning.codecs.candidates import Candidates
+
+        return Candidates(self)
+
+
+@dataclass(frozen=True, slots=True)
+class RelativeConfig:
+    """Settings: choices in features without units, for agents that decide on other clusters and
+    workloads than those of their training. Multiplying all times by a constant changes no decision.
+    """
+
+    reference: str = "eft-wait[theta=0.7,order=work]"
+    """A heuristic of one decision at a time (``dagsim list policies``). Its choice is always among
+    those of the agent, and marked.
+    """
+    placement: str = "best-fit"
+    """The placement of tasks on a type: one of ``dagsim list placements``."""
+    actions: tuple[Action, ...] = ()
+    """Actions beside starting and waiting: ``preempt``, ``migrate``, ``admit`` (the last only in
+    scenarios with admission). Their price belongs into the reward: ``lost_gpu_seconds``, ``rejections``.
+    """
+    kind: Literal["relative"] = "relative"
+
+    version: ClassVar[int] = 1
+    bounded: ClassVar[bool] = False
+    """All features have bounds of their own."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        for action in self.actions:
+            if action not in get_args(Action):
+                raise ConfigError(f"codec: actions must be {', '.join(get_args(Action))}, got {action!r}")
+
+    @property
+    def features(self) -> dict[str, tuple[str, ...]]:
+        """The names of the columns of each part of an observation."""
+        from dagsim.families.learning.codecs.acting import ACTION_FEATURES
+        from dagsim.families.learning.codecs.relative import Relative
+
+        return {
+            "tokens": Relative.token_features + (ACTION_FEATURES if self.actions else ()),
+            "context": Relative.context_features,
+            "gpus": Relative.gpu_features,
+        }
+
+    def build(self) -> ClusterCodec:
+        """Build a codec for one simulation."""
+        from dagsim.families.learning.codecs.acting import Acting
+        from dagsim.families.learning.codecs.relative import Relative
+
+        return Acting(self) if self.actions else Relative(self)

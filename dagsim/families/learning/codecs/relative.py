@@ -1,0 +1,237 @@
+"""Choices in features without units: the same on any cluster, and in any unit of time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import inf, log, log1p
+
+import numpy as np
+
+from dagsim.families.learning.codecs.candidates import Candidates, Offer, eta_of, log_ratio
+from dagsim.families.learning.codecs.codec import CandidatesConfig, Floats32, Observation, RelativeConfig
+from dagsim.families.learning.codecs.pool import UNITS, Pool
+from dagsim.model import Decision, Start
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.systems.cluster.api import ClusterState, ClusterView, ExpectedFree, JobState, TaskState
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.policies.orders import width
+
+_TYPE = ("free", "share", "pressure", "mean_slowdown", "ahead_1", "ahead_2", "ahead_4", "ahead_8")
+TASK_FEATURES = (
+    "log_seconds",
+    "log_best",
+    "slowdown",
+    "log_rank",
+    "is_best_type",
+    "gpus",
+    "gpus_of_type",
+    "children",
+    "job_tasks",
+    "job_tasks_left",
+    "age",
+    "job_age",
+    "eta_best",
+    "finish_on_best",
+    "finish_elsewhere",
+    "shorter",
+    "advantage",
+    "log_work_left",
+    "work_rank",
+    "seconds_rank",
+)
+_QUEUE = ("ready", "running", "jobs", "work")
+_PROBES = (1.0, 2.0, 4.0, 8.0)
+_CLIP = 4.0
+"""Bound on the absolute value of logarithms."""
+_SHORTEST_WORK = "srpt-work"
+
+
+class Relative(Candidates):
+    """The choices of ``candidates``, in features without units.
+
+    Times are divided by the median, over the tasks that wait, of the seconds on the fastest type; GPUs
+    by those of the type or of the cluster. Other features are ranks among the choices and logarithms
+    of ratios. So multiplying all times by a constant changes no observation.
+
+    The task that the heuristic ``reference`` would start, and that of the job with the least work left,
+    are always among the choices. One choice starts as many instances of a task as the type has room
+    for. Rows have the same columns for any number of GPU types, and ``Observation.gpus`` has one row,
+    the mean over the types.
+
+    Only estimates are read. Cost per observation: that of ``candidates`` and of a decision of two
+    heuristics, O(rows log rows), and O(tasks) of each job with a choice.
+    """
+
+    token_features: tuple[str, ...] = ("wait", *TASK_FEATURES, "proposed", *(f"type_{name}" for name in _TYPE))
+    context_features: tuple[str, ...] = (*_QUEUE, *(f"mean_{name}" for name in _TYPE))
+    gpu_features: tuple[str, ...] = _TYPE
+
+    def __init__(self, config: RelativeConfig) -> None:
+        super().__init__(CandidatesConfig(placement=config.placement))
+        self.settings = config
+        self._reference = POLICIES.create(config.reference)
+        self._shortest_work = POLICIES.create(_SHORTEST_WORK)
+        self._proposed: tuple[TaskState, int] | None = None
+
+    def __deepcopy__(self, memo: object) -> Relative:
+        """Build a codec for a fork. It reads its whole state from the fork's view."""
+        return Relative(self.settings)
+
+    def decode(self, view: ClusterView, choice: int) -> Iterator[Decision]:  # type: ignore[override]
+        """Start the task on the type, as many instances as it has room for. The row after those of
+        all pairs waits.
+        """
+        if choice >= len(self.rows):
+            return
+        task, type_ = self.rows[choice]
+        while task.waiting and (placement := self._place(view, task, type_)) is not None:
+            yield Start(task, placement)
+            if task.demand.gang or not view.machines.fits_on(task.demand, type_):
+                return
+
+    def _offers(self, view: ClusterView, machines: ClusterState, pool: Pool) -> list[Offer]:
+        offers = super()._offers(view, machines, pool)
+        self._proposed = None
+        if offers:
+            self._proposed = proposal_of(self._reference, view)
+            tasks = {ready.task for ready, _ in offers}
+            for proposal in (self._proposed, proposal_of(self._shortest_work, view)):
+                if proposal is not None and proposal[0] not in tasks:
+                    tasks.add(proposal[0])
+                    offers.append((pool.tasks[proposal[0]], machines.types_with_room(proposal[0].demand)))
+        return offers
+
+    def _observe(self, view: ClusterView, machines: ClusterState, pool: Pool, offers: list[Offer]) -> Observation:
+        unit_s = self._unit_s(view, pool)
+        types, context, gpus = self._present(view, machines, pool, unit_s)
+        idle, expected = [levels.total() for levels in machines.by_gpus], view.expected_free
+        rows = self._rows(view, pool, offers, expected, idle, types, unit_s)
+        if view.pending:
+            rows.append(self._waits())
+        return Observation(np.array(rows, np.float32), context, gpus)
+
+    def _unit_s(self, view: ClusterView, pool: Pool, default_s: float = 1.0) -> float:
+        """The unit of time: the median of the seconds of the tasks that wait, or run if none waits."""
+        seconds = pool.best_s or sorted([run.task.best_s for run in view.running.values()])
+        return seconds[len(seconds) // 2] if seconds else default_s
+
+    def _waits(self) -> list[float]:
+        """The row for waiting."""
+        row = [0.0] * len(Relative.token_features)
+        row[0], row[1 + len(TASK_FEATURES)] = 1.0, float(self._proposed is None)
+        return row
+
+    def _present(
+        self, view: ClusterView, machines: ClusterState, pool: Pool, unit_s: float
+    ) -> tuple[list[tuple[float, ...]], Floats32, Floats32]:
+        """The ``_TYPE`` columns of each type, the context, and the mean of the types."""
+        idle = [levels.total() for levels in machines.by_gpus]
+        types = self._type_rows(pool, view.expected_free, idle, unit_s)
+        mean = [ordered_sum(column) / len(types) for column in zip(*types, strict=True)]
+        queue = (
+            log1p(8 * len(pool.tasks) / pool.gpus),
+            len(view.running) / pool.gpus,
+            log1p(8 * len(view.jobs) / pool.gpus),
+            log_scale(sum(pool.area) / UNITS / pool.gpus, unit_s),
+        )
+        return types, np.array([*queue, *mean], np.float32), np.array([mean], np.float32)
+
+    def _type_rows(self, pool: Pool, expected: ExpectedFree, idle: list[int], unit_s: float) -> list[tuple[float, ...]]:
+        """The ``_TYPE`` columns of each type."""
+        waits, count = expected.free_in_each_s(_PROBES, idle, inf), max(len(pool.tasks), 1)
+        return [
+            (
+                free / gpus,
+                gpus / pool.gpus,
+                log_scale(area / UNITS / gpus, unit_s),
+                slower / UNITS / count,
+                *(log_scale(wait_s, unit_s) for wait_s in waits[4 * type_ : 4 * type_ + 4]),
+            )
+            for type_, (free, gpus, area, slower) in enumerate(
+                zip(idle, pool.capacity, pool.area, pool.slowdown, strict=True)
+            )
+        ]
+
+    def _rows(
+        self,
+        view: ClusterView,
+        pool: Pool,
+        offers: list[Offer],
+        expected: ExpectedFree,
+        idle: list[int],
+        types: Sequence[tuple[float, ...]],
+        unit_s: float,
+    ) -> list[list[float]]:
+        """The rows of all pairs."""
+        now, left_s = view.now, dict[JobState, float]()
+        rows, works, seconds_here = [], [], []
+        for ready, room in offers:
+            task, seconds = ready.task, ready.seconds
+            job, graph = task.job, task.job.job.graph
+            if job not in left_s:
+                left_s[job] = ordered_sum([width(other) * other.unfinished * other.best_s for other in job.tasks])
+            eta = eta_of(task.demand, room, expected, idle, inf)
+            finish = [wait_s + here_s for wait_s, here_s in zip(eta, seconds, strict=True)]
+            first_s, second_s = sorted([*finish, inf])[:2]
+            on_best_s = finish[ready.best_type]
+            shorter = pool.place_of(ready) / len(pool.tasks)
+            for type_ in room:
+                here_s = seconds[type_]
+                works.append(left_s[job] + ready.wide * (here_s - task.best_s))
+                seconds_here.append(here_s)
+                self.rows.append((task, type_))
+                rows.append(
+                    [
+                        0.0,
+                        log_over(here_s, unit_s),
+                        log_over(ready.best_s, unit_s),
+                        ready.slowdown[type_],
+                        log_over(task.rank_s, unit_s),
+                        float(type_ == ready.best_type),
+                        log1p(ready.wide) / 2,
+                        ready.wide / pool.capacity[type_],
+                        log1p(len(graph.children[task.index])) / 2,
+                        log1p(len(graph.tasks)) / 2,
+                        log1p(job.tasks_left) / 2,
+                        log_scale(now - task.ready_s, unit_s),
+                        log_scale(now - job.job.arrival_s, unit_s),
+                        log_scale(on_best_s - ready.best_s, unit_s),
+                        log_ratio(on_best_s, here_s),
+                        log_ratio(second_s if here_s == first_s else first_s, here_s),
+                        shorter,
+                        ready.slowdown[type_] - types[type_][3],
+                        log_over(works[-1], unit_s),
+                        0.0,
+                        0.0,
+                        float((task, type_) == self._proposed),
+                        *types[type_],
+                    ]
+                )
+        for row, work_rank, seconds_rank in zip(rows, _ranks(works), _ranks(seconds_here), strict=True):
+            row[len(TASK_FEATURES) - 1], row[len(TASK_FEATURES)] = work_rank, seconds_rank
+        return rows
+
+
+def proposal_of(policy: object, view: ClusterView) -> tuple[TaskState, int] | None:
+    """The task and type that a heuristic would start now; ``None`` if it waits."""
+    decision = next(iter(policy.decide(view)), None)  # type: ignore[attr-defined]
+    if not isinstance(decision, Start):
+        return None
+    assert isinstance(decision.task, TaskState)
+    return decision.task, view.machines.list[decision.placement[0].node].type
+
+
+def log_over(seconds: float, unit_s: float) -> float:
+    """The logarithm of a time over the unit, clipped."""
+    return max(-_CLIP, min(log(max(seconds, 1e-6 * unit_s) / unit_s), _CLIP)) / 2
+
+
+def log_scale(seconds: float, unit_s: float) -> float:
+    """A time over the unit, 0 for 0 s, as a logarithm with a bound."""
+    return min(log1p(max(seconds, 0.0) / unit_s), _CLIP) / 2
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """The rank of each value, from 0 to 1; equal values have the same."""
+    place = {value: number for number, value in enumerate(sorted(set(values)))}
+    return [place[value] / max(len(place) - 1, 1) for value in values]

@@ -1,0 +1,74 @@
+"""Settings of the Gymnasium environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Literal, get_args
+
+from dagsim.errors import ConfigError
+from dagsim.families.learning.codecs.codec import CandidatesConfig
+from dagsim.families.learning.episode import RewardConfig
+from dagsim.systems.seam import CodecSettings
+
+Level = Literal["job", "task", "task_type", "task_type_par"]
+Preset = Literal["flat", "dict", "candidates", "graph"]
+
+
+@dataclass(frozen=True, slots=True)
+class EnvConfig:
+    """Settings: actions, observations, and the end of episodes.
+
+    ``level`` is the kind of choice:
+
+    - ``job``: a job; its task with the longest path starts, on the fastest type with room;
+    - ``task``: a task;
+    - ``task_type``: a pair of a task and a GPU type;
+    - ``task_type_par``: a pair, and how many instances start at once (one, half or all).
+
+    ``observation`` is one of:
+
+    - ``flat``: a vector;
+    - ``dict``: ``observations`` and ``action_mask``;
+    - ``candidates``: one row per choice;
+    - ``graph``: ``candidates``, and the tasks of all jobs in the system with their edges.
+    """
+
+    level: Level = "task_type"
+    observation: Preset = "candidates"
+    slots: int = 64
+    """Number of actions; the last one is to wait."""
+    nodes: int = 256
+    """Maximum number of tasks in ``graph``, oldest job first."""
+    edges: int = 512
+    codec: CodecSettings = field(default_factory=CandidatesConfig)
+    """A codec of rows (``dagsim list codecs``). Your own codec requires the level ``task_type``."""
+    reward: Mapping[str, float] = field(default_factory=lambda: {"shaped_job_seconds": 1.0})
+    """Terms and weights (``dagsim list rewards``)."""
+    reward_scale: float = 1000.0
+    max_steps: int | None = None
+    """Number of actions after which the episode is truncated."""
+    horizon_s: float = inf
+    """Simulated time, in seconds, at which the episode is truncated."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if self.level not in get_args(Level):
+            raise ConfigError(f"env: level must be one of {', '.join(get_args(Level))}, got {self.level!r}")
+        if self.observation not in get_args(Preset):
+            raise ConfigError(
+                f"env: observation must be one of {', '.join(get_args(Preset))}, got {self.observation!r}"
+            )
+        if self.level != "task_type" and not isinstance(self.codec, CandidatesConfig):
+            raise ConfigError(f"env: level {self.level!r} goes with the codec 'candidates' only; use 'task_type'")
+        if min(self.slots, self.nodes, self.edges) < 2:
+            raise ConfigError(
+                f"env: slots, nodes and edges must be 2 or more, got {self.slots!r}, {self.nodes!r}, {self.edges!r}"
+            )
+        if self.max_steps is not None and self.max_steps < 1:
+            raise ConfigError(f"env: max_steps must be 1 or more, got {self.max_steps!r}")
+        if not self.horizon_s > 0:
+            raise ConfigError(f"env: horizon_s must be positive, got {self.horizon_s!r}")
+        RewardConfig(self.reward, self.reward_scale)

@@ -1,0 +1,215 @@
+"""The base of the environments: one episode at a time, and its pictures as arrays or in a window."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+import gymnasium.vector
+import numpy as np
+from gymnasium.error import ResetNeeded
+
+from dagsim.errors import ConfigError
+from dagsim.families.learning.episode import Episode, Reward, RewardConfig
+from dagsim.systems.seam import Kernel, Scenario
+
+if TYPE_CHECKING:
+    from dagsim.families.learning.env_settings import EnvConfig
+
+_RENDER_MODES = ["ansi", "rgb_array", "human"]
+_FRAMES_PER_S = 4
+_INSTANT_S = 1e-6
+
+
+class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
+    """A thin wrapper around ``Episode``; a system adds its spaces, its choices and its ``info``.
+
+    ``reset(seed=n)`` plays the job sequence with seed n. Render modes are ``ansi`` (text),
+    ``rgb_array`` and ``human`` (a window).
+
+    Raises:
+        ConfigError: The render mode is unknown.
+        UnknownName: The system has no such reward.
+    """
+
+    metadata = {"render_modes": _RENDER_MODES, "render_fps": _FRAMES_PER_S}
+
+    random_seeds = range(1_000_000, 2_000_000)
+    """Seeds of episodes that are begun without a seed. Validation and report never use them."""
+
+    def __init__(self, scenario: Scenario, rewards: RewardConfig, codec: Any, render_mode: str | None) -> None:
+        if render_mode is not None and render_mode not in _RENDER_MODES:
+            raise ConfigError(f"render_mode must be one of {_RENDER_MODES}, got {render_mode!r}")
+        rewards.check(scenario.terms)
+        self.scenario: Any = scenario
+        self.codec = codec
+        self.render_mode = render_mode
+        self.simulation: Any = None
+        """The kernel of the present episode; ``None`` before the first."""
+        self._rewards = rewards
+        self._reward: Reward | None = None
+        self._episode: Episode | None = None
+        self._screen = Screen()
+        self._steps = self._illegal = 0
+
+    @classmethod
+    def of(
+        cls, scenario: Scenario, env: EnvConfig | None = None, render_mode: str | None = None, **settings: Any
+    ) -> Any:
+        """The environment of a scenario, with its settings one by one, or as one object ``env`` if it
+        has such.
+
+        Raises:
+            InputError: It cannot be built.
+        """
+        if env is not None:
+            raise ConfigError(f"env: {cls.__name__} has no EnvConfig; give its settings one by one")
+        make: Any = cls
+        return make(scenario=scenario, render_mode=render_mode, **settings)
+
+    @classmethod
+    def vector(
+        cls, count: int, scenario: Scenario, env: EnvConfig | None, autoreset_mode: str, settings: Mapping[str, Any]
+    ) -> Any:
+        """``count`` environments that are played together, a ``gymnasium.vector.VectorEnv``.
+
+        Raises:
+            InputError: They cannot be built.
+        """
+        make = [partial(cls.of, scenario, env, **settings)] * count
+        return gymnasium.vector.SyncVectorEnv(make, autoreset_mode=autoreset_mode)
+
+    @property
+    def view(self) -> Any | None:
+        """The view that a heuristic would see now; ``None`` when the episode is over."""
+        return None if self._episode is None else self._episode.view
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode on the job sequence with ``seed``. Without a seed, the previous episode
+        determines it.
+        """
+        super().reset(seed=seed)
+        pool = self.random_seeds
+        number = pool.start + int(self.np_random.integers(len(pool))) if seed is None else seed
+        self._steps = self._illegal = 0
+        self._begin(number, **(options or {}))
+        return self._seen()
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Carry out the choice and advance to the next one.
+
+        Raises:
+            ResetNeeded: The episode is over, or none has begun.
+            IllegalDecision: The action is masked, and the environment does not replace it.
+        """
+        episode = self._episode
+        if episode is None or episode.observation is None:
+            raise ResetNeeded("the episode is over, or none has begun: call reset() first")
+        self._steps += 1
+        self._choose(episode, action)
+        reward = episode.reward()
+        terminated, truncated = self._ended(episode)
+        if self.render_mode == "human":
+            self.render()
+        observation, info = self._seen()
+        return observation, reward, terminated, truncated, info
+
+    def render(self) -> Any:
+        """Draw the present according to the render mode: text, (540, 960, 3) uint8, or a window.
+
+        Raises:
+            ResetNeeded: The episode has not begun.
+        """
+        match self.render_mode:
+            case "ansi":
+                return self._text()
+            case "rgb_array":
+                return self._picture()
+            case "human":
+                self._screen.show(self._picture())
+        return None
+
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        self._screen.close()
+
+    def _begin(self, seed: int, **options: Any) -> None:
+        """Begin an episode; ``options`` are those of ``reset``."""
+        self._play(self.scenario.kernel(seed, **options))
+
+    def _play(self, kernel: Any, until_s: float = inf) -> None:
+        """Make the simulation of ``kernel`` the present episode."""
+        self.simulation = kernel
+        self._reward = Reward(self._rewards, kernel, self.scenario.terms)
+        self._episode = Episode(kernel, self.codec, self._reward, until_s=until_s)
+
+    @abstractmethod
+    def _choose(self, episode: Episode, action: Any) -> None:
+        """Carry out the choice that an action stands for."""
+
+    @abstractmethod
+    def _ended(self, episode: Episode) -> tuple[bool, bool]:
+        """The flags ``terminated`` and ``truncated`` of the episode now."""
+
+    @abstractmethod
+    def _seen(self) -> tuple[Any, dict[str, Any]]:
+        """The observation and the info of the present."""
+
+    @abstractmethod
+    def _picture(self) -> np.ndarray:
+        """The present as (540, 960, 3) uint8."""
+
+    @abstractmethod
+    def _text(self) -> str:
+        """The present in words."""
+
+    def _without_view(self) -> str:
+        """The present in words, while there is no choice."""
+        return "not begun" if self.simulation is None else "over"
+
+
+def picture_of(kernel: Kernel[Any, Any] | None, title: str) -> np.ndarray:
+    """(540, 960, 3) uint8: the cluster at the present moment of an episode in progress.
+
+    Raises:
+        ResetNeeded: The episode has not begun.
+    """
+    from dagsim.metrics.columns import ScheduleColumns
+    from dagsim.pictures import Scene
+
+    if kernel is None:
+        raise ResetNeeded("nothing to draw yet: call reset() first")
+    now_s = kernel.now
+    after_s = now_s + max(_INSTANT_S, now_s * 1e-9)  # include runs that have just begun
+    columns = ScheduleColumns.of(kernel.schedule, start_s=0.0, end_s=after_s)
+    return Scene(columns, title).array(now_s)
+
+
+class Screen:
+    """A window for ``human``, which opens with the first picture."""
+
+    def __init__(self) -> None:
+        self._window: Any = None
+
+    def show(self, image: np.ndarray) -> None:
+        """Replace the picture in the window."""
+        from matplotlib import pyplot
+
+        if self._window is None:
+            self._window, axes = pyplot.subplots(figsize=(9.6, 5.4), layout="constrained")
+            axes.axis("off")
+            self._shown = axes.imshow(image)
+        self._shown.set_data(image)
+        pyplot.pause(1 / _FRAMES_PER_S)
+
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        if self._window is not None:
+            from matplotlib import pyplot
+
+            pyplot.close(self._window)
+            self._window = None

@@ -1,0 +1,89 @@
+"""The family of learning, and what it adds."""
+
+from dagsim.family import Entry, Family
+
+FAMILY = Family(
+    "agents that learn to schedule: environments, codecs, rewards, nets and training",
+    adds={
+        "systems": (
+            Entry("mixture", ".mixture:MixtureScenario", "another GPU cluster with other jobs for every seed"),
+        ),
+        "lists": (
+            Entry("nets", ".nets:NETS", "net"),
+            Entry("algorithms", ".algorithms:ALGORITHMS", "algorithm"),
+            Entry("advantages", ".advantages:ADVANTAGES", "estimator of advantages"),
+        ),
+        "codecs": (
+            Entry(
+                "candidates",
+                ".codecs.codec:CandidatesConfig",
+                "pairs of a ready task and a GPU type with room, and waiting",
+            ),
+            Entry(
+                "relative",
+                ".codecs.codec:RelativeConfig",
+                "the same choices without units, for any cluster and workload",
+            ),
+        ),
+        "rewards": (
+            Entry("job_seconds", ".cluster_rewards:JobSeconds", "seconds in the system, over all jobs"),
+            Entry(
+                "shaped_job_seconds",
+                ".cluster_rewards:ShapedJobSeconds",
+                "job_seconds minus critical paths, charged at once",
+            ),
+            Entry(
+                "weighted_job_seconds",
+                ".cluster_rewards:WeightedJobSeconds",
+                "job_seconds multiplied by the weights of jobs",
+            ),
+            Entry("bounded_stretch", ".cluster_rewards:BoundedStretch", "completion time over ideal time, 1 or more"),
+            Entry(
+                "makespan", ".cluster_rewards:Makespan", "seconds from the first arrival until the last job has left"
+            ),
+            Entry(
+                "idle",
+                ".cluster_rewards:IdleGpuSeconds",
+                "fraction of GPUs that are idle while jobs are in the system, over time",
+            ),
+            Entry("energy", ".cluster_rewards:Joules", "energy consumed by all GPUs"),
+            Entry(
+                "lost_gpu_seconds", ".cluster_rewards:LostGpuSeconds", "set-up and lost work of stopped and moved runs"
+            ),
+            Entry("rejections", ".cluster_rewards:Rejections", "number of jobs that the policy rejected"),
+            Entry("unfairness", ".cluster_rewards:Unfairness", "1 - Jain's index over tenants, over time"),
+        ),
+        "compiled_sources": (Entry("pool", "codecs/pool.py", "sums over the queue"),),
+        "services": (
+            Entry("make_env", ".make_env:make_env", "the Gymnasium environment of an experiment"),
+            Entry("make_vector_env", ".make_env:make_vector_env", "many environments, played together"),
+            Entry("training_defaults", ".train_section:section_for", "the section train of a system"),
+            Entry("training_filled", ".train_section:for_system", "a section train with the defaults of a system"),
+            Entry("train", ".session:train", "dagsim.train"),
+            Entry("agent", ".agents:agent_of", "a trained agent as a policy"),
+            Entry("agent_names", ".agents:agent_names", "all names of agents"),
+            Entry("newest_agent", ".agents:newest_agent", "the agent of the newest training"),
+            Entry("algorithm_of", ".agents:algorithm_of", "the algorithm of the agent in a file"),
+            Entry("shipped_agent", ".algorithms:shipped_agent", "the checkpoint of an agent that ships"),
+            Entry("shipped_agents", ".algorithms:shipped_agents", "those of a system, by algorithm"),
+            Entry("ray_rollouts", ".ray_rollouts:RayRollouts", "episodes on actors of a Ray cluster"),
+            Entry("training_events", ".learner:writer", "events for TensorBoard"),
+            Entry("training_overlap", ".checkpoint:overlap", "the windows on which an agent was trained"),
+        ),
+        "loaders": (
+            Entry("agent", ".agents:agent_of", "an agent of any algorithm, from its file"),
+            Entry("sb3", ".agents:agent_of", "a model of Stable-Baselines3, from its file"),
+        ),
+        "algorithms": (
+            Entry("ppo", ".on_policy:PpoConfig", "proximal policy optimisation on whole episodes"),
+            Entry("reinforce", ".on_policy:ReinforceConfig", "the policy gradient with input-dependent baselines"),
+            Entry("d3qn", ".off_policy:D3qnConfig", "duelling double deep Q-learning with prioritised n-step replay"),
+            Entry("rainbow", ".off_policy:RainbowConfig", "d3qn with distributions of returns and noisy layers"),
+            Entry("sac", ".off_policy:SacConfig", "discrete soft actor-critic"),
+        ),
+        "keys": (Entry("train", ".train_section:TrainSection", "how dagsim train trains an agent"),),
+        "environments": (Entry("cluster", ".scheduling_env:SchedulingEnv", "dagsim/Scheduling-v0"),),
+        "agents": (Entry("ppo", "ppo.pt", "trained on the default experiment", ("cluster",)),),
+    },
+    commands={"train": ".command"},
+)

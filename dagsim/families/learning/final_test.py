@@ -1,0 +1,157 @@
+"""The runs that a training compares its agent with: the search for the heuristic to beat, and the
+report.
+
+Both are plans of cells, kept as sweeps in the training's run folder (``sweep-reference`` and
+``sweep-report``), so that an interrupted training runs only the cells that are missing.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dagsim.config.schema import Config
+from dagsim.experiment.carry_out import RunProgress, carry_out, raise_failures
+from dagsim.experiment.executors import executor_for
+from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
+from dagsim.experiment.scenario import metric_of, scenario_of
+from dagsim.experiment.simulate import run_policy
+from dagsim.experiment.store import Store
+from dagsim.experiment.tune import TUNABLE, candidates
+from dagsim.files import write_text
+from dagsim.metrics import summarize
+from dagsim.systems.seam import Scenario
+
+_FIRST = 10
+"""Number of seeds in the first round, which all heuristics run on."""
+_FINAL = 6
+"""Number of heuristics in the second round, which uses all seeds."""
+_COSTLY = "costly"
+
+Tell = Callable[[str, int, int], None]
+"""Called with the name of a policy, the number of finished runs, and that of all runs."""
+
+
+class PolicyRuns:
+    """Runs policies on seeds, each pair once, and keeps the runs as a sweep below ``folder``.
+    ``where`` is the executor, as in ``--executor``.
+    """
+
+    def __init__(self, folder: Path, config: Config, where: str = "local:1", tell: Tell | None = None) -> None:
+        self.config = config
+        self._folder = folder
+        self._executor = executor_for(where)
+        self._tell = tell
+
+    def run(self, name: str, policies: Mapping[str, str], seeds: Sequence[int]) -> list[CellRun]:
+        """Return the runs of all policies, given by label, on consecutive seeds; policy by policy.
+
+        Raises:
+            InputError: A policy cannot be built.
+            SimulationError: A run failed.
+        """
+        plan = self._plan(name, policies, range(seeds[0], seeds[-1] + 1))
+        store = Store.begin(self._folder, plan, argv=["dagsim", *sys.argv[1:]])
+        done = carry_out(store, plan, self._executor, self._tell and self._watch)
+        raise_failures(done)
+        return [replace(done[cell], policy=cell.label) for cell in plan.cells]
+
+    def _plan(self, name: str, policies: Mapping[str, str], seeds: range) -> Plan:
+        axis = Axis("policy", tuple(policies), tuple(policies.values()))
+        grid = SweepGrid(name, None, (axis,), seeds=seeds, metrics=(metric_of(self.config),))
+        configs = {label: self.config.model_copy(update={"policy": spec}) for label, spec in policies.items()}
+        cells = [
+            Cell(config, config.policy, seed, label, {"policy": label})
+            for label, config in configs.items()
+            for seed in seeds
+        ]
+        return Plan("sweep", self.config, tuple(cells), grid)
+
+    def _watch(self, progress: RunProgress) -> None:
+        assert self._tell is not None
+        self._tell(progress.policy, progress.done, progress.runs)
+
+
+def contenders(scenario: Scenario) -> tuple[str, ...]:
+    """All cheap heuristics of the system, with all their tuned variants.
+
+    Preemptive ones are left out, because agents may not preempt.
+    """
+    described = scenario.policies.describe()
+    names = [entry.name for entry in described if not {_COSTLY, "preemptive"} & set(entry.tags)]
+    tunable = [spec for name in TUNABLE if name in names for spec in candidates(name, TUNABLE[name])]
+    return tuple(dict.fromkeys((*names, *(scenario.variants or tunable))))
+
+
+def best_heuristic(trials: PolicyRuns, seeds: Sequence[int]) -> tuple[str, list[CellRun]]:
+    """The heuristic with the lowest merit over ``seeds``, and its runs on them.
+
+    All heuristics run on the first seeds, and the best of them on all.
+    """
+    specs: Sequence[str] = contenders(scenario_of(trials.config))
+    for most, chosen in ((_FINAL, seeds[:_FIRST]), (1, seeds)):
+        runs = trials.run("reference", {spec: spec for spec in specs}, chosen)
+        merits = {spec: _mean_merit(trials.config, [run for run in runs if run.policy == spec]) for spec in specs}
+        specs = sorted(specs, key=lambda spec: merits[spec])[:most]
+    return specs[0], [run for run in runs if run.policy == specs[0]]
+
+
+class KeptReference(NamedTuple):
+    """The heuristic to beat, with its mean completion time and its mean merit on the validation seeds."""
+
+    policy: str
+    jct_s: float
+    merit: float
+
+
+class References:
+    """The heuristics to beat that trainings in the same results folder have found, one file per
+    search in ``references/``. The name of a file is the hash of everything that the search depends
+    on: the cells of all heuristics and the seeds.
+    """
+
+    def __init__(self, results: Path, config: Config, seeds: Sequence[int]) -> None:
+        cells = [Cell(config, spec, seeds[0], spec).id for spec in contenders(scenario_of(config))]
+        key = sha256(json.dumps([cells, list(seeds), _FIRST, _FINAL]).encode()).hexdigest()[:16]
+        self._path = results / "references" / f"{key}.json"
+
+    def find(self) -> KeptReference | None:
+        """The result of the same search; ``None`` if there was none, or its file is damaged."""
+        try:
+            return KeptReference(**json.loads(self._path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def keep(self, reference: KeptReference) -> None:
+        """Keep the result of the search."""
+        self._path.parent.mkdir(exist_ok=True)
+        write_text(self._path, json.dumps(reference._asdict()) + "\n")
+
+
+def _mean_merit(config: Config, runs: Sequence[CellRun]) -> float:
+    mean = float(np.mean([merit_in(run.metrics, metric_of(config)) for run in runs]))
+    return mean if np.isfinite(mean) else np.inf
+
+
+def merit_in(metrics: Mapping[str, Any], name: str) -> float:
+    """The metric ``name`` of a run; NaN if the run has none."""
+    value = metrics[name]
+    return float("nan") if value is None else float(value)
+
+
+def completed_jct_s(config: Config, run: CellRun) -> float:
+    """The mean completion time of the jobs that completed in a run. If others did not, ``run`` does
+    not have it, and the simulation is repeated.
+    """
+    mean_s = run.metrics["jct_s.mean"]
+    if mean_s is None:
+        mean_s = summarize(run_policy(config, run.policy, run.seed).schedule, unfinished="drop").jct_s.mean
+    return float(mean_s)

@@ -1,0 +1,201 @@
+"""Learners: a net, a place to play, and one iteration at a time; and behaviour cloning, in which a net
+learns to imitate a heuristic before its training. TensorBoard events, if it is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import nn
+
+from dagsim.errors import ConfigError
+from dagsim.families.learning.algorithms import TrainConfig, WarmStart
+from dagsim.families.learning.episode import EpisodeFactory
+from dagsim.families.learning.nets.actor import ActorNet
+from dagsim.families.learning.rollouts import Rollouts
+from dagsim.systems.seam import Conversation
+
+__all__ = [
+    "Learner",
+    "LearnerContext",
+    "clone",
+    "imitation",
+    "update_ema",
+    "writer",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerContext:
+    """Everything that a learner starts from."""
+
+    config: TrainConfig
+    rollouts: Rollouts
+    seed: int
+    jct_s: float
+    """Mean completion time of the reference heuristic: the unit of time constants."""
+    seeds: Sequence[int]
+    """Seeds of the job sequences to learn on. Each is used once; after the last seed, the first is
+    used again.
+    """
+    jobs: int | None = None
+    """Jobs of a whole episode, if episodes grow up to it (``TrainConfig.first_jobs``)."""
+    varied: bool = False
+    """True if every job sequence has a cluster and a unit of time of its own. Its mean completion time
+    is then the unit, instead of ``jct_s``, and all sequences have the same weight.
+    """
+
+    def job_seeds(self, iteration: int, count: int) -> list[int]:
+        """Seeds of the ``count`` job sequences of an iteration."""
+        begin = iteration * count
+        return [self.seeds[(begin + place) % len(self.seeds)] for place in range(count)]
+
+    def jobs_at(self, progress: float) -> int | None:
+        """Jobs per episode at ``progress`` (0 to 1), growing over the first half; ``None`` for all
+        jobs.
+        """
+        first, last = self.config.first_jobs, self.jobs
+        if first is None or last is None:
+            return None
+        return round(min(last, first + (last - first) * 2 * progress))
+
+    def rng_key(self, iteration: int) -> tuple[int, int]:
+        """The seed of the choices of an iteration."""
+        return self.seed, iteration
+
+    def rng(self, iteration: int, purpose: int) -> np.random.Generator:
+        """Random numbers for one purpose in an iteration, independent of all earlier draws."""
+        return np.random.default_rng([self.seed, iteration, purpose])
+
+    def time_constant_s(self, discount_jcts: tuple[float, float], progress: float) -> float:
+        """Time constant of the discount at ``progress`` (0 to 1) of the training, in seconds."""
+        absolute = self.config.time_constant_s
+        first, last = discount_jcts if absolute is None else absolute
+        unit_s = self.jct_s if absolute is None else 1.0
+        return float(unit_s * first * (last / first) ** progress)
+
+    def net(self) -> ActorNet:
+        """Build a new net, with weights that depend on the seed."""
+        torch.manual_seed(self.seed)
+        net = self.config.net.build(self.config.codec)
+        net.settings = self.config.net
+        return net
+
+    def critic(self) -> torch.nn.Module:
+        """Build a net for the value of an observation, as wide as the policy's net.
+
+        Raises:
+            ConfigError: The codec's observations have other parts than the net reads.
+        """
+        from dagsim.families.learning.nets.row_nets import Critic, Sizes
+
+        return Critic(Sizes.of(self.config.codec, "a critic"), getattr(self.config.net, "hidden", 64))
+
+
+def update_ema(mean: ActorNet, net: ActorNet, decay: float) -> None:
+    """Move ``mean`` towards ``net``. The result averages about the last 1 / (1 - ``decay``) nets,
+    so it fluctuates less.
+    """
+    with torch.no_grad():
+        for old, new in zip(mean.parameters(), net.parameters(), strict=True):
+            old.lerp_(new, 1 - decay)
+
+
+class Learner(Protocol):
+    """An algorithm in progress. If it has a ``ReplayBuffer``, as ``replay``, that is saved
+    separately from its state.
+    """
+
+    @property
+    def net(self) -> ActorNet:
+        """The net that chooses. Its greedy policy is validated."""
+        ...
+
+    def iterate(self, iteration: int, progress: float) -> dict[str, float]:
+        """Play and learn for one iteration. ``progress`` runs from 0 to 1 over the training.
+        Returns metrics for the log.
+        """
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """The state that a resumed training needs, as tensors and plain values."""
+        ...
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue from a saved ``state``."""
+        ...
+
+
+def imitation(factory: EpisodeFactory, heuristic: str, seeds: Sequence[int]) -> tuple[list[Any], list[Any]]:
+    """Collect observations of the heuristic's episodes, and its choices.
+
+    Decisions without a matching choice are left out, and so are observations with a single choice
+    (``is_forced``).
+    """
+    observations: list[Any] = []
+    choices: list[Any] = []
+    for seed in seeds:
+        codec, conversation = factory.codec.build(), Conversation[Any, Any](factory.kernel(seed))
+        policy = factory.scenario.policies.create(heuristic, seed=seed)
+        decide = factory.scenario.fitted(policy).decide
+        while (view := conversation.view) is not None:
+            observation = codec.encode(view)
+            # One at a time: a policy sees the effect of each decision before it makes the next.
+            decisions = list(islice(decide(view), 1))
+            if observation is not None and not getattr(observation, "is_forced", False):
+                choice = codec.choice_of(decisions)
+                if choice is not None:
+                    observations.append(observation)
+                    choices.append(choice)
+            conversation.answer(decisions)
+    return observations, choices
+
+
+def clone(
+    net: ActorNet, observations: Sequence[Any], choices: Sequence[Any], how: WarmStart, rng: np.random.Generator
+) -> float:
+    """Fit ``net`` to the choices by smoothed cross-entropy. Returns the last epoch's mean loss in
+    nats.
+
+    Raises:
+        ConfigError: There is nothing to fit.
+    """
+    if not observations:
+        raise ConfigError("train.warm_start: none of its policy's decisions is among the choices of train.codec")
+    store, targets = net.store(observations), np.array(choices, np.int64)
+    optimizer = torch.optim.Adam(net.parameters(), how.lr)
+    mean = float("nan")
+    for epoch in range(how.epochs):
+        if how.final_lr is not None:
+            for group in optimizer.param_groups:
+                group["lr"] = how.lr * (1 - epoch / how.epochs) + how.final_lr
+        losses = []
+        order = rng.permutation(len(store))
+        for begin in range(0, len(order), how.minibatch):
+            minibatch = order[begin : begin + how.minibatch]
+            loss = net.cross_entropy(store.batch(minibatch), targets[minibatch], how.smoothing).mean()
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            if how.max_grad is not None:
+                nn.utils.clip_grad_norm_(net.parameters(), how.max_grad)
+            optimizer.step()
+            losses.append(float(loss.detach()))
+        mean = float(np.mean(losses))
+    return mean
+
+
+def writer(folder: Path) -> Any:
+    """Open a writer of events into ``folder``; ``None`` if TensorBoard is not installed (``pip
+    install -e ".[tensorboard]"``).
+    """
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder))

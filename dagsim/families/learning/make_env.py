@@ -1,0 +1,85 @@
+"""The environment of an experiment, which ``gymnasium.make("dagsim.envs:dagsim/Scheduling-v0")``
+builds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from dagsim.config.bundled import WORKLOADS, find_config
+from dagsim.config.schema import Config, load_config
+from dagsim.errors import ConfigError
+from dagsim.experiment.scenario import scenario_of
+from dagsim.families.learning.env_settings import EnvConfig
+from dagsim.families.learning.episode_env import EpisodeEnv
+from dagsim.family import family_entries, refuse_missing
+from dagsim.own_code import attribute
+from dagsim.systems.seam import Scenario
+
+
+def make_env(
+    config: Config | str | Path | None = None,
+    settings: Iterable[str] = (),
+    env: EnvConfig | None = None,
+    render_mode: str | None = None,
+    **changes: Any,
+) -> Any:
+    """Build the environment of an experiment: a ``DecimaEnv`` for the system ``spark``, a
+    ``PartitionEnv`` for ``ramp``.
+
+    ``config`` is a configuration, a file, a name of ``dagsim list configs`` or of ``dagsim list
+    workloads``; ``settings`` are those of ``--set``. The fields of ``EnvConfig`` (or of
+    ``DecimaEnv``, ``PartitionEnv``) can be given one by one. A codec is given by its settings, its
+    name or ``module:attr``, or a mapping with its ``kind``.
+
+    Raises:
+        InputError: The experiment or the environment cannot be built.
+    """
+    scenario = scenario_of(_experiment(config, settings))
+    return _class_of(scenario).of(scenario, env, render_mode, **changes)
+
+
+def make_vector_env(
+    num_envs: int = 1,
+    config: Config | str | Path | None = None,
+    settings: Iterable[str] = (),
+    env: EnvConfig | None = None,
+    autoreset_mode: str = "NextStep",
+    **changes: Any,
+) -> Any:
+    """Build ``num_envs`` environments of an experiment that are played together, a
+    ``gymnasium.vector.VectorEnv``. ``autoreset_mode`` is Gymnasium's; the other arguments are those of
+    ``make_env``.
+
+    They are played in the compiled engine (``VectorSchedulingEnv``), or, if that does not know
+    something in the experiment, one after another (``SyncVectorEnv``). Both give the same observations
+    and rewards. ``--set engine=compiled`` refuses the latter, ``engine=simpy`` the former.
+
+    Raises:
+        InputError: The experiment or the environment cannot be built.
+        ConfigError: The compiled engine is requested, and cannot play the experiment.
+    """
+    scenario = scenario_of(_experiment(config, settings))
+    return _class_of(scenario).vector(num_envs, scenario, env, autoreset_mode, changes)
+
+
+def _class_of(scenario: Scenario) -> type[EpisodeEnv]:
+    targets = [
+        f"{home}{entry.target}" for home, entry in family_entries("environments") if entry.name == scenario.system
+    ]
+    target = scenario.environment or next(iter(targets), None)
+    if target is None:
+        refuse_missing("environments", scenario.system)
+        raise ConfigError(f"the system {scenario.system!r} has no Gymnasium environment")
+    environment: type[EpisodeEnv] = attribute(target)
+    return environment
+
+
+def _experiment(config: Config | str | Path | None, settings: Iterable[str]) -> Config:
+    if isinstance(config, Config):
+        return config
+    if isinstance(config, str) and config in WORKLOADS:
+        return load_config(None, [f"workload={config}", *settings])
+    return load_config(None if config is None else find_config(str(config)), settings)

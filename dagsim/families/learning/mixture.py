@@ -1,0 +1,278 @@
+"""Random clusters and workloads: for every seed another one, for agents that are to decide on any."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from dagsim.errors import ConfigError, WorkloadError, require
+from dagsim.model import Cluster, GpuType, Node, gpu_type
+from dagsim.model.streams import stream
+from dagsim.systems.cluster.jobs import StoredJobs
+from dagsim.systems.cluster.kernel import ClusterKernel
+from dagsim.systems.cluster.models.runtime import Estimates, Flops, Recorded, Runtime, Throughput
+from dagsim.systems.cluster.scenario import ClusterScenario, ClusterWorld
+from dagsim.systems.seam import Kernel
+from dagsim.traces.trace_file import TraceFile
+from dagsim.workload.arrays import JobArrays, renumbered
+from dagsim.workload.arrivals import Arrivals, Batch, Bursty, Poisson
+from dagsim.workload.distributions import Choice, Constant, Distribution, LogNormal, Whole
+from dagsim.workload.shapes import Chain, ForkJoin, Layered, MapReduce, RandomDag, Shape, Single
+from dagsim.workload.sizes import MEASURED_MODELS, Independent
+from dagsim.workload.synthetic import Synthetic
+
+_KEPT = 64
+"""Number of worlds that are kept for replicas and other policies."""
+_MEASURED = ("A100-40", "V100-16", "T4")
+"""GPU types on which all of ``MEASURED_MODELS`` were measured."""
+_WIDTHS = (1, 2, 4, 8, 16, 32, 64)
+_NODES = (1, 2, 4, 8)
+"""GPUs per node."""
+
+
+class _Worlds:
+    """The latest worlds by seed. Other processes receive none."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[int, ClusterScenario] = OrderedDict()
+
+    def __reduce__(self) -> tuple[type[_Worlds], tuple[()]]:
+        return _Worlds, ()
+
+    def get(self, seed: int, draw: Callable[[int], ClusterScenario]) -> ClusterScenario:
+        world = self._kept.get(seed)
+        if world is None:
+            world = self._kept[seed] = draw(seed)
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        return world
+
+
+@dataclass(frozen=True)
+class MixtureScenario(ClusterWorld):
+    """Another GPU cluster with other jobs for every seed, so that an agent learns what holds on all.
+
+    Drawn are: the GPU types (as measured, with random speeds, or equally fast), their number and
+    nodes; the number of jobs, their load and arrivals; the shape of their DAGs; the median and the
+    tail of their work, gangs, shares and independent instances; exact or noisy estimates. A share of
+    the worlds has windows of ``traces`` instead, with random arrival rates, clusters and models.
+    Training, validation and report use separate parts of these (``seeds.part_of``).
+    """
+
+    varied: ClassVar[bool] = True
+    """Every seed has a unit of time of its own."""
+    gpus: tuple[int, int] = (2, 64)
+    """Least and largest number of GPUs."""
+    jobs: tuple[int, int] = (20, 100)
+    """Least and largest number of jobs."""
+    load: tuple[float, float] = (0.5, 1.4)
+    """Least and largest offered load."""
+    sigma: tuple[float, float] = (0.6, 2.8)
+    """Least and largest standard deviation of the logarithm of a task's work."""
+    instances: int = 200
+    """Largest number of independent instances of a task."""
+    noisy: float = 0.3
+    """Share of the worlds in which estimates are noisy."""
+    trace_share: float = 0.25
+    """Share of the worlds with jobs of ``traces``, if there are any."""
+    traces: tuple[TraceFile, ...] = ()
+    """Traces, each with its ``window``."""
+    kind: Literal["mixture"] = "mixture"
+    _worlds: Any = field(default_factory=_Worlds, init=False, repr=False, compare=False)
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    @property
+    def trace_paths(self) -> tuple[Path, ...]:
+        """Paths of the traces."""
+        return tuple([Path(trace.path) for trace in self.traces])
+
+    def __post_init__(self) -> None:
+        for name, least in (("gpus", 1), ("jobs", 1), ("load", 1e-6), ("sigma", 0)):
+            low, high = getattr(self, name)
+            if not least <= low <= high:
+                raise ConfigError(f"mixture: {name} must be [least, largest] from {least:g} on, got [{low}, {high}]")
+        require(self.instances >= 1, "mixture: instances must be 1 or more", self.instances)
+        for name in ("noisy", "trace_share"):
+            require(0 <= getattr(self, name) <= 1, f"mixture: {name} must lie in 0..1", getattr(self, name))
+        for trace in self.traces:
+            if trace.window is None:
+                raise ConfigError(f"mixture: the trace {trace.path} needs a window (jobs of each world)")
+
+    def world(self, seed: int) -> ClusterScenario:
+        """The cluster and the jobs of a seed.
+
+        Raises:
+            TraceError, WorkloadError: The jobs cannot be made.
+        """
+        world: ClusterScenario = self._worlds.get(seed, self._draw)
+        return world
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster of the first seed."""
+        return self.world(0).cluster
+
+    def kernel(
+        self, seed: int, *, record: bool = True, on_arrivals: Callable[[int], None] | None = None
+    ) -> ClusterKernel:
+        """A new kernel for the world of a seed. It always records.
+
+        Raises:
+            TraceError, WorkloadError: The jobs cannot be made.
+        """
+        return self.world(seed).kernel(seed, on_arrivals=on_arrivals)
+
+    def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
+        """Number and load of the jobs of a kernel."""
+        return self.world(kernel.schedule.seed).facts(kernel)
+
+    def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
+        """What keeps jobs of a kernel from completing."""
+        return self.world(kernel.schedule.seed).unfinished(kernel)
+
+    def check(self) -> None:
+        """Draw a world, and check the traces.
+
+        Raises:
+            InputError: Something is invalid.
+        """
+        for trace in self.traces:
+            trace.check()
+        self.world(0)
+
+    def _draw(self, seed: int) -> ClusterScenario:
+        rng = stream(seed, "mixture")
+        noisy = rng.random() < self.noisy
+        estimates = Estimates("noisy", float(rng.uniform(0.2, 1.0))) if noisy else Estimates()
+        if self.traces and rng.random() < self.trace_share:
+            return self._traced(seed, rng, estimates)
+        cluster, runtime, models = _cluster(rng, *self.gpus)
+        workload = self._workload(rng, cluster, models)
+        try:
+            arrays = workload.arrays(cluster, runtime, seed)
+        except WorkloadError as error:
+            raise WorkloadError(f"mixture: the world of seed {seed}: {error}") from None
+        return ClusterScenario(cluster, StoredJobs(arrays), runtime=runtime, estimates=estimates)
+
+    def _workload(self, rng: np.random.Generator, cluster: Cluster, models: tuple[str, ...]) -> Synthetic:
+        """Jobs that fit on the cluster."""
+        by_type = [
+            sum(node.gpus for node in cluster.nodes if node.gpu == gpu) for gpu in dict.fromkeys(cluster.gpu_types)
+        ]
+        widest = min(max(by_type), 64)
+        widths = tuple([float(width) for width in _WIDTHS if width <= widest])
+        steepness = rng.uniform(0.8, 2.5)
+        weights = np.array(widths) ** -steepness
+        gang = bool(rng.random() < 0.75)
+        instances: Distribution = Choice(widths, tuple((weights / weights.sum()).tolist()))
+        if not gang:
+            instances = Whole(1, round(_log_uniform(rng, 2, max(2, self.instances))))
+        gpus: Distribution = Constant(1.0)
+        match int(rng.choice(3, p=(0.8, 0.1, 0.1))):
+            case 1:
+                gpus = Choice((0.25, 0.5, 1.0), (0.4, 0.3, 0.3))
+                gang = False
+                instances = Constant(1.0)
+            case 2 if (most := max(node.gpus for node in cluster.nodes)) >= 2:
+                whole = tuple([float(width) for width in _WIDTHS if width <= most])
+                gpus = Choice(whole, tuple(((shares := np.array(whole) ** -steepness) / shares.sum()).tolist()))
+                gang = False
+                instances = Constant(1.0)
+            case _:
+                pass
+        shape: Shape = Single()
+        if rng.random() < 0.55:
+            shapes: tuple[Shape, ...] = (
+                RandomDag(float(rng.uniform(0, 0.4)), (2, int(rng.integers(3, 12)))),
+                Chain((2, int(rng.integers(2, 9)))),
+                ForkJoin((2, int(rng.integers(2, 9))), (1, int(rng.integers(1, 4)))),
+                MapReduce((2, int(rng.integers(2, 9))), (1, int(rng.integers(1, 5))), (1, int(rng.integers(1, 3)))),
+                Layered((2, int(rng.integers(2, 6))), (1, int(rng.integers(2, 5)))),
+                RandomDag(0.15, (3, 8)),
+            )
+            shape = shapes[int(rng.integers(len(shapes)))]
+        arrivals: Arrivals = Poisson()
+        match int(rng.choice(3, p=(0.45, 0.5, 0.05))):
+            case 1:
+                arrivals = Bursty(int(rng.integers(2, 9)), float(rng.uniform(0.3, 0.9)), float(rng.uniform(0.01, 0.06)))
+            case 2:
+                arrivals = Batch()
+            case _:
+                pass
+        median_s, sigma = _log_uniform(rng, 30, 6000), float(rng.uniform(*self.sigma))
+        sizes = Independent(
+            work=LogNormal(median_s, sigma, median_s * 1e-3, median_s * 1e3),
+            instances=instances,
+            gang=gang,
+            gpus=gpus,
+            models=models,
+        )
+        return Synthetic(
+            round(_log_uniform(rng, *self.jobs)),
+            float(rng.uniform(*self.load)),
+            arrivals=arrivals,
+            shape=shape,
+            sizes=sizes,
+        )
+
+    def _traced(self, seed: int, rng: np.random.Generator, estimates: Estimates) -> ClusterScenario:
+        """A window of a trace on a random cluster that is large enough for it."""
+        trace: TraceFile = self.traces[int(rng.integers(len(self.traces)))]
+        cluster, runtime, models = _cluster(rng, max(16, self.gpus[0]), max(16, self.gpus[1]))
+        load = float(rng.uniform(*self.load))
+        plain = runtime if not isinstance(runtime, Throughput) else Throughput(missing="flops")
+        file = replace(trace, options=replace(trace.options, load=load))
+        arrays = file.window_of(seed, cluster, plain, overlap=True)  # on another cluster, at another load
+        if models:
+            arrays = _with_models(arrays, models, rng)
+        return ClusterScenario(cluster, StoredJobs(arrays), runtime=runtime, estimates=estimates)
+
+
+def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
+    return float(np.exp(rng.uniform(np.log(low), np.log(high))))
+
+
+def _cluster(rng: np.random.Generator, least: int, largest: int) -> tuple[Cluster, Runtime, tuple[str, ...]]:
+    """A cluster, the runtime model for it, and the models of its tasks."""
+    total = max(1, round(_log_uniform(rng, least, largest)))
+    kinds = min(int(rng.choice(4, p=(0.12, 0.3, 0.4, 0.18))) + 1, total)
+    runtime: Runtime
+    models: tuple[str, ...] = ()
+    how = int(rng.choice(3, p=(0.5, 0.4, 0.1)))
+    if how == 0:
+        kinds = min(kinds, len(_MEASURED))
+        types = [gpu_type(_MEASURED[place]) for place in rng.permutation(len(_MEASURED))[:kinds]]
+        runtime, models = Throughput(), MEASURED_MODELS
+    elif how == 1:
+        spread = rng.uniform(1.0, np.log(16))
+        types = [
+            GpuType(f"drawn-{number}", float(speed), 40.0, 1000.0, 300.0, 30.0)
+            for number, speed in enumerate(10 * np.exp(-np.sort(rng.uniform(0, spread, kinds))))
+        ]
+        runtime = Flops("fp32")
+    else:
+        types = [gpu_type(_MEASURED[place]) for place in range(min(kinds, len(_MEASURED)))]
+        runtime = Recorded()
+    shares = rng.dirichlet(np.full(len(types), 2.0))
+    counts = np.maximum(np.round(shares * total), 1).astype(int)
+    nodes = []
+    for gpu, count in zip(types, counts.tolist(), strict=True):
+        size = int(rng.choice(_NODES))
+        for number, first in enumerate(range(0, count, size)):
+            held = min(size, count - first)
+            nodes.append(Node(f"{gpu.name.lower()}-{number}", gpu, held, 1e3 * held, 1e4 * held))
+    return Cluster(tuple(nodes), "drawn"), runtime, models
+
+
+def _with_models(jobs: JobArrays, models: tuple[str, ...], rng: np.random.Generator) -> JobArrays:
+    """The jobs with random models, one for all tasks of a job."""
+    model = np.repeat(rng.integers(len(models), size=len(jobs)), np.diff(jobs.first))
+    kinds = tuple([kind._replace(model=name) for kind in jobs.kinds for name in models])
+    kind, kinds = renumbered(jobs.kind * len(models) + model, kinds)
+    return replace(jobs, kind=kind, kinds=kinds)

@@ -1,0 +1,24 @@
+"""Nets: from a batch of observations to choices, their log-probabilities and entropies."""
+
+from __future__ import annotations
+
+from dagsim.families.learning.nets.net_settings import NetSettings
+from dagsim.registry import Entry, Registry
+
+__all__ = ["NETS"]
+
+NETS: Registry[NetSettings] = Registry(
+    "net",
+    [
+        Entry("scorer", ".net_settings:ScorerConfig", "a score per row, from the row and the mean of all rows"),
+        Entry("attention", ".net_settings:AttentionConfig", "scorer whose rows also attend to the GPU types"),
+        Entry("graph", ".net_settings:GraphConfig", "messages between rows and GPU types"),
+        Entry("mlp", ".net_settings:MlpConfig", "one flat network over the first rows"),
+        Entry("linear", ".net_settings:LinearConfig", "a weight per feature"),
+    ],
+    group="dagsim.nets",
+    listing="dagsim list nets",
+    home="dagsim.families.learning.nets",
+    method="build",
+)
+"""Every net by name, as the dataclass of its settings."""

@@ -1,0 +1,238 @@
+"""Actor nets, as algorithms see them, and batches of observations of different lengths."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dagsim.errors import ConfigError
+from dagsim.families.learning.codecs.codec import Observation
+
+__all__ = [
+    "ActorNet",
+    "ObservationBatch",
+    "ObservationStore",
+    "Observations",
+    "ScoreNet",
+    "entropy",
+    "log_softmax",
+    "sample",
+    "scoring",
+    "segment_max",
+    "segment_mean",
+    "segment_sum",
+    "stack",
+]
+
+
+class ObservationBatch(NamedTuple):
+    """``B`` observations with ``N`` rows in all."""
+
+    tokens: Tensor  # (N, F) float32
+    context: Tensor  # (B, C) float32
+    gpus: Tensor  # (B, g, D) float32
+    segment: Tensor  # (N,) int64: the observation that a row belongs to
+    first: Tensor  # (B,) int64: the first row of each observation
+
+    @property
+    def size(self) -> int:
+        """Number of observations in the batch."""
+        return len(self.context)
+
+
+class ObservationStore:
+    """A sequence of observations, concatenated, from which batches are taken."""
+
+    def __init__(self, observations: Sequence[Observation]) -> None:
+        self.lengths = np.array([len(observation.tokens) for observation in observations], np.int64)
+        self._offsets = np.concatenate([[0], np.cumsum(self.lengths)])
+        self._tokens = np.concatenate([observation.tokens for observation in observations])
+        self._context = np.array([observation.context for observation in observations])
+        self._gpus = np.array([observation.gpus for observation in observations])
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def is_free(self) -> np.ndarray:
+        """(T,) bool: True if the observation has more than one choice."""
+        free: np.ndarray = self.lengths > 1
+        return free
+
+    def batch(self, picked: np.ndarray) -> ObservationBatch:
+        """A batch of the observations with the indices ``picked`` (int64), in that order."""
+        lengths = self.lengths[picked]
+        first = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+        rows = np.arange(lengths.sum()) - np.repeat(first - self._offsets[picked], lengths)
+        return ObservationBatch(
+            torch.from_numpy(self._tokens[rows]),
+            torch.from_numpy(self._context[picked]),
+            torch.from_numpy(self._gpus[picked]),
+            torch.from_numpy(np.repeat(np.arange(len(picked)), lengths)),
+            torch.from_numpy(first),
+        )
+
+
+def stack(observations: Sequence[Observation]) -> ObservationBatch:
+    """One batch of all observations."""
+    tokens, context, gpus = zip(*[observation[:3] for observation in observations], strict=True)
+    lengths = np.array([len(rows) for rows in tokens])
+    return ObservationBatch(
+        torch.from_numpy(np.concatenate(tokens)),
+        torch.from_numpy(np.array(context)),
+        torch.from_numpy(np.array(gpus)),
+        torch.from_numpy(np.arange(len(lengths)).repeat(lengths)),
+        torch.from_numpy(lengths.cumsum() - lengths),
+    )
+
+
+def segment_sum(values: Tensor, segment: Tensor, count: int) -> Tensor:
+    """(count, ...) sum of ``values`` (N, ...) over each segment."""
+    return torch.zeros(count, *values.shape[1:], dtype=values.dtype).index_add(0, segment, values)
+
+
+def segment_mean(values: Tensor, segment: Tensor, count: int) -> Tensor:
+    """(count, ...) mean of ``values`` (N, ...) over each segment."""
+    lengths = torch.bincount(segment, minlength=count)
+    return segment_sum(values, segment, count) / lengths.reshape(-1, *[1] * (values.dim() - 1))
+
+
+def segment_max(values: Tensor, segment: Tensor, count: int) -> Tensor:
+    """(count,) maximum of ``values`` (N,) in each segment."""
+    return torch.full((count,), -torch.inf).scatter_reduce(0, segment, values, "amax")
+
+
+def log_softmax(scores: Tensor, segment: Tensor, count: int) -> Tensor:
+    """(N,) log-probabilities of the rows within their observation."""
+    maxima = segment_max(scores.detach(), segment, count)
+    above = scores - maxima.index_select(0, segment)
+    return above - torch.log(segment_sum(torch.exp(above), segment, count)).index_select(0, segment)
+
+
+def entropy(log_p: Tensor, segment: Tensor, count: int) -> Tensor:
+    """(count,) entropy of each observation's choice, in nats. Rows with probability 0 add nothing."""
+    p = torch.exp(log_p)
+    return -segment_sum(torch.where(p > 0, p * log_p, 0.0), segment, count)
+
+
+def sample(log_p: np.ndarray, first: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
+    """(B,) index of the chosen row within each observation. With ``rng``, it is drawn by its
+    probability (maximum of log-probability + Gumbel noise); without, it is the likeliest.
+    """
+    noisy = log_p if rng is None else log_p + rng.gumbel(size=len(log_p))
+    if len(first) == 1:  # a shortcut for a single agent
+        return np.array([noisy.argmax()])
+    maxima = np.maximum.reduceat(noisy, first)
+    lengths = np.diff(np.append(first, len(noisy)))
+    hits = np.flatnonzero(noisy == np.repeat(maxima, lengths))
+    chosen: np.ndarray = hits[np.searchsorted(hits, first)] - first  # ties: the first row
+    return chosen
+
+
+class Observations(Protocol):
+    """A sequence of observations from which batches can be taken."""
+
+    @property
+    def is_free(self) -> np.ndarray:
+        """(T,) bool: True if the observation has more than one choice."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def batch(self, picked: np.ndarray) -> Any:
+        """A batch of the observations with the indices ``picked`` (B,)."""
+        ...
+
+
+class ActorNet(nn.Module, ABC):
+    """Chooses for batches of observations. A choice is one number, or one number per head."""
+
+    settings: Any = None
+    """The settings that the net was built from, for its checkpoint."""
+
+    @abstractmethod
+    def store(self, observations: Sequence[Any]) -> Observations:
+        """Store observations to take batches from."""
+
+    @abstractmethod
+    def stack(self, observations: Sequence[Any]) -> Any:
+        """One batch of all observations."""
+
+    @abstractmethod
+    def act(
+        self, batch: Any, rng: np.random.Generator | None, explore: float | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Choose without gradients: choices (B,) or (B, heads) int64, and the log-probability of
+        each (B,), summed over the heads.
+
+        With ``rng`` alone, choices are drawn by their probabilities. Without ``rng``, or with
+        ``explore``, the likeliest is taken, except for a fraction ``explore`` of random choices.
+        """
+
+    @abstractmethod
+    def evaluate(self, batch: Any, choices: np.ndarray) -> tuple[Tensor, Tensor]:
+        """The log-probability (B,) of the choices, and the entropy (B,), both summed over the
+        heads.
+        """
+
+    @abstractmethod
+    def cross_entropy(self, batch: Any, choices: np.ndarray, smoothing: float = 0.0) -> Tensor:
+        """(B,) negative log-probability of the choices, with the fraction ``smoothing`` spread over
+        all legal ones.
+        """
+
+
+class ScoreNet(ActorNet):
+    """A net whose ``forward(batch)`` scores every row. Choices are drawn by the softmax over each
+    observation's rows.
+    """
+
+    observation: type[Any] = Observation
+    """The named tuple that it reads: an ``Observation``, or one with additional parts at the end."""
+
+    def store(self, observations: Sequence[Any]) -> ObservationStore:
+        return ObservationStore(observations)
+
+    def stack(self, observations: Sequence[Any]) -> ObservationBatch:
+        return stack(observations)
+
+    def act(
+        self, batch: ObservationBatch, rng: np.random.Generator | None, explore: float | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        with torch.inference_mode():
+            log_p = log_softmax(self(batch), batch.segment, batch.size).numpy()
+        first = batch.first.numpy()
+        chosen = sample(log_p, first, None if explore is not None else rng)
+        if explore is not None and rng is not None:
+            random_choices = sample(np.zeros(len(log_p)), first, rng)
+            chosen = np.where(rng.random(len(chosen)) < explore, random_choices, chosen)
+        return chosen, log_p[first + chosen]
+
+    def evaluate(self, batch: ObservationBatch, choices: np.ndarray) -> tuple[Tensor, Tensor]:
+        log_p = log_softmax(self(batch), batch.segment, batch.size)
+        return log_p[batch.first + torch.from_numpy(choices)], entropy(log_p, batch.segment, batch.size)
+
+    def cross_entropy(self, batch: ObservationBatch, choices: np.ndarray, smoothing: float = 0.0) -> Tensor:
+        log_p = log_softmax(self(batch), batch.segment, batch.size)
+        own = log_p[batch.first + torch.from_numpy(choices)]
+        return (
+            -own
+            if not smoothing
+            else -((1 - smoothing) * own + smoothing * segment_mean(log_p, batch.segment, batch.size))
+        )
+
+
+def scoring(net: ActorNet, algorithm: str) -> ScoreNet:
+    """Return the net if it scores every choice.
+
+    Raises:
+        ConfigError: The net does not, so no values can be learned for its choices.
+    """
+    if not isinstance(net, ScoreNet):
+        raise ConfigError(f"{algorithm} needs a net that scores every choice, which {type(net).__name__} does not")
+    return net

@@ -1,0 +1,123 @@
+"""Settings of the nets: plain values, so that reading a configuration does not load torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from dagsim.errors import ConfigError
+from dagsim.systems.seam import CodecSettings
+
+if TYPE_CHECKING:
+    from dagsim.families.learning.nets.actor import ActorNet
+
+__all__ = [
+    "AttentionConfig",
+    "GraphConfig",
+    "LinearConfig",
+    "MlpConfig",
+    "NetSettings",
+    "ScorerConfig",
+]
+
+
+class NetSettings(Protocol):
+    """A net as a configuration names it: a dataclass of its settings."""
+
+    def build(self, codec: CodecSettings) -> ActorNet:
+        """Build a new net for the codec's observations. Its weights depend on torch's seed."""
+        ...
+
+
+def positive(**values: int) -> None:
+    for name, value in values.items():
+        if not value > 0:
+            raise ConfigError(f"net: {name} must be positive, got {value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class RowNetSettings:
+    """Settings of every net over rows, including its critic."""
+
+    hidden: int = 64
+    """Units of each hidden layer."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        positive(hidden=self.hidden)
+
+    def sizes(self, codec: CodecSettings) -> Any:
+        from dagsim.families.learning.nets.row_nets import Sizes
+
+        return Sizes.of(codec, f"net {self.kind!r}")  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class ScorerConfig(RowNetSettings):
+    """Scores each row from its own features, the mean of all rows, and the context."""
+
+    kind: Literal["scorer"] = "scorer"
+
+    def build(self, codec: CodecSettings) -> ActorNet:
+        """Build a new net for the codec's observations."""
+        from dagsim.families.learning.nets.row_nets import Scorer
+
+        return Scorer(self.sizes(codec), self.hidden)
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionConfig(RowNetSettings):
+    """Like ``scorer``, but rows also attend to the GPU types."""
+
+    kind: Literal["attention"] = "attention"
+
+    def build(self, codec: CodecSettings) -> ActorNet:
+        """Build a new net for the codec's observations."""
+        from dagsim.families.learning.nets.row_nets import Attention
+
+        return Attention(self.sizes(codec), self.hidden)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphConfig(RowNetSettings):
+    """Passes messages between rows and the GPU types that they would run on."""
+
+    kind: Literal["graph"] = "graph"
+
+    def build(self, codec: CodecSettings) -> ActorNet:
+        """Build a new net for the codec's observations."""
+        from dagsim.families.learning.nets.row_nets import Graph
+
+        return Graph(self.sizes(codec), self.hidden)
+
+
+@dataclass(frozen=True, slots=True)
+class MlpConfig(RowNetSettings):
+    """One flat network over the first ``slots`` rows."""
+
+    slots: int = 64
+    """Number of rows that it sees. Later rows cannot be chosen."""
+    kind: Literal["mlp"] = "mlp"
+
+    def __post_init__(self) -> None:
+        positive(hidden=self.hidden, slots=self.slots)
+
+    def build(self, codec: CodecSettings) -> ActorNet:
+        """Build a new net for the codec's observations."""
+        from dagsim.families.learning.nets.row_nets import Mlp
+
+        return Mlp(self.sizes(codec), self.hidden, self.slots)
+
+
+@dataclass(frozen=True, slots=True)
+class LinearConfig(RowNetSettings):
+    """One weight per feature. ``hidden`` sets the width of the critic, if there is one."""
+
+    kind: Literal["linear"] = "linear"
+
+    def build(self, codec: CodecSettings) -> ActorNet:
+        """Build a new net for the codec's observations."""
+        from dagsim.families.learning.nets.row_nets import Linear
+
+        return Linear(self.sizes(codec))

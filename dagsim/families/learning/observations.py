@@ -1,0 +1,219 @@
+"""Action levels and observation presets of ``SchedulingEnv``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import log1p
+from struct import Struct
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+
+from dagsim.families.learning.codecs.candidates import Candidates
+from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation
+from dagsim.families.learning.env_settings import EnvConfig, Level
+from dagsim.model import Decision, Share, Start
+from dagsim.systems.cluster.policies.orders import width
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
+
+NODE_FEATURES = ("log_best", "log_rank", "gpus", "waiting", "running", "ready", "missing_parents", "job_age")
+
+
+class Legal(NamedTuple):
+    """The legal actions."""
+
+    starts: int
+    """Number of rows that the first actions stand for: starts that have a slot."""
+    wait: int | None
+    """The row that the last action stands for, if waiting is legal."""
+
+
+class Presets:
+    """Makes the observations of one environment. Unused rows are 0 and masked."""
+
+    def __init__(self, config: EnvConfig, types: int) -> None:
+        self.config = config
+        self._types = types
+        features = config.codec.features
+        levelled = isinstance(config.codec, CandidatesConfig)
+        self._tokens = len(Levelled.token_features if levelled else features["tokens"])
+        self._context = len(features["context"])
+        self._gpus = len(features["gpus"])
+        self.space = self._space()
+
+    def observe(self, observation: Observation | None, legal: Legal, mask: np.ndarray) -> Any:
+        """Return the observation in the form of the preset (without the graph) and a copy of its
+        mask. Both are 0 when the episode is over.
+        """
+        begin = self.config.slots * self._tokens
+        end = begin + self._context
+        flat = np.zeros(end + self._types * self._gpus, np.float32)
+        tokens = flat[:begin].reshape(self.config.slots, self._tokens)
+        context, gpus = flat[begin:end], flat[end:].reshape(self._types, self._gpus)
+        if observation is not None:
+            starts, wait = legal
+            tokens[:starts] = observation.tokens[:starts]
+            if wait is not None:
+                tokens[-1] = observation.tokens[wait]
+            context[:] = observation.context
+            gpus[:] = observation.gpus
+        match self.config.observation:
+            case "flat":
+                return flat
+            case "dict":
+                return {"observations": flat, "action_mask": mask.copy()}
+        return {"tokens": tokens, "context": context, "gpus": gpus, "action_mask": mask.copy()}
+
+    def legal(self, observation: Observation | None) -> Legal:
+        """The legal actions; none when the episode is over."""
+        if observation is None:
+            return Legal(0, None)
+        rows, slots = len(observation.tokens), self.config.slots - 1
+        if observation.tokens[-1, 0] == 1.0:
+            return Legal(min(rows - 1, slots), rows - 1)
+        return Legal(min(rows, slots), None)
+
+    def mask(self, legal: Legal) -> np.ndarray:
+        """(slots,) int8: 1 for legal actions."""
+        mask = np.zeros(self.config.slots, np.int8)
+        mask[: legal.starts] = 1
+        mask[-1] = legal.wait is not None
+        return mask
+
+    def graph(self, view: ClusterView | None) -> dict[str, np.ndarray]:
+        """The unfinished tasks of the jobs in the system, and their edges, oldest job first."""
+        config = self.config
+        rows: list[tuple[float, ...]] = []
+        pairs: list[tuple[int, int]] = []
+        for job in view.jobs.values() if view is not None else ():
+            assert view is not None
+            age = log1p((view.now - job.job.arrival_s) / 60) / 5
+            place: dict[int, int] = {}
+            for task in job.tasks:
+                if task.unfinished and len(rows) < config.nodes:
+                    place[task.index] = len(rows)
+                    rows.append(_node(task, age))
+            for parent, child, _ in job.job.graph.edges:
+                if parent in place and child in place:
+                    pairs.append((place[parent], place[child]))
+            if len(rows) == config.nodes:
+                break
+        nodes = np.zeros((config.nodes, len(NODE_FEATURES)), np.float32)
+        edges = np.zeros((config.edges, 2), np.int64)
+        del pairs[config.edges :]
+        if rows:
+            nodes[: len(rows)] = rows
+        if pairs:
+            edges[: len(pairs)] = pairs
+        return {"nodes": nodes, "edges": edges, "counts": np.array([len(rows), len(pairs)], np.int64)}
+
+    def _space(self) -> spaces.Space[Any]:
+        config = self.config
+
+        def box(*shape: int) -> spaces.Box:
+            return spaces.Box(-np.inf, np.inf, shape, np.float32)
+
+        mask = spaces.Box(0, 1, (config.slots,), np.int8)
+        flat = box(config.slots * self._tokens + self._context + self._types * self._gpus)
+        match config.observation:
+            case "flat":
+                return flat
+            case "dict":
+                return spaces.Dict({"observations": flat, "action_mask": mask})
+        parts: dict[str, spaces.Space[Any]] = {
+            "tokens": box(config.slots, self._tokens),
+            "context": box(self._context),
+            "gpus": box(self._types, self._gpus),
+            "action_mask": mask,
+        }
+        if config.observation == "graph":
+            parts["nodes"] = box(config.nodes, len(NODE_FEATURES))
+            parts["edges"] = spaces.Box(0, config.nodes - 1, (config.edges, 2), np.int64)
+            parts["counts"] = spaces.Box(0, max(config.nodes, config.edges), (2,), np.int64)
+        return spaces.Dict(parts)
+
+
+def _node(task: TaskState, age: float) -> tuple[float, ...]:
+    """The ``NODE_FEATURES`` of an unfinished task."""
+    return (
+        log1p(task.best_s / 60) / 5,
+        log1p(task.rank_s / 60) / 5,
+        width(task) / 8,
+        task.waiting,
+        task.unfinished - task.waiting,
+        not task.missing and task.waiting > 0,
+        task.missing,
+        age,
+    )
+
+
+class Levelled:
+    """The candidates codec with the rows of one action level. If the level chooses parallelism, an
+    additional column, ``parallelism``, distinguishes its rows.
+    """
+
+    token_features: tuple[str, ...] = (*Candidates.token_features, "parallelism")
+    context_features = Candidates.context_features
+    gpu_features = Candidates.gpu_features
+
+    def __init__(self, config: CandidatesConfig, level: Level) -> None:
+        self.codec = Candidates(config, tail=Struct("f").pack(1.0))
+        self.level = level
+        self._rows: Sequence[int] = ()
+        """The rows of the candidates that can be chosen. Unused under ``task_type``, where it would
+        be all rows.
+        """
+        self._parallelism: Sequence[float] = ()
+        """For each row, the fraction of the waiting instances with room that start."""
+
+    def encode(self, view: ClusterView) -> Observation | None:
+        """Encode the choices of this level; ``None`` if there is no choice."""
+        observation = self.codec.encode(view)
+        if observation is None or self.level == "task_type":
+            return observation
+        self._rows, self._parallelism = self._chosen()
+        waits = len(observation.tokens) > len(self.codec.rows)
+        tokens = observation.tokens[[*self._rows, -1] if waits else self._rows]
+        tokens[: len(self._parallelism), -1] = self._parallelism
+        return observation._replace(tokens=tokens)
+
+    def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
+        """Decode the decision of a row."""
+        if self.level == "task_type":
+            return self.codec.decode(view, choice)
+        if choice >= len(self._rows):
+            return ()
+        decisions, parallelism = self.codec.decode(view, self._rows[choice]), self._parallelism[choice]
+        if parallelism == 1.0 or not decisions:
+            return decisions
+        (decision,) = decisions
+        assert isinstance(decision, Start)
+        instances = max(int(sum(share.instances for share in decision.placement) * parallelism), 1)
+        return (Start(decision.task, (Share(decision.placement[0].node, instances),)),)
+
+    def choice_of(self, decisions: Iterable[Decision]) -> int | None:
+        """The row that stands for the first decision; ``None`` if this level has no such row."""
+        row = self.codec.choice_of(decisions)
+        if row is None or self.level == "task_type":
+            return row
+        if row == len(self.codec.rows):
+            return len(self._rows)
+        choices = zip(self._rows, self._parallelism, strict=True)
+        return next((place for place, row_and_share in enumerate(choices) if row_and_share == (row, 1.0)), None)
+
+    def _chosen(self) -> tuple[Sequence[int], Sequence[float]]:
+        rows = self.codec.rows
+        if self.level == "task_type_par":
+            some = [(0.0, 0.5, 1.0) if task.waiting > 2 and not task.demand.gang else (1.0,) for task, _ in rows]
+            chosen_rows = [row for row, parts in enumerate(some) for _ in parts]
+            return chosen_rows, [part for parts in some for part in parts]
+        best: dict[object, tuple[float, float, int]] = {}
+        for row, (task, type_) in enumerate(rows):
+            of = task.job if self.level == "job" else task
+            key = (-task.rank_s if self.level == "job" else 0.0, task.seconds[type_], row)
+            if of not in best or key < best[of]:
+                best[of] = key
+        chosen_rows = sorted([row for _, _, row in best.values()])
+        return chosen_rows, [1.0] * len(chosen_rows)

@@ -1,0 +1,102 @@
+"""Learning from replay, D3QN, Rainbow and SAC: the settings, and the learners beside them.
+
+The settings name their learners, so that reading a configuration does not load torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from dagsim.errors import ConfigError
+from dagsim.families.learning.settings import Algorithm
+
+__all__ = ["D3qnConfig", "RainbowConfig", "SacConfig"]
+
+
+@dataclass(frozen=True, slots=True)
+class _OffPolicy(Algorithm):
+    """Settings of all algorithms with a replay."""
+
+    episodes: int = 8
+    """Episodes per iteration, each on its own job sequence."""
+    lr: float = 5e-4
+    updates: int = 60
+    """Minibatches per iteration."""
+    minibatch: int = 512
+    replay: int = 200_000
+    """Capacity of the replay, in transitions."""
+    n_step: int = 8
+    target_rate: float = 0.02
+    """Fraction of the distance to the net by which each update moves the target net."""
+    discount_jcts: tuple[float, float] = (0.5, 0.5)
+
+    def _check(self) -> None:
+        self._positive("episodes", "lr", "updates", "minibatch")
+        self._positive("replay", "n_step")
+        self._fraction("target_rate")
+        self._time_constants("discount_jcts")
+
+
+@dataclass(frozen=True, slots=True)
+class D3qnConfig(_OffPolicy):
+    """Deep Q-learning: double (van Hasselt et al. 2016) and duelling (Wang et al. 2016), with
+    prioritised n-step replay (Schaul et al. 2016). Rewards are discounted by elapsed time, as in
+    a semi-Markov process.
+    """
+
+    kind: Literal["d3qn"] = "d3qn"
+    exploration: tuple[float, float] = (0.5, 0.02)
+    """Fraction of random choices: at the start, and from the middle of the training on."""
+    priority: float = 0.6
+    importance: float = 0.4
+
+    learner: ClassVar[str] = "dagsim.families.learning.off_policy.d3qn:D3qn"
+
+    def __post_init__(self) -> None:
+        self._check()
+        self._fraction("priority", "importance")
+
+
+@dataclass(frozen=True, slots=True)
+class SacConfig(_OffPolicy):
+    """Discrete soft actor-critic (Christodoulou 2019) with masks: expectations run over legal
+    choices only, and the target entropy of a state is ``target_entropy`` x log(number of its
+    legal choices).
+    """
+
+    kind: Literal["sac"] = "sac"
+    target_entropy: float = 0.05
+    temperature: float = 0.05
+    """Initial temperature."""
+
+    learner: ClassVar[str] = "dagsim.families.learning.off_policy.sac:Sac"
+
+    def __post_init__(self) -> None:
+        self._check()
+        self._positive("temperature")
+        self._fraction("target_entropy")
+
+
+@dataclass(frozen=True, slots=True)
+class RainbowConfig(_OffPolicy):
+    """Rainbow (Hessel et al. 2018): ``d3qn`` with distributions of returns, and with noisy layers
+    instead of random choices for exploration. It has its own net, as wide as ``net.hidden``.
+    """
+
+    kind: Literal["rainbow"] = "rainbow"
+    atoms: int = 51
+    """Number of values in the support of a distribution of returns."""
+    support: tuple[float, float] = (-6.0, 1.0)
+    """The lowest and the highest value of the support, in root mean squares of the first returns."""
+    priority: float = 0.6
+    importance: float = 0.4
+
+    learner: ClassVar[str] = "dagsim.families.learning.off_policy.rainbow:Rainbow"
+
+    def __post_init__(self) -> None:
+        self._check()
+        self._fraction("priority", "importance")
+        self._at_least(2, "atoms")
+        if not self.support[0] < self.support[1]:
+            raise ConfigError(f"rainbow: support must be a low and a higher value, got {self.support!r}")

@@ -1,0 +1,158 @@
+"""Deep Q-learning from replay over ragged choices and in continuous time: the iteration of D3QN and
+Rainbow, and D3QN.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dagsim.families.learning.advantages import discounts, return_rms
+from dagsim.families.learning.learner import LearnerContext
+from dagsim.families.learning.nets.actor import ObservationBatch, ScoreNet, sample, scoring, segment_sum
+from dagsim.families.learning.off_policy import D3qnConfig, RainbowConfig
+from dagsim.families.learning.off_policy.replay import Drawn, ReplayBuffer
+from dagsim.families.learning.rollouts import EpisodeSteps
+
+__all__ = ["D3qn", "Duelling", "QLearner", "follow", "q_loss"]
+
+
+ConfigT = TypeVar("ConfigT", D3qnConfig, RainbowConfig)
+QT = TypeVar("QT", bound=nn.Module)
+
+
+def follow(target: nn.Module, net: nn.Module, rate: float) -> None:
+    """Move the target network's weights towards the network's by ``rate`` (Polyak averaging)."""
+    with torch.no_grad():
+        for old, new in zip(target.parameters(), net.parameters(), strict=True):
+            old.lerp_(new, rate)
+
+
+class QLearner(ABC, Generic[ConfigT, QT]):
+    """Learns ``q`` from prioritised n-step replay, with a target network that follows it."""
+
+    def __init__(self, context: LearnerContext, config: ConfigT, q: QT, net: ScoreNet) -> None:
+        self.config: ConfigT = config
+        self._context = context
+        self._q = q
+        self._target = deepcopy(q)
+        self.optimizer = torch.optim.Adam(q.parameters(), config.lr)
+        self.replay = ReplayBuffer(config.replay, config.priority, config.importance, net)
+        self._scale = 0.0
+
+    @abstractmethod
+    def _loss(self, drawn: Drawn, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        """The weighted loss of the sampled transitions, and the error (B,) of each, which sets its
+        new priority.
+        """
+
+    def learn(self, episodes: Sequence[EpisodeSteps], iteration: int, progress: float) -> dict[str, float]:
+        """Add the episodes' transitions to the replay, and make ``updates`` steps on minibatches
+        from it.
+        """
+        config, context = self.config, self._context
+        time_s = context.time_constant_s(config.discount_jcts, progress)
+        self._scale = self._scale or return_rms(episodes, time_s)
+        for steps in episodes:
+            self.replay.add(steps, discounts(steps, time_s), config.n_step, self._scale)
+        rng, lr = context.rng(iteration, 5), config.lr * (1 - 0.9 * progress)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        losses = []
+        for _ in range(config.updates):
+            drawn = self.replay.draw(config.minibatch, rng)
+            loss, errors = self._loss(drawn, rng)
+            self.optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(self._q.parameters(), 10.0)
+            self.optimizer.step()
+            self.replay.update(drawn.places, errors.numpy())
+            follow(self._target, self._q, config.target_rate)
+            losses.append(float(loss.detach()))
+        return {
+            "reward": float(np.mean([sum(steps.rewards) for steps in episodes])),
+            "samples": float(sum(len(steps.choices) for steps in episodes)),
+            "loss": float(np.mean(losses)),
+            "lr": lr,
+        }
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "target": self._target.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scale": self._scale,
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self._target.load_state_dict(state["target"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self._scale = state["scale"]
+
+
+class Duelling(nn.Module):
+    """Q(s, a), (N,), by the duelling formula: V(s) + A(s, a) - mean of A over the legal choices
+    (Wang et al. 2016, equation 9).
+    """
+
+    def __init__(self, advantage: nn.Module, value: nn.Module) -> None:
+        super().__init__()
+        self.advantage = advantage
+        self.value = value
+
+    def forward(self, batch: ObservationBatch) -> Tensor:
+        advantage = self.advantage(batch)
+        lengths = segment_sum(torch.ones_like(advantage), batch.segment, batch.size)
+        mean = segment_sum(advantage, batch.segment, batch.size) / lengths
+        return (self.value(batch) - mean)[batch.segment] + advantage  # type: ignore[no-any-return]
+
+
+def q_loss(net: nn.Module, target: nn.Module, drawn: Drawn) -> tuple[Tensor, Tensor]:
+    """The weighted Huber loss of the double-Q error, and the errors (B,).
+
+    The online network picks the next choice, and the target network evaluates it (van Hasselt et
+    al. 2016). Both see legal choices only, as there are no other rows. The discount depends on the
+    elapsed time (semi-Markov process).
+    """
+    q = net(drawn.batch)[drawn.batch.first + drawn.choices]
+    with torch.no_grad():
+        after = drawn.following
+        next_choices = sample(net(after).numpy(), after.first.numpy())
+        values = target(after)[after.first + torch.from_numpy(next_choices)]
+        targets = drawn.rewards + drawn.discounts * values
+    errors = nn.functional.smooth_l1_loss(q, targets, reduction="none")
+    return (drawn.weights * errors).mean(), (q - targets).detach()
+
+
+class D3qn(QLearner[D3qnConfig, Duelling]):
+    """Plays with a fraction of random choices, then learns from replay. ``net`` scores by Q, so its
+    likeliest choice is the greedy one.
+    """
+
+    def __init__(self, context: LearnerContext) -> None:
+        assert isinstance(context.config.algorithm, D3qnConfig)
+        self.net = scoring(context.net(), "d3qn")
+        super().__init__(context, context.config.algorithm, Duelling(self.net, context.critic()), self.net)
+
+    def iterate(self, iteration: int, progress: float) -> dict[str, float]:
+        context = self._context
+        first, last = self.config.exploration
+        exploration = max(last, first + (last - first) * 2 * progress)
+        seeds = context.job_seeds(iteration, self.config.episodes)
+        episodes = context.rollouts.play(self.net, seeds, context.rng_key(iteration), explore=exploration)
+        return self.learn(episodes, iteration, progress) | {"exploration": exploration}
+
+    def _loss(self, drawn: Drawn, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        return q_loss(self._q, self._target, drawn)
+
+    def state(self) -> dict[str, Any]:
+        return {"net": self.net.state_dict(), "q": self._q.state_dict(), **super().state()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self._q.load_state_dict(state["q"])
+        super().load(state)

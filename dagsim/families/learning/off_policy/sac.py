@@ -1,0 +1,147 @@
+"""Discrete soft actor-critic (Christodoulou 2019) with masks, over ragged choices and in continuous
+time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dagsim.families.learning.advantages import discounts, return_rms
+from dagsim.families.learning.learner import LearnerContext
+from dagsim.families.learning.nets.actor import ObservationBatch, entropy, log_softmax, scoring, segment_sum
+from dagsim.families.learning.off_policy import SacConfig
+from dagsim.families.learning.off_policy.d3qn import Duelling, follow
+from dagsim.families.learning.off_policy.replay import Drawn, ReplayBuffer
+
+__all__ = ["Sac", "actor_loss", "critic_loss", "temperature_loss"]
+
+
+def critic_loss(q: nn.Module, drawn: Drawn, target: Tensor) -> Tensor:
+    """The mean squared error of one Q network against the soft ``target`` (B,)."""
+    return nn.functional.mse_loss(q(drawn.batch)[drawn.batch.first + drawn.choices], target)
+
+
+def actor_loss(scores: Tensor, batch: ObservationBatch, q: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """The actor's loss, and the entropy (B,). The loss is the mean over observations of the
+    expectation, over legal choices, of temperature x log p - Q (equation 12).
+    """
+    log_p = log_softmax(scores, batch.segment, batch.size)
+    p = torch.exp(log_p)
+    expected = segment_sum(p * (temperature * log_p - q), batch.segment, batch.size)
+    return expected.mean(), entropy(log_p, batch.segment, batch.size)
+
+
+def temperature_loss(log_temperature: Tensor, policy_entropy: Tensor, wanted: Tensor) -> Tensor:
+    """The temperature's loss: it raises the temperature if the policy's entropy (B,) is below the
+    target entropy (B,). The entropy is that of the whole policy, with every choice weighted by
+    its probability (equation 11).
+    """
+    return (torch.exp(log_temperature) * (policy_entropy - wanted).detach()).mean()
+
+
+class Sac:
+    """Two Q networks, a policy and a temperature, which learn from replay."""
+
+    def __init__(self, context: LearnerContext) -> None:
+        assert isinstance(context.config.algorithm, SacConfig)
+        self.config = context.config.algorithm
+        self._context = context
+        self.net = scoring(context.net(), "sac")
+        self._q = nn.ModuleList([Duelling(scoring(context.net(), "sac"), context.critic()) for _ in range(2)])
+        self._targets = deepcopy(self._q)
+        self._log_temperature = torch.tensor(float(np.log(self.config.temperature)), requires_grad=True)
+        self.optimizers = [
+            torch.optim.Adam(self.net.parameters(), self.config.lr),
+            torch.optim.Adam(self._q.parameters(), self.config.lr),
+            torch.optim.Adam([self._log_temperature], self.config.lr),
+        ]
+        self.replay = ReplayBuffer(self.config.replay, net=self.net)
+        self._scale = 0.0
+
+    def iterate(self, iteration: int, progress: float) -> dict[str, float]:
+        config, context = self.config, self._context
+        seeds = context.job_seeds(iteration, config.episodes)
+        episodes = context.rollouts.play(self.net, seeds, context.rng_key(iteration))
+        time_s = context.time_constant_s(config.discount_jcts, progress)
+        self._scale = self._scale or return_rms(episodes, time_s)
+        for steps in episodes:
+            self.replay.add(steps, discounts(steps, time_s), config.n_step, self._scale)
+        rng = context.rng(iteration, 5)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = config.lr * (1 - 0.9 * progress)
+        entropies, losses = [], []
+        for _ in range(config.updates):
+            policy_entropy, loss = self._update(self.replay.draw(config.minibatch, rng))
+            entropies.append(policy_entropy)
+            losses.append(loss)
+        return {
+            "reward": float(np.mean([sum(steps.rewards) for steps in episodes])),
+            "samples": float(sum(len(steps.choices) for steps in episodes)),
+            "loss": float(np.mean(losses)),
+            "entropy": float(np.mean(entropies)),
+            "temperature": float(torch.exp(self._log_temperature.detach())),
+            "lr": config.lr * (1 - 0.9 * progress),
+        }
+
+    def _update(self, drawn: Drawn) -> tuple[float, float]:
+        """Make one step of the critics, the policy and the temperature. Returns the entropy and the
+        critics' loss.
+        """
+        temperature = float(torch.exp(self._log_temperature.detach()))
+        actor, critics, temperature_optimizer = self.optimizers
+        loss = torch.stack([critic_loss(q, drawn, self._target(drawn, temperature)) for q in self._q]).sum()
+        critics.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        critics.step()
+        batch = drawn.batch
+        with torch.no_grad():
+            q = torch.minimum(*(q_net(batch) for q_net in self._q))
+        policy_loss, policy_entropy = actor_loss(self.net(batch), batch, q, temperature)
+        actor.zero_grad()
+        policy_loss.backward()  # type: ignore[no-untyped-call]
+        actor.step()
+        lengths = segment_sum(torch.ones(len(batch.segment)), batch.segment, batch.size)
+        target_entropy = self.config.target_entropy * torch.log(lengths)
+        temperature_optimizer.zero_grad()
+        loss_of_temperature = temperature_loss(self._log_temperature, policy_entropy, target_entropy)
+        loss_of_temperature.backward()  # type: ignore[no-untyped-call]
+        temperature_optimizer.step()
+        follow(self._targets, self._q, self.config.target_rate)
+        return float(policy_entropy.detach().mean()), float(loss.detach())
+
+    def _target(self, drawn: Drawn, temperature: float) -> Tensor:
+        """(B,) soft target: reward + discount x E over legal choices of (minimum target Q -
+        temperature x log p).
+        """
+        with torch.no_grad():
+            after = drawn.following
+            log_p = log_softmax(self.net(after), after.segment, after.size)
+            q = torch.minimum(*(target(after) for target in self._targets))
+            values = segment_sum(torch.exp(log_p) * (q - temperature * log_p), after.segment, after.size)
+            return drawn.rewards + drawn.discounts * values
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "net": self.net.state_dict(),
+            "q": self._q.state_dict(),
+            "targets": self._targets.state_dict(),
+            "log_temperature": self._log_temperature.detach(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "scale": self._scale,
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self.net.load_state_dict(state["net"])
+        self._q.load_state_dict(state["q"])
+        self._targets.load_state_dict(state["targets"])
+        self._scale = state["scale"]
+        with torch.no_grad():
+            self._log_temperature.copy_(state["log_temperature"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)

@@ -1,0 +1,99 @@
+"""Policy gradients on whole episodes, PPO and REINFORCE: the settings, and the learners beside them.
+
+The settings name their learners, so that reading a configuration does not load torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from dagsim.errors import ConfigError
+from dagsim.families.learning.settings import Algorithm
+from dagsim.registry import Spec
+
+__all__ = ["PpoConfig", "ReinforceConfig"]
+
+
+@dataclass(frozen=True, slots=True)
+class PpoConfig(Algorithm):
+    """Proximal policy optimisation (Schulman et al. 2017), on whole episodes.
+
+    ``advantage`` is one of:
+
+    - ``replicas``: compares each episode with the others of the same job sequence at equal time
+      (input-dependent baseline, Mao et al., ICLR 2019; no critic);
+    - ``critic``: learns a value and uses generalised advantage estimation (Schulman et al. 2016);
+    - ``fluid``: ``replicas`` minus the part that the backlog explains, for Spark.
+    """
+
+    kind: Literal["ppo"] = "ppo"
+    advantage: str = "replicas"
+    """``replicas``, ``critic``, ``fluid``, or ``module:attr``, with parameters in brackets:
+    ``fluid[horizon=0.2]``.
+    """
+    sequences: int = 8
+    """Job sequences per iteration."""
+    replicas: int = 8
+    """Episodes on each of them."""
+    lr: float = 2e-3
+    """Adam's learning rate, which falls to 0 over the training."""
+    min_lr: float = 0.0
+    """Added to the learning rate, so that it never reaches 0."""
+    clip: float = 0.2
+    target_kl: float = 0.03
+    """The update of an iteration stops when the policy has moved by 1.5 times this divergence."""
+    epochs: int = 3
+    minibatch: int = 1024
+    entropy: float = 0.003
+    """Weight of the entropy bonus, which falls to 0 over the training."""
+    max_grad: float = 0.5
+    gae_lambda: float = 0.95
+    discount_jcts: tuple[float, float] = (10.0, 40.0)
+    """Time constant of the discount, in mean completion times of the reference, at the start and at
+    the end of the training. The effect of a decision fades, and later rewards are mostly noise.
+    """
+
+    learner: ClassVar[str] = "dagsim.families.learning.on_policy.learners:Ppo"
+
+    def __post_init__(self) -> None:
+        self._positive("sequences", "lr", "epochs", "minibatch")
+        self._positive("clip", "target_kl", "max_grad")
+        self._fraction("gae_lambda")
+        self._time_constants("discount_jcts")
+        self._at_least(0, "min_lr")
+        _check_advantage(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ReinforceConfig(Algorithm):
+    """The policy gradient with input-dependent baselines (Williams 1992; Mao et al., SIGCOMM 2019)."""
+
+    kind: Literal["reinforce"] = "reinforce"
+    advantage: str = "replicas"
+    """As for ``ppo``."""
+    sequences: int = 4
+    replicas: int = 8
+    minibatch: int | None = None
+    """Choices per gradient step. Default: one step on all of them."""
+    lr: float = 2e-3
+    min_lr: float = 0.0
+    entropy: float = 0.01
+    max_grad: float = 0.5
+    discount_jcts: tuple[float, float] = (2.0, 20.0)
+
+    learner: ClassVar[str] = "dagsim.families.learning.on_policy.learners:Reinforce"
+
+    def __post_init__(self) -> None:
+        self._positive("sequences", "lr", "max_grad")
+        self._time_constants("discount_jcts")
+        self._at_least(0, "min_lr")
+        if self.minibatch is not None:
+            self._positive("minibatch")
+        _check_advantage(self)
+
+
+def _check_advantage(settings: PpoConfig | ReinforceConfig) -> None:
+    name = Spec.parse(settings.advantage).name
+    if settings.replicas < (2 if name in ("replicas", "fluid") else 1):
+        raise ConfigError(f"{settings.kind}: advantage {name!r} needs 2 replicas or more, got {settings.replicas!r}")

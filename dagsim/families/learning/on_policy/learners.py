@@ -1,0 +1,113 @@
+"""The learners of both algorithms, for every net and estimator of advantages: proximal policy
+optimisation (Schulman et al. 2017), and REINFORCE (Williams 1992) with input-dependent baselines, the
+training method of Decima (Mao et al., SIGCOMM 2019).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dagsim.families.learning.learner import LearnerContext
+from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig
+from dagsim.families.learning.on_policy.policy_gradient import Choices, PolicyGradient, shuffled
+
+__all__ = ["Ppo", "Reinforce", "Update", "policy_gradient_loss", "policy_loss"]
+
+_PART = 4096
+"""Number of choices whose gradient REINFORCE sums at a time."""
+
+
+class Update(NamedTuple):
+    """The parts of one minibatch's loss."""
+
+    loss: Tensor
+    kl: float
+    entropy: float
+    clipped: float
+
+
+def policy_loss(
+    log_p: Tensor, entropy: Tensor, old_log_p: Tensor, advantages: Tensor, clip: float, entropy_weight: float
+) -> Update:
+    """The clipped surrogate (equation 7) minus ``entropy_weight`` x entropy. All tensors are (B,).
+
+    ``kl`` estimates how far the policy has moved: E[(r - 1) - log r] (Schulman's note on
+    approximating KL).
+    """
+    log_ratio = log_p - old_log_p
+    ratio = torch.exp(log_ratio)
+    surrogate = torch.minimum(ratio * advantages, torch.clamp(ratio, 1 - clip, 1 + clip) * advantages)
+    mean_entropy = entropy.mean()
+    with torch.no_grad():
+        kl = float(((ratio - 1) - log_ratio).mean())
+        clipped = float((torch.abs(ratio - 1) > clip).float().mean())
+    return Update(-surrogate.mean() - entropy_weight * mean_entropy, kl, float(mean_entropy.detach()), clipped)
+
+
+class Ppo(PolicyGradient[PpoConfig]):
+    """Learns from whole episodes: ``sequences`` job sequences, with ``replicas`` episodes on each."""
+
+    def __init__(self, context: LearnerContext) -> None:
+        assert isinstance(context.config.algorithm, PpoConfig)
+        super().__init__(context, context.config.algorithm)
+
+    def _update(self, batch: Choices, entropy_weight: float, rng: np.random.Generator) -> dict[str, float]:
+        config, net = self.config, self.net
+        updates: list[Update] = []
+        for _ in range(config.epochs):
+            for rows in shuffled(batch.free, config.minibatch, rng):
+                log_p, entropy = net.evaluate(batch.observations.batch(rows), batch.choices[rows])
+                old_log_p, advantages = torch.from_numpy(batch.log_p[rows]), torch.from_numpy(batch.advantages[rows])
+                update = policy_loss(log_p, entropy, old_log_p, advantages, config.clip, entropy_weight)
+                updates.append(update)
+                if update.kl > 1.5 * config.target_kl:
+                    return _means(updates)
+                self.optimizer.zero_grad()
+                update.loss.backward()  # type: ignore[no-untyped-call]
+                nn.utils.clip_grad_norm_(net.parameters(), config.max_grad)
+                self.optimizer.step()
+        return _means(updates)
+
+
+def _means(updates: Sequence[Update]) -> dict[str, float]:
+    return {
+        "kl": updates[-1].kl,
+        "entropy": float(np.mean([update.entropy for update in updates])),
+        "clipped": float(np.mean([update.clipped for update in updates])),
+    }
+
+
+def policy_gradient_loss(log_p: Tensor, entropy: Tensor, advantages: Tensor, entropy_weight: float) -> Tensor:
+    """The loss of the policy gradient with entropy, summed over the batch. Its gradient is that of
+    -E[log p(choice) x advantage] - ``entropy_weight`` x entropy. All tensors are (B,).
+    """
+    return -(log_p * advantages).sum() - entropy_weight * entropy.sum()
+
+
+class Reinforce(PolicyGradient[ReinforceConfig]):
+    """Makes one gradient step per iteration on the whole batch, or one for each ``minibatch``."""
+
+    def __init__(self, context: LearnerContext) -> None:
+        assert isinstance(context.config.algorithm, ReinforceConfig)
+        super().__init__(context, context.config.algorithm)
+
+    def _update(self, batch: Choices, entropy_weight: float, rng: np.random.Generator) -> dict[str, float]:
+        config, net, free = self.config, self.net, batch.free
+        entropies = []
+        for rows in [free] if config.minibatch is None else shuffled(free, config.minibatch, rng):
+            self.optimizer.zero_grad()
+            for begin in range(0, len(rows), _PART):
+                part = rows[begin : begin + _PART]
+                log_p, entropy = net.evaluate(batch.observations.batch(part), batch.choices[part])
+                advantages = torch.from_numpy(batch.advantages[part])
+                loss = policy_gradient_loss(log_p, entropy, advantages, entropy_weight)
+                (loss / len(rows)).backward()  # type: ignore[no-untyped-call]
+                entropies.append(float(entropy.detach().sum()))
+            nn.utils.clip_grad_norm_(net.parameters(), config.max_grad)
+            self.optimizer.step()
+        return {"entropy": sum(entropies) / max(len(free), 1)}

@@ -1,0 +1,143 @@
+"""The iteration of PPO and REINFORCE: play whole episodes, estimate advantages, learn from them
+once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+
+from dagsim.families.learning.advantages import ADVANTAGES, replica_groups
+from dagsim.families.learning.learner import LearnerContext
+from dagsim.families.learning.nets.actor import Observations
+from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig
+from dagsim.families.learning.rollouts import EpisodeSteps, choices_of
+
+__all__ = ["Choices", "PolicyGradient", "normalized", "shuffled"]
+
+
+ConfigT = TypeVar("ConfigT", PpoConfig, ReinforceConfig)
+
+
+def normalized(advantages: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """(T,) float32: the advantages, standardised by the mean and deviation of the steps ``free``,
+    which had a choice.
+    """
+    deviation = advantages[free].std() + 1e-8
+    scaled: np.ndarray = ((advantages - advantages[free].mean()) / deviation).astype(np.float32)
+    return scaled
+
+
+def in_own_unit(replicas: Sequence[EpisodeSteps]) -> list[EpisodeSteps]:
+    """The episodes of one job sequence with times and rewards in units of its mean completion time."""
+    times_s = [steps.jct_s for steps in replicas if steps.jct_s > 0]
+    unit_s = float(np.mean(times_s)) if times_s else 1.0
+    return [
+        replace(
+            steps,
+            times_s=[time_s / unit_s for time_s in steps.times_s],
+            rewards=[reward / unit_s for reward in steps.rewards],
+            unit_s=unit_s,
+        )
+        for steps in replicas
+    ]
+
+
+def equal_weights(advantages: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
+    """The advantages of job sequences, one after another, each with deviation 1."""
+    parts = np.split(advantages, np.cumsum(lengths)[:-1])
+    return np.concatenate([part / (part.std() + 1e-8) if len(part) else part for part in parts])
+
+
+class Choices(NamedTuple):
+    """All choices of some episodes."""
+
+    observations: Observations
+    choices: np.ndarray
+    log_p: np.ndarray
+    """(T,) log-probability of each choice when it was made."""
+    advantages: np.ndarray
+    free: np.ndarray
+    """The numbers of the choices that had an alternative."""
+
+
+def shuffled(rows: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield all rows in a new random order, ``size`` at a time."""
+    order = rng.permutation(rows)
+    for begin in range(0, len(order), size):
+        yield order[begin : begin + size]
+
+
+class PolicyGradient(ABC, Generic[ConfigT]):
+    """Plays ``replicas`` episodes on each of ``sequences`` job sequences per iteration, and learns
+    from them.
+    """
+
+    def __init__(self, context: LearnerContext, config: ConfigT) -> None:
+        self.config: ConfigT = config
+        self._context = context
+        self.net = context.net()
+        self.optimizer = torch.optim.Adam(self.net.parameters(), config.lr)
+        self.estimator = ADVANTAGES.create(config.advantage, context=context, **asdict(config))
+
+    def iterate(self, iteration: int, progress: float) -> dict[str, float]:
+        config, context = self.config, self._context
+        seeds = [seed for seed in context.job_seeds(iteration, config.sequences) for _ in range(config.replicas)]
+        episodes = context.rollouts.play(
+            self.net,
+            seeds,
+            context.rng_key(iteration),
+            jobs=context.jobs_at(progress),
+            witness=self.estimator.witness,
+        )
+        metrics = {
+            "reward": float(np.mean([sum(steps.rewards) for steps in episodes])),
+            "samples": float(sum(len(steps.choices) for steps in episodes)),
+        }
+        return metrics | self.learn(episodes, progress, context.rng(iteration, 1), context.rng(iteration, 2))
+
+    def learn(
+        self,
+        episodes: Sequence[EpisodeSteps],
+        progress: float,
+        rng: np.random.Generator,
+        critic_rng: np.random.Generator,
+    ) -> dict[str, float]:
+        """Learn from episodes. The replicas of one job sequence are adjacent."""
+        config, varied = self.config, self._context.varied
+        if varied:
+            episodes = [steps for group in replica_groups(episodes, config.replicas) for steps in in_own_unit(group)]
+        store = self.net.store([observation for steps in episodes for observation in steps.observations])
+        time_s = self._context.time_constant_s(config.discount_jcts, progress)
+        raw, metrics = self.estimator.estimate(episodes, store, time_s, critic_rng)
+        free = np.flatnonzero(store.is_free)  # a single choice teaches nothing
+        if varied:
+            raw = equal_weights(
+                raw,
+                [
+                    sum(map(len, (steps.rewards for steps in group)))
+                    for group in replica_groups(episodes, config.replicas)
+                ],
+            )
+        log_p = np.concatenate([steps.log_p for steps in episodes]).astype(np.float32)
+        lr = config.lr * (1 - progress) + config.min_lr
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        batch = Choices(store, choices_of(episodes), log_p, normalized(raw, free), free)
+        return metrics | self._update(batch, config.entropy * (1 - progress), rng) | {"lr": lr}
+
+    @abstractmethod
+    def _update(self, batch: Choices, entropy_weight: float, rng: np.random.Generator) -> dict[str, float]:
+        """Make the gradient steps of an iteration."""
+
+    def state(self) -> dict[str, Any]:
+        return {"net": self.net.state_dict(), "optimizer": self.optimizer.state_dict(), **self.estimator.state()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self.net.load_state_dict(state["net"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.estimator.load(state)

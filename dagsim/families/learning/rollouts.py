@@ -1,0 +1,511 @@
+"""Roll-outs: episodes played by a net, in one or several processes."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+from dagsim.errors import SimulationError
+from dagsim.families.learning.algorithms import LOCKSTEP
+from dagsim.families.learning.checkpoint import BoundsRecorder, ObservationBounds
+from dagsim.families.learning.codecs.codec import Observation
+from dagsim.families.learning.episode import Episode, EpisodeFactory, WitnessFactory
+from dagsim.families.learning.nets.actor import ActorNet, ObservationBatch, ScoreNet
+from dagsim.families.learning.nets.net_settings import NetSettings
+from dagsim.model import Kind
+from dagsim.model.log import Schedule
+from dagsim.processes import end_with_parent, starting
+from dagsim.systems.seam import Codec
+
+__all__ = [
+    "EpisodePart",
+    "EpisodePlayer",
+    "EpisodeSteps",
+    "InProcessRollouts",
+    "ProcessRollouts",
+    "Rollouts",
+    "Stage",
+    "choices_of",
+    "evaluate_greedy",
+    "one_thread",
+    "parts_of",
+    "play",
+    "play_stage",
+    "spared",
+    "weights_of",
+]
+
+
+@dataclass(slots=True)
+class EpisodeSteps:
+    """One episode, choice by choice."""
+
+    observations: list[Any] = field(default_factory=list)
+    choices: list[Any] = field(default_factory=list)
+    """One number each, or a tuple of one number per head."""
+    log_p: list[float] = field(default_factory=list)
+    """Log-probability of each choice when it was made."""
+    times_s: list[float] = field(default_factory=list)
+    """Time of each choice, and of the end of the episode."""
+    rewards: list[float] = field(default_factory=list)
+    """Reward from each choice to the next; the last one lasts until the end."""
+    notes: list[Any] = field(default_factory=list)
+    """The witness's note on each choice, if there was a witness."""
+    hindsight: Any = field(default=None, kw_only=True)
+    """The witness's note on the whole episode."""
+    jct_s: float = field(default=float("nan"), kw_only=True)
+    """Mean completion time of the jobs that completed; NaN if none did."""
+    unit_s: float = field(default=1.0, kw_only=True)
+    """The unit of ``times_s`` and ``rewards``, in seconds."""
+
+
+def choices_of(episodes: Sequence[EpisodeSteps]) -> np.ndarray:
+    """(T,) or (T, heads) int64: the choices of all episodes, concatenated."""
+    return np.array([choice for steps in episodes for choice in steps.choices], np.int64)
+
+
+class Stage(Protocol):
+    """Episodes side by side, of which those in ``live`` are not over."""
+
+    live: list[int]
+
+    def look(self, net: ActorNet, keep: bool) -> tuple[list[Any], Any]:
+        """The observations of the live episodes (which may be missing without ``keep``), and a batch of
+        them for ``net``.
+        """
+        ...
+
+    def step(self, choices: np.ndarray) -> Sequence[float] | np.ndarray:
+        """Carry out a choice in each of the live episodes, and return the rewards until the next ones.
+        Episodes that are over are not live any longer.
+        """
+        ...
+
+    def times_s(self) -> Sequence[float] | np.ndarray:
+        """The present of each live episode."""
+        ...
+
+    def end_s(self, number: int) -> float:
+        """The end of an episode that is over."""
+        ...
+
+    def jct_s(self, number: int) -> float:
+        """Mean completion time of the completed jobs of an episode that is over; NaN if there are none."""
+        ...
+
+    def notes(self) -> Sequence[Any]:
+        """The witness's note on the present of each live episode; empty without a witness."""
+        ...
+
+    def hindsight(self, number: int) -> Any:
+        """The witness's note on a whole episode; ``None`` without a witness."""
+        ...
+
+
+class _SimulatedStage:
+    """Episodes in the kernels of their system."""
+
+    def __init__(self, episodes: Sequence[Episode]) -> None:
+        self.episodes = episodes
+        self.live = [number for number, episode in enumerate(episodes) if episode.observation is not None]
+
+    def look(self, net: ActorNet, keep: bool) -> tuple[list[Any], Any]:
+        observations = [self.episodes[number].observation for number in self.live]
+        return observations, net.stack(observations)
+
+    def step(self, choices: np.ndarray) -> Sequence[float]:
+        rewards = []
+        for number, choice in zip(self.live, choices.tolist(), strict=True):
+            self.episodes[number].step(choice)
+            rewards.append(self.episodes[number].reward())
+        self.live = [number for number in self.live if self.episodes[number].observation is not None]
+        return rewards
+
+    def times_s(self) -> Sequence[float]:
+        return [self.episodes[number].now for number in self.live]
+
+    def end_s(self, number: int) -> float:
+        return self.episodes[number].now
+
+    def jct_s(self, number: int) -> float:
+        return _mean_jct_s(self.episodes[number].kernel.schedule)
+
+    def notes(self) -> Sequence[Any]:
+        witnesses = [self.episodes[number].witness for number in self.live]
+        return [witness.note() for witness in witnesses if witness is not None]
+
+    def hindsight(self, number: int) -> Any:
+        witness = self.episodes[number].witness
+        return None if witness is None else witness.hindsight()
+
+
+def _mean_jct_s(schedule: Schedule) -> float:
+    """Mean completion time of the jobs that completed; NaN if none did."""
+    rows = schedule.log.rows()
+    completed = rows[rows["kind"] == Kind.COMPLETED]
+    if not len(completed):
+        return float("nan")
+    arrival_s = np.array([job.arrival_s for job in schedule.jobs])
+    return float(np.mean(completed["time_s"] - arrival_s[completed["job"]]))
+
+
+class _CompiledStage:
+    """Episodes in the compiled engine. Observations of a step share their arrays."""
+
+    def __init__(self, lane: Any, seeds: Sequence[int], bounds: ObservationBounds | None = None) -> None:
+        self._lane, self._bounds = lane, bounds
+        every = np.arange(len(seeds))
+        self._which = every[~lane.begin(every, seeds)]
+        self.live = self._which.tolist()
+
+    def look(self, net: ActorNet, keep: bool) -> tuple[list[Any], Any]:
+        shown = self._lane.observe(self._which)
+        tokens, context, gpus, first = (part.copy() if keep else part for part in shown[:4])
+        if self._bounds is not None:
+            self._bounds.widen(Observation(tokens, context, gpus))
+        starts = first.tolist()
+        observations: list[Any] = []
+        if keep or type(net).stack is not ScoreNet.stack:
+            observations = [
+                Observation(tokens[starts[place] : starts[place + 1]], context[place], gpus[place])
+                for place in range(len(context))
+            ]
+        if type(net).stack is not ScoreNet.stack:
+            return observations, net.stack(observations)
+        parts = (tokens, context, gpus, np.arange(len(context)).repeat(np.diff(first)), first[:-1])
+        return observations, ObservationBatch(*map(torch.from_numpy, parts))
+
+    def step(self, choices: np.ndarray) -> np.ndarray:
+        overwritten, over = self._lane.advance(self._which, choices)
+        rewards: np.ndarray = overwritten.copy()  # the next step overwrites it
+        if over.any():
+            self._which = self._which[~over]
+            self.live = self._which.tolist()
+        return rewards
+
+    def times_s(self) -> np.ndarray:
+        times_s: np.ndarray = self._lane.now_s[self._which]
+        return times_s
+
+    def end_s(self, number: int) -> float:
+        return float(self._lane.now_s[number])
+
+    def jct_s(self, number: int) -> float:
+        times_s = self._lane.jct_s(number)
+        completed = ~np.isnan(times_s)
+        return float(times_s[completed].mean()) if completed.any() else float("nan")
+
+    def notes(self) -> Sequence[Any]:
+        return []
+
+    def hindsight(self, number: int) -> Any:
+        return None
+
+
+def play(
+    net: ActorNet,
+    episodes: Sequence[Episode],
+    rng: np.random.Generator | None,
+    *,
+    explore: float | None = None,
+    keep: bool = True,
+) -> list[EpisodeSteps]:
+    """Play all episodes to their ends in lock-step, with one pass of the net per step.
+
+    ``rng`` and ``explore`` are those of ``ActorNet.act``. Without ``keep``, only the simulations
+    are returned.
+    """
+    return play_stage(net, _SimulatedStage(episodes), len(episodes), rng, explore=explore, keep=keep)
+
+
+def play_stage(
+    net: ActorNet,
+    stage: Stage,
+    count: int,
+    rng: np.random.Generator | None,
+    *,
+    explore: float | None = None,
+    keep: bool = True,
+) -> list[EpisodeSteps]:
+    """As ``play``, for the ``count`` episodes of a stage in any engine."""
+    moments: list[_Moment] = []
+    while stage.live:
+        live = stage.live
+        observations, batch = stage.look(net, keep)
+        choices, log_p = net.act(batch, rng, explore)
+        if keep:
+            times_s, notes = stage.times_s(), stage.notes()
+            moments.append(_Moment(live, observations, choices, log_p, times_s, stage.step(choices), notes))
+        else:
+            stage.step(choices)
+    all_steps = _by_episode(moments, count)
+    for number, steps in enumerate(all_steps):
+        steps.times_s.append(stage.end_s(number))
+        if keep:
+            steps.hindsight = stage.hindsight(number)
+            steps.jct_s = stage.jct_s(number)
+    return all_steps
+
+
+class _Moment(NamedTuple):
+    """One choice in each live episode of a stage. All parts but the first are those of ``EpisodeSteps``."""
+
+    live: Sequence[int]
+    observations: Sequence[Any]
+    choices: np.ndarray
+    log_p: np.ndarray
+    times_s: Sequence[float] | np.ndarray
+    rewards: Sequence[float] | np.ndarray
+    notes: Sequence[Any]
+
+
+def _by_episode(moments: Sequence[_Moment], count: int) -> list[EpisodeSteps]:
+    """The steps of each of ``count`` episodes, without their ends."""
+    if not moments:
+        return [EpisodeSteps() for _ in range(count)]
+    numbers = np.concatenate([moment.live for moment in moments])
+    order = np.argsort(numbers, kind="stable").tolist()
+    ends = np.cumsum(np.bincount(numbers, minlength=count)).tolist()
+    columns: dict[str, Any] = {}
+    for place, name in enumerate(_Moment._fields[1:], 1):
+        parts = [moment[place] for moment in moments]
+        values = [value for part in parts for value in (part.tolist() if isinstance(part, np.ndarray) else part)]
+        columns[name] = [values[number] for number in order] if values else []
+    return [
+        EpisodeSteps(**{name: column[begin:end] for name, column in columns.items()})
+        for begin, end in zip([0, *ends[:-1]], ends, strict=True)
+    ]
+
+
+def evaluate_greedy(
+    net: ActorNet,
+    factory: EpisodeFactory,
+    seeds: Sequence[int],
+    wrap: Callable[[Codec], Codec] | None = None,
+    at_once: int = 50,
+    bounds: ObservationBounds | None = None,
+) -> list[Schedule]:
+    """Simulate the greedy policy to the end, once per seed. ``wrap`` is applied to the codecs.
+    ``bounds`` receive all observations.
+    """
+    schedules: list[Schedule] = []
+    lane = _lane_of(factory, min(at_once, len(seeds)), recorded=True) if wrap is None else None
+    for begin in range(0, len(seeds), at_once):
+        part = seeds[begin : begin + at_once]
+        if lane is not None:
+            play_stage(net, _CompiledStage(lane, part, bounds), len(part), None, keep=False)
+            schedules += [lane.schedule(number) for number in range(len(part))]
+            continue
+        episodes = []
+        for seed in part:
+            codec = factory.codec.build()
+            if bounds is not None:
+                codec = BoundsRecorder(codec, bounds)
+            episodes.append(Episode(factory.kernel(seed), codec if wrap is None else wrap(codec)))
+        play(net, episodes, None, keep=False)
+        schedules += [episode.kernel.schedule for episode in episodes]
+    return schedules
+
+
+class Rollouts(Protocol):
+    """Plays episodes in which choices are drawn by their probabilities."""
+
+    factory: EpisodeFactory
+
+    def play(
+        self,
+        net: ActorNet,
+        seeds: Sequence[int],
+        rng_key: Sequence[int],
+        *,
+        explore: float | None = None,
+        jobs: int | None = None,
+        witness: WitnessFactory | None = None,
+    ) -> list[EpisodeSteps]:
+        """Play one episode per entry of ``seeds``, in that order. ``rng_key`` seeds the choices,
+        ``explore`` is that of ``ActorNet.act``, and ``jobs`` and ``witness`` are those of
+        ``EpisodeFactory.episode``.
+        """
+        ...
+
+
+class InProcessRollouts:
+    """Plays episodes in the current process."""
+
+    def __init__(self, factory: EpisodeFactory, lockstep: int = LOCKSTEP) -> None:
+        self.factory = factory
+        self._lockstep = lockstep
+        self._player = EpisodePlayer(factory)
+
+    def play(
+        self,
+        net: ActorNet,
+        seeds: Sequence[int],
+        rng_key: Sequence[int],
+        *,
+        explore: float | None = None,
+        jobs: int | None = None,
+        witness: WitnessFactory | None = None,
+    ) -> list[EpisodeSteps]:
+        all_steps = []
+        for part in parts_of(seeds, rng_key, self._lockstep):
+            all_steps += self._player.play(net, part, explore, jobs, witness)
+        return all_steps
+
+
+class ProcessRollouts:
+    """Plays episodes in ``count`` processes of one thread each. The result is the same as that of
+    ``InProcessRollouts``, bit for bit. It is a context manager, at the end of which the
+    processes stop.
+    """
+
+    def __init__(self, factory: EpisodeFactory, count: int, lockstep: int = LOCKSTEP) -> None:
+        self.factory = factory
+        self._lockstep = lockstep
+        self._pool = ProcessPoolExecutor(
+            count, mp_context=get_context("spawn"), initializer=_begin, initargs=(factory,)
+        )
+        with starting(main=True):
+            for _ in range(count):  # each call starts a process, as none is idle yet
+                self._pool.submit(_nothing)
+
+    def __enter__(self) -> ProcessRollouts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def play(
+        self,
+        net: ActorNet,
+        seeds: Sequence[int],
+        rng_key: Sequence[int],
+        *,
+        explore: float | None = None,
+        jobs: int | None = None,
+        witness: WitnessFactory | None = None,
+    ) -> list[EpisodeSteps]:
+        run = partial(_play, net.settings, weights_of(net), explore, jobs, witness)
+        try:
+            parts = self._pool.map(run, parts_of(seeds, rng_key, self._lockstep))
+            return [steps for all_steps in parts for steps in all_steps]
+        except BrokenProcessPool:
+            raise SimulationError(
+                "a worker process was killed, perhaps for lack of memory; --workers 1 needs the least"
+            ) from None
+
+
+class EpisodePart(NamedTuple):
+    """Episodes that are played in lock-step."""
+
+    seeds: Sequence[int]
+    rng_key: tuple[int, ...]
+
+
+def parts_of(seeds: Sequence[int], rng_key: Sequence[int], size: int) -> list[EpisodePart]:
+    """Divide a roll-out into parts, independently of the number of workers: a net rounds its sums
+    differently for another batch size.
+    """
+    begins = range(0, len(seeds), size)
+    return [EpisodePart(seeds[begin : begin + size], (*rng_key, 0, number)) for number, begin in enumerate(begins)]
+
+
+class EpisodePlayer:
+    """Plays parts of roll-outs, in the compiled engine if the factory says so. It is kept, so that a
+    pool of jobs is read once.
+    """
+
+    def __init__(self, factory: EpisodeFactory) -> None:
+        self.factory = factory
+        self._lane: Any | None = None
+        self._room = 0
+
+    def play(
+        self, net: ActorNet, part: EpisodePart, explore: float | None, jobs: int | None, witness: WitnessFactory | None
+    ) -> list[EpisodeSteps]:
+        rng, count = np.random.default_rng(part.rng_key), len(part.seeds)
+        if jobs is None and witness is None:
+            if self._room < count:
+                self._lane, self._room = _lane_of(self.factory, count), count
+            if self._lane is not None:
+                return play_stage(net, _CompiledStage(self._lane, part.seeds), count, rng, explore=explore)
+        episodes = [self.factory.episode(seed, jobs, witness) for seed in part.seeds]
+        return play(net, episodes, rng, explore=explore)
+
+    def play_weights(
+        self,
+        settings: NetSettings,
+        weights: Mapping[str, np.ndarray],
+        explore: float | None,
+        jobs: int | None,
+        witness: WitnessFactory | None,
+        part: EpisodePart,
+    ) -> list[EpisodeSteps]:
+        """As ``play``, by a net that arrives as its settings and its ``weights_of``."""
+        net = settings.build(self.factory.codec)
+        net.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
+        return self.play(net, part, explore, jobs, witness)
+
+
+def weights_of(net: ActorNet) -> dict[str, np.ndarray]:
+    """The weights of a net by name, as they are sent to workers."""
+    return {name: value.numpy() for name, value in net.state_dict().items()}
+
+
+def _lane_of(factory: EpisodeFactory, count: int, *, recorded: bool = False) -> Any | None:
+    """Episodes in the compiled engine, if the factory wants it and it can play them."""
+    if not factory.compiled:
+        return None
+    reward = factory.reward
+    lane = factory.scenario.episodes(count, factory.codec, reward.terms, reward.scale, recorded=recorded)
+    return None if isinstance(lane, str) else lane
+
+
+_player: EpisodePlayer
+"""The player of a worker process."""
+
+
+def _begin(factory: EpisodeFactory) -> None:
+    global _player
+    end_with_parent()
+    one_thread()
+    gc.freeze()
+    _player = EpisodePlayer(factory)
+
+
+def _nothing() -> None:
+    """Do nothing; submitting this function starts a worker."""
+
+
+def _play(*arguments: Any) -> list[EpisodeSteps]:
+    return _player.play_weights(*arguments)
+
+
+def one_thread() -> None:
+    """Limit torch to one thread in this process. With nets this small, more threads only slow each
+    other down.
+    """
+    torch.set_num_threads(1)
+
+
+@contextmanager
+def spared() -> Iterator[None]:
+    """Exclude all existing objects from full passes of the garbage collector. torch alone has
+    300,000 of them, and scanning them takes about 17 % of the sampling time between two passes.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()

@@ -1,0 +1,185 @@
+"""The Gymnasium environment of the GPU cluster: a thin wrapper around ``Episode``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from dagsim.errors import ConfigError
+from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation
+from dagsim.families.learning.env_settings import EnvConfig
+from dagsim.families.learning.episode import Episode, RewardConfig
+from dagsim.families.learning.episode_env import EpisodeEnv, picture_of
+from dagsim.families.learning.observations import Levelled, Presets
+from dagsim.families.learning.vector_env import VectorSchedulingEnv
+from dagsim.model import Decision, Kind
+from dagsim.model.log import Schedule
+from dagsim.sections import Registered
+from dagsim.systems.cluster.nodes import ClusterState
+from dagsim.systems.cluster.scenario import ClusterScenario, refused_engine
+from dagsim.systems.cluster.view import ClusterView
+from dagsim.systems.seam import Scenario
+
+
+class SchedulingEnv(EpisodeEnv):
+    """Every step is one choice: a task and where it starts, or to wait for a change (the last
+    action, which is legal while anything is still to happen). Legal actions are unmasked in
+    ``action_masks()``, in ``info["action_mask"]`` and in the observation (except ``flat``). A
+    masked action is replaced by the first legal one and counted in ``info["illegal_actions"]``.
+
+    An episode is ``terminated`` when every job has left, and ``truncated`` at ``max_steps`` or
+    ``horizon_s``. ``reset(seed=n)`` plays the job sequence with seed n. ``info`` has the time, and
+    at the end of the episode the ``mean_jct_s``.
+
+    Render modes: ``ansi`` (a line), ``rgb_array`` and ``human`` (queue and GPUs, one colour per
+    job).
+    """
+
+    def __init__(self, scenario: Scenario, config: EnvConfig | None = None, render_mode: str | None = None) -> None:
+        self.config = config or EnvConfig()
+        if scenario.varied and isinstance(self.config.codec, CandidatesConfig):
+            raise ConfigError(
+                "env: the codec 'candidates' has a row for each GPU type, but every seed of this scenario has types of "
+                "its own; use the codec 'relative'"
+            )
+        rewards = RewardConfig(self.config.reward, self.config.reward_scale)
+        super().__init__(scenario, rewards, self._new_codec(), render_mode)
+        self._presets = Presets(self.config, len(scenario.kernel(0).machines.types))  # type: ignore[attr-defined]
+        self.observation_space = self._presets.space
+        self.action_space = gymnasium.spaces.Discrete(self.config.slots)
+        self._legal = self._presets.legal(None)
+        self._parts = {name: f"reward_{name}" for name in rewards.terms}
+        """The key in ``info`` of each reward term."""
+
+    @classmethod
+    def of(
+        cls, scenario: Scenario, env: EnvConfig | None = None, render_mode: str | None = None, **settings: Any
+    ) -> Any:
+        """The environment of a scenario; ``settings`` are the fields of ``EnvConfig``."""
+        return cls(scenario, env or _config_of(scenario, settings), render_mode)
+
+    @classmethod
+    def vector(
+        cls, count: int, scenario: Scenario, env: EnvConfig | None, autoreset_mode: str, settings: Mapping[str, Any]
+    ) -> Any:
+        """``count`` environments that are played together: in the compiled engine
+        (``VectorSchedulingEnv``) if it knows all that is configured.
+
+        Raises:
+            ConfigError: The compiled engine is requested, and cannot play them.
+        """
+        config = env or _config_of(scenario, settings)
+        episodes: Any = "only the level task_type is compiled, without the observation graph"
+        if config.level == "task_type" and config.observation != "graph":
+            episodes = scenario.episodes(count, config.codec, config.reward, config.reward_scale)
+        if not isinstance(episodes, str):
+            return VectorSchedulingEnv(
+                episodes, config, count, len(ClusterState(scenario.cluster).types), autoreset_mode
+            )
+        if isinstance(scenario, ClusterScenario) and scenario.engine == "compiled":
+            raise refused_engine(episodes)
+        return super().vector(count, scenario, config, autoreset_mode, {})
+
+    def _begin(self, seed: int, **options: Any) -> None:
+        self.codec = self._new_codec()
+        super()._begin(seed)
+
+    def _choose(self, episode: Episode, action: np.int64 | int) -> None:
+        episode.step(self._row(int(action)))
+
+    def _ended(self, episode: Episode) -> tuple[bool, bool]:
+        terminated = episode.observation is None
+        over = self.config.max_steps is not None and self._steps >= self.config.max_steps
+        return terminated, not terminated and (over or episode.now >= self.config.horizon_s)
+
+    def action_masks(self) -> np.ndarray:
+        """(slots,) bool: True for the actions that are legal now."""
+        return self._presets.mask(self._presets.legal(self._observation)).astype(bool)
+
+    def action_of(self, decision: Decision | None) -> int | None:
+        """The action that stands for a heuristic's decision (``None``: to wait). ``None`` if there
+        is no such action, or more choices than slots.
+        """
+        row, observation = self.codec.choice_of(() if decision is None else (decision,)), self._observation
+        if row is None or observation is None:
+            return None
+        last = self.config.slots - 1
+        if observation.tokens[row, 0] == 1.0:
+            return last
+        return row if row < last else None
+
+    def _picture(self) -> np.ndarray:
+        return picture_of(self.simulation, f"{self._steps:,} choices")
+
+    def _text(self) -> str:
+        view: ClusterView | None = self.view
+        if view is None:
+            return self._without_view()
+        machines = view.machines
+        idle = ", ".join(
+            f"{machines.idle_gpus(type_)} {gpu.name if gpu else 'CPU'}" for type_, gpu in enumerate(machines.types)
+        )
+        return f"{view.now:.0f} s: {len(view.ready)} ready, {len(view.running)} running, idle: {idle}"
+
+    def _row(self, action: int) -> int:
+        """The row that an action stands for; if the action is illegal, the first legal row."""
+        starts, wait = self._legal
+        if 0 <= action < starts:
+            return action
+        if action == self.config.slots - 1 and wait is not None:
+            return wait
+        self._illegal += 1
+        return 0
+
+    def _new_codec(self) -> Any:
+        codec = self.config.codec
+        return Levelled(codec, self.config.level) if isinstance(codec, CandidatesConfig) else codec.build()
+
+    @property
+    def _observation(self) -> Observation | None:
+        return None if self._episode is None else self._episode.observation
+
+    def _seen(self) -> tuple[Any, dict[str, Any]]:
+        """The observation in the form of the preset, and the info."""
+        observation = self._observation
+        legal = self._legal = self._presets.legal(observation)
+        mask = self._presets.mask(legal)
+        shown = self._presets.observe(observation, legal, mask)
+        if self.config.observation == "graph":
+            shown |= self._presets.graph(self.view)
+        return shown, self._info(mask)
+
+    def _info(self, mask: np.ndarray) -> dict[str, Any]:
+        assert self._reward is not None
+        info: dict[str, Any] = {
+            "action_mask": mask,
+            "illegal_actions": self._illegal,
+            "time_s": self.simulation.now,
+        }
+        for name, cost in self._reward.last.items():
+            info[self._parts[name]] = -cost
+        if self._observation is None:
+            info["mean_jct_s"] = _mean_jct_s(self.simulation.schedule)
+        return info
+
+
+def _mean_jct_s(schedule: Schedule) -> float:
+    """The mean completion time as in the metrics, computed from the rows of the log. Converting
+    them to an array would take ten times as long.
+    """
+    jct_s = np.full(len(schedule.jobs), np.nan)
+    for row in schedule.log.since(0):
+        if row[0] == Kind.COMPLETED:
+            jct_s[row[2]] = row[1] - schedule.jobs[row[2]].arrival_s
+    return float(np.mean(jct_s))
+
+
+def _config_of(scenario: Scenario, settings: Mapping[str, Any]) -> EnvConfig:
+    """The settings, with a codec that is given by its name or as a mapping with its ``kind``."""
+    codec = settings.get("codec")
+    if isinstance(codec, str | Mapping):
+        settings = {**settings, "codec": Registered(scenario.codecs, "candidates").read(codec)}
+    return EnvConfig(**settings)

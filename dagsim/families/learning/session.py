@@ -1,0 +1,191 @@
+"""A training from start to finish: its run folder, the learning, and the report on seeds used only
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dagsim.config.bundled import find_config
+from dagsim.config.schema import Config, load_config
+from dagsim.errors import InputError
+from dagsim.experiment.carry_out import write_comparison
+from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.scenario import metric_of
+from dagsim.experiment.store import Store
+from dagsim.families.learning.algorithms import algorithm_name
+from dagsim.families.learning.checkpoint import Checkpoint
+from dagsim.families.learning.trainer import Tell, TrainingRun
+from dagsim.files import file_hash
+from dagsim.metrics.standings import PolicyResult, standings
+from dagsim.sections import kind_of
+
+
+class Trained(NamedTuple):
+    """A finished training."""
+
+    folder: Store
+    """The run folder, with the agent (``best.pt``) and everything that produced it."""
+    reference: str
+    """The heuristic that the agent was compared with."""
+    validation_ratio: float
+    """Merit of the agent divided by that of the reference, on the validation seeds. Below 1, the
+    agent is better.
+    """
+    lines: Sequence[CellRun]
+    """Results of every policy on every report seed; empty without a report."""
+
+    standings: Sequence[PolicyResult]
+    """Comparison of the agent and its rivals with the reference, on the report seeds."""
+
+    @property
+    def metric(self) -> str:
+        """The metric that ranks policies."""
+        return metric_of(self.folder.config)
+
+
+def train(
+    config: Config | str | Path | None = None,
+    settings: Iterable[str] = (),
+    *,
+    out: Path = Path("results"),
+    init: Path | None = None,
+    workers: int = 1,
+    report: bool = True,
+    name: str | None = None,
+    watch: Tell | None = None,
+    on: str | None = None,
+) -> Trained:
+    """Train an agent in a new run folder below ``out``, as ``dagsim train`` does.
+
+    ``config`` is a configuration, a file, or a name from ``dagsim list configs``. ``settings``
+    (``key=value``) change it as ``--set`` does. ``init`` is a checkpoint to start from. ``workers``
+    processes run the episodes; ``on`` (as in ``--executor``) runs the policies of the report, by default
+    in as many processes. On Ray, it runs the episodes, too. The result depends on neither.
+
+    Raises:
+        InputError: The configuration or the checkpoint is invalid.
+        KeyboardInterrupt: The training was stopped; ``dagsim train --resume`` continues it.
+    """
+    if not isinstance(config, Config):
+        config = load_config(None if config is None else find_config(str(config)), settings)
+    elif settings := tuple(settings):
+        raise InputError(
+            f"settings apply to a file or a name, not to a Config; change its fields instead: {', '.join(settings)}"
+        )
+    folder = begin_training(config, out, init=init, report=report, name=name)
+    return train_in(folder, workers=workers, watch=watch, on=on)
+
+
+def begin_training(
+    config: Config,
+    out: Path,
+    *,
+    init: Path | None = None,
+    report: bool = True,
+    name: str | None = None,
+    argv: Sequence[str] = (),
+) -> Store:
+    """Create a run folder for a training. ``argv`` is the command that it records, and ``report`` says
+    whether it ends with a report, also after ``--resume``.
+
+    Raises:
+        InputError: ``init`` is not a checkpoint, or ``out`` cannot be written to.
+    """
+    label = algorithm_name(config.training().algorithm)
+    plan: dict[str, Any] = (
+        {} if init is None else {"init": str(init.resolve()), "init_sha256": _agent_hash(init, config)}
+    )
+    plan |= {} if report else {"report": False}
+    return Store.create(out, "train", config, argv=argv, label=label, plan=plan, name=name)
+
+
+def resumed_training(path: Path) -> Store:
+    """Open the run folder of a stopped training.
+
+    Raises:
+        InputError: Another command made the folder, or a file that determines the training run has changed.
+    """
+    folder = Store.open(path, own=True)
+    if (command := folder.manifest["command"]) != "train":
+        raise InputError(f"{path}: was made by dagsim {command}: dagsim {command} --resume {path}")
+    folder.check_unchanged()
+    return folder
+
+
+def train_in(
+    folder: Store,
+    *,
+    resume: bool = False,
+    workers: int = 1,
+    watch: Tell | None = None,
+    on: str | None = None,
+) -> Trained:
+    """Train in ``folder`` to the end, and write ``report.csv`` unless the training was begun without a
+    report. With ``resume``, continue from its checkpoint.
+
+    Raises:
+        KeyboardInterrupt: The training was stopped; the folder keeps its last complete iteration.
+        RunFolderError: Another process writes to the folder, or it cannot be written to.
+    """
+    with folder.writing():
+        run = TrainingRun(folder, workers, watch, on)
+        run.run(resume=resume, init=_initial_agent(folder))
+        lines = finish(run) if (folder.manifest.get("plan") or {}).get("report", True) else []
+        ranked = standings(lines, metric_of(folder.config), run.reference) if lines else []
+        if ranked:
+            write_comparison(ranked, folder.path / "report.csv")
+        folder.mark("done")
+    return Trained(folder, run.reference, run.best, lines, ranked)
+
+
+def finish(run: TrainingRun) -> list[CellRun]:
+    """Run the agent and its rivals on the report seeds: a linear policy, the reference and other
+    heuristics.
+    """
+    path, kind = run.folder.path.resolve(), algorithm_name(run.train.algorithm)
+    linear = path / "linear.pt"
+    if not linear.exists() and (agent := run.linear()) is not None:
+        agent.save(linear)
+    policies = {heuristic: heuristic for heuristic in (run.reference, *run.train.rivals)}
+    policies[kind] = _policy_of(path / "best.pt", codec=kind_of(run.train.codec), net=kind_of(run.train.net))
+    if linear.exists():
+        policies[f"linear {kind}"] = _policy_of(linear, codec=kind_of(run.train.codec))
+    return run.trials("report").run("report", policies, run.report_seeds)
+
+
+def _policy_of(checkpoint: Path, **own: str | None) -> str:
+    """The policy that plays the agent of a file. ``own`` names its codec and net if they are code
+    outside dagsim.
+    """
+    parts = [f'{part}="{value}"' for part, value in {"checkpoint": checkpoint, **own}.items() if value is not None]
+    return f"agent[{','.join(parts)}]"
+
+
+def _agent_hash(path: Path, config: Config) -> str:
+    """SHA-256 of a checkpoint file, after checking that it can be loaded. Its codec and net may be
+    code outside dagsim if the configuration names it.
+    """
+    train = config.training()
+    Checkpoint.load(path, codec=kind_of(train.codec), net=kind_of(train.net))
+    return file_hash(path)
+
+
+def _initial_agent(folder: Store) -> Path | None:
+    """The checkpoint that the training starts from. It is needed until the training has written its
+    own.
+
+    Raises:
+        InputError: The file has changed since the training began.
+    """
+    plan = folder.manifest.get("plan") or {}
+    if "init" not in plan:
+        return None
+    path = Path(plan["init"])
+    if not (folder.path / "checkpoint.pt").exists() and _agent_hash(path, folder.config) != plan["init_sha256"]:
+        raise InputError(
+            f"{path}: has changed since the training started from it; restore the file or start a new training"
+        )
+    return path

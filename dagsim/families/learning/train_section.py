@@ -1,0 +1,118 @@
+"""The section ``train`` of a configuration: a ``TrainConfig`` whose parts are chosen from
+registries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any
+
+from pydantic import TypeAdapter
+
+from dagsim.errors import ConfigError, UnknownName
+from dagsim.families.learning.algorithms import ALGORITHMS, TrainConfig
+from dagsim.families.learning.episode import RewardConfig
+from dagsim.families.learning.nets import NETS
+from dagsim.families.learning.nets.net_settings import ScorerConfig
+from dagsim.families.learning.on_policy import PpoConfig
+from dagsim.registry import Registry
+from dagsim.sections import Registered
+from dagsim.systems import all_systems
+from dagsim.systems.default import DefaultSystem
+from dagsim.systems.seam import CodecSettings, Scenario, System
+
+
+def _all_codecs() -> Registry[Any]:
+    """The codecs of all systems; ``check_training`` refuses those of another system."""
+    entries = {entry.name: entry for system in all_systems().values() for entry in system.codecs.describe()}
+    return Registry("codec", entries.values(), group="dagsim.codecs", listing="dagsim list codecs", method="build")
+
+
+_ALL_CODECS = _all_codecs()
+
+
+@dataclass(frozen=True, slots=True)
+class TrainSection(TrainConfig):
+    """A training: what learns, with which reward, for how long, and how it is judged."""
+
+    algorithm: Annotated[Any, Registered(ALGORITHMS, "ppo")] = field(default_factory=PpoConfig)
+    """How it learns (``dagsim list algorithms``)."""
+    net: Annotated[Any, Registered(NETS, "scorer")] = field(default_factory=ScorerConfig)
+    """The neural net (``dagsim list nets``)."""
+    codec: Annotated[Any, Registered(_ALL_CODECS, DefaultSystem.codecs.names()[0])] = field(
+        default_factory=lambda: TrainConfig().codec
+    )
+    """How the agent observes and decides (``dagsim list codecs``)."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+
+def section_for(system: System | type[System]) -> TrainSection:
+    """Default section of a system."""
+    section: TrainSection = TypeAdapter(TrainSection).validate_python(for_system({}, system))
+    return section
+
+
+def for_system(section: Any, system: System | type[System]) -> Any:
+    """Fill in the system's defaults where the section has no value."""
+    if isinstance(section, TrainConfig):
+        return {part.name: getattr(section, part.name) for part in fields(section)}
+    if not isinstance(section, dict):
+        return section
+    filled = dict(section)
+    for name, default in system.training.items():
+        value = filled.get(name)
+        if name not in filled:
+            filled[name] = default
+        elif isinstance(value, dict) and "kind" not in value and isinstance(default, str):
+            filled[name] = {"kind": default, **value}
+    codec = filled.get("codec")
+    kind = codec.get("kind") if isinstance(codec, dict) else codec
+    if isinstance(kind, str) and ":" not in kind and kind not in _ALL_CODECS:
+        filled["codec"] = Registered(system.codecs).read({"kind": codec} if isinstance(codec, str) else codec)
+    return filled
+
+
+def check_training(train: TrainConfig, scenario: Scenario) -> None:
+    """Check that a training fits its system.
+
+    Raises:
+        ConfigError: A codec or a reward term belongs to another system, or episodes cannot grow.
+    """
+    owner = _owner_of(train.codec, scenario)
+    if owner != scenario.system:
+        allowed = ", ".join(scenario.codecs.names()) or "one of your own (module:attr)"
+        raise ConfigError(
+            f"train.codec: {train.codec.kind!r} is a codec of the system {owner!r}, "  # type: ignore[attr-defined]
+            f"but the system is {scenario.system!r}; allowed: {allowed}"
+        )
+    if "admit" in getattr(train.codec, "actions", ()) and not scenario.admission:
+        raise ConfigError("train.codec: the action 'admit' needs jobs that wait for it; set admission: true")
+    try:
+        RewardConfig(train.reward).check(scenario.terms)
+    except UnknownName as error:
+        raise ConfigError(f"train.reward: {error}") from None
+    if scenario.varied:
+        if train.reference == "best":
+            raise ConfigError(
+                "train.reference: seeds with clusters of their own have no best heuristic in common; name one"
+            )
+        if train.time_constant_s is not None:
+            raise ConfigError(
+                "train.time_constant_s: every seed has a unit of time of its own; set discount_jcts of the algorithm"
+            )
+    if train.first_jobs is not None and scenario.episode_jobs is None:
+        raise ConfigError(f"train.first_jobs: episodes of the system {scenario.system!r} cannot be shortened")
+
+
+def _owner_of(codec: CodecSettings, scenario: Scenario) -> str:
+    """The system that a codec belongs to: that of the scenario, unless only others list its class."""
+    if type(codec) in _codec_classes(scenario):
+        return scenario.system
+    owners = [system.system for system in all_systems().values() if isinstance(codec, _codec_classes(system))]
+    return scenario.system if not owners or scenario.system in owners else owners[0]
+
+
+def _codec_classes(system: System | type[System]) -> tuple[type, ...]:
+    classes = [system.codecs.get(name) for name in system.codecs.names()]
+    return tuple([cls for cls in classes if isinstance(cls, type)])

@@ -1,0 +1,418 @@
+"""A training in a run folder: learn, validate, keep the best, and report once.
+
+results/20261120T193000Z-train-ppo-s1-3fa9c1/
+├── config.yaml, manifest.json, status.json, command.txt    as in every run folder
+├── sweep-reference/  the runs of heuristics on the validation seeds, as a sweep keeps them (unless an earlier
+│                     training in the results folder searched for the same: its result is in ../references/)
+├── progress.csv      one row per iteration
+├── checkpoint.pt     the state for `dagsim train --resume`, from before the first iteration on
+├── replay/           the replay of d3qn, rainbow and sac, until the last iteration
+├── best.pt           the best agent on validation: `dagsim eval --policy ppo --checkpoint best.pt`
+├── linear.pt         a linear policy on the same features
+├── report_seeds.yaml the seeds of the report, which no other training in the same folder uses
+├── sweep-report/     the runs of the agents and heuristics on these seeds
+├── report.csv        their comparison
+└── plots/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dagsim.config.schema import Config
+from dagsim.errors import RunFolderError
+from dagsim.experiment.executors import executor_for
+from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.ledger import claim_report_seeds
+from dagsim.experiment.provenance import digest
+from dagsim.experiment.scenario import sample_of, scenario_of, workload_label
+from dagsim.experiment.simulate import measured
+from dagsim.experiment.store import Store
+from dagsim.experiment.training_log import TrainingLog, has_rows
+from dagsim.families.learning.algorithms import TrainConfig, WarmStart, algorithm_name
+from dagsim.families.learning.checkpoint import Checkpoint, ObservationBounds, read_plain, write_plain
+from dagsim.families.learning.episode import EpisodeFactory, RewardConfig
+from dagsim.families.learning.final_test import (
+    KeptReference,
+    PolicyRuns,
+    References,
+    best_heuristic,
+    completed_jct_s,
+    merit_in,
+)
+from dagsim.families.learning.learner import Learner, LearnerContext, clone, imitation, update_ema
+from dagsim.families.learning.nets.actor import ActorNet
+from dagsim.families.learning.nets.net_settings import LinearConfig
+from dagsim.families.learning.off_policy.replay import ReplayArchive
+from dagsim.families.learning.rollouts import (
+    InProcessRollouts,
+    ProcessRollouts,
+    Rollouts,
+    evaluate_greedy,
+    one_thread,
+    spared,
+)
+from dagsim.families.learning.train_section import check_training
+from dagsim.metrics import summarize
+from dagsim.metrics.standings import Sample
+from dagsim.model.log import Schedule
+from dagsim.sections import kind_of
+from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
+
+_PAYS = 10
+"""Number of iterations from which episodes are played in the compiled engine: loading it takes a
+second, and compiling it, once per machine, ten.
+"""
+_SEQUENCES_PER_SEED = 50_000
+"""Number of job sequences that each training seed has to itself."""
+
+
+class Progress(NamedTuple):
+    """The progress of a training."""
+
+    what: str
+    done: int
+    of: int
+    ratio: float | None = None
+    """The last validation's merit (mean completion time or blocking rate), divided by the
+    reference's.
+    """
+
+
+Tell = Callable[[Progress], None]
+
+
+class TrainingRun:
+    """One training, new or resumed, on any system. ``on`` is the executor of the runs of other
+    policies, and of the episodes if it has a method ``rollouts``. The default is ``workers``
+    processes.
+
+    Raises:
+        RunFolderError: The folder's checkpoint is missing, damaged or that of another training.
+        ConfigError: The training does not fit the system.
+    """
+
+    def __init__(self, folder: Store, workers: int = 1, tell: Tell | None = None, on: str | None = None) -> None:
+        self.folder = folder
+        self.config: Config = folder.config
+        self.train: TrainConfig = folder.config.training()
+        self.scenario = scenario_of(self.config)
+        check_training(self.train, self.scenario)
+        self._varied = self.scenario.varied
+        self.workers = workers
+        self._where = on or f"local:{workers}"
+        self.reference = self.train.reference
+        self.engine_reason = ""
+        """The reason against playing episodes in the compiled engine; empty if they are played there.
+        The engine does not change the result.
+        """
+        self._factory = self._factory_of(self.train)
+        self._tell = tell or (lambda progress: None)
+        self._reference_jct_s = 1.0
+        self._reference_merit = 1.0
+        self._reference_merits: list[float] = []
+        """The reference's merit on each validation seed, if every seed has a unit of its own."""
+        self._best: float | None = None
+        self._best_weights: dict[str, Any] = {}
+        self._best_bounds: ObservationBounds | None = None
+        self._judged: ActorNet | None = None
+        """The net that is validated: the learner's, or its average over iterations."""
+        self._samples = self._seconds = 0.0
+        self._checkpoint = folder.path / "checkpoint.pt"
+        self._archive = ReplayArchive(folder.path / "replay")
+        one_thread()
+
+    @property
+    def best(self) -> float:
+        """The best ratio to the reference on validation so far; NaN before the first validation."""
+        return float("nan") if self._best is None else self._best
+
+    @property
+    def validation(self) -> tuple[int, ...]:
+        """The validation seeds."""
+        return seeds_of(VALIDATION, self.train.validation_seeds)
+
+    @property
+    def report_seeds(self) -> tuple[int, ...]:
+        """The report seeds, which belong to this training alone and are claimed on first use.
+
+        A trace has only a limited number of windows, so all trainings on them report on the same
+        ones.
+        """
+        on_windows = sample_of(self.config) is Sample.WINDOW
+        first = REPORT.start if on_windows else self.train.report_from
+        return claim_report_seeds(self.folder.path, self.train.report_seeds, first)
+
+    def run(self, *, resume: bool = False, init: Path | None = None) -> None:
+        """Train to the end. ``resume`` continues from the folder's checkpoint; ``init`` starts from
+        an agent's weights.
+
+        Raises:
+            KeyboardInterrupt: The user stopped it; the checkpoint holds the last complete iteration.
+            RunFolderError: Another process writes to the folder, or it cannot be written to.
+        """
+        with self.folder.writing(), ExitStack() as stack:
+            rollouts = stack.enter_context(self._rollouts())
+            state = self._resumed() if resume else None
+            engine = f"simpy, because {self.engine_reason}" if self.engine_reason else "compiled"
+            self._tell(Progress(f"episodes: {engine}", 0, self.train.iterations))
+            self._find_reference(state)
+            context = self._context(rollouts, self.train)
+            learner: Learner = self.train.algorithm.build(context)
+            self._judged = learner.net if not self.train.ema_decay else deepcopy(learner.net)
+            stack.enter_context(spared())
+            done = 0 if state is None else int(state["iteration"])
+            if state is not None:
+                self._restore(learner, state)
+            else:
+                self._begin(learner, context, init)
+                self._save(learner, 0)
+            log = TrainingLog(self.folder.path, done)
+            stack.callback(log.close)
+            self._learn(learner, log, done)
+            self._archive.remove()
+
+    def _rollouts(self) -> AbstractContextManager[Rollouts]:
+        """Roll-outs on the executor if it can play episodes, else in processes of this machine."""
+        elsewhere = getattr(executor_for(self._where), "rollouts", None)
+        if elsewhere is not None:
+            rollouts: AbstractContextManager[Rollouts] = elsewhere(self.config, self._factory, self.train.lockstep)
+            return rollouts
+        if self.workers > 1:
+            return ProcessRollouts(self._factory, self.workers, self.train.lockstep)
+        return nullcontext(InProcessRollouts(self._factory, self.train.lockstep))
+
+    def _begin(self, learner: Learner, context: LearnerContext, init: Path | None) -> None:
+        assert self._judged is not None
+        if init is not None:
+            self._begin_with(learner, init)
+        elif self.train.cloned is not None:
+            self._imitate(self.train.cloned, learner, context)
+        self._judged.load_state_dict(learner.net.state_dict())
+
+    def _restore(self, learner: Learner, state: Mapping[str, Any]) -> None:
+        assert self._judged is not None
+        learner.load(state["learner"])
+        self._judged.load_state_dict(state["judged"] or learner.net.state_dict())
+        replay = getattr(learner, "replay", None)
+        if replay is not None and not self._ended(state["iteration"]):
+            self._archive.read(replay, state["replay"])
+
+    def _learn(self, learner: Learner, log: TrainingLog, done: int) -> None:
+        train = self.train
+        if self._best is None:
+            self._validate()
+        for iteration in range(done, train.iterations):
+            if self._ended(iteration):
+                break
+            began = perf_counter()
+            metrics = learner.iterate(iteration, self._progress(iteration))
+            if self._judged is not None and self._judged is not learner.net:
+                update_ema(self._judged, learner.net, train.ema_decay)
+            spent = perf_counter() - began
+            self._samples += metrics["samples"]
+            self._seconds += spent
+            row = {
+                **metrics,
+                "iteration": iteration + 1.0,
+                "samples": self._samples,
+                "seconds": self._seconds,
+                "samples_per_s": metrics["samples"] / spent,
+            }
+            if (iteration + 1) % train.validate_every == 0 or self._ended(iteration + 1):
+                row["ratio"] = self._validate()
+            row["best_ratio"] = self._best or 1.0
+            log.add(row)
+            self._save(learner, iteration + 1)
+            self._tell(Progress("training", iteration + 1, self._expected(iteration + 1), row.get("ratio", self._best)))
+
+    def _ended(self, iteration: int) -> bool:
+        """True if the training ends before the iteration of that number."""
+        return self._progress(iteration) >= 1
+
+    def _progress(self, iteration: int) -> float:
+        """Progress of the training from 0 to 1, by iterations or by minutes, whichever is larger."""
+        share = iteration / self.train.iterations
+        minutes = self.train.minutes
+        return share if minutes is None else max(share, self._seconds / 60 / minutes)
+
+    def _expected(self, done: int) -> int:
+        """Number of iterations at the end, if the others take as long as the ``done`` ones."""
+        return max(done, round(done / self._progress(done)))
+
+    def _validate(self) -> float:
+        """Validate: the greedy policy's merit on the validation seeds, divided by the reference's.
+        Saves the agent if it is the best so far.
+        """
+        assert self._judged is not None
+        bounded = getattr(self.train.codec, "bounded", False)
+        bounds = ObservationBounds() if bounded else None
+        schedules = evaluate_greedy(self._judged, self._factory, self.validation, bounds=bounds)
+        merits = np.array([self._merit_of(schedule) for schedule in schedules])
+        if self._reference_merits:
+            ratio = float(np.exp(np.mean(np.log(merits / np.array(self._reference_merits)))))
+        else:
+            ratio = float(np.mean(merits)) / self._reference_merit
+        ratio = ratio if np.isfinite(ratio) else float("inf")
+        if self._best is None or ratio < self._best:
+            self._best, self._best_bounds = ratio, bounds
+            self._best_weights = {name: value.clone() for name, value in self._judged.state_dict().items()}
+            self._agent(ratio).save(self.folder.path / "best.pt")
+        return ratio
+
+    def _merit_of(self, schedule: Schedule) -> float:
+        """The metric by which the system ranks policies; NaN if the schedule has none."""
+        if self._varied:
+            return summarize(schedule, unfinished="drop").jct_s.mean
+        return merit_in(measured(self.config, schedule).to_dict(), self.scenario.merit)
+
+    def _agent(self, ratio: float) -> Checkpoint:
+        assert self._judged is not None
+        kernel = self.scenario.kernel(self.validation[0], record=False)
+        about = {
+            "reference": self.reference,
+            "validation_ratio": ratio,
+            "seed": self.config.seed,
+            "cluster": str(kernel.schedule.cluster),
+            "workload": workload_label(self.config),
+            "traces": [digest(path) for path in self.config.world.trace_paths],
+        }
+        train, weights = self.train, self._best_weights
+        return Checkpoint(
+            algorithm_name(train.algorithm),
+            self._judged.settings,
+            train.codec,
+            weights,
+            about,
+            self._best_bounds,
+            self.scenario.system,
+        )
+
+    def _save(self, learner: Learner, iteration: int) -> None:
+        assert self._judged is not None
+        replay = getattr(learner, "replay", None)
+        state = {
+            "iteration": iteration,
+            "learner": learner.state(),
+            "replay": None if replay is None else replay.state(),
+            "judged": None if self._judged is learner.net else self._judged.state_dict(),
+            "reference": self.reference,
+            "reference_jct_s": self._reference_jct_s,
+            "reference_merit": self._reference_merit,
+            "reference_merits": self._reference_merits,
+            "best": self._best,
+            "best_weights": self._best_weights,
+            "samples": self._samples,
+            "seconds": self._seconds,
+        }
+        if replay is not None:
+            self._archive.write(replay)
+        write_plain(self._checkpoint, state)
+        if replay is not None:
+            self._archive.prune(replay)
+
+    def _resumed(self) -> dict[str, Any] | None:
+        """The checkpoint; ``None`` if the training was stopped before writing one, in which case
+        nothing is lost.
+        """
+        if not self._checkpoint.exists() and not has_rows(self.folder.path):
+            return None
+        state = read_plain(self._checkpoint)
+        try:
+            self._best, self._best_weights = state["best"], state["best_weights"]
+            self._samples, self._seconds = state["samples"], state["seconds"]
+            assert state["learner"]["net"]
+        except (KeyError, TypeError, AssertionError):
+            raise RunFolderError(f"{self._checkpoint}: not the checkpoint of a training") from None
+        return {"judged": None, "replay": None, **state}
+
+    def _find_reference(self, state: dict[str, Any] | None) -> None:
+        if state is not None:
+            self.reference, self._reference_jct_s = state["reference"], state["reference_jct_s"]
+            self._reference_merit = state.get("reference_merit", self._reference_jct_s)
+            self._reference_merits = state.get("reference_merits", [])
+        elif self.reference == "best":
+            references = References(self.folder.path.parent, self.config, self.validation)
+            kept = references.find()
+            if kept is None:
+                policy, runs = best_heuristic(self.trials("best heuristic"), self.validation)
+                self._measure(runs)
+                kept = KeptReference(policy, self._reference_jct_s, self._reference_merit)
+                references.keep(kept)
+            self.reference, self._reference_jct_s, self._reference_merit = kept
+        else:
+            trials = self.trials("reference")
+            self._measure(trials.run("reference", {self.reference: self.reference}, self.validation))
+
+    def trials(self, purpose: str) -> PolicyRuns:
+        """Runs of policies in the run folder; ``purpose`` begins the lines on their progress."""
+
+        def tell(policy: str, done: int, of: int) -> None:
+            self._tell(Progress(f"{purpose}: {policy}", done, of))
+
+        return PolicyRuns(self.folder.path, self.config, self._where, tell)
+
+    def _measure(self, runs: Sequence[CellRun]) -> None:
+        """Take the units of time and of merit from the runs of the reference. The unit of time is 1
+        if the reference completed no job, and the unit of merit is 1 if its merit is 0.
+        """
+        if self._varied:
+            self._reference_merits = [completed_jct_s(self.config, run) for run in runs]
+            return
+        jct_s = float(np.nanmean([completed_jct_s(self.config, run) for run in runs]))
+        merit = float(np.mean([merit_in(run.metrics, self.scenario.merit) for run in runs]))
+        self._reference_jct_s = jct_s if jct_s > 0 else 1.0
+        self._reference_merit = merit if merit > 0 or np.isnan(merit) else 1.0
+
+    def _begin_with(self, learner: Learner, init: Path) -> None:
+        train = self.train
+        agent = Checkpoint.load(init, self.scenario, codec=kind_of(train.codec), net=kind_of(train.net))
+        if agent.net != (wanted := learner.net.settings):
+            raise RunFolderError(f"{init}: its net is {agent.net}, but the configuration sets {wanted}")
+        learner.net.load_state_dict(dict(agent.weights))
+
+    def _imitate(self, how: WarmStart, learner: Learner, context: LearnerContext) -> None:
+        self._tell(Progress(f"imitating {how.policy}", 0, self.train.iterations))
+        observations, choices = imitation(self._factory, how.policy, context.seeds[: how.episodes])
+        clone(learner.net, observations, choices, how, np.random.default_rng([self.config.seed, 3]))
+
+    def _factory_of(self, train: TrainConfig) -> EpisodeFactory:
+        reward = RewardConfig(train.reward)
+        self.engine_reason = f"fewer than {_PAYS} iterations"
+        if train.iterations >= _PAYS:
+            self.engine_reason = self.scenario.why_no_episodes(train.codec, reward.terms)
+        return EpisodeFactory(self.scenario, train.codec, reward, compiled=not self.engine_reason)
+
+    def _context(self, rollouts: Rollouts, train: TrainConfig) -> LearnerContext:
+        begin = self.config.seed * _SEQUENCES_PER_SEED % len(TRAIN)
+        seeds = TRAIN[begin : begin + _SEQUENCES_PER_SEED]
+        whole = self.scenario.episode_jobs
+        return LearnerContext(train, rollouts, self.config.seed, self._reference_jct_s, seeds, whole, self._varied)
+
+    def linear(self) -> Checkpoint | None:
+        """Train a linear policy on the same features, by the same algorithm, for
+        ``linear_iterations``.
+        """
+        count = self.train.linear_iterations
+        if not count:
+            return None
+        train = replace(self.train, net=LinearConfig())
+        learner: Learner = train.algorithm.build(self._context(InProcessRollouts(self._factory, train.lockstep), train))
+        if learner.net.settings != train.net:  # the algorithm has its own net
+            return None
+        for iteration in range(count):
+            self._tell(Progress("a linear policy", iteration, count))
+            learner.iterate(iteration, iteration / count)
+        weights = {name: value.clone() for name, value in learner.net.state_dict().items()}
+        about = {"seed": self.config.seed}
+        return Checkpoint(
+            algorithm_name(train.algorithm), train.net, train.codec, weights, about, None, self.scenario.system
+        )

@@ -1,0 +1,540 @@
+"""PBS (OpenPBS, PBS Pro, Torque): accounting, ``server_priv/accounting/YYYYMMDD``, and jobs of ``qstat -f``.
+
+A line of accounting is ``MM/DD/YYYY HH:MM:SS;TYPE;ID;key=value key=value ...``. Only records of ended (``E``) and
+of rerun (``R``) attempts are read. ``ctime qtime etime start end`` are epoch seconds; in ``qstat`` they are local
+dates, some under other names.
+
+What a job asks for is stated in one of many ways: ``select``, Torque's ``nodes`` or ``neednodes``, ``procs``, or
+``ncpus`` and ``ngpus``; without any of these, the slots in ``exec_host`` count. GPUs that are stated beside them
+(``gpus``, ``gpu``, ``naccelerators``, ``exec_gpus``) are totals.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, tzinfo
+from functools import partial
+from itertools import chain
+from math import nan
+from sys import intern
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dagsim.errors import ConfigError, TraceError
+from dagsim.model import Demand
+from dagsim.model.arithmetic import numbered
+from dagsim.traces.chunks import Table, tables_of
+from dagsim.traces.documents import object_in
+from dagsim.traces.fields import Dirty, count, finite_number, pbs_memory_gb
+from dagsim.traces.options import TraceOptions
+from dagsim.traces.reader import Block, Reader
+from dagsim.traces.report import ReadReport
+from dagsim.traces.rows import Checks, JobBatch, JobTimes, in_parts, job_blocks, rows_by_job
+from dagsim.traces.sites import site_gpu
+from dagsim.traces.source import Row, Source
+from dagsim.traces.times import duration_s
+from dagsim.traces.workflow import read_json
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, combinations, objects, optional, ranges
+
+_FIELDS = (
+    *("start", "end", "etime", "resources_used.walltime"),
+    *[f"Resource_List.{name}" for name in ("select", "nodes", "neednodes", "procs", "nodect")],
+    *("gpus", "Resource_List.ncpus", "Resource_List.mem", "exec_host", "Resource_List.walltime"),
+    *("user", "account", "queue"),
+)
+_COLUMNS = ("id", "arrival", "kind", *_FIELDS)
+_ID, _ARRIVAL, _KIND, _START, _END, _ETIME, _WALLTIME, *_DEMAND = range(len(_COLUMNS))
+_DEMAND, _SHOWN = _DEMAND[:9], [*_DEMAND[9:], _DEMAND[8]]
+_GPUS = ("ngpus", "gpus", "gpu", "naccelerators", "accelerators", "ngpu")
+_CORES = ("ncpus", "ppn", "mpiprocs")
+_SLOTS = re.compile(r"(?:^|\+)([^+/]{1,255})(?:/([^+*]*))?(?:\*(\d{1,9}))?")
+_LINE = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z]+;[^;]*;")
+_PAIR = re.compile(r"""(?<!\S)([^\s=]+)=("[^"]*"|'[^']*'|\S*)""")
+_LONGEST = 1 << 20  # lines of big jobs list every core: 100 KB is normal
+_TYPE_KEYS = ("accelerator_model", "gpu_model", "gpu_type", "gputype")
+_HOST = re.compile(r"(?:^|\+)([^+/]{1,255})")
+_MOST_NODES = 1 << 14  # per job
+_PROTOCOLS = ("last-attempt", "all-attempts")
+_FAR_S = 60  # walltime is updated only when the server receives a report
+
+
+class Pbs(Reader):
+    """One gang per job, with one instance per chunk; chunks of several kinds become one task each.
+
+    Every attempt that ran is kept, whatever its exit status. Work is the wall time of the last
+    attempt (``protocol="last-attempt"``) or of all attempts (``all-attempts``).
+    """
+
+    name = "pbs"
+    summary = "PBS (OpenPBS, PBS Pro, Torque): server_priv/accounting/YYYYMMDD, or finished jobs of qstat -x -f"
+    uses = frozenset(
+        {"protocol", "keep_partial", "gpus_per_task", "reference_gpu", "floor_s", "tenant", "arrival", "gpu_names"}
+        | {"timezone"}
+    )
+    records = staticmethod(lambda *reading: _records(*reading))
+    """Reads the records of finished attempts."""
+
+    def recognises(self, source: Source) -> bool:
+        return bool(_LINE.match(source.head(1)[0])) or (is_qstat(source) and not _is_queue(source))
+
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+        if options.protocol not in (None, *_PROTOCOLS):
+            raise ConfigError(f"pbs has no protocol {options.protocol!r}; choose from {', '.join(_PROTOCOLS)}")
+
+        def read(report: ReadReport) -> Iterator[Table]:
+            records = self.records(source, options, report)
+            return tables_of(source, len(_COLUMNS), records, (_ARRIVAL, _START, _END, _ETIME))
+
+        keys = _keys if options.arrival == "qtime" else _keys_apart
+        return job_blocks((_batch(table, options, keys) for table in in_parts(read, keys, report)), report, most)
+
+    def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
+        which = "all attempts together" if options.protocol == "all-attempts" else "its last attempt"
+        return {
+            "work": f"the wall time of {which}",
+            "arrival": f"{options.arrival or 'ctime'} (arrival); it could start from etime on",
+            "tenant": f"the {options.tenant or 'account, else the user'} (tenant)",
+            "demand": "the chunks that were asked for, each on one node",
+        }
+
+
+class _Chunk(NamedTuple):
+    """A number of equal pieces, each on one node."""
+
+    pieces: int = 1
+    gpus: int = 0
+    cpus: float = 0.0
+    memory_gb: float = 0.0
+    kind: str = ""
+
+
+def _records(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Row]:
+    """The fields of ``_COLUMNS`` of every finished attempt of a job with an id and an arrival; other records are
+    skipped.
+    """
+    arrival = options.arrival or "ctime"
+    if is_qstat(source):
+        yield from _finished(source, options, report)
+        return
+    for place, line in source.lines():
+        if not line.strip():
+            continue
+        report.rows += 1
+        if len(line) > _LONGEST:
+            raise TraceError(f"{source.where(place)}: a line of {len(line):,} characters")
+        if not _LINE.match(line):
+            report.drop("that are not records", source.where(place))
+            continue
+        _, kind, id, message = line.rstrip("\r").split(";", 3)
+        if kind not in ("E", "R"):
+            report.skip("of jobs deleted while they waited" if kind == "D" else "of other records")
+            continue
+        if "[]" in id:
+            report.skip("of arrays as a whole")
+            continue
+        with report.dropping(partial(source.where, place)):
+            fields = with_gpus({"Resource_List.mem": "0"} | dict(_PAIR.findall(message)))
+            arrival_s = finite_number(fields.get(arrival, ""), arrival)
+            if not id or arrival_s < 0:
+                raise Dirty("without an id" if not id else "whose ctime is negative")
+            yield place, _row(id, arrival_s, kind, fields)
+
+
+def _row(id: str, arrival_s: float, kind: str, fields: Mapping[str, str]) -> tuple[Any, ...]:
+    """A row of ``_COLUMNS``."""
+    values = [intern(fields.get(name, "").strip("\"'")) for name in _FIELDS]
+    return (id.partition(".")[0], arrival_s, kind, *values)
+
+
+_QUEUED, _RUNS, _OVER = "QWTSU", "RE", "FCX"
+"""States of ``qstat``: jobs that wait, that run, and that are over (``H`` and ``B`` are held, and arrays)."""
+_TIMES = {
+    "ctime": ("ctime",), "qtime": ("qtime",), "etime": ("etime",), "start": ("stime", "start_time"),
+    "end": ("comp_time", "obittime", "history_timestamp"),
+}  # fmt: skip
+
+
+def is_qstat(source: Source) -> bool:
+    """True if the source is output of ``qstat -f``, as text or JSON."""
+    head = source.head(40)
+    if head[0].startswith("Job Id: "):
+        return True
+    text = "".join(head[:6])
+    return text.lstrip().startswith("{") and '"pbs_version"' in text
+
+
+def _is_queue(source: Source) -> bool:
+    """True if the first jobs of ``qstat -f`` are in the system."""
+    text = "\n".join(source.head(1 << 16))
+    return re.search(rf'job_state"?\s*[:=]\s*"?[{_QUEUED}{_RUNS}H]\b', text) is not None
+
+
+def qstat_jobs(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[tuple[int, str, dict[str, str]]]:
+    """Yield place, id and fields of every job of ``qstat -f``, with the names and epoch seconds of accounting."""
+    zone = options.zone()
+    for place, id, job in _listed_jobs(source):
+        report.rows += 1
+        fields = {"Resource_List.mem": "0"} | job
+        for name, others in _TIMES.items():
+            text = next((job[other] for other in others if job.get(other)), "")
+            fields[name] = text if text.isdecimal() else _epoch(text, zone)
+        owner = job.get("euser") or job.get("Job_Owner", "").partition("@")[0]
+        fields |= {"user": owner, "account": job.get("Account_Name", ""), "queue": job.get("queue", "")}
+        yield place, id, with_gpus(fields)
+
+
+def _listed_jobs(source: Source) -> Iterator[tuple[int, str, dict[str, str]]]:
+    if source.head(1)[0].lstrip().startswith("{"):
+        for file in source.files:
+            document = read_json(file)
+            for id, job in object_in(document, "Jobs").items():
+                flat: dict[str, str] = {}
+                for key, value in job.items() if isinstance(job, dict) else ():
+                    if isinstance(value, dict):
+                        flat |= {f"{key}.{name}": str(inner) for name, inner in value.items()}
+                    else:
+                        flat[key] = str(value)
+                yield 1, id, flat
+        return
+    id, place, job, last = "", 0, dict[str, str](), ""
+    for number, line in source.lines():
+        if line.startswith("Job Id:"):
+            if id:
+                yield place, id, job
+            id, place, job, last = line.partition(":")[2].strip(), number, {}, ""
+        elif line.startswith("\t") and last:
+            job[last] += line.strip()  # a long value goes on
+        elif " = " in line:
+            last, _, value = line.strip().partition(" = ")
+            job[last] = value
+    if id:
+        yield place, id, job
+
+
+def _epoch(text: str, zone: tzinfo | None) -> str:
+    """Seconds since 1970 of a date such as ``Thu Feb 22 14:27:48 2018``; empty for other texts."""
+    try:
+        moment = datetime.strptime(" ".join(text.split()), "%a %b %d %H:%M:%S %Y")
+    except ValueError:
+        return ""
+    return str(int(moment.replace(tzinfo=zone or UTC).timestamp()))
+
+
+def _finished(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Row]:
+    """The rows of the finished jobs of ``qstat -x -f``."""
+    arrival = options.arrival or "ctime"
+    for place, id, fields in qstat_jobs(source, options, report):
+        state = fields.get("job_state", "")
+        if state not in _OVER:
+            report.skip("of jobs that run" if state in _RUNS else "of jobs that wait")
+            continue
+        if "[]" in id:
+            report.skip("of arrays as a whole")
+            continue
+        with report.dropping(partial(source.where, place)):
+            yield place, _row(id, finite_number(fields.get(arrival, ""), arrival), "E", fields)
+
+
+def waiting_comments(source: Source) -> Iterator[tuple[str, str]]:
+    """Yield the id of each job that waits, and the scheduler's comment on it."""
+    for _, id, job in _listed_jobs(source):
+        if job.get("job_state", "") in _QUEUED and "[]" not in id:
+            yield id.partition(".")[0], job.get("comment", "")
+
+
+class Qstat(Pbs):
+    """The jobs that run and wait in PBS. A run begins when the queue was printed: running jobs are on their nodes
+    since their start, and end at their time limits; waiting jobs take as long as theirs.
+    """
+
+    name = "qstat"
+    summary = "PBS's queue at one instant: qstat -f, or qstat -f -F json"
+    uses = frozenset({"gpus_per_task", "reference_gpu", "floor_s", "tenant", "gpu_names", "timezone"})
+    records = staticmethod(lambda *reading: _queued(*reading))
+
+    def recognises(self, source: Source) -> bool:
+        return is_qstat(source) and _is_queue(source)
+
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+        for block in super().blocks(source, options, report, most):
+            jobs, nodes = block.jobs, block.jobs.observed_nodes
+            assert nodes is not None
+            assert jobs.observed_start_s is not None
+            waits = np.array([not names for names in nodes.words])[nodes.place]
+            yield block._replace(jobs=replace(jobs, observed_start_s=np.where(waits, np.nan, jobs.observed_start_s)))
+
+    def begins_s(self, source: Source, options: TraceOptions) -> float | None:
+        return _printed_s(source, options)
+
+    def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
+        return {
+            "work": "every job takes its time limit, a year without one; real jobs often end earlier",
+            "tenant": f"the {options.tenant or 'account, else the user'} (tenant)",
+            "dates": f"those of qstat are of {options.timezone or 'UTC'} (--read timezone=)",
+        }
+
+
+def _printed_s(source: Source, options: TraceOptions) -> float:
+    """When the queue was printed: its time stamp, or the last change of a job."""
+    if source.head(1)[0].lstrip().startswith("{"):
+        stamps = [object_in(read_json(file)).get("timestamp") for file in source.files]
+        return max([float(stamp) for stamp in stamps if isinstance(stamp, int | float)], default=0.0)
+    zone, latest_s = options.zone(), 0.0
+    for _, _, job in _listed_jobs(source):
+        for name in ("mtime", "stime", "start_time", "qtime"):
+            latest_s = max(latest_s, float(_epoch(job.get(name, ""), zone) or 0.0))
+    return latest_s
+
+
+_YEAR_S = 365 * 86_400
+
+
+def _queued(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Row]:
+    """The rows of the jobs that run and wait, as if each took its time limit."""
+    now_s = _printed_s(source, options)
+    for place, id, fields in qstat_jobs(source, options, report):
+        state = fields.get("job_state", "")
+        if state not in _RUNS + _QUEUED or "[]" in id:
+            reasons = {"H": "that are held", "B": "of arrays as a whole"} | dict.fromkeys(_OVER, "of finished jobs")
+            report.skip("of arrays as a whole" if "[]" in id else reasons.get(state, "in other states"))
+            continue
+        with report.dropping(partial(source.where, place)):
+            start_s = finite_number(fields["start"], "stime") if state in _RUNS else now_s
+            limit_s = duration_s(fields.get("Resource_List.walltime", ""), "walltime") or _YEAR_S
+            fields |= {"start": str(start_s), "end": str(start_s + limit_s), "resources_used.walltime": ""}
+            if state in _QUEUED:
+                fields["exec_host"] = fields["exec_gpus"] = ""
+            yield place, _row(id, finite_number(fields.get("qtime") or fields["ctime"], "qtime"), "E", fields)
+
+
+def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
+    """Job and arrival of each record."""
+    return table.texts(_ID), table.numbers(_ARRIVAL)
+
+
+def _keys_apart(table: Table) -> tuple[np.ndarray, np.ndarray]:
+    """The same, where jobs of one id that were created at different times are told apart."""
+    ids, created_s = _keys(table)
+    return objects([f"{id} {time!r}" for id, time in zip(ids.tolist(), created_s.tolist(), strict=True)]), created_s
+
+
+def _own_ids(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of jobs in order of arrival, later ones of the same id with a number; (J,) bool: those with one."""
+    seen: Counter[str] = Counter()
+    ids = []
+    for key in keys.tolist():
+        id = key.partition(" ")[0]
+        seen[id] += 1
+        ids.append(id if seen[id] == 1 else f"{id}#{seen[id]}")
+    return objects(ids), np.array(["#" in id for id in ids], bool)
+
+
+def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np.ndarray, np.ndarray]]) -> JobBatch:
+    """Jobs of a table, each from the first or the last of its attempts that are usable."""
+    checks, groups = Checks(table), rows_by_job(*keys(table))
+    ids, again = _own_ids(groups.ids)
+    start_s, ran_s = _ran(checks)
+    job, count, every = groups.job_of_row(), len(groups.ids), options.protocol == "all-attempts"
+    usable = np.flatnonzero(checks.usable)
+    rows = usable[np.lexsort((usable, start_s[usable], job[usable]))]  # job by job, attempt by attempt
+    owner, attempts = job[rows], np.bincount(job[rows], minlength=count).astype(np.int64)
+    kept, shown = attempts > 0, np.zeros(count, np.int64)
+    turns = rows[::-1] if every else rows
+    shown[job[turns]] = turns  # the last assignment wins
+
+    def drop(jobs: np.ndarray, reason: str, details: Mapping[int, str] | None = None) -> None:
+        """Drop all attempts of the jobs of a mask."""
+        of = np.flatnonzero((jobs & kept)[owner])
+        texts = {int(row): details[int(job[row])] for row in rows[of]} if details else None
+        checks.findings.drop(rows[of], reason, stage=2, order=of, details=texts)
+        kept[jobs] = False
+
+    if not options.keep_partial:
+        reruns = np.bincount(owner, table.texts(_KIND)[rows] == "R", count)
+        drop(reruns == attempts, "of jobs that outlive the trace")
+    asked, demands = _demands(table, shown)
+    for reason in dict.fromkeys(demand for demand in demands if isinstance(demand, str)):
+        drop(np.array([demand == reason for demand in demands])[asked], reason)
+    chunks = [[_Chunk()] if isinstance(demand, str) else demand for demand in demands]
+    sizes, begins = (column[asked] for column in (np.array(list(map(len, chunks))), bounds(list(map(len, chunks)))))
+    checks.findings.note(
+        shown[kept & (sizes > 1)], "of several kinds of chunks, which need not start together here", stage=1
+    )
+    checks.findings.note(shown[kept & again], "with the id of an earlier job, taken as jobs of their own", stage=1)
+    limit, user, account, queue, hosts = (table.words(column).chosen(shown) for column in _SHOWN)
+    limits, reasons = zip(*map(_seconds, limit.words), strict=True)
+    drop(np.array([bool(reason) for reason in reasons])[limit.place], "whose walltime is not a duration")
+    seconds = np.bincount(owner, ran_s[rows], count) if every else ran_s[shown]
+
+    listed, of_job = list(chain.from_iterable(chunks)), np.repeat(np.arange(count), sizes)
+    chunk, named = ranges(begins, sizes), options.named_gpus()
+    measured_on = [site_gpu(chunk.kind, named) if chunk.kind else None for chunk in listed]
+    kind, kinds = numbered([_task_kind(*pair, options) for pair in zip(listed, measured_on, strict=True)])
+    work, estimate = (
+        options.all_on_reference(column[of_job], measured_on, chunk)
+        for column in (seconds, np.array(limits)[limit.place])
+    )
+    every_job = JobArrays(
+        ids=ids,
+        arrival_s=groups.time,
+        first=bounds(sizes),
+        name=np.where(sizes[of_job] > 1, chunk - begins[of_job] + 1, 0).astype(np.int32),
+        names=objects(["job", *[f"chunk-{place}" for place in range(int(sizes.max()))]]),
+        work=np.where(work < options.floor_s, options.floor_s, work),
+        instances=np.array([chunk.pieces for chunk in listed], np.int64)[chunk],
+        kind=kind[chunk],
+        kinds=kinds,
+        waits=np.zeros(len(chunk) + 1, np.int64),
+        parent=np.zeros(0, np.int32),
+        estimate=optional(estimate),
+        tenant=options.tenants(user, account, queue),
+        observed_start_s=np.maximum(groups.time, start_s[shown]),
+        eligible_s=np.maximum(groups.time, table.numbers(_ETIME, 0.0)[shown]),
+        observed_nodes=hosts.mapped(_nodes),
+        user=user,
+        account=account,
+        partition=queue,
+    )
+    errors = {job: str(error) for job, error in every_job.faults(kept)}
+    drop(np.isin(np.arange(count), list(errors)), "that describe an impossible job", errors)
+    return JobBatch(table, every_job, kept, attempts, job, checks.findings)
+
+
+def _ran(checks: Checks) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) float64 each: start and run time of every attempt."""
+    table = checks.table
+    start_s, end_s, _ = (
+        checks.number(column, name, 0.0) for column, name in ((_START, "start"), (_END, "end"), (_ETIME, "etime"))
+    )
+    stated = table.words(_WALLTIME)
+    values, reasons = zip(*map(_seconds, stated.words), strict=True)
+    checks.drop_for(Labels(stated.place, reasons))
+    ran_s = np.array(values)[stated.place]
+    is_timed = (start_s != 0) & (end_s != 0)
+    checks.drop(np.isnan(ran_s) & ~is_timed, "that never ran")
+    with np.errstate(invalid="ignore", over="ignore"):
+        between_s = end_s - start_s
+        checks.note(is_timed & (np.abs(between_s - ran_s) > _FAR_S), "whose wall time is not end - start (suspended?)")
+        ran_s = np.where(np.isnan(ran_s), between_s, ran_s)
+        start_s = np.where(start_s == 0, end_s - ran_s, start_s)
+    checks.drop((ran_s < 0) | (start_s < 0), "with an end before the start")
+    JobTimes(table.numbers(_ARRIVAL), start_s, eligible_s=table.numbers(_ETIME)).checked(checks)
+    return start_s, ran_s
+
+
+def _seconds(text: str) -> tuple[float, str]:
+    """A wall time in seconds, NaN if it is not set; and the reason why it is not one."""
+    try:
+        seconds = duration_s(text, "walltime")
+    except Dirty as reason:
+        return nan, str(reason)
+    return nan if seconds is None else seconds, ""
+
+
+def _task_kind(chunk: _Chunk, kind: str | None, options: TraceOptions) -> TaskKind:
+    """Kind of the task of a chunk, on this type of GPU if any."""
+    types = (kind,) if kind and chunk.gpus else None
+    return TaskKind(
+        Demand(chunk.gpus or options.gpus_per_task or 0, chunk.cpus, chunk.memory_gb, types), chunk.pieces > 1
+    )
+
+
+def _nodes(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(intern, _HOST.findall(text))))[:_MOST_NODES]
+
+
+def _demands(table: Table, shown: np.ndarray) -> tuple[np.ndarray, list[list[_Chunk] | str]]:
+    """The number of each row's demand, (J,) int32, and the distinct demands: each is a list of chunks, or the reason
+    why it is impossible.
+    """
+    columns = [table.words(column).chosen(shown) for column in _DEMAND]
+    asked, firsts = combinations([column.place for column in columns])
+    demands: list[list[_Chunk] | str] = []
+    for texts in zip(*[column.chosen(firsts).tolist() for column in columns], strict=True):
+        try:
+            demands.append(_chunks(*texts))
+        except Dirty as reason:
+            demands.append(str(reason))
+    return asked, demands
+
+
+def with_gpus(fields: dict[str, str]) -> dict[str, str]:
+    """The fields of a record, and the GPUs that it states in all under ``gpus``."""
+    stated = [fields.get(f"Resource_List.{name}", "") for name in _GPUS]
+    held = fields.get("exec_gpus", "")  # Torque: node-gpu/0+node-gpu/1
+    total = next(filter(None, stated), "") or (str(held.count("+") + 1) if held else "")
+    return fields | {"gpus": total}
+
+
+def _chunks(
+    select: str, nodes: str, neednodes: str, procs: str, nodect: str, ngpus: str, ncpus: str, memory: str, hosts: str
+) -> list[_Chunk]:
+    """Demand of a job, with equal chunks merged.
+
+    Raises:
+        Dirty: A number is impossible.
+    """
+    total = count(ngpus or "0", "ngpus", 0)
+    if select or nodes or (neednodes and not procs):
+        parsed = [_chunk(part) for part in (select or nodes or neednodes).split("+")]
+        pieces = sum(chunk.pieces for chunk in parsed)
+    elif procs:
+        parsed = [_Chunk(count(procs, "procs"), 0, 1.0)]
+        pieces = parsed[0].pieces
+    elif ncpus or total:
+        pieces = count(nodect or "1", "nodect")
+        parsed = [_Chunk(pieces, 0, count(ncpus or "0", "ncpus", 0) / pieces)]
+    else:
+        parsed = _held(hosts) or [_Chunk(count(nodect or "1", "nodect"), 0, 1.0)]
+        pieces = sum(chunk.pieces for chunk in parsed)
+    if total and not any(chunk.gpus for chunk in parsed):
+        if total % pieces and total < pieces and pieces % total == 0 and len(parsed) == 1:
+            parsed = [parsed[0]._replace(pieces=total, cpus=parsed[0].cpus * pieces / total)]  # a GPU for several cores
+            pieces = total
+        if total % pieces:
+            raise Dirty("whose GPUs are not even over their nodes")
+        parsed = [chunk._replace(gpus=total // pieces) for chunk in parsed]
+    if not any(chunk.memory_gb for chunk in parsed):
+        share = pbs_memory_gb(memory) / pieces
+        parsed = [chunk._replace(memory_gb=share) for chunk in parsed]
+    merged: dict[_Chunk, int] = {}
+    for chunk in parsed:
+        merged[chunk._replace(pieces=0)] = merged.get(chunk._replace(pieces=0), 0) + chunk.pieces
+    return [chunk._replace(pieces=pieces) for chunk, pieces in merged.items()]
+
+
+def _held(hosts: str) -> list[_Chunk]:
+    """Chunks of the slots in ``exec_host``: ``n1/0*8+n2/0*8``, ``n1/0+n1/1`` or ``n1/0-7``."""
+    slots: dict[str, int] = {}
+    for host, listed, times in _SLOTS.findall(hosts):
+        number = int(times or 1)
+        if not times and listed:
+            ranges_ = [part.partition("-") for part in listed.split(",")]
+            number = sum(
+                int(last) - int(first) + 1 for first, dash, last in ranges_ if dash and (first + last).isdecimal()
+            )
+            number += sum(not dash for _, dash, _ in ranges_)
+        slots[host] = slots.get(host, 0) + max(number, 1)
+    return [_Chunk(1, 0, float(cores)) for cores in slots.values()]
+
+
+def _chunk(text: str) -> _Chunk:
+    """Parse ``2:ncpus=8:ngpus=2:mem=4gb`` of PBS, or ``2:ppn=8:gpus=4`` of Torque, where a node's
+    name counts as one.
+    """
+    first, *rest = text.split(":")
+    if "=" in first:
+        rest, first = [first, *rest], "1"
+    pieces = count(first, "chunks") if first.isdecimal() else 1
+    fields = {key: value for key, _, value in (part.partition("=") for part in rest)}
+    return _Chunk(
+        pieces,
+        count(next((fields[key] for key in _GPUS if fields.get(key)), "0"), "ngpus", 0),
+        count(next((fields[key] for key in _CORES if fields.get(key)), "1"), "ncpus", 0),
+        pbs_memory_gb(fields.get("mem") or "0"),
+        next((fields[key] for key in _TYPE_KEYS if fields.get(key)), ""),
+    )

@@ -1,0 +1,1 @@
+"""GPUs that several tasks share."""

@@ -1,0 +1,379 @@
+"""Copies of logs and node lists without the names of people and machines, for sharing.
+
+Only fields known to be harmless are copied. A log of ``sacct`` keeps the columns that its reader
+uses, with SubmitLine rebuilt from the options that are understood. A log of another format becomes
+dagsim's own JSON Lines, and a list of nodes becomes rows of ``sinfo``. The files of a site become its
+configuration (``renamed_site``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from dagsim.errors import InputError, TraceError
+from dagsim.families.kubernetes.kueue_objects import KueueObjects, ResourceFlavor, ResourceGroup
+from dagsim.families.site.node_lists import FORMATS, FoundNode, ImportedCluster, ImportedSite, grouped, read_nodes
+from dagsim.families.slurm.accounting import COLUMNS, licences_or_none, sacct_rows
+from dagsim.families.slurm.submission import Submission, submission
+from dagsim.files import replaced
+from dagsim.model import GPU_TYPES, Condition, Job, QueueNode, QueueTree, Request
+from dagsim.traces import open_trace, recognise
+from dagsim.traces.report import ReadReport
+from dagsim.traces.sites import folded, hosts, site_gpu
+from dagsim.traces.source import Source
+from dagsim.traces.times import is_unset
+from dagsim.workload.records import write_jobs
+
+_Value = TypeVar("_Value")
+_KINDS = {"User": "user", "Account": "account", "QOS": "qos"}
+_RESOURCES = ("billing=", "cpu=", "gres/", "mem=", "node=")
+_MOST_NODES = 1 << 14
+_FEATURE = re.compile(r"(\*\d+)|[^\s&,|!()\[\]*]+")
+
+
+class Names:
+    """Consistent pseudonyms: equal names get equal pseudonyms, numbered in order of appearance."""
+
+    def __init__(self) -> None:
+        self._new: dict[tuple[str, str], str] = {}
+        self._count: dict[str, int] = {}
+
+    def new(self, kind: str, old: str) -> str:
+        """Pseudonym of ``old`` among names of its kind; empty if ``old`` is empty."""
+        if not old:
+            return old
+        if (kind, old) not in self._new:
+            self._count[kind] = self._count.get(kind, 0) + 1
+            self._new[kind, old] = f"{kind}-{self._count[kind]}"
+        return self._new[kind, old]
+
+    def node(self, old: str) -> str:
+        """Pseudonym of a node; ``name:type`` keeps its type, which follows a node of several."""
+        name, colon, kind = old.partition(":")
+        return self.new("node", name) + colon + kind
+
+    def constraint(self, text: str) -> str:
+        """Replace every feature in a constraint but the names of GPU types."""
+        return _FEATURE.sub(lambda match: match[0] if match[1] else self.feature(match[0]), text)
+
+    def feature(self, old: str) -> str:
+        """Pseudonym of a feature; the name of a GPU type stays."""
+        return old if site_gpu(old) in GPU_TYPES else self.new("feature", old)
+
+    def nodes(self, text: str) -> str:
+        """Replace every name in a list of nodes; a list that cannot be read becomes ``None
+        assigned``, and nothing (the log has no such column) stays nothing.
+        """
+        if not text:
+            return ""
+        if is_unset(text) or text.lower() == "none assigned":
+            return "None assigned"
+        try:
+            return folded([self.new("node", name) for name in hosts(text, _MOST_NODES)])
+        except ValueError:
+            return "None assigned"
+
+    def __len__(self) -> int:
+        return len(self._new)
+
+
+def anonymise(paths: Iterable[Path | str], folder: Path, names: Names | None = None) -> list[Path]:
+    """Write an anonymised copy of each log and node list into ``folder``, with the same pseudonyms
+    in all of them.
+
+    Raises:
+        TraceError: A file is neither a log nor a list of nodes, or cannot be read.
+    """
+    pseudonyms = Names() if names is None else names
+    written = []
+    for number, path in enumerate(paths, 1):
+        if Path(path).is_dir() and not _has_log(Path(path)):
+            continue
+        source = Source(path)
+        source.head()
+        if not Path(path).is_dir() and any(recognised(source) for recognised, _ in FORMATS.values()):
+            written.append(folder / f"nodes-{number}.txt")
+            _write(written[-1], _node_rows(read_nodes(source), pseudonyms))
+        elif recognise(path) == "sacct":
+            written.append(folder / f"sacct-{number}.txt")
+            _write(written[-1], _sacct_lines(source, pseudonyms))
+        else:
+            written.append(folder / f"jobs-{number}.jsonl.gz")
+            written[-1].parent.mkdir(parents=True, exist_ok=True)
+            write_jobs(written[-1], (_renamed(job, pseudonyms) for job in open_trace(path).jobs()))
+    if not written:
+        raise TraceError("no file to anonymise; name at least one log or list of nodes, or a folder with a log")
+    return written
+
+
+def _has_log(folder: Path) -> bool:
+    try:
+        return bool(recognise(folder))
+    except TraceError:
+        return False
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replaced(path) as partial, partial.open("w", encoding="utf-8") as file:
+            file.writelines(lines)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None
+
+
+def _sacct_lines(source: Source, names: Names) -> Iterator[str]:
+    """Rows of ``sacct`` with the columns that its reader uses, without steps and torn rows."""
+    yield "|".join(COLUMNS) + "\n"
+    for _, row in sacct_rows(source, ReadReport(), None):
+        fields = dict(zip(COLUMNS, row, strict=True))
+        if "." in (fields["JobID"] or fields["JobIDRaw"]).partition("[")[0]:
+            continue
+        partition = fields["Partition"]
+        for column, kind in _KINDS.items():
+            fields[column] = names.new(kind, fields[column])
+        fields["Partition"] = ",".join(
+            names.new("partition", partition) for partition in fields["Partition"].split(",")
+        )
+        fields["NodeList"] = names.nodes(fields["NodeList"])
+        for column in ("ReqTRES", "AllocTRES"):  # names of licences may identify the site
+            fields[column] = ",".join(part for part in fields[column].split(",") if part.startswith(_RESOURCES))
+        asked = licences_or_none(fields["ReqTRES"])
+        terms = submission(fields["SubmitLine"], fields["Constraints"], fields["Reservation"], partition, asked)
+        fields["Constraints"] = names.constraint(terms.request.constraint) if terms.request else ""
+        fields["Reservation"] = names.new("reservation", terms.request.reservation) if terms.request else ""
+        fields["SubmitLine"] = _submit_line(terms, names)  # the original may name people and paths
+        fields["State"] = (fields["State"].split() or [""])[0]  # CANCELLED by 1007 names a user
+        free = ("Constraints", "SubmitLine")  # their bars are part of the text; the reader joins them again
+        cells = [text if name in free else text.replace("|", " ") for name, text in fields.items()]
+        yield "|".join(text.replace("\n", " ") for text in cells) + "\n"
+
+
+def _submit_line(terms: Submission, names: Names) -> str:
+    """The options of a submission that its reader understands, with pseudonyms."""
+    request = terms.request
+    if request is None and not terms.nice and not terms.name and not terms.begin:
+        return ""
+    words = ["sbatch"] + ([f"--nice={terms.nice:.0f}"] if terms.nice else [])
+    if request is not None:
+        words += ["-p " + ",".join(names.new("partition", one) for one in request.partitions)] * bool(
+            request.partitions
+        )
+        licences = ",".join(f"{names.new('licence', name)}:{count}" for name, count in request.licences)
+        words += [f"-L {licences}"] * bool(licences) + ["--exclusive"] * request.exclusive
+        words += [f"-d {_dependency(request)}"] * bool(request.after)
+        words += [f"--array=0-1%{request.array_limit}"] * (request.array_limit is not None)
+    words += [f"--begin={terms.begin}"] * bool(re.match(r"now|\d{4}-\d\d-\d\d", terms.begin))
+    if terms.name:
+        words.append(f"-J {names.new('job', terms.name)}")
+    words += ["-d singleton"] * terms.singleton
+    if terms.tasks is not None:
+        words.append(f"-n {terms.tasks}")
+    elif request is not None and request.spread is not None:
+        words.append("-N 1")
+    return " ".join(words)
+
+
+def _dependency(request: Request) -> str:
+    """The conditions of a job as sbatch takes them."""
+    conditions = [Condition.of(text) for text in request.after]
+    words = [
+        f"after:{id}" + (f"+{delay_s / 60:.0f}" if delay_s else "") if starts else f"afterany:{id}"
+        for id, starts, delay_s in conditions
+    ]
+    return ("?" if request.after_one else ",").join(words)
+
+
+class RenamedSite(NamedTuple):
+    """A site with pseudonyms."""
+
+    imported: ImportedCluster
+    queues: QueueTree
+    network: dict[str, Any] | None
+    policy: str
+
+
+def renamed_site(site: ImportedSite, names: Names) -> RenamedSite:
+    """Return the nodes, queues and network of a site with pseudonyms; GPU types stay.
+
+    Raises:
+        TraceError: The site cannot be read.
+    """
+    nodes = [
+        replace(
+            node,
+            name=names.new("node", node.name),
+            partitions=tuple([names.new("partition", name) for name in node.partitions]),
+            features=tuple([names.feature(text) for text in node.features]),
+            manifest="",  # labels, taints and images are names
+        )
+        for node in site.found_nodes()
+    ]
+    plain = grouped(site.found_nodes(), keep_all=True, in_order=True)
+    network = site.network(plain.node_names())
+    for switch in () if network is None else network["topology"]["switches"]:
+        switch["name"] = names.new("switch", switch["name"])
+        for key, rename in (("nodes", names.node), ("switches", lambda old: names.new("switch", old))):
+            if key in switch:
+                switch[key] = [rename(old) for old in switch[key]]
+    imported = grouped(nodes, keep_all=True, in_order=True)
+    imported.notes = []  # they name nodes
+    return RenamedSite(imported, _renamed_queues(site.queues(), names), network, site.policy)
+
+
+def _renamed_kueue(objects: KueueObjects, names: Names) -> KueueObjects:
+    """Kueue's objects with pseudonyms for all names, and without labels, taints and tolerations. Levels of
+    topologies keep the last part of their labels.
+    """
+
+    def level(label: str) -> str:
+        return label if label.startswith("kubernetes.io/") else f"example.com/{label.rpartition('/')[2]}"
+
+    def groups(listed: tuple[ResourceGroup, ...]) -> tuple[ResourceGroup, ...]:
+        return tuple(
+            [
+                replace(
+                    group, flavors=tuple([replace(one, name=names.new("flavor", one.name)) for one in group.flavors])
+                )
+                for group in listed
+            ]
+        )
+
+    def local(text: str) -> str:
+        namespace, slash, queue = text.rpartition("/")
+        return names.new("account", namespace) + slash + names.new("partition", queue)
+
+    def owner(name: str) -> str:
+        return names.new("account", name)
+
+    return replace(
+        objects,
+        cluster_queues=tuple(
+            [
+                replace(
+                    one, name=owner(one.name), cohort=owner(one.cohort), resource_groups=groups(one.resource_groups)
+                )
+                for one in objects.cluster_queues
+            ]
+        ),
+        cohorts=tuple(
+            [
+                replace(
+                    one, name=owner(one.name), parent=owner(one.parent), resource_groups=groups(one.resource_groups)
+                )
+                for one in objects.cohorts
+            ]
+        ),
+        local_queues=tuple(
+            [replace(one, name=local(one.name), cluster_queue=owner(one.cluster_queue)) for one in objects.local_queues]
+        ),
+        resource_flavors=tuple(
+            [
+                ResourceFlavor(
+                    names.new("flavor", one.name),
+                    topology_name=names.new("topology", one.topology_name),
+                    gpu_types=one.gpu_types,
+                )
+                for one in objects.resource_flavors
+            ]
+        ),
+        topologies=tuple(
+            [
+                replace(one, name=names.new("topology", one.name), levels=tuple(map(level, one.levels)))
+                for one in objects.topologies
+            ]
+        ),
+    )
+
+
+def _renamed_queues(queues: QueueTree, names: Names) -> QueueTree:
+    """The queues with pseudonyms for all accounts, users, partitions, QOS, nodes and licences."""
+
+    def users(values: Mapping[str, _Value]) -> dict[str, _Value]:
+        return {names.new("user", user): value for user, value in values.items()}
+
+    def nodes(listed: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple([names.node(name) for name in listed])
+
+    def alias(text: str) -> str:
+        namespace, slash, queue = text.rpartition("/")
+        return names.new("account", namespace) + slash + names.new("partition", queue)
+
+    def queue(node: QueueNode) -> QueueNode:
+        return replace(
+            node,
+            name=names.new("account", node.name),
+            users=users(node.users),
+            user_priorities=users(node.user_priorities),
+            limits_of=users(node.limits_of),
+            aliases=tuple(map(alias, node.aliases)),
+            children=tuple(map(queue, node.children)),
+        )
+
+    return replace(
+        queues,
+        tree=tuple(map(queue, queues.tree)),
+        kueue=None if queues.kueue is None else _renamed_kueue(queues.kueue, names),
+        partitions=tuple(
+            [
+                replace(
+                    part,
+                    name=names.new("partition", part.name),
+                    nodes=nodes(part.nodes),
+                    qos=names.new("qos", part.qos),
+                )
+                for part in queues.partitions
+            ]
+        ),
+        qos=tuple(
+            [
+                replace(
+                    qos,
+                    name=names.new("qos", qos.name),
+                    preempts=tuple([names.new("qos", other) for other in qos.preempts]),
+                )
+                for qos in queues.qos
+            ]
+        ),
+        reservations=tuple(
+            [
+                replace(one, name=names.new("reservation", one.name), nodes=nodes(one.nodes))
+                for one in queues.reservations
+            ]
+        ),
+        outages=tuple([replace(one, nodes=nodes(one.nodes)) for one in queues.outages]),
+        licences={names.new("licence", name): count for name, count in queues.licences.items()},
+    )
+
+
+def _node_rows(nodes: Iterable[FoundNode], names: Names) -> Iterator[str]:
+    """Nodes in the form of ``sinfo -N -e -h -o "%N|%P|%t|%c|%m|%G|%f"``, one row per partition."""
+    for node in nodes:
+        gres = ",".join(f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in node.gpus) or "(null)"
+        features = ",".join(map(names.feature, node.features)) or "(null)"
+        state = "idle" if node.usable else "down"
+        facts = (state, f"{node.cpus:.0f}", f"{node.memory_gb * 1024:.0f}", gres, features)
+        for partition in node.partitions or ("all",):
+            yield "|".join((names.new("node", node.name), names.new("partition", partition), *facts)) + "\n"
+
+
+def _renamed(job: Job, names: Names) -> Job:
+    """Replace every name of the job; its tasks become ``task-0``, ``task-1`` and so on."""
+    return replace(
+        job,
+        id=names.new("job", job.id),
+        tenant=names.new("account", job.tenant),
+        user=names.new("user", job.user),
+        account=names.new("account", job.account),
+        partition=names.new("partition", job.partition),
+        qos=names.new("qos", job.qos),
+        request=None,
+        observed_nodes=tuple([names.new("node", name) for name in job.observed_nodes]),
+        graph=replace(
+            job.graph, tasks=tuple([replace(t, name=f"task-{n}", manifest="") for n, t in enumerate(job.tasks)])
+        ),
+    )

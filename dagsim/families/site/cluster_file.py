@@ -1,0 +1,164 @@
+"""The configuration of an imported cluster or site, which is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import MISSING, asdict, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dagsim.config.schema import Config, load_config
+from dagsim.errors import DagsimError, InputError
+from dagsim.families.site.node_lists import ImportedCluster, grouped, is_kube, read_nodes
+from dagsim.families.site.site_import import log_in, read_site, site_files, with_jobs
+from dagsim.families.slurm.slurm_site import read_slurm_site
+from dagsim.files import write_text
+from dagsim.model import GpuType, NodeOutage, NodePartition, NodeReservation, QueueTree
+from dagsim.systems.cluster.audit import Audit, Auditor
+from dagsim.traces import Trace, TraceOptions
+from dagsim.traces.sites import folded, named_gpus
+from dagsim.traces.source import Source
+from dagsim.workload.accept import accepting
+
+_SHOWN, _NAMED = 20, 8
+
+
+def import_site(
+    paths: Sequence[Path], out: Path, *, gpus: str | None = None, timezone: str | None = None, keep_all: bool = False
+) -> list[str]:
+    """Write the configuration of the site, or of the list of nodes, that files describe; return what was
+    read, and what is noted, not modelled, left out or unknown. ``gpus`` names the site's GPU types
+    (``a100=A100-80``), ``timezone`` the zone of dates; ``keep_all`` keeps nodes that are down.
+
+    Raises:
+        InputError: No file describes queues, and there are several.
+        TraceError, ConfigError: A file cannot be read, or an argument is wrong.
+    """
+    named, zone, files = named_gpus(gpus, "--gpu"), TraceOptions(timezone=timezone).zone(), site_files(paths)
+    site, origin = read_site(files, zone), ", ".join(path.name for path in paths)
+    unmodelled: list[str] = []
+    log: Trace | None = None
+    if site is not None:
+        imported = grouped(site.found_nodes(), named, keep_all=True, in_order=True)
+        name, queues, network = site.cluster_name or out.stem, site.queues(named), site.network(imported.node_names())
+        restarts = site.restarts(queues)
+        log = log_in(paths)
+        unmodelled = with_jobs(site.unmodelled, log, site.written_s)  # the queues and the network add to them
+        text = cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy, restarts)
+    elif files and (len(files) == 1 or any(is_kube(Source(file)) for file in files)):
+        listed = files if len(files) == 1 else [file for file in files if is_kube(Source(file))]
+        nodes = [node for file in listed for node in read_nodes(Source(file))]
+        imported = grouped(nodes, named, keep_all=keep_all)
+        text = cluster_yaml(imported, out.stem, origin, policy="kube-default" if nodes[0].manifest else "")
+    else:
+        read = "; ".join(read_slurm_site(files, zone).read) or "nothing recognised"
+        raise InputError(
+            f"{origin}: neither slurm.conf nor `scontrol show partition` among the files ({read}), nor Kueue's "
+            "ClusterQueues, nor the output of `qmgr -c 'print server'`"
+        )
+    write_text(out, text)
+    config = load_config(out)
+    audit = Audit() if log is None else _audit_of(config, log)
+    lines = [*audit.sentences(), f"{out}: {config.build_cluster()}"]
+    lines += [f"read {line}" for line in (() if site is None else site.read)]
+    lines += [f"noted: {note}" for note in imported.notes] + [f"not modelled: {what}" for what in unmodelled]
+    if left_out := imported.left_out:
+        more = f"; and {len(left_out) - _NAMED:,} more" if len(left_out) > _NAMED else ""
+        lines.append(f"left out {len(left_out):,} nodes (--all keeps them): {'; '.join(left_out[:_NAMED])}{more}")
+    lines += [
+        f"GPU type {kind!r} is not known: say what it is with --gpu {kind}=TYPE, or fill in {out}"
+        for kind in imported.unknown
+    ]
+    return [*lines, *audit.sentences(urgent=False)]
+
+
+def _audit_of(config: Config, log: Trace) -> Audit:
+    """The contradictions of a site's own log."""
+    auditor = Auditor(config.build_cluster(), config.queues, config.runtime, config.cluster.accept)
+    log.change = lambda jobs: accepting(jobs, config.cluster.accept, config.runtime, config.build_cluster().gpu_types)
+    log.watcher = auditor
+    with suppress(DagsimError):  # only an option can read it
+        log.arrays()
+    return auditor.audit(log.report)
+
+
+def cluster_yaml(
+    imported: ImportedCluster,
+    name: str,
+    origin: str,
+    queues: QueueTree | None = None,
+    unmodelled: Iterable[str] = (),
+    network: Mapping[str, Any] | None = None,
+    policy: str = "",
+    restarts: bool = False,
+) -> str:
+    """Write ``cluster``, ``gpu_types``, ``queues``, ``policy``, ``network``, and ``preemption`` if preempted jobs
+    begin again; nodes that were left out, notes, and settings that are not modelled become comments.
+
+    Text from the log is quoted, so that it cannot end a comment or a value.
+    """
+    lines = [f"Made by dagsim site import from {origin}."]
+    lines += _listed("left out, as jobs cannot run there", imported.left_out)
+    lines += _listed("noted", imported.notes)
+    lines += _listed("not modelled", list(unmodelled))
+    if imported.unknown:
+        lines.append(f"NOT KNOWN: {', '.join(imported.unknown)}: fill in the figures of gpu_types, they are all 1")
+    document: dict[str, Any] = {}
+    if imported.gpu_types:
+        document["gpu_types"] = [_figures(gpu) for gpu in imported.gpu_types.values()]
+    document["cluster"] = {"name": name, "groups": [_group(asdict(group)) for group in imported.groups]}
+    if imported.accept:
+        document["cluster"]["accept"] = imported.accept
+    if queues is not None:
+        document["queues"] = _lean(queues)
+    if policy:
+        document["policy"] = policy
+    if restarts:
+        document["preemption"] = {"on_resume": "restart"}
+    if network is not None:
+        document["network"] = network
+    comments = "".join(f"# {json.dumps(line, ensure_ascii=True)[1:-1]}\n" for line in lines)
+    return comments + yaml.safe_dump(document, sort_keys=False, width=120)
+
+
+def _listed(what: str, items: list[str]) -> list[str]:
+    more = f" and {len(items) - _SHOWN:,} more" if len(items) > _SHOWN else ""
+    return [f"{what}: {'; '.join(items[:_SHOWN])}{more}"] if items else []
+
+
+def _figures(gpu: GpuType) -> dict[str, Any]:
+    figures = {figure.name: getattr(gpu, figure.name) for figure in fields(gpu) if figure.name != "sources"}
+    return {key: value for key, value in figures.items() if value is not None}
+
+
+def _group(group: dict[str, Any]) -> dict[str, Any]:
+    plain = {"features": [], "weight": 1.0, "manifest": {}}
+    group["manifest"] = json.loads(group["manifest"] or "{}")
+    lean = {
+        key: list(value) if isinstance(value, tuple) else value for key, value in group.items() if value is not None
+    }
+    return {key: value for key, value in lean.items() if key not in plain or value != plain[key]}
+
+
+def _lean(value: Any) -> Any:
+    """A value of the configuration as plain data, without fields at their defaults."""
+    if isinstance(value, NodePartition | NodeReservation | NodeOutage) and value.nodes:
+        lean = {name: _lean(content) for name, content in _changed(value)}
+        return lean | {"nodes": [folded(value.nodes)]}
+    if is_dataclass(value):
+        return {name: _lean(content) for name, content in _changed(value)}
+    if isinstance(value, Mapping):
+        return {key: _lean(content) for key, content in value.items()}
+    return [_lean(content) for content in value] if isinstance(value, tuple) else value
+
+
+def _changed(value: Any) -> Iterable[tuple[str, Any]]:
+    for one in fields(value):
+        content = getattr(value, one.name)
+        default = one.default_factory() if one.default_factory is not MISSING else one.default
+        if content != default:
+            yield one.name, content

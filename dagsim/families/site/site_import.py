@@ -1,0 +1,126 @@
+"""Sites of Slurm, Kueue and PBS, read by one call."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from dagsim.errors import DagsimError, TraceError
+from dagsim.families.kubernetes.kueue_site import is_kueue, read_kueue_site
+from dagsim.families.pbs.pbs_site import is_qmgr, read_pbs_site
+from dagsim.families.site.node_lists import ImportedSite
+from dagsim.families.slurm.slurm_site import read_slurm_site
+from dagsim.model import Job
+from dagsim.traces import Trace, open_trace
+from dagsim.traces.source import Source
+
+_OWNED = re.compile(r"(partition|QOS|reservation|queue|ClusterQueue|LocalQueue) ([^:\s]+):")
+"""The owner of a setting, at the beginning of its text."""
+
+
+def site_files(paths: Iterable[Path]) -> list[Path]:
+    """Return the files of folders, and the files that are named.
+
+    Raises:
+        TraceError: One does not exist.
+    """
+    files: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise TraceError(f"{path}: no such file or folder")
+        files += sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+    return files
+
+
+def holds_site(folder: Path) -> bool:
+    """Return True if the files of a folder describe a site.
+
+    Raises:
+        TraceError: As ``read_site``.
+    """
+    return read_site(site_files([folder])) is not None
+
+
+def read_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> ImportedSite | None:
+    """Read the site that the files describe; None if none of them has queues.
+
+    Raises:
+        TraceError: A file cannot be read, or the files are of several kinds of schedulers.
+    """
+    kinds: dict[str, list[str]] = {}
+    unread = {}
+    for file in files:
+        try:
+            source = Source(file)
+            kind = "Kueue" if is_kueue(source) else "PBS" if is_qmgr(source) else ""
+        except TraceError as error:  # an empty file, or not text
+            unread[file] = f"{file.name}: nothing ({str(error).rpartition(': ')[2]})"
+            continue
+        if kind:
+            kinds.setdefault(kind, []).append(file.name)
+    files = [file for file in files if file not in unread]
+    slurm = read_slurm_site(files, zone)
+    if slurm.conf or slurm.partitions:
+        kinds["Slurm"] = [line.partition(":")[0] for line in slurm.read if ": nothing" not in line]
+    if len(kinds) > 1:
+        listed = "; ".join(f"{kind}: {', '.join(names[:3])}" for kind, names in kinds.items())
+        raise TraceError(f"the files are of several schedulers ({listed}); import one at a time")
+    site: ImportedSite
+    match next(iter(kinds), ""):
+        case "Slurm":
+            site = slurm
+        case "Kueue":
+            site = read_kueue_site(files)
+        case "PBS":
+            site = read_pbs_site(files)
+        case _:
+            return None
+    site.read += unread.values()
+    return site
+
+
+def log_in(paths: Sequence[Path]) -> Trace | None:
+    """The log in the folder of a site; None if it has none, or one that only an option can read."""
+    with suppress(DagsimError):
+        if len(paths) == 1 and paths[0].is_dir():
+            return open_trace(paths[0])
+    return None
+
+
+def with_jobs(unmodelled: Iterable[str], log: Trace | None, written_s: float | None = None) -> list[str]:
+    """Settings that are not modelled, each with the number of jobs of the folder's log that it
+    affects, if its owner (a partition, QOS, reservation or queue) is known and the folder has a log.
+    Also lists jobs that were submitted after ``written_s``, the date of the configuration.
+    """
+    settings = list(unmodelled)
+    jobs: list[Job] = []
+    origin_s = 0.0
+    with suppress(DagsimError):  # only an option can read it
+        if log is not None:
+            jobs = list(log.jobs())
+            origin_s = log.meta.get("origin_s", 0.0)
+    if not jobs:
+        return settings
+    if written_s is not None and (later := sum(origin_s + job.arrival_s > written_s for job in jobs)):
+        date = datetime.fromtimestamp(written_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        settings.append(
+            f"changes since {date}, when the configuration was written ({later:,} of {len(jobs):,} jobs came later)"
+        )
+    counts: dict[str, Counter[str]] = {
+        "partition": Counter(job.partition for job in jobs),
+        "account": Counter(job.account for job in jobs),
+        "QOS": Counter(job.qos for job in jobs),
+        "reservation": Counter(job.request.reservation for job in jobs if job.request),
+    }
+    counts |= dict.fromkeys(("queue", "ClusterQueue", "LocalQueue"), counts["partition"])
+    listed = []
+    for text in settings:
+        owner = _OWNED.match(text)
+        number = None if owner is None else counts[owner[1]][owner[2].rpartition("/")[2]]
+        listed.append(text if number is None else f"{text} ({number:,} of {len(jobs):,} jobs)")
+    return listed

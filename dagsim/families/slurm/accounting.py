@@ -1,0 +1,792 @@
+"""Slurm's own terms: fields of its accounting, and rows of ``sacct`` as text and as JSON.
+
+Covers the output of ``sacct`` 22.05 and 24.11, and the forms that sacct(1) documents for other
+versions.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from dagsim.errors import TraceError
+from dagsim.traces.batch import ENDED, NOT_OVER
+from dagsim.traces.chunks import FileLayout, Form, Table, read_tables, tables_of
+from dagsim.traces.documents import elements, list_in, object_in, text_in
+from dagsim.traces.fields import MOST_GPUS, Dirty, finite_number, memory_gb
+from dagsim.traces.report import ReadReport
+from dagsim.traces.source import Row, Source
+from dagsim.traces.times import ENDLESS_S, NO_DURATION, duration_s, is_unset
+from dagsim.workload.records import clipped, clipped_repr
+
+__all__ = [
+    "COLUMNS",
+    "COMMAND",
+    "Resources",
+    "array_ids",
+    "array_tasks",
+    "delimiter_of",
+    "folder_parts",
+    "gres_tres",
+    "is_json",
+    "json_number",
+    "lacks_header",
+    "licences_or_none",
+    "limit_s",
+    "listed_tasks",
+    "resources",
+    "sacct_rows",
+    "sacct_tables",
+    "state",
+    "unescaped_text",
+    "with_older_columns",
+]
+
+
+_SHORT = 500  # characters; longer texts are not cached
+_INFINITE = "4294967295"  # INFINITE, of 32 bits
+_SLICE = re.compile(r"(\d+)g\.(\d+)gb", re.IGNORECASE)
+_MOST_TASKS = 4_000_001  # Slurm's own limit of MaxArraySize
+_SLICES, _A30_SLICES, _A30_SLICE_GB = 7, 4, 6  # compute slices of a GPU: all but the A30 have seven
+
+
+class Resources(NamedTuple):
+    """Resources that a job requested or received, summed over its nodes."""
+
+    gpus: int = 0
+    """Whole GPUs, as counted by ``gres/gpu``; MIG slices are included."""
+    types: tuple[tuple[str, int], ...] = ()
+    """GPUs by the site's type name, if stated, without slices."""
+    slices: tuple[tuple[float, int], ...] = ()
+    """MIG slices by their share of a GPU."""
+    shards: int = 0
+    cpus: float = 0.0
+    memory_gb: float = 0.0
+    """0 if not stated, or if a node is taken whole."""
+    licences: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def has_gpus(self) -> bool:
+        """True if GPUs, slices or shards of them are listed."""
+        return bool(self.gpus or self.slices or self.shards)
+
+    def with_gpus_of(self, other: Resources) -> Resources:
+        """These resources with the GPUs of others."""
+        return self._replace(gpus=other.gpus, types=other.types, slices=other.slices, shards=other.shards)
+
+    @property
+    def is_stated(self) -> bool:
+        """True if any resource is listed."""
+        return self != Resources()
+
+
+def resources(text: str) -> Resources:
+    """Parse ``billing=16,cpu=16,gres/gpu:a100=4,gres/gpu=4,mem=128G,node=1``, in any order.
+
+    The untyped number of GPUs includes the typed ones, which are summed only if it is missing.
+
+    Raises:
+        Dirty: The text is not a list of ``name=value``, or a number is impossible.
+    """
+    return _resources(text) if len(text) < _SHORT else _resources.__wrapped__(text)
+
+
+@lru_cache(maxsize=1 << 13)
+def _resources(text: str) -> Resources:
+    """Demands repeat, so each distinct text is parsed once."""
+    listed = _pairs(text)
+    types: dict[str, int] = {}
+    slices: dict[float, int] = {}
+    for name, value in listed.items():
+        kind = name.removeprefix("gres/gpu:")
+        if kind == name:
+            continue
+        if (share := _slice_share(kind)) is None:
+            types[kind] = _count(value)
+        else:
+            slices[share] = slices.get(share, 0) + _count(value)
+    named = sum(types.values()) + sum(slices.values())
+    return Resources(
+        _count(listed["gres/gpu"]) if "gres/gpu" in listed else named,
+        tuple([sized for sized in types.items() if sized[1]]),
+        tuple([sized for sized in slices.items() if sized[1]]),
+        sum(_count(value) for name, value in listed.items() if f"{name}:".startswith("gres/shard:")),
+        _count(listed.get("cpu", "0")),
+        memory_gb(listed.get("mem", "0")),
+        tuple([(name[8:], _count(value)) for name, value in listed.items() if name.startswith("license/")]),
+    )
+
+
+def licences_or_none(tres: str) -> tuple[tuple[str, int], ...]:
+    """Licences among resources; none if the list cannot be read."""
+    try:
+        return resources(tres).licences
+    except Dirty:
+        return ()
+
+
+def with_older_columns(stated: Resources, gres: str, memory: str, cpus: str, nodes: int, total: bool) -> Resources:
+    """Fill in what a list of resources lacks from columns of its own: GPUs from ``AllocGRES``
+    (``total``) or ``ReqGRES`` (per node) of versions before 20.11, memory from ``ReqMem``, and CPUs.
+
+    GPUs are written ``gpu:2``, ``gpu:tesla:2``, ``PER_NODE:gpu:2`` (``JOB``, ``TASK``, ``SOCKET``) or
+    with the number of the plugin, ``7696487:2``. ``ReqMem`` is per CPU (``4000Mc``), per node
+    (``16Gn``) or a total.
+
+    Raises:
+        Dirty: A number is impossible.
+    """
+    if not stated.cpus and cpus:
+        stated = stated._replace(cpus=_count(cpus))
+    if not stated.memory_gb and not is_unset(memory):
+        times = {"c": stated.cpus, "n": nodes}.get(memory.strip()[-1:], 1)
+        stated = stated._replace(memory_gb=memory_gb(memory) * times)
+    if stated.has_gpus or is_unset(gres):
+        return stated
+    unit = re.match(r"\s*PER_(JOB|TASK|SOCKET)", gres, re.IGNORECASE)
+    whole = total or (unit is not None and unit[1].upper() == "JOB")
+    return stated.with_gpus_of(resources(gres_tres({"job" if whole else "node": gres}, nodes, counted=True)))
+
+
+_GRES = re.compile(
+    r"(?:PER_\w+:)?(?:gres[:/])?(gpu|shard|7696487)(?:[:=]([^:=]*[^\d:=][^:=]*))?(?:[:=](\d{1,9}))?", re.IGNORECASE
+)
+"""A resource in a list of gres; 7696487 are the letters gpu as a number, as old versions wrote AllocGRES."""
+
+
+def gres_tres(lists: Mapping[str, str], nodes: int, tasks: int = 1, sockets: int = 1, *, counted: bool = False) -> str:
+    """The GPUs of lists of gres as a list of resources: ``gres/gpu=8,gres/gpu:a100=8`` of ``gpu:a100:4`` on 2
+    nodes. ``lists`` is by the unit of the numbers (``job``, ``node``, ``task`` or ``socket``); the first of these that
+    names GPUs counts. A list is written in any of Slurm's ways: ``gpu:2(S:0)``, ``gres:gpu:a100:2``,
+    ``gres/gpu:a100=2``, ``gpu``.
+
+    Raises:
+        Dirty: A number is impossible, or missing where all are ``counted``.
+    """
+    units = {"job": 1, "node": nodes, "task": tasks, "socket": sockets}
+    for unit, times in units.items():
+        sizes: dict[str, int] = {}
+        for part in re.sub(r"\([^()]*\)", "", lists.get(unit, "")).split(","):
+            match = _GRES.fullmatch(part.strip())
+            if match is None:
+                continue
+            if counted and match[3] is None:
+                raise Dirty("whose resources is not a number")
+            name = "gres/shard" if match[1].lower() == "shard" else "gres/gpu"
+            size = times * _count(match[3] or "1")
+            sizes[name] = sizes.get(name, 0) + size
+            if match[2] and name == "gres/gpu":
+                sizes[f"{name}:{match[2]}"] = sizes.get(f"{name}:{match[2]}", 0) + size
+        if any(sizes.values()):
+            return ",".join([f"{name}={size}" for name, size in sizes.items()])
+    return ""
+
+
+def limit_s(raw: str, text: str) -> float | None:
+    """Time limit in seconds, from minutes (``TimelimitRaw``) or else a duration (``Timelimit``): a year if
+    there is none, as in Slurm's own plans; ``None`` if it is not stated, or that of the partition.
+
+    Raises:
+        Dirty: The text is neither a number nor one of Slurm's words.
+    """
+    for limit_text, is_raw in ((raw, True), (text, False)):
+        if is_unset(limit_text):
+            continue
+        word = limit_text.strip().lower()
+        if word in ("unlimited", "infinite", _INFINITE):
+            return ENDLESS_S
+        if word in ("partition_limit", "partition limit"):
+            return None
+        if limit_text.strip() in NO_DURATION:
+            return None
+        limit = 60.0 * finite_number(limit_text, "TimelimitRaw") if is_raw else duration_s(limit_text, "Timelimit")
+        if limit is None:
+            return None
+        if limit < 0:
+            raise Dirty("whose time limit is negative")
+        return min(limit, ENDLESS_S)
+    return None
+
+
+def state(text: str) -> str:
+    """Full name of the state: ``CANCELLED`` from ``CANCELLED by 1007``, ``OUT_OF_MEMORY`` from
+    ``OUT_OF_ME+``.
+
+    Raises:
+        Dirty: There is no such state.
+    """
+    if text in ENDED:
+        return text
+    word = (text.split() or [""])[0].upper()
+    if word.endswith("+"):
+        candidates = sorted(name for name in ENDED | NOT_OVER if name.startswith(word[:-1]))
+        word = candidates[0] if len(candidates) == 1 and len(word) > 1 else word
+    if word not in ENDED | NOT_OVER:
+        raise Dirty("of an unknown state" if word else "without a state")
+    return word
+
+
+def array_tasks(job: str) -> int | None:
+    """Number of tasks in ``910002_[3-90,95,97-99%8]``, a lower bound if the text was cut; ``None``
+    for a single job.
+
+    Raises:
+        Dirty: The brackets do not hold a list of numbers.
+    """
+    _, bracket, inside = job.partition("_[")
+    if not bracket:
+        return None
+    listed = inside.rstrip("]").partition("%")[0]
+    ended = not listed.endswith("...")
+    parts = listed.removesuffix("...").split(",")
+    tasks = 0
+    for part in parts if ended else parts[:-1]:  # the last number before the dots may be truncated
+        first, _, rest = part.partition("-")
+        last, _, step = rest.partition(":")
+        if not all(
+            number.isascii() and number.isdecimal() and len(number) < 9 for number in (first, last or "0", step or "1")
+        ):
+            raise Dirty("whose array is not a list of tasks")
+        tasks += max(0, int(last or first) - int(first)) // max(1, int(step or 1)) + 1
+    if tasks > _MOST_TASKS:
+        raise Dirty("whose array is not a list of tasks")
+    return tasks
+
+
+def array_ids(id: str) -> list[str]:
+    """The ids of the tasks in ``910002_[3-90,95%8]``; the id itself if it is not such a list."""
+    base, bracket, inside = id.partition("_[")
+    listed = inside.rstrip("]").partition("%")[0]
+    try:
+        if not bracket or not array_tasks(f"{base}_[{listed}]"):
+            return [id]
+    except Dirty:
+        return [id]
+    tasks: list[int] = []
+    for part in listed.removesuffix("...").split(","):
+        first, _, rest = part.rstrip(":").partition("-")
+        last, _, step = rest.partition(":")
+        if first.isdecimal():
+            tasks += range(int(first), int(last or first) + 1, int(step or 1) or 1)
+    return [f"{base}_{task}" for task in tasks]
+
+
+def _pairs(text: str) -> Mapping[str, str]:
+    listed = {}
+    for part in text.split(",") if not is_unset(text) else ():
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise Dirty("whose resources are no list of name=value")
+        listed[name.strip().lower()] = value
+    return listed
+
+
+def _count(text: str) -> int:
+    value = finite_number(text, "resources")
+    if not 0 <= value <= MOST_GPUS * 1024 or value != int(value):
+        raise Dirty("whose resources are impossible")
+    return int(value)
+
+
+def _slice_share(kind: str) -> float | None:
+    match = _SLICE.search(kind)
+    if match is None:
+        return None
+    size, memory = int(match[1][:4]), int(match[2][:6])
+    if not size or not memory:
+        raise Dirty("whose MIG slice is impossible")
+    of = _A30_SLICES if memory == _A30_SLICE_GB * size else _SLICES
+    if size > of:
+        raise Dirty("whose MIG slice is impossible")
+    return size / of
+
+
+COLUMNS = (
+    "JobIDRaw",
+    "JobID",
+    "User",
+    "Account",
+    "Partition",
+    "State",
+    "Submit",
+    "Eligible",
+    "Start",
+    "End",
+    "ElapsedRaw",
+    "Elapsed",
+    "Suspended",
+    "TimelimitRaw",
+    "Timelimit",
+    "NNodes",
+    "NCPUS",
+    "ReqTRES",
+    "AllocTRES",
+    "Restarts",
+    "NodeList",
+    "QOS",
+    "Constraints",
+    "Reservation",
+    "SubmitLine",
+    "ReqCPUS",
+    "ReqMem",
+    "ReqNodes",
+    "ReqGRES",
+    "AllocGRES",
+    "Cluster",
+)
+"""Columns of a row that are used."""
+
+COMMAND = (
+    "SLURM_TIME_FORMAT=%s SLURM_BITSTR_LEN=0 sacct --allusers --duplicates --allocations --noconvert -P "
+    "-S 2026-01-01 -E 2026-02-01 -o JobIDRaw,JobID,User,Account,Partition,QOS,State,Submit,Eligible,Start,End,"
+    "ElapsedRaw,Suspended,TimelimitRaw,NNodes,ReqNodes,NCPUS,ReqMem,ReqTRES,AllocTRES,Priority,Reason,Flags,NodeList,"
+    "Constraints,Reservation,SubmitLine"
+)
+"""The command that produces a complete file; it runs on 22.05 and on 24.11."""
+
+_ALIASES = {"allocnodes": "nnodes", "alloccpus": "ncpus"}
+_NEEDED = (
+    ("JobID", "JobIDRaw"),
+    ("State",),
+    ("Submit",),
+    ("Start",),
+    ("End", "ElapsedRaw", "Elapsed"),
+    ("AllocTRES", "NCPUS"),
+)
+_FREE_TEXT = ("jobname", "comment", "admincomment", "systemcomment", "constraints", "workdir", "wckey", "submitline")
+"""Columns whose values may contain the separator, which sacct does not quote."""
+_MOST_MARKS = 60
+_MOST_SPLITS = 20_000
+_READ = frozenset(name.lower() for name in COLUMNS) | {"alloccpus", "allocnodes", "elapsed", "timelimit"}
+_COUNT, _MOMENT = re.compile(r"\d*$"), re.compile(r"(?:\d[\d.:T-]*|Unknown|None|N/A|INVALID)?$")
+_SPAN = re.compile(r"(?:\d[\d:.-]*|Unknown|None|UNLIMITED|Partition_Limit|INVALID)?$")
+_FORMS = {
+    **dict.fromkeys(("submit", "eligible", "start", "end"), _MOMENT),
+    **dict.fromkeys(("elapsed", "suspended", "timelimit", "cputime", "usercpu", "systemcpu", "totalcpu"), _SPAN),
+    **dict.fromkeys(("nnodes", "ncpus", "reqcpus", "reqnodes", "alloccpus", "allocnodes"), _COUNT),
+    **dict.fromkeys(("elapsedraw", "timelimitraw", "cputimeraw", "uid", "gid", "dbindex", "associd"), _COUNT),
+    "jobidraw": re.compile(r"\d[\w.+]*$"),
+    "jobid": re.compile(r"\d[\w.+\[\],%-]*$"),
+    "state": re.compile(r"[A-Z_]+\b[ \w+]*$"),
+    "exitcode": re.compile(r"(?:\d+:\d+)?$"),
+    "constraints": re.compile(r"\S*$"),
+    "submitline": re.compile(r"(?:\S*/)?(?:sbatch|srun|salloc)\b|$"),
+    "reqtres": (_TRES := re.compile(r"(?:\w[^|]*=[^|]*)?$")),
+    "alloctres": _TRES,
+}
+"""The forms of columns, by which a row is joined again."""
+_DELIMITERS = "|,;\t^~"
+_NO_VALUE = 4294967294  # Slurm's NO_VAL and INFINITE stand at the end of 32 bits
+_MOST_BITS = 4_000_001
+
+
+def is_json(source: Source) -> bool:
+    """True if the source is output of ``sacct --json``."""
+    head = "\n".join(source.head(1 << 16))
+    return head.lstrip().startswith("{") and '"jobs"' in head and '"submission"' in head
+
+
+def delimiter_of(source: Source) -> str | None:
+    """Separator between the columns of ``sacct``'s text output; ``None`` if the first line is not
+    its header.
+    """
+    first = source.head(1)[0].replace('"', "")
+    for delimiter in _DELIMITERS:
+        names = _names(first, delimiter)
+        if names & {"jobid", "jobidraw"} and "state" in names and names & {"elapsed", "elapsedraw", "end"}:
+            return delimiter
+    return None
+
+
+def sacct_rows(source: Source, report: ReadReport, delimiter: str | None) -> Iterator[Row]:
+    """Yield the rows with their fields in the order of ``COLUMNS``, empty where the file lacks one.
+
+    Raises:
+        TraceError: As ``sacct_tables``.
+    """
+    for table in sacct_tables(source, report, delimiter):
+        for row, line in enumerate(table.line.tolist()):
+            yield line, table.fields(row)
+
+
+def sacct_tables(
+    source: Source, report: ReadReport, delimiter: str | None, columns: Sequence[str] = ()
+) -> Iterator[Table]:
+    """Yield the rows in chunks with the columns ``COLUMNS``, all as text; counts the rows. ``columns`` are
+    those of files without a header (``sacct -n``), in their order.
+
+    Raises:
+        TraceError: Columns are missing.
+    """
+    parts = None if columns else folder_parts(source)
+    if parts is not None:
+        return _joined_tables(parts, report, delimiter)
+    if is_json(source):
+        return tables_of(source, len(COLUMNS), _json_rows(source, report))
+    return read_tables(source, _form(source, report, delimiter, columns), report)
+
+
+def _form(
+    source: Source, report: ReadReport, delimiter: str | None, columns: Sequence[str] = (), whole: bool = True
+) -> Form:
+    """The syntax of sacct's text: as it prints it, or as a table with quotes that other programs made of it.
+    ``whole`` is True if the files have to have all columns that are needed.
+    """
+    mark = delimiter or delimiter_of(source) or _delimiter_of_row(source) or "|"
+    names: list[str] = []
+    quoted = _is_quoted(source, mark)
+
+    def layout(first: list[str], where: str) -> FileLayout:
+        there = [name.strip().lower() for name in first]
+        names[:] = [_ALIASES.get(name, name) for name in (map(str.lower, columns) if columns else there)]
+        header = not columns or there[: len(names)] == names
+        if columns and not there[-1] and len(there) > len(names):
+            names.append("")  # sacct -p ends each row with a separator
+        if whole:
+            _check_header(names, where)
+        if columns and not any(len(line) == len(names) for line in _split_head(source, mark, quoted)):
+            raise TraceError(
+                f"{where}: {len(first)} fields, but --read columns= names {len(columns)}: {clipped(', '.join(columns))}"
+            )
+        for name in sorted({name for name in names if name in _READ and names.count(name) > 1}):
+            report.note(f"column twice ({name}), of which the first counts", where)
+        places = [names.index(name.lower()) if name.lower() in names else None for name in COLUMNS]
+        if "alloctres" not in names:  # what was asked for is all that is known
+            places[COLUMNS.index("AllocTRES")] = places[COLUMNS.index("ReqTRES")]
+        return FileLayout(places, len(names), header)
+
+    def misfit(fields: list[str], width: int, where: str) -> list[str] | None:
+        return _rejoined(fields, names, mark)
+
+    def continues(row: list[str], line: list[str]) -> bool:
+        return _continues(row, line, names)
+
+    return Form(
+        (),
+        range(len(COLUMNS)),
+        layout,
+        mark,
+        quoted=quoted,
+        strips=True,
+        continues=None if quoted else continues,
+        misfit=misfit,
+    )
+
+
+def _split_head(source: Source, mark: str, quoted: bool) -> Iterator[list[str]]:
+    lines = source.head(1 << 10)
+    return iter(csv.reader(lines, delimiter=mark)) if quoted else iter([line.split(mark) for line in lines])
+
+
+def _is_quoted(source: Source, mark: str) -> bool:
+    """True if the first rows hold as many fields as the header only if quotes are read as in CSV."""
+    lines = source.head(1 << 16)
+    if not any('"' in line for line in lines):
+        return False
+    rows = []
+    try:
+        rows += [row for row in csv.reader(lines, delimiter=mark, strict=True) if row]
+    except csv.Error:  # quotes of a command line that sacct printed as it is
+        return False
+    width = len(rows[0])
+    plain = all(len(line.split(mark)) == width for line in lines if line)
+    return all(len(row) == width for row in rows) and (not plain or lines[0].startswith('"'))
+
+
+def _begins(fields: Sequence[str], names: Sequence[str]) -> bool:
+    """True if these fields are a row or the beginning of one: numbers, times and states stand where they should."""
+    known = False
+    for name, field in zip(names, fields if len(fields) >= len(names) else fields[:-1], strict=False):
+        if (form := _FORMS.get(name)) is not None:
+            if field.strip() and not form.match(field.strip()):
+                return False
+            known |= bool(field.strip())
+        elif name in _FREE_TEXT and len(fields) > len(names):
+            break  # the fields after it may be shifted
+    return known
+
+
+def _continues(row: Sequence[str], line: Sequence[str], names: Sequence[str]) -> bool:
+    """True if a line belongs to the row above, which is cut short, or whose last text goes on."""
+    last = next((name for name in reversed(names) if name), "")
+    if len(row) < len(names) and names[0] in _FREE_TEXT and not _begins(row, names):
+        return True  # pieces of its first text
+    if not names or len(row) + len(line) - 1 > len(names) + _MOST_MARKS or _begins(line, names):
+        return False
+    if len(row) >= len(names) <= len(line):
+        return False
+    return len(row) < len(names) or last in _FREE_TEXT
+
+
+def _rejoined(fields: list[str], names: Sequence[str], mark: str) -> list[str] | None:
+    """Join a row's fields again if separators within up to three texts have split them. None if what
+    dagsim reads of the row could then be different things: numbers, times and states must be such.
+    """
+    extra = len(fields) - len(names)
+    if not 1 <= extra <= _MOST_MARKS:
+        return None
+    texts = [place for place, name in enumerate(names) if name in _FREE_TEXT]
+    splits = [
+        dict(zip(places, more, strict=True))
+        for count in range(1, 4)
+        for places in combinations(texts, count)
+        for more in _sums(extra, count)
+    ]
+    ways: dict[tuple[str, ...], list[str]] = {}
+    line = names.index("submitline") if "submitline" in names else None
+    for more in splits if len(splits) < _MOST_SPLITS else ():
+        row, at = [], 0
+        for place, name in enumerate(names):
+            row.append(mark.join(fields[at : at + 1 + more.get(place, 0)]))
+            at += 1 + more.get(place, 0)
+            if (form := _FORMS.get(name)) is not None and not form.match(row[-1].strip()):
+                break
+        else:
+            key = tuple(
+                [field for field, name in zip(row, names, strict=True) if name in _READ and name != "submitline"]
+            )
+            if line is None or len(ways.get(key, row)[line]) <= len(
+                row[line]
+            ):  # its end says nothing, so it may be long
+                ways[key] = row
+    return next(iter(ways.values())) if len(ways) == 1 else None
+
+
+def _sums(total: int, count: int) -> Iterator[tuple[int, ...]]:
+    """All ways to write a number as a sum of positive numbers."""
+    if count == 1:
+        yield (total,)
+    for first in range(1, total - count + 2) if count > 1 else ():
+        for rest in _sums(total - first, count - 1):
+            yield (first, *rest)
+
+
+class FolderParts(NamedTuple):
+    """The files of sacct in a folder."""
+
+    logs: Source
+    """Files with all columns that are needed."""
+    further: tuple[Source, ...]
+    """Files with further columns of the same jobs."""
+    left_out: tuple[str, ...]
+    """Files that show the jobs of ``logs`` again."""
+
+
+def folder_parts(source: Source) -> FolderParts | None:
+    """Find the files of sacct among those of a folder; None if it has none, or holds nothing but
+    files with one and the same header (parts of one log).
+    """
+    if not source.path.is_dir():
+        return None
+    logs: list[tuple[Source, str, list[str]]] = []
+    further = []
+    headers = set()
+    for file in source.files:
+        try:
+            header = file.head(1)[0]
+        except TraceError:  # an empty file, or not text: other files of the site
+            continue
+        headers.add(header)
+        mark = next((mark for mark in _DELIMITERS if _names(header, mark) & {"jobid", "jobidraw"}), "")
+        names = _names(header, mark) if mark else set()
+        if mark and all(any(name.lower() in names for name in choices) for choices in _NEEDED):
+            logs.append((file, mark, [name.strip().lower() for name in header.split(mark)]))
+        elif mark and names & {name.lower() for name in COLUMNS if name not in ("JobID", "JobIDRaw")}:
+            further.append(file)
+    if not logs or len(headers) == 1:
+        return None
+    logs.sort(key=lambda log: (not _in_epoch(log[0], *log[1:]), -len(log[2]), str(log[0])))
+    chosen: list[Source] = []
+    seen: set[str] = set()
+    left_out = []
+    for file, mark, columns in logs:
+        at = columns.index("jobidraw" if "jobidraw" in columns else "jobid")
+        ids = {fields[at] for _, line in file.lines() if len(fields := line.split(mark)) > at} - {""}
+        if len(ids & seen) * 2 > len(ids):
+            left_out.append(file.name)
+            continue
+        seen |= ids
+        chosen.append(file)
+    joined = Source(source.path)
+    joined.files = tuple(chosen)
+    return FolderParts(joined, tuple(further), tuple(left_out))
+
+
+def _in_epoch(file: Source, mark: str, names: list[str]) -> bool:
+    """True if the file gives times as seconds, which no zone can shift."""
+    at = names.index("submit")
+    rows = [line.split(mark) for line in file.head(8)[1:]]
+    return bool(rows) and all(len(row) > at and row[at].strip().isdecimal() for row in rows)
+
+
+def _joined_tables(parts: FolderParts, report: ReadReport, delimiter: str | None) -> Iterator[Table]:
+    """The rows of the logs, with empty columns filled from the further files by JobIDRaw (or JobID)."""
+    further: dict[str, dict[str, str]] = {}
+    for file in parts.further:
+        scratch = ReadReport()
+        for table in read_tables(file, _form(file, scratch, None, whole=False), scratch):
+            for place in range(len(table)):
+                row = dict(zip(map(str.lower, COLUMNS), table.fields(place), strict=True))
+                entry = further.setdefault(row["jobidraw"] or row["jobid"], {})
+                entry.update({name: value for name, value in row.items() if value})
+        for reason, count in scratch.noted.items():
+            report.note(reason, str(file), count)
+        for reason, count in scratch.dropped.items():
+            report.note(f"of a further file {reason}, not joined", str(file), count)
+    if parts.left_out:
+        report.note(f"files show the same jobs again, not read: {', '.join(parts.left_out)}", str(parts.logs))
+    raw, alias = COLUMNS.index("JobIDRaw"), COLUMNS.index("JobID")
+    fillable = [(place, name.lower()) for place, name in enumerate(COLUMNS) if place not in (raw, alias)]
+
+    def rows() -> Iterator[Row]:
+        for table in read_tables(parts.logs, _form(parts.logs, report, delimiter), report):
+            for place, line in enumerate(table.line.tolist()):
+                fields = table.fields(place)
+                if more := further.get(fields[raw] or fields[alias]):
+                    for column, name in fillable:
+                        fields[column] = fields[column] or more.get(name, "")
+                yield line, fields
+
+    yield from tables_of(parts.logs, len(COLUMNS), rows())
+
+
+def _json_rows(source: Source, report: ReadReport) -> Iterator[Row]:
+    for number, job in elements(source, "jobs"):
+        report.rows += 1
+        yield number, _json_row(job)
+
+
+def _names(line: str, delimiter: str) -> set[str]:
+    return {name.strip().strip('"').lower() for name in line.split(delimiter)}
+
+
+def _delimiter_of_row(source: Source) -> str | None:
+    """Separator between the fields of a row of sacct without a header; ``None`` if the first line is none."""
+    first = source.head(1)[0]
+    for delimiter in _DELIMITERS:
+        fields = [field.strip().strip('"') for field in first.split(delimiter)]
+        states = [field for field in fields if field.split(" ")[0] in ENDED | NOT_OVER]
+        ids = [field for field in fields if _FORMS["jobid"].match(field)]
+        if len(fields) >= len(_NEEDED) and states and ids:
+            return delimiter
+    return None
+
+
+def lacks_header(source: Source) -> bool:
+    """True if the source looks like sacct's text without its header."""
+    return delimiter_of(source) is None and _delimiter_of_row(source) is not None
+
+
+def _check_header(names: Sequence[str], where: str) -> None:
+    missing = [
+        " or ".join(names_of_one) for names_of_one in _NEEDED if not any(name.lower() in names for name in names_of_one)
+    ]
+    if missing:
+        raise TraceError(
+            f"{where}: the header lacks {', '.join(missing)}; it has {clipped(', '.join(names))}; this makes them all: "
+            f"{COMMAND}"
+        )
+
+
+def _json_row(job: Mapping[str, Any]) -> list[str]:
+    """Convert a job of JSON to the fields of the text output. JSON layouts differ between versions,
+    so values are recognised by shape.
+    """
+    time, state, tres = (object_in(job.get(name)) for name in ("time", "state", "tres"))
+    row = {
+        "JobIDRaw": unescaped_text(json_number(job.get("job_id"))),
+        "JobID": _job_id(job),
+        "User": text_in(job.get("user")) or text_in(job, "association", "user"),
+        "Account": text_in(job.get("account")),
+        "Partition": text_in(job.get("partition")),
+        "State": _state(state.get("current")),
+        "TimelimitRaw": unescaped_text(json_number(time.get("limit"))),
+        "NNodes": unescaped_text(json_number(job.get("allocation_nodes"))),
+        "NCPUS": unescaped_text(json_number(object_in(job.get("required")).get("CPUs"))),
+        "ReqTRES": _tres(tres.get("requested")),
+        "AllocTRES": _tres(tres.get("allocated")),
+        "Restarts": unescaped_text(json_number(job.get("restart_cnt"))),
+        "NodeList": text_in(job.get("nodes")),
+        "QOS": text_in(job.get("qos")),
+        "Constraints": text_in(job.get("constraints")),
+        "Reservation": text_in(job, "reservation", "name"),
+        "SubmitLine": text_in(job.get("submit_line")),
+    }
+    for column, name in (("Submit", "submission"), ("Eligible", "eligible"), ("Start", "start"), ("End", "end")):
+        row[column] = unescaped_text(json_number(time.get(name)) or None)
+    row["ElapsedRaw"] = unescaped_text(json_number(time.get("elapsed")))
+    row["Suspended"] = unescaped_text(json_number(time.get("suspended")))
+    return [row.get(name, "") for name in COLUMNS]
+
+
+def json_number(value: Any) -> int | float | str | None:
+    """A number, plain or as ``{"set", "infinite", "number"}``; ``UNLIMITED``; or empty."""
+    if isinstance(value, dict):
+        if value.get("infinite"):
+            return "UNLIMITED"
+        value = value.get("number") if value.get("set") else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return clipped_repr(value) if isinstance(value, str) else None
+    return None if value in (_NO_VALUE, _NO_VALUE + 1) else value
+
+
+def unescaped_text(value: int | float | str | None) -> str:
+    if isinstance(value, int) and abs(value) >= 1 << 63:
+        return "inf"  # a number with thousands of digits is damage
+    return "" if value is None else str(value)
+
+
+def _state(current: Any) -> str:
+    """Reduce the states to one word. If an attempt ran and waits again, it is the state in which
+    the attempt ended.
+    """
+    words = [word for word in current if isinstance(word, str)] if isinstance(current, list) else [text_in(current)]
+    return next((word for word in words if word != "PENDING"), words[0] if words else "")
+
+
+def _job_id(job: Mapping[str, Any]) -> str:
+    array, het = object_in(job.get("array")), object_in(job.get("het"))
+    task, offset = json_number(array.get("task_id")), json_number(het.get("job_offset"))
+    parent, leader = json_number(array.get("job_id")), json_number(het.get("job_id"))
+    if parent and task is not None:
+        return f"{unescaped_text(parent)}_{unescaped_text(task)}"
+    if parent and (bits := text_in(array.get("task"))):
+        return f"{unescaped_text(parent)}_[{listed_tasks(bits)}]"
+    if leader and offset is not None:
+        return f"{unescaped_text(leader)}+{unescaped_text(offset)}"
+    return unescaped_text(json_number(job.get("job_id")))
+
+
+def listed_tasks(tasks: str) -> str:
+    """Convert a hexadecimal bit mask of tasks, bit i for task i, to a list like ``3-60``; other
+    texts are unchanged.
+    """
+    if not tasks.startswith("0x") or 4 * len(tasks) > _MOST_BITS:
+        return tasks
+    try:
+        bits = f"{int(tasks, 16):b}"[::-1]
+    except ValueError:
+        return tasks
+    runs, at = [], bits.find("1")
+    while at >= 0:
+        end = bits.find("0", at)
+        last = (len(bits) if end < 0 else end) - 1
+        runs.append(str(at) if last == at else f"{at}-{last}")
+        at = bits.find("1", last + 1)
+    return ",".join(runs)
+
+
+def _tres(listed: Any) -> str:
+    """Convert a list of ``{"type", "name", "count"}`` to ``cpu=8,gres/gpu:a100=4,mem=32000M``."""
+    parts = []
+    for resource in list_in(listed):
+        kind, name, count = (object_in(resource).get(key) for key in ("type", "name", "count"))
+        if (size := json_number(count)) is None or not isinstance(kind, str):
+            continue
+        label = f"{kind}/{name}" if isinstance(name, str) and name else kind
+        parts.append(f"{label}={unescaped_text(size)}{'M' if kind == 'mem' else ''}")
+    return ",".join(parts)

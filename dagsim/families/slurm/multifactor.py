@@ -1,0 +1,837 @@
+"""Slurm as used in practice: multifactor priorities, the main loop, backfill, preemption and
+limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from inspect import signature
+from math import ceil, floor, inf
+from typing import Any, NamedTuple
+
+from dagsim.errors import ConfigError
+from dagsim.families.slurm.slurm_backfill import (
+    BackfillOutlook,
+    NodePlan,
+    PendingJob,
+    PendingJobs,
+    RunTable,
+    may_fit,
+)
+from dagsim.families.slurm.slurm_priority import (
+    Asked,
+    Capacity,
+    FairShare,
+    PriorityBook,
+    PrioritySettings,
+    RankColumns,
+)
+from dagsim.families.slurm.slurm_rules import (
+    Holder,
+    SlurmRules,
+    SlurmWaits,
+    account_of,
+    of_nodes,
+    user_of,
+)
+from dagsim.families.slurm.slurm_times import NodeChoice
+from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, QueueTree, RejectReason, Share, Start, Wait
+from dagsim.model.arithmetic import bits, ordered_sum
+from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState
+from dagsim.systems.cluster.policies.preemption import make_room
+from dagsim.systems.cluster.policies.shares import Weights
+
+__all__ = ["SlurmMultifactor", "SlurmSettings"]
+
+
+_LATE_S = 1e-6
+_COARSE = 0.1
+_RESERVED = 1 << 20
+"""Added to the tier of jobs in reservations, which come before all others (sort_job_queue2)."""
+_CHOICES = {
+    "order": ("multifactor", "basic"),
+    "preempt": ("off", "partition_prio", "qos"),
+    "kill": ("partition", "limit", "never"),
+    "bf_ties": ("wait", "fit"),
+    "gangs": ("packed", "distinct"),
+    "place": ("first", "best"),
+}
+_POSITIVE = ("sched_interval_s", "bf_interval_s", "queue_depth", "bf_resolution_s")
+_NOT_NEGATIVE = (
+    "requeue_delay_s",
+    "over_time_s",
+    "bf_window_s",
+    "bf_window_linear_s",
+    "bf_phase_s",
+    "calc_phase_s",
+    "sched_min_interval_s",
+    "bf_max_job_test",
+    "bf_max_job_user",
+    "bf_max_job_assoc",
+    "bf_max_job_part",
+)
+_OF_PRIORITIES = (
+    "max_age_s",
+    "half_life_s",
+    "calc_period_s",
+    "damping",
+    "favor_small",
+    "relative_size",
+    "max_tres",
+    "accrue_always",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmSettings:
+    """The parameters of ``slurm-multifactor``, described in docs/reference/schedulers.md."""
+
+    order: str = "multifactor"
+    age: float = 1000.0
+    fair_share: float = 100_000.0
+    job_size: float = 1000.0
+    partition: float = 10_000.0
+    qos: float = 0.0
+    assoc: float = 0.0
+    tres_gpus: float = 0.0
+    tres_cpus: float = 0.0
+    tres_memory: float = 0.0
+    algorithm: FairShare = "tree"
+    damping: float = 1.0
+    half_life_s: float = 14 * 86400.0
+    max_age_s: float = 14 * 86400.0
+    calc_period_s: float = 300.0
+    calc_phase_s: float = 0.0
+    favor_small: bool = False
+    relative_size: bool = False
+    max_tres: bool = False
+    accrue_always: bool = False
+    queue_depth: int = 100
+    sched_interval_s: float = 60.0
+    sched_min_interval_s: float = 0.0
+    backfill: bool = True
+    bf_interval_s: float = 30.0
+    bf_phase_s: float = 0.0
+    bf_window_s: float = 86400.0
+    bf_window_linear_s: float = 0.0
+    bf_max_job_test: int = 100
+    bf_max_job_user: int = 0
+    bf_max_job_assoc: int = 0
+    bf_max_job_part: int = 0
+    bf_resolution_s: float = 60.0
+    bf_ties: str = "wait"
+    preempt: str = "off"
+    requeue_delay_s: float = 121.0
+    kill: str = "partition"
+    over_time_s: float = 0.0
+    gangs: str = "packed"
+    place: str = "first"
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ConfigError(
+                    f"slurm-multifactor: {name} must be {' or '.join(choices)}, got {getattr(self, name)!r}"
+                )
+        for names, least, words in ((_POSITIVE, 5e-324, "above 0"), (_NOT_NEGATIVE, 0.0, "0 or more")):
+            for name in names:
+                if not least <= getattr(self, name) < inf:
+                    raise ConfigError(f"slurm-multifactor: {name} must be {words}, got {getattr(self, name)!r}")
+
+    def priorities(self) -> PrioritySettings:
+        """Return the settings that determine priorities.
+
+        Raises:
+            ConfigError: A value is out of range.
+        """
+        tres = {"gpus": self.tres_gpus, "cpus": self.tres_cpus, "memory_gb": self.tres_memory}
+        return PrioritySettings(
+            Weights(self.age, self.assoc, self.fair_share, self.job_size, self.partition, self.qos, tres),
+            fair_share=self.algorithm,
+            **{name: getattr(self, name) for name in _OF_PRIORITIES},
+        )
+
+    @property
+    def origin_s(self) -> float:
+        """Time of the first calculation of priorities, at or before 0; later ones are counted from
+        it.
+        """
+        phase_s = self.calc_phase_s % self.calc_period_s
+        return phase_s - self.calc_period_s if phase_s else 0.0
+
+    @property
+    def distinct(self) -> bool:
+        """True if instances of a gang go to different nodes."""
+        return self.gangs == "distinct"
+
+
+def _settings_of(queues: QueueTree) -> SlurmSettings:
+    """The parameters that the site uses.
+
+    Raises:
+        ConfigError: There is no such parameter, or its value is out of range.
+    """
+    unknown = [name for name in queues.scheduler if name not in SlurmSettings.__dataclass_fields__]
+    if unknown:
+        names = ", ".join(SlurmSettings.__dataclass_fields__)
+        raise ConfigError(f"queues.scheduler: slurm-multifactor has no parameter {unknown[0]!r}; it has {names}")
+    return SlurmSettings(**queues.scheduler)  # type: ignore[arg-type]
+
+
+class _Kept(NamedTuple):
+    """The facts that are kept of a run."""
+
+    job: int
+    partition: str
+    qos: str
+    nodes: tuple[int, ...]
+    started_s: float
+    limit_ends_s: float
+    exclusive: bool
+
+
+def _reservation(task: TaskState) -> int:
+    """Index of the reservation in which the task runs, or -1."""
+    terms = task.demand.terms
+    return -1 if terms is None else terms.reservation
+
+
+class SlurmMultifactor:
+    """The scheduler of Slurm: jobs by tier and priority, computed from age, fair share, size,
+    partition, QOS and TRES.
+
+    The main loop runs at every event. It starts jobs in order of priority, and stops in a partition
+    at the first job without room. Backfill runs every ``bf_interval_s`` if anything has changed:
+    each of the first ``bf_max_job_test`` jobs starts if it delays no job ahead of it, or reserves
+    whole named nodes (SchedMD, sched_config, 2024). Priorities are computed when a job becomes
+    ready, and for all jobs every ``calc_period_s``. Accounts, partitions, qualities of service and
+    their limits are the ``queues`` of the configuration (docs/reference/schedulers.md). A ready task is a job
+    of Slurm: a gang is one job, independent instances are an array. Time limits are the users'
+    claims, else the estimates.
+
+    Uses estimates (for tasks without a claim); preemptive if configured. Costly by definition: a
+    backfill cycle is O(running + jobs tested x times x nodes), a calculation O(pending log
+    pending).
+    """
+
+    __signature__ = signature(SlurmSettings)
+    remembers = "usage by account and user"
+
+    def __init__(self, **settings: Any) -> None:
+        """Set up the policy; ``settings`` are the fields of ``SlurmSettings`` by name.
+
+        Raises:
+            ConfigError: A value is out of range.
+        """
+        self._set = SlurmSettings(**settings)
+        self._priorities = self._set.priorities()
+        self.past_usage: Mapping[str, float] = {}
+        """Usage at 0 s, in billed seconds, by ``account/user``: that of jobs that had ended before."""
+        self.coarse_after_s = inf
+        """From then on, backfill comes more and more rarely: at intervals of at least 10 % of the time
+        since then. Forecasts, whose errors are relative, can afford that.
+        """
+        self._is_bare = not settings
+        """True if it was given without parameters, so that those of the site apply."""
+        self._now = inf
+        self._some_fit: bool | None = None
+        """True if nodes may have room for any pending job; None if that has to be asked."""
+        self._released = -1
+        """``ClusterState.released`` when last seen; it changes when a node comes back."""
+        self._main_s = -inf
+        """Time of the last main loop."""
+        self._rounds = 0
+        """Number of calculations up to the one by which the pending jobs are sorted."""
+        self.latest = "main"
+        """Origin of the latest start: ``main`` (the main loop) or ``backfill``."""
+
+    def wait_rules(self, view: ClusterView) -> SlurmWaits:
+        """Its limits and partitions, for explanations of waits."""
+        return SlurmWaits(view, distinct=self._set.distinct)
+
+    # Events.
+
+    def push(self, task: TaskState) -> None:
+        """Note the user of a task that became ready: the association exists from then on."""
+        self._book.user(account_of(task.job), user_of(task.job))
+
+    def started(self, run: Run, now: float) -> None:
+        """Add a run."""
+        if self._book.knows(run.id):
+            return
+        task, rules = run.task, self._rules
+        part, qos = rules.partition(run.job), rules.quality(run.job)
+        if self._starting is not None and self._starting[0] is task:
+            part = self._starting[1]
+        alone = rules.alone(run.job, part)
+        amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
+        asked = self._asked(task, part, run.instances)
+        if alone and not part.exclusive:  # the job pays for all of its nodes, and they count against its limits
+            amounts = of_nodes(amounts, [machine.node for machine, *_ in run.held])
+            asked = asked._replace(cpus=amounts.cpus, memory_gb=amounts.memory_gb, gpus=amounts.gpus)
+        self._book.begin(run.id, asked, now)
+        gpu = self._gpu(run.type) if amounts.gpus else ""
+        rules.holdings.take(run.id, rules.holders(run.job, part, gpu), amounts)
+        limit_s, kill_s = rules.limit_s(task, run.type), rules.kill_s(task, run.type) + self._set.over_time_s
+        nodes = run.nodes
+        self._table.started(run, now + limit_s)
+        self._runs[run.id] = _Kept(run.job.number, part.name, qos.name, nodes, now, now + limit_s, alone)
+        self._latest[run.job.number] = now
+        for node in nodes:
+            self._count[node] = self._count.get(node, 0) + 1
+            self._whole |= (1 << node) if alone else 0
+        if kill_s < inf:
+            heappush(self._deadlines, (now + kill_s, run.id))
+        if part.preempt != "off" or qos.preempt != "off":
+            self._preemptable[run.id] = None
+        if not task.waiting:
+            for place in range(len(rules.parts(run.job))):
+                self._ranks.drop((task.order, task.piece, place))
+        self._changed, self._some_fit = True, None
+
+    def ended(self, run: Run, now: float) -> None:
+        """Remove a run."""
+        self._book.end(run.id, now)
+        self._rules.holdings.give(run.id)
+        self._table.ended(run)
+        kept = self._runs.pop(run.id)
+        for node in kept.nodes:
+            self._count[node] -= 1
+            if not self._count[node]:
+                del self._count[node]
+                self._whole &= ~(1 << node)
+        self._preemptable.pop(run.id, None)
+        if run.job.tasks_left <= 1 and (not run.job.tasks or run.job.tasks[run.task.index].unfinished <= run.instances):
+            self._latest.pop(kept.job, None)
+            self._rules.forget(kept.job)
+        self._changed, self._some_fit = True, None
+
+    # Deciding.
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        now = view.now
+        if now < self._now:
+            self._set_up(view)
+            for job in view.jobs.values():  # those that run since before the beginning keep their limits
+                self._rules.learn(view, job)
+        self._now, self._some_fit = now, None
+        view.follow(self)
+        pending = view.index((PendingJobs, self), lambda: self._pending(view))
+        if view.machines.released != self._released:  # a node may have come back
+            self._released, self._changed = view.machines.released, True
+        self._book.calculate(now)
+        stale = self._book.rounds != self._rounds and self._set.order != "basic"
+        if stale and (self._set.preempt != "off" or self._any_fits(view, pending)):  # else priorities are not used
+            self._rounds = self._book.rounds
+            pending.rank_anew(self._book, self._book.calculated_s)
+        for task in pending.admit(now):
+            self._some_fit = None
+            self._rules.learn(view, task.job)
+            if self._rules.is_new(task.job) and not self._rules.admits(view, task.job):
+                yield Kill(task.job.number, RejectReason.CANCELLED)
+        yield from self._kill_late(view)
+        holdings = self._rules.holdings
+        if holdings.freed:
+            freed, holdings.freed = holdings.freed, {}
+            pending.recall(freed, holdings)
+        if now == self._main_s or now >= self._main_s + self._set.sched_min_interval_s - _LATE_S:
+            self._main_s = now
+            yield from self._main(view, pending)
+        if self._set.backfill and (self._changed or pending.changed) and self._tick_s(now) <= now:
+            self._cycle_s, self._changed, pending.changed = now, False, False
+            if self._any_fits(view, pending):  # otherwise there is nothing to plan
+                yield from self._backfill(view, pending)
+        wake_s = self._wake_s(view, pending)
+        if wake_s < inf:
+            yield Wait(wake_s)
+
+    def _set_up(self, view: ClusterView) -> None:
+        """Begin a simulation."""
+        nodes = view.cluster.nodes
+        if self._is_bare and view.queues is not None and view.queues.scheduler:
+            self._set = _settings_of(view.queues)
+            self._priorities = self._set.priorities()
+        self._choice = NodeChoice(view.cluster, best=self._set.place == "best")
+        self._starting: tuple[TaskState, NodePartition] | None = None
+        """The task that is being started, and its partition."""
+        self._gpu_names = [gpu.name if gpu is not None else "" for gpu in view.gpu_types]
+        totals = [ordered_sum(getattr(node, name) for node in nodes) for name in ("cpus", "memory_gb", "gpus")]
+        capacity = Capacity(len(nodes), *totals)
+        self._book = PriorityBook(self._priorities, view.queues or QueueTree(), capacity, self._set.origin_s)
+        self._book.remember(self.past_usage)
+        self._rules = SlurmRules(view, kill=self._set.kill, distinct=self._set.distinct)
+        self._table = RunTable(len(nodes))
+        self._roomy: dict[tuple[DemandClass, str, bool, int], int] = {}
+        """Nodes with room for an instance now, by demand, partition, exclusive use and type; of one cycle."""
+        self._runs: dict[int, _Kept] = {}
+        self._latest: dict[int, float] = {}
+        """Time of the latest start of each job."""
+        self._count: dict[int, int] = {}
+        """Number of runs by node."""
+        self._whole = 0
+        """Bit set of the nodes that an exclusive run holds."""
+        self._deadlines: list[tuple[float, int]] = []
+        self._preemptable: dict[int, None] = {}
+        self._ranks = RankColumns()
+        self._rounds = 0
+        self._main_s = -inf
+        self._cycle_s = -inf
+        """Time of the last backfill."""
+        self._changed = True
+        self._released = -1
+        self._sweep_s = inf
+        """Time when the main loop next examines all jobs; otherwise it examines ``queue_depth`` of
+        them.
+        """
+        self._no_delay = False
+        """True while returning runs were suspended, and may continue at once."""
+
+    def _pending(self, view: ClusterView) -> PendingJobs:
+        return PendingJobs(self._listing, self._ranks, self._eligible_s)
+
+    def _listing(self, task: TaskState) -> list[PendingJob]:
+        """Return an entry for the task in each of its partitions; compute its priority there if it
+        has none yet.
+        """
+        jobs, rules, types = [], self._rules, task.demand.types
+        gpu = self._gpu(types[0]) if len(types) == 1 and task.demand.demand.gpus else ""
+        for place, part in enumerate(rules.parts(task.job)):
+            (holders, amounts), alone = rules.claim(task, part, gpu), rules.alone(task.job, part)
+            slot, tier = -1, part.tier + (_RESERVED if _reservation(task) >= 0 else 0)
+            if self._set.order != "basic":
+                key = (task.order, task.piece, place)
+                slot = self._ranks.slot(key)
+                if slot < 0:
+                    asked = self._asked(task, part, task.demand.gang or 1)
+                    asked = asked._replace(cpus=amounts.cpus) if alone else asked
+                    fixed = self._book.fixed(asked)
+                    slot = self._ranks.add(key, tier, fixed, self._book.since_s(asked), asked.user)
+                    at_s = max(min(self._now, self._eligible_s(task)), self._book.calculated_s)
+                    at_s = at_s if task.job.queued_s is None else self._book.calculated_s  # its array's
+                    self._ranks.note(slot, self._book.priority(fixed, asked, at_s))
+            jobs.append(
+                PendingJob(
+                    tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
+                    rules.spread(task.job), rules.nodes[part.name], self._questions(task, part),
+                )
+            )  # fmt: skip
+        return jobs
+
+    def _gpu(self, type_: int) -> str:
+        return self._gpu_names[type_]
+
+    def _eligible_s(self, task: TaskState) -> float:
+        return task.ready_s + (self._set.requeue_delay_s if task.piece and not self._no_delay else 0.0)
+
+    def _asked(self, task: TaskState, part: NodePartition, instances: int) -> Asked:
+        job, (gpus, cpus, memory_gb, _) = task.job.job, task.demand.demand
+        return Asked(
+            self._book.user(account_of(task.job), user_of(task.job)),
+            part.name,
+            job.qos,
+            job.arrival_s,
+            self._eligible_s(task) if task.job.queued_s is None else task.job.queued_s,
+            1 if job.request is not None and job.request.spread is False else instances,
+            cpus * instances,
+            memory_gb * instances,
+            gpus * instances,
+            self._rules.limit_s(task, task.demand.types[0]),
+            -job.priority,
+        )
+
+    def _tick_s(self, now: float) -> float:
+        """Time of the next backfill."""
+        interval_s = self._set.bf_interval_s
+        from_s = max(now, self._cycle_s + _COARSE * max(0.0, self._cycle_s - self.coarse_after_s))
+        tick_s = self._set.bf_phase_s + ceil((from_s - self._set.bf_phase_s) / interval_s - _LATE_S) * interval_s
+        return tick_s if tick_s > self._cycle_s + _LATE_S else tick_s + interval_s
+
+    def _wake_s(self, view: ClusterView, pending: PendingJobs) -> float:
+        """Time at which the policy must act next even if nothing happens."""
+        now, times_s = view.now, [pending.next_s(), self._sweep_s]
+        if self._deadlines:
+            times_s.append(self._deadlines[0][0])
+        if pending.listed and self._set.sched_min_interval_s:
+            times_s.append(self._main_s + self._set.sched_min_interval_s)
+        if pending.listed and self._set.backfill and (self._changed or pending.changed):
+            times_s.append(self._tick_s(now))
+        if view.running and self._set.order != "basic" and self._any_fits(view, pending):
+            times_s.append(self._book.calculated_s + self._set.calc_period_s)
+        return min([time_s for time_s in times_s if time_s > now], default=inf)
+
+    def _any_fits(self, view: ClusterView, pending: PendingJobs) -> bool:
+        """True if nodes may have room for any of the jobs, whatever their limits; kept until a run
+        starts or ends.
+        """
+        if self._some_fit is None:
+            self._some_fit = pending.any_fits(view.machines)
+        return self._some_fit and bool(pending.listed)
+
+    # Starting.
+
+    def _main(self, view: ClusterView, pending: PendingJobs) -> Iterator[Decision]:
+        """Start jobs in order of priority, in each partition until one finds no room."""
+        rules, listed = self._rules, pending.listed
+        most = inf if view.now >= self._sweep_s else self._set.queue_depth
+        self._sweep_s = inf
+        blocked, at, tested = 0, 0, 0
+        closed: set[str] = set()
+        full: set[int] = set()
+        """Reservations without room for one of their jobs."""
+        while at < len(listed) and len(closed) < len(rules.partitions):
+            job = listed[at]
+            task, part = job.task, job.part
+            if not task.waiting:
+                del listed[at]
+                continue
+            reservation = _reservation(task)
+            passed = part.name in closed if reservation < 0 else reservation in full
+            if passed or not self._licensed(view, task):
+                at += 1
+                continue
+            if tested >= most:
+                self._sweep_s = (floor(view.now / self._set.sched_interval_s) + 1) * self._set.sched_interval_s
+                return
+            room, holder = self._room(job)
+            if not room and holder is not None:
+                pending.set_aside(at, holder, job.amounts)
+                continue
+            tested += 1
+            nodes = rules.nodes[part.name] & ~blocked
+            placement = self._fit(view, task, part, nodes, room)
+            if placement is None and self._set.preempt != "off" and self._preemptable:
+                yield from self._make_way(view, task, part)
+                placement = self._fit(view, task, part, nodes, room)
+            if placement is None:
+                if reservation >= 0:
+                    full.add(reservation)
+                elif self._is_held_up(view, task, part, nodes):
+                    closed.add(part.name)
+                    blocked |= rules.nodes[part.name]
+                at += 1
+                continue
+            if job.alone and not self._may_hold(view, job, placement):
+                at += 1
+                continue
+            self.latest = "main"
+            self._starting = task, part
+            yield Start(task, placement)
+
+    def _is_held_up(self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int) -> bool:
+        """True if a job without room on ``nodes`` lets no job behind it start in its partition.
+
+        It lets them start if it could not run on these nodes even if they were empty, because the
+        rest of its partition is blocked or reserved (Slurm: ``ReqNodeNotAvail``, job_scheduler.c).
+        """
+        terms, site = task.demand.terms, view.machines.site
+        wanted = (task.demand.gang or 1) if self._rules.spread(task.job) else 1
+        if nodes.bit_count() < wanted:
+            return True
+        if terms is not None and site is not None:
+            nodes &= site.open_between(terms, view.now, view.now + terms.limit_s)
+        return bool(nodes & self._whole) or self._rules.holds(view, task, nodes)
+
+    def _backfill(self, view: ClusterView, pending: PendingJobs) -> Iterator[Decision]:
+        """Run one backfill cycle over the first jobs by priority."""
+        listed, tests = pending.listed, int(self._set.bf_max_job_test)
+        self._roomy.clear()
+        pending.drop_left(2 * tests)
+        plan = NodePlan(
+            view,
+            self._table,
+            self._whole,
+            self._choice,
+            window_s=self._set.bf_window_s,
+            resolution_s=self._set.bf_resolution_s,
+            linear_s=self._set.bf_window_linear_s,
+        )
+        counts = {"user": self._set.bf_max_job_user, "assoc": self._set.bf_max_job_assoc}
+        most = {name: count for name, count in (counts | {"part": self._set.bf_max_job_part}).items() if count}
+
+        fitting: dict[DemandClass, bool] = {}
+
+        def fits(demand: DemandClass) -> bool:
+            if demand not in fitting:
+                fitting[demand] = may_fit(view.machines, demand)
+            return fitting[demand]
+
+        hope: list[tuple[int, float]] = []
+        """For each group of the job asked about last: the nodes that are open, and the end of its limit."""
+        hoping: PendingJob | None = None
+        seen, ties, now = 0, self._set.bf_ties == "wait", view.now
+
+        def could(job: PendingJob) -> bool:
+            nonlocal hope, hoping, seen
+            task = job.task
+            if job is not hoping or task.demand.gang:
+                if not (task.waiting > 0 and fits(task.demand)):
+                    return False
+                if task.demand.gang:
+                    return self._fit_beside(view, task, job.part, plan, self._room(job)[0]) is not None
+                hoping, seen, hope = job, 0, []
+                for group in self._rules.groups(task):
+                    if nodes := self._roomy_nodes(view, task, job.part, group.types):
+                        hope.append((nodes, now + self._longest_s(task, group.types)))
+            for reservation in plan.made[seen:]:  # only the reservations since the last question
+                kept_nodes = reservation.nodes
+                for place, (nodes, end_s) in enumerate(hope):
+                    if nodes & kept_nodes and reservation.meets(now, end_s, ties):
+                        hope[place] = nodes & ~kept_nodes, end_s
+            seen = len(plan.made)
+            return any(nodes for nodes, _ in hope)
+
+        outlook = BackfillOutlook(
+            listed, tests, lambda job: job.task.waiting > 0 and self._room(job)[0] > 0, could, fits
+        )
+        considered: dict[tuple[str, str], int] = {}
+        at = tested = 0
+        while at < len(listed) and tested < tests:
+            job = listed[at]
+            task, part = job.task, job.part
+            if not task.waiting:
+                outlook.removed(listed.pop(at), at)
+                continue
+            room, holder = self._room(job)
+            if not room and holder is not None:
+                outlook.removed(job, at)
+                pending.set_aside(at, holder, job.amounts)
+                continue
+            tested += 1
+            if (most and self._is_over(task, part, most, considered)) or not self._licensed(view, task):
+                at += 1
+                continue
+            ruled_out = outlook.knows_no(at) or not fits(task.demand)
+            placement = None if ruled_out else self._fit_beside(view, task, part, plan, room)
+            if placement is None:
+                at += 1
+                if not outlook.any_fits(at, tests - tested):
+                    return
+                if outlook.is_hopeful(at):
+                    plan.make_room(job)
+                    hopeful = outlook.hopeful_at
+                    while at < hopeful and tested < tests and outlook.counts_all and could(listed[hopeful]):
+                        job = listed[at]  # as above for a job that is known not to start, but in short
+                        if most or job.holders or not job.task.waiting or not self._licensed(view, job.task):
+                            break
+                        plan.make_room(job)
+                        tested += 1
+                        at += 1
+                continue
+            if job.alone and not self._may_hold(view, job, placement):
+                at += 1
+                continue
+            self.latest = "backfill"
+            self._starting = task, part
+            yield Start(task, placement)
+            outlook.started()
+            if not task.waiting:
+                for entry, place in pending.drop(at, several=len(self._rules.parts(task.job)) > 1):
+                    outlook.removed(entry, place)
+                    at -= place < at
+            plan.started()
+            fitting.clear()
+            hoping = None
+            self._roomy.clear()
+
+    def _is_over(
+        self,
+        task: TaskState,
+        part: NodePartition,
+        most: Mapping[str, int],
+        considered: dict[tuple[str, str], int],
+    ) -> bool:
+        """Count a job of this cycle; True if its user, association or partition has had its share of
+        tests (bf_max_job_user, bf_max_job_assoc, bf_max_job_part).
+        """
+        user, account = user_of(task.job), account_of(task.job)
+        names = {"user": user, "assoc": f"{account}/{user}", "part": part.name}
+        over = False
+        for kind, limit in most.items():
+            count = considered[kind, names[kind]] = considered.get((kind, names[kind]), 0) + 1
+            over = over or count > limit
+        return over
+
+    def _licensed(self, view: ClusterView, task: TaskState) -> bool:
+        """True if the licences that a start needs are free."""
+        site, terms = view.machines.site, task.demand.terms
+        if site is None or terms is None:
+            return True
+        return all(site.licences[name] >= count for name, count in terms.licences)
+
+    def _room(self, job: PendingJob) -> tuple[float, Holder | None]:
+        """Return the number of starts that the limits allow, and the tightest limit. A limit on a GPU
+        type counts if the task can run on no other.
+        """
+        return self._rules.holdings.room(job.holders, job.amounts) if job.holders else (inf, None)
+
+    def _may_hold(self, view: ClusterView, job: PendingJob, placement: Placement) -> bool:
+        """True if the limits of a job that shares no node allow all resources of these nodes, as they
+        count once Slurm has chosen them (acct_policy_job_runnable_post_select in acct_policy.c).
+        """
+        if job.part.exclusive:
+            return True
+        machines = [view.machines.list[share.node] for share in placement]
+        amounts = of_nodes(self._rules.amounts(job.task), [machine.node for machine in machines])
+        gpu = self._gpu(machines[0].type) if amounts.gpus else ""
+        return self._rules.holdings.room(self._rules.holders(job.task.job, job.part, gpu), amounts)[0] > 0
+
+    def _room_on(self, task: TaskState, part: NodePartition, type_: int) -> float:
+        """The number of starts on a GPU type that the limits allow."""
+        holdings = self._rules.holdings
+        return holdings.room(*self._rules.claim(task, part, self._gpu(type_)))[0] if holdings.limits_types else inf
+
+    def _fit_beside(
+        self, view: ClusterView, task: TaskState, part: NodePartition, plan: NodePlan, room: float
+    ) -> Placement | None:
+        """Return a placement now that delays no reservation."""
+        if not room:
+            return None
+
+        def placed(nodes: int, types: tuple[int, ...]) -> Placement | None:
+            end_s, ties = view.now + self._longest_s(task, types), self._set.bf_ties == "wait"
+            return self._on(view, task, nodes & ~plan.kept(view.now, end_s, closed=ties, of=nodes), room)
+
+        return self._first(task, lambda types: self._roomy_nodes(view, task, part, types), placed)
+
+    def _roomy_nodes(self, view: ClusterView, task: TaskState, part: NodePartition, types: tuple[int, ...]) -> int:
+        """Return the usable nodes of these types with room for an instance, kept until a run starts."""
+        nodes, alone = 0, self._rules.alone(task.job, part)
+        for type_ in self._allowed(task, part, types):
+            key = task.demand, part.name, alone, type_
+            roomy = self._roomy.get(key)
+            if roomy is None:
+                roomy, machines = 0, view.machines.list
+                for node in bits(view.machines.candidate_set(task.demand, type_) & self._usable(task, part)):
+                    roomy |= machines[node].bit if machines[node].room(task.demand) else 0
+                self._roomy[key] = roomy
+            nodes |= roomy
+        return nodes
+
+    def _allowed(self, task: TaskState, part: NodePartition, types: tuple[int, ...]) -> tuple[int, ...]:
+        """The types on which the limits of GPU types leave room for a start."""
+        if not task.demand.demand.gpus or not self._rules.holdings.limits_types:
+            return types
+        return tuple([type_ for type_ in types if self._room_on(task, part, type_)])
+
+    def _questions(self, task: TaskState, part: NodePartition) -> tuple[tuple[float, tuple[int, ...]], ...]:
+        """The starts that a task may reserve: a time limit, and the groups of nodes with that limit."""
+        of_part = self._rules.nodes[part.name]
+        groups = [(self._longest_s(task, group.types), of_part & group.nodes) for group in self._rules.groups(task)]
+        if not task.demand.gang and all(limit_s == groups[0][0] for limit_s, _ in groups):  # one question for all
+            return ((float(groups[0][0]), tuple([nodes for _, nodes in groups])),)
+        return tuple([(float(limit_s), (nodes,)) for limit_s, nodes in groups])
+
+    def _fit(
+        self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int, room: float
+    ) -> Placement | None:
+        """Return a placement on ``nodes`` for the task (or ``room`` instances)."""
+        if not nodes or not may_fit(view.machines, task.demand):
+            return None
+        usable, machines = nodes & self._usable(task, part), view.machines
+
+        def candidates(types: tuple[int, ...]) -> int:
+            nodes = 0
+            for type_ in self._allowed(task, part, types):
+                nodes |= machines.candidate_set(task.demand, type_)
+            return usable & nodes
+
+        return self._first(task, candidates, lambda open_, _: self._on(view, task, open_, room))
+
+    def _first(
+        self,
+        task: TaskState,
+        candidates: Callable[[tuple[int, ...]], int],
+        placed: Callable[[int, tuple[int, ...]], Placement | None],
+    ) -> Placement | None:
+        """Return the placement whose first node comes first, over the groups of nodes that the task
+        may combine. ``candidates`` returns the nodes of some types, ``placed`` a placement on them.
+        """
+        best: Placement | None = None
+        for group in self._rules.groups(task):
+            nodes = candidates(group.types) & group.nodes
+            placement = placed(nodes, group.types) if nodes else None
+            if placement is not None and (best is None or placement[0].node < best[0].node):
+                best = placement
+        return best
+
+    def _longest_s(self, task: TaskState, types: tuple[int, ...]) -> float:
+        """The longest time limit of the task on these types."""
+        limit_s = self._rules.limit_s
+        return limit_s(task, types[0]) if len(types) == 1 else max([limit_s(task, type_) for type_ in types])
+
+    def _usable(self, task: TaskState, part: NodePartition) -> int:
+        """Return the nodes of a partition that the task may share, or have to itself."""
+        nodes = self._rules.nodes[part.name] & ~self._whole
+        if self._rules.alone(task.job, part):
+            nodes &= ~sum(1 << node for node in self._count)
+        return nodes
+
+    def _on(self, view: ClusterView, task: TaskState, nodes: int, room: float) -> Placement | None:
+        demand, machines = task.demand, view.machines.list
+        if self._set.place == "first" and not demand.gang:  # most jobs: no need to examine all nodes
+            for node in bits(nodes):
+                if count := machines[node].room(demand):
+                    return (Share(node, int(min(count, task.waiting, room))),)
+            return None
+        rooms = {node: count for node in bits(nodes) if (count := machines[node].room(demand))}
+        open_ = sum([1 << node for node in rooms])
+        free = {node: machines[node].cpus for node in rooms}
+        spread = self._rules.spread(task.job)
+        if demand.gang:
+            return self._choice.placement(open_, rooms, free, demand.gang, spread=spread)
+        chosen = self._choice.nodes(open_, rooms, free, 1, spread=True)
+        if not chosen:
+            return None
+        node = chosen.bit_length() - 1
+        return (Share(node, int(min(rooms[node], task.waiting, room))),)
+
+    # Stopping.
+
+    def _make_way(self, view: ClusterView, task: TaskState, part: NodePartition) -> Iterator[Decision]:
+        """Stop the runs that prevent the task from fitting, each in the way set by its partition or
+        QOS.
+        """
+        modes = {run: mode for run in self._preemptable if (mode := self._mode(view, run, task, part)) != "off"}
+        order = sorted(modes, key=lambda run: (*self._worth(run), -self._runs[run].started_s, -run))
+        killed: set[int] = set()
+        for run in make_room(view, task, [view.running[run] for run in order]):
+            job = self._runs[run].job if run in self._runs else -1
+            if modes[run] == "cancel" and job not in killed and job >= 0:
+                killed.add(job)
+                yield Kill(job, RejectReason.CANCELLED)
+            elif modes[run] != "cancel":
+                self._no_delay = modes[run] == "suspend"
+                yield Preempt(run)
+                self._no_delay = False
+
+    def _mode(self, view: ClusterView, run: int, task: TaskState, part: NodePartition) -> str:
+        """Return the way in which a run may be stopped for the task."""
+        kept, rules = self._runs[run], self._rules
+        if self._set.preempt == "qos":
+            quality = rules.qos[kept.qos]
+            mode = quality.preempt if kept.qos in rules.quality(task.job).preempts else "off"
+        else:
+            other = rules.partitions[kept.partition]
+            mode = other.preempt if other.tier < part.tier else "off"
+        latest_s = self._latest.get(kept.job, kept.started_s) if mode == "cancel" else kept.started_s
+        inside = all(rules.nodes[part.name] >> node & 1 for node in kept.nodes)
+        return mode if inside and latest_s < view.now else "off"
+
+    def _worth(self, run: int) -> tuple[float, float]:
+        """Tier and QOS priority of a run; runs with the lowest are stopped first."""
+        kept, rules = self._runs[run], self._rules
+        return rules.partitions[kept.partition].tier, rules.qos[kept.qos].priority
+
+    def _kill_late(self, view: ClusterView) -> Iterator[Decision]:
+        """End jobs that have exceeded their time limit."""
+        while self._deadlines and self._deadlines[0][0] <= view.now + _LATE_S:
+            _, run = heappop(self._deadlines)
+            kept = self._runs.get(run)
+            if kept is None:
+                continue
+            if self._latest.get(kept.job, -inf) >= view.now:  # another of its tasks has just started
+                heappush(self._deadlines, (view.now + 1.0, run))
+                return
+            yield Kill(kept.job, RejectReason.TIME_LIMIT)

@@ -1,0 +1,950 @@
+"""Slurm's accounting: the output of ``sacct -P`` or ``sacct --json``.
+
+``docs/reference/traces.md`` has the command. There is one job per ``JobID``; its attempts are the rows with
+that ``JobID`` in order of submission. (``JobIDRaw`` is not a key: the last task of an array has the
+array's own number.) Measured on Slurm 22.05.8 and 24.11.5.
+
+Jobs of one row without a remark become columns at once. Jobs of several rows (requeued, heterogeneous) and rows
+with a remark are few, and their rows refer to each other, so they are made one by one (``_Reading.job``). Both ways
+ask the same function for a demand, once per distinct combination of fields (``_Kinds``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import inf, isnan, nan
+from sys import intern
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from dagsim.errors import ConfigError, ModelError, TraceError
+from dagsim.families.slurm.accounting import (
+    COLUMNS,
+    COMMAND,
+    Resources,
+    array_tasks,
+    delimiter_of,
+    folder_parts,
+    is_json,
+    lacks_header,
+    licences_or_none,
+    limit_s,
+    resources,
+    sacct_tables,
+    state,
+    with_older_columns,
+)
+from dagsim.families.slurm.submission import Submission, begin_after_s, submission
+from dagsim.model import Job, Request, Task, TaskGraph
+from dagsim.model.arithmetic import numbered, ordered_sum
+from dagsim.traces.batch import NOT_OVER
+from dagsim.traces.chunks import Table, local_seconds
+from dagsim.traces.fields import Dirty, count, finite_number
+from dagsim.traces.options import TraceOptions
+from dagsim.traces.reader import Block, Reader
+from dagsim.traces.report import ReadReport
+from dagsim.traces.rows import (
+    Findings,
+    Grouped,
+    JobBatch,
+    in_parts,
+    job_blocks,
+    repeated,
+    rows_by_job,
+    with_others,
+)
+from dagsim.traces.sites import listed_hosts, readable_hosts, site_gpu
+from dagsim.traces.source import Source
+from dagsim.traces.times import UNSET_MOMENTS, are_milliseconds, duration_s, is_unset, moment_s, with_offsets
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, optional
+
+_Tables = Callable[[Source, ReadReport, TraceOptions], Iterator[Table]]
+_PROTOCOLS = ("last-attempt", "all-attempts")
+_NEVER_KEPT = {"BOOT_FAIL": "whose nodes did not boot", "REVOKED": "revoked by another cluster"}
+_HOUR_S = 3600.0
+_MOMENTS = ("Submit", "Eligible", "Start", "End")
+_FAULTS = ("", "whose Suspended is not a duration", "whose ElapsedRaw is not a duration",
+           "whose Elapsed is not a duration", "without End and Elapsed", "with an end before the start")  # fmt: skip
+"""Reasons why a run time is unusable; the first is none."""
+_NOTES = (
+    "",
+    "whose hours change between winter and summer time",
+    "whose elapsed time is not that from Start to End without suspensions; it counts",
+    "that start before their submission, taken as started then",
+    "that start before they are eligible, taken as eligible then",
+)
+"""Flaws of a run time that is used all the same; the first is none."""
+_IN_LINE = "with the GPUs of SubmitLine, since no list of resources has any (AccountingStorageTRES)"
+_AGAIN = "with the id of an earlier job of another time, user or cluster; jobs of their own"
+_NO_LIST = "whose list of nodes cannot be read, so their nodes are unknown"
+_OTHER_LENGTH = "whose list of nodes and NNodes disagree"
+_DAY_S = 86400.0
+_SHORT_TIME = 8  # characters of a number of seconds that is no date
+_MIXED = "that mix GPU types on a node, which all run on one type here"
+_CLOCK_S = 1.0
+"""Slurm's clock counts whole seconds, and each column is rounded by itself."""
+_AT = {name: place for place, name in enumerate(COLUMNS)}
+_SHAPE = ("State", "TimelimitRaw", "Timelimit", "NNodes", "NCPUS", "ReqTRES", "AllocTRES", "Restarts",
+          "SubmitLine", "Constraints", "Reservation", "ReqCPUS", "ReqMem", "ReqNodes", "ReqGRES",
+          "AllocGRES")  # fmt: skip
+"""Columns that decide, together with whether nodes were assigned, the demand of a job and whether
+it is kept.
+"""
+
+
+class Sacct(Reader):
+    """One gang per job, with one instance per node; a heterogeneous job has one task per component.
+
+    Every job that held its nodes is kept, however it ended. An attempt that was requeued, preempted
+    or lost its node is followed by another. Work is that of the last attempt
+    (``protocol="last-attempt"``) or of all attempts (``all-attempts``).
+    """
+
+    name = "sacct"
+    summary = "Slurm's accounting: sacct -P or sacct --json"
+    uses = frozenset(
+        {
+            "protocol",
+            "keep_partial",
+            "gpus_per_task",
+            "reference_gpu",
+            "floor_s",
+            "timezone",
+            "tenant",
+            "demand",
+            "mig",
+            "shards",
+            "gpu_names",
+            "delimiter",
+            "columns",
+        }
+    )
+
+    def tables(self, source: Source, report: ReadReport, options: TraceOptions) -> Iterator[Table]:
+        """Yield the rows of a source, with the columns ``COLUMNS``."""
+        return sacct_tables(source, report, options.delimiter, options.named_columns())
+
+    def recognises(self, source: Source) -> bool:
+        if folder_parts(source) is not None:
+            return True
+        try:
+            return is_json(source) or delimiter_of(source) is not None
+        except TraceError:
+            if source.path.is_dir():
+                return False
+            raise
+
+    def nearly(self, source: Source) -> str | None:
+        if lacks_header(source):
+            return (
+                "it looks like sacct without its header (-n): name its columns in the order of -o, such as "
+                "--read columns=JobIDRaw,JobID,User,Account,Partition,State,Submit,Start,End,NNodes,AllocTRES"
+            )
+        names = re.split(r"[\s|,;]+", source.head(1)[0].lower())
+        if not {"jobid", "jobidraw"} & set(names) or "state" not in names:
+            return None
+        return (
+            f"nearly 'sacct': a header of sacct without -P, or without the columns needed; this makes them: {COMMAND}"
+        )
+
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+        reading = _Reading.of(options, self.tables)
+        parts = in_parts(partial(reading.rows, source), reading.keys, report, reading.learn)
+        return job_blocks(map(reading.batch, parts), report, most)
+
+    def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
+        which = "all attempts together" if options.protocol == "all-attempts" else "its last attempt"
+        answers = {
+            "work": f"seconds that {which} ran, without suspensions; a job arrives when it was first submitted",
+            "tenant": f"the {options.tenant or 'account, else the user'} (tenant)",
+            "demand": f"what was {options.demand or 'allocated'}, even over the nodes; any GPU type but where one was "
+            "asked for",
+            "not listed": "sacct leaves out jobs that never became eligible",
+        }
+        if not is_json(source):
+            answers["dates"] = f"those without an offset are of {options.timezone or 'UTC'} (timezone)"
+            names = set(map(str.lower, options.named_columns())) or _column_names(source)
+            if "submitline" not in names:
+                stated = [name for name in ("Constraints", "Reservation") if name.lower() in names]
+                answers["terms"] = (
+                    f"{' and '.join(stated) or 'none'}: the log has no column SubmitLine, which holds constraints, "
+                    "licences, dependencies, array limits and further partitions of a job"
+                )
+        return answers
+
+
+def _column_names(source: Source) -> set[str]:
+    """The names of columns in all files of a log, in lower case."""
+    names: set[str] = set()
+    for file in source.files:
+        try:
+            names.update(re.split(r"[|,;\t]", file.head(1)[0].lower()))
+        except TraceError:  # another file of the folder
+            continue
+    return {name.strip() for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One valid row."""
+
+    place: int
+    id: str
+    submitted: tuple[str, str, str, str]
+    """User, account, partition and QOS."""
+    state: str
+    submit_s: float
+    eligible_s: float
+    start_s: float | None
+    ran_s: float
+    limit_s: float | None
+    nodes: int
+    asked: Resources
+    allocated: Resources
+    ran: bool
+    restarts: bool
+    node_list: str
+    terms: Submission
+
+    @property
+    def base(self) -> str:
+        """Id of the job, without the number of a component."""
+        return self.id.partition("+")[0]
+
+    @property
+    def is_over(self) -> bool:
+        return self.state not in NOT_OVER
+
+
+class _Times(NamedTuple):
+    """Times of n rows."""
+
+    moments: Mapping[str, np.ndarray]  # (n,) float64 by column: seconds since 1970, NaN if not set, -inf if not a time
+    ran_s: np.ndarray  # (n,) float64: run time without suspensions
+    fault: np.ndarray  # (n,) int64: index in _FAULTS
+    note: np.ndarray  # (n,) int64: index in _NOTES
+
+    @classmethod
+    def of(cls, table: Table, *moments: np.ndarray) -> _Times:
+        """Read the run times of a table; ``moments`` are the columns ``_MOMENTS``."""
+
+        def lasted(name: str) -> np.ndarray:
+            labels = table.words(_AT[name])
+            label_s = [_or_nan(lambda text: duration_s(text, name), text) for text in labels.words]
+            values: np.ndarray = np.array(label_s, np.float64)[labels.place]
+            return values
+
+        *_, start, end = moments
+        suspended, raw, elapsed = lasted("Suspended"), lasted("ElapsedRaw"), lasted("Elapsed")
+        is_raw = ~np.isnan(raw)
+        stated = np.where(is_raw, raw, elapsed)
+        with np.errstate(invalid="ignore"):
+            between = end - start - np.where(np.isnan(suspended), 0.0, suspended)
+            apart = np.abs(between - stated)
+            ran_s = np.where(np.isnan(stated), between, stated)
+            wrong = (suspended == -inf, raw == -inf, ~is_raw & (elapsed == -inf), np.isnan(ran_s), ran_s < 0)
+            submit, eligible = moments[:2]
+            early = (start + _CLOCK_S < submit, start + _CLOCK_S < eligible)
+            noted = (np.abs(apart - _HOUR_S) < 1, apart > _CLOCK_S, *early)
+        fault, note = (np.select(masks, range(1, len(masks) + 1), 0) for masks in (wrong, noted))
+        return cls(dict(zip(_MOMENTS, moments, strict=True)), ran_s, fault, note)
+
+    def are_plain(self) -> np.ndarray:
+        """(n,) bool: True if the row has a start, and there is nothing to report about its times."""
+        times = self.moments
+        plain: np.ndarray = (self.fault == 0) & (self.note == 0) & (self.ran_s < inf) & (times["Start"] >= 0)
+        return plain & ~np.isneginf(times["End"]) & ~np.isneginf(times["Eligible"])
+
+    def moment(self, name: str, row: int) -> float | None:
+        """A time of a row; None if it is not set.
+
+        Raises:
+            Dirty: The text is not a time.
+        """
+        moment = float(self.moments[name][row])
+        if moment == -inf:
+            raise Dirty(f"whose {name} is not a time")
+        return None if isnan(moment) else moment
+
+
+_EXAMPLE = _Times(dict(zip(_MOMENTS, np.array([[1.0], [1.0], [2.0], [12.0]]), strict=True)), np.array([10.0]),
+                  np.zeros(1, np.int64), np.zeros(1, np.int64))  # fmt: skip
+"""A row of an attempt that ran for 10 s."""
+
+
+class _Reuse:
+    """Rows with one id are attempts of one job if they are of one user and cluster, and each was submitted when, or
+    up to a day after, the one before ended; else the id was used again. Slurm submits a job anew as it requeues it.
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[np.ndarray, ...]] = []
+        self._numbers: dict[tuple[int, int, float], int] | None = None
+
+    def add(self, *columns: np.ndarray) -> None:
+        """Add rows: hashes of their ids, of these with the component, and of their owners; submission and end."""
+        self._rows.append(columns)
+
+    @property
+    def numbers(self) -> dict[tuple[int, int, float], int]:
+        """Number of a job among those with its id, by hashes of id and owner and the submission; without first ones."""
+        if self._numbers is None:
+            self._numbers = {}
+            if self._rows:
+                ids, *others = (np.concatenate(column) for column in zip(*self._rows, strict=True))
+                self._rows.clear()
+                places = np.flatnonzero(repeated(ids) | repeated(ids[::-1])[::-1])
+                order = np.lexsort((others[3][places], others[2][places], ids[places]))
+                self._number(*(column[places[order]].tolist() for column in (ids, *others)))
+        return self._numbers
+
+    def _number(
+        self, ids: list[int], full: list[int], owners: list[int], submit_s: list[float], end_s: list[float]
+    ) -> None:
+        """Number the jobs of rows that are in order of their ids and submissions."""
+        assert self._numbers is not None
+        jobs: list[dict[int, int]] = []  # the last row of each job of an id, by full id
+
+        def continues(row: int, last: dict[int, int]) -> bool:
+            before = last.get(full[row], next(iter(last.values())))
+            if owners[row] != owners[before]:
+                return False
+            if full[row] not in last or submit_s[row] - submit_s[before] <= _CLOCK_S:
+                return True
+            return isnan(end_s[before]) or -_CLOCK_S <= submit_s[row] - end_s[before] <= _DAY_S
+
+        for row, id in enumerate(ids):
+            if row and id != ids[row - 1]:
+                jobs.clear()
+            number = next((number for number, last in enumerate(jobs) if continues(row, last)), len(jobs))
+            if number == len(jobs):
+                jobs.append({})
+            jobs[number][full[row]] = row
+            if number:
+                self._numbers[id, owners[row], submit_s[row]] = number
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A single reading of a log."""
+
+    options: TraceOptions
+    findings: Findings
+    zone: ZoneInfo | None
+    named: dict[str, str]
+    times: _Times
+    """Times of the rows of the table."""
+    tables: _Tables
+    """Reads the rows of a source."""
+    reuse: _Reuse = field(default_factory=lambda: _Reuse())
+    """The ids that were used again."""
+    dated: list[bool] = field(default_factory=list)
+    """Whether the log's clock counts from 1970, once that is known."""
+    alike: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """By user and name, the ids of jobs since the last that waited for all before it (singleton), from that one on."""
+
+    @classmethod
+    def of(cls, options: TraceOptions, tables: _Tables) -> _Reading:
+        """Prepare a reading with these options.
+
+        Raises:
+            ConfigError: There is no such protocol.
+        """
+        if options.protocol not in (None, *_PROTOCOLS):
+            raise ConfigError(f"sacct has no protocol {options.protocol!r}; choose from {', '.join(_PROTOCOLS)}")
+        return cls(options, Findings(), options.zone(), options.named_gpus(), _EXAMPLE, tables)
+
+    def rows(self, source: Source, report: ReadReport) -> Iterator[Table]:
+        """Rows of jobs with an id and a submission time; steps are skipped."""
+        for table in self.tables(source, report, self.options):
+            ids = _ids(table).tolist()
+            steps = np.array(["." in id and "." in id.partition("[")[0] for id in ids], bool)  # cut lists have dots too
+            if steps.any():
+                report.skip("of steps", int(steps.sum()))
+            table = self._unfolded(table, report)
+            scaled: list[np.ndarray] = []
+            submit = self._moments(table, "Submit", scaled)
+            for row in np.flatnonzero(scaled[0] & ~steps).tolist() if scaled else ():
+                report.note("whose Submit is in milliseconds", table.where(row))
+            fine = (submit >= 0) & np.array(list(map(bool, ids)))
+            for row in np.flatnonzero(~fine & ~steps).tolist():
+                reason = "whose Submit is not a time" if submit[row] == -inf else "without Submit"
+                report.drop(reason if ids[row] else "without an id", table.where(row))
+            yield table.chosen(np.flatnonzero(fine & ~steps))
+
+    def _unfolded(self, table: Table, report: ReadReport) -> Table:
+        """Write the dates within hours that the zone repeats or skips with their offset. Of the readings of a
+        row, that counts by which it lasts as long as it says and its times are in order.
+        """
+        if self.zone is None:
+            return table
+
+        def lasts_s(row: int) -> float:
+            elapsed, suspended = (
+                _or_nan(lambda text: duration_s(text, ""), table.texts(_AT[name])[row])
+                for name in ("ElapsedRaw" if table.texts(_AT["ElapsedRaw"])[row] else "Elapsed", "Suspended")
+            )
+            return elapsed + (suspended if suspended > 0 else 0.0)
+
+        return with_offsets(table, [_AT[name] for name in _MOMENTS], lasts_s, self.zone, report)
+
+    def keys(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
+        """Job of each row, and its submission time."""
+        ids, submit = objects([id.partition("+")[0] for id in _ids(table).tolist()]), self._moments(table, "Submit")
+        if self.reuse.numbers:
+            owners = zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True)
+            for row, key in enumerate(zip(map(hash, ids.tolist()), map(hash, owners), submit.tolist(), strict=True)):
+                if number := self.reuse.numbers.get(key):
+                    ids[row] = f"{ids[row]}:{number + 1}"
+        return ids, submit
+
+    def batch(self, table: Table) -> JobBatch:
+        """Jobs of a table: those with one plain row are converted all at once, others from their
+        attempts.
+        """
+        reading = replace(self, findings=Findings())
+        ids, submit = self.keys(table)
+        others = []
+        for name in _MOMENTS[1:]:
+            scaled: list[np.ndarray] = []
+            others.append(self._moments(table, name, scaled))
+            for mask in scaled:
+                reading.findings.note(np.flatnonzero(mask), f"whose {name} is in milliseconds")
+        times = _Times.of(table, submit, *others)
+        groups = _in_order(rows_by_job(ids, submit))
+        again = {job: name for job, name in enumerate(groups.ids.tolist()) if self.reuse.numbers and ":" in name}
+        for job in again:
+            reading.findings.note(groups.row[groups.first[job] : groups.first[job] + 1], _AGAIN)
+        kinds = _Kinds(table, reading.template)
+        whole = np.array(["+" not in id for id in _ids(table).tolist()], bool)
+        plain = whole & times.are_plain() & kinds.known
+        first, start = groups.row[groups.first[:-1]], times.moments["Start"]
+        work = self.options.all_on_reference(times.ran_s, kinds.measured_on, kinds.place)
+        eligible = times.moments["Eligible"]
+        arrival, eligible_s = submit[first], np.where(np.isnan(eligible), submit, eligible)[first]
+        labels = ("User", "Account", "Partition", "QOS", "NodeList")
+        words = {name: table.words(_AT[name]).chosen(first) for name in labels}
+        priority, request = self._submitted_terms(table, groups.ids, first, words["Partition"], words["User"])
+        words["Partition"] = words["Partition"].mapped(lambda text: text.partition(",")[0])
+        every = JobArrays.of_single_tasks(
+            groups.ids,
+            arrival,
+            "job",
+            work=np.where(work < self.options.floor_s, self.options.floor_s, work)[first],
+            instances=kinds.instances[kinds.place][first],
+            kind=kinds.kind[kinds.place][first],
+            kinds=kinds.kinds,
+            estimate=kinds.estimate[kinds.place][first],
+            tenant=self.options.tenants(words["User"], words["Account"], words["Partition"]),
+            user=words["User"],
+            account=words["Account"],
+            partition=words["Partition"],
+            qos=words["QOS"],
+            priority=priority,
+            request=request,
+            observed_start_s=np.maximum(arrival, start[first]),
+            eligible_s=np.maximum(arrival, np.fmin(eligible_s, start[first])),
+            observed_nodes=words["NodeList"].mapped(readable_hosts),
+            observed_gpu=Labels(kinds.place, tuple([kind or "" for kind in kinds.measured_on])).chosen(first),
+        )
+        kept = plain[first] & (np.diff(groups.first) == 1)
+        ones = np.ones(len(kept), np.int64)
+        batch = JobBatch(table, every, kept, ones, groups.job_of_row(), reading.findings)
+        timed = replace(reading, times=times)
+
+        def make(job: int, rows: list[int]) -> tuple[Job, int] | None:
+            made = timed.job(float(groups.time[job]), {row: table.fields(row) for row in rows})
+            if made is None or not (name := again.get(job)):
+                return made
+            return replace(made[0], id=name), made[1]
+
+        reading.note_nodes(table, np.flatnonzero(kept[groups.job_of_row()]))
+        return with_others(batch, make, groups.first, groups.row)
+
+    def learn(self, table: Table, whole: bool) -> None:
+        """Take note of the attempts of a table, by which ``keys`` later tells jobs of one id apart. ``whole`` is
+        True if it holds all rows.
+        """
+        bases = [id.partition("+")[0] for id in _ids(table).tolist()]
+        if whole and len(set(bases)) == len(bases):  # true of most logs: one row per job
+            return
+        owners = map(hash, zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True))
+        ids = [map(hash, column) for column in (bases, _ids(table).tolist())]
+        columns = [np.fromiter(column, np.int64, len(table)) for column in (*ids, owners)]
+        self.reuse.add(*columns, self._moments(table, "Submit"), self._moments(table, "End"))
+
+    def note_nodes(self, table: Table, rows: np.ndarray) -> None:
+        """Note rows whose list of nodes cannot be read, or has another length than they say."""
+        listed, count = table.words(_AT["NodeList"]), table.words(_AT["NNodes"])
+        stated = np.array([int(text) if text.isdecimal() and len(text) < 9 else 0 for text in count.words])[count.place]
+        found = np.array([_listed_nodes(text) for text in listed.words])[listed.place]
+        self.findings.note(rows[found[rows] < 0], _NO_LIST)
+        self.findings.note(rows[(found[rows] > 0) & (stated[rows] > 0) & (found != stated)[rows]], _OTHER_LENGTH)
+
+    def _submitted_terms(
+        self, table: Table, ids: np.ndarray, first: np.ndarray, partition: Labels, user: Labels
+    ) -> tuple[np.ndarray | None, Labels | None]:
+        """Priority and request of each job, from the columns of its first row."""
+        columns = [table.words(_AT[name]).chosen(first) for name in ("SubmitLine", "Constraints", "Reservation")]
+        nodes = table.words(_AT["NNodes"]).chosen(first).mapped(lambda text: int(text) if text.isdecimal() else 0)
+        asked = table.words(_AT["ReqTRES"]).chosen(first)
+        counts_licences = any("license/" in word.lower() for word in asked.words)
+        several = any("," in word for word in partition.words)
+        if not (several or counts_licences or any(any(column.words) for column in columns)):
+            return None, None
+        licences = asked.mapped(licences_or_none) if counts_licences else Labels(np.zeros(len(first), np.int32), ((),))
+        rows = zip(*[column.tolist() for column in (*columns, partition, licences, nodes)], strict=True)
+        terms = [submission(*row) for row in rows]
+        nice = np.array([-term.nice or 0.0 for term in terms])
+        submit_s = self._moments(table, "Submit")[first].tolist()
+        requests = [self._request(*job) for job in zip(terms, ids.tolist(), submit_s, strict=True)]
+        for place, (term, owner, id) in enumerate(zip(terms, user.tolist(), ids.tolist(), strict=True)):
+            if term.name:
+                alike = self.alike.setdefault((owner, term.name), [])
+                if term.singleton:
+                    request = requests[place] or Request()
+                    requests[place] = replace(request, after=(*request.after, *alike))
+                    alike.clear()
+                alike.append(id)
+        return optional(nice, 0.0), Labels.of([request or None for request in requests])
+
+    def _moments(self, table: Table, name: str, scaled: list[np.ndarray] | None = None) -> np.ndarray:
+        """(n,) float64: seconds since 1970, NaN if not set, ``-inf`` if not a time. Milliseconds are divided;
+        ``scaled`` gets their mask if there are any.
+        """
+        texts = table.texts(_AT[name])
+        blank = texts == ""
+        try:
+            seconds = np.where(blank, "nan", texts).astype(np.float64)
+            seconds = np.where(blank | ((seconds >= 0) & (seconds < inf)), seconds, -inf)
+        except ValueError:
+            seconds = local_seconds(texts, self.zone)
+            seconds[seconds < 0] = -inf
+            for row in np.flatnonzero(np.isnan(seconds)).tolist():
+                seconds[row] = _or_nan(lambda text: moment_s(text, "", self.zone), texts[row])
+        if (long := are_milliseconds(seconds)).any():
+            seconds = np.where(long, seconds / 1000, seconds)
+            if scaled is not None:
+                scaled.append(long)
+        odd = (seconds <= 0) | (seconds >= UNSET_MOMENTS[1])
+        if odd.any():
+            seconds[odd & np.isin(seconds, UNSET_MOMENTS[not self._is_dated(table) :])] = nan
+        return seconds
+
+    def _is_dated(self, table: Table) -> bool:
+        """True if the log's clock counts from 1970; a log that was made may begin at 0."""
+        if not self.dated:
+            submit = table.texts(_AT["Submit"]).tolist()
+            self.dated.append(any(len(text) > _SHORT_TIME and not text.startswith("1970-") for text in submit))
+        return self.dated[0]
+
+    def job(self, time: float, rows: dict[int, list[str]]) -> tuple[Job, int] | None:
+        """Job of its rows and their number, or ``None`` if it cannot be kept."""
+        components: dict[str, list[_Attempt]] = {}
+        seen: dict[str, list[list[str]]] = {}
+        for place, row in rows.items():
+            try:
+                attempt = self._attempt(place, dict(zip(COLUMNS, row, strict=True)))
+                if row in seen.setdefault(attempt.id, []):
+                    raise Dirty("given twice")
+                seen[attempt.id].append(row)
+                _refuse_again(attempt, components.get(attempt.id, []))
+            except Dirty as reason:
+                self._drop_row(str(reason), place)
+            else:
+                components.setdefault(attempt.id, []).append(attempt)
+        kept = {name: self._lasting(attempts) for name, attempts in components.items()}
+        attempts = [attempt for attempts in kept.values() for attempt in attempts]
+        if not attempts:
+            return None
+        if not all(kept.values()):
+            self._drop("of jobs that lost a component", attempts)
+            return None
+        try:
+            return self._made(time, list(kept.values())), len(attempts)
+        except Dirty as reason:
+            self._drop(str(reason), attempts)
+        except ModelError as error:
+            self._drop("that describe an impossible job", attempts, str(error))
+        return None
+
+    def template(self, row: list[str]) -> tuple[Task, str | None] | None:
+        """The task of a job with only this row, as if it had run for 10 s, and the GPU type on
+        which it was measured; ``None`` if there is anything to report about the row.
+        """
+        scratch = replace(self, findings=Findings(), times=_EXAMPLE)
+        try:
+            ran = scratch._lasting([scratch._attempt(0, dict(zip(COLUMNS, row, strict=True)) | {"JobID": "1"})])
+            parts = scratch._by_type(ran) if ran else []
+            task = scratch._task(parts[0], "job") if len(parts) == 1 else None
+        except (Dirty, ModelError):
+            return None
+        if task is None or scratch.findings:
+            return None
+        return task, self._measured_on(parts[0][-1])
+
+    def _measured_on(self, attempt: _Attempt) -> str | None:
+        kinds = [site_gpu(kind, self.named) for kind, _ in attempt.allocated.types]
+        return kinds[0] if len(kinds) == 1 else None
+
+    def _drop(self, reason: str, rows: list[_Attempt], detail: str = "") -> None:
+        for attempt in rows:
+            self._drop_row(reason, attempt.place, detail)
+
+    def _drop_row(self, reason: str, place: int, detail: str = "") -> None:
+        self.findings.one(place, reason, True, detail=detail)
+
+    def _note(self, text: str, place: int, times: int = 1) -> None:
+        self.findings.one(place, text, False, times)
+
+    def _attempt(self, place: int, row: dict[str, str]) -> _Attempt:
+        """Attempt of a row.
+
+        Raises:
+            Dirty: The row is unusable.
+        """
+        word = state(row["State"])
+        allocated = resources(row["AllocTRES"])
+        start_s, _, submit_s = (self.times.moment(name, place) for name in ("Start", "End", "Submit"))
+        nowhere = row["NodeList"].lower() == "none assigned"
+        ran = word != "PENDING" and start_s is not None and not nowhere
+        if row["ReqTRES"] or row["AllocTRES"]:  # both are empty if the file lacks the columns
+            ran = ran and allocated.is_stated
+        nodes = count(row["NNodes"] or row["ReqNodes"] or "1", "NNodes", 0) or 1
+        states_request = any(row[name] for name in ("ReqTRES", "ReqCPUS", "ReqMem", "ReqGRES"))
+        cpus = row["ReqCPUS"] or (row["NCPUS"] if states_request and not row["ReqTRES"] else "")
+        terms = self._terms(place, row, nodes)
+        asked = with_older_columns(resources(row["ReqTRES"]), row["ReqGRES"], row["ReqMem"], cpus, nodes, False)
+        has_total = not is_unset(row["AllocGRES"])
+        allocated = with_older_columns(
+            allocated, row["AllocGRES"] if has_total else row["ReqGRES"], row["ReqMem"], row["NCPUS"], nodes, has_total
+        )
+        if not allocated.has_gpus and asked.has_gpus and ran:
+            self._note(
+                "whose ReqTRES and AllocTRES disagree: GPUs were asked for and none allocated; taken as allocated",
+                place,
+            )
+            allocated = allocated.with_gpus_of(asked)
+        elif not (allocated.has_gpus or asked.has_gpus) and (lines := resources(terms.gpu_tres(nodes))).has_gpus:
+            if ran:
+                self._note(_IN_LINE, place)
+            asked, allocated = asked.with_gpus_of(lines), allocated.with_gpus_of(lines)
+        elif asked.is_stated and not row["ReqTRES"] and is_unset(row["ReqGRES"]):  # unknown, not none
+            asked = asked.with_gpus_of(allocated)._replace(types=())
+        if asked.gpus and nodes > 1 and not is_unset(row["ReqGRES"]) and not has_total:
+            self._note("whose GPUs are those of ReqGRES, taken as a number per node", place)
+        return _Attempt(
+            place,
+            row["JobID"] or row["JobIDRaw"],
+            _submitted(row),
+            word,
+            submit_s or 0.0,
+            self.times.moment("Eligible", place) or submit_s or 0.0,
+            start_s,
+            self._ran_s(place) if ran else 0.0,
+            limit_s(row["TimelimitRaw"], row["Timelimit"]),
+            nodes,
+            asked,
+            allocated,
+            ran,
+            not is_unset(row["Restarts"]) and finite_number(row["Restarts"], "Restarts") > 0,
+            row["NodeList"],
+            terms,
+        )
+
+    def _ran_s(self, place: int) -> float:
+        """Run time of an attempt that ran.
+
+        Raises:
+            Dirty: It is not stated, or impossible.
+        """
+        if fault := _FAULTS[self.times.fault[place]]:
+            raise Dirty(fault)
+        if note := _NOTES[self.times.note[place]]:
+            self._note(note, place)
+        return float(self.times.ran_s[place])
+
+    def _terms(self, place: int, row: dict[str, str], nodes: int) -> Submission:
+        licences = resources(row["ReqTRES"]).licences
+        _, _, component = row["JobID"].partition("+")
+        number = int(component) if component.isdecimal() and len(component) < 6 else 0
+        columns = (row["SubmitLine"], row["Constraints"], row["Reservation"], row["Partition"])
+        terms = submission(*columns, licences, nodes, number)
+        if terms.fault:
+            raise Dirty(terms.fault)
+        if terms.note:
+            self._note(terms.note, place)
+        return terms
+
+    def _request(self, terms: Submission, id: str, submit_s: float) -> Request | None:
+        """The request of a job: an array with a limit is known by its number, a task that follows the same
+        task of another array by its own, and a begin time counts from the submission. If that cannot be
+        read, no condition counts, and the job is eligible when the log says so.
+        """
+        request = terms.request
+        array, _, task = id.partition("_")
+        if request is not None and request.array_limit is not None:
+            request = replace(request, array=array)
+        if request is not None and any(entry.endswith("_*") for entry in request.after):
+            own = f"_{task}" if task else ""
+            request = replace(request, after=tuple([entry.replace("_*", own) for entry in request.after]))
+        if terms.begin:
+            begin_s = begin_after_s(terms.begin, submit_s, self._moment_or_none)
+            request = request or Request()
+            request = replace(request, after=()) if begin_s is None else replace(request, begin_s=begin_s)
+        return request
+
+    def _moment_or_none(self, text: str) -> float | None:
+        try:
+            return moment_s(text, "SubmitLine", self.zone)
+        except Dirty:
+            return None
+
+    def _lasting(self, attempts: list[_Attempt]) -> list[_Attempt]:
+        """Attempts of a kept job that ran, in order; ``None`` if the job is dropped."""
+        attempts.sort(key=lambda row: (row.submit_s, inf if row.start_s is None else row.start_s, row.place))
+        ran = []
+        for attempt in attempts:
+            reason = self._unusable(attempt)
+            if reason is None:
+                ran.append(attempt)
+                continue
+            detail = ""
+            if (tasks := _array_tasks(attempt.id)) is not None:
+                reason, detail = "of array tasks that never ran", f"{tasks:,} tasks"
+                self._note("array tasks never ran, at least", attempt.place, tasks)
+            self._drop_row(reason, attempt.place, detail)
+        if ran and not attempts[-1].is_over and not self.options.keep_partial:
+            for attempt in ran:
+                self._drop_row("of jobs that outlive the trace", attempt.place)
+            return []
+        if ran and ran[0].restarts:
+            self._note("of requeued jobs whose first attempts are not in the file (sacct --duplicates)", ran[0].place)
+        return ran
+
+    def _unusable(self, attempt: _Attempt) -> str | None:
+        if attempt.state in _NEVER_KEPT:
+            return _NEVER_KEPT[attempt.state]
+        if not attempt.ran:
+            if attempt.state == "CANCELLED":
+                return "cancelled before they started"
+            return "that never ran" if attempt.state in NOT_OVER else "that ended before they started"
+        if not attempt.is_over and not self.options.keep_partial:
+            return "that outlive the trace"
+        return None
+
+    def _made(self, time: float, components: list[list[_Attempt]]) -> Job:
+        """The job, with one task per component.
+
+        Raises:
+            Dirty, ModelError: Its demand is unclear or invalid.
+        """
+        first = components[0][0]
+        if len(components) > 1:
+            self._note("of several components, which need not start together here", first.place)
+        pieces = [piece for attempts in components for piece in self._by_type(attempts)]
+        names = [f"component-{place}" for place in range(len(pieces))] if len(pieces) > 1 else ["job"]
+        tasks = [self._task(piece, name) for piece, name in zip(pieces, names, strict=True)]
+        shown = components[0][0 if self.options.protocol == "all-attempts" else -1]
+        request = self._request(first.terms, first.base, time)
+        if len(several := dict.fromkeys(attempts[-1].submitted[2] for attempts in components)) > 1:
+            request = replace(request or Request(), partitions=tuple(several))
+        return Job(
+            first.base,
+            TaskGraph(tuple(tasks)),
+            time,
+            tenant=self._tenant(*first.submitted[:3]),
+            user=first.submitted[0],
+            account=first.submitted[1],
+            partition=shown.submitted[2],  # the partition used, if the job asked for several
+            qos=first.submitted[3],
+            priority=-first.terms.nice or 0.0,
+            request=request,
+            observed_start_s=None if shown.start_s is None else max(time, shown.start_s),
+            eligible_s=max(time, shown.eligible_s if shown.start_s is None else min(shown.eligible_s, shown.start_s)),
+            observed_nodes=self._nodes([attempts[-1] for attempts in components]),
+            observed_gpu=(self._measured_on(shown) or "") if len(components) == 1 else "",
+        )
+
+    def _tenant(self, user: str, account: str, partition: str) -> str:
+        owners = {"user": user, "account": account, "partition": partition}
+        return (account or user) if self.options.tenant is None else owners[self.options.tenant]
+
+    def _nodes(self, shown: list[_Attempt]) -> tuple[str, ...]:
+        """Nodes named in the log, without those of a list that cannot be read."""
+        for attempt in shown:
+            if (found := _listed_nodes(attempt.node_list)) < 0:
+                self._note(_NO_LIST, attempt.place)
+            elif found and attempt.nodes != found:
+                self._note(_OTHER_LENGTH, attempt.place)
+        listed = [readable_hosts(attempt.node_list) for attempt in shown]
+        return listed[0] if len(listed) == 1 else tuple([name for names in listed for name in names])
+
+    def _by_type(self, attempts: list[_Attempt]) -> list[list[_Attempt]]:
+        """Split a component by GPU type, since a gang runs on one type. Only a component that holds
+        whole nodes of several types is split.
+        """
+        last = attempts[-1]
+        allocated, nodes = last.allocated, last.nodes
+        if allocated.gpus > last.asked.gpus and last.asked.is_stated:
+            self._note("that hold GPUs they did not request", last.place)
+        requested = self.options.demand == "requested" and last.asked.is_stated
+        if requested or allocated.slices or len(allocated.types) < 2:
+            return [attempts]
+        if nodes < 2 or allocated.gpus % nodes:
+            self._note(_MIXED, last.place)
+            return [attempts]
+        per_node = allocated.gpus // nodes
+        if sum(size for _, size in allocated.types) != allocated.gpus or any(
+            size % per_node for _, size in allocated.types
+        ):
+            self._note(_MIXED, last.place)
+            return [attempts]
+        self._note("on nodes of several GPU types, which need not start together here", last.place)
+        parts = []
+        for kind, size in sorted(allocated.types, key=lambda pair: -pair[1]):
+            share = size / allocated.gpus
+            part = Resources(size, ((kind, size),), (), 0, allocated.cpus * share, allocated.memory_gb * share)
+            parts.append([*attempts[:-1], replace(last, nodes=size // per_node, allocated=part)])
+        return parts
+
+    def _task(self, attempts: list[_Attempt], name: str) -> Task:
+        last = attempts[-1]
+        every = self.options.protocol == "all-attempts"
+        seconds = ordered_sum(attempt.ran_s for attempt in attempts) if every else last.ran_s
+        alone = last.terms.request is not None and last.terms.request.exclusive and last.asked.is_stated
+        requested = alone or (self.options.demand == "requested" and last.asked.is_stated)
+        taken = last.asked if requested else last.allocated
+        instances, gpus = self._shape(taken, last)
+        measured_on = self._measured_on(last)
+        asked = tuple(dict.fromkeys([site_gpu(kind, self.named) for kind, _ in last.asked.types]))
+        limit = last.limit_s
+        return Task(
+            name,
+            max(self.options.on_reference(seconds, measured_on), self.options.floor_s),
+            instances,
+            instances > 1,
+            gpus,
+            taken.cpus / instances,
+            taken.memory_gb / instances,
+            asked or None if gpus else None,
+            estimate=None if limit is None else self.options.on_reference(limit, measured_on),
+        )
+
+    def _shape(self, taken: Resources, attempt: _Attempt) -> tuple[int, float]:
+        """Number of instances, and GPUs per instance."""
+        nodes = attempt.nodes
+        if attempt.terms.tasks is not None and not (taken.gpus or taken.slices or taken.shards):
+            return attempt.terms.tasks, 0
+        if taken.slices:
+            if not self.options.mig:
+                raise Dirty("on MIG slices (option mig)")
+            if len(taken.slices) > 1:
+                self._note("on MIG slices of several sizes, each taken as the largest", attempt.place)
+            return sum(count for _, count in taken.slices), max(share for share, _ in taken.slices)
+        if taken.gpus:
+            if taken.gpus % nodes == 0:
+                return nodes, taken.gpus // nodes
+            self._note("whose GPUs are not even over their nodes, taken one by one", attempt.place)
+            return taken.gpus, 1
+        if taken.shards:
+            if self.options.shards is None:
+                raise Dirty("on shards of a GPU (option shards)")
+            whole, rest = divmod(taken.shards, self.options.shards)
+            return 1, whole + (rest > 0) if whole else rest / self.options.shards
+        return nodes, self.options.gpus_per_task or 0
+
+
+def _refuse_again(attempt: _Attempt, earlier: list[_Attempt]) -> None:
+    """Keep one row of an attempt that two listings show, once under way and once over.
+
+    Raises:
+        Dirty: The attempt is listed, and this row says no more than the other.
+    """
+    for place, other in enumerate(earlier):
+        if (other.submit_s, other.start_s) == (attempt.submit_s, attempt.start_s) and attempt.start_s is not None:
+            if other.is_over or not attempt.is_over:
+                raise Dirty("of an attempt that another row shows")
+            earlier[place] = attempt
+            raise Dirty("of an attempt that another row shows")
+
+
+def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:
+    """User, account, partition and QOS, shared by all jobs with equal values."""
+    partition = row["Partition"].partition(",")[0]
+    return intern(row["User"]), intern(row["Account"]), intern(partition), intern(row["QOS"])
+
+
+def _ids(table: Table) -> np.ndarray:
+    """(n,) object: id of each row."""
+    ids, raw = table.texts(_AT["JobID"]), table.texts(_AT["JobIDRaw"])
+    return np.where(ids == "", raw, ids)
+
+
+class _Kinds:
+    """Demands of rows, with one entry per distinct demand."""
+
+    def __init__(self, table: Table, template: Callable[[list[str]], tuple[Task, str | None] | None]) -> None:
+        nodes = table.words(_AT["NodeList"])
+        nowhere = np.array([text.lower() == "none assigned" for text in nodes.words])[nodes.place]
+        self.place, firsts = combinations([*[table.words(_AT[name]).place for name in _SHAPE], nowhere])
+        """(n,) int64: index of each row's entry."""
+        templates = [template(table.fields(at)) for at in firsts.tolist()]
+        self.known = np.array([row_template is not None for row_template in templates])[self.place]
+        """(n,) bool: True if there is nothing to report about the row's demand, state and limit."""
+        tasks, self.measured_on = zip(
+            *[row_template or (Task("job", 0.0), None) for row_template in templates], strict=True
+        )
+        self.instances = np.array([task.instances for task in tasks], np.int64)
+        self.estimate = np.array([nan if task.estimate is None else task.estimate for task in tasks], np.float64)
+        self.kind, self.kinds = numbered([TaskKind(task.demand, task.gang) for task in tasks])
+
+
+def _or_nan(read: Callable[[str], float | None], text: str) -> float:
+    """The result of the reader; NaN if not set, ``-inf`` if invalid."""
+    try:
+        value = read(text)
+    except Dirty:
+        return -inf
+    return nan if value is None else value
+
+
+def _in_order(groups: Grouped) -> Grouped:
+    """The same rows, with jobs of equal time in order of their numbers, since text and JSON list
+    them differently.
+    """
+    ids = groups.ids.tolist()
+    if all(id.isascii() and id.isdecimal() and len(id) < 19 and (id[0] != "0" or id == "0") for id in ids):
+        return groups.ordered(np.lexsort((np.array(ids, object).astype(np.int64), groups.time)))
+    jobs, tied = np.arange(len(ids)), np.flatnonzero(np.diff(groups.time) == 0)
+    begins = tied[np.diff(tied, prepend=-2) > 1]
+    ends = np.searchsorted(groups.time, groups.time[begins], "right")
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        jobs[begin:end] = sorted(range(begin, end), key=lambda job: _order(ids[job]))
+    return groups.ordered(jobs)
+
+
+def _order(job: str) -> tuple[tuple[int, ...], str]:
+    """Sort key: array number and job number, so that jobs are in order of submission."""
+    return tuple([int(digits) for digits in re.findall(r"\d{1,18}", job)[:3]]), job
+
+
+def _listed_nodes(text: str) -> int:
+    """Number of nodes in a list; 0 if it is not set, -1 if it cannot be read."""
+    try:
+        return 0 if is_unset(text) or text.lower() == "none assigned" else len(listed_hosts(text))
+    except ValueError:
+        return -1
+
+
+def _array_tasks(id: str) -> int | None:
+    """Number of tasks in an array id; ``None`` for a single job, or if the list cannot be read."""
+    try:
+        return array_tasks(id)
+    except Dirty:
+        return 1

@@ -1,0 +1,714 @@
+"""Slurm's backfill: the queue by tier and priority, and the plan of one cycle."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, reduce
+from heapq import heappop, heappush
+from math import floor, inf, nextafter
+from operator import or_
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from dagsim.families.slurm import slurm_times
+from dagsim.families.slurm.slurm_priority import PriorityBook, RankColumns
+from dagsim.families.slurm.slurm_rules import Amounts, Holder, Holdings
+from dagsim.families.slurm.slurm_times import NodeChoice
+from dagsim.family import offered
+from dagsim.model import NodePartition
+from dagsim.model.arithmetic import bits
+from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, NodeState, Run, TaskState
+
+__all__ = [
+    "BackfillOutlook",
+    "NodePlan",
+    "PendingJob",
+    "PendingJobs",
+    "Reservation",
+    "RunTable",
+    "load_compiled",
+    "may_fit",
+]
+
+Numbers: TypeAlias = Any
+"""A list or an array of numbers."""
+
+
+class Reservation(NamedTuple):
+    """Whole nodes reserved for a job; ``nodes`` is a bit set."""
+
+    begin_s: float
+    end_s: float
+    nodes: int
+
+    def meets(self, begin_s: float, end_s: float, closed: bool) -> bool:
+        """True if it lies between the two times in part; with ``closed`` also if it begins at the end."""
+        return self.end_s > begin_s and (self.begin_s < end_s or (closed and self.begin_s == end_s))
+
+
+_LISTED = 100_000
+"""Nodes searched in a ``RunTable`` up to which lists are faster than the time to load compiled code. Once
+a process has loaded it, every table uses it from the start.
+"""
+
+
+class RunTable:
+    """The runs under way on each node, in the order in which their limits end, as flat sequences for
+    ``slurm_times``: lists at first, arrays and compiled functions after ``_LISTED`` nodes. Plain
+    data; O(runs of a node) per start and end.
+    """
+
+    def __init__(self, nodes: int) -> None:
+        self.ids: list[list[int]] = [[] for _ in range(nodes)]
+        """The runs on each node."""
+        self.stride = self.kept_stride = 4
+        """Rows per node in the sequences of runs and of reservations."""
+        self.ends: Numbers = [0.0] * 4 * nodes
+        self.gives: Numbers = [0.0] * 12 * nodes
+        self.runs: Numbers = [0] * nodes
+        self.free: Numbers = [0.0] * 3 * nodes
+        self.begins: Numbers = [0.0] * 4 * nodes
+        self.untils: Numbers = [0.0] * 4 * nodes
+        self.owners: Numbers = [0] * 4 * nodes
+        self.kept: Numbers = [0] * nodes
+        self.out: Numbers = [0.0] * nodes
+        self.order: Numbers = []
+        """The ends of all runs in order, when last sorted."""
+        self.ranks: Numbers = []
+        """The place of each run's end in ``order``."""
+        self.marks: Numbers = []
+        self.compiled = False
+        self.searched = 0
+        """Number of nodes searched so far."""
+        self._stale = dict.fromkeys(range(nodes))
+        """Nodes whose free resources have changed."""
+        self._members: dict[tuple[int, ...], tuple[list[int], Numbers]] = {}
+        self._flags: dict[int, Numbers] = {}
+
+    def started(self, run: Run, limit_ends_s: float) -> None:
+        """Add a run."""
+        demand = run.task.demand
+        for machine, count, *_ in run.held:
+            node = machine.index
+            ids, self._stale[node] = self.ids[node], None
+            if len(ids) == self.stride:
+                self._widen()
+            row, place = node * self.stride, len(ids)
+            ends, gives = self.ends, self.gives
+            while place and ends[row + place - 1] > limit_ends_s:
+                ends[row + place] = ends[row + place - 1]
+                to = 3 * (row + place)
+                gives[to : to + 3] = gives[to - 3 : to]
+                place -= 1
+            ids.insert(place, run.id)
+            ends[row + place] = limit_ends_s
+            to = 3 * (row + place)
+            gives[to : to + 3] = [float(demand.whole * count), float(demand.cpus * count), float(demand.memory * count)]
+            self.runs[node] = len(ids)
+
+    def ended(self, run: Run) -> None:
+        """Remove a run."""
+        for machine, *_ in run.held:
+            node = machine.index
+            ids, self._stale[node] = self.ids[node], None
+            place = ids.index(run.id)
+            del ids[place]
+            row, last = node * self.stride, len(ids)
+            self.ends[row + place : row + last] = self.ends[row + place + 1 : row + last + 1]
+            self.gives[3 * (row + place) : 3 * (row + last)] = self.gives[3 * (row + place + 1) : 3 * (row + last + 1)]
+            self.runs[node] = last
+
+    def refresh(self, machines: Sequence[NodeState]) -> None:
+        """Read the free resources of the nodes that have changed."""
+        for node in self._stale:
+            machine = machines[node]
+            self.free[3 * node : 3 * node + 3] = [float(machine.idle), float(machine.cpus), float(machine.memory)]
+        self._stale.clear()
+
+    def begin(self) -> None:
+        """Drop all reservations; compile once there is enough work."""
+        self.kept = [0] * len(self.ids)
+        pays = self.searched > _LISTED or _functions.cache_info().currsize == 2  # both forms are loaded
+        if not self.compiled and pays and _functions(compiled=True) != _functions(compiled=False):
+            self.compiled = True
+            for name in ("ends", "gives", "free", "begins", "untils", "out"):
+                setattr(self, name, np.array(getattr(self, name), np.float64))
+            for name in ("runs", "owners"):
+                setattr(self, name, np.array(getattr(self, name), np.int64))
+            self._members.clear()
+            self._flags.clear()
+        if self.compiled:
+            self.kept = np.zeros(len(self.ids), np.int64)
+
+    def sort(self, now: float) -> None:
+        """Sort the ends of all runs, each time once. A run past its limit may end at any moment, so it
+        counts as ending 1 s from now.
+        """
+        rows = np.arange(self.stride) < np.asarray(self.runs)[:, None]
+        ends = np.maximum(np.asarray(self.ends).reshape(rows.shape), now + 1.0)
+        order, ranks = np.unique(ends[rows], return_inverse=True)
+        places = np.zeros(rows.shape, np.int64)
+        places[rows] = ranks
+        marks = np.zeros(len(order), np.int64)
+        columns: list[Numbers] = [order, places.ravel(), marks]
+        self.order, self.ranks, self.marks = columns if self.compiled else [column.tolist() for column in columns]
+
+    def keep(self, node: int, begin_s: float, until_s: float, owner: int) -> None:
+        """Reserve a node."""
+        count = self.kept[node]
+        if count == self.kept_stride:
+            self.widen_kept()
+        row = node * self.kept_stride + count
+        self.begins[row], self.untils[row], self.owners[row] = begin_s, until_s, owner
+        self.kept[node] = count + 1
+
+    def widen_kept(self) -> None:
+        """Make room for twice the reservations of a node."""
+        self.begins, self.untils, self.owners = [
+            self._wider(values, self.kept_stride, 1) for values in (self.begins, self.untils, self.owners)
+        ]
+        self.kept_stride *= 2
+
+    def members(self, groups: tuple[int, ...]) -> tuple[list[int], Numbers]:
+        """The nodes of bit sets, set by set, as a list and as the functions take them."""
+        members = self._members.get(groups)
+        if members is None:
+            if len(self._members) > _SETS:
+                self._members.clear()
+            listed = list(dict.fromkeys(node for nodes in groups for node in bits(nodes)))
+            members = self._members[groups] = listed, np.array(listed, np.int64) if self.compiled else listed
+        return members
+
+    def flags(self, nodes: int) -> Numbers:
+        """A bit set as one flag per node."""
+        flags = self._flags.get(nodes)
+        if flags is None:
+            if len(self._flags) > _SETS:
+                self._flags.clear()
+            listed = [nodes >> node & 1 for node in range(len(self.ids))]
+            flags = self._flags[nodes] = np.array(listed, np.int64) if self.compiled else listed
+        return flags
+
+    def empty(self) -> tuple[Numbers, Numbers, Numbers]:
+        """Sequences for the steps of one demand: times, rooms and counts."""
+        count = len(self.ids) * (self.stride + 1)
+        if self.compiled:
+            return np.empty(count), np.empty(count), np.zeros(len(self.ids), np.int64)
+        return [0.0] * count, [0.0] * count, [0] * len(self.ids)
+
+    def _widen(self) -> None:
+        self.ends, self.gives = self._wider(self.ends, self.stride, 1), self._wider(self.gives, self.stride, 3)
+        self.stride *= 2
+
+    def _wider(self, values: Numbers, stride: int, columns: int) -> Numbers:
+        """The values with twice the rows for each node."""
+        old = np.array(values).reshape(len(self.ids), stride * columns)
+        new = np.concatenate((old, np.zeros_like(old)), axis=1).ravel()
+        return new if self.compiled else new.tolist()
+
+
+_SETS = 4096
+"""Bit sets that are kept as lists."""
+
+
+@dataclass(slots=True)
+class _Search:
+    """The constants of searches for a start of one demand on some groups of nodes."""
+
+    nodes: int
+    listed: list[int]
+    members: Numbers
+    """The nodes, as the functions take them."""
+    least_s: float
+    until_s: float
+    own: int
+    """Number of the reservation of the site in which it runs, or -2."""
+    span: Numbers
+    """The nodes of the partition that are up."""
+    asked: Numbers
+    """For each node, 1 if it satisfies the constraint."""
+    never_s: float
+    """The shortest limit for which there was no time; there will be none later."""
+    steps: tuple[Numbers, Numbers, Numbers] | None = None
+    """Of its nodes (``slurm_times.fill_rooms``); None if a run has started since."""
+
+
+class NodePlan:
+    """Reservations of one cycle over named nodes, around the runs under way and the ends of their
+    time limits.
+
+    A reservation takes whole nodes, whatever its job needs of them, as in Slurm. If the limit of a
+    job ends at the very instant at which a reservation of its nodes begins, ``ties`` decides
+    whether the job may start now: no (``"wait"``, as in slurmctld) or yes (``"fit"``). A later
+    reservation may always end where another begins.
+    """
+
+    def __init__(
+        self,
+        view: ClusterView,
+        table: RunTable,
+        whole: int,
+        choice: NodeChoice,
+        *,
+        window_s: float,
+        resolution_s: float,
+        linear_s: float = 0.0,
+    ) -> None:
+        self.now, self._now = view.now, float(view.now)
+        self.reserved: list[Reservation] = []
+        """Reservations, sorted by their ends."""
+        self.made: list[Reservation] = []
+        """Reservations in the order in which they were made."""
+        self._ends: list[float] = []
+        self._table, self._choice, self._whole = table, choice, whole
+        self._view, self._until_s, self._resolution_s = view, view.now + window_s, resolution_s
+        self._linear_s = float(linear_s)
+        self._searches: dict[tuple[DemandClass, bool, tuple[int, ...], int], _Search] = {}
+        machines = view.machines
+        self._origin_s = 0.0 if machines.site is None else float(machines.site.origin_s)
+        self._of_type = [0] * len(machines.types)
+        for machine in machines.list:
+            self._of_type[machine.type] |= machine.bit if machine.up else 0
+        self._all_up = reduce(or_, self._of_type)
+        self._up_of: dict[tuple[int, ...], int] = {}
+        self._steps: dict[tuple[DemandClass, bool], tuple[Numbers, Numbers, Numbers]] = {}
+        table.refresh(machines.list)
+        table.begin()
+        self._fill, self._earliest = _functions(compiled=table.compiled)
+        table.sort(self._now)
+        self._drained = 0
+        """Nodes on which nothing may start for a time that no one knows."""
+        if machines.site is not None:
+            for drain in machines.site.drained:
+                self._drained |= drain.nodes if drain.start_s <= self.now < drain.end_s else 0
+            for number, closed in enumerate(machines.site.closed):
+                for node in bits(closed.nodes):
+                    table.keep(node, closed.start_s, closed.end_s, number)
+
+    def started(self) -> None:
+        """A run has started: drop cached room."""
+        self._table.refresh(self._view.machines.list)
+        self._table.sort(self._now)
+        self._steps.clear()
+        for search in self._searches.values():
+            search.steps = None
+
+    def kept(self, begin_s: float, end_s: float, *, closed: bool, of: int = -1) -> int:
+        """Return the nodes that are reserved at some time between the two; with ``closed`` also
+        those of reservations that begin exactly at the end. The search stops once all nodes
+        ``of`` are among them.
+        """
+        kept_nodes = 0
+        for reservation in self.reserved[bisect_right(self._ends, begin_s) :]:
+            if reservation.begin_s < end_s or (closed and reservation.begin_s == end_s):
+                kept_nodes |= reservation.nodes
+                if not of & ~kept_nodes:
+                    break
+        return kept_nodes
+
+    def reserve(self, begin_s: float, end_s: float, nodes: int) -> None:
+        """Reserve nodes; times are rounded down to the resolution, on the clock of the site."""
+        step, origin_s = self._resolution_s, self._origin_s
+        begin_s = max(floor((begin_s + origin_s) / step) * step - origin_s, self.now)
+        kept = Reservation(begin_s, max(floor((end_s + origin_s) / step) * step - origin_s, begin_s + step), nodes)
+        at = bisect_right(self._ends, kept.end_s)
+        self._ends.insert(at, kept.end_s)
+        self.reserved.insert(at, kept)
+        self.made.append(kept)
+        for node in bits(nodes):
+            self._table.keep(node, kept.begin_s, kept.end_s, -1)
+
+    def make_room(self, job: PendingJob) -> None:
+        """Reserve nodes for the earliest possible start of a job."""
+        best: tuple[float, float, int] | None = None
+        for limit_s, groups in job.asked:
+            earliest = self.earliest(job.task.demand, groups, job.span, limit_s, alone=job.alone, distinct=job.spread)
+            if earliest is not None and (best is None or earliest[0] < best[0]):
+                best = earliest[0], earliest[0] + limit_s, earliest[1]
+        if best is not None:
+            self.reserve(*best)
+
+    def earliest(
+        self, demand: DemandClass, groups: tuple[int, ...], span: int, limit_s: float, *, alone: bool, distinct: bool
+    ) -> tuple[float, int] | None:
+        """Return the first time within the window at which a group of nodes has room for a start of
+        ``demand`` for ``limit_s``, and the first such nodes of the first such group. A gang takes one
+        group. ``span`` are the nodes of the partition. ``alone`` requires nodes without other users,
+        ``distinct`` one node per instance.
+        """
+        key = demand, alone, groups, span
+        search = self._searches.get(key)
+        if search is None:
+            search = self._searches[key] = self._search(demand, groups, span)
+        if search.never_s <= limit_s:
+            return None
+        table, wanted, out = self._table, demand.gang or 1, self._table.out
+        table.searched += len(search.listed)
+        if search.steps is None:
+            search.steps = self._steps_of(demand, alone)
+        least_s = search.least_s
+        while True:
+            begin_s, first = self._earliest(
+                search.members, search.span, search.asked, *search.steps, table.stride + 1,
+                table.order, table.ranks, table.runs, self._linear_s, self._now,
+                table.begins, table.untils, table.owners, table.kept, table.kept_stride, search.own,
+                least_s, search.until_s, limit_s, self._resolution_s, self._origin_s,
+                float(wanted), distinct, table.marks, out,
+            )  # fmt: skip
+            if begin_s == inf:
+                search.never_s = limit_s
+                return None
+            if wanted == 1 and self._choice.in_order:  # the groups are in order in ``members``
+                chosen = 1 << int(first)
+            else:
+                room = {node: int(out[node]) for node in search.listed if out[node] > 0}
+                free = sum([1 << node for node in room])
+                of_group = next(free & nodes for nodes in groups if free & nodes)
+                chosen = self._choice.nodes(of_group, room, room, wanted, spread=distinct)
+            if begin_s <= least_s or not self._taken(chosen, begin_s, begin_s + limit_s):
+                return begin_s, chosen
+            least_s = begin_s  # its nodes are reserved later on: Slurm tries again from then on
+
+    def _taken(self, nodes: int, begin_s: float, end_s: float) -> bool:
+        """True if any of the nodes is reserved for a job at some time between the two."""
+        table = self._table
+        for node in bits(nodes):
+            row = node * table.kept_stride
+            for place in range(row, row + int(table.kept[node])):
+                if table.untils[place] > begin_s and table.begins[place] < end_s and table.owners[place] < 0:
+                    return True
+        return False
+
+    def _search(self, demand: DemandClass, groups: tuple[int, ...], span: int) -> _Search:
+        """The nodes and times at which a demand may start on ``groups`` of nodes in a partition."""
+        least_s, until_s, own = self.now, self._until_s, -2
+        site, terms = self._view.machines.site, demand.terms
+        usable = reduce(or_, groups) & self._up(demand) & ~self._drained
+        if site is not None and terms is not None:
+            usable, own = usable & terms.nodes, terms.reservation if terms.reservation >= 0 else own
+            if own >= 0:
+                closed = site.closed[own]
+                usable, least_s = usable & closed.nodes, max(least_s, closed.start_s)
+                until_s = min(until_s, nextafter(closed.end_s, -inf))
+        listed, members = self._table.members(tuple([usable & nodes for nodes in groups]))
+        never_s = -inf if least_s > until_s or not usable else inf
+        span &= self._all_up & ~self._drained
+        asked = self._table.flags(-1 if terms is None else terms.nodes)
+        spanned = self._table.members((span | usable,))[1]
+        return _Search(usable, listed, members, float(least_s), float(until_s), own, spanned, asked, never_s)
+
+    def _up(self, demand: DemandClass) -> int:
+        """The nodes of the demand's types that are up."""
+        nodes = self._up_of.get(demand.types)
+        if nodes is None:
+            nodes = 0
+            for type_ in demand.types:
+                nodes |= self._of_type[type_]
+            self._up_of[demand.types] = nodes
+        return nodes
+
+    def _steps_of(self, demand: DemandClass, alone: bool) -> tuple[Numbers, Numbers, Numbers]:
+        """The steps of all nodes of the demand's types, as ``slurm_times.fill_rooms`` writes them."""
+        key = demand, alone
+        steps = self._steps.get(key)
+        if steps is None:
+            table, machines = self._table, self._view.machines
+            steps = self._steps[key] = table.empty()
+            nodes = self._up(demand)
+            sharing = nodes if demand.share else 0
+            if not demand.share:
+                for type_ in demand.types:
+                    sharing |= nodes & machines.shared[type_]
+            _, members = table.members((nodes & ~sharing,))
+            # Reservations of the site end at times that the plan knows; the choice of a domain has none.
+            open_ = demand.nodes if demand.terms is not None and demand.terms.domains else -1
+            needs = (float(demand.whole), float(demand.cpus), float(demand.memory))
+            self._fill(
+                members, table.ends, table.gives, table.runs, table.stride, table.free, table.flags(open_),
+                table.flags(self._whole), needs, alone, self.now, *steps,
+            )  # fmt: skip
+            for node in bits(sharing):
+                rows = list(self._freed(machines.list[node], demand, alone))
+                at = node * (table.stride + 1)
+                for place, (time_s, count) in enumerate(rows):
+                    steps[0][at + place], steps[1][at + place] = time_s, float(count)
+                steps[2][node] = len(rows)
+        return steps
+
+    def _freed(self, machine: NodeState, demand: DemandClass, alone: bool) -> Iterator[tuple[float, int]]:
+        """Time and room from then on for a node with partly used GPUs."""
+        node, table = machine.index, self._table
+        runs = [self._view.running[number] for number in table.ids[node]]
+        shared = not (alone or self._whole >> node & 1)
+        if shared or not runs:
+            yield self.now, machine.room(demand)
+        for place, run in enumerate(runs):
+            for held, count, mask, on in run.held:
+                if held.index == node:
+                    machine = machine.after(run.task.demand, count, mask, on)
+            if shared or place == len(runs) - 1:
+                end_s = float(table.ends[node * table.stride + place])
+                yield max(end_s, self.now + 1.0), machine.room(demand)
+
+
+@cache
+def _functions(*, compiled: bool) -> tuple[Callable[..., Any], ...]:
+    """The functions of ``slurm_times``, compiled if numba is installed."""
+    plain = slurm_times.fill_rooms, slurm_times.earliest
+    compile_ = offered("compile") if compiled else None
+    return plain if compile_ is None else tuple([compile_(function) for function in plain])
+
+
+def load_compiled() -> None:
+    """Load the compiled functions, for a process that is about to play many simulations: every
+    ``RunTable`` then uses them from the start.
+    """
+    for compiled in (False, True):
+        _functions(compiled=compiled)
+
+
+def may_fit(machines: ClusterState, demand: DemandClass) -> bool:
+    """True if nodes may have room for a start. A gang without GPUs may combine nodes of different
+    types, so it is not judged here.
+    """
+    return bool(demand.gang and not demand.demand.gpus) or machines.fits(demand)
+
+
+class PendingJob(NamedTuple):
+    """A ready task with its sort keys other than its priority."""
+
+    tier: int
+    order: int
+    piece: int
+    slot: int
+    """Slot of its priority in ``RankColumns``; -1 if all jobs have the same priority."""
+    task: TaskState
+    place: int
+    """Index of its partition among those that the job may run in; it is listed once for each."""
+    part: NodePartition
+    holders: tuple[Holder, ...]
+    """The holders of limits that a start counts against."""
+    amounts: Amounts
+    alone: bool
+    """True if it shares no node."""
+    spread: bool
+    """True if each instance of a gang takes a node of its own."""
+    span: int
+    """The nodes of its partition, as a bit set."""
+    asked: tuple[tuple[float, tuple[int, ...]], ...]
+    """The starts that it may reserve: a time limit, and the groups of nodes with that limit."""
+
+
+_BESIDE = 100
+"""Jobs at a limit that are listed beyond its room."""
+
+
+class PendingJobs:
+    """An index of the ready tasks (``ClusterView.index``) in the order in which they are examined:
+    by tier and priority, highest first, then by submission. ``listing`` returns the entries of a new
+    task, one for each of its partitions, ``ranks`` holds the priority of a slot, ``eligible_s``
+    returns the time from which a task may start.
+
+    Cost: a search and a shift of the list per task added or removed, O(n log n) when all priorities
+    change.
+    """
+
+    def __init__(
+        self,
+        listing: Callable[[TaskState], Sequence[PendingJob]],
+        ranks: RankColumns,
+        eligible_s: Callable[[TaskState], float],
+    ) -> None:
+        self.listed: list[PendingJob] = []
+        self.arrived: list[TaskState] = []
+        """Tasks that became eligible since the last call."""
+        self.changed = True
+        """True if a task has been added since the last backfill."""
+        self._listing, self._ranks, self._eligible_s = listing, ranks, eligible_s
+        self._later: list[tuple[float, int, int, TaskState]] = []
+        self._counted: set[TaskState] = set()
+        self._demands: dict[DemandClass, int] = {}
+        """Waiting tasks by demand; killed tasks may be among them."""
+        self._fitting: DemandClass | None = None
+        """A demand for which nodes had room when last asked."""
+        self._aside: dict[Holder, dict[Amounts, list[PendingJob]]] = {}
+
+    def any_fits(self, machines: ClusterState) -> bool:
+        """True if nodes may have room for any waiting task, whatever its limits. O(demand classes)."""
+        latest = self._fitting
+        if latest is not None and latest in self._demands and may_fit(machines, latest):
+            return True
+        for demand in self._demands:
+            if may_fit(machines, demand):
+                self._fitting = demand
+                return True
+        return False
+
+    def push(self, task: TaskState) -> None:
+        """Add a task that became ready."""
+        if task not in self._counted:
+            self._counted.add(task)
+            self._demands[task.demand] = self._demands.get(task.demand, 0) + 1
+        heappush(self._later, (self._eligible_s(task), task.order, task.piece, task))
+
+    def started(self, run: Run, now: float) -> None:
+        """Stop counting a task when its last instance has started."""
+        task = run.task
+        if not task.waiting and task in self._counted:
+            self._counted.discard(task)
+            self._demands[task.demand] -= 1
+            if not self._demands[task.demand]:
+                del self._demands[task.demand]
+
+    def admit(self, now: float) -> Iterator[TaskState]:
+        """List the tasks that have become eligible, and yield each of them first."""
+        while self._later and self._later[0][0] <= now:
+            task = heappop(self._later)[3]
+            if task.waiting:
+                yield task
+                if task.waiting:
+                    for job in self._listing(task):
+                        self._list(job)
+                    self.changed = True
+
+    def next_s(self) -> float:
+        """Time when the next task becomes eligible."""
+        while self._later and not self._later[0][3].waiting:
+            heappop(self._later)
+        return self._later[0][0] if self._later else inf
+
+    def set_aside(self, at: int, holder: Holder, amounts: Amounts) -> None:
+        """Remove a listed job until ``holder`` frees something."""
+        self._aside.setdefault(holder, {}).setdefault(amounts, []).append(self.listed.pop(at))
+
+    def drop_left(self, most: int) -> None:
+        """Remove jobs that have left from among the first ``most``."""
+        first = self.listed[:most]
+        waiting = [job for job in first if job.task.waiting]
+        if len(waiting) < len(first):
+            self.listed[: len(first)] = waiting
+
+    def drop(self, at: int, *, several: bool) -> Iterator[tuple[PendingJob, int]]:
+        """Remove the job at index ``at``, which has started, and yield it with its index; before it its
+        entries in other partitions, if there are ``several``, last first.
+        """
+        task = self.listed[at].task
+        places = [place for place, job in enumerate(self.listed) if job.task is task] if several else [at]
+        for place in reversed(places):
+            yield self.listed.pop(place), place
+
+    def recall(self, freed: Iterable[Holder], holdings: Holdings) -> None:
+        """List jobs again that waited for limits which now have room, ``_BESIDE`` more than that room for
+        each demand, since the first of them may lack nodes.
+        """
+        for holder in freed:
+            by_amounts = self._aside.get(holder)
+            if by_amounts is None:
+                continue
+            for amounts, jobs in list(by_amounts.items()):
+                room, _ = holdings.room((holder,), amounts)
+                jobs[:] = sorted([job for job in jobs if job.task.waiting], key=self._key)
+                count = int(min(room + _BESIDE, len(jobs))) if room else 0
+                for job in jobs[:count]:
+                    self._list(job)
+                del jobs[:count]
+                if not jobs:
+                    del by_amounts[amounts]
+
+    def rank_anew(self, book: PriorityBook, at_s: float) -> None:
+        """Sort all jobs by their priorities at ``at_s``."""
+        waiting = [job for job in self.listed if job.task.waiting]
+        waiting += [job for by in self._aside.values() for jobs in by.values() for job in jobs if job.task.waiting]
+        self._aside.clear()
+        places = self._ranks.rank([job.slot for job in waiting], book, at_s)
+        self.listed[:] = [waiting[place] for place in places]
+        self.changed = True
+
+    def _list(self, job: PendingJob) -> None:
+        insort(self.listed, job, key=self._key)
+        self.changed = True
+
+    def _key(self, job: PendingJob) -> tuple[int, float, int, int, int]:
+        priority = 0.0 if job.slot < 0 else self._ranks.latest(job.slot)
+        return -job.tier, -priority, job.order, job.piece, job.place
+
+
+class BackfillOutlook:
+    """The jobs that may still start in a backfill cycle. Within a cycle room only shrinks, so a job
+    that cannot start once cannot start later. Each job is therefore checked once, from the
+    front. When no job is left that could start, no more reservations are needed.
+
+    ``listed`` are the jobs; ``tests`` of them are tested. A job that is not ``testable`` (it is at
+    a limit) does not count. ``could`` returns True if a job may start now, ``fits`` if machines
+    have room, whatever its limits.
+    """
+
+    def __init__(
+        self,
+        listed: Sequence[PendingJob],
+        tests: int,
+        testable: Callable[[PendingJob], bool],
+        could: Callable[[PendingJob], bool],
+        fits: Callable[[DemandClass], bool],
+    ) -> None:
+        self._listed, self._testable, self._could, self._fits = listed, testable, could, fits
+        self._next = 0
+        """Index before which no job can start."""
+        self._fitting = 0
+        """Index before which no job finds room on machines."""
+        self._end = tests
+        """Index after the last job that may be tested."""
+        self._passed: set[tuple[int, int, int]] = set()
+        """Jobs seen ahead that do not count, by order, piece and place."""
+
+    def removed(self, job: PendingJob, at: int) -> None:
+        """Record that the job at index ``at`` left the list untested."""
+        self._next -= at < self._next
+        self._fitting -= at < self._fitting
+        if self._passed and (key := (job.order, job.piece, job.place)) in self._passed:
+            self._passed.discard(key)
+            self._end -= 1
+
+    def started(self) -> None:
+        """Record that the current job was tested and started."""
+        self._end -= 1
+
+    @property
+    def hopeful_at(self) -> int:
+        """Index of the job that could start when this was last asked."""
+        return self._next
+
+    @property
+    def counts_all(self) -> bool:
+        """True if all jobs ahead that were looked at count as tests."""
+        return not self._passed
+
+    def knows_no(self, at: int) -> bool:
+        """True if the job at an index is known not to start."""
+        return at < self._next
+
+    def any_fits(self, at: int, left: int) -> bool:
+        """True if machines have room for one of the ``left`` jobs from index ``at`` on."""
+        place, last = max(self._fitting, at), min(at + left, len(self._listed))
+        while place < last and not self._fits(self._listed[place].task.demand):
+            place += 1
+        self._fitting = place
+        return place < last
+
+    def is_hopeful(self, at: int) -> bool:
+        """True if some job from index ``at`` on could start."""
+        place = max(self._next, at)
+        while place < min(self._end, len(self._listed)):
+            job = self._listed[place]
+            if not self._testable(job):
+                if (key := (job.order, job.piece, job.place)) not in self._passed:
+                    self._passed.add(key)
+                    self._end += 1
+            elif self._could(job):
+                break
+            place += 1
+        self._next = place
+        return place < min(self._end, len(self._listed))

@@ -1,0 +1,485 @@
+"""Rules of a Slurm site: nodes, time limits and counted limits of each job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from math import floor, inf
+from operator import or_
+from typing import NamedTuple, TypeAlias
+
+from dagsim.model import Caps, Demand, Node, NodePartition, Qos, QueueTree
+from dagsim.model.arithmetic import bits, ordered_sum
+from dagsim.systems.cluster.api import ClusterState, ClusterView, JobState, NodeState, TaskState, members
+
+__all__ = [
+    "Amounts",
+    "Holder",
+    "Holdings",
+    "NodesOfTypes",
+    "SlurmRules",
+    "SlurmWaits",
+    "account_of",
+    "of_nodes",
+    "user_of",
+]
+
+
+class NodesOfTypes(NamedTuple):
+    """Nodes as a bit set, and their types."""
+
+    nodes: int
+    types: tuple[int, ...]
+
+
+class SlurmRules:
+    """The partitions, qualities of service and limits of ``view.queues``, looked up per job. Plain data."""
+
+    def __init__(self, view: ClusterView, *, kill: str, distinct: bool) -> None:
+        queues = view.queues or QueueTree()
+        self.partitions = {part.name: part for part in queues.partitions} or {"": NodePartition("")}
+        self.qos = {qos.name: qos for qos in queues.qos} or {"": Qos("")}
+        self.holdings = Holdings()
+        names = [node.name for node in view.cluster.nodes]
+        self.nodes = {part.name: members(part, names) for part in self.partitions.values()}
+        """The nodes of each partition, as a bit set."""
+        self.of_type = [0] * len(view.gpu_types)
+        for machine in view.machines.list:
+            self.of_type[machine.type] |= machine.bit
+        self._all = (1 << len(view.machines.list)) - 1
+        self._machines = view.cluster.nodes
+        self._kill, self._distinct = kill, distinct
+        self._above: dict[str, tuple[str, ...]] = {}
+        self._per_user: dict[str, Caps] = {}
+        self._of_user: dict[tuple[str, str], Caps] = {}
+        """Limits of users by account and name; they replace those of all users."""
+        self._limit(queues)
+        self._holders: dict[tuple[str, str, str, str, str], tuple[Holder, ...]] = {}
+        self._times: dict[int, list[list[tuple[float, float]]]] = {}
+        """For each job and task, the time limit and the seconds until it is killed, by type."""
+        self._checked: set[int] = set()
+        self._possible: dict[tuple[Demand, int, int, bool, tuple[int, ...]], bool] = {}
+        self._empty: ClusterState | None = None
+        self._groups: dict[tuple[tuple[int, ...], bool], tuple[NodesOfTypes, ...]] = {}
+        self._parts: dict[int, tuple[NodePartition, ...]] = {}
+        self._claims: dict[int, dict[tuple[int, str, str], tuple[tuple[Holder, ...], Amounts]]] = {}
+
+    def partition(self, job: JobState) -> NodePartition:
+        """The partition that the job names, else the first."""
+        return self.partitions.get(job.job.partition) or next(iter(self.partitions.values()))
+
+    def quality(self, job: JobState) -> Qos:
+        """The QOS that the job names, else the first."""
+        return self.qos.get(job.job.qos) or next(iter(self.qos.values()))
+
+    def amounts(self, task: TaskState) -> Amounts:
+        """The amounts that one start of the task holds: of a whole gang, or of one instance."""
+        gpus, cpus, memory_gb, _ = task.demand.demand
+        count = task.demand.gang or 1
+        return Amounts(gpus * count, cpus * count, memory_gb * count)
+
+    def parts(self, job: JobState) -> tuple[NodePartition, ...]:
+        """All partitions that the job may run in."""
+        parts = self._parts.get(job.number)
+        if parts is None:
+            request = job.job.request
+            names = request.partitions if request is not None else ()
+            listed = tuple([self.partitions[name] for name in names if name in self.partitions])
+            parts = self._parts[job.number] = listed or (self.partition(job),)
+        return parts
+
+    def claim(self, task: TaskState, part: NodePartition, gpu: str) -> tuple[tuple[Holder, ...], Amounts]:
+        """The holders that a start of the task counts against, and its amounts, kept per job."""
+        claims = self._claims.setdefault(task.job.number, {})
+        key = task.index, part.name, gpu
+        if key not in claims:
+            claims[key] = self.holders(task.job, part, gpu), self.least(task, part)
+        return claims[key]
+
+    def least(self, task: TaskState, part: NodePartition) -> Amounts:
+        """The least amounts that one start of the task may hold: a job that shares no node holds all of
+        the smallest nodes that it may use.
+        """
+        amounts = self.amounts(task)
+        if part.exclusive or not self.alone(task.job, part):
+            return amounts
+        nodes = self.nodes[part.name] & reduce(or_, [group.nodes for group in self.groups(task)])
+        if task.demand.terms is not None:
+            nodes &= task.demand.terms.nodes
+        count = (task.demand.gang or 1) if self.spread(task.job) else 1
+        usable = [self._machines[node] for node in bits(nodes)]
+        whole = of_nodes(amounts, sorted(usable, key=lambda node: node.cpus)[:count])
+        gpus = ordered_sum(sorted([node.gpus for node in usable])[:count])
+        return Amounts(*[max(pair) for pair in zip(amounts, whole._replace(gpus=gpus), strict=True)])
+
+    def alone(self, job: JobState, part: NodePartition) -> bool:
+        """True if the job shares no node."""
+        return part.exclusive or (job.job.request is not None and job.job.request.exclusive)
+
+    def spread(self, job: JobState) -> bool:
+        """True if each instance of a gang takes a node of its own."""
+        request = job.job.request
+        return self._distinct if request is None or request.spread is None else request.spread
+
+    def holders(self, job: JobState, part: NodePartition | None = None, gpu: str = "") -> tuple[Holder, ...]:
+        """All holders of limits that a job counts against in one of its partitions, with GPUs of
+        the type ``gpu``.
+        """
+        where, qos = part or self.partition(job), self.quality(job).name
+        account, user = account_of(job), user_of(job)
+        key = account, user, where.name, qos, gpu
+        limited = self._holders.get(key)
+        if limited is None:
+            holders: list[Holder] = [("partition", where.name)]
+            for name in self._above.get(account, (account,)):
+                holders += [("account", name), ("user", name, user)]
+            for name in dict.fromkeys([qos, where.qos or qos]):
+                holders += [("qos", name), ("qos user", name, user), ("qos account", name, account)]
+                self._limit_users(account, user, name)
+            holders += [("gpus", gpu, *holder) for holder in holders if gpu]
+            limited = self._holders[key] = tuple([holder for holder in holders if holder in self.holdings.most])
+        return limited
+
+    def is_new(self, job: JobState) -> bool:
+        """True if this is asked about the job for the first time."""
+        is_new = job.number not in self._checked
+        self._checked.add(job.number)
+        return is_new
+
+    def learn(self, view: ClusterView, job: JobState) -> None:
+        """Record the time limits of a job's tasks."""
+        if job.number in self._times:
+            return
+        qos = self.quality(job)
+        part = max(self.parts(job), key=lambda part: part.max_time_s or inf)
+        own = self.qos[part.qos].max_time_s if part.qos in self.qos else None
+        most_s = min(part.max_time_s or inf, qos.max_time_s or inf, own or inf)
+        times = []
+        for task in job.tasks:
+            claimed = view.requested_s(task)
+            default_s = part.default_time_s
+            asked = claimed or ([default_s] * len(task.seconds) if default_s is not None else task.seconds)
+            row = []
+            for asked_s, requested_s in zip(asked, claimed or [inf] * len(task.seconds), strict=True):
+                kill_s = {"partition": most_s, "limit": min(most_s, requested_s), "never": inf}[self._kill]
+                row.append((min(asked_s, most_s), kill_s))
+            times.append(row)
+        self._times[job.number] = times
+
+    def limit_s(self, task: TaskState, type_: int) -> float:
+        """The time limit of the task on a type; its estimate if it has no limit."""
+        times = self._times.get(task.job.number)
+        return times[task.index][type_][0] if times else task.seconds[type_]
+
+    def kill_s(self, task: TaskState, type_: int) -> float:
+        """The seconds after which the task is killed on a type."""
+        times = self._times.get(task.job.number)
+        return times[task.index][type_][1] if times else inf
+
+    def forget(self, job: int) -> None:
+        """Forget a job that has left."""
+        self._checked.discard(job)
+        for kept in (self._times, self._parts, self._claims):
+            kept.pop(job, None)
+
+    def admits(self, view: ClusterView, job: JobState) -> bool:
+        """True if no limit and no partition prevents a task of the job from ever starting."""
+        return all(
+            any(
+                self.holdings.ever(self.holders(job, part, gpu), self.least(task, part))
+                and self.holds(view, task, nodes)
+                for part, gpu, nodes in self.ways(view, task)
+            )
+            for task in job.tasks
+        )
+
+    def ways(self, view: ClusterView, task: TaskState) -> Iterator[tuple[NodePartition, str, int]]:
+        """Yield the ways in which a task may start: a partition, a GPU type if limits tell types apart, and nodes."""
+        for part in self.parts(task.job):
+            nodes = self.nodes[part.name]
+            self.holders(task.job, part)  # sets the limits of a user who has appeared
+            if not (self.holdings.limits_types and task.demand.demand.gpus):
+                yield part, "", nodes
+                continue
+            for type_ in task.demand.types:
+                gpu = view.gpu_types[type_]
+                yield part, "" if gpu is None else gpu.name, nodes & self.of_type[type_]
+
+    def holds(self, view: ClusterView, task: TaskState, nodes: int) -> bool:
+        """True if the nodes, empty, have room for a start of the task."""
+        demand = task.demand
+        distinct = bool(self.spread(task.job) and demand.gang)
+        if nodes == self._all and not distinct:
+            return True  # otherwise the kernel would have rejected it
+        if demand.terms is not None:
+            nodes &= demand.terms.nodes
+        key = (demand.demand, demand.gang, nodes, distinct, demand.terms.domains if demand.terms is not None else ())
+        if key not in self._possible:
+            self._possible[key] = False
+            if self._empty is None:
+                self._empty = ClusterState(view.cluster)
+            empty = self._empty.compile(demand.demand, demand.gang)
+            for group in self.groups(task):
+                listed = [view.machines.list[node] for node in bits(nodes & group.nodes)]
+                rooms = [NodeState(machine.index, machine.node, machine.type).room(empty) for machine in listed]
+                room = sum([min(count, 1) for count in rooms] if distinct else rooms)
+                self._possible[key] = self._possible[key] or room >= (demand.gang or 1)
+        return self._possible[key]
+
+    def groups(self, task: TaskState) -> tuple[NodesOfTypes, ...]:
+        """Sets of nodes that a start of the task may combine, each with its types: those of one GPU
+        type. A batch job that needs no GPUs, and a start on one node, may take any.
+        """
+        demand = task.demand
+        mixes = not demand.demand.gpus and (task.job.job.request is not None or not demand.gang)
+        groups = self._groups.get((demand.types, mixes))
+        if groups is None:
+            by_type = [NodesOfTypes(self.of_type[type_], (type_,)) for type_ in demand.types]
+            joined = (NodesOfTypes(sum(self.of_type[type_] for type_ in demand.types), demand.types),)
+            groups = self._groups[demand.types, mixes] = joined if mixes else tuple(by_type)
+        if demand.bound and demand.terms is not None:  # all nodes of one domain, or of one way of the constraint
+            return tuple(
+                [group._replace(nodes=group.nodes & domain) for group in groups for domain in demand.terms.domains]
+            )
+        return groups
+
+    def _limit(self, queues: QueueTree) -> None:
+        for node, above in queues.walk():
+            self._above[node.name] = (node.name, *above)
+            self.holdings.limit(("account", node.name), node.limits)
+        for part in queues.partitions:
+            self.holdings.limit(("partition", part.name), part.limits)
+        for qos in queues.qos:
+            self.holdings.limit(("qos", qos.name), qos.limits)
+        self._per_user |= {node.name: node.user_limits for node, _ in queues.walk() if node.user_limits}
+        self._of_user |= {(node.name, user): caps for node, _ in queues.walk() for user, caps in node.limits_of.items()}
+
+    def _limit_users(self, account: str, user: str, qos: str) -> None:
+        """Set the limits of a user and an account that have appeared."""
+        for name in self._above.get(account, (account,)):
+            caps = self._of_user.get((name, user)) or self._per_user.get(name)
+            if caps is not None:
+                self.holdings.limit(("user", name, user), caps)
+        if qos in self.qos:
+            self.holdings.limit(("qos user", qos, user), self.qos[qos].user_limits)
+            self.holdings.limit(("qos account", qos, account), self.qos[qos].account_limits)
+
+
+def account_of(job: JobState) -> str:
+    """The account of a job; its tenant if the log has no account."""
+    return job.job.account or job.job.tenant or "default"
+
+
+def user_of(job: JobState) -> str:
+    """The user of a job; its tenant if the log has no user."""
+    return job.job.user or job.job.tenant or "default"
+
+
+_SLACK = 1e-9
+Holder: TypeAlias = tuple[str, ...]
+"""A holder of resources: a kind and names, ``("user", "lab", "ada")``."""
+
+
+class Amounts(NamedTuple):
+    """The resources that one start holds; ``jobs`` is 1."""
+
+    gpus: float
+    cpus: float
+    memory_gb: float
+    jobs: float = 1.0
+
+    def times(self, count: float) -> Amounts:
+        """Return the amounts multiplied by ``count``."""
+        return Amounts(*[amount * count for amount in self])
+
+
+def of_nodes(amounts: Amounts, nodes: Sequence[Node]) -> Amounts:
+    """The amounts of a job that has nodes to itself: all of their CPUs and GPUs, and memory in
+    proportion to the CPUs (DefMemPerCPU, ``--mem-per-cpu``).
+    """
+    cpus = ordered_sum(node.cpus for node in nodes)
+    memory_gb = amounts.memory_gb * cpus / amounts.cpus if amounts.cpus else amounts.memory_gb
+    return Amounts(ordered_sum(node.gpus for node in nodes), cpus, memory_gb, amounts.jobs)
+
+
+class Holdings:
+    """The total that each holder has, against its limits. Plain data; O(holders of a job) per
+    query, start and end.
+    """
+
+    def __init__(self) -> None:
+        self.most: dict[Holder, tuple[float, ...]] = {}
+        """The limits of holders that have any, in the order of ``Amounts``."""
+        self._held: dict[Holder, list[float]] = {}
+        self._runs: dict[int, tuple[tuple[Holder, ...], Amounts]] = {}
+        self.freed: dict[Holder, None] = {}
+        """Holders that have freed something since the last call."""
+        self.limits_types = False
+        """True if any limit is on GPUs of one type."""
+        self._rooms: dict[tuple[int, Amounts], tuple[Sequence[Holder], tuple[float, Holder | None]]] = {}
+        """Answers of ``room`` by the identity of the holders, until a run starts or ends."""
+
+    def limit(self, holder: Holder, caps: Caps) -> None:
+        """Set the limits of a holder; a holder without limits is not stored."""
+        self._rooms.clear()
+        if caps:
+            most = (caps.gpus, caps.cpus, caps.memory_gb, caps.jobs)
+            self.most[holder] = tuple([inf if value is None else float(value) for value in most])
+            self.limits_types = self.limits_types or bool(caps.gpus_of)
+            for gpu, count in caps.gpus_of.items():
+                self.most["gpus", gpu, *holder] = (float(count), inf, inf, inf)
+
+    def room(self, holders: Sequence[Holder], start: Amounts) -> tuple[float, Holder | None]:
+        """Return the number of such starts that all holders still allow, and the holder that allows
+        the fewest.
+        """
+        key = id(holders), start
+        kept = self._rooms.get(key)
+        if kept is not None:
+            return kept[1]
+        room, tightest = inf, None
+        for holder in holders:
+            most = self.most.get(holder)
+            if most is None:
+                continue
+            held = self._held.get(holder, (0.0, 0.0, 0.0, 0.0))
+            for limit, has, amount in zip(most, held, start, strict=True):
+                if amount and limit < inf and (count := floor((limit - has) / amount + _SLACK)) < room:
+                    room, tightest = max(count, 0), holder
+        self._rooms[key] = holders, (room, tightest)  # the holders live on, so no other object has their identity
+        return room, tightest
+
+    def used_up(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float]]:
+        """Yield the limits that leave no room for one such start: holder, resource and limit."""
+        for holder in holders:
+            held = self._held.get(holder, (0.0, 0.0, 0.0, 0.0))
+            for name, limit, has, amount in zip(Amounts._fields, self.most.get(holder, ()), held, start, strict=False):
+                if amount and has + amount > limit + _SLACK * amount:
+                    yield holder, name, limit
+
+    def ever(self, holders: Iterable[Holder], start: Amounts) -> bool:
+        """True if one such start stays within all limits when nothing else is held."""
+        return not any(self.exceeded(holders, start))
+
+    def exceeded(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float, float]]:
+        """Yield the limits below one such start alone: holder, resource, limit and amount."""
+        for holder in holders:
+            for name, limit, amount in zip(Amounts._fields, self.most.get(holder, ()), start, strict=False):
+                if amount > limit + _SLACK:
+                    yield holder, name, limit, amount
+
+    def take(self, run: int, holders: Sequence[Holder], amounts: Amounts) -> None:
+        """Add a run; a run that is known already counts once."""
+        limited = tuple([holder for holder in holders if holder in self.most])
+        if not limited or run in self._runs:
+            return
+        self._runs[run] = limited, amounts
+        self._rooms.clear()
+        for holder in limited:
+            held = self._held.setdefault(holder, [0.0, 0.0, 0.0, 0.0])
+            for place, amount in enumerate(amounts):
+                held[place] += amount
+
+    def give(self, run: int) -> None:
+        """Remove a run."""
+        limited, amounts = self._runs.pop(run, ((), Amounts(0, 0, 0)))
+        self._rooms.clear()
+        for holder in limited:
+            held = self._held[holder]
+            for place, amount in enumerate(amounts):
+                held[place] -= amount
+            if held[3] < 0.5:  # the last one: drop rounding residues
+                del self._held[holder]
+            self.freed[holder] = None
+
+
+_WORDS = {
+    "partition": "the partition {0}",
+    "qos": "the QOS {0}",
+    "account": "the account {0}",
+    "user": "the user {1} in the account {0}",
+    "qos user": "the user {1} in the QOS {0}",
+    "qos account": "the account {1} in the QOS {0}",
+}
+_REASONS = {
+    "partition": "Partition{0}Limit",
+    "qos": "QOSGrp{0}",
+    "account": "AssocGrp{0}",
+    "user": "AssocGrp{0}",
+    "qos user": "QOSMax{0}PerUser",
+    "qos account": "Max{0}PerAccount",
+}
+"""Slurm's names of limits, with the resource."""
+_RESOURCES = {"gpus": "GRES", "cpus": "Cpu", "memory_gb": "Memory", "jobs": "Jobs"}
+_UNITS = {"gpus": "GPUs", "cpus": "CPUs", "memory_gb": "GB of memory", "jobs": "running jobs"}
+
+
+class SlurmWaits:
+    """The rules of a site with the holdings of its users; see ``waits.WaitRules``."""
+
+    elsewhere = "there was room, but only outside its partition"
+
+    def __init__(self, view: ClusterView, *, distinct: bool) -> None:
+        self._rules, self._view = SlurmRules(view, kill="never", distinct=distinct), view
+
+    def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
+        """Add a run."""
+        amounts = self._rules.amounts(task).times(instances / (task.demand.gang or 1))
+        self._rules.holdings.take(run, self._rules.holders(task.job), amounts)
+
+    def ended(self, run: int) -> None:
+        """Remove a run."""
+        self._rules.holdings.give(run)
+
+    def limits(self, task: TaskState) -> Iterator[str]:
+        """Describe the limits that leave no room for a start of the task now."""
+        rules = self._rules
+        for holder, what, limit in rules.holdings.used_up(rules.holders(task.job), rules.amounts(task)):
+            yield f"the limit of {limit:g} {_UNITS[what]} of {_named(holder)} was reached"
+
+    def never(self, task: TaskState) -> Iterator[str]:
+        """Describe what keeps the task out of each of its partitions even if nothing else runs, with
+        Slurm's names of limits; nothing if one of them admits it.
+        """
+        reasons: dict[str, None] = {}
+        for part, gpu, nodes in self._rules.ways(self._view, task):
+            own = list(self._never_in(task, part, gpu, nodes))
+            if not own:
+                return
+            reasons |= dict.fromkeys(own)
+        yield from reasons
+
+    def _never_in(self, task: TaskState, part: NodePartition, gpu: str, nodes: int) -> Iterator[str]:
+        rules, view = self._rules, self._view
+        holders = rules.holders(task.job, part, gpu)
+        for holder, what, limit, amount in rules.holdings.exceeded(holders, rules.least(task, part)):
+            plain = holder[2:] if holder[0] == "gpus" else holder
+            reason = _REASONS[plain[0]].format(_RESOURCES[what])
+            yield f"{reason} ({limit:g}) < {amount:g}: {_named(holder)}"
+        requested_s = min(view.requested_s(task) or (inf,))
+        if part.max_time_s is not None and part.max_time_s < requested_s < inf:
+            yield f"PartitionTimeLimit ({part.max_time_s:g} s) < {requested_s:g} s: the partition {part.name}"
+        for qos in dict.fromkeys((rules.quality(task.job).name, part.qos)):
+            most_s = rules.qos[qos].max_time_s if qos in rules.qos else None
+            if most_s is not None and most_s < requested_s < inf:
+                yield f"QOSMaxWallDurationPerJob ({most_s:g} s) < {requested_s:g} s: the QOS {qos}"
+        if not rules.holds(view, task, nodes):
+            yield f"the partition {part.name}, idle, has no room for it{f' on {gpu}' if gpu else ''}"
+
+    def nodes(self, task: TaskState) -> int:
+        """The nodes of its partition."""
+        return self._rules.nodes[self._rules.partition(task.job).name]
+
+    def alone(self, task: TaskState) -> bool:
+        """True if its job or its partition takes whole nodes."""
+        return self._rules.alone(task.job, self._rules.partition(task.job))
+
+    def distinct(self, task: TaskState) -> bool:
+        """True if a gang of its job takes a node for each instance."""
+        return self._rules.spread(task.job)
+
+
+def _named(holder: Holder) -> str:
+    if holder[0] == "gpus":
+        return f"{_named(holder[2:])} on {holder[1]}"
+    return _WORDS[holder[0]].format(*holder[1:])

@@ -1,0 +1,1128 @@
+"""The configuration of a Slurm site, from the files and listings that it has.
+
+Each file is recognised by its content: ``slurm.conf`` with its includes, ``gres.conf``,
+``topology.conf``, listings of ``scontrol show`` (config, partition, node, reservation, license) and of
+``sacctmgr`` (``dump``, ``show assoc``, ``show qos``, ``show event``). A listing of ``scontrol`` shows
+the settings that the controller uses, so it counts more than ``slurm.conf``. Settings are those of
+slurm.conf(5) and sacctmgr(1), version 24.11.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+from zoneinfo import ZoneInfo
+
+from dagsim.errors import ModelError, TraceError
+from dagsim.families.fabric.topologies import Tree, TreeSwitch
+from dagsim.families.site.node_lists import (
+    MOST_NODES,
+    FoundNode,
+    ImportedSite,
+    is_scontrol,
+    is_scontrol_json,
+    is_sinfo,
+    read_nodes,
+)
+from dagsim.families.slurm.accounting import delimiter_of
+from dagsim.model import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
+from dagsim.registry import nearest
+from dagsim.traces.fields import Dirty, count, finite_number, memory_gb
+from dagsim.traces.sites import folded, hosts, site_gpu
+from dagsim.traces.source import Source
+from dagsim.traces.times import duration_s, is_unset, moment_s, span_s
+
+__all__ = ["SlurmSite", "read_slurm_site", "scheduler_of"]
+
+_ENDLESS_GB = 1e6
+"""Memory of a node where memory limits nothing."""
+_WORD = re.compile(r'(\w[\w/.-]*)\s*=\s*("[^"]*"|\S*)')
+_ENTRY = re.compile(r"^\s*(NodeName|PartitionName|NodeSet|DownNodes|FrontendName|SwitchName)\s*=", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class SlurmSite(ImportedSite):
+    """The contents of a site's files. ``conf`` are the keys of slurm.conf in lower case."""
+
+    conf: dict[str, str] = field(default_factory=dict)
+    nodes: dict[str, dict[str, str]] = field(default_factory=dict)
+    partitions: dict[str, dict[str, str]] = field(default_factory=dict)
+    listed: dict[str, FoundNode] = field(default_factory=dict)
+    """Nodes of scontrol or sinfo, which count more than those of slurm.conf."""
+    gres: dict[str, list[tuple[str, int | None]]] = field(default_factory=dict)
+    """Types and numbers of GPUs by node, from gres.conf; those of lines for all nodes under an empty name."""
+    reservations: dict[str, dict[str, str]] = field(default_factory=dict)
+    licences: dict[str, float] = field(default_factory=dict)
+    qos: dict[str, dict[str, str]] = field(default_factory=dict)
+    accounts: dict[str, tuple[str, dict[str, str]]] = field(default_factory=dict)
+    """For each account, its parent and its settings."""
+    users: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    """Settings of each user, by account and user."""
+    outages: list[tuple[str, float, float | None, str]] = field(default_factory=list)
+    """Node, start, end and ``down`` or ``drain``, of each event."""
+    switches: dict[str, TreeSwitch] = field(default_factory=dict)
+    blocks: list[str] = field(default_factory=list)
+    """Names of the switches that are blocks."""
+    block_sizes: list[int] = field(default_factory=list)
+    """Numbers of nodes that blocks, and blocks put together, have."""
+    disagreements: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Nodes of which slurm.conf and gres.conf say different things, by what they say."""
+    zone: ZoneInfo | None = None
+    """Zone of dates without an offset; UTC if None."""
+    named: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def cluster_name(self) -> str:
+        return self.conf.get("clustername", "")
+
+    def found_nodes(self) -> list[FoundNode]:
+        """All nodes, in the order of slurm.conf.
+
+        Raises:
+            TraceError: No file lists nodes, or two files describe different clusters.
+        """
+        nodes = {name: self._configured(name, fields) for name, fields in self.nodes.items()}
+        for says, names in self.disagreements.items():
+            self.drop(f"{'node' if len(names) == 1 else 'nodes'} {folded(names)}: {says}")
+        if self.nodes and self.listed:
+            strangers = [name for name in self.listed if name not in self.nodes]
+            if len(strangers) * 2 > len(self.listed):
+                raise TraceError(
+                    f"the list of nodes is of another cluster: {strangers[0]!r} and {len(strangers) - 1} others are "
+                    "not in slurm.conf; put only files of one cluster into the folder"
+                )
+            for name in strangers:
+                self.drop(f"node {name}: listed, but not in slurm.conf; kept")
+        nodes |= self.listed
+        if not nodes:
+            raise TraceError("no file lists nodes: add slurm.conf or the output of `scontrol show nodes`")
+        if not self.counts_memory():
+            self.drop("memory: it is no consumable resource (SelectTypeParameters), so it limits nothing")
+            return [replace(node, memory_gb=_ENDLESS_GB) for node in nodes.values()]
+        return list(nodes.values())
+
+    def counts_memory(self) -> bool:
+        """True if memory is a consumable resource."""
+        kinds = self.conf.get("selecttypeparameters", "CR_Core_Memory")
+        return "memory" in kinds.lower()
+
+    def enforces(self) -> bool:
+        """True unless AccountingStorageEnforce says that limits of associations and QOS do not bind."""
+        stated = self.conf.get("accountingstorageenforce", "")
+        return not stated or bool(set(stated.lower().split(",")) & {"limits", "safe", "all"})
+
+    def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
+        """Accounts, partitions, QOS, reservations, licences and the parameters of the scheduler.
+        ``named`` maps the site's names of GPU types to those to use.
+
+        Raises:
+            TraceError: A value cannot be read.
+        """
+        self.named = dict(named or {})
+        whole = "linear" in self.conf.get("selecttype", "")
+        names = {node.name for node in self.found_nodes()}
+        if not self.enforces():
+            self.drop(
+                f"AccountingStorageEnforce={self.conf['accountingstorageenforce']}: slurmctld does not enforce the "
+                "limits of accounts and QOS, so they are left out"
+            )
+        elif (self.accounts or self.qos) and not self.conf.get("accountingstorageenforce"):
+            self.drop("AccountingStorageEnforce is not stated; the limits of accounts and QOS are taken as enforced")
+        qos = {name: _qos(self, name, row) for name, row in self.qos.items()}
+        partitions = sorted(
+            [
+                (row.get("default", "").upper() != "YES", place, name)
+                for place, (name, row) in enumerate(self.partitions.items())
+            ]
+        )
+        return QueueTree(
+            tuple([self._account(name) for name, (parent, _) in self.accounts.items() if parent == "root"]),
+            tuple([_partition(self, name, self.partitions[name], qos, names, whole) for _, _, name in partitions]),
+            tuple(qos.values()),
+            tuple(filter(None, [_reservation(self, name, row) for name, row in self.reservations.items()])),
+            self._outages(names),
+            dict(self.licences),
+            scheduler_of(self),
+        )
+
+    def restarts(self, queues: QueueTree) -> bool:
+        """True if preemption requeues jobs (PreemptMode): they run again from their beginning. If it also
+        suspends others, which go on, that is recorded as not modelled.
+        """
+        modes = {owner.preempt for owner in queues.partitions}
+        if queues.scheduler.get("preempt", "off") == "qos":
+            modes = {owner.preempt for owner in queues.qos}
+        if "requeue" in modes and "suspend" in modes:
+            self.drop("PreemptMode: jobs that are suspended begin again here, as requeued jobs do")
+        return "requeue" in modes and queues.scheduler.get("preempt", "off") != "off"
+
+    def network(self, names: Sequence[str]) -> dict[str, Any] | None:
+        """The switches of topology.conf as a shared network between the nodes ``names`` of the
+        cluster; None if they are not one tree above all nodes.
+        """
+        if not self.switches:
+            return None
+        parts: dict[str, list[str]] = {}
+        for name in names:
+            parts.setdefault(name.partition(":")[0], []).append(name)  # a node of several GPU types is several here
+        strangers = sorted({node for switch in self.switches.values() for node in switch.nodes if node not in parts})
+        if strangers:
+            self.drop(f"topology.conf: {len(strangers):,} nodes that the cluster lacks, such as {strangers[0]}")
+        switches = [
+            replace(switch, nodes=tuple([part for node in switch.nodes for part in parts.get(node, ())]))
+            for switch in self.switches.values()
+        ]
+        levels = self._join_blocks(switches)
+        try:
+            Tree(tuple(switches)).routing(names)
+        except ModelError as error:
+            self.drop(f"topology.conf: not taken as a network: {error}")
+            return None
+        self.drop("topology.conf: jobs are not placed by switches; bandwidths of the network are defaults")
+        lean = [
+            {"name": switch.name}
+            | ({"nodes": list(switch.nodes)} if switch.nodes else {})
+            | ({"switches": list(switch.switches)} if switch.switches else {})
+            for switch in switches
+        ]
+        topology = {"kind": "tree", "switches": lean} | ({"levels_up": levels} if levels else {})
+        return {"kind": "shared", "topology": topology}
+
+    def _join_blocks(self, switches: list[TreeSwitch]) -> list[str]:
+        """Put blocks together: as many neighbours as each further one of BlockSizes says, and all below one
+        switch. Returns the names of the levels, ``block``, ``block2`` for pairs of blocks and so on.
+        """
+        if not self.blocks:
+            return []
+        base, *larger = self.block_sizes or [1]
+        levels, names, joined = ["block"], self.blocks, 1
+        for size in larger:
+            factor = size // base
+            if size % base or factor % joined or factor == joined:
+                self.drop(f"topology.conf: BlockSizes {size}: not a multiple of the sizes before")
+                continue
+            parts = [names[first : first + factor // joined] for first in range(0, len(names), factor // joined)]
+            names = [f"blocks{factor}-{number}" for number in range(1, len(parts) + 1)]
+            switches += [TreeSwitch(name, switches=tuple(part)) for name, part in zip(names, parts, strict=True)]
+            levels.append(f"block{factor}")
+            joined = factor
+        if len(names) > 1:
+            switches.append(TreeSwitch("blocks", switches=tuple(names)))
+        return levels
+
+    def _outages(self, names: Collection[str]) -> tuple[NodeOutage, ...]:
+        """Events of the cluster's nodes; nodes with equal times are together."""
+        alike: dict[tuple[float, float | None, str], list[str]] = {}
+        for node, start_s, end_s, kind in self.outages:
+            if node in names:
+                alike.setdefault((start_s, end_s, kind), []).append(node)
+        if strangers := {node for node, *_ in self.outages if node not in names}:
+            self.drop(f"sacctmgr show event: {len(strangers):,} nodes that the cluster lacks, such as {min(strangers)}")
+        times = sorted(alike, key=lambda key: (key[0], key[2], key[1] or 0.0))
+        return tuple([NodeOutage(tuple(alike[key]), key[0], key[1], key[2]) for key in times])  # type: ignore[arg-type]
+
+    def _configured(self, name: str, fields: Mapping[str, str]) -> FoundNode:
+        with _naming(f"node {name}"):
+            boards, sockets, cores, threads, cpus = (
+                count(fields.get(key) or "1", key, 0)
+                for key in ("boards", "sockets", "corespersocket", "threadspercore", "cpus")
+            )
+            memory_mb, reserved_mb = (
+                finite_number(fields.get(key, least), key)
+                for key, least in (("realmemory", "1"), ("memspeclimit", "0"))
+            )
+            gpus = self._gpus_of(name, _gpus(fields.get("gres", "")))
+            weight = finite_number(fields.get("weight", "1"), "weight")
+        return FoundNode(
+            name,
+            gpus,
+            cpus if fields.get("cpus") else boards * sockets * cores * threads,
+            max(0.0, memory_mb - reserved_mb) / 1024,
+            fields.get("state", "UNKNOWN"),
+            True,
+            features=tuple(filter(None, re.split("[,&]", fields.get("features") or fields.get("feature", "")))),
+            weight=weight,
+        )
+
+    def _gpus_of(self, name: str, stated: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+        """The GPUs of a node: as many as slurm.conf says (``stated``), of the types that gres.conf adds."""
+        lines = self.gres.get(name) or (self.gres.get("", []) if stated else [])
+        if not lines:
+            return stated
+        total, listed = sum(size for _, size in stated), dict[str, int]()
+        alone = len(lines) == 1 and lines[0][1] is None
+        for kind, size in lines:
+            listed[kind] = listed.get(kind, 0) + ((total or 1) if alone else 1 if size is None else size)
+        found = tuple([pair for pair in listed.items() if pair[1]])
+        number = sum(listed.values())
+        if not stated:
+            says = f"gres.conf has {_as_gres(found)} and slurm.conf no Gres=gpu, which Slurm requires; gres.conf counts"
+        elif any(kind for kind, _ in stated):
+            differ = number != total or (all(kind for kind, _ in found) and {*listed} != {kind for kind, _ in stated})
+            says = f"slurm.conf has {_as_gres(stated)} and gres.conf {_as_gres(found)}; slurm.conf counts"
+            if not differ:
+                return stated
+            found = stated
+        elif number == total:
+            return found
+        else:
+            says = f"slurm.conf has {_as_gres(stated)} and gres.conf {_as_gres(found)}; the number of slurm.conf counts"
+            found = ((next(iter(listed)), total),) if len(listed) == 1 else stated
+        self.disagreements.setdefault(says, {})[name] = None
+        return found
+
+    def _account(self, name: str) -> QueueNode:
+        row = self.accounts[name][1]
+        _unused(self, f"account {name}", row, _OF_ACCOUNTS)
+        users = {user: fields for (account, user), fields in self.users.items() if account == name}
+        for user, fields in users.items():
+            _unused(self, f"account {name}, user {user}", fields, _OF_ACCOUNTS)
+        with _naming(f"account {name}"):
+            own = {user: caps for user, fields in users.items() if (caps := _caps_of_user(self, fields))}
+            priority = finite_number(row.get("priority") or "0", "priority")
+            priorities = {
+                user: finite_number(fields["priority"], "priority")
+                for user, fields in users.items()
+                if fields.get("priority")
+            }
+            limits = _caps(self, row.get("grptres", ""), row.get("grpjobs", ""))
+            user_limits = _caps(self, "", row.get("maxjobs", ""))
+        return QueueNode(
+            name,
+            _shares(row),
+            priority,
+            {user: _shares(fields) for user, fields in users.items()},
+            priorities,
+            limits,
+            user_limits,
+            own,
+            children=tuple([self._account(child) for child, (parent, _) in self.accounts.items() if parent == name]),
+        )
+
+
+def read_slurm_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> SlurmSite:
+    """Read the files of a site; files of other kinds are passed over. ``zone`` is that of dates
+    without an offset (default UTC).
+
+    Raises:
+        TraceError: A file cannot be read.
+    """
+    site = SlurmSite(zone=zone)
+    kinds = [(file, _kind_of(file)) for file in files]
+    copies = {file: other for file, kind in kinds if (other := _copied(file, kind, kinds))}
+    kinds = [(file, kind) for file, kind in kinds if file not in copies]
+    included = {
+        Path(name).name
+        for file, kind in kinds
+        if copies and kind in _CONFIGURATION
+        for name in re.findall(r"^\s*include\s+(\S+)", Source(file).read_bytes().decode(errors="replace"), _LINES)
+    }
+    for file, other in copies.items():
+        if file.name in included:
+            site.read.append(f"{file.name}: a part of {other}")
+        else:
+            site.drop(f"{file.name}: not read, since Slurm reads {other} and what that includes")
+    order = list(_READERS)
+    for file, kind in sorted(kinds, key=lambda pair: order.index(pair[1]) if pair[1] in order else len(order)):
+        if kind in _READERS:
+            site.read.append(f"{file.name}: {kind}")
+            with _naming(str(file)):
+                _READERS[kind](site, file)
+    site.read += [
+        f"{file.name}: nothing (not recognised, or cut off)" for file, kind in kinds if not (kind or _is_log(file))
+    ]
+    return site
+
+
+_CONFIGURATION = ("slurm.conf", "gres.conf", "topology.conf")
+_BACKUP = re.compile(r"[~#.,_ -](?!conf$|txt$|json$|gz$).*|\d+")
+_LINES = re.IGNORECASE | re.MULTILINE
+
+
+def _copied(file: Path, kind: str, kinds: Sequence[tuple[Path, str]]) -> str:
+    """The name of the file that Slurm reads instead of this one; empty if it reads this one. It reads
+    ``slurm.conf`` and its like by their names, and a copy is called after the file (``slurm.conf.bak``).
+    """
+    names = {other.name: other_kind for other, other_kind in kinds}
+    if kind in _CONFIGURATION and file.name != kind and kind in names:
+        return kind
+    alike = [name for name, other_kind in names.items() if kind == other_kind]
+    return next(
+        (name for name in alike if file.name.startswith(name) and _BACKUP.fullmatch(file.name[len(name) :])), ""
+    )
+
+
+_MOST = 2**32
+"""Slurm's limits have 32 bits."""
+
+
+@contextmanager
+def _naming(what: str) -> Iterator[None]:
+    """Raise a TraceError that says what a value belongs to, if the value cannot be read."""
+    try:
+        yield
+    except Dirty as error:
+        raise TraceError(f"{what}: {str(error).removeprefix('whose ')}") from None
+
+
+_WRITTEN = "Configuration data as of"
+"""What the output of `scontrol show config` begins with, before its date."""
+
+
+def _kind_of(file: Path) -> str:
+    """The kind of a file by its first lines; empty if it is not part of Slurm's configuration."""
+    source = Source(file)
+    try:
+        head = [line for line in source.head(60) if line.strip()]
+    except TraceError:
+        return ""
+    if not head:
+        return ""
+    if is_scontrol_json(source):
+        return "scontrol show nodes"
+    first, text = head[0], "\n".join(head)
+    if first.startswith(_WRITTEN):
+        return "scontrol show config"
+    for word, kind in (("ReservationName=", "reservation"), ("LicenseName=", "license")):
+        if first.lstrip().startswith(word):
+            return f"scontrol show {kind}"
+    if first.startswith("PartitionName=") and re.search(r"^\s+AllowGroups=|\bTotalNodes=", text, re.MULTILINE):
+        return "scontrol show partition"
+    if re.search(r"^(Cluster|Parent|Account|User) - '", text, re.MULTILINE):
+        return "sacctmgr dump"
+    names = {name.strip().lower() for name in first.split("|")}
+    if {"account", "user", "rawshares"} <= names:
+        return "sshare"
+    if {"account", "user"} <= names and names & {"share", "fairshare"} and "jobid" not in names:
+        return "sacctmgr show assoc"
+    if {"name", "priority"} <= names and names & {"maxtrespu", "usagefactor", "preempt", "grptres"}:
+        return "sacctmgr show qos"
+    if {"nodename", "timestart", "timeend"} <= names:
+        return "sacctmgr show event"
+    if delimiter_of(source) is not None:
+        return ""
+    if re.search(r"^\s*(Switch|Block)Name\s*=", text, re.MULTILINE | re.IGNORECASE):
+        return "topology.conf"
+    if is_sinfo(source) or (is_scontrol(source) and re.search(r"\bCPUTot=|\bCPUAlloc=", text)):
+        return "sinfo" if is_sinfo(source) else "scontrol show nodes"
+    if re.search(r"^\s*(?:NodeName=\S+\s+)?Name\s*=\s*\w+", text, re.MULTILINE) and "PartitionName" not in text:
+        return "gres.conf"
+    if "CPUAlloc=" in text:
+        return ""  # nodes without their states: cut off
+    if re.search(r"^\s*(SlurmctldHost|ControlMachine|ClusterName|PartitionName|NodeName)\s*=", text, re.MULTILINE):
+        return "slurm.conf"
+    return ""
+
+
+def _is_log(file: Path) -> bool:
+    """True if the first line names columns of jobs, or the file is cut off or empty."""
+    try:
+        first = Source(file).head(1)[0].lower()
+    except (TraceError, IndexError):
+        return True
+    return "jobid" in first
+
+
+def _lines(file: Path, seen: tuple[Path, ...] = ()) -> Iterator[str]:
+    """The lines of slurm.conf, joined where they continue, without comments, with its includes."""
+    if file in seen or len(seen) > 16:
+        raise TraceError(f"{file}: slurm.conf includes itself")
+    parts: list[str] = []
+    for _, raw in Source(file).lines():
+        parts.append(re.sub(r"(?<!\\)#.*", "", raw).rstrip())
+        if parts[-1].endswith("\\"):
+            parts[-1] = parts[-1][:-1]
+            continue
+        line = "".join(parts)
+        parts.clear()
+        included = re.match(r"\s*include\s+(\S+)", line, re.IGNORECASE)
+        if included:
+            path = file.parent / Path(included[1]).name
+            if not path.exists():
+                raise TraceError(f"{file}: it includes {included[1]}, which is not in the folder; add {path.name}")
+            yield from _lines(path, (*seen, file))
+        elif line.strip():
+            yield line.strip()
+
+
+_KEY_NAMES = """
+accountingstoragebackuphost accountingstoragebackupport accountingstorageenforce accountingstorageexternalhost
+accountingstoragehost accountingstorageparameters accountingstoragepass accountingstorageport
+accountingstoragetres accountingstoragetype accountingstorageuser accountingstoreflags accountingstorejobcomment
+acctgatherenergytype acctgatherfilesystemtype acctgatherinfinibandtype acctgatherinterconnecttype
+acctgathernodefreq acctgatherprofile acctgatherprofiletype allowspecresourcesusage authaltparameters
+authalttypes authinfo authtype backupaddr backupcontroller batchstarttimeout bcastexclude bcastparameters
+burstbuffertype certmgrparameters certmgrtype checkpointtype clifilterplugins clustername
+communicationparameters completewait controladdr controlmachine corespecplugin cpufreqdef cpufreqgovernors
+credtype cryptotype dataparserparameters debugflags defcpupergpu defmempercpu defmempergpu defmempernode
+dependencyparameters disablerootjobs eiotimeout enforcepartlimits epilog epilogmsgtime epilogslurmctld
+epilogtimeout extsensorsfreq extsensorstype fairsharedampeningfactor fastschedule federationparameters
+firstjobid getenvtimeout gpufreqdef gputype grestypes groupupdateforce groupupdatetime hashplugin
+healthcheckinterval healthchecknodestate healthcheckprogram httpparsertype inactivelimit interactivestepoptions
+jobacctgatherfrequency jobacctgatherparams jobacctgathertype jobcheckpointdir jobcomphost jobcomploc
+jobcompparams jobcomppass jobcompport jobcomptype jobcompuser jobcontainertype jobcredentialprivatekey
+jobcredentialpubliccertificate jobdefaults jobfileappend jobrequeue jobsubmitplugins keepalivetime killonbadexit
+killwait launchparameters launchtype licenses logtimeformat maildomain mailprog mailtype maxarraysize
+maxbatchrequeue maxdbdmsgs maxjobcount maxjobid maxmempercpu maxmempernode maxnodecount maxpurgejobs
+maxstepcount maxtaskspernode mcsparameters mcsplugin memlimitenforce messagetimeout minjobage mpidefault
+mpiparams namespacetype nodefeaturesplugins overtimelimit plugindir plugstackconfig pmixclitmpdirbase
+pmixcollfence pmixdebug pmixdirectconn pmixdirectconnearly pmixdirectconnucx pmixdirectsamearch pmixenv
+pmixfencebarrier pmixnetdevicesucx pmixtimeout pmixtlsucx powerparameters powerplugin preemptexempttime
+preemptmode preemptparameters preempttype prepparameters prepplugins prioritycalcperiod prioritydecayhalflife
+priorityfavorsmall priorityflags prioritymaxage priorityparameters prioritysitefactorparameters
+prioritysitefactorplugin prioritytype priorityusageresetperiod priorityweightage priorityweightassoc
+priorityweightfairshare priorityweightjobsize priorityweightpartition priorityweightqos priorityweighttres
+privatedata proctracktype prolog prologepilogtimeout prologflags prologslurmctld prologtimeout
+propagateprioprocess propagateresourcelimits propagateresourcelimitsexcept rebootprogram reconfigflags
+requeueexit requeueexithold resumefailprogram resumeprogram resumerate resumetimeout resvepilog resvoverrun
+resvprolog returntoservice routeplugin sackdparameters sallocdefaultcommand schedulerparameters schedulerport
+schedulerrootfilter schedulertimeslice schedulertype scronparameters selecttype selecttypeparameters
+slurmctldaddr slurmctlddebug slurmctldhost slurmctldlogfile slurmctldparameters slurmctldpidfile
+slurmctldplugstack slurmctldport slurmctldprimaryoffprog slurmctldprimaryonprog slurmctldsyslogdebug
+slurmctldtimeout slurmddebug slurmdlogfile slurmdnodename slurmdparameters slurmdpidfile slurmdport
+slurmdspooldir slurmdsyslogdebug slurmdtimeout slurmduser slurmschedlogfile slurmschedloglevel slurmuser
+srunepilog srunportrange srunprolog statesavelocation stepmgr suspendexcnodes suspendexcparts suspendexcstates
+suspendprogram suspendrate suspendtime suspendtimeout switchparameters switchtype taskepilog taskplugin
+taskpluginparam taskprolog tcptimeout tlsparameters tlstype tmpfs topologyparam topologyplugin tracewckey
+trackwckey treewidth unkillablestepprogram unkillablesteptimeout urlencodedjobcomp usepam vsizefactor waittime
+x11parameters
+"""
+_KEYS = frozenset(_KEY_NAMES.split())
+"""The parameters of slurm.conf(5), of versions 17.11 to 24.11, in lower case."""
+
+
+_NODE_KEYS = """
+bcastaddr boards corespeccount corespersocket cpubind cpus cpuspeclist feature features gres
+memspeclimit nodeaddr nodehostname parameters port procs realmemory reason restrictedcorespergpu sockets
+socketsperboard state threadspercore tmpdisk topology weight
+"""
+_PARTITION_KEYS = """
+allocnodes allowaccounts allowgroups allowqos alternate cpubind default defaulttime defcpupergpu
+defmempercpu defmempergpu defmempernode denyaccounts denyqos disablerootjobs exclusivetopo exclusiveuser
+gracetime hidden jobdefaults lln maxcpuspernode maxcpuspersocket maxmempercpu maxmempernode maxnodes maxtime
+minnodes nodes oversubscribe overtimelimit powerdownonidle preemptmode priority priorityjobfactor
+prioritytier qos reqresv resumetimeout rootonly selecttypeparameters shared state suspendtime suspendtimeout
+topology tresbillingweights
+"""
+_ENTRY_KEYS = {"nodename": frozenset(_NODE_KEYS.split()), "partitionname": frozenset(_PARTITION_KEYS.split())}
+"""The keys of the lines of nodes and partitions, of the same versions."""
+
+
+def _read_conf(site: SlurmSite, file: Path) -> None:
+    defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
+    for line in _lines(file):
+        pairs = {key.lower(): value.strip('"') for key, value in _WORD.findall(line)}
+        entry = _ENTRY.match(line)
+        if entry is None:
+            key, _, value = line.partition("=")
+            key, value = key.strip().lower(), value.strip().strip('"')
+            if key in site.conf and site.conf[key] != value and key != "slurmctldhost":
+                site.drop(f"{key}: given twice in slurm.conf, the last value counts")
+            if key not in _KEYS:
+                site.drop(
+                    f"{line.partition('=')[0].strip()[:60]!r} in slurm.conf: there is no such key{nearest(key, _KEYS)}"
+                )
+            site.conf[key] = value
+            continue
+        kind = entry[1].lower()
+        if kind not in defaults:
+            site.drop(f"{entry[1]} in slurm.conf")
+            continue
+        name = pairs.pop(kind)
+        for key in sorted(pairs.keys() - _ENTRY_KEYS[kind]):
+            near = nearest(key, _ENTRY_KEYS[kind])
+            site.drop(f"{key[:60]!r} of {entry[1]}={name[:60]} in slurm.conf: there is no such key{near}")
+        if name.upper() == "DEFAULT":
+            defaults[kind] |= pairs
+        elif kind == "partitionname":
+            site.partitions[name] = defaults[kind] | pairs
+        else:
+            for host in _hosts(name, str(file)):
+                site.nodes[host] = defaults[kind] | pairs
+    for name, total in _licences(site.conf.get("licenses", "")):
+        site.licences[name] = total
+
+
+def _read_config(site: SlurmSite, file: Path) -> None:
+    for number, line in Source(file).lines():
+        if line.startswith(_WRITTEN):
+            try:
+                site.written_s = moment_s(line.removeprefix(_WRITTEN).strip(), "date", site.zone)
+            except Dirty as error:
+                raise TraceError(f"{file}:{number}: a configuration {error}") from None
+        key, equals, value = line.partition("=")
+        if equals and key.strip().isidentifier():
+            site.conf[key.strip().lower()] = "" if is_unset(value) else value.strip()
+    for name, total in _licences(site.conf.get("licenses", "")):
+        site.licences[name] = total
+
+
+def _read_gres(site: SlurmSite, file: Path) -> None:
+    for line in _lines(file):
+        pairs = {key.lower(): value.strip('"') for key, value in _WORD.findall(line)}
+        if pairs.get("name", "").lower() != "gpu":
+            continue
+        with _naming(str(file)):
+            stated = len(_hosts(pairs.get("file") or pairs.get("multiplefiles", ""), str(file))) or None
+            size = count(pairs["count"], "Count", 0) if pairs.get("count") else stated
+        for host in _hosts(pairs["nodename"], str(file)) if "nodename" in pairs else ("",):
+            site.gres.setdefault(host, []).append((pairs.get("type", ""), size))
+
+
+def _read_listed(site: SlurmSite, file: Path) -> None:
+    for node in read_nodes(Source(file)):
+        stated = site.nodes.get(node.name, {}).get("weight")
+        weight = node.weight if stated is None else finite_number(stated, f"weight of {node.name}")
+        site.listed.setdefault(node.name, replace(node, weight=weight))
+
+
+def _read_partitions(site: SlurmSite, file: Path) -> None:
+    for block in _blocks(file, "PartitionName"):
+        name = block.pop("partitionname")
+        site.partitions[name] = site.partitions.get(name, {}) | {
+            key: value for key, value in block.items() if not is_unset(value)
+        }
+
+
+def _read_reservations(site: SlurmSite, file: Path) -> None:
+    for block in _blocks(file, "ReservationName"):
+        site.reservations[block["reservationname"]] = block
+
+
+def _read_licences(site: SlurmSite, file: Path) -> None:
+    for block in _blocks(file, "LicenseName"):
+        site.licences[block["licensename"]] = finite_number(block.get("total", "0"), "total")
+
+
+def _blocks(file: Path, first: str) -> Iterator[dict[str, str]]:
+    """Blocks of ``scontrol show``, each from its first key to the next block; keys in lower case."""
+    block: dict[str, str] = {}
+    for _, line in Source(file).lines():
+        if line.lstrip().startswith(f"{first}="):
+            if block:
+                yield block
+            block = {}
+        for key, value in _WORD.findall(line):
+            block.setdefault(key.lower(), value.strip('"'))
+    if block:
+        yield block
+
+
+def _table(file: Path) -> list[dict[str, str]]:
+    """Rows of ``sacctmgr -P``, with the names of columns in lower case and without blanks."""
+    lines = [line for _, line in Source(file).lines() if line.strip()]
+    names = [name.strip().lower().replace(" ", "") for name in lines[0].split("|")]
+    return [dict(zip(names, map(str.strip, line.split("|")), strict=False)) for line in lines[1:]]
+
+
+def _of_cluster(site: SlurmSite, rows: list[dict[str, str]], file: Path) -> list[dict[str, str]]:
+    """The rows of a listing of sacctmgr that are of the site's cluster, which slurm.conf names.
+
+    Raises:
+        TraceError: All are of other clusters, or of several and no file names the site's.
+    """
+    names = dict.fromkeys(row["cluster"].lower() for row in rows if row.get("cluster"))
+    ours = site.cluster_name.lower()
+    if not names or (not ours and len(names) == 1):
+        return rows
+    listed = ", ".join(list(names)[:5])
+    if not ours:
+        raise TraceError(f"{file}: it lists several clusters ({listed}): add slurm.conf, which names one")
+    if ours not in names:
+        raise TraceError(f"{file}: it is of another cluster ({listed}) than slurm.conf ({ours}); keep one of them")
+    if len(names) > 1:
+        site.drop(f"{file.name}: rows of other clusters than {ours}")
+    return [row for row in rows if row.get("cluster", "").lower() in ("", ours)]
+
+
+def _read_qos(site: SlurmSite, file: Path) -> None:
+    for row in _table(file):
+        if row.get("name"):
+            site.qos[row["name"]] = row
+
+
+_DUMPED = re.compile(r"^(Cluster|Parent|Account|User) - '([^']*)'(.*)$")
+_OPTION = re.compile(r":([A-Z]\w+)=('[^']*'|.*?)(?=:(?:[A-Z][a-z]|QOS)\w*=|$)")  # values may hold gres/gpu:a100=1
+
+
+def _read_dump(site: SlurmSite, file: Path) -> None:
+    parent = "root"
+    for _, line in Source(file).lines():
+        match = _DUMPED.match(line)
+        if match is None:
+            continue
+        kind, name, rest = match.groups()
+        if kind == "Cluster":
+            _of_cluster(site, [{"cluster": name}], file)
+        row = {key.lower(): value.strip("'") for key, value in _OPTION.findall(rest)}
+        if kind == "Parent":
+            parent = name
+        if kind == "Cluster" or (kind == "Account" and name == "root"):
+            _unused(site, f"{kind.lower()} {name}", row, _TOPMOST)
+        elif kind == "Account":
+            site.accounts[name] = (parent, row)
+        elif kind == "User" and parent != "root":
+            site.users.setdefault((parent, name), row)
+
+
+def _read_sshare(site: SlurmSite, file: Path) -> None:
+    """Shares; the indentation of accounts gives the tree."""
+    lines = [line for _, line in Source(file).lines() if line.strip()]
+    above: list[tuple[int, str]] = [(-1, "root")]
+    fresh = not site.accounts
+    for row, line in zip(_table(file), lines[1:], strict=False):
+        account, user, depth = row["account"], row["user"], len(line) - len(line.lstrip())
+        shares = {"fairshare": row["rawshares"]}
+        if account == "root" or not account:
+            continue
+        if user:
+            site.users.setdefault((account, user), shares)
+            continue
+        while above[-1][0] >= depth:
+            above.pop()
+        if fresh:
+            site.accounts[account] = (above[-1][1], shares)
+        above.append((depth, account))
+
+
+def _read_assoc(site: SlurmSite, file: Path) -> None:
+    """Associations. The trees of a dump and of sshare count more: this listing has no parents unless
+    they are asked for.
+    """
+    rows = _of_cluster(site, _table(file), file)
+    stated = bool(rows) and "parentname" in rows[0]
+    fresh, before = not site.accounts, set(site.accounts)
+    for row in rows:
+        row["fairshare"] = row.get("share") or row.get("fairshare") or "1"
+        account, user = row.get("account", ""), row.get("user", "")
+        if not account or account == "root":
+            continue
+        if user and row.get("partition"):
+            site.drop(f"account {account}: an association of {user} with the partition {row['partition']}")
+        elif user:
+            site.users[account, user] = row | site.users.get((account, user), {})
+        else:
+            parent, columns = site.accounts.get(account, (row.get("parentname") or "root", {}))
+            for key in ("fairshare", "grptres", "grpjobs", "maxjobs"):
+                if row.get(key) and columns.get(key) and row[key] != columns[key]:
+                    site.drop(
+                        f"account {account}: {key} is {row[key]} in {file.name}, {columns[key]} in a dump or sshare, "
+                        "which counts; one of the files is older"
+                    )
+            site.accounts[account] = (parent, row | columns)
+    listed = {row.get("account", "") for row in rows} - {"", "root"}
+    for names, here, there in (
+        (before - listed, "a dump or sshare", file.name),
+        (listed - before, file.name, "a dump"),
+    ):
+        if before and names:
+            shown = ", ".join(sorted(names)[:3]) + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
+            site.drop(f"accounts in {here}, but not in {there}: {shown}; one of the files is older")
+    if fresh and not stated and len(site.accounts) > 1:
+        site.drop("sacctmgr show assoc without ParentName: all accounts are taken as children of root (add a dump)")
+
+
+_MARKS = "*~#!%$@^-"
+_DOWN = frozenset({"DOWN", "FAIL", "FAILED", "ERROR", "NOT_RESPONDING", "NO_RESPOND", "POWERED_DOWN", "POWER_DOWN",
+                   "REBOOT", "REBOOT_ISSUED"})  # fmt: skip
+_DRAIN = frozenset({"DRAIN", "DRAINED", "DRAINING", "DRNG", "FAILING", "MAINT", "INVAL", "INVALID_REG"})
+
+
+def _read_events(site: SlurmSite, file: Path) -> None:
+    """Events of nodes; those without a node are events of the whole cluster. An end that is not
+    known has not come yet.
+    """
+    rows = _table(file)
+    ours = {id(row) for row in _of_cluster(site, rows, file)}
+    for number, row in enumerate(rows, 2):
+        if id(row) not in ours:
+            continue
+        node, words = row.get("nodename", ""), {word.strip(_MARKS).upper() for word in row.get("state", "").split("+")}
+        if is_unset(node):
+            continue
+        kind = "down" if words & _DOWN else "drain" if words & _DRAIN else ""
+        if not kind:
+            site.drop(f"sacctmgr show event: state {row.get('state', '')!r}")
+            continue
+        try:
+            start_s, end_s = span_s(
+                row.get("timestart", ""), row.get("timeend", ""), row.get("duration", ""), site.zone
+            )
+        except Dirty as error:
+            raise TraceError(f"{file}:{number}: an event {error}") from None
+        if start_s is None or (end_s is not None and end_s <= start_s):
+            site.drop("sacctmgr show event: events without a start, or that end when they begin")
+        else:
+            site.outages.append((node, start_s, end_s, kind))
+
+
+def _read_topology(site: SlurmSite, file: Path) -> None:
+    for line in _lines(file):
+        pairs = {key.lower(): value.strip('"') for key, value in _WORD.findall(line)}
+        if "blocksizes" in pairs:
+            try:
+                site.block_sizes = [int(text) for text in pairs["blocksizes"].split(",")]
+            except ValueError:
+                site.block_sizes = [0]
+            if min(site.block_sizes) < 1 or max(site.block_sizes) > MOST_NODES:
+                raise TraceError(f"{file}: BlockSizes {pairs['blocksizes'][:80]!r} are not numbers of nodes")
+            continue
+        name = pairs.get("switchname") or pairs.get("blockname")
+        if name is None:
+            raise TraceError(f"{file}: a line names neither a switch nor a block: {line[:80]!r}")
+        nodes, switches = (
+            tuple(dict.fromkeys(_hosts(pairs.get(key, ""), f"{file}: {name}"))) for key in ("nodes", "switches")
+        )
+        site.switches[name] = TreeSwitch(name, nodes, switches)
+        site.blocks += [name] if "blockname" in pairs else []
+
+
+_READERS: dict[str, Callable[[SlurmSite, Path], None]] = {
+    "slurm.conf": _read_conf,
+    "gres.conf": _read_gres,
+    "scontrol show config": _read_config,
+    "scontrol show nodes": _read_listed,
+    "sinfo": _read_listed,
+    "scontrol show partition": _read_partitions,
+    "scontrol show reservation": _read_reservations,
+    "scontrol show license": _read_licences,
+    "sacctmgr show qos": _read_qos,
+    "sacctmgr dump": _read_dump,
+    "sshare": _read_sshare,
+    "sacctmgr show assoc": _read_assoc,
+    "sacctmgr show event": _read_events,
+    "topology.conf": _read_topology,
+}
+"""Readers by kind of file, in the order in which they must be read."""
+
+
+def _gpus(text: str) -> tuple[tuple[str, int], ...]:
+    gpus: dict[str, int] = {}
+    for part in re.sub(r"\([^()]*\)", "", text).split(","):
+        kind, *rest = part.strip().split(":")
+        if kind == "gpu":
+            model = rest[0] if rest and not rest[0].isdecimal() else ""
+            size = rest[-1] if rest and rest[-1].isdecimal() else "1"
+            gpus[model] = gpus.get(model, 0) + count(size, "number of GPUs", 0)
+    return tuple([pair for pair in gpus.items() if pair[1]])
+
+
+def _as_gres(gpus: Iterable[tuple[str, int]]) -> str:
+    return ",".join(f"gpu:{kind}:{size}" if kind else f"gpu:{size}" for kind, size in gpus)
+
+
+def _hosts(text: str, where: str) -> tuple[str, ...]:
+    try:
+        return hosts(text)
+    except ValueError as error:
+        raise TraceError(f"{where}: {error}") from None
+
+
+def _licences(text: str) -> Iterator[tuple[str, float]]:
+    for part in text.split(",") if not is_unset(text) else ():
+        name, _, number = part.strip().replace("=", ":").partition(":")
+        yield name, finite_number(number or "1", "licences")
+
+
+def _shares(row: Mapping[str, str]) -> float:
+    text = row.get("fairshare", "1")
+    return float(text) if re.fullmatch(r"\d+", text) else 1.0
+
+
+def _minutes_s(text: str | None) -> float | None:
+    """A time limit in seconds: minutes, or ``[DD-]HH:MM:SS``; None without a limit."""
+    if text is None or is_unset(text) or text.upper() in ("UNLIMITED", "INFINITE"):
+        return None
+    return 60.0 * float(text) if text.isdecimal() else _long_s(text)
+
+
+def _long_s(text: str) -> float:
+    """A duration such as ``7-0``, ``7-00:00``, ``1-02:03:04``, ``08:00`` or minutes."""
+    if text.isdecimal():
+        return 60.0 * float(text)
+    days, dash, rest = text.partition("-")
+    parts = [finite_number(part or "0", "duration") for part in (rest if dash else text).split(":")]
+    if dash:  # DD-HH, DD-HH:MM, DD-HH:MM:SS
+        hours, minutes, seconds = (*parts, 0.0, 0.0)[:3]
+        return finite_number(days, "duration") * 86400 + hours * 3600 + minutes * 60 + seconds
+    return duration_s(text, "duration") or 0.0
+
+
+_TRES = {"cpu": "cpus", "mem": "memory_gb", "gres/gpu": "gpus"}
+
+
+def _caps(site: SlurmSite, tres: str, jobs: str = "") -> Caps:
+    if not site.enforces():
+        return Caps()
+    amounts: dict[str, float] = {}
+    by_type: dict[str, float] = {}
+    for part in tres.split(",") if tres else ():
+        name, _, value = part.partition("=")
+        if value in ("", "-1"):
+            continue
+        if name.lower().startswith("gres/gpu:"):
+            by_type[site_gpu(name.partition(":")[2], site.named)] = finite_number(value, name)
+        elif name.lower() not in _TRES:
+            site.drop(f"a limit on {name}")
+        else:
+            amounts[_TRES[name.lower()]] = memory_gb(value) if name.lower() == "mem" else finite_number(value, name)
+    most = count(jobs, "limit of jobs", 0, _MOST) if jobs and jobs != "-1" else None
+    return Caps(**amounts, jobs=most, gpus_of=by_type)
+
+
+def _caps_of_user(site: SlurmSite, row: Mapping[str, str]) -> Caps:
+    jobs = [
+        count(text, "limit of jobs", 0, _MOST)
+        for text in (row.get("maxjobs"), row.get("grpjobs"))
+        if text and text != "-1"
+    ]
+    return _caps(site, row.get("grptres", ""), str(min(jobs)) if jobs else "")
+
+
+_IDLE = frozenset({"cluster", "parent", "parentname", "description", "organization", "coordinator", "coordinators",
+                   "adminlevel", "defaultaccount", "defaultwckey", "wckeys", "qos", "qoslevel", "defqos", "defaultqos",
+                   "id", "user", "account", "partition", "name", "classification", "grpsubmit", "grpsubmitjobs",
+                   "maxsubmit", "maxsubmitjobs", "maxsubmitpu", "maxsubmitjobsperuser", "maxsubmitpa",
+                   "maxsubmitjobsperaccount", "gracetime", "usagethres", "usage", "comment", "lineage",
+                   "flags", "preemptexempttime", "norm_shares", "normshares", "rawusage", "normusage", "effectvusage",
+                   "fairshare", "share", "levelfs", "grptresraw", "tresrunmins", "effectvusg", "normusg"})  # fmt: skip
+"""Settings of associations and QOS that say nothing about the starts of jobs which a log lists."""
+_OF_ACCOUNTS = frozenset({"rawshares", "priority", "grptres", "grpjobs", "maxjobs"})
+_TOPMOST: frozenset[str] = frozenset()
+_OF_QOS = frozenset({"priority", "preempt", "preemptmode", "usagefactor", "grptres", "grpjobs", "maxwall",
+                     "maxwalldurationperjob", "maxtrespu", "maxtresperuser", "maxjobspu", "maxjobsperuser", "maxtrespa",
+                     "maxtresperaccount", "maxjobspa", "maxjobsperaccount"})  # fmt: skip
+
+
+def _unused(site: SlurmSite, owner: str, row: Mapping[str, str], used: Collection[str]) -> None:
+    """Record the settings of an association or QOS that have values and no effect here."""
+    for key, value in row.items():
+        if value not in ("", "-1", "0", "00:00:00", "1.000000") and key not in used and key not in _IDLE:
+            site.drop(f"{owner}: {key}={value}")
+
+
+def _partition(
+    site: SlurmSite, name: str, row: Mapping[str, str], qos: Mapping[str, Qos], names: set[str], whole: bool
+) -> NodePartition:
+    listed = row.get("nodes", "ALL")
+    nodes = () if listed.upper() == "ALL" else _hosts("" if is_unset(listed) else listed, f"partition {name}")
+    if strangers := [node for node in nodes if node not in names]:
+        raise TraceError(f"partition {name}: node {strangers[0]!r} is in no list of nodes; add slurm.conf")
+    for key, plain in _PLAIN_PARTITION.items():
+        if row.get(key, plain).upper() not in (plain, "NONE", "0"):
+            site.drop(f"partition {name}: {key}={row[key]}")
+    own = row.get("qos", "")
+    if own and own not in qos:
+        site.drop(f"partition {name}: qos={own}, which no file describes (add `sacctmgr -P show qos`)")
+    shared = row.get("oversubscribe") or row.get("shared") or "NO"
+    if shared.lower().startswith(("force", "yes")) and not shared.lower().endswith(":1"):
+        site.drop(f"partition {name}: oversubscribe={shared}: jobs share no CPUs here")
+    mode = _mode(site, f"partition {name}", row.get("preemptmode") or site.conf.get("preemptmode", "off"))
+    tier = row.get("prioritytier") or row.get("priority") or "1"
+    factor = row.get("priorityjobfactor") or row.get("priority") or "1"
+    with _naming(f"partition {name}"):
+        ranks = finite_number(factor, "priorityjobfactor"), count(tier, "prioritytier", 0, _MOST)
+        limit_s, default_s = (_minutes_s(row.get(key)) for key in ("maxtime", "defaulttime"))
+        billing = _billed(site, row.get("tresbillingweights", ""))
+    return NodePartition(
+        name,
+        nodes,
+        *ranks,
+        limit_s,
+        default_s,
+        whole or "exclusive" in shared.lower(),
+        billing,
+        mode,
+        Caps(),
+        own if own in qos else "",
+    )
+
+
+_PLAIN_PARTITION = {"maxnodes": "UNLIMITED", "minnodes": "1", "maxcpuspernode": "UNLIMITED", "lln": "NO",
+                    "maxcpuspersocket": "UNLIMITED", "maxmempernode": "UNLIMITED", "maxmempercpu": "UNLIMITED",
+                    "allowaccounts": "ALL", "denyaccounts": "NONE", "allowqos": "ALL", "denyqos": "NONE",
+                    "exclusiveuser": "NO", "exclusivetopo": "NO", "gracetime": "0", "reqresv": "NO",
+                    "state": "UP"}  # fmt: skip
+"""Keys of partitions that have no effect here, with the values by which they have none in Slurm."""
+
+
+_Mode: TypeAlias = Literal["off", "requeue", "cancel", "suspend"]
+_MODES: dict[str, _Mode] = {"requeue": "requeue", "cancel": "cancel", "suspend": "suspend"}
+
+
+def _mode(site: SlurmSite, owner: str, stated: str) -> _Mode:
+    """The way in which jobs are preempted; of ``GANG,SUSPEND`` the second word."""
+    mode: _Mode = "off"
+    for word in stated.lower().split(","):
+        if word in _MODES:
+            mode = _MODES[word]
+        elif word not in ("off", "", "cluster"):
+            site.drop(f"{owner}: preemptmode={word}")
+    return mode
+
+
+def _billed(site: SlurmSite, weights: str) -> dict[str, float]:
+    """TRESBillingWeights. The weight of memory may have a unit, and counts per GB here."""
+    billing: dict[str, float] = {}
+    for part in weights.strip('"').split(",") if not is_unset(weights) else ():
+        name, _, weight = part.partition("=")
+        if name.lower() not in _TRES:
+            site.drop(f"TRESBillingWeights of {name}")
+            continue
+        number = finite_number(weight.rstrip("KMGTPkmgtp") or "0", "tresbillingweights")
+        per = memory_gb(f"1{weight[-1]}" if weight[-1:].isalpha() else "1M") if name.lower() == "mem" else 1.0
+        billing[_TRES[name.lower()]] = number / per
+    return billing
+
+
+def _qos(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
+    def first(*keys: str) -> str:
+        return next((row[key] for key in keys if row.get(key)), "")
+
+    _unused(site, f"QOS {name}", row, _OF_QOS)
+    flags = [flag for flag in row.get("flags", "").split(",") if flag and flag != "DenyOnLimit"]
+    if flags:
+        site.drop(f"QOS {name}: flags {','.join(flags)}")
+    preempts = tuple([other for other in row.get("preempt", "").split(",") if other in site.qos])
+    stated = row.get("preemptmode", "")
+    mode = _mode(
+        site, f"QOS {name}", site.conf.get("preemptmode", "off") if stated.lower() in ("", "cluster") else stated
+    )
+    with _naming(f"QOS {name}"):
+        return Qos(
+            name,
+            finite_number(row.get("priority") or "0", "priority"),
+            _minutes_s(first("maxwall", "maxwalldurationperjob") or None),
+            finite_number(row.get("usagefactor") or "1", "usagefactor"),
+            _caps(site, row.get("grptres", ""), row.get("grpjobs", "")),
+            _caps(site, first("maxtrespu", "maxtresperuser"), first("maxjobspu", "maxjobsperuser")),
+            _caps(site, first("maxtrespa", "maxtresperaccount"), first("maxjobspa", "maxjobsperaccount")),
+            preempts,
+            mode,
+        )
+
+
+def _reservation(site: SlurmSite, name: str, row: Mapping[str, str]) -> NodeReservation | None:
+    flags = row.get("flags", "").split(",")
+    for flag in ("DAILY", "WEEKLY", "HOURLY", "WEEKDAY", "WEEKEND", "FLEX", "REPLACE", "MAGNETIC"):
+        if flag in flags:
+            site.drop(f"reservation {name}: flag {flag}")
+    if is_unset(row.get("nodes", "")):
+        site.drop(f"reservation {name}: it has no nodes")
+        return None
+    if any(not is_unset(row.get(key, "")) for key in ("licenses", "features")):
+        site.drop(f"reservation {name}: its licences or features")
+    try:
+        start_s, end_s = span_s(row.get("starttime", ""), row.get("endtime", ""), row.get("duration", ""), site.zone)
+        if start_s is None or end_s is None:
+            raise Dirty("without a start or an end")
+        if end_s <= start_s:
+            site.drop(f"reservation {name}: it ends ({row['endtime']}) before it starts ({row['starttime']}); left out")
+            return None
+        return NodeReservation(name, _hosts(row["nodes"], f"reservation {name}"), start_s, end_s)
+    except (Dirty, ModelError) as error:
+        raise TraceError(f"reservation {name}: {error}") from None
+
+
+_WEIGHTS = {"age": "age", "assoc": "assoc", "fair_share": "fairshare", "job_size": "jobsize",
+            "partition": "partition", "qos": "qos"}  # fmt: skip
+_FLAGS = {"accrue_always": "ACCRUE_ALWAYS", "relative_size": "SMALL_RELATIVE_TO_TIME", "max_tres": "MAX_TRES"}
+_PLAIN = frozenset({"bf_continue", "bf_running_job_reserve", "kill_invalid_depend", "nohold_on_prolog_fail",
+                    "bf_yield_interval", "bf_yield_sleep", "max_rpc_cnt", "sched_max_job_start", "batch_sched_delay",
+                    "enable_user_top", "bf_busy_nodes", "bf_max_time"})  # fmt: skip
+"""SchedulerParameters without an effect on the starts of jobs here."""
+
+
+_PLAIN_CONF = {"preemptexempttime": ("-1", "00:00:00", "none"), "preemptparameters": (), "completewait": ("0", "0 sec"),
+               "prioritysitefactorplugin": (), "mcsplugin": ("mcs/none",), "burstbuffertype": (),
+               "federationparameters": (), "nodefeaturesplugins": (), "dependencyparameters": (), "topologyparam": (),
+               "resvoverrun": ("0", "0 min"), "suspendtime": ("-1", "infinite", "none")}  # fmt: skip
+"""Keys of slurm.conf that move the starts of jobs and are not modelled, with the values that do not."""
+
+
+def scheduler_of(site: SlurmSite) -> dict[str, Any]:
+    """The parameters of ``slurm-multifactor`` that follow from slurm.conf, with Slurm's defaults
+    (slurm.conf(5)) where it is silent.
+
+    Raises:
+        TraceError: A value cannot be read.
+    """
+    conf = site.conf
+    with _naming("slurm.conf"):
+        return _scheduler_of(site, conf)
+
+
+def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
+    flags = [flag for flag in conf.get("priorityflags", "").upper().split(",") if flag]
+    settings: dict[str, Any] = {
+        "order": "basic" if "basic" in conf.get("prioritytype", "multifactor") else "multifactor"
+    }
+    settings |= {
+        ours: finite_number(conf.get(f"priorityweight{name}") or "0", f"priorityweight{name}")
+        for ours, name in _WEIGHTS.items()
+    }
+    for part in (conf.get("priorityweighttres") or "").split(","):
+        name, _, weight = part.partition("=")
+        if name and not is_unset(name):
+            ours = {"cpu": "tres_cpus", "mem": "tres_memory", "gres/gpu": "tres_gpus"}.get(name.lower())
+            if ours is None:
+                site.drop(f"PriorityWeightTRES of {name}")
+            else:
+                settings[ours] = finite_number(weight, "priorityweighttres")
+    settings["max_age_s"] = _long_s(conf.get("prioritymaxage") or "7-0")
+    settings["half_life_s"] = _long_s(conf.get("prioritydecayhalflife") or "7-0")
+    period = conf.get("prioritycalcperiod") or "5"
+    settings["calc_period_s"] = (
+        60.0 * finite_number(period, "prioritycalcperiod") if period.isdecimal() else _long_s(period)
+    )
+    settings["damping"] = finite_number(conf.get("fairsharedampeningfactor") or "1", "fairsharedampeningfactor")
+    settings["algorithm"] = "classic" if "NO_FAIR_TREE" in flags else "tree"
+    settings["favor_small"] = conf.get("priorityfavorsmall", "no").lower() in ("yes", "1")
+    settings |= {ours: flag in flags for ours, flag in _FLAGS.items()}
+    for flag in flags:
+        if flag not in (*_FLAGS.values(), "NO_FAIR_TREE", "FAIR_TREE"):
+            site.drop(f"PriorityFlags={flag}")
+    if (conf.get("priorityusageresetperiod") or "none").lower() != "none":
+        site.drop(f"PriorityUsageResetPeriod={conf['priorityusageresetperiod']}")
+    for key, plain in _PLAIN_CONF.items():
+        if (value := conf.get(key, "")) and not is_unset(value) and value.lower() not in plain:
+            site.drop(f"{key}={value}")
+    settings["backfill"] = "builtin" not in conf.get("schedulertype", "sched/backfill")
+    settings["preempt"] = {"preempt/partition_prio": "partition_prio", "preempt/qos": "qos"}.get(
+        conf.get("preempttype", ""), "off"
+    )
+    over = conf.get("overtimelimit") or "0"
+    if over.upper() in ("UNLIMITED", "INFINITE"):
+        settings["kill"] = "never"
+    else:
+        settings["over_time_s"] = 60.0 * finite_number(over.split()[0], "overtimelimit")
+    settings["gangs"] = "distinct"
+    settings["place"] = "best"
+    return settings | _scheduler_parameters(site, conf.get("schedulerparameters") or "")
+
+
+def _scheduler_parameters(site: SlurmSite, text: str) -> dict[str, Any]:
+    parts = [part.strip().partition("=") for part in text.split(",") if part.strip()]
+    stated = {name: value for name, _, value in parts}
+    seconds = {"bf_interval": ("bf_interval_s", 30.0, 1.0), "bf_window": ("bf_window_s", 1440.0, 60.0),
+               "bf_resolution": ("bf_resolution_s", 60.0, 1.0), "sched_interval": ("sched_interval_s", 60.0, 1.0),
+               "bf_window_linear": ("bf_window_linear_s", 0.0, 1.0),
+               "sched_min_interval": ("sched_min_interval_s", 2.0, 1e-6)}  # fmt: skip
+    counts = {"bf_max_job_test": ("bf_max_job_test", 500), "default_queue_depth": ("queue_depth", 100),
+              "bf_max_job_user": ("bf_max_job_user", 0), "bf_max_job_assoc": ("bf_max_job_assoc", 0),
+              "bf_max_job_part": ("bf_max_job_part", 0)}  # fmt: skip
+    settings: dict[str, Any] = {}
+    for name, (ours, default, unit) in seconds.items():
+        settings[ours] = finite_number(str(stated.pop(name, default)), name) * unit
+    if settings["sched_min_interval_s"] < 0.001:
+        settings["sched_min_interval_s"] = 0.0  # Slurm's default, 2 microseconds, is no pause
+    for name, (ours, least) in counts.items():
+        settings[ours] = count(str(stated.pop(name, least)), name, 0, _MOST)
+    for name, value in stated.items():
+        if name not in _PLAIN:
+            site.drop(f"SchedulerParameters={name}{'=' if value else ''}{value}")
+    return settings

@@ -1,0 +1,64 @@
+"""Slurm's queue at one instant: ``squeue --json``, ``scontrol show job``, or ``squeue`` with columns that suffice.
+
+The jobs go the same way as those of ``sacct``: each object becomes a row of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from dagsim.families.slurm.sacct import Sacct
+from dagsim.families.slurm.slurm_queue import QUEUE_COMMAND, is_squeue, lacking_columns, queue_tables, squeue_instant_s
+from dagsim.traces.chunks import Table
+from dagsim.traces.options import TraceOptions
+from dagsim.traces.reader import Block
+from dagsim.traces.report import ReadReport
+from dagsim.traces.source import Source
+
+
+class Squeue(Sacct):
+    """The jobs that run and wait. A run begins at the instant of the file: running jobs are on their
+    nodes since their start, and end at their time limits; waiting jobs take as long as theirs.
+
+    Jobs that are held, wait for others or are ending are skipped.
+    """
+
+    name = "squeue"
+    summary = "Slurm's queue at one instant: squeue --json, scontrol show job, squeue -o"
+    uses = frozenset(
+        {"gpus_per_task", "reference_gpu", "floor_s", "tenant", "demand", "mig", "shards", "gpu_names", "timezone"}
+    )
+
+    def tables(self, source: Source, report: ReadReport, options: TraceOptions) -> Iterator[Table]:
+        return queue_tables(source, report, options)
+
+    def recognises(self, source: Source) -> bool:
+        return is_squeue(source)
+
+    def nearly(self, source: Source) -> str | None:
+        if missing := lacking_columns(source):
+            return f"it looks like the output of squeue, which lacks {missing}; use {QUEUE_COMMAND}"
+        return None
+
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+        for block in super().blocks(source, options, report, most):
+            jobs = block.jobs
+            assert jobs.observed_nodes is not None
+            nowhere = np.array([not nodes for nodes in jobs.observed_nodes.words])[jobs.observed_nodes.place]
+            start_s = np.full(len(jobs), np.nan) if jobs.observed_start_s is None else jobs.observed_start_s
+            yield block._replace(jobs=replace(jobs, observed_start_s=np.where(nowhere, np.nan, start_s)))
+
+    def begins_s(self, source: Source, options: TraceOptions) -> float | None:
+        """When the queue was printed."""
+        return squeue_instant_s(source, options.zone())
+
+    def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
+        return {
+            "work": "every job takes its time limit, a year without one; real jobs often end earlier",
+            "tenant": f"the {options.tenant or 'account, else the user'} (tenant)",
+            "demand": f"what was {options.demand or 'allocated'} (waiting jobs: requested), even over the nodes; any "
+            "GPU type but where one was asked for",
+        }

@@ -1,0 +1,307 @@
+"""Terms of a submission to Slurm, from sacct's SubmitLine, Constraints and Reservation."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+from dagsim.errors import ModelError
+from dagsim.families.slurm.accounting import gres_tres
+from dagsim.model import Request
+from dagsim.model.job import without_counts
+
+
+class Submission(NamedTuple):
+    """The terms that a job was submitted with, besides its resources."""
+
+    request: Request | None
+    nice: float = 0.0
+    tasks: int | None = None
+    """Number of its tasks (``--ntasks``) if they are free to share nodes."""
+    note: str = ""
+    """Anything about it that is not modelled."""
+    name: str = ""
+    """The name of the job, as far as its line says it."""
+    singleton: bool = False
+    """True if it waits for all earlier jobs of its user with its name."""
+    begin: str = ""
+    """Its begin time as stated (``--begin``)."""
+    fault: str = ""
+    """A reason to drop the job: what it asks for is damaged."""
+    gpus: tuple[tuple[str, str], ...] = ()
+    """The GPUs and shards that its line asks for: the unit (``job``, ``node``, ``task``, ``socket``), and the list."""
+    units: tuple[int | None, int | None, int] = (None, None, 1)
+    """Its number of tasks, tasks per node (if stated) and sockets per node."""
+
+    def gpu_tres(self, nodes: int) -> str:
+        """The GPUs of the line as a list like that of ``ReqTRES``, for a job of that many nodes.
+
+        Raises:
+            Dirty: A number is impossible.
+        """
+        tasks, per_node, sockets = self.units
+        return gres_tres(dict(self.gpus), nodes, tasks or nodes * (per_node or 1), nodes * sockets)
+
+
+_LONG = {
+    "p": "partition", "C": "constraint", "L": "licenses", "n": "ntasks", "N": "nodes", "c": "cpus-per-task",
+    "a": "array", "w": "nodelist", "x": "exclude", "t": "time", "q": "qos", "A": "account", "J": "job-name",
+    "d": "dependency", "b": "begin", "m": "distribution", "G": "gpus", "o": "output", "e": "error", "i": "input",
+    "D": "chdir", "M": "clusters", "F": "nodefile", "S": "core-spec", "B": "extra-node-info",
+}  # fmt: skip
+_BARE = frozenset(
+    {
+        "exclusive", "nice", "requeue", "no-requeue", "parsable", "hold", "H", "overcommit", "O", "contiguous",
+        "oversubscribe", "s", "wait", "W", "Q", "quiet", "v", "verbose", "test-only", "ignore-pbs", "spread-job",
+        "use-min-nodes", "reboot", "kill-on-invalid-dep", "get-user-env", "k", "no-kill", "propagate", "export-file",
+    }
+)  # fmt: skip
+"""Options without a value, or whose value follows only after ``=``."""
+_QUEUE = "squeue"
+_COMMANDS = ("sbatch", "srun", "salloc", _QUEUE)
+"""Commands that submit; a listing of the queue states a few terms in the same way, but no shape."""
+_UNMODELLED = {"nodelist": "nodes by name", "exclude": "excluded nodes", "contiguous": "contiguous nodes",
+               "switches": "switches"}  # fmt: skip
+
+
+def submission(
+    line: str,
+    constraint: str,
+    reservation: str,
+    partition: str,
+    licences: tuple[tuple[str, int], ...] = (),
+    nodes: int = 0,
+    component: int = 0,
+) -> Submission:
+    """Read the terms of a job. A constraint, reservation or licences that sacct states count more
+    than those in the ``line``; ``partition`` is sacct's column, which may name several. ``nodes`` is the
+    number of its nodes, 0 if unknown, and ``component`` that of the component of a heterogeneous job.
+    """
+    named = partition if "," in partition else ""
+    several = tuple([pair for pair in licences if pair[1]])
+    if " : " in line:  # each component has options of its own
+        command, parts = line.split(maxsplit=1)[0], line.split(" : ")
+        own = parts[component] if component < len(parts) else parts[0]
+        line = own if own.startswith(command) else f"{command} {own}"
+    return _read(line, _stated(constraint), _stated(reservation), named, several, nodes)
+
+
+@lru_cache(maxsize=1 << 14)
+def _read(
+    line: str,
+    constraint: str,
+    reservation: str,
+    partition: str,
+    licences: tuple[tuple[str, int], ...],
+    nodes: int,
+) -> Submission:
+    options, fault = options_of(line), ""
+    partitions = tuple(name for name in options.get("partition", partition).split(",") if name)
+    limit = re.search(r"%(\d{1,9})$", options.get("array", ""))
+    spread, tasks = (None, None) if line.startswith(_QUEUE) else _shape(options)
+    notes = [f"that ask for {what}, not modelled" for name, what in _UNMODELLED.items() if name in options]
+    constraint = constraint or options.get("constraint", "")
+    after, alone, unread = _after(options.get("dependency", ""))
+    if unread:
+        notes.append(f"whose dependency {unread} is not modelled: eligible as in the log")
+    try:
+        constraint = without_counts(constraint, nodes) if constraint else ""
+        if "*" in constraint:
+            notes.append("whose constraint counts nodes, of which only the features are modelled")
+        request = Request(
+            constraint,
+            partitions if len(partitions) > 1 else (),
+            reservation or options.get("reservation", ""),
+            licences or _licences(options.get("licenses", "")),
+            options.get("exclusive", "no") in ("", "node"),
+            spread,
+            "",
+            int(limit[1]) if limit and int(limit[1]) else None,
+            after,
+            after_one="?" in options.get("dependency", ""),
+            segment=_segment(options) if spread else None,
+        )
+    except ModelError as error:
+        request, notes = Request(), [*notes, "whose constraint cannot be read, ignored"]
+        fault = "whose constraint is nested too deeply" if "nested too deeply" in str(error) else ""
+    name, begin = options.get("job-name", ""), options.get("begin", "")
+    note = notes[0] if notes else ""
+    return Submission(
+        request if request else None,
+        _nice(options),
+        tasks,
+        note,
+        name,
+        alone,
+        begin,
+        fault,
+        _gpus(options),
+        (_number(options, "ntasks"), _number(options, "ntasks-per-node"), _sockets(options)),
+    )
+
+
+def _number(options: dict[str, str], name: str) -> int | None:
+    return int(options[name]) if re.fullmatch(r"[1-9]\d{0,6}", options.get(name, "")) else None
+
+
+def _sockets(options: dict[str, str]) -> int:
+    return _number(options, "sockets-per-node") or int(
+        (re.match(r"[1-9]\d{0,3}", options.get("extra-node-info", "")) or ["1"])[0]
+    )
+
+
+_GPU_OPTIONS = {
+    "gpus": ("job", "gpu:"), "gpus-per-node": ("node", "gpu:"), "gres": ("node", ""),
+    "gpus-per-task": ("task", "gpu:"), "tres-per-task": ("task", ""), "gpus-per-socket": ("socket", "gpu:"),
+}  # fmt: skip
+"""Options that ask for GPUs: the unit of their number, and what their values leave out."""
+
+
+def _gpus(options: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    asked = []
+    for name, (unit, prefix) in _GPU_OPTIONS.items():
+        parts = [f"{prefix}{part.strip()}" for part in options.get(name, "").split(",") if part.strip()]
+        if any(re.match(r"(?:gres[:/])?(?:gpu|shard)\b", part) for part in parts):
+            asked.append((unit, ",".join(parts)))
+    return tuple(asked[:1])
+
+
+def _shape(options: dict[str, str]) -> tuple[bool | None, int | None]:
+    """True if instances take nodes of their own, and the number of tasks if not; ``None`` if the options do not say."""
+    if not options.keys() - {"job-name"}:
+        return None, None
+    counted = "nodes" in options or "ntasks-per-node" in options or any(name.startswith("gpus") for name in options)
+    tasks = options.get("ntasks", "1")
+    if counted or not tasks.isdecimal() or not 1 < int(tasks) < 1 << 20:
+        return True, None
+    return False, int(tasks)
+
+
+_CONDITION = re.compile(
+    r"(after(?:ok|any|notok|corr|burstbuffer)?):(\d+(?:_\d+)?(?:\+\d+)?(?::\d+(?:_\d+)?(?:\+\d+)?)*)"
+)
+
+
+def _after(text: str) -> tuple[tuple[str, ...], bool, str]:
+    """The conditions of a dependency (sbatch(1), ``--dependency``) as entries of ``Request.after``;
+    whether the job waits for those of its name (``singleton``); and a condition that is not modelled,
+    with which none counts. ``aftercorr`` names the tasks of an array with ``_*``.
+    """
+    conditions: list[str] = []
+    alone = False
+    for part in re.split(r"[,?]", text) if text else ():
+        match = _CONDITION.fullmatch(part.strip())
+        if part.strip() == "singleton":
+            alone = True
+        elif match is None:
+            return (), False, part.strip().partition(":")[0] or text
+        elif match[1] == "after":
+            for id in match[2].split(":"):
+                name, _, minutes = id.partition("+")
+                conditions.append(f"start:{name}+{60 * int(minutes)}" if minutes else f"start:{name}")
+        else:
+            ids = [id.partition("+")[0] for id in match[2].split(":")]
+            conditions += [f"{id}_*" if match[1] == "aftercorr" and "_" not in id else id for id in ids]
+    return tuple(conditions), alone, ""
+
+
+_UNITS_S = {"": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
+_RELATIVE = re.compile(r"now(?:\+(\d{1,9})(second|minute|hour|day|week)?s?)?")
+
+
+def begin_after_s(begin: str, submit_s: float, moment_s: Callable[[str], float | None]) -> float | None:
+    """Seconds from the submission to a begin time (sbatch(1), ``--begin``), at least 0; None if it cannot
+    be read. ``moment_s`` reads a date with a time.
+    """
+    if match := _RELATIVE.fullmatch(begin.strip()):
+        return float(int(match[1] or 0) * _UNITS_S[match[2] or ""])
+    if not re.match(r"\d{4}-\d\d-\d\d", begin):
+        return None
+    time_s = moment_s(begin if "T" in begin else f"{begin.strip()}T00:00:00")
+    return None if time_s is None else max(time_s - submit_s, 0.0)
+
+
+def _segment(options: dict[str, str]) -> int | None:
+    """Nodes per segment (``--segment``, Slurm 24.05), which are instances where each takes a node."""
+    text = options.get("segment", "")
+    return int(text) if re.fullmatch(r"[1-9]\d{0,5}", text) else None
+
+
+def _nice(options: dict[str, str]) -> float:
+    if "nice" not in options:
+        return 0.0
+    text = options["nice"] or "100"
+    return float(text) if re.fullmatch(r"[+-]?\d{1,10}", text) else 0.0
+
+
+def _licences(text: str) -> tuple[tuple[str, int], ...]:
+    pairs = []
+    for part in re.split("[,;|]", text):
+        match = re.fullmatch(r"([^:=@]+)(?:@[^:=]*)?(?:[:=](\d{1,6}))?", part.strip())
+        if match and match[2] != "0":
+            pairs.append((match[1], int(match[2] or 1)))
+    return tuple(pairs)
+
+
+def _stated(text: str) -> str:
+    return "" if text.strip().lower() in ("", "none", "(null)", "n/a", "unknown") else text.strip()
+
+
+def options_of(line: str) -> dict[str, str]:
+    """The options of a command of Slurm, up to the script, by long name."""
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        words = line.split()
+    if not words or words[0].rpartition("/")[2] not in _COMMANDS:
+        return {}
+    options: dict[str, str] = {}
+    at = 1
+    while at < len(words):
+        word, at = words[at], at + 1
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+        elif word.startswith("-") and len(word) > 1:
+            name, value = word[1], word[2:]
+            equals = value
+            name = _LONG.get(name, name)
+        else:
+            options.setdefault("job-name", word.rpartition("/")[2])
+            break  # the script
+        if not equals and name not in _BARE and at < len(words):
+            value, at = words[at], at + 1
+        if name == "wrap":
+            options.setdefault("job-name", "wrap")
+            if not re.search(r"""--wrap[=\s]\s*["']""", line):
+                at = _closing_options(words, at)
+        else:
+            options[name] = value
+    return options
+
+
+def _closing_options(words: list[str], after: int) -> int:
+    """Where the options begin that follow the command of ``--wrap``. Slurm writes the line without quotes, so
+    the command ends where nothing but options of sbatch follows.
+    """
+    complete = [False] * len(words) + [True, False]
+    for at in range(len(words) - 1, after - 1, -1):
+        word = words[at]
+        name, equals, _ = word[2:].partition("=") if word.startswith("--") else (_LONG.get(word[1:2], ""), word[2:], "")
+        if word[:1] == "-" and name in _OPTIONS:
+            complete[at] = complete[at + 1 if equals or name in _BARE else at + 2]
+    return next(at for at in range(after, len(words) + 1) if complete[at])
+
+
+_OPTION_NAMES = """
+    acctg-freq bb bbf bell burst-buffer chdir cluster-constraint comment constraint container container-id
+    cores-per-socket cpu-freq cpus-per-gpu deadline delay-boot exclude export gid gpu-bind gpu-freq gpus-per-node
+    gpus-per-socket gpus-per-task gres gres-flags hint licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu
+    mem-per-gpu mincpus network nodefile ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket oom-kill-step
+    open-mode power prefer priority profile qos reservation resv-ports segment signal sockets-per-node switches
+    thread-spec threads-per-core time-min tmp tres-bind tres-per-task uid wait-all-nodes wckey
+"""
+_OPTIONS = _BARE | frozenset(_LONG.values()) | frozenset(_OPTION_NAMES.split())
+"""Options of sbatch(1) by long name."""

@@ -1,0 +1,76 @@
+"""``dagsim report`` and ``serve``: runs as a page, and in a browser while they grow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dagsim.cli.app import app, say
+from dagsim.family import service
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, of any system.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="File to write (default: report.html in the first folder)."),
+    ] = None,
+) -> None:
+    """Write runs as one HTML file: verdict, Gantt chart, curves and tables. It opens from disk and loads nothing.
+
+    Example: dagsim report results/20261120T193000Z-eval-sjf-s0-3fa9c1 -o report.html
+    """
+    from dagsim.experiment.store import Store
+    from dagsim.families.web.document import write_page
+
+    say(write_page([Store.open(run) for run in runs], out or runs[0] / "report.html"))
+
+
+@app.command()
+def serve(
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="Folder that contains run folders.")] = Path(
+        "results"
+    ),
+    host: Annotated[
+        str, typer.Option(help="Address to serve from; any but the loopback address shows the runs to others.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve from; 0 takes any free port.")] = 8765,
+    config: Annotated[
+        str | None,
+        typer.Option("--config", "-c", metavar="YAML", help="Site whose snapshots RESULTS has, to forecast its queue."),
+    ] = None,
+    history: Annotated[
+        Path | None, typer.Option(metavar="LOG", help="Accounting of sacct, which calibrates the forecasts.")
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option("--policy", "-a", metavar="NAME", help="Scheduler that the forecasts simulate.")
+    ] = None,
+) -> None:
+    """Show the runs of a folder in a browser: a list, a page for each, and live progress.
+
+    With --config, the folder may hold snapshots of a queue (squeue --json > results/now.json, say once
+    a minute): the newest is forecast as by dagsim eta, and its page redraws itself.
+
+    The server writes nothing and contacts no other host.
+
+    Example: dagsim serve results
+    """
+    from dagsim.families.web.server import serve_folders
+
+    settings = None
+    if config is not None:
+        from dagsim.cli.shared import configured
+        from dagsim.config.bundled import find_config
+        from dagsim.families.web.snapshots import ForecastSettings
+
+        configured(config, None)  # so that a fault is told now
+        if history is not None and not history.exists():
+            raise typer.BadParameter(f"{history}: no such file", param_hint="'--history'")
+        service("forecast_snapshot")
+        settings = ForecastSettings(find_config(config), history, policy)
+    elif history is not None or policy is not None:
+        raise typer.BadParameter("--history and --policy go with --config", param_hint="'--config'")
+    serve_folders(results, host, port, lambda line: say(line), settings)

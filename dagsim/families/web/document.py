@@ -1,0 +1,252 @@
+"""The HTML page: sections, data and scripts, with a policy that forbids loading anything from
+outside.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import dagsim
+from dagsim.errors import InputError
+from dagsim.experiment.compare import explained_waits, used_links
+from dagsim.experiment.scenario import workload_label
+from dagsim.experiment.store import Store, is_sweep
+from dagsim.experiment.training_log import read_log
+from dagsim.families.web import run_sections
+from dagsim.families.web.charts import Packer, chart_of, distributions, element, graphs, learning, table
+from dagsim.families.web.chosen import Chosen, Shown, choose_runs
+from dagsim.families.web.run_sections import SweepView, is_training, report_grid, training_sentences
+from dagsim.families.web.wait_sections import Explain, blocking_tables, can_explain, rejected_by_beta, rejected_by_cause
+from dagsim.files import write_text
+from dagsim.metrics.columns import ScheduleColumns, columns
+from dagsim.model.log import Schedule
+from dagsim.pictures.scene import COLOURS
+from dagsim.report.answer import Recommendation, read_answer
+from dagsim.report.series import links_over_time
+from dagsim.report.tables import causes_in_words
+from dagsim.systems.cluster.network.links import LinkUse
+
+_STYLES = ("uPlot.min.css", "page.css")
+_CURVES = '<p id="told" class="told" aria-live="polite"></p><div id="curves"></div>'
+_SCRIPTS = ("uPlot.iife.min.js", "gantt.js", "dag.js", "sweep.js", "page.js")
+_MOST_TASKS = 60_000
+"""Maximum number of tasks whose job graphs are on a page, summed over all runs."""
+
+
+def write_page(folders: Sequence[Store], path: Path) -> Path:
+    """Write the report of the runs to ``path`` as one HTML file and return ``path``.
+
+    Raises:
+        InputError: No run is finished, or the file cannot be written.
+        RunFolderError: A run cannot be read.
+    """
+    write_text(path, page(folders))
+    return path
+
+
+def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
+    """Return the report of the runs as HTML. Equal folders give equal text.
+
+    ``live`` are the ids of the runs on the server that shows the page. The page asks the server for
+    changes to these runs.
+
+    Raises:
+        InputError: No run is finished.
+        RunFolderError: A run cannot be read.
+    """
+    if any(is_training(folder.path) for folder in folders):
+        return _of_trainings(folders, live)
+    if any(is_sweep(folder.path) for folder in folders):
+        return _of_sweep(folders, live)
+    chosen = choose_runs(folders)
+    packer, charts = Packer(), []
+    tables: list[str] = []
+    made_of: dict[str, ScheduleColumns] = {}
+    for run in chosen.drawn:
+        schedule = run.folder.schedule(run.number)
+        cols = made_of[run.line.policy] = columns(schedule)
+        explain = _explained_by(run, schedule)
+        shapes = graphs(cols, schedule, packer, _MOST_TASKS // len(chosen.drawn))
+        usage = _links(run, schedule)
+        drawn = chart_of(cols, schedule, packer, links_over_time(cols, usage))
+        charts.append({"name": run.name, **drawn, "graphs": shapes})
+        tables.append(
+            _run_section(
+                len(tables),
+                run.name,
+                run_sections.run_tables(cols, run.folder.config.workload.measure, explain)
+                + run_sections.links(cols, usage),
+            )
+        )
+    data = packer.packed({"runs": charts, "distributions": distributions(made_of, packer)})
+    title = f"{', '.join(dict.fromkeys(workload_label(folder.config) for folder in folders))}: dagsim report"
+    blocks = chosen.runs[0].folder.config.world.blocked_by is not None  # such systems have tables of their own
+    turned_away = [*([] if blocks else rejected_by_cause(made_of)), *rejected_by_beta(made_of)]
+    sentences = [
+        *run_sections.lacking(chosen),
+        *run_sections.reproduction(chosen),
+        *run_sections.verdict_sentences(chosen),
+    ]
+    parts = _of_runs(chosen, folders, "".join(tables), "".join(map(table, turned_away)), charts)
+    return answered(title, sentences, parts, data, live=live)
+
+
+def _explained_by(run: Shown, schedule: Schedule) -> Explain | None:
+    """The causes of waits as ``dagsim why`` finds them; None if the jobs cannot be read again."""
+    if not can_explain(schedule):
+        return None
+    try:
+        causes = explained_waits(run.folder, schedule, run.line.policy)
+    except InputError:
+        return None
+    return lambda job, periods: causes_in_words(causes(job, periods))
+
+
+def _links(run: Shown, schedule: Schedule) -> list[LinkUse]:
+    """The traffic on the links of a run; none if its jobs cannot be read again."""
+    try:
+        return used_links(run.folder, schedule)
+    except InputError:
+        return []
+
+
+def _of_trainings(folders: Sequence[Store], live: Sequence[str]) -> str:
+    """Return the report of several trainings, with their learning curves in the same charts."""
+    if not all(is_training(folder.path) for folder in folders):
+        raise InputError("report: trainings and other runs need pages of their own")
+    logs = {folder.path.name: read_log(folder.path) for folder in folders}
+    packer = Packer()
+    charts = learning(logs, packer)
+    grids = [report_grid(folder.path.name, folder.path / "report.csv") for folder in folders]
+    tables = "".join(table(grid) for grid in grids if grid is not None)
+    parts = [_section("Learning curves", _CURVES), part("Report", tables), *_origin(folders)]
+    data = packer.packed({"learning": charts})
+    return answered("Trainings: dagsim report", training_sentences(logs), parts, data, live=live)
+
+
+def _of_sweep(folders: Sequence[Store], live: Sequence[str]) -> str:
+    """Return the report of one sweep."""
+    if len(folders) > 1:
+        raise InputError("report: a sweep needs a page of its own")
+    if (answer := read_answer(folders[0].path)) is not None:
+        return _of_answer(answer, folders, live)
+    view, packer = SweepView(folders[0]), Packer()
+    if not view.lines:
+        raise InputError(f"{folders[0].path}: no cell is finished")
+    parts = [static("sweep.html"), part("Results", view.table()), *_origin(folders)]
+    data = packer.packed({"sweep": view.facts(packer)})
+    return answered(f"{view.folder.sweep.name}: dagsim sweep", view.verdict(), parts, data, live=live)
+
+
+def _of_answer(answer: Recommendation, folders: Sequence[Store], live: Sequence[str]) -> str:
+    """Return the recommendation page of a question about a cluster."""
+    assumed = "".join(element("li", line) for line in answer.assumptions)
+    parts = [part("Alternatives", table(answer.grid)), part("Assumptions", f"<ul>{assumed}</ul>"), *_origin(folders)]
+    return answered(answer.title, answer.sentences, parts, Packer().packed({}), live=live)
+
+
+def _origin(folders: Sequence[Store]) -> list[str]:
+    """The parts at the end of a page: what was run, and how to run it again."""
+    settings, repeat = run_sections.configurations(folders), run_sections.repeat(folders)
+    return [part("Settings", settings), part("How to repeat it", repeat)]
+
+
+def _of_runs(
+    chosen: Chosen, folders: Sequence[Store], tables: str, turned_away: str, charts: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """The parts of the report of one or several runs."""
+    names = "".join(element("option", run.name, value=str(place)) for place, run in enumerate(chosen.drawn))
+    drawn = ", ".join(dict.fromkeys(f"seed {run.line.seed}" for run in chosen.drawn))
+    of_drawn = element("p", f"Jobs of the runs drawn ({drawn}).", class_="note")
+    return [
+        part("Results", run_sections.results(chosen)),
+        part("RAMP", blocking_tables(chosen)),
+        part("Settings and warnings", run_sections.settings(chosen, folders)),
+        part("Observed and simulated", run_sections.observed(chosen)),
+        f'<div class="bar"><label>Run <select id="run">{names}</select></label></div>',
+        static("charts.html"),
+        static("dag.html") if any(chart["graphs"] for chart in charts) else "",
+        _section("Distributions", of_drawn + '<div id="distributions"></div>'),
+        part("Turned away", turned_away),
+        part("Jobs", tables),
+        part("How to repeat it", run_sections.repeat(folders)),
+    ]
+
+
+def answered(title: str, sentences: Sequence[str], parts: Sequence[str], data: str, *, live: Sequence[str] = ()) -> str:
+    """Return a page with its main result in sentences above its parts. A live page updates both."""
+    first, *rest = sentences
+    answer = element("p", first, class_="verdict") + "".join(element("p", line) for line in rest)
+    header = f'<header>{element("h1", title)}<div data-part="answer">{answer}</div></header>'
+    footer = f"<footer>{element('p', f'Made by dagsim {dagsim.__version__}. Curves: uPlot (MIT).')}</footer>"
+    return document(title, f"{header}<main>{''.join(parts)}</main>{footer}", data, live=live)
+
+
+def _section(title: str, content: str) -> str:
+    return f"<section>{element('h2', title)}{content}</section>"
+
+
+def part(title: str, content: str) -> str:
+    """Section of text and tables, hidden if empty. A live page updates it."""
+    hidden = "" if content else " hidden"
+    return f'<section data-part="{escape(title)}"{hidden}>{element("h2", title)}{content}</section>'
+
+
+def _run_section(place: int, name: str, content: str) -> str:
+    return f'<div class="of-run" data-run="{place}">{element("h3", name)}{content}</div>'
+
+
+def document(title: str, body: str, data: str, *, live: Sequence[str] = (), waiting: bool = False) -> str:
+    """Return a whole page around ``body``.
+
+    ``data`` is the packed data of the charts; a page that is ``waiting`` for results has none.
+    """
+    attributes = {"data_runs": json.dumps(list(live))} | ({"data_waiting": "1"} if waiting else {})
+    more = element("p", "", id="live", class_="live", aria_live="polite", **attributes)
+    links = f'<nav><a href="/">All runs</a>{more}</nav>' if live else ""
+    scripts = ("live.js",) if waiting else (*_SCRIPTS, "live.js") if live else _SCRIPTS
+    packed = f'<script type="application/octet-stream" id="data">{data}</script>'
+    return sealed(title, links + body + packed, _STYLES, scripts, connects=bool(live))
+
+
+def sealed(title: str, body: str, styles: Sequence[str], scripts: Sequence[str], *, connects: bool) -> str:
+    """Return a page with inline styles and scripts that may load nothing else.
+
+    If ``connects``, its scripts may send requests to the server of the page.
+    """
+    style, texts = "\n".join(map(static, styles)), [static(name) for name in scripts]
+    allowed = (
+        "default-src 'none'; base-uri 'none'; form-action 'none'; "
+        f"style-src {_hash(style)}; script-src {' '.join(map(_hash, texts))}" + ("; connect-src 'self'" * connects)
+    )
+    return "".join(
+        [
+            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{escape(allowed)}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            f"{element('title', title)}<style>{style}</style></head><body>{body}",
+            *(f"<script>{text}</script>" for text in texts),
+            "</body></html>\n",
+        ]
+    )
+
+
+def static(name: str) -> str:
+    """Return the text of a static file of the page, with ``@COLOURS@`` replaced by the common
+    palette.
+    """
+    text = files("dagsim.families.web").joinpath("static", name).read_text(encoding="utf-8").strip("\n")
+    return text.replace("@COLOURS@", " ".join(COLOURS))
+
+
+def _hash(text: str) -> str:
+    """Hash of the text in the form that Content-Security-Policy expects."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,88 @@
+"""Jobs that did not complete: how many of a run, and why. Jobs killed at their time limits ran, and are not counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from dagsim.model import Kind, RejectReason
+from dagsim.model.log import Schedule
+
+_FIRST = 3
+"""Number of jobs of a reason that are named."""
+_MOST_REASONS, _MOST_KEPT = 4, 50
+"""Maximum number of reasons in a sentence, and in a run folder."""
+_ENDED = "it ran or waited when the simulation ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Incomplete:
+    """Number of jobs that were rejected, or are unfinished at the end, for one reason."""
+
+    why: str
+    rejected: bool
+    count: int
+    first: tuple[str, ...]
+    """Ids of the first of them."""
+
+
+def incomplete_jobs(schedule: Schedule, unfinished: Mapping[int, str]) -> list[Incomplete]:
+    """The jobs that did not complete by reason, the most frequent first. ``unfinished`` has the reasons of jobs that
+    are still there at the end, by number, where they are known.
+    """
+    rows = schedule.log.rows()
+    rejected = rows[(rows["kind"] == Kind.REJECTED) & (rows["value"] != RejectReason.TIME_LIMIT)]
+    left = np.ones(len(schedule.jobs), bool)
+    left[rows["job"][np.isin(rows["kind"], (Kind.COMPLETED, Kind.REJECTED))]] = False
+    numbers: dict[tuple[str, bool], list[int]] = {}
+    for number, reason in zip(rejected["job"].tolist(), rejected["value"].tolist(), strict=True):
+        numbers.setdefault((RejectReason(reason).words, True), []).append(number)
+    for number in np.flatnonzero(left).tolist():
+        numbers.setdefault((unfinished.get(number, _ENDED), False), []).append(number)
+    reasons = [
+        Incomplete(why, turned_away, len(jobs), tuple([schedule.jobs[number].id for number in jobs[:_FIRST]]))
+        for (why, turned_away), jobs in numbers.items()
+    ]
+    return sorted(reasons, key=lambda reason: -reason.count)
+
+
+def incomplete_facts(schedule: Schedule, unfinished: Mapping[int, str]) -> dict[str, Any]:
+    """The same as plain values under ``incomplete``, beside the number of all jobs; empty if all completed."""
+    reasons = incomplete_jobs(schedule, unfinished)
+    if not reasons:
+        return {}
+    total = sum(reason.count for reason in reasons)
+    listed = [asdict(reason) for reason in reasons[:_MOST_KEPT]]
+    return {"incomplete": {"jobs": len(schedule.jobs), "count": total, "reasons": listed}}
+
+
+def incomplete_sentence(facts: Iterable[Mapping[str, Any]]) -> str:
+    """A sentence on all runs with ``facts`` under ``incomplete`` together; empty if no job is incomplete. ``facts``
+    without it count no jobs.
+    """
+    runs = [fact["incomplete"] for fact in facts if "incomplete" in fact]
+    if not runs:
+        return ""
+    counts: dict[tuple[bool, str], int] = {}
+    first: dict[tuple[bool, str], list[str]] = {}
+    for reason in (reason for run in runs for reason in run["reasons"]):
+        key = reason["rejected"], reason["why"]
+        counts[key] = counts.get(key, 0) + reason["count"]
+        first.setdefault(key, list(reason["first"]))
+    told = [
+        f"{count:,} {'rejected' if key[0] else 'unfinished'}: {key[1]} ({', '.join(first[key])}"
+        f"{' ...' if count > len(first[key]) else ''})"
+        for key, count in sorted(counts.items(), key=lambda pair: -pair[1])
+    ]
+    more = f"; and {len(told) - _MOST_REASONS:,} more reasons" if len(told) > _MOST_REASONS else ""
+    total, jobs = sum(run["count"] for run in runs), sum(run["jobs"] for run in runs)
+    of_runs = f" of {len(runs):,} runs" if len(runs) > 1 else ""
+    reasons = f"{'; '.join(told[:_MOST_REASONS])}{more}"
+    return f"not completed: {total:,} of {jobs:,} jobs{of_runs} ({_share(total / jobs)}): {reasons}"
+
+
+def _share(part: float) -> str:
+    return f"{part:.0%}" if part >= 0.1 else f"{100 * part:.2g}%"

@@ -1,0 +1,48 @@
+"""Old names of metrics, configuration keys and listed parts, with the names that replaced them.
+
+Errors about an unknown name consult this table, so that an old name leads to the new one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+NEW_NAMES = {
+    # metrics
+    "slowdown": "stretch",
+    "bounded_slowdown_hpc": "bounded_slowdown",
+    "area_jct_s": "area_weighted_jct_s",
+    "scheduler_us": "decision_time_us",
+    "queue_mean": "mean_queue_length",
+    "queue_max": "max_queue_length",
+    "in_system_mean": "mean_jobs_in_system",
+    "jain": "jain_fairness_index",
+    "rho_worst": "max_ftf",
+    "rho_above_one": "unfair_job_fraction",
+    "flops_utilization": "peak_weighted_utilization",
+    "slo_attainment": "deadline_hit_rate",
+    # keys of a configuration
+    "disturbances": "failures",
+    "load_is": "load_mode",
+    "interval_s": "checkpoint_interval_s",
+    "write_s": "checkpoint_write_s",
+    "claim": "requested_factor",
+}
+"""The name that replaces each old one. A name of which only the meaning changed is not here:
+``bounded_slowdown`` was what ``bounded_stretch`` is, and ``wait_s`` what ``queueing_s`` is.
+"""
+
+_PARTS = re.compile(r"((?:\w+\[.*\]\.)?)(\w+)((?:\.\w+)?)")
+
+
+def new_name(old: str, names: Collection[str]) -> str | None:
+    """Return what ``old`` is called now, if that is one of ``names``.
+
+    The parts of a metric before and after the name stay: ``tenant[ann].slowdown.mean``.
+    """
+    match = _PARTS.fullmatch(old)
+    if match is None or (name := NEW_NAMES.get(match[2])) is None:
+        return None
+    found = [f"{match[1]}{name}{match[3]}", f"{name}{match[3]}"]
+    return found[0] if any(possible in names for possible in found) else None

@@ -1,1 +1,0 @@
-"""Live pages of runs: a local server that reads run folders and writes nothing."""

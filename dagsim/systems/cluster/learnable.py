@@ -1,0 +1,20 @@
+"""How agents see the GPU cluster and what they are paid for; families fill both registries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dagsim.registry import Registry
+from dagsim.systems.seam import RewardTerm
+
+__all__ = ["CODECS", "TERMS"]
+
+CODECS: Registry[Any] = Registry("codec", group="dagsim.codecs", listing="dagsim list codecs", method="build")
+"""Every codec of the GPU cluster by name: it turns a view into arrays for a net, and the net's choice
+into decisions.
+"""
+
+TERMS: Registry[RewardTerm] = Registry(
+    "reward term", group="dagsim.rewards", listing="dagsim list rewards", method="cost"
+)
+"""Every reward term of the GPU cluster by name. It is built with ``kernel`` or its ``schedule``."""

@@ -1,0 +1,42 @@
+"""Links of a network, the levels of its fabric, and the traffic on it: what reports and policies read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One direction of a cable, or several parallel cables as one. ``bandwidth`` is in bytes per
+    second.
+    """
+
+    name: str
+    bandwidth: float
+    latency_s: float = 0.0
+
+
+class LinkUse(NamedTuple):
+    """A link, and the traffic on it: from when to when, and bytes per second."""
+
+    link: Link
+    traffic: list[tuple[float, float, float]]
+
+    @property
+    def bytes(self) -> float:
+        """All bytes that crossed it."""
+        return sum([(end_s - start_s) * bytes_s for start_s, end_s, bytes_s in self.traffic])
+
+
+def busiest(usage: Sequence[LinkUse], count: int) -> list[LinkUse]:
+    """Return the links with the largest shares of their bandwidth in use, over all of the time."""
+    return sorted([use for use in usage if use.traffic], key=lambda use: -use.bytes / use.link.bandwidth)[:count]
+
+
+class FabricLevel(NamedTuple):
+    """A level of the fabric above the hosts, such as racks: the *domain* of each host."""
+
+    name: str
+    domains: tuple[int, ...]

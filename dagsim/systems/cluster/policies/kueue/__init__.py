@@ -1,5 +1,0 @@
-"""Kueue: admission by quota, as an engine without a clock and as a policy in simulated time."""
-
-from dagsim.systems.cluster.policies.kueue.policy import Kueue
-
-__all__ = ["Kueue"]

@@ -1,0 +1,74 @@
+"""Text from files stays text: one function for each format that gives some characters a meaning, called where the
+output is written. HTML has ``html.escape`` and JSON its own escapes.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["in_latex", "in_markdown", "in_spreadsheet", "is_text", "on_one_line", "printable"]
+
+
+def is_text(text: str) -> bool:
+    """True if UTF-8 can hold ``text``: JSON and YAML can name halves of a character, and names of files can be
+    any bytes.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def printable(text: str) -> str:
+    """Replace everything but printable characters and line ends, so that a name in a log cannot send commands to the
+    terminal or reverse the text around it.
+    """
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() or sign == "\n" else "\N{REPLACEMENT CHARACTER}" for sign in text)
+
+
+def on_one_line(text: str) -> str:
+    """Replace as ``printable`` does, and line ends by spaces."""
+    return printable(text).replace("\n", " ")
+
+
+_MARKDOWN = re.compile(r"[\\`*|$]|~(?=~)|(?<=~)~|(?<!\w)_|_(?!\w)|(?<=\])\(|^[#>\[]")
+"""Match what Markdown would read as more than text. An underscore within a word is text."""
+_HTML = re.compile(r"<(?=[A-Za-z/!?])|&(?=[#A-Za-z])")
+
+
+def in_markdown(text: str) -> str:
+    """Escape ``text`` for a paragraph or a cell of a table in Markdown, which may contain HTML as well."""
+    escaped = _MARKDOWN.sub(lambda sign: f"\\{sign[0]}", on_one_line(text))
+    return _HTML.sub(lambda sign: "&lt;" if sign[0] == "<" else "&amp;", escaped)
+
+
+_LATEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "µ": r"$\mu$"},
+}
+
+
+def in_latex(text: str) -> str:
+    """Escape ``text`` for a paragraph or a cell of a table in LaTeX."""
+    escaped = "".join(_LATEX.get(sign, sign) for sign in on_one_line(text))
+    # At the beginning of a row, both signs would be arguments of the line break or the rule before it.
+    return f"{{{escaped[0]}}}{escaped[1:]}" if escaped.startswith(("[", "*")) else escaped
+
+
+_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")
+
+
+def in_spreadsheet(text: str) -> str:
+    """Put an apostrophe before a text that a spreadsheet would read as a formula: it begins with ``=``, ``+``, ``-``
+    or ``@`` and is not a number.
+    """
+    if _FORMULA.match(text) is None:
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text

@@ -1,0 +1,193 @@
+"""Points and spans of time as schedulers write them, and what a change of summer time makes of local dates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise, product
+from math import inf
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from dagsim.traces.chunks import Table, date_seconds
+from dagsim.traces.fields import Dirty
+from dagsim.traces.report import ReadReport
+from dagsim.workload.arrays import objects
+
+_UNSET = frozenset({"", "none", "unknown", "n/a", "(null)", "invalid"})
+ENDLESS_S = 365 * 86400.0
+"""A year: the limit by which Slurm plans jobs without one."""
+NO_DURATION = ("4294967294", "4294967295")
+"""Slurm's NO_VAL and INFINITE, of 32 bits."""
+_DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(?:(\d{1,8}):)?(\d{1,12}(?:\.\d{1,9})?)")
+
+
+def is_unset(text: str) -> bool:
+    """True if a field is unset."""
+    return text.strip().lower() in _UNSET
+
+
+def duration_s(text: str, field: str) -> float | None:
+    """Parse ``[DD-[HH:]]MM:SS[.mmm]`` or plain seconds; ``None`` if not set.
+
+    Raises:
+        Dirty: The text is not a duration.
+    """
+    if text == "00:00:00":  # the most frequent value of Suspended
+        return 0.0
+    if is_unset(text):
+        return None
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise Dirty(f"whose {field} is not a duration")
+    if text.strip() in NO_DURATION:
+        return None
+    days, first, second, seconds = match.groups()
+    hours, minutes = (first, second) if second is not None else (None, first)
+    if days is not None and second is None:  # 2-03:04 would be hours and minutes; sacct does not print it
+        raise Dirty(f"whose {field} is not a duration")
+    return int(days or 0) * 86400.0 + int(hours or 0) * 3600.0 + int(minutes or 0) * 60.0 + float(seconds)
+
+
+def moment_s(text: str, field: str, zone: ZoneInfo | None, fold: int = 0) -> float | None:
+    """Seconds since 1970 from epoch seconds, or from a local date in ``zone`` (default UTC);
+    ``None`` if not set. A date in an hour that the zone repeats is the first or the second (``fold``).
+
+    Raises:
+        Dirty: The text is not a point in time.
+    """
+    try:
+        return _positive(float(text), field)
+    except ValueError:
+        if is_unset(text):
+            return None
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=zone or ZoneInfo("UTC"), fold=fold)
+        return _positive((moment - _EPOCH) / timedelta(seconds=1), field)
+    except (ValueError, OverflowError):
+        raise Dirty(f"whose {field} is not a time") from None
+
+
+def span_s(start: str, end: str, duration: str = "", zone: ZoneInfo | None = None) -> tuple[float | None, float | None]:
+    """Start and end in seconds since 1970. In the hour that a change of summer time repeats, each is read
+    such that the end is later by the duration, or at least later.
+
+    Raises:
+        Dirty: One is not a point in time.
+    """
+    readings = [(moment_s(start, "start", zone, one), moment_s(end, "end", zone, other)) for one, other in _FOLDS]
+    start_s, end_s = readings[0]
+    if start_s is None or end_s is None:
+        return start_s, end_s
+    try:
+        lasts_s = duration_s(duration, "duration")
+    except Dirty:
+        lasts_s = None
+    spans = [(since, until) for since, until in readings if since is not None and until is not None and until > since]
+    exact = [pair for pair in spans if lasts_s is not None and abs(pair[1] - pair[0] - lasts_s) <= 1]
+    return next(iter(exact or spans), (start_s, end_s))
+
+
+UNSET_MOMENTS = (0.0, 4294967294.0, 4294967295.0, 18446744073709551614.0, 18446744073709551615.0)
+"""Moments that are none: Slurm's NO_VAL and INFINITE, of 32 and 64 bits, and the beginning of 1970."""
+_MILLISECONDS = (1e11, 1e14)
+"""Numbers of milliseconds from 1973 to 5138."""
+
+
+def are_milliseconds(moments: np.ndarray) -> np.ndarray:
+    """(n,) bool: True for moments that are milliseconds since 1970; as seconds they would lie after 5138."""
+    wide: np.ndarray = (moments >= _MILLISECONDS[0]) & (moments < _MILLISECONDS[1])
+    return wide
+
+
+def folded_rows(texts: np.ndarray, zone: ZoneInfo) -> dict[int, bool]:
+    """Rows whose local dates lie in an hour that the zone repeats (True) or skips (False)."""
+    seconds = date_seconds(texts)
+    dated = np.flatnonzero(~np.isnan(seconds))
+    quarters, place = np.unique(seconds[dated] // 900, return_inverse=True)
+    changes = []
+    for number, quarter in enumerate(quarters.tolist()):
+        first, second = (_offset_s(900 * quarter, zone, fold) for fold in (0, 1))
+        if first != second:
+            changes.append((number, first > second))
+    return {int(row): repeats for number, repeats in changes for row in dated[place == number].tolist()}
+
+
+def reading_of(texts: Sequence[str], lasts_s: float, zone: ZoneInfo) -> tuple[list[str], bool]:
+    """Write the local times of a row (submitted, eligible, started, ended; of ``lasts_s`` from the third to the
+    fourth) with offsets: of all readings the first that fits best. True if no other fits as well.
+    """
+    ways: dict[tuple[float, ...], tuple[tuple[int, int], list[str]]] = {}
+    for folds in product((0, 1), repeat=len(texts)):
+        dated = [_with_offset(text, zone, fold) for text, fold in zip(texts, folds, strict=True)]
+        moments = [_or_none(text, zone) for text in dated]
+        known = [moment for moment in moments if moment is not None]
+        wrong = sum(later < earlier for earlier, later in pairwise(known))
+        if moments[2] is not None and moments[3] is not None and lasts_s >= 0:
+            wrong += abs(moments[3] - moments[2] - lasts_s) > 1
+        ways.setdefault(tuple([-1.0 if moment is None else moment for moment in moments]), ((wrong, sum(folds)), dated))
+    best = min(ways.values(), key=lambda way: way[0])
+    return best[1], sum(way[0][0] == best[0][0] for way in ways.values()) == 1
+
+
+def with_offsets(
+    table: Table, columns: Sequence[int], lasts_s: Callable[[int], float], zone: ZoneInfo, report: ReadReport
+) -> Table:
+    """The table with offsets on the local dates that a change of summer time makes ambiguous. ``columns`` are
+    those of ``reading_of``, and ``lasts_s`` returns how long the job of a row ran.
+    """
+    texts = {column: table.words_of.get(column, objects([""] * len(table))) for column in columns}
+    rows: dict[int, bool] = {}
+    for column in columns:
+        for row, repeats in folded_rows(texts[column], zone).items():
+            rows[row] = rows.get(row, True) and repeats
+    if not rows:
+        return table
+    texts = {column: words.copy() for column, words in texts.items()}
+    for row, repeats in rows.items():
+        if not repeats:
+            report.note("with a time in an hour that is skipped (is timezone right?)", table.where(row))
+        dated, only = reading_of([texts[column][row] for column in columns], lasts_s(row), zone)
+        if repeats and not only:
+            report.note("in an hour that their zone repeats, taken as its first", table.where(row))
+        for column, text in zip(columns, dated, strict=True):
+            texts[column][row] = text
+    return replace(table, words_of=table.words_of | {column: texts[column] for column in columns})
+
+
+def _with_offset(text: str, zone: ZoneInfo, fold: int) -> str:
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return text
+    return text if moment.tzinfo else moment.replace(tzinfo=zone, fold=fold).isoformat()
+
+
+def _or_none(text: str, zone: ZoneInfo) -> float | None:
+    try:
+        moment = moment_s(text, "", zone)
+    except Dirty:
+        return None
+    return None if moment in UNSET_MOMENTS else moment
+
+
+def _offset_s(local_s: float, zone: ZoneInfo, fold: int) -> float:
+    ahead = datetime.fromtimestamp(local_s, UTC).replace(tzinfo=zone, fold=fold).utcoffset()
+    return ahead.total_seconds() if ahead is not None else 0.0
+
+
+_FOLDS = ((0, 0), (0, 1), (1, 1), (1, 0))
+
+
+def _positive(seconds: float, field: str) -> float:
+    if not 0 <= seconds < inf:
+        raise Dirty(f"whose {field} is not a time")
+    return seconds
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))

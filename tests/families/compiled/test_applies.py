@@ -1,0 +1,244 @@
+"""What the lane says of scenarios that it cannot carry out."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from math import inf
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import check_lane
+import numpy as np
+import pytest
+from check_lane import run
+
+from dagsim.errors import ModelError
+from dagsim.families.compiled import jit
+from dagsim.families.compiled.choice import plan_for, why_not
+from dagsim.families.compiled.drive import compile_loop, is_warm
+from dagsim.families.compiled.rules import ARRIVED, COMPLETED, FINISHED, PREEMPTED, REJECTED, STARTED_ROW
+from dagsim.model import Cluster, Job, Kind, Node, Task
+from dagsim.systems.cluster import Estimates, MovingDelay, NodeFailures, Preemption, UniformNetwork
+from dagsim.systems.cluster.api import TaskState
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.policies.orders import Ordered, TypedOrdered
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.seam import drive
+
+FOUR = Cluster.of({"V100": 4})
+NAMES = [name for names in check_lane.KINDS.values() for name in names]
+
+
+def why(policy: str, **models: Any) -> str:
+    """The reason against the compiled engine, asked for."""
+    return why_not(ClusterScenario(models.pop("cluster", FOUR), [], engine="compiled", **models), policy)
+
+
+@pytest.mark.parametrize("policy", NAMES)
+@pytest.mark.parametrize("placement", ["best-fit", "fastest", "first-fit", "worst-fit", "consolidate"])
+def test_it_knows_every_policy_with_every_placement(policy: str, placement: str) -> None:
+    assert why(f"{policy}[placement={placement}]") == ""
+
+
+@pytest.mark.parametrize(
+    ("models", "named"),
+    [
+        ({"setup": MovingDelay(2.0)}, "a set-up model"),
+        ({"network": UniformNetwork()}, "a network"),
+        ({"failures": (NodeFailures(1e5, 1e3),)}, "failures"),
+        ({"admission": True}, "admission"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_refusal_names_the_feature(models: dict[str, Any], named: str) -> None:
+    assert named in why("fifo", **models)
+
+
+def test_observers_are_refused() -> None:
+    assert "observers" in why_not(ClusterScenario(FOUR, []), "fifo", observed=True)
+
+
+@pytest.mark.parametrize(
+    ("policy", "named"),
+    [
+        ("heft", "policy 'heft'"),
+        ("gittins", "policy 'gittins'"),
+        ("sjf[placement=fgd]", "placement 'fgd'"),
+        ("fifo[patience=3]", "patience"),
+        ("las[lead=0.1]", "policy 'las'"),
+        ("graham[order=[t1,t2]]", "policy 'graham': its key cannot be evaluated for all tasks at once"),
+    ],
+)
+def test_an_unknown_policy_is_refused_by_name(policy: str, named: str) -> None:
+    assert named in why(policy)
+
+
+def test_rounds_that_lose_work_are_refused() -> None:
+    assert "lose their work" in why("las", preemption=Preemption("restart"))
+    assert not why("srtf", preemption=Preemption("restart"))
+
+
+def test_preemption_that_takes_time_is_refused() -> None:
+    assert "take time" in why("srtf", preemption=Preemption(restart_s=1.0))
+
+
+def test_without_numba_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dagsim.families.compiled.choice.is_installed", lambda: False)
+    assert "pip install -e '.[fast]'" in why("fifo")
+
+
+def of_own(monkeypatch: pytest.MonkeyPatch, policy: object) -> str:
+    """The name under which a policy of a user's own can be asked for."""
+    module = ModuleType("my_policies")
+    if inspect.isfunction(policy):
+        policy.__annotations__["return"] = type(policy())  # a function has to promise a policy
+    module.mine = policy  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "my_policies", module)
+    return "my_policies:mine"
+
+
+def aged_area(task: TaskState) -> float:
+    return task.best_s * task.demand.width / task.job.job.weight - task.rank_s
+
+
+def area_by_type(task: TaskState, type_: int) -> float:
+    return task.seconds[type_] * task.task.instances
+
+
+@pytest.mark.parametrize(
+    "mine",
+    [
+        lambda: Ordered(aged_area, "first-fit"),
+        lambda: Ordered(aged_area, strict=True),
+        lambda: Ordered(aged_area, "consolidate", ageing=0.01),
+        lambda: TypedOrdered(area_by_type, "worst-fit"),
+        TypedOrdered(area_by_type),
+    ],
+    ids=["first-fit", "strict", "ageing", "typed", "object"],
+)
+def test_an_order_of_a_users_own_plays_compiled_to_the_same_log(monkeypatch: pytest.MonkeyPatch, mine: Any) -> None:
+    name = of_own(monkeypatch, mine)
+    for number in range(8):
+        rng = check_lane.random.Random(f"own {number}")
+        cluster, jobs = check_lane.cluster_of(rng), check_lane.jobs_of(rng)
+        if any(node.gpus > 62 for node in cluster.nodes):
+            jobs = [check_lane.without_shares(job) for job in jobs]
+        kernel = ClusterScenario(cluster, jobs).kernel(number)
+        assert run(cluster, jobs, name, seed=number).log == drive(kernel, POLICIES.create(name)).log
+
+
+class Counting:
+    def __init__(self) -> None:
+        self.asked = 0.0
+
+    def __call__(self, task: TaskState) -> float:
+        self.asked += 1.0
+        return task.best_s + self.asked
+
+
+class Impatient(Ordered):
+    """May decide in another way."""
+
+
+@pytest.mark.parametrize(
+    ("mine", "named"),
+    [
+        (lambda: Ordered(lambda task: task.ready_s), "AttributeError"),
+        (lambda: Ordered(lambda task: 0.0 if task.best_s < 9 else task.best_s), "ValueError"),
+        (lambda: Ordered(lambda task: len(task.task.name)), "AttributeError"),
+        (lambda: Ordered(Counting()), "of a single task"),
+        (lambda: Ordered(lambda task: 1.0), "a number per task"),
+        (lambda: Impatient(aged_area), "not compiled"),
+        (lambda: Ordered(aged_area, "fgd"), "Fgd is not compiled"),
+    ],
+    ids=["dynamic", "branches", "names", "counts", "constant", "subclass", "placement"],
+)
+def test_an_order_that_columns_cannot_answer_is_refused(monkeypatch: pytest.MonkeyPatch, mine: Any, named: str) -> None:
+    assert named in why(of_own(monkeypatch, mine))
+
+
+def test_warm_is_a_policy_whose_loop_was_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jit, "is_kept", lambda name: name == "advance_easy")
+    plans = [plan_for(policy, Preemption()) for policy in ("easy-sjf", "easy", "sjf", "las")]
+    assert [is_warm(plan) for plan in plans] == [True, True, False, False]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not jit.jitted(), reason="numba is not installed")
+def test_what_was_compiled_once_is_kept() -> None:
+    assert not jit.is_kept("advance_nothing")
+    compile_loop(plan_for("fifo", Preemption()))
+    assert is_warm(plan_for("sjf", Preemption()))
+    assert not compile_loop(plan_for("sjf", Preemption()))
+
+
+def test_memory_without_end_is_refused() -> None:
+    node = Node("n", FOUR.nodes[0].gpu, 4, memory_gb=inf)
+    assert "GB of memory" in why("fifo", cluster=Cluster((node,)))
+
+
+def test_jobs_must_come_in_order_of_arrival() -> None:
+    jobs = [Job.single(f"j{at}", Task("t", 1.0), float(at)) for at in (3, 1)]
+    with pytest.raises(ModelError, match=r"'j1' \(1.0 s\) follows a job that arrives at 3.0 s"):
+        run(FOUR, jobs, "fifo")
+
+
+def test_predicted_estimates_need_the_users_claim() -> None:
+    with pytest.raises(ModelError, match="task j/t has none"):
+        run(FOUR, [Job.single("j", Task("t", 1.0))], "sjf", estimates=Estimates("predicted"))
+
+
+def test_no_jobs_leave_an_empty_log() -> None:
+    schedule = run(FOUR, [], "fifo")
+    assert (len(schedule.log), schedule.jobs, schedule.ended_s) == (0, [], 0.0)
+
+
+def test_rows_are_of_the_kinds_of_the_log() -> None:
+    kinds = (ARRIVED, REJECTED, STARTED_ROW, FINISHED, PREEMPTED, COMPLETED)
+    assert kinds == (Kind.ARRIVED, Kind.REJECTED, Kind.STARTED, Kind.FINISHED, Kind.PREEMPTED, Kind.COMPLETED)
+
+
+def _compiled_names(tree: ast.Module) -> set[str]:
+    """Names that compiled functions of a module use, and functions that it has compiled."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    marked = [one for one in functions if {"inner", "outer"} & {ast.unparse(mark) for mark in one.decorator_list}]
+    used = {node.id for one in marked for line in one.body for node in ast.walk(line) if isinstance(node, ast.Name)}
+    calls = [
+        node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) in ("inner", "outer")
+    ]
+    return used | {ast.unparse(call.args[0]) for call in calls}
+
+
+def test_compiled_code_is_kept_under_a_digest_of_all_files_that_it_is_made_of() -> None:
+    used = 0
+    for file in Path(jit.__file__).parent.glob("*.py"):
+        tree = ast.parse(file.read_text())
+        names = _compiled_names(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and names & {alias.name for alias in node.names}:
+                module = sys.modules[str(node.module)]
+                if not module.__name__.startswith("dagsim."):
+                    continue
+                assert Path(str(module.__file__)) in jit.sources(), f"{file.name} takes {ast.unparse(node)}"
+                used += 1
+    assert used > 20
+
+
+@pytest.mark.skipif(not jit.jitted(), reason="numba is not installed")
+def test_without_a_folder_to_write_to_functions_are_compiled_and_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setattr(jit, "folder", lambda: tmp_path / "file" / "lane")
+
+    def doubled(numbers: np.ndarray) -> None:
+        for place in range(len(numbers)):
+            numbers[place] *= 2
+
+    with jit.alone():
+        jit.outer(doubled)(numbers := np.array([1.5]))
+    assert numbers.tolist() == [3.0]
+    assert not jit.is_kept("doubled")

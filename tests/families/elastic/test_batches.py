@@ -1,0 +1,125 @@
+"""Trainings whose batch grows, and the jobs of Shockwave's cluster."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from scripting import run_script
+
+from dagsim.errors import ModelError
+from dagsim.families.elastic.batches import EpochTraining, batch_schedule, epoch_table
+from dagsim.model import Cluster, Elastic, Job, Node, Task, gpu_type
+from dagsim.model.log import Kind
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
+
+V100 = gpu_type("V100")
+SCHEDULE = {0: 16, 10: 32}
+SECONDS = {V100.name: {16: 10.0, 32: 6.0}}
+
+
+def test_the_batch_doubles_up_to_the_largest_one_with_gradient_noise():
+    assert batch_schedule("LM", 20, 1, "gns", 100) == {0: 20, 11: 40, 41: 80}
+    assert batch_schedule("LM", 20, 1, "gns", 12) == {0: 20, 11: 40}
+    assert batch_schedule("Transformer", 16, 1, "gns", 100) == {0: 16}
+
+
+def test_accordion_keeps_the_first_batch_in_critical_phases():
+    assert batch_schedule("ResNet-18", 32, 1, "accordion", 300) == {
+        0: 32,
+        91: 256,
+        150: 32,
+        160: 256,
+        250: 32,
+        260: 256,
+    }
+    assert batch_schedule("LM", 10, 1, "accordion", 20) == {0: 10, 10: 80}
+    assert batch_schedule("LM", 80, 1, "accordion", 200) == {0: 80}
+
+
+def test_an_unknown_mode_is_refused():
+    with pytest.raises(ModelError, match="static, gns or accordion, got 'pollux'"):
+        batch_schedule("LM", 10, 1, "pollux", 20)
+
+
+def test_a_batch_that_was_not_measured_names_those_that_were():
+    training = EpochTraining(20, {0: 16, 10: 64}, SECONDS).start()
+    training.place([1], V100.name)
+    training.end_epoch()
+    with pytest.raises(ModelError, match=r"no seconds of an epoch with batch 64 on V100.*\[16, 32\]"):
+        training.pace()
+
+
+def test_a_job_that_starts_again_counts_its_epoch_again_but_keeps_its_work():
+    """Stopped in the middle of epoch 3 of 4: the batch changes when 4.5 epochs are done, which count as 5."""
+    training = EpochTraining(10, {0: 16, 4: 32}, SECONDS).start()
+    training.place([1], V100.name)
+    training.advance(3.5)
+    training.place([])
+    training.place([1], V100.name)
+    assert training.pace().until == 4.5
+    training.advance(1.0)
+    training.end_epoch()
+    assert training.progress == 5.0
+    assert training.pace().until == 10.0
+
+
+def _job(change_s: float, restart_s: float, epochs: float = 12.5) -> Job:
+    training = EpochTraining(epochs, SCHEDULE, SECONDS, change_s)
+    elastic = Elastic(1, 1, training, restart_s)
+    return Job.single("a", Task("train", training.alone_s(V100.name), 1, gang=True, elastic=elastic), 0.0)
+
+
+def _end_s(job: Job, policy: str) -> float:
+    schedule = ClusterScenario(Cluster((Node("n", V100, 1),)), [job]).kernel(0).run(POLICIES.create(policy))
+    return next(row.time_s for row in schedule.log if row.kind == Kind.COMPLETED)
+
+
+@pytest.mark.parametrize(
+    "policy", ["fifo", pytest.param("gavel[policy=max_min_fairness]", marks=pytest.mark.family("gavel"))]
+)
+def test_the_kernel_adds_up_epochs_a_pause_and_the_restart(policy: str):
+    assert _end_s(_job(0.0, 0.0), policy) == pytest.approx(10 * 10.0 + 2.5 * 6.0)
+    assert _end_s(_job(80.0, 20.0), policy) == pytest.approx(20.0 + 100.0 + 80.0 + 15.0)
+
+
+@pytest.mark.data
+def test_seconds_alone_are_those_that_shockwaves_fairness_implies(data: Path):
+    """Shockwave counts batches of an epoch without rounding up, which is at most 4.3 % less here."""
+    golden = data / "golden/elastic"
+    with gzip.open(golden / "inputs/shockwave/tacc_throughputs.json.gz", "rt") as file:
+        rates = json.load(file)["v100"]
+    with gzip.open(golden / "shockwave/tacc_32gpus_comparison__allox__simulation.csv.gz", "rt") as file:
+        rows = [line.split(",") for line in file.read().splitlines()[1:]]
+    with gzip.open(golden / "inputs/shockwave/tacc_120.trace.gz", "rt") as file:
+        lines = [line.split("\t") for line in file]
+    for fields, (_, jct_s, static, _) in zip(lines, rows, strict=True):
+        model, _, batch = fields[0].partition(" (batch size ")
+        size, gpus, steps = int(batch[:-1]), int(fields[6]), int(fields[5])
+        table = epoch_table(rates, model, gpus)
+        per_epoch = table[size] * rates[f"('{fields[0]}', {gpus})"]["null"]
+        epochs = -(-steps // round(per_epoch))
+        training = EpochTraining(epochs, batch_schedule(model, size, gpus, fields[7], epochs), {"v100": table})
+        assert training.alone_s("v100") == pytest.approx(float(jct_s) / (float(static) * 120 / 32), rel=0.043)
+
+
+@pytest.mark.data
+def test_allox_on_the_real_cluster_is_met_closer_than_by_its_authors_simulator(data: Path):
+    golden = data / "golden/elastic"
+    arguments = ("--inputs", golden / "inputs", "--measured", golden / "shockwave", "--policy", "allox", "--json")
+    done = run_script("validate_shockwave", *arguments)
+    assert done.returncode == 0, done.stderr
+    allox = json.loads(done.stdout)["policies"]["allox"]
+    assert len(allox["jobs"]) == len(allox["job_errors"]) == 120
+    assert abs(allox["error"]) < 0.0199
+    assert sorted(map(abs, allox["job_errors"].values()))[60] < 0.06
+
+
+def test_missing_inputs_are_an_error_without_a_traceback(tmp_path: Path):
+    done = run_script("validate_shockwave", "--inputs", tmp_path)
+    assert done.returncode == 2
+    assert "tacc_throughputs.json.gz" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,146 @@
+"""Elastic jobs in Pollux's simulator, and the policies that its authors compare with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from elastic_cases import job, profile
+
+from dagsim.errors import ModelError, TraceError
+from dagsim.families.elastic.pollux_policies import AttainedServiceQueues, OptimusOracle
+from dagsim.families.elastic.stepping import Allocations, SteppedCluster, SteppedJob
+from dagsim.families.elastic.training_jobs import ElasticJob, Training, read_workload, split_batch
+
+
+class Fixed:
+    """Gives jobs the nodes listed for a time, and keeps them until the next."""
+
+    def __init__(self, plan: dict[int, Allocations]) -> None:
+        self.plan = plan
+
+    def batch(self, job: ElasticJob) -> int | None:
+        return job.batch
+
+    def allocate(self, now_s: int, jobs: dict[str, SteppedJob], cluster: SteppedCluster) -> Allocations:
+        return self.plan.get(now_s, cluster.allocations)
+
+
+def test_a_rate_holds_until_the_end_of_its_epoch() -> None:
+    training = Training(job(batch=10), 10)
+    training.place([1])
+    assert (training.local_batch, training.accumulation) == (10, 0)
+    assert training.pace()[:2] == pytest.approx((10.0, 100.0))  # .1 s per iteration
+    training.end_epoch()
+    assert training.pace().until == 200.0
+    assert training.pace(interference=0.5).rate == pytest.approx(5.0)
+
+
+def test_a_larger_batch_gains_by_its_noise() -> None:
+    training = Training(job(), 40)
+    training.place([2])
+    # scale 4, variance 6, square 2: gain (6 + 2) / (6 / 4 + 2); 20 samples take .2 + .02 s
+    assert training.pace().rate == pytest.approx(8 / 3.5 / 0.22)
+
+
+def test_a_job_that_does_not_run_has_no_rate() -> None:
+    with pytest.raises(ModelError, match="job does not run"):
+        Training(job(), 10).pace()
+
+
+def test_a_job_without_a_batch_of_its_own_chooses_by_goodput_after_its_first_iteration() -> None:
+    training = Training(job(), None)
+    training.place([1])
+    assert training.goodput is None
+    assert training.local_batch * (training.accumulation + 1) == 10
+    training.pace()
+    assert training.goodput is not None
+    training.place([2])
+    choice = training.goodput.best(1, 2)
+    assert (training.local_batch, training.accumulation) == (int(choice.local_batch), int(choice.accumulation))
+
+
+def test_one_replica_splits_a_large_batch_into_passes() -> None:
+    assert split_batch(profile(), 10, 1) == (10, 0)
+    assert split_batch(profile(), 16, 1) == (8, 1)
+    assert split_batch(profile(), 100, 2) == (17, 2)
+
+
+def test_a_start_holds_its_gpus_for_30_s_before_it_trains() -> None:
+    # Seen at 60 s, started until 90 s; 2 epochs of 10 s.
+    cluster = SteppedCluster([job(arrival_s=5)], Fixed({60: {"job": [0]}}))
+    assert cluster.run() == {"job": 105}
+    assert (cluster.jobs["job"].attained_gpu_s, cluster.jobs["job"].restarts) == (50, 0)
+
+
+def test_a_move_costs_a_restart_and_a_preemption_keeps_progress() -> None:
+    slow = ElasticJob("job", profile(epochs=6), 0.0, 1, 10)
+    plan: dict[int, Allocations] = {60: {"job": [0]}, 120: {"job": [1]}, 180: {}, 240: {"job": [1]}}
+    cluster = SteppedCluster([slow], Fixed(plan))
+    # 60 s of training: 90 to 120 s and 150 to 180 s. The move back to node 1 restarts again, but nothing is left.
+    assert cluster.run() == {"job": 180}
+    assert cluster.jobs["job"].restarts == 1
+
+
+def test_distributed_jobs_that_share_a_node_disturb_each_other() -> None:
+    jobs = [ElasticJob(name, profile(epochs=1), 0.0, 2, 10) for name in ("one", "two", "three")]
+    plan: dict[int, Allocations] = {60: {"one": [0, 1], "two": [1, 2], "three": [3, 4]}}
+    # Half of 10 samples on each GPU take .05 + .1 s; 100 iterations take 15 s, or 30 s at half the rate.
+    ends = SteppedCluster(jobs, Fixed(plan), interference=0.5).run()
+    assert ends == {"one": 120, "two": 120, "three": 105}
+
+
+def test_a_job_moves_to_the_second_queue_when_it_has_run_long_enough() -> None:
+    jobs = [ElasticJob(name, profile(epochs=30), at, 1, 10) for name, at in (("first", 0), ("second", 100))]
+    ends = SteppedCluster(jobs, AttainedServiceQueues(120), nodes=1, gpus_per_node=1).run()
+    # One after the other, the second starts at 420 s. With the queues, the first yields at 180 s with 90 s of its 300 s
+    # done, and the second at 300 s; then both are in the second queue, in this order.
+    alone = SteppedCluster(jobs, AttainedServiceQueues(), nodes=1, gpus_per_node=1).run()
+    assert alone == {"first": 390, "second": 650}
+    assert ends == {"first": 540, "second": 680}
+
+
+def test_a_wide_job_that_does_not_fit_lets_a_narrow_one_pass() -> None:
+    jobs = [job("one", replicas=1), job("wide", replicas=2), job("narrow", replicas=1)]
+    cluster = SteppedCluster(jobs, AttainedServiceQueues(), nodes=1, gpus_per_node=2)
+    cluster.step()
+    assert cluster.allocations == {"one": [0], "narrow": [0]}
+
+
+def test_optimus_gives_gpus_where_they_save_most_time() -> None:
+    long, short = ElasticJob("long", profile(epochs=9), 0, 1, 20), ElasticJob("short", profile(epochs=3), 0, 1, 20)
+    cluster = SteppedCluster([short, long], OptimusOracle(), nodes=1, gpus_per_node=3)
+    cluster.step()
+    assert {name: len(nodes) for name, nodes in cluster.allocations.items()} == {"long": 2, "short": 1}
+
+
+def test_optimus_leaves_jobs_waiting_when_there_are_more_jobs_than_gpus() -> None:
+    cluster = SteppedCluster([job(name) for name in "abc"], OptimusOracle(), nodes=1, gpus_per_node=2)
+    cluster.step()
+    assert set(cluster.allocations) == {"a", "b"}
+    assert cluster.run()["c"] > cluster.run()["b"]
+
+
+HEAD = "name,time,application,num_replicas,batch_size\n"
+
+
+def test_a_workload_lists_the_jobs_as_tuned(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text(HEAD + "toy-0,53,toy,2,40\n")
+    toy = profile()
+    assert read_workload(tmp_path / "jobs.csv", {"toy": toy}) == [ElasticJob("toy-0", toy, 53.0, 2, 40)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ("a,0,vgg,1,10\n", "jobs.csv:2: no profile of the application 'vgg'"),
+        ("a,0,toy,1,10\na,1,toy,1,10\n", "jobs.csv:3: the job 'a' is there twice"),
+        ("a,0,toy,0,10\n", "jobs.csv:2: a job needs"),
+        ("a,nan,toy,1,10\n", "jobs.csv:2: a job needs"),
+        ("a,0,toy,1\n", "jobs.csv:2: batch_size is not a number"),
+    ],
+)
+def test_a_malformed_workload_is_named_with_its_line(tmp_path: Path, rows: str, words: str) -> None:
+    (tmp_path / "jobs.csv").write_text(HEAD + rows)
+    with pytest.raises(TraceError, match=words):
+        read_workload(tmp_path / "jobs.csv", {"toy": profile()})

@@ -1,0 +1,96 @@
+"""Episodes in the lane: copies of bytes that can be forked and recorded."""
+
+from __future__ import annotations
+
+import check_lane
+import numpy as np
+import pytest
+
+from dagsim.config.schema import load_config
+from dagsim.errors import ConfigError
+from dagsim.families.compiled import jit
+from dagsim.families.compiled.choice import why_not_live
+from dagsim.families.episodes.episode_state import EpisodeReward
+from dagsim.families.episodes.side_by_side import CompiledEpisodes
+from dagsim.families.learning.codecs.codec import CandidatesConfig
+from dagsim.model import Cluster, Job, Task
+from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
+
+pytestmark = pytest.mark.timeout(600)  # the first run on a machine compiles
+
+FIRST, SECOND, THIRD = (np.array([number]) for number in range(3))
+
+
+def episodes(count: int, *settings: str, recorded: bool = True) -> CompiledEpisodes:
+    few = load_config(None, ["workload=heterogeneous-dag", "workload.count=5", *settings])
+    return CompiledEpisodes(cluster_scenario_of(few), count, CandidatesConfig(), EpisodeReward(), recorded=recorded)
+
+
+def play(lane: CompiledEpisodes, which: np.ndarray, choice: int) -> float:
+    """Play an episode to its end by the same row everywhere, counted from the last one; the sum of rewards."""
+    total, over = 0.0, False
+    while not over:
+        rows = len(lane.observe(which).tokens)
+        rewards, ends = lane.advance(which, np.array([max(rows - 1 - choice, 0)]))
+        total, over = total + rewards[0], bool(ends[0])
+    return total
+
+
+def test_a_fork_continues_as_its_original_and_changes_nothing_there() -> None:
+    lane = episodes(3)
+    lane.begin(FIRST, [2])
+    for _ in range(4):
+        lane.advance(FIRST, np.array([0]))
+    lane.fork(0, 1)
+    lane.fork(0, 2)
+    other, copy = play(lane, SECOND, 2), play(lane, THIRD, 1)
+    assert play(lane, FIRST, 1) == copy != other
+    assert lane.schedule(0).log == lane.schedule(2).log != lane.schedule(1).log
+
+
+def test_a_batch_shows_each_episode_as_it_is_alone() -> None:
+    lane = episodes(3, recorded=False)
+    lane.begin(np.arange(3), [4, 5, 4])
+    lane.advance(SECOND, np.array([0]))
+    alone = [lane.observe(np.array([number])).tokens.copy() for number in range(3)]
+    batch = lane.observe(np.array([1, 0, 2]))
+    for place, number in enumerate((1, 0, 2)):
+        rows = batch.tokens[batch.first[place] : batch.first[place + 1]]
+        assert rows.tobytes() == alone[number].tobytes()
+    assert alone[0].tobytes() == alone[2].tobytes() != alone[1].tobytes()
+
+
+def test_an_episode_that_is_too_large_is_refused() -> None:
+    jobs = [Job.single("j", Task("t", 1.0, instances=2**21, gpus=0.0, cpus=1.0))]
+    lane = CompiledEpisodes(ClusterScenario(Cluster.of({"V100": 1}), jobs), 1, CandidatesConfig(), EpisodeReward())
+    with pytest.raises(ConfigError, match="2,097,152"):
+        lane.begin(FIRST, [0])
+
+
+def test_a_different_byte_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    observe = CompiledEpisodes.observe
+
+    def changed(self: CompiledEpisodes, which: np.ndarray):  # type: ignore[no-untyped-def]
+        shown = observe(self, which)
+        shown.tokens[0, -1] += 1.0
+        return shown
+
+    assert check_lane.same_episode(3)
+    monkeypatch.setattr(CompiledEpisodes, "observe", changed)
+    assert not check_lane.same_episode(3)
+
+
+@pytest.mark.skipif(not jit.jitted(), reason="numba is not installed")
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("engine=simpy", "asked for"),
+        ("engine=auto", ""),
+        ("failures=[{kind: node_failures, mean_up_s: 1e6, mean_down_s: 60}]", "failures"),
+        ("network={kind: uniform, bandwidth_gb_s: 1.0}", "a network"),
+    ],
+)
+def test_what_a_scenario_has_that_is_not_compiled_is_named(setting: str, reason: str) -> None:
+    scenario = cluster_scenario_of(load_config(None, ["workload.count=3", setting]))
+    assert reason in why_not_live(scenario)
+    assert bool(why_not_live(scenario)) == bool(reason)

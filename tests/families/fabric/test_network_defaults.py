@@ -1,0 +1,15 @@
+"""Settings that the user leaves out."""
+
+from __future__ import annotations
+
+import pytest
+from schema_defaults import can_be_made, classes, own_defaults, shipped
+
+
+@pytest.mark.parametrize("cls", list(classes("dagsim.families.fabric")), ids=lambda cls: cls.__name__)
+def test_defaults_are_those_of_the_shipped_schema(cls: type) -> None:
+    expected = shipped()[cls.__name__]
+    for name, value in own_defaults(cls).items():
+        assert expected.get(name, value) == value, name
+    if can_be_made(cls) and cls.__name__ != "ModelTraffic":  # it needs one of several optional fields
+        cls()  # they go together

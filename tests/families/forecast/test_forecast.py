@@ -1,0 +1,758 @@
+"""Forecasts of starts: their parts against formulas, and back-tests against knowledge of the future."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from math import log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dagsim.cli import app
+from dagsim.families.forecast.backtest import Backtest, Forecasts, instants_of, played
+from dagsim.families.forecast.calibration import Outcomes, calibrated, censoring_weights, kaplan_meier, pooled
+from dagsim.families.forecast.futures import Future, Player, QueueState, Usage, starts_by
+from dagsim.families.forecast.job_log import JobLog, read_sacct_log
+from dagsim.families.forecast.live import expected
+from dagsim.families.forecast.members import Forecaster, Past
+from dagsim.families.forecast.past_waits import History, RunTimes, binomial_quantile, classes_of
+from dagsim.families.forecast.queue_rows import QueueLog, read_queue_log, rows_of
+from dagsim.families.forecast.scores import CEILING, LEVELS, crps, quantiles_of, score
+from dagsim.families.formats.swf import waits_s as swf_waits_s
+from dagsim.model import Cluster, Demand, Node, NodePartition, NodeReservation, QueueTree
+from dagsim.systems.cluster.models.runtime import Estimates, Recorded
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.traces import TraceOptions
+from dagsim.traces.source import Source
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind, objects
+
+HOUR_S = 3600.0
+CORES = 16
+
+
+def some_jobs(count: int = 300, seed: int = 1) -> JobArrays:
+    """Jobs of six users on a cluster of 16 cores, more than it can start at once; they use a part of their limits."""
+    rng = np.random.default_rng(seed)
+    limit_s = rng.choice([1800.0, 3600.0, 14400.0], count)
+    users = rng.integers(6, size=count)
+    return JobArrays.of_single_tasks(
+        objects([str(number) for number in range(count)]),
+        np.cumsum(rng.exponential(420.0, count)),
+        "job",
+        work=np.maximum(1.0, np.round(limit_s * rng.uniform(0.05, 1.0, count) ** 2)),
+        estimate=limit_s,
+        instances=rng.choice([1, 2, 4, 8], count),
+        kind=np.zeros(count, np.int32),
+        kinds=(TaskKind(Demand(0.0, 1.0, 0.0, None), gang=True),),
+        user=Labels.numbered([f"user{number}" for number in users]),
+        account=Labels.numbered([f"account{number % 2}" for number in users]),
+        partition=Labels.numbered(["all"] * count),
+    )
+
+
+@pytest.fixture(scope="module")
+def scenario() -> ClusterScenario:
+    return ClusterScenario(
+        Cluster((Node("n", None, 0, CORES, 64.0),)), (), runtime=Recorded(), estimates=Estimates("predicted")
+    )
+
+
+@pytest.fixture(scope="module")
+def easy(scenario: ClusterScenario) -> JobLog:
+    """A log whose starts are those of EASY."""
+    jobs = some_jobs()
+    return JobLog.of(jobs, 1e9, starts_by(scenario, "easy", jobs))
+
+
+def test_what_runs_into_a_reservation_goes_on(scenario: ClusterScenario, easy: JobLog) -> None:
+    """The node is reserved from a minute after the instant; jobs that run then stay, and nothing else starts before."""
+    t = float(easy.submit_s[150])
+    reserved = replace(scenario, queues=QueueTree(reservations=(NodeReservation("r", ("n",), t + 60.0, t + 7200.0),)))
+    state = QueueState.at(easy, t)
+    assert len(state.running)
+    player = Player(reserved, "easy", easy)
+    (starts,) = player.starts(state, Future.LIMITS, 1, RunTimes(), np.random.default_rng(0))
+    assert starts.min() >= 7200.0
+    assert np.isfinite(starts).all()
+
+
+@pytest.fixture(scope="module")
+def backtest(scenario: ClusterScenario, easy: JobLog) -> Backtest:
+    """A back-test whose policy is known."""
+    return backtest_of(easy, Forecaster(Player(scenario, "easy", easy), 5), 3600.0)
+
+
+@pytest.fixture(scope="module")
+def site_a(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[ClusterScenario, JobLog]:
+    """A real site and its accounting."""
+    from dagsim.config.schema import load_config
+    from dagsim.families.site.cluster_file import import_site
+    from dagsim.systems.cluster.scenario import cluster_scenario_of
+
+    file, folder = tmp_path_factory.mktemp("site") / "site.yaml", data / "golden/slurm/site-A"
+    import_site([folder], file)
+    site = replace(cluster_scenario_of(load_config(file)), runtime=Recorded())
+    return site, read_sacct_log(folder, TraceOptions())
+
+
+def backtest_of(log: JobLog, forecaster: Forecaster, every_s: float, until_s: float = np.inf) -> Backtest:
+    instants = instants_of(log, None, -np.inf, until_s, every_s)
+    return Backtest(
+        Forecasts.joined([forecasts for forecasts in played(log, None, forecaster, instants) if len(forecasts.t)]), log
+    )
+
+
+def test_crps_is_the_pinball_loss_and_the_error_of_a_point() -> None:
+    y = np.array([0.0, 2.0, 5.0])
+    points = np.repeat([[1.0], [2.0], [3.0]], 19, axis=1)
+    assert crps(points, y) == pytest.approx([1.0, 0.0, 2.0])
+    levels = LEVELS[None, :]  # the uniform distribution on [0, 1]: its CRPS at y is 1/3 - y + y^2
+    exact = 1 / 3 - 0.3 + 0.09
+    assert crps(levels, np.array([0.3]))[0] == pytest.approx(exact, abs=0.01)
+
+
+def test_scores_with_weights() -> None:
+    quantiles = np.repeat([[0.0], [0.0]], 19, axis=1)
+    quantiles[0, -1] = 1.0
+    whole = score(quantiles, np.array([0.5, 3.0]), np.array([3.0, 1.0]))
+    assert (whole.coverage_90, whole.median_abs_log) == (0.75, 0.5)
+
+
+def test_quantiles_are_order_statistics() -> None:
+    sample = np.arange(1.0, 20.0)[:, None]
+    assert quantiles_of(sample)[0].tolist() == sample[:, 0].tolist()  # of 19 values, one for each level
+
+
+def test_kaplan_meier_by_hand() -> None:
+    """The example of many textbooks: 6-MP against leukaemia, Freireich et al. 1963."""
+    weeks = np.array([6, 6, 6, 7, 10, 13, 16, 22, 23, 6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35], float)
+    event = np.array([True] * 9 + [False] * 12)
+    values, function = kaplan_meier(weeks, event)
+    survival = dict(zip(values.tolist(), 1 - function, strict=True))
+    textbook = {6: 0.857, 7: 0.807, 10: 0.753, 13: 0.690, 16: 0.627, 22: 0.538, 23: 0.448}
+    assert {week: round(share, 3) for week, share in survival.items()} == pytest.approx(textbook, abs=1e-3)
+
+
+@pytest.mark.parametrize("censored", [False, True])
+def test_calibration_finds_bias_and_width(censored: bool) -> None:
+    """Forecasts that are a factor e^0.7 early and half as wide as the truth; a third of the waits is seen too late."""
+    rng = np.random.default_rng(0)
+    n = 3000
+    t = np.repeat(np.arange(n // 20) * 600.0, 20)
+    y = rng.normal(6.0, 1.0, n)
+    nominal = 6.0 - 0.7 + 0.5 * np.sqrt(2) * np.array([_erf_inverse(2 * level - 1) for level in LEVELS])
+    waits = np.expm1(y)
+    started = rng.random(n) > (0.3 if censored else 0.0)
+    seen_s = np.where(started, t + waits, t + waits * rng.random(n))
+    result = calibrated(
+        Outcomes(t, np.arange(n), seen_s, started), np.repeat(nominal[None], n, axis=0), [np.zeros(n, int)]
+    )
+    late = np.arange(n) > 1500
+    inside = np.mean((y >= result[:, 0]) & (y <= result[:, -1]), where=late)
+    assert inside == pytest.approx(0.9, abs=0.03)
+    assert np.median(result[late, 9]) == pytest.approx(6.0, abs=0.2)
+    assert (result[:20] == nominal).all()  # nothing is known yet
+
+
+def _erf_inverse(x: float) -> float:
+    from scipy.special import erfinv
+
+    return float(erfinv(x))
+
+
+def test_levels_beyond_the_residuals_keep_their_distances() -> None:
+    """Of 60 waits 20 have ended, the others go on: their start is not in sight, and the interval stays wide."""
+    t = np.concatenate([np.zeros(60), [1000.0]])
+    seen_s = np.concatenate([np.linspace(10.0, 900.0, 20), np.full(41, 1e9)])
+    nominal = np.repeat(np.linspace(3.0, 6.0, 19)[None], 61, axis=0)
+    outcomes = Outcomes(t, np.arange(61), seen_s, np.ones(61, bool))
+    (quantiles,) = calibrated(outcomes, nominal, [np.zeros(61, int)])[60:]
+    assert quantiles[18] - quantiles[9] == pytest.approx(1.5, abs=0.01)
+    assert quantiles[9] > np.log1p(900.0)
+
+
+def test_calibration_knows_only_outcomes_of_its_instant() -> None:
+    rng = np.random.default_rng(0)
+    t = np.repeat(np.arange(50) * 600.0, 10)
+    seen_s = t + rng.exponential(3000.0, 500)
+    quantiles = np.sort(rng.normal(6, 1, (500, 19)), axis=1)
+    outcomes = Outcomes(t, np.arange(500), seen_s, np.ones(500, bool))
+    now = t[300]
+    spoilt = outcomes._replace(
+        seen_s=np.where(seen_s > now, now + rng.exponential(9e4, 500), seen_s),
+        started=(seen_s <= now) | (rng.random(500) < 0.5),
+    )
+    rows, classes = t <= now, [np.zeros(500, int)]
+    for one, other in (
+        (calibrated(outcomes, quantiles, classes), calibrated(spoilt, quantiles, classes)),
+        (pooled(outcomes, [quantiles, quantiles + 1], 600.0), pooled(spoilt, [quantiles, quantiles + 1], 600.0)),
+    ):
+        assert (one[rows] == other[rows]).all()
+
+
+def test_the_pool_leaves_out_a_member_that_is_wrong() -> None:
+    rng = np.random.default_rng(0)
+    t = np.repeat(np.arange(100) * 600.0, 5)
+    waits = rng.exponential(1000.0, 500)
+    good = np.repeat(np.quantile(np.log1p(waits), LEVELS)[None], 500, axis=0)
+    outcomes = Outcomes(t, np.arange(500), t + waits, np.ones(500, bool))
+    weights = pooled(outcomes, [good, np.full((500, 19), CEILING)], 600.0)
+    assert (weights[:50] == (good[:50] + CEILING) / 2).all()
+    assert np.abs(weights[-50:] - good[-50:]).max() < 0.01 * CEILING
+
+
+def test_many_forecasts_of_one_job_weigh_little() -> None:
+    """A hundred forecasts of one job weigh as ten of others, in the distribution of residuals and in the pool."""
+    values, function = kaplan_meier(np.array([1.0, 2.0, 2.0, 3.0]), np.ones(4, bool), np.array([1.0, 0.5, 0.5, 1.0]))
+    assert function[values == 2.0].max() == pytest.approx(2 / 3)
+    assert function[values == 3.0] == pytest.approx(1.0)
+    n = 100
+    early, late = (np.repeat([[level] * 19], 2 * n + 1, axis=0) for level in (2.0, 4.0))
+    y = np.concatenate([np.full(n, 2.0), np.full(n, 4.0), [3.0]])
+    job = np.concatenate([np.arange(n), np.full(n, n), [n + 1]])  # a hundred jobs, and a hundred forecasts of one
+    t = np.concatenate([np.zeros(2 * n), [1e4]])
+    outcomes = Outcomes(t, job, t + np.expm1(y), np.ones(2 * n + 1, bool))
+    share = 1 / (1 + 10**4)  # the weight of the member whose loss is ten times as large
+    assert pooled(outcomes, [early, late], 3600.0)[-1, 0] == pytest.approx(2.0 + 2.0 * share)
+
+
+def test_bounds_of_qbets() -> None:
+    """59 waits are the fewest whose largest is a bound of the .95 quantile with confidence .95 (Nurmi et al. 2007)."""
+    from scipy.stats import binom
+
+    for n in (5, 59, 200):
+        for level in (0.05, 0.5, 0.95):
+            assert binomial_quantile(0.95, n, level) == binom.ppf(0.95, n, level)
+    assert 1 - 0.95**59 >= 0.95 > 1 - 0.95**58
+    history = History(bounds=True)
+    for _ in range(500):
+        history.add("q", 60.0)
+    for _ in range(3):
+        history.add("q", 6000.0)  # the third is a change point
+    assert len(history._waits["q"]) == 60
+
+
+def test_history_is_conditional_on_age() -> None:
+    history = History()
+    for wait_s in range(1, 101):
+        history.add("a", float(wait_s))
+    left = np.expm1(history.quantiles("a", 50.0))
+    assert left[9] == pytest.approx(26.0)  # of the waits 51 .. 100, the 26th
+    assert np.expm1(history.quantiles("nobody", 50.0))[9] == pytest.approx(26.0)
+
+
+def test_run_times_given_the_time_elapsed() -> None:
+    times = RunTimes()
+    classes = classes_of("ada", 3600.0, "")
+    for _ in range(500):
+        times.add(classes, 0.1)
+    for _ in range(100):
+        times.add(classes, 0.8)
+    rng = np.random.default_rng(0)
+    assert np.mean(times.draw(rng.random(4000), classes) == 0.1) == pytest.approx(0.75, abs=0.05)
+    assert np.mean(times.draw(rng.random(4000), classes, 0.5) == 0.8) > 0.9
+    assert times.draw(rng.random(2), classes, 1.5).tolist() == [1.51, 1.51]
+    values, weights = times.table(classes)
+    assert weights.sum() == pytest.approx(1.0)
+    assert len(values) == 12 + 400 * 5  # the prior, and the last 400 of each class
+
+
+def test_the_oracle_is_exact(scenario: ClusterScenario, easy: JobLog) -> None:
+    forecast = backtest_of(easy, Forecaster(Player(scenario, "easy", easy), oracle=True), 3600.0)
+    answer = forecast.to_dict()
+    assert answer["n"] > 100
+    assert answer["crps_log"] == answer["median_abs_log"] == 0.0
+
+
+def test_the_first_futures_of_many_are_those_of_few(scenario: ClusterScenario, easy: JobLog) -> None:
+    """An early answer is the one that as many futures give, whatever the clock; and so are forecasts of some jobs."""
+    t = float(easy.submit_s[150])
+    many, few = (Forecaster(Player(scenario, "easy", easy), count, baselines=False) for count in (5, 3))
+    early, last = expected(easy, many, t, 0, early=lambda count: count == 3)
+    (alone,) = expected(easy, few, t, 0)
+    assert early == alone
+    assert (early.futures, last.futures) == (3, 5)
+    assert early.rows != last.rows
+    chosen = {row.job for row in last.rows[::2]}
+    (some,) = expected(easy, many, t, 0, jobs=chosen)
+    assert some.rows == last.rows[::2]
+    past = Past(easy)
+    past.move(t)
+    rows = rows_of(QueueState.at(easy, t), None)
+    waits = [
+        list(forecaster.waits(Future.ARRIVALS, rows, past, 0))
+        for forecaster in (replace(many, arrivals=3), replace(few, arrivals=1))
+    ]
+    assert np.array_equal(waits[0][0], waits[1][0])
+
+
+def test_a_known_policy_beats_every_baseline(backtest: Backtest) -> None:
+    answer = backtest.to_dict()
+    assert 0.8 <= answer["coverage_90"] <= 0.98
+    for name, entry in answer["baselines"].items():
+        assert answer["crps_log"] < entry["raw"]["crps_log"], name
+        assert answer["crps_log"] < entry["calibrated"]["crps_log"] + 0.05, name
+    assert answer["once"]["n"] == answer["n"]
+    assert [level for level, _ in answer["reliability"]] == LEVELS.tolist()
+
+
+def test_cancelled_waits_are_made_up_for(backtest: Backtest, easy: JobLog) -> None:
+    """If users lose patience at times that have nothing to do with the starts, long waits are rare among the starts;
+    weights give the mean of all waits back.
+    """
+    rng = np.random.default_rng(0)
+    waits_s, patience_s = rng.exponential(1.0, 20_000), rng.exponential(2.0, 20_000)
+    started = waits_s <= patience_s
+    weights = censoring_weights(np.minimum(waits_s, patience_s), started)
+    assert waits_s[started].mean() < 0.75
+    assert np.average(np.log1p(waits_s), weights=weights) == pytest.approx(np.log1p(waits_s).mean(), abs=0.02)
+    rows = backtest.forecasts
+    gone = replace(rows, started=rows.started & (np.arange(len(rows.t)) % 4 > 0))
+    answer = Backtest(gone, easy).to_dict()
+    assert answer["never_started"] > 0.2 * answer["n"]
+    assert answer["censoring_weighted"]["n"] == answer["n"]
+    assert "censoring_weighted" not in backtest.to_dict()
+
+
+def spoilt(log: JobLog, t: float, seed: int = 5) -> JobLog:
+    """The log with noise in place of everything after ``t``: later submissions change, and so does what becomes of
+    jobs of which nothing was known yet.
+    """
+    rng = np.random.default_rng(seed)
+    n = len(log)
+
+    def noise(times_s: np.ndarray) -> np.ndarray:
+        later = t + rng.uniform(1.0, 1e5, n)
+        return np.where(times_s <= t, times_s, np.where(rng.random(n) < 0.8, later, np.nan))
+
+    n_known = int(np.searchsorted(log.submit_s, t, "right"))
+    order = np.concatenate([np.arange(n_known), n_known + rng.permutation(n - n_known)])
+    jobs = log.jobs.chosen(order)
+    arrival_s = np.concatenate([log.submit_s[:n_known], np.sort(t + rng.uniform(1.0, 1e5, n - n_known))])
+    jobs = replace(jobs, arrival_s=arrival_s)
+    over = (log.end_s <= t)[order]
+    start_s, end_s = log.start_s[order], log.end_s[order]
+    later_end_s = noise(end_s)
+    started, nodes = start_s <= t, log.nodes.chosen(order).tolist()
+    return replace(
+        log,
+        jobs=jobs,
+        limit_s=log.limit_s[order],
+        start_s=np.where(over | started, start_s, noise(start_s)),
+        end_s=np.where(over, end_s, later_end_s),
+        eligible_s=noise(log.eligible_s[order]),
+        begin_s=log.begin_s[order],
+        parents=[log.parents[job] for job in order],
+        nodes=Labels.numbered([names if begun else ("nowhere",) for names, begun in zip(nodes, started, strict=True)]),
+        array=log.array[order],
+        ends_s=t + 1e5,
+        user=[log.user[job] for job in order],
+        account=[log.account[job] for job in order],
+        partition=[log.partition[job] for job in order],
+    )
+
+
+def test_nothing_after_the_instant_matters(scenario: ClusterScenario, easy: JobLog) -> None:
+    """Noise in place of the future: raw, calibrated and pooled forecasts up to the instant are equal, bit by bit."""
+    t = float(easy.submit_s[200])
+    log_ = spoilt(easy, t)
+    assert not np.array_equal(easy.start_s, log_.start_s, equal_nan=True)
+    one, other = (
+        backtest_of(log, Forecaster(Player(scenario, "easy", log), 2, 1), 5400.0, until_s=t) for log in (easy, log_)
+    )
+    assert len(one.forecast) > 50
+    for name, quantiles in one.raw.items():
+        assert np.array_equal(quantiles, other.raw[name]), name
+    for name, quantiles in one.calibrated.items():
+        assert np.array_equal(quantiles, other.calibrated[name]), name
+    assert np.array_equal(one.forecast, other.forecast)
+
+
+@pytest.mark.data
+def test_nothing_after_the_instant_matters_on_a_real_site(data: Path, site_a: tuple[ClusterScenario, JobLog]) -> None:
+    site, log = site_a
+    queue = read_queue_log(data / "golden/slurm/site-A/squeue.tsv.gz")
+    t = float(queue.times[queue.latest(float(log.submit_s[0]) + 3 * HOUR_S)])
+    place = queue.latest(t)
+    past = QueueLog(queue.times[: place + 1], queue.listings[: place + 1])
+    raws = []
+    for job_log, listing in ((log, queue), (spoilt(log, t), past)):
+        player = Player(site, "slurm-multifactor", job_log)
+        (forecasts,) = played(job_log, listing, Forecaster(player, 2, 1), [t])
+        raws.append(forecasts)
+    assert len(raws[0].t) > 5
+    for name, quantiles in raws[0].raw.items():
+        assert np.array_equal(quantiles, raws[1].raw[name]), name
+
+
+@pytest.mark.data
+def test_usage_is_that_of_sshare(data: Path, site_a: tuple[ClusterScenario, JobLog]) -> None:
+    """What Slurm had charged each user after ten hours, running jobs included: within 4 %."""
+    site, log_ = site_a
+    assert site.queues is not None
+    snapshot = data / "golden/slurm/site-A/snap/036420"
+    t = float((snapshot / "epoch").read_text().split()[0])
+    usage = Usage(log_, site.cluster, site.queues).at(QueueState.at(log_, t), t)
+    rows = [[cell.strip() for cell in line.split("|")] for line in (snapshot / "sshare.txt").read_text().splitlines()]
+    charged = {f"{row[0]}/{row[1]}": float(row[4]) for row in rows[1:] if row[1] and row[0] != "root"}
+    assert len(charged) == 12
+    for name, seconds in charged.items():
+        assert usage[name] == pytest.approx(seconds, rel=0.04), name
+
+
+def test_usage_counts_what_running_jobs_have_used(scenario: ClusterScenario, easy: JobLog) -> None:
+    """Without decay it is the core-seconds so far, or what the log says that the site charges."""
+    t = float(easy.submit_s[150])
+    queues = QueueTree(partitions=(NodePartition("all", billing={"cpus": 1.0}),), scheduler={"half_life_s": 0.0})
+    ran_s = np.fmin(easy.end_s, t) - easy.start_s
+    cores_s = float(np.sum((easy.jobs.instances * ran_s)[easy.start_s <= t]))
+    assert sum(Usage(easy, scenario.cluster, queues).at(QueueState.at(easy, t), t).values()) == pytest.approx(cores_s)
+    charged = replace(easy, billing=3.0 * easy.jobs.instances)
+    usage = Usage(charged, scenario.cluster, queues).at(QueueState.at(charged, t), t)
+    assert sum(usage.values()) == pytest.approx(3 * cores_s)
+
+
+def test_rows_join_the_tasks_of_an_array(easy: JobLog) -> None:
+    t = float(easy.submit_s[150])
+    state = QueueState.at(easy, t)
+    joined = replace(easy, array=objects(["one"] * len(easy)))
+    assert len(rows_of(state, None)) == len(state.waiting) > 3
+    rows = rows_of(QueueState.at(joined, t), None)
+    assert len(rows) == 1
+    starts = np.arange(2.0, 2.0 + len(state.waiting))
+    assert rows.earliest(starts).tolist() == [2.0]
+
+
+SACCT = """JobIDRaw|JobID|User|Account|Partition|QOS|State|Submit|Eligible|Start|End|ElapsedRaw|Suspended|TimelimitRaw|NNodes|NCPUS|ReqTRES|AllocTRES|NodeList|SubmitLine
+1|1|ada|bio|batch|normal|COMPLETED|1000|1000|1000|1600|600|00:00:00|60|1|4|cpu=4,mem=1G,node=1|cpu=4,mem=1G,node=1|n1|sbatch -p batch,gpu -t 60
+2|2|bo|bio|gpu|normal|CANCELLED by 7|1100|1100|Unknown|1500|0|00:00:00|60|1|4|cpu=4,mem=1G,node=1||None assigned|sbatch -p gpu -t 60
+5|5_[2-3]|bo|bio|batch|normal|PENDING|1200|1200|Unknown|Unknown|0|00:00:00|60|1|4|cpu=4,mem=1G,node=1||None assigned|sbatch -a 0-3 -t 60
+6|6|bo|bio|batch|normal|COMPLETED|1300|1900|1950|2000|50|00:00:00|60|1|4|cpu=4,mem=1G,node=1|cpu=8,mem=1G,node=1|n2|sbatch -d afterok:1 -t 60
+7|7|bo|bio|batch|normal|COMPLETED|1400|9999|5000|5050|50|00:00:00|60|1|4|cpu=4,mem=1G,node=1|cpu=8,mem=1G,node=1|n2|sbatch --begin=now+1hour -t 60
+"""  # noqa: E501
+
+
+def test_a_log_holds_what_was_asked_for_and_when_it_was_known(tmp_path: Path) -> None:
+    (tmp_path / "sacct.txt").write_text(SACCT)
+    log_ = read_sacct_log(tmp_path / "sacct.txt", TraceOptions())
+    assert log_.jobs.ids.tolist() == ["1", "2", "5_2", "5_3", "6", "7"]
+    assert log_.partition[0] == "batch"  # the first that it asked for, not the one where it ran
+    assert [kind.demand.cpus for kind in log_.jobs.kinds] == [4.0]  # and not the 8 that were allocated
+    assert log_.start_s[[0, 4]].tolist() == [1000.0, 1950.0]
+    assert np.isnan(log_.start_s[1:4]).all()
+    assert log_.eligible_s[4:].tolist() == [1900.0, 5000.0]  # accounting rewrites Eligible: the user's begin counts
+    state = QueueState.at(log_, 1550.0)
+    assert log_.jobs.ids[state.waiting].tolist() == ["5_2", "5_3", "6", "7"]
+    assert np.isinf(state.eligible_s).tolist() == [False, False, True, True]
+
+
+def test_listings_of_a_queue(tmp_path: Path) -> None:
+    file = tmp_path / "squeue.tsv"
+    file.write_text(
+        "epoch|jobid|state|priority|reason|start_or_estimate\n"
+        "100|5_[2-3]|PD|7|JobArrayTaskLimit|N/A\n100|5_1|PD|7|Priority|160\n100|4|R|7|None|90\n200|6|PD|1|Dependency|N/A\n"
+    )
+    queue = read_queue_log(file)
+    assert queue.times == [100.0, 200.0]
+    assert queue.listings[0]["5"].estimate_s == 160.0
+    assert (queue.latest(99.0), queue.latest(150.0), queue.latest(200.0)) == (-1, 0, 1)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    lines = ["; MaxProcs: 16"]
+    jobs = some_jobs(150)
+    for number in range(150):
+        arrival_s, work = round(float(jobs.arrival_s[number])), float(jobs.work[number])
+        row = [number + 1, arrival_s, 0, work, jobs.instances[number], -1, -1, jobs.instances[number],
+               float(jobs.estimate[number]), -1, 1, number % 6, 1, 1, 1, 1, -1, -1]  # fmt: skip
+        lines.append(" ".join(map(str, row)))
+    file = tmp_path / "log.swf"
+    file.write_text("\n".join(lines) + "\n")
+    command = ["eta", "--backtest", str(file), "--algo", "easy", "--every", "1h", "--workers", "1"]
+    result = CliRunner().invoke(app, [*command, "--oracle", "--json"], catch_exceptions=False)
+    assert json.loads(result.stdout)["crps_log"] == 0.0
+    result = CliRunner().invoke(app, [*command, "--futures", "3", "--arrivals", "1", "--json"], catch_exceptions=False)
+    answer = json.loads(result.stdout)
+    assert {"n", "coverage_90", "crps_log", "median_abs_log", "once", "baselines", "by_partition"} <= set(answer)
+    assert set(answer["baselines"]) >= {"limits", "qbets", "history", "limits_history"}
+    for entry in answer["baselines"].values():
+        assert {"raw", "calibrated"} <= set(entry)
+
+
+def test_starts_of_an_archive_log_are_its_waits(tmp_path: Path) -> None:
+    """Without --algo: the third field; a log whose waits are all unknown has nothing to forecast."""
+    jobs = some_jobs(120)
+    waits_s = np.random.default_rng(3).integers(0, 7200, 120)
+
+    def written(name: str, waits: list[int]) -> Path:
+        rows = [
+            f"{job + 1} {round(float(jobs.arrival_s[job]))} {wait} {jobs.work[job]:.0f} 1 -1 -1 1 "
+            f"{jobs.estimate[job]:.0f} -1 1 {job % 6} 1 1 1 1 -1 -1"
+            for job, wait in enumerate(waits)
+        ]
+        (tmp_path / name).write_text("\n".join(["; MaxProcs: 64", *rows]) + "\n")
+        return tmp_path / name
+
+    path = written("log.swf", waits_s.tolist())
+    assert swf_waits_s(Source(path)) == {str(job + 1): float(wait) for job, wait in enumerate(waits_s.tolist())}
+    words = ["--every", "1h", "--futures", "1", "--workers", "1", "--json"]
+    answer = answer_of(["eta", "--backtest", str(path), *words])
+    assert answer["n"] > 20
+    assert answer["baselines"]["history"]["raw"]["crps_log"] < answer["baselines"]["limits"]["raw"]["crps_log"]
+    result = CliRunner().invoke(app, ["eta", "--backtest", str(written("none.swf", [-1] * 120)), *words])
+    assert result.exit_code == 2
+    assert "no starts of jobs" in result.output
+
+
+def test_logarithms_are_natural() -> None:
+    assert log(1 + 7 * 86400) == CEILING
+
+
+SITE = """
+cluster:
+  groups:
+  - {name: n, count: 1, gpus: 0, cpus: 4, memory_gb: 64}
+policy: easy
+"""
+
+
+def listed(id: int, state: str, submit_s: int, start_s: int, limit_min: int, cpus: int) -> dict[str, object]:
+    runs = state == "RUNNING"
+    return {
+        "job_id": id, "user_name": "ada", "account": "bio", "partition": "p", "qos": "normal", "job_state": [state],
+        "state_reason": "None", "submit_time": submit_s, "eligible_time": submit_s, "start_time": start_s,
+        "time_limit": limit_min, "node_count": 1, "cpus": cpus, "tres_req_str": f"cpu={cpus},mem=1G,node=1",
+        "tres_alloc_str": f"cpu={cpus},mem=1G,node=1" if runs else "", "nodes": "n0" if runs else "",
+    }  # fmt: skip
+
+
+def test_forecasts_of_a_snapshot(tmp_path: Path) -> None:
+    """Four cores are taken by a job until its limit in an hour, at most; behind it, one job waits for another."""
+    now_s = 1_700_000_000
+    jobs = [
+        listed(1, "RUNNING", now_s - 3600, now_s - 3600, 120, 4),
+        listed(2, "PENDING", now_s - 600, 0, 60, 4),
+        listed(3, "PENDING", now_s - 500, 0, 60, 4),
+    ]
+    (tmp_path / "squeue.json").write_text(json.dumps({"jobs": jobs, "last_update": now_s}))
+    (tmp_path / "site.yaml").write_text(SITE)
+    command = ["eta", "--state", str(tmp_path / "squeue.json"), "--config", str(tmp_path / "site.yaml")]
+    result = CliRunner().invoke(app, [*command, "--json", "--futures", "40"], catch_exceptions=False)
+    answer = json.loads(result.stdout)
+    assert answer["t"] == now_s
+    assert [row["job"] for row in answer["jobs"]] == ["2", "3"]
+    first, second = answer["jobs"]
+    assert first["median_s"] < second["median_s"]
+    for row in answer["jobs"]:
+        waits_s = list(row["quantiles_s"].values())
+        assert waits_s == sorted(waits_s)
+        assert len(waits_s) == len(LEVELS)
+        assert 0 < row["within_1h"] <= row["within_24h"] < 1
+    shown = CliRunner().invoke(app, [*command, "3"], catch_exceptions=False).stdout
+    assert "1 waiting jobs" in shown
+    assert "Not calibrated" in shown
+    wrong = CliRunner().invoke(app, [*command, "9"])
+    assert wrong.exit_code == 2
+    assert "job 9 does not wait there" in wrong.output
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> list[str]:
+    """A command on a snapshot whose four cores are taken; one job waits, for a limit of its user."""
+    now_s = 1_700_000_000
+    jobs = [
+        listed(1, "RUNNING", now_s - 3600, now_s - 3600, 120, 4),
+        listed(2, "PENDING", now_s - 600, 0, 60, 4) | {"state_reason": "AssocMaxJobsLimit"},
+        listed(4, "PENDING", now_s - 600, 0, 60, 4) | {"state_reason": "Dependency"},
+    ]
+    (tmp_path / "squeue.json").write_text(json.dumps({"jobs": jobs, "last_update": now_s}))
+    (tmp_path / "site.yaml").write_text(SITE)
+    words = ["eta", "--state", str(tmp_path / "squeue.json"), "--config", str(tmp_path / "site.yaml"), "--json"]
+    jobs.append(listed(3, "PENDING", now_s, 0, 90, 2))
+    (tmp_path / "more.json").write_text(json.dumps({"jobs": jobs, "last_update": now_s}))
+    return words
+
+
+def test_a_planned_job_is_forecast_as_if_it_waited(snapshot: list[str], tmp_path: Path) -> None:
+    """The job that a second snapshot has is the planned one of the first: equal quantiles, bit by bit."""
+    plan = ["--job", "cpus=2,memory=1G,limit=90m,user=ada,account=bio"]
+    (planned,) = answer_of([*snapshot, *plan])["planned"]
+    jobs = answer_of([word.replace("squeue.json", "more.json") for word in snapshot])["jobs"]
+    assert [row["job"] for row in jobs] == ["2", "3"]  # the one that waits for another is not forecast
+    assert planned["starts_s"] == jobs[1]["quantiles_s"]
+    assert answer_of([*snapshot, *plan]) == answer_of([*snapshot, *plan])
+    assert planned["start_s"] < planned["end_s"] <= planned["start_s"] + 90 * 60
+
+
+def answer_of(words: list[str]) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(CliRunner().invoke(app, words, catch_exceptions=False).stdout)
+    return answer
+
+
+def test_a_snapshot_says_what_jobs_wait_for(snapshot: list[str]) -> None:
+    (row,) = answer_of(snapshot)["jobs"]
+    assert (row["kind"], row["waits_for"]) == ("limited", "AssocMaxJobsLimit")
+
+
+def test_shapes_find_the_idle_type(snapshot: list[str], tmp_path: Path) -> None:
+    """The T4 is idle, the node of the A100s is taken; nobody has four A100s at once."""
+    groups = """
+cluster:
+  groups:
+  - {name: n, count: 1, gpu: A100-40, gpus: 2, cpus: 4, memory_gb: 64}
+  - {name: m, count: 1, gpu: T4, gpus: 4, cpus: 8, memory_gb: 64}
+policy: easy
+"""
+    (tmp_path / "site.yaml").write_text(groups)
+    answer = answer_of([*snapshot, "--job", "gpus=2,cpus=2,type=A100,limit=4h", "--shapes"])
+    starts = {row["shape"]: row["start_s"] for row in answer["planned"]}
+    named = {(row["gpus"], row["type"], row["limit_s"]): row for row in answer["planned"]}
+    assert set(named) == {(gpus, kind, limit * HOUR_S) for gpus, kind, limit in
+                          ((2, "A100-40", 4), (1, "A100-40", 8), (2, "T4", 4), (2, "A100-40", 2))}  # fmt: skip
+    assert starts["2 GPUs, 2 cpus, T4, limit 4 h"] == 0.0
+    assert min(starts.values()) == 0.0 < starts["2 GPUs, 2 cpus, A100-40, limit 4 h"]
+    whole, half = named[2, "A100-40", 4 * HOUR_S], named[1, "A100-40", 8 * HOUR_S]
+    ran_s = [row["end_s"] - row["start_s"] for row in (whole, half)]
+    assert ran_s[1] == pytest.approx(2 * ran_s[0], rel=0.2)  # the same GPU-hours
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ("gpus=8,type=H100", "no node has GPUs of type 'H100'"),
+        ("cpus=64", "could never start, even on the idle cluster"),
+        ("gpu=3", "did you mean 'gpus'"),
+        ("cpus=3,cpus=4", "'cpus' is given twice"),
+        ("cpus=1,limit=soon", "limit must be a time such as 12h"),
+        ("cpus=1,partition=gpu", "has no partitions"),
+        ("memory=3G", "expected gpus=N or cpus=N"),
+        ("", "expected KEY=VALUE"),
+    ],
+)
+def test_planned_jobs_that_cannot_be(snapshot: list[str], plan: str, message: str) -> None:
+    result = CliRunner().invoke(app, [*snapshot, "--job", plan])
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
+
+
+def test_snapshots_without_waiting_jobs(snapshot: list[str], tmp_path: Path) -> None:
+    (tmp_path / "squeue.json").write_text('{"jobs": [], "last_update": 1700000000}')
+    assert answer_of(snapshot) == {"jobs": [], "idle": True}
+    later = listed(9, "PENDING", 1_800_000_000, 0, 60, 4)
+    (tmp_path / "squeue.json").write_text(json.dumps({"jobs": [later], "last_update": 1_700_000_000}))
+    result = CliRunner().invoke(app, snapshot, catch_exceptions=False)
+    assert json.loads(result.stdout)["jobs"] == []
+    assert "1 jobs were submitted after the instant" in result.stderr
+
+
+def test_a_snapshot_of_kueue(tmp_path: Path) -> None:
+    """The format is detected, Kueue plays the futures, and what its condition says is shown."""
+    pod = {"containers": [{"resources": {"requests": {"nvidia.com/gpu": "2"}}}]}
+
+    def workload(name: str, created: str, *conditions: dict[str, str]) -> dict[str, object]:
+        return {
+            "kind": "Workload", "metadata": {"name": name, "namespace": "lab", "creationTimestamp": created},
+            "spec": {"queueName": "vision", "podSets": [{"name": "main", "count": 1, "template": {"spec": pod}}],
+                     "maximumExecutionTimeSeconds": 3600},
+            "status": {"conditions": list(conditions)},
+        }  # fmt: skip
+
+    admitted = {"type": "Admitted", "status": "True", "lastTransitionTime": "2026-03-02T08:00:00Z"}
+    pending = {"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": "insufficient unused quota"}
+    items = [workload("runs", "2026-03-02T07:59:00Z", admitted), workload("waits", "2026-03-02T08:30:00Z", pending)]
+    (tmp_path / "now.json").write_text(json.dumps({"kind": "List", "items": items}))
+    (tmp_path / "site.yaml").write_text(
+        "cluster: {groups: [{name: n, count: 1, gpu: T4, gpus: 4}]}\n"
+        "queues: {tree: [{name: vision, quota: {gpus: 3}}]}\n"
+    )
+    words = ["eta", "--state", str(tmp_path / "now.json"), "--config", str(tmp_path / "site.yaml"), "--json"]
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert "kueue plays the futures" in result.stderr
+    (row,) = json.loads(result.stdout)["jobs"]
+    assert (row["job"], row["kind"], row["waits_for"]) == ("lab/waits", "limited", "quota")
+    assert 0 < row["median_s"] <= 1800  # two GPUs are idle, but the quota is three
+
+
+def test_pages_of_the_queue_and_of_a_back_test(snapshot: list[str], backtest: Backtest, tmp_path: Path) -> None:
+    """One band and a row for each job, text as text, nothing to load; the curve has a point for each level."""
+    from dagsim.families.forecast.forecast_page import backtest_page
+
+    file = tmp_path / "page.html"
+    answer = answer_of([*snapshot, "--page", str(file), "--job", "cpus=1"])
+    text = file.read_text()
+    bands = text.partition("<h2>Waiting jobs over time")[2].partition("</svg>")[0]
+    assert bands.count('class="waits"') == len(answer["jobs"]) == 1
+    assert "AssocMaxJobsLimit" in text
+    assert "default-src &#x27;none&#x27;" in text
+    scores = backtest.to_dict()
+    scores["by_partition"]["<script>alert(1)</script>"] = scores["by_partition"].pop("all")
+    text = backtest_page("<b>", scores)
+    (curve,) = re.findall(r'<polyline class="edge critical" points="([^"]*)"', text)
+    assert len(curve.split()) == len(LEVELS)
+    assert "alert(1)</script>" not in text.partition("</header>")[2].partition("<script")[0]
+
+
+def test_a_snapshot_of_another_cluster_is_named(snapshot: list[str]) -> None:
+    result = CliRunner().invoke(app, snapshot, catch_exceptions=False)
+    assert "1 of the 1 nodes on which jobs run are not in the cluster" in " ".join(result.stderr.split())
+    assert "1 jobs are held or wait for other jobs" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_a_stopped_command_leaves_no_page_and_no_process(number: int, code: int, tmp_path: Path) -> None:
+    """Stopped while two processes forecast: they end, too, and there is a message and no half-written page."""
+    rows = [
+        f"{job + 1} {60 * job} 5 600 1 -1 -1 8 36000 -1 1 {job % 6} 1 1 1 1 -1 -1" for job in range(600)
+    ]  # the queue only grows
+    (tmp_path / "log.swf").write_text("\n".join(["; MaxProcs: 16", *rows]) + "\n")
+    words = ["--backtest", "log.swf", "--algo", "fifo", "--every", "10m", "--workers", "2", "--page", "page.html"]
+    command = [sys.executable, "-m", "dagsim", "eta", *words]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stderr is not None
+        workers: list[int] = []
+        for _ in range(300):
+            workers = [pid for pid in children(process.pid) if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
+            if len(workers) == 2:
+                break
+            time.sleep(0.1)
+        process.send_signal(number)
+        assert process.wait(30) == code
+        for _ in range(100):
+            if not any(Path(f"/proc/{pid}").exists() for pid in workers):
+                break
+            time.sleep(0.1)
+        assert len(workers) == 2
+        assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+        if number == signal.SIGTERM:
+            assert "interrupted: nothing was written" in process.stderr.read()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["log.swf"]
+
+
+def children(parent: int) -> list[int]:
+    """The processes that a process has started."""
+    return [int(pid) for file in Path(f"/proc/{parent}/task").glob("*/children") for pid in file.read_text().split()]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "give either --state SNAPSHOT"),
+        (["--backtest", "x", "--history", "y"], "goes with --state"),
+        (["--state", "x", "--every", "1h"], "goes with --backtest"),
+        (["--backtest", "x", "--job", "gpus=1"], "goes with --state"),
+        (["--state", "x", "--shapes"], "goes with --job"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(words: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["eta", *words])
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())

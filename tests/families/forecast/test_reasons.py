@@ -1,0 +1,292 @@
+"""Jobs without a forecast: the scheduler's reasons, the site's rules, and what hangs on them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dagsim.cli import app
+from dagsim.config.schema import Setting, load_config
+from dagsim.experiment.simulate import make_policy
+from dagsim.families.forecast.live import workload_of
+from dagsim.families.forecast.reasons import Fate, verdict_of
+from dagsim.model import Kind
+from dagsim.systems.cluster.scenario import cluster_scenario_of
+from dagsim.systems.seam import drive
+
+NOW_S = 1_700_000_000
+SITE = """
+cluster:
+  groups:
+  - {name: n, hosts: "n[1-3]", count: 3, gpus: 0, cpus: 16, memory_gb: 64}
+"""
+
+
+def queued(id: int, state: str = "PENDING", **terms: Any) -> dict[str, Any]:
+    """A job of ``squeue --json`` that asks for 8 cores of a node for 50 minutes, submitted 10 minutes ago."""
+    cpus, nodes = terms.pop("cpus", 8), terms.pop("node_count", 1)
+    job = {
+        "job_id": id, "user_name": "kit", "account": "geo", "partition": "day", "qos": "std", "job_state": [state],
+        "state_reason": "None", "submit_time": NOW_S - 600, "eligible_time": NOW_S - 600, "start_time": 0,
+        "time_limit": 50, "node_count": nodes, "cpus": cpus, "tres_req_str": f"cpu={cpus},mem=2G,node={nodes}",
+        "tres_alloc_str": "", "nodes": "", "dependency": "", "name": f"job{id}",
+    }  # fmt: skip
+    if state != "PENDING":
+        job |= {"start_time": NOW_S - 600, "nodes": "n1", "tres_alloc_str": job["tres_req_str"]}
+    return job | terms
+
+
+class Answer:
+    """The answer of ``dagsim eta --json`` to a queue."""
+
+    def __init__(self, folder: Path, jobs: list[dict[str, Any]], site: str = SITE, *words: str) -> None:
+        (folder / "now.json").write_text(json.dumps({"jobs": jobs, "last_update": NOW_S}))
+        (folder / "site.yaml").write_text(site)
+        command = ["eta", "--state", str(folder / "now.json"), "--config", str(folder / "site.yaml"), "--futures", "8"]
+        result = CliRunner().invoke(app, [*command, "--json", *words], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        answer = json.loads(result.stdout)
+        self.warnings = " ".join(result.stderr.split())
+        self.medians_s = {row["job"]: row["median_s"] for row in answer["jobs"]}
+        self.without = {row["job"]: (row["kind"], row["why"]) for row in answer["no_forecast"]}
+        self.table = CliRunner().invoke(app, [*command, *words], catch_exceptions=False).stdout
+
+
+@pytest.mark.parametrize(
+    ("reason", "fate"),
+    [
+        ("Priority", Fate.KNOWN), ("Resources", Fate.KNOWN), ("", Fate.KNOWN), ("JobArrayTaskLimit", Fate.KNOWN),
+        ("QOSMaxGRESPerUser", Fate.KNOWN), ("AssocGrpCpuLimit", Fate.KNOWN), ("MaxCpuPerAccount", Fate.KNOWN),
+        ("QOSMaxJobsPerUserLimit", Fate.KNOWN), ("a word of some later version", Fate.KNOWN),
+        ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", Fate.KNOWN),
+        ("JobHeldUser", Fate.OUTSIDE), ("JobHoldMaxRequeue", Fate.OUTSIDE), ("PartitionDown", Fate.OUTSIDE),
+        ("ReqNodeNotAvail, UnavailableNodes:n[1-2]", Fate.OUTSIDE), ("AssocGrpCPUMinutesLimit", Fate.OUTSIDE),
+        ("QOSGrpGRESRunMinutes", Fate.OUTSIDE), ("QOSGrpWallLimit", Fate.OUTSIDE),
+        ("MaxSubmitJobsPerAccount", Fate.OUTSIDE), ("QOSMaxSubmitJobPerUserLimit", Fate.OUTSIDE),
+        ("AssocGrpBilling", Fate.OUTSIDE), ("ReservationDeleted", Fate.OUTSIDE), ("BurstBufferStageIn", Fate.OUTSIDE),
+        ("SchedulingGated", Fate.OUTSIDE), ("Job held by kit", Fate.OUTSIDE),
+        ("ClusterQueue tokyo is inactive", Fate.OUTSIDE), ("LocalQueue team doesn't exist", Fate.OUTSIDE),
+        ("QOSMaxCpuPerJobLimit", Fate.NEVER), ("QOSMaxCpuMinutesPerJobLimit", Fate.NEVER),
+        ("AssocMaxMemPerNode", Fate.NEVER), ("QOSMaxWallDurationPerJobLimit", Fate.NEVER),
+        ("QOSMinCpuNotSatisfied", Fate.NEVER), ("QOSMinGRES", Fate.NEVER), ("InvalidQOS", Fate.NEVER),
+        ("PartitionTimeLimit", Fate.NEVER), ("MaxMemPerLimit", Fate.NEVER),
+        ("Job's account not permitted to use this partition (day allows bio not geo)", Fate.NEVER),
+        ("Can Never Run: Insufficient amount of resource: ngpus (R: 16 A: 8 T: 8)", Fate.NEVER),
+        ("couldn't assign flavors: insufficient quota for cpu, request > maximum capacity (9 > 8)", Fate.NEVER),
+    ],
+)  # fmt: skip
+def test_reasons_have_the_fate_that_the_scheduler_means(reason: str, fate: Fate) -> None:
+    verdict = verdict_of(reason)
+    assert verdict.fate is fate
+    assert bool(verdict.words) == (fate is not Fate.KNOWN)
+
+
+@pytest.mark.parametrize("reason", ["BeginTime", "Priority", "None"])
+def test_no_job_starts_before_its_begin_time_whatever_its_reason(tmp_path: Path, reason: str) -> None:
+    later = {"eligible_time": NOW_S + 5400, "state_reason": reason}
+    answer = Answer(
+        tmp_path, [queued(1), queued(2, **later), queued(3, **later | {"eligible_time": NOW_S + 4 * 86400})]
+    )
+    assert answer.medians_s == {"1": 0.0, "2": pytest.approx(5400), "3": pytest.approx(4 * 86400)}
+
+
+def test_what_waits_for_something_outside_gets_its_reason_instead_of_a_forecast(tmp_path: Path) -> None:
+    jobs = [
+        queued(1, state_reason="PartitionInactive"),
+        queued(2, state_reason="JobHeldAdmin"),
+        queued(3, state_reason="InvalidAccount"),
+        queued(4),
+    ]
+    answer = Answer(tmp_path, jobs)
+    assert answer.medians_s == {"4": 0.0}
+    assert {job: kind for job, (kind, _) in answer.without.items()} == {"1": "outside", "2": "outside", "3": "never"}
+    assert answer.without["1"][1] == "PartitionInactive: until its partition is active"
+    assert "never: InvalidAccount: its account is not valid" in answer.table
+    assert "1 jobs can never start under the present rules, 2 jobs are held or wait" in answer.warnings
+
+
+def test_what_no_future_starts_holds_nobody_up(tmp_path: Path) -> None:
+    """The first of the queue needs the whole site and is blocked; under FIFO, nobody would start behind it."""
+    jobs = [queued(1, cpus=48, node_count=3, state_reason="PartitionDown"), queued(2)]
+    assert Answer(tmp_path, jobs, SITE + "policy: fifo\n").medians_s == {"2": 0.0}
+
+
+def test_dependents_of_what_never_ends_have_no_forecast_either(tmp_path: Path) -> None:
+    def after(condition: str) -> dict[str, str]:
+        return {"dependency": condition, "state_reason": "Dependency"}
+
+    jobs = [
+        queued(1, "RUNNING"),
+        queued(2, "RUNNING", time_limit={"set": True, "infinite": True, "number": 0}),
+        queued(3, state_reason="QOSMaxNodePerJobLimit"),
+        queued(4, **after("afterok:1(unfulfilled)")),
+        queued(5, **after("afterok:2(unfulfilled)")),
+        queued(6, **after("afterany:3(unfulfilled)")),
+        queued(7, **after("afterok:6(unfulfilled),afterok:1(unfulfilled)")),
+        queued(8, **after("afterok:777(unfulfilled)")),
+        queued(9, **after("afterok:777(unfulfilled)?afterok:1(unfulfilled)")),
+        queued(10, **after("")),
+    ]
+    answer = Answer(tmp_path, jobs)
+    assert set(answer.medians_s) == {"4", "9"}
+    assert {job: why for job, (_, why) in answer.without.items() if job != "3"} == {
+        "5": "Dependency: on job 2, which has no time limit",
+        "6": "Dependency: on job 3, which never starts",
+        "7": "Dependency: on job 6, which never starts",
+        "8": "Dependency: on job 777, which neither runs nor waits here",
+        "10": "Dependency: nobody states on which job",
+    }
+
+
+LIMITED = (
+    SITE
+    + """
+queues:
+  tree:
+  - {name: geo, limits: {cpus: 40}}
+  partitions:
+  - {name: day, max_time_s: 7200, qos: cap}
+  - {name: night}
+  qos:
+  - {name: std, user_limits: {jobs: 2}}
+  - {name: cap, account_limits: {memory_gb: 100}, user_limits: {cpus: 32}}
+  reservations:
+  - {name: past, nodes: [n1], start_s: 1600000000, end_s: 1600003600}
+  licences: {cad: 2}
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("terms", "words"),
+    [
+        ({"cpus": 34, "node_count": 3}, "QOSMaxCpuPerUser (32) < 34: the user kit in the QOS cap"),
+        ({"cpus": 42, "node_count": 3, "partition": "night"}, "AssocGrpCpu (40) < 42: the account geo"),
+        ({"tres_req_str": "cpu=8,mem=120G,node=2", "node_count": 2}, "MaxMemoryPerAccount (100) < 120"),
+        ({"time_limit": 180}, "PartitionTimeLimit (7200 s) < 10800 s: the partition day"),
+        ({"tres_req_str": "cpu=8,mem=2G,node=1,license/cad=3"}, "Licenses: cad (2) < 3"),
+        ({"resv_name": "past", "state_reason": "Reservation"}, "Reservation: 'past' is over"),
+        ({"cpus": 20}, "the cluster, idle, has no room for 20 CPUs, 2 GB"),
+    ],
+)
+def test_a_job_over_a_rule_of_the_site_names_rule_limit_and_amount(
+    tmp_path: Path, terms: dict[str, Any], words: str
+) -> None:
+    answer = Answer(tmp_path, [queued(1, **terms), queued(2)], LIMITED)
+    assert set(answer.medians_s) == {"2"}
+    kind, why = answer.without["1"]
+    assert kind == "never"
+    assert why.startswith(words)
+    assert f"never: {words}"[:40] in " ".join(answer.table.split())
+
+
+def test_one_partition_of_several_that_admits_a_job_is_enough(tmp_path: Path) -> None:
+    answer = Answer(tmp_path, [queued(1, time_limit=180, partition="day,night"), queued(2)], LIMITED)
+    assert set(answer.medians_s) == {"1", "2"}
+
+
+def test_a_planned_job_over_a_limit_says_which(tmp_path: Path) -> None:
+    Answer(tmp_path, [queued(1)], LIMITED)
+    words = ["eta", "--state", str(tmp_path / "now.json"), "--config", str(tmp_path / "site.yaml"), "--job"]
+    result = CliRunner().invoke(app, [*words, "cpus=36,nodes=3,user=kit,account=geo,partition=day,limit=1h"])
+    assert result.exit_code == 2
+    assert "QOSMaxCpuPerUser (32) < 36" in " ".join(result.output.split())
+
+
+def test_a_limit_that_the_configuration_lacks_is_named(tmp_path: Path) -> None:
+    answer = Answer(tmp_path, [queued(1, state_reason="QOSMaxCpuPerUserLimit"), queued(2)])
+    assert set(answer.medians_s) == {"1", "2"}
+    assert (
+        "1 jobs wait for a limit such as QOSMaxCpuPerUserLimit, of which the configuration has none" in answer.warnings
+    )
+
+
+def test_a_suspended_job_comes_back_for_the_rest_of_its_limit(tmp_path: Path) -> None:
+    """It ran 20 of 50 minutes; what took its node has 40 left at most. It comes before who waited longer."""
+    held = {"cpus": 16, "tres_req_str": "cpu=16,mem=2G,node=1", "tres_alloc_str": "cpu=16,mem=2G,node=1"}
+    jobs = [
+        queued(1, cpus=16, submit_time=NOW_S - 9000, eligible_time=NOW_S - 9000),
+        queued(2, "SUSPENDED", **held, start_time=NOW_S - 1800, pre_sus_time=1200, suspend_time=NOW_S - 600),
+        queued(3, "RUNNING", **held),
+    ]
+    one_node = SITE.replace("n[1-3]", "n[1-1]").replace("count: 3", "count: 1")
+    answer = Answer(tmp_path, jobs, f"{one_node}policy: slurm-multifactor\n")
+    assert 0 < answer.medians_s["2"] < answer.medians_s["1"]
+    assert "Suspended" in answer.table
+    for policy in ("slurm-multifactor", "easy", "fifo"):
+        assert starts(tmp_path / "now.json", tmp_path / "site.yaml", policy) == {"3": -600, "2": 2400, "1": 4200}
+
+
+def starts(state: Path, site: Path, policy: str) -> dict[str, float]:
+    """The starts of a queue's jobs when all run to their limits, in seconds after the snapshot."""
+    config = load_config(site, [Setting("test", "workload", workload_of(state))], own=False)
+    scenario = cluster_scenario_of(config)
+    schedule = drive(scenario.kernel(0), make_policy(scenario, policy, 0))
+    began = {schedule.jobs[row[2]].id: row[1] for row in schedule.log.rows().tolist() if row[0] == Kind.STARTED}
+    return {job: time_s - schedule.begins_s for job, time_s in began.items()}
+
+
+def test_components_of_a_heterogeneous_job_are_forecast(tmp_path: Path) -> None:
+    jobs = [queued(5, het_job_id=5, het_job_offset=0), queued(6, het_job_id=5, het_job_offset=1), queued(8)]
+    assert set(Answer(tmp_path, jobs).medians_s) == {"5", "8"}
+
+
+HEAD = (
+    "JobIDRaw|JobID|User|Account|Partition|QOS|State|Submit|Eligible|Start|End|ElapsedRaw|Suspended|TimelimitRaw|NNodes"
+    "|NCPUS|ReqTRES|AllocTRES|NodeList|SubmitLine"
+)
+
+
+def test_a_back_test_goes_on_past_jobs_that_can_never_start(tmp_path: Path) -> None:
+    """A job over a limit of its user waits through a log of 200 others, and is counted instead of scored."""
+    rng, rows, free_s = np.random.default_rng(4), [HEAD], 0
+    for number in range(1, 201):
+        submit_s = NOW_S + 600 * number
+        lasts_s = int(rng.integers(300, 1500))
+        start_s = max(submit_s, free_s)
+        free_s = start_s + lasts_s
+        tres = "cpu=24,mem=2G,node=3"
+        rows.append(
+            f"{number}|{number}|kit|geo|day|std|COMPLETED|{submit_s}|{submit_s}|{start_s}|{free_s}|{lasts_s}|00:00:00|60|3"
+            f"|24|{tres}|{tres}|n[1-3]|sbatch -t 60"
+        )
+    over = "cpu=36,mem=2G,node=3"
+    rows.insert(
+        20,
+        f"900|900|kit|geo|day|std|PENDING|{NOW_S + 12100}|{NOW_S + 12100}|Unknown|Unknown|0|00:00:00|60|3|36|{over}||"
+        "None assigned|sbatch -t 60",
+    )
+    (tmp_path / "sacct.txt").write_text("\n".join(rows) + "\n")
+    (tmp_path / "site.yaml").write_text(LIMITED)
+    words = ["eta", "--backtest", str(tmp_path / "sacct.txt"), "--config", str(tmp_path / "site.yaml"), "--json"]
+    result = CliRunner().invoke(
+        app, [*words, "--futures", "3", "--every", "1h", "--workers", "1"], catch_exceptions=False
+    )
+    scores = json.loads(result.stdout)
+    assert scores["no_forecast"] == {"never": 1, "outside": 0, "never_but_started": 0}
+    assert scores["n"] > 50
+    assert scores["never_started"] == 0
+
+
+@pytest.mark.data
+def test_what_a_real_slurm_never_started_has_no_forecast(data: Path, tmp_path: Path) -> None:
+    """After five hours of site-C, jobs over limits of jobs and partitions, or not permitted, are told from others."""
+    folder = data / "golden/slurm/site-C"
+    site = tmp_path / "site.yaml"
+    CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(site)], catch_exceptions=False)
+    state = tmp_path / "now.json"
+    state.write_bytes(gzip.decompress((folder / "snap/018360/squeue.json.gz").read_bytes()))
+    words = ["eta", "--config", str(site), "--state", str(state), "--futures", "2", "--json"]
+    answer = json.loads(CliRunner().invoke(app, words, catch_exceptions=False).stdout)
+    never = {row["job"] for row in answer["no_forecast"] if row["kind"] == "never"}
+    assert {"1036", "1070", "1106", "1119", "1126", "1133", "1139", "1146", "1152", "1213", "1225", "1043"} <= never
+    forecast = {row["job"] for row in answer["jobs"]}
+    assert {"1032", "1097", "1158", "1387", "1164"} <= forecast  # the last waits for one that waits
+    begins = next(row for row in answer["jobs"] if row["job"] == "1193")
+    assert begins["median_s"] > 36 * 3600  # --begin in 40 hours

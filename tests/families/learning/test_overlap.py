@@ -1,0 +1,74 @@
+"""An agent is not judged on the jobs that it learned from, or the result says so first."""
+
+import pytest
+from typer.testing import CliRunner
+
+from dagsim.cli import app
+from dagsim.config.schema import load_config
+from dagsim.experiment.scenario import experiment_seeds
+from dagsim.families.learning.session import train
+
+TINY = ["train.algorithm.sequences=2", "train.algorithm.replicas=2", "train.iterations=1", "train.validation_seeds=2"]
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """A log of 200 jobs."""
+    path = tmp_path_factory.mktemp("log") / "log.csv"
+    lines = [f"j{number},{20 * number},{60 + 13 * number % 300},1" for number in range(200)]
+    path.write_text("\n".join(["id,arrival_s,duration_s,gpus", *lines]) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def agent(log, tmp_path_factory):
+    """An agent that was trained on windows of the log."""
+    settings = [f"workload={{kind: trace, path: {log}, window: 10}}", "runtime={kind: recorded, reference: T4}", *TINY]
+    return train(None, settings, out=tmp_path_factory.mktemp("runs"), report=False).folder.path / "best.pt"
+
+
+def evaluated(log, agent, out, *more):
+    """The output of ``dagsim eval`` on windows of the log, warnings first."""
+    words = [
+        *(
+            "eval",
+            "--algo",
+            f"ppo[checkpoint={agent}]",
+            "--workload",
+            str(log),
+            "--set",
+            "runtime={kind: recorded, reference: T4}",
+        ),
+        *("--out", str(out), "--no-plots", *more),
+    ]
+    return CliRunner().invoke(app, words)
+
+
+def test_windows_that_an_agent_was_trained_on_are_named_first(log, agent, tmp_path):
+    ended = evaluated(log, agent, tmp_path, "--windows", "10x10")
+    assert ended.exit_code == 0, ended.output
+    assert "8 of 10 windows hold jobs of the first 80 % of the trace" in ended.stderr
+    assert "workload.part=[0.8,1]" in ended.stderr
+    rest = evaluated(log, agent, tmp_path, "--windows", "4x10", "--set", "workload.part=[0.8,1]")
+    assert rest.exit_code == 0, rest.output
+    assert "windows hold jobs" not in rest.stderr
+
+
+def test_windows_of_a_part_lie_in_that_part(log):
+    settings = [f"workload={{kind: trace, path: {log}, window: 10, windows: 4, part: [0.8, 1]}}"]
+    config = load_config(None, settings)
+    places = config.trace_file.places(experiment_seeds(config))
+    assert places == [(0.8, 0.85), (0.85, 0.9), (0.9, 0.95), (0.95, 1.0)]
+
+
+def test_a_seed_that_would_choose_no_window_is_refused(log, tmp_path):
+    ended = evaluated(log, "none.pt", tmp_path, "--windows", "4x10", "--seed", "7")
+    assert ended.exit_code == 2
+    assert "windows are spread evenly over the trace" in ended.output
+
+
+def test_a_training_without_a_report_ends_without_one_after_a_resume_too(agent):
+    folder = agent.parent
+    ended = CliRunner().invoke(app, ["train", "--resume", str(folder)])
+    assert ended.exit_code == 0, ended.output
+    assert not (folder / "report.csv").exists()

@@ -1,0 +1,124 @@
+"""Environments in the compiled engine: the same as environments one after another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import SyncVectorEnv
+
+from dagsim.errors import ConfigError
+from dagsim.families.compiled import jit
+from dagsim.families.learning.make_env import make_env, make_vector_env
+from dagsim.families.learning.vector_env import VectorSchedulingEnv
+
+pytestmark = [
+    pytest.mark.skipif(not jit.jitted(), reason="numba is not installed"),
+    pytest.mark.timeout(600),  # the first run on a machine compiles
+]
+
+WORKLOAD = "heterogeneous-dag"
+FEW = ["workload.count=6"]
+MADE = "dagsim.envs:dagsim/Scheduling-v0"
+
+
+def both(count: int, mode: str = "NextStep", **changes: Any) -> tuple[Any, Any]:
+    """Environments of a small workload: compiled, and one after another."""
+    compiled = gymnasium.make_vec(MADE, num_envs=count, config=WORKLOAD, settings=FEW, autoreset_mode=mode, **changes)
+    single = [lambda: make_env(WORKLOAD, FEW, **changes)] * count
+    return compiled, SyncVectorEnv(single, autoreset_mode=mode)
+
+
+def chosen(mask: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """A legal action per environment, or an illegal one now and then; 0 where the episode is over."""
+    legal = mask.astype(bool)
+    place = (draws * legal.sum(axis=1)).astype(int)
+    actions = (legal.cumsum(axis=1) > place[:, None]).argmax(axis=1)
+    actions[draws > 0.97] = 62
+    return actions
+
+
+def assert_equal(one: Any, other: Any) -> None:
+    """Equal keys, values and types, at any depth."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for name in one:
+            assert_equal(one[name], other[name])
+    elif isinstance(one, np.ndarray) and one.dtype == object:
+        assert len(one) == len(other)
+        for mine, theirs in zip(one, other, strict=True):
+            assert_equal(mine, theirs)
+    elif one is None:
+        assert other is None
+    else:
+        np.testing.assert_array_equal(one, other, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("mode", "changes"),
+    [
+        ("NextStep", {}),
+        ("SameStep", {"observation": "dict"}),
+        ("NextStep", {"observation": "flat", "slots": 5}),
+        ("NextStep", {"max_steps": 20, "reward": {"job_seconds": 2.0}}),
+        ("SameStep", {"horizon_s": 900.0}),
+    ],
+    ids=str,
+)
+def test_compiled_environments_equal_those_played_one_after_another(mode: str, changes: dict[str, Any]) -> None:
+    compiled, single = both(3, mode, **changes)
+    assert isinstance(compiled.unwrapped, VectorSchedulingEnv)
+    assert compiled.observation_space == single.observation_space
+    assert compiled.action_space == single.action_space
+    rng, ends = np.random.default_rng(0), 0
+    mine, theirs = compiled.reset(seed=7), single.reset(seed=7)
+    for _ in range(120):
+        for one, other in zip(mine, theirs, strict=True):
+            assert_equal(one, other)
+        actions = chosen(theirs[-1]["action_mask"], rng.random(3))
+        mine, theirs = compiled.step(actions), single.step(actions)
+        ends += int(theirs[2].sum() + theirs[3].sum())
+    assert compiled.observation_space.contains(mine[0])
+    assert ends >= 3
+
+
+def test_episodes_that_are_over_wait_for_a_reset_if_automatic_resets_are_off() -> None:
+    compiled, single = both(2, "Disabled", max_steps=2)
+    compiled.reset(seed=[3, 4])
+    single.reset(seed=[3, 4])
+    for _ in range(2):
+        last = compiled.step(np.zeros(2, int))
+        single.step(np.zeros(2, int))
+    assert last[3].all()
+    with pytest.raises(ConfigError, match="reset_mask"):
+        compiled.step(np.zeros(2, int))
+    mask = np.array([True, True])
+    mine = compiled.reset(seed=[5, 6], options={"reset_mask": mask})
+    assert_equal(mine[0], single.reset(seed=[5, 6], options={"reset_mask": mask})[0])
+
+
+@pytest.mark.parametrize(
+    ("settings", "changes"),
+    [
+        (["engine=simpy"], {}),
+        (["failures=[{kind: node_failures, mean_up_s: 1e6, mean_down_s: 60}]"], {}),
+        ([], {"level": "job"}),
+        ([], {"observation": "graph"}),
+        ([], {"reward": {"makespan": 1.0}}),
+        ([], {"codec": {"kind": "candidates", "select": "oldest"}}),
+        ([], {"codec": {"kind": "candidates", "placement": "fgd"}}),
+    ],
+    ids=str,
+)
+def test_what_is_not_compiled_is_played_one_after_another(settings: list[str], changes: dict[str, Any]) -> None:
+    envs = make_vector_env(2, WORKLOAD, [*FEW, *settings], **changes)
+    assert isinstance(envs, SyncVectorEnv)
+    envs.reset(seed=1)
+
+
+def test_the_compiled_engine_is_refused_with_the_reason() -> None:
+    with pytest.raises(ConfigError, match="engine compiled: only single reward terms are compiled"):
+        make_vector_env(2, WORKLOAD, [*FEW, "engine=compiled"], reward={"makespan": 1.0})
+    assert isinstance(make_vector_env(2, WORKLOAD, [*FEW, "engine=compiled"]), VectorSchedulingEnv)

@@ -1,0 +1,81 @@
+"""Slurm's choice of nodes, against a second form of ``select/cons_tres`` written out over lists."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from dagsim.families.slurm.slurm_times import NodeChoice
+from dagsim.model import Cluster, Node
+from dagsim.model.gpu import GpuType
+
+GPU = GpuType("G", 1.0, 16, 100, 100, 10)
+
+
+def written_out(
+    weights: list[int], open_: set[int], room: dict[int, int], free: dict[int, int], wanted: int, spread: bool
+) -> set[int]:
+    """The nodes of ``_eval_nodes_consec``: weights in order until they suffice, then blocks."""
+    holds = {node: 1 if spread else room[node] for node in open_}
+    pool: set[int] = set()
+    for weight in sorted(set(weights)):
+        pool |= {node for node in open_ if weights[node] == weight}
+        if sum(holds[node] for node in pool) >= wanted:
+            break
+    else:
+        return set()
+    chosen: set[int] = set()
+    left = sorted(pool)
+    while wanted > 0:
+        blocks: list[list[int]] = []
+        for node in left:
+            if blocks and blocks[-1][-1] + 1 == node:
+                blocks[-1].append(node)
+            else:
+                blocks.append([node])
+        whole = [block for block in blocks if not chosen & set(block)]
+        enough = [block for block in whole if sum(holds[node] for node in block) >= wanted]
+        if enough:
+            block = min(enough, key=lambda nodes: (sum(free[node] for node in nodes), nodes[0]))
+        else:
+            block = min(whole, key=lambda nodes: (-sum(free[node] for node in nodes), nodes[0]))
+        single = [node for node in block if room[node] >= wanted]
+        if single and (wanted == 1 or not spread):
+            return chosen | {min(single, key=lambda node: (free[node], node))}
+        for node in block:
+            if wanted > 0:
+                chosen.add(node)
+                wanted -= holds[node]
+        left = [node for node in left if node not in block]
+    return chosen
+
+
+@pytest.mark.parametrize("spread", [False, True])
+def test_the_best_nodes_are_those_of_the_rule_written_out(spread: bool) -> None:
+    rng = random.Random(17)
+    nobody = 0
+    for _ in range(400):
+        count = rng.randrange(1, 10)
+        weights = [rng.choice((1, 1, 2)) for _ in range(count)]
+        choice = NodeChoice(
+            Cluster(tuple(Node(f"n{at}", GPU, 4, weight=weights[at]) for at in range(count))), best=True
+        )
+        open_ = {node for node in range(count) if rng.random() < 0.8}
+        room, free = ({node: rng.randrange(1, 6) for node in open_} for _ in range(2))
+        wanted = rng.randrange(1, 9)
+        expected = written_out(weights, open_, room, free, wanted, spread)
+        got = choice.nodes(sum(1 << node for node in open_), room, free, wanted, spread=spread)
+        assert got == sum(1 << node for node in expected), (weights, open_, room, free, wanted)
+        nobody += not expected
+    assert 20 < nobody < 300
+
+
+def test_first_takes_nodes_in_their_order() -> None:
+    choice = NodeChoice(Cluster(tuple(Node(f"n{at}", GPU, 4) for at in range(4))), best=False)
+    room, free = {0: 1, 1: 3, 3: 2}, {0: 9, 1: 9, 3: 9}
+    assert choice.nodes(0b1011, room, free, 4, spread=False) == 0b0011
+    assert choice.nodes(0b1011, room, free, 3, spread=True) == 0b1011
+    assert choice.nodes(0b1011, room, free, 7, spread=False) == 0
+    placement = choice.placement(0b1011, room, free, 5, spread=False)
+    assert [(share.node, share.instances) for share in placement or ()] == [(0, 1), (1, 3), (3, 1)]

@@ -1,0 +1,474 @@
+"""Every metric computed a second time, from the CSV files of a run folder, by what its definition says.
+
+Nothing here uses ``dagsim.metrics``: jobs, tasks and their times are those of the files, ideal times those of the jobs
+as they were made, outages those that the run was given. A metric without a formula fails.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import math
+import random
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from dagsim.cli import app
+from dagsim.metrics import glossary, jobs_table, runs_table, summarize, to_csv
+from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
+from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.cluster.models import Models
+from dagsim.systems.cluster.models.failures import FailureLog
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.workload.records import write_jobs
+
+SPEED = {"A100-40": 2.0, "T4": 1.0}
+GPUS = {"A100-40": 4, "T4": 4}
+NODES = {"a-0": 4, "t-0": 2, "t-1": 2, "p-0": 0}
+TYPE = {"a-0": "A100-40", "t-0": "T4", "t-1": "T4"}
+TFLOPS = {"A100-40": 19.49, "T4": 8.14}
+WATTS = {"A100-40": (50.0, 0.8 * 400.0), "T4": (9.0, 0.8 * 70.0)}
+OUTAGES = ((1, 40.0, 90.0), (2, 120.0, 133.0), (1, 150.0, 160.0))
+CONFIG = """
+cluster:
+  groups:
+    - {name: a, gpu: A100-40, gpus: 4, cpus: 32, memory_gb: 256}
+    - {name: t, count: 2, gpu: T4, gpus: 2, cpus: 16, memory_gb: 64}
+    - {name: p, cpus: 8, memory_gb: 64}
+workload: {kind: trace, path: jobs.jsonl}
+runtime: {kind: recorded}
+failures: [{kind: failure_log, path: outages.csv}]
+preemption: {restart_s: 3}
+seeds: 1
+"""
+POLICY = """
+from dagsim.model import Kill
+from dagsim.systems.cluster.policies import POLICIES
+
+class Killing:
+    def __init__(self):
+        self.inner = POLICIES.create("2d-las")
+
+    def decide(self, view):
+        if view.now > 60.0:
+            yield from [Kill(number) for number in view.jobs if number % 9 == 4]
+        yield from self.inner.decide(view)
+"""
+
+
+def made(seed: int) -> list[Job]:
+    """Jobs of one to three tasks, some of which no node can run, with several priorities, tenants and deadlines."""
+    rng, now, jobs = random.Random(seed), 0.0, []
+    for number in range(40):
+        now += rng.choice((0.0, 5.0, rng.expovariate(1 / 12)))
+        types = rng.choice((None, None, ("T4",)))
+        tasks = tuple(
+            Task(
+                f"t{place}",
+                rng.choice((4.0, rng.expovariate(1 / 60) + 1)),
+                instances=rng.choice((1, 1, 3)),
+                gpus=rng.choice((0.5, 1, 1, 2)),
+                gpu_types=types,
+                speeds=SPEED,
+            )
+            for place in range(rng.choice((1, 1, 2, 3)))
+        )
+        edges = tuple(Edge(place, place + 1) for place in range(len(tasks) - 1)) if rng.random() < 0.6 else ()
+        if number in (0, 7, 16, 17):  # too large, no such GPU, without GPUs, without work
+            tasks, edges = (
+                (
+                    {
+                        0: Task("big", 5.0, gpus=16, speeds=SPEED),
+                        7: Task("none", 5.0, gpus=1, gpu_types=("H100-80",), speeds=SPEED),
+                        16: Task("cpu", 33.0, gpus=0, cpus=4.0),
+                        17: Task("nothing", 0.0, speeds=SPEED),
+                    }[number],
+                ),
+                (),
+            )
+        tenant = "zoe" if number == 0 else rng.choice(("ann", "bob", "eve"))
+        deadline_s = now + rng.choice((50.0, 400.0)) if number % 3 == 0 else None
+        jobs.append(
+            Job(
+                f"j{number}",
+                TaskGraph(tasks, edges),
+                now,
+                float(rng.randint(0, 2)),
+                tenant,
+                deadline_s,
+                rng.choice((1.0, 2.0)),
+            )
+        )
+    return jobs
+
+
+def ratio(above: float, below: float) -> float:
+    """Quotient, of which 0 / 0 is 1: a job without work that did not wait took as long as it should."""
+    return above / below if below else math.inf if above else 1.0
+
+
+class Second:
+    """A second reading of the files. All times in s."""
+
+    def __init__(
+        self, jobs: list[dict[str, str]], tasks: list[dict[str, str]], source: list[Job], end_s: float
+    ) -> None:
+        self.jobs, self.end_s = jobs, end_s
+        self.first_s = min(float(job["arrival_s"]) for job in jobs)
+        self.horizon_s = end_s - self.first_s
+        self.rows = [row | {"end": float(row["end_s"] or end_s)} for row in tasks]
+        self.runs_of = defaultdict(list)
+        for row in self.rows:
+            self.runs_of[row["job"]].append((float(row["start_s"]), row["end"]))
+        self.source = {job.id: job for job in source}
+        self.accepted = [job for job in jobs if job["status"] != "rejected"]
+        self.done = [job for job in jobs if job["status"] == "completed"]
+        self.open = [job for job in jobs if job["status"] == "unfinished"]
+        self.outages = [(node, start_s, min(back_s, end_s)) for node, start_s, back_s in OUTAGES if start_s <= end_s]
+
+    def left_s(self, job: dict[str, str]) -> float:
+        """When the job left the system; the end of the log if it is in it then."""
+        return float(job["completed_s"] or self.end_s)
+
+    def jct(self, job: dict[str, str]) -> float:
+        return float(job["completed_s"]) - float(job["arrival_s"])
+
+    def wait(self, job: dict[str, str]) -> float:
+        return min(start_s for start_s, _ in self.runs_of[job["job"]]) - float(job["arrival_s"])
+
+    def running(self, job: dict[str, str]) -> float:
+        """Length of the union of its runs."""
+        length, until = 0.0, -math.inf
+        for start_s, end_s in sorted(self.runs_of[job["job"]]):
+            length += max(0.0, end_s - max(start_s, until))
+            until = max(until, end_s)
+        return length
+
+    def queueing(self, job: dict[str, str]) -> float:
+        return self.jct(job) - self.running(job)
+
+    def bounded_slowdown(self, job: dict[str, str]) -> float:
+        return max(1.0, self.jct(job) / max(self.running(job), 10.0))
+
+    def fastest(self, task: Task) -> float:
+        """Seconds on the fastest allowed type."""
+        if not task.gpus:
+            return task.work
+        return min(task.work / SPEED[name] for name in task.gpu_types or SPEED)
+
+    def ideal(self, job: dict[str, str]) -> float:
+        """Critical path."""
+        graph = self.source[job["job"]].graph
+        longest = [0.0] * len(graph.tasks)
+        for place, task in enumerate(graph.tasks):  # edges go from a task to a later one
+            before = max([longest[edge.parent] for edge in graph.edges if edge.child == place], default=0.0)
+            longest[place] = before + self.fastest(task)
+        return max(longest)
+
+    def area(self, job: dict[str, str]) -> float:
+        return sum(self.fastest(task) * task.instances * task.gpus for task in self.source[job["job"]].graph.tasks)
+
+    def stretch(self, job: dict[str, str]) -> float:
+        return ratio(self.jct(job), self.ideal(job))
+
+    def bounded_stretch(self, job: dict[str, str]) -> float:
+        return max(1.0, self.jct(job) / max(self.ideal(job), 10.0))
+
+    def rho(self, job: dict[str, str]) -> float:
+        """JCT over the time on 1/N of the cluster, N the mean number of jobs in the system meanwhile."""
+        begin, end = float(job["arrival_s"]), float(job["completed_s"])
+        if end == begin:
+            return 1.0
+        together = sum(
+            max(0.0, min(end, self.left_s(one)) - max(begin, float(one["arrival_s"]))) for one in self.accepted
+        )
+        alone = max(self.ideal(job), self.area(job) * together / (end - begin) / sum(GPUS.values()))
+        return ratio(self.jct(job), alone)
+
+    def held(self, rows: list[dict[str, Any]]) -> float:
+        """GPU-seconds held."""
+        return sum(float(row["held"]) * (row["end"] - float(row["start_s"])) for row in rows)
+
+    def of_type(self, name: str) -> float:
+        return self.held([row for row in self.rows if row["gpu_type"] == name])
+
+    def up(self, name: str) -> float:
+        """GPU-seconds on nodes of the type that were up."""
+        names = list(NODES)
+        down = [(names[node], back_s - start_s) for node, start_s, back_s in self.outages]
+        return GPUS[name] * self.horizon_s - sum(NODES[node] * gone for node, gone in down if TYPE.get(node) == name)
+
+    def kwh(self, name: str) -> tuple[float, float]:
+        """Held and idle energy."""
+        idle, busy = WATTS[name]
+        return busy * self.of_type(name) / 3.6e6, idle * (self.up(name) - self.of_type(name)) / 3.6e6
+
+    def queue(self) -> list[tuple[float, int]]:
+        """(length of time, waiting jobs) between all moments at which something changes."""
+        stays = [(float(job["arrival_s"]), self.left_s(job), self.runs_of[job["job"]]) for job in self.accepted]
+        moments = {self.first_s, self.end_s}
+        for begin, end, runs in stays:
+            moments |= {begin, end, *(time for run in runs for time in run)}
+        times = sorted(moments)
+        pieces = []
+        for before, after in pairwise(times):
+            middle = (before + after) / 2
+            inside = [runs for begin, end, runs in stays if begin < middle < end]
+            pieces.append(
+                (after - before, sum(not any(start < middle < end for start, end in runs) for runs in inside))
+            )
+        return pieces
+
+    def restarts(self) -> int:
+        """Runs of a task after its first stop."""
+        stops: dict[tuple[str, str], float] = {}
+        for row in self.rows:
+            if row["outcome"] in ("preempted", "failed"):
+                key = row["job"], row["task"]
+                stops[key] = min(stops.get(key, math.inf), row["end"])
+        again = {
+            row["run"] for row in self.rows if float(row["start_s"]) >= stops.get((row["job"], row["task"]), math.inf)
+        }
+        first_stopped = {
+            row["run"]
+            for row in self.rows
+            if row["outcome"] in ("preempted", "failed") and row["end"] == stops[row["job"], row["task"]]
+        }
+        return len(again - first_stopped)
+
+    def group(self, key: str, jobs: list[dict[str, str]]) -> float:
+        """A metric of the jobs of one priority or tenant."""
+        accepted = [job for job in jobs if job["status"] != "rejected"]
+        names = {job["job"] for job in jobs}
+        match key.split("."):
+            case ["arrived"]:
+                return len(jobs)
+            case ["completed"]:
+                return sum(job["status"] == "completed" for job in jobs)
+            case ["rejected"]:
+                return sum(job["status"] == "rejected" for job in jobs)
+            case ["unfinished"]:
+                return sum(job["status"] == "unfinished" for job in jobs)
+            case ["gpu_hours"]:
+                return self.held([row for row in self.rows if row["job"] in names]) / 3600
+            case [of, part]:
+                return self.spread(of, part, accepted)
+        raise KeyError(key)
+
+    def spread(self, of: str, part: str, jobs: list[dict[str, str]]) -> float:
+        """Mean or percentile of a metric over accepted jobs."""
+        if not jobs or any(job["status"] == "unfinished" for job in jobs):
+            return math.nan
+        values = sorted(
+            getattr(self, {"jct_s": "jct", "wait_s": "wait", "queueing_s": "queueing"}.get(of, of))(job) for job in jobs
+        )
+        if part == "mean":
+            return fmean(values)
+        if part == "p50":
+            return median(values)
+        place = (len(values) - 1) * int(part.removeprefix("p")) / 100
+        low = values[math.floor(place)]
+        if math.isinf(values[math.ceil(place)]) and place == math.floor(place):
+            return low
+        return low + (values[math.ceil(place)] - low) * (place - math.floor(place))
+
+    def metric(self, key: str) -> float | str | None:
+        """The metric of this name, by its definition."""
+        jobs, done, accepted, open_ = self.jobs, self.done, self.accepted, self.open
+        reasons = [job["reason"] for job in jobs if job["status"] == "rejected"]
+        complete = done and not open_
+        pieces = self.queue()
+        time = sum(length for length, _ in pieces)
+        outcomes = {row["run"]: row["outcome"] for row in self.rows}
+        kwh = [self.kwh(name) for name in GPUS]
+        killed = ("time_limit", "cancelled")
+        match key.split("."):
+            case ["unfinished"]:
+                return "refuse"
+            case ["jobs_arrived"]:
+                return len(jobs)
+            case ["jobs_completed"]:
+                return len(done)
+            case ["jobs_unfinished"]:
+                return len(open_)
+            case ["jobs_killed"]:
+                return sum(reason in killed for reason in reasons)
+            case [name] if name.startswith("rejected_"):
+                return reasons.count(name.removeprefix("rejected_"))
+            case ["blocking_rate"]:
+                started = [job for job in open_ if self.runs_of[job["job"]]]
+                return (sum(reason not in killed for reason in reasons) + len(started)) / len(jobs)
+            case ["weighted_jct_s"]:
+                weights = [float(job["weight"]) for job in accepted]
+                return (
+                    sum(w * self.jct(job) for w, job in zip(weights, accepted, strict=True)) / sum(weights)
+                    if complete
+                    else None
+                )
+            case ["area_weighted_jct_s"]:
+                return (
+                    sum(self.area(job) * self.jct(job) for job in accepted) / sum(map(self.area, accepted))
+                    if complete
+                    else None
+                )
+            case ["makespan_s"]:
+                first_s = min(float(job["arrival_s"]) for job in accepted)
+                return max(map(self.left_s, done)) - first_s if complete else None
+            case ["horizon_s"]:
+                return self.horizon_s
+            case ["throughput_per_h"]:
+                return len(done) / self.horizon_s * 3600
+            case ["utilization"]:
+                return sum(map(self.of_type, GPUS)) / (sum(GPUS.values()) * self.horizon_s)
+            case ["peak_weighted_utilization"]:
+                whole = sum(GPUS[name] * TFLOPS[name] for name in GPUS) * self.horizon_s
+                return sum(self.of_type(name) * TFLOPS[name] for name in GPUS) / whole
+            case ["availability"]:
+                return sum(map(self.up, GPUS)) / (sum(GPUS.values()) * self.horizon_s)
+            case ["mean_queue_length"]:
+                return sum(length * waiting for length, waiting in pieces) / time
+            case ["max_queue_length"]:
+                return max(waiting for _, waiting in pieces)
+            case ["mean_jobs_in_system"]:
+                return sum(self.left_s(job) - float(job["arrival_s"]) for job in accepted) / self.horizon_s
+            case ["runs"]:
+                return len(outcomes)
+            case ["preemptions"]:
+                return list(outcomes.values()).count("preempted")
+            case ["failures"]:
+                return list(outcomes.values()).count("failed")
+            case ["restarts"]:
+                return self.restarts()
+            case ["node_failures"]:
+                return len(self.outages)
+            case ["energy_kwh"]:
+                return sum(map(sum, kwh))
+            case ["energy_allocated_kwh"]:
+                return sum(held for held, _ in kwh)
+            case ["energy_idle_kwh"]:
+                return sum(idle for _, idle in kwh)
+            case ["joules_per_job"]:
+                return sum(map(sum, kwh)) * 3.6e6 / len(done) if complete else None
+            case ["jain_fairness_index"]:
+                by_tenant = [
+                    self.held(
+                        [
+                            row
+                            for row in self.rows
+                            if row["job"] in {job["job"] for job in accepted if job["tenant"] == name}
+                        ]
+                    )
+                    for name in {job["tenant"] for job in accepted}
+                ]
+                return sum(by_tenant) ** 2 / (len(by_tenant) * sum(x * x for x in by_tenant))
+            case ["max_ftf"]:
+                return max(map(self.rho, accepted)) if complete else None
+            case ["unfair_job_fraction"]:
+                return sum(self.rho(job) > 1 + 1e-9 for job in accepted) / len(accepted) if complete else None
+            case ["deadline_hit_rate"]:
+                due = [job for job in jobs if job["deadline_s"]]
+                known = [job for job in due if job["status"] != "unfinished" or float(job["deadline_s"]) < self.end_s]
+                return sum(float(job["completed_s"] or math.inf) <= float(job["deadline_s"]) for job in known) / len(
+                    known
+                )
+            case [of, part]:
+                return self.spread(of, part, accepted)
+        raise KeyError(key)
+
+    def gpu(self, name: str, key: str) -> float:
+        """A metric of a GPU type."""
+        return {
+            "gpus": GPUS[name],
+            "utilization": self.of_type(name) / (GPUS[name] * self.horizon_s),
+            "gpu_hours": self.of_type(name) / 3600,
+            "energy_kwh": sum(self.kwh(name)),
+        }[key]
+
+
+def equal(one: float | str | None, other: float | str | None) -> bool:
+    """Equal but for rounding. None stands for no number."""
+    if isinstance(one, str) or isinstance(other, str):
+        return one == other
+    unknown = [value is None or not math.isfinite(value) for value in (one, other)]
+    if any(unknown):
+        return all(unknown)
+    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)  # type: ignore[arg-type]
+
+
+def differing(second: Second, metrics: dict[str, Any], decided: tuple[float, int]) -> list[str]:
+    """All metrics of the glossary that are not what their definition says."""
+    wrong = []
+    for name, *_ in glossary():
+        group, _, part = name.partition("[...].")
+        if not part:
+            seconds, decisions = decided
+            mine = 1e6 * seconds / decisions if name == "decision_time_us" and decisions else None
+            mine = mine if name == "decision_time_us" else second.metric(name)
+            if not equal(mine, metrics.get(name)):
+                wrong.append(f"{name}: {metrics.get(name)}, not {mine}")
+            continue
+        if group == "gpu":
+            values = {f"gpu[{type_}].{part}": second.gpu(type_, part) for type_ in GPUS}
+        else:
+            groups = defaultdict(list)
+            for job in second.jobs:
+                groups[job[group]].append(job)
+            label = (lambda text: str(int(float(text)))) if group == "priority" else str
+            values = {f"{group}[{label(value)}].{part}": second.group(part, jobs) for value, jobs in groups.items()}
+        wrong += [
+            f"{key}: {metrics.get(key)}, not {mine}"
+            for key, mine in values.items()
+            if not equal(mine, metrics.get(key))
+        ]
+    return wrong
+
+
+def read(folder: Path, name: str) -> list[dict[str, str]]:
+    with gzip.open(folder / name, "rt") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("policy", ["las", "fifo-fit", "killing.py:Killing"])
+@pytest.mark.parametrize("seed", [4, 5])
+def test_every_metric_of_a_run_folder_is_what_its_definition_says(tmp_path, monkeypatch, policy, seed) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("config.yaml").write_text(CONFIG)
+    Path("killing.py").write_text(POLICY)
+    Path("outages.csv").write_text("node,start_s,end_s\n" + "".join(f"{a},{b},{c}\n" for a, b, c in OUTAGES))
+    jobs = made(seed)
+    write_jobs(Path("jobs.jsonl"), jobs)
+    ended = CliRunner().invoke(app, ["eval", "--config", "config.yaml", "--algo", policy, "--out", "out", "--no-plots"])
+    assert ended.exit_code == 0, ended.output
+    [folder] = Path("out").iterdir()
+    run = json.loads((folder / "runs.jsonl").read_text())
+    timing = json.loads((folder / "timing.jsonl").read_text())
+    tables = read(folder, "jobs.csv.gz"), read(folder, "tasks.csv.gz")
+    end_s = max(
+        float(row[name] or 0) for table, name in zip(tables, ("completed_s", "end_s"), strict=True) for row in table
+    )
+    second = Second(*tables, jobs, max(end_s, *(back_s for *_, back_s in OUTAGES if back_s <= end_s)))
+    metrics = run["metrics"] | {"decision_time_us": timing["decision_time_us"]}
+    assert differing(second, metrics, (timing["decision_s"], timing["decisions"])) == []
+    assert (metrics["jobs_killed"] > 0) == ("killing" in policy)
+    assert metrics["rejected_too_large"] == metrics["rejected_no_such_gpu"] == 1
+
+
+@pytest.mark.parametrize("until_s", [100.0, 155.0, 230.0])
+def test_every_metric_of_a_run_that_was_cut_off_is_what_its_definition_says(tmp_path, until_s) -> None:
+    (tmp_path / "outages.csv").write_text("node,start_s,end_s\n" + "".join(f"{a},{b},{c}\n" for a, b, c in OUTAGES))
+    types = {name: gpu_type(name) for name in GPUS}
+    nodes = [Node(name, types.get(TYPE.get(name, "")), gpus, 32, 256) for name, gpus in NODES.items()]
+    jobs = made(6)
+    kernel = ClusterKernel(Cluster(tuple(nodes)), jobs, Models(failures=(FailureLog(str(tmp_path / "outages.csv")),)))
+    schedule = kernel.run(POLICIES.create("las"), until_s)
+    tables = [list(csv.DictReader(to_csv(table(schedule)).splitlines())) for table in (jobs_table, runs_table)]
+    metrics = summarize(schedule).to_dict()
+    assert metrics["jobs_unfinished"] > 3
+    assert differing(Second(*tables, jobs, until_s), metrics, (0.0, 0)) == []

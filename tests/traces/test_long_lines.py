@@ -1,0 +1,57 @@
+"""A line without end is refused, whatever reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dagsim.errors import ConfigError, DagsimError, ModelError, TraceError
+from dagsim.families.forecast.queue_rows import read_queue_log
+from dagsim.families.ramp.readers import read_graph
+from dagsim.systems.cluster.models.failures import FailureLog
+from dagsim.systems.cluster.models.runtime import ThroughputTable
+from dagsim.traces import READERS, open_trace
+from dagsim.traces.source import Source
+
+HEADS = {"swf": "; UnixStartTime: 0\n", "csv": "id,arrival_s,gpus,duration_s\n", "json": '{"jobs": [{"name": "'}
+
+
+@pytest.fixture
+def long_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("dagsim.files.LONGEST_LINE_B", 1 << 16)
+    monkeypatch.setattr("dagsim.traces.documents._LONGEST", 1 << 16)
+
+    def file(head: str, name: str = "log") -> Path:
+        (tmp_path / name).write_text(head + "1 " * (1 << 17) + "\n")
+        return tmp_path / name
+
+    return file
+
+
+@pytest.mark.parametrize("read", [lambda source: list(source.lines()), Source.read_bytes], ids=["lines", "bytes"])
+def test_a_source_names_the_line(long_file, read) -> None:
+    with pytest.raises(TraceError, match=r"log:2: the line has more than 65,536 bytes"):
+        read(Source(long_file("head\n")))
+
+
+@pytest.mark.parametrize(
+    ("read", "error"),
+    [
+        (lambda path: FailureLog(str(path)).start(4, 0), ModelError),
+        (ThroughputTable.read, ConfigError),
+        (read_queue_log, TraceError),
+        (read_graph, TraceError),
+    ],
+)
+def test_tables_and_graphs_refuse_it_with_their_own_error(long_file, read, error) -> None:
+    with pytest.raises(error, match="the line has more than 65,536 bytes"):
+        read(long_file("", "table.txt"))
+
+
+@pytest.mark.parametrize("format_", READERS.names())
+def test_no_reader_keeps_such_a_line(long_file, format_) -> None:
+    for kind, head in HEADS.items():
+        with pytest.raises(DagsimError) as refusal:
+            list(open_trace(long_file(head, f"log.{kind}"), format_).jobs())
+        assert len(str(refusal.value)) < 1000
