@@ -52,8 +52,8 @@ class Case:
 
     def at(self, jobs: Sequence[Job], begins_s: float) -> ClusterScenario:
         """The scenario with other jobs, from a moment on."""
-        later = [_later(model, begins_s) for model in self.scenario.disturbances if _end_s(model) > begins_s]
-        return replace(self.scenario, workload=jobs, begins_s=begins_s, disturbances=tuple(later))
+        later = [_later(model, begins_s) for model in self.scenario.failures if _end_s(model) > begins_s]
+        return replace(self.scenario, workload=jobs, begins_s=begins_s, failures=tuple(later))
 
 
 def drawn(seed: int) -> Case:
@@ -63,9 +63,9 @@ def drawn(seed: int) -> Case:
         return Case(ClusterScenario(site.cluster, site.jobs, queues=site.queues), site.jobs)
     case, rng = random_case(seed), np.random.default_rng([11, seed])
     models = {name: model for name, model in case.models.items() if name not in ("setup", "network")}
-    disturbances = [model for model in models.get("disturbances", ()) if not isinstance(model, NodeFailures)]
+    failures = [model for model in models.get("failures", ()) if not isinstance(model, NodeFailures)]
     stops = models.get("preemption", Preemption())
-    models["disturbances"] = tuple(disturbances)
+    models["failures"] = tuple(failures)
     models["preemption"] = Preemption(stops.on_resume, stops.on_failure)
     if "estimates" in models and models["estimates"].kind == "noisy":
         models["estimates"] = replace(models["estimates"], kind="predicted")
