@@ -21,17 +21,7 @@ from dagsim.systems.cluster.policies import POLICIES
 
 Edge = tuple[str, str]
 
-EXCEPTIONS: set[Edge] = {
-    ("forecast", "formats"),
-    ("forecast", "kubernetes"),
-    ("forecast", "pbs"),
-    ("forecast", "slurm"),
-    ("model/queues.py", "kubernetes"),
-    ("site", "kubernetes"),
-    ("site", "pbs"),
-    ("site", "slurm"),
-    ("slurm", "fabric"),
-}
+EXCEPTIONS: set[Edge] = set()
 """Imports that are still to be cut. This list can only shrink."""
 
 

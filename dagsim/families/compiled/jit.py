@@ -34,7 +34,7 @@ from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from time import sleep
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -126,12 +126,10 @@ def inner(function: Function) -> Function:
     return function
 
 
-class Form(NamedTuple):
-    """What compiled code takes for granted of an argument, or of a member of one."""
-
-    dtype: np.dtype
-    axes: int
-    """Number of axes of an array; -1 for a record."""
+Form: TypeAlias = tuple[np.dtype, int]
+"""What compiled code takes for granted of an argument, or of a member of one: its type, and the number of axes of
+an array, or -1 for a record.
+"""
 
 
 class Outer:
@@ -161,7 +159,7 @@ class Outer:
 
     def _load(self, forms: list[Form], args: tuple[Any, ...]) -> Callable[..., int]:
         """Load the object code for these arguments, which is made and kept first if there is none."""
-        digest = sha256(repr([(form.dtype.descr, form.axes) for form in forms]).encode()).hexdigest()[:16]
+        digest = sha256(repr([(dtype.descr, axes) for dtype, axes in forms]).encode()).hexdigest()[:16]
         path = folder() / f"{self.__name__}-{digest}.o"
         kept = _read(path)
         if kept is None:
@@ -191,20 +189,26 @@ def words_of(value: Any, forms: list[Form], words: list[int]) -> None:
     Raises:
         TypeError: It is none of these, or not contiguous.
     """
-    match value:
-        case tuple():
-            for member in value:
-                words_of(member, forms, words)
-        case np.ndarray() if value.flags.c_contiguous:
-            forms.append(Form(value.dtype, value.ndim))
-            words.append(value.__array_interface__["data"][0])
-            words += value.shape
-        case np.void():
-            forms.append(Form(value.dtype, -1))
-            words.append(value.__array_interface__["data"][0])
-        case _:
-            form = "strided array" if isinstance(value, np.ndarray) else type(value).__name__
-            raise TypeError(f"compiled code takes contiguous arrays and records, got a {form}")
+    if isinstance(value, np.ndarray) and value.flags.c_contiguous:
+        forms.append((value.dtype, value.ndim))
+        words.append(_address(value))
+        words += value.shape
+    elif isinstance(value, tuple):
+        for member in value:
+            words_of(member, forms, words)
+    elif isinstance(value, np.void):
+        forms.append((value.dtype, -1))
+        words.append(value.__array_interface__["data"][0])
+    else:
+        form = "strided array" if isinstance(value, np.ndarray) else type(value).__name__
+        raise TypeError(f"compiled code takes contiguous arrays and records, got a {form}")
+
+
+def _address(array: np.ndarray) -> int:
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+    except (TypeError, ValueError):  # read-only or empty: eight times as slow
+        return array.ctypes.data
 
 
 def _read(path: Path) -> tuple[str, bytes] | None:

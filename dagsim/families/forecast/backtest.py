@@ -22,14 +22,14 @@ from dagsim.families.forecast.job_log import JobLog, read_sacct_log
 from dagsim.families.forecast.members import Forecaster, Past, is_long
 from dagsim.families.forecast.queue_rows import KINDS, SCORED, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
 from dagsim.families.forecast.scores import CEILING, LEVELS, Score, crps, log_wait, ratio, score
-from dagsim.families.formats.swf import waits_s
 from dagsim.processes import end_with_parent, kill_workers, starting
 from dagsim.systems.cluster.scenario import cluster_scenario_of
-from dagsim.traces import format_of
+from dagsim.traces import format_of, reader
 from dagsim.workload.accept import accepting
 from dagsim.workload.arrays import objects
 
 BASELINES = ("slurm", "limits", "history", "history_account", "qbets", "limits_history")
+_SIMPLE = ("limits", "history", "history_account", "qbets")
 _MEMBERS = ("arrivals", "runs", "history_account")
 _HOUR_S, _DAY_S = 3600.0, 86400.0
 _MOST_INSTANTS, _LEAST_EVERY_S = 72, 600.0
@@ -63,7 +63,7 @@ def read_backtest(config: Config, path: Path, policy: str | None) -> tuple[JobLo
         trace = file.open(scenario.cluster, scenario.runtime)
         jobs = trace.unscaled()
         start_s = None if policy is None else starts_by(scenario, policy, jobs)
-        if policy is None and trace.format == "swf" and (waits := waits_s(trace.source)):
+        if policy is None and (waits := reader(trace.format).waits_s(trace.source)):
             start_s = jobs.arrival_s + [waits.get(id, nan) for id in jobs.ids.tolist()]
         log = JobLog.of(jobs, trace.meta["origin_s"], start_s)
     log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))
@@ -205,7 +205,7 @@ def run_backtest(
         InputError: There is nothing to forecast, or to score.
     """
     if not instants:
-        raise InputError("no instant to forecast at: nothing is submitted between --from and --until")
+        raise InputError("no instant to forecast at: nothing is submitted between --forecast-from and --forecast-until")
     count = min(workers, len(instants))
     forecasts = (
         played(log, queue, forecaster, instants)
@@ -366,6 +366,7 @@ class Backtest:
                 entry["raw"]["where_stated"] = self.scores(self.raw[name], where=rows.estimated).to_dict()
             baselines[name] = entry
         answer["baselines"] = baselines
+        answer["best_baseline"] = self.best_baseline
         answer["by_partition"] = self._by(rows.partition.astype(str))
         answer["by_kind"] = {
             kind: self.scores_of_kind(number).to_dict()
@@ -399,10 +400,20 @@ class Backtest:
         rows = (self.forecasts.kind == kind) & self.forecasts.started
         return score(self.forecast[rows], self.outcomes.y[rows])
 
+    @property
+    def best_baseline(self) -> str | None:
+        """The simple baseline with the least CRPS as it is, Slurm's own estimates apart; None without one."""
+        losses = {name: self.scores(self.raw[name]).crps_log for name in _SIMPLE if name in self.raw}
+        return min(losses, key=losses.__getitem__, default=None) if self.counted.any() else None
+
     def _by(self, names: np.ndarray) -> dict[str, Any]:
+        """The scores of groups of rows, beside Slurm's own estimates and the best simple baseline."""
+        beside = [name for name in ("slurm", self.best_baseline) if name is not None and name in self.raw]
         groups = {}
         for name in np.unique(names[self.counted]).tolist():
-            groups[name] = self.scores(self.forecast, where=names == name).to_dict()
+            mine = names == name
+            rivals = {other: self.scores(self.raw[other], where=mine).to_dict() for other in beside}
+            groups[name] = self.scores(self.forecast, where=mine).to_dict() | {"baselines": rivals}
         return groups
 
 

@@ -28,7 +28,7 @@ from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
-from dagsim.workload.arrays import JobArrays, TaskKind
+from dagsim.workload.arrays import JobArrays, TaskKind, optional
 from dagsim.workload.records import MOST_INSTANCES
 
 _FIELDS = 18
@@ -82,11 +82,19 @@ class Swf(Reader):
         most = options.processors or max_processors(source)
         return Cluster((Node("machine", cpus=most),), "swf") if most else None
 
+    def waits_s(self, source: Source) -> dict[str, float]:
+        """The wait of each job in the log by its number, where it is known."""
+        form = replace(_form(None), numbers=(_WAIT,), texts=(_JOB,))
+        waits: dict[str, float] = {}
+        for table in read_tables(source, form, ReadReport()):
+            waits |= zip(table.texts(_JOB).tolist(), table.numbers(_WAIT).tolist(), strict=True)
+        return {job: wait_s for job, wait_s in waits.items() if wait_s >= 0}
+
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         answers = {
             "demand": options.cpu_demand_text("one core"),
             "gang": "the processors of a job start together",
-            "estimate": "the requested time, or the run time where none was requested",
+            "estimate": "the requested time, where one was requested",
             "order": "preceding job and think time are ignored",
         }
         if (field := _nodes_field(source, options)) is not None:
@@ -161,15 +169,6 @@ def max_processors(source: Source) -> int | None:
     return sizes.get("maxprocs") or sizes.get("maxnodes") or None
 
 
-def waits_s(source: Source) -> dict[str, float]:
-    """The wait of each job in the log, by its number, where it is known."""
-    form = replace(_form(None), numbers=(_WAIT,), texts=(_JOB,))
-    waits: dict[str, float] = {}
-    for table in read_tables(source, form, ReadReport()):
-        waits |= zip(table.texts(_JOB).tolist(), table.numbers(_WAIT).tolist(), strict=True)
-    return {job: wait_s for job, wait_s in waits.items() if wait_s >= 0}
-
-
 def _times(table: Table) -> np.ndarray:
     """(n,) float64: arrival of the job of each row, ``inf`` if it cannot be read."""
     return arrivals(table, _SUBMIT)
@@ -218,6 +217,6 @@ def _jobs(options: TraceOptions, machine: int | None, checks: Checks) -> JobArra
         processors,
         [processors > 1],
         lambda gang: TaskKind(Demand(gpus, cpus), gang),
-        estimate=np.where(limit > 0, limit, work),
+        estimate=optional(np.where(limit > 0, limit, np.nan)),
         tenant=checks.table.words(_USER).mapped(lambda user: "" if user == "-1" else user),
     )

@@ -20,6 +20,9 @@ FAMILY = Family(
                 ("preemptive",),
             ),
         ),
+        "keys": (Entry("queues.kueue", ".kueue_objects:KueueObjects"),),
+        "node_lists": (Entry("kubectl get nodes -o json (or yaml)", ".kube_nodes:KUBECTL"),),
+        "sites": (Entry("Kueue", ".kueue_site:read_kueue_site", "Kueue's ClusterQueues"),),
         "readers": (Entry("kubernetes", ".kubectl:Kubernetes"), Entry("kubernetes-now", ".kubectl:KubernetesNow")),
     },
 )

@@ -6,11 +6,12 @@ bytes, devices, and pods.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from dagsim.errors import ModelError
+from dagsim.families.kubernetes.terms import Requirement, Taint, Toleration
 
 Policy: TypeAlias = Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority", "Any"]
 SearchRule: TypeAlias = Literal["MayStopSearch", "TryNextFlavor"]
@@ -18,67 +19,6 @@ StopPolicy: TypeAlias = Literal["None", "Hold", "HoldAndDrain"]
 Strategy: TypeAlias = Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
 
 _STRICT = {"extra": "forbid"}
-
-
-@dataclass(frozen=True, slots=True)
-class Taint:
-    """A taint of a node or flavor. Kueue ignores the effect ``PreferNoSchedule``."""
-
-    key: str
-    value: str = ""
-    effect: str = "NoSchedule"
-
-    __pydantic_config__ = _STRICT
-
-
-@dataclass(frozen=True, slots=True)
-class Toleration:
-    """A toleration. An empty ``key`` with ``Exists`` tolerates all taints, an empty ``effect`` all effects."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-    __pydantic_config__ = _STRICT
-
-    def tolerates(self, taint: Taint) -> bool:
-        """Return True if pods with the toleration may run despite the taint."""
-        return (
-            self.effect in ("", taint.effect)
-            and (self.key == taint.key or (not self.key and self.operator == "Exists"))
-            and (self.operator == "Exists" or self.value == taint.value)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """One expression of a node affinity."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-    __pydantic_config__ = _STRICT
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return True if the labels satisfy the expression."""
-        value = labels.get(self.key)
-        match self.operator:
-            case "In":
-                return value in self.values
-            case "NotIn":
-                return value not in self.values
-            case "Exists":
-                return value is not None
-            case "DoesNotExist":
-                return value is None
-            case "Gt" | "Lt":
-                if value is None or not value.lstrip("-").isdigit() or not self.values[0].lstrip("-").isdigit():
-                    return False
-                more, bound = int(value), int(self.values[0])
-                return more > bound if self.operator == "Gt" else more < bound
-        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +232,78 @@ class KueueObjects:
         for local in self.local_queues:
             if local.cluster_queue not in kinds["ClusterQueue"]:
                 raise ModelError(f"LocalQueue {local.name!r}: there is no ClusterQueue {local.cluster_queue!r}")
+
+    def names(self) -> list[str]:
+        """Return the names of all cohorts, ClusterQueues and LocalQueues."""
+        return [one.name for kind in (self.cohorts, self.cluster_queues, self.local_queues) for one in kind]
+
+    def renamed(self, new: Callable[[str, str], str]) -> KueueObjects:
+        """Return the objects with pseudonyms for all names, and without labels, taints and tolerations. Levels of
+        topologies keep the last part of their labels.
+        """
+
+        def level(label: str) -> str:
+            return label if label.startswith("kubernetes.io/") else f"example.com/{label.rpartition('/')[2]}"
+
+        def groups(listed: tuple[ResourceGroup, ...]) -> tuple[ResourceGroup, ...]:
+            return tuple(
+                [
+                    replace(group, flavors=tuple([replace(one, name=new("flavor", one.name)) for one in group.flavors]))
+                    for group in listed
+                ]
+            )
+
+        def local(text: str) -> str:
+            namespace, slash, queue = text.rpartition("/")
+            return new("account", namespace) + slash + new("partition", queue)
+
+        def owner(name: str) -> str:
+            return new("account", name)
+
+        return replace(
+            self,
+            cluster_queues=tuple(
+                [
+                    replace(
+                        one, name=owner(one.name), cohort=owner(one.cohort), resource_groups=groups(one.resource_groups)
+                    )
+                    for one in self.cluster_queues
+                ]
+            ),
+            cohorts=tuple(
+                [
+                    replace(
+                        one,
+                        name=owner(one.name),
+                        parent=owner(one.parent),
+                        resource_groups=groups(one.resource_groups),
+                    )
+                    for one in self.cohorts
+                ]
+            ),
+            local_queues=tuple(
+                [
+                    replace(one, name=local(one.name), cluster_queue=owner(one.cluster_queue))
+                    for one in self.local_queues
+                ]
+            ),
+            resource_flavors=tuple(
+                [
+                    ResourceFlavor(
+                        new("flavor", one.name),
+                        topology_name=new("topology", one.topology_name),
+                        gpu_types=one.gpu_types,
+                    )
+                    for one in self.resource_flavors
+                ]
+            ),
+            topologies=tuple(
+                [
+                    replace(one, name=new("topology", one.name), levels=tuple(map(level, one.levels)))
+                    for one in self.topologies
+                ]
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,20 +11,22 @@ import shlex
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from dagsim.errors import TraceError
 from dagsim.families.slurm.accounting import COLUMNS, array_ids, gres_tres, json_number, listed_tasks, unescaped_text
+from dagsim.model import UNLIMITED_S
 from dagsim.traces.batch import ENDED
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import elements, list_in, text_in
 from dagsim.traces.fields import Dirty
 from dagsim.traces.options import TraceOptions
+from dagsim.traces.reader import WaitingJob
 from dagsim.traces.report import ReadReport
 from dagsim.traces.sites import readable_hosts
 from dagsim.traces.source import Row, Source
-from dagsim.traces.times import ENDLESS_S, UNSET_MOMENTS, duration_s, moment_s, reading_of
+from dagsim.traces.times import UNSET_MOMENTS, duration_s, moment_s, reading_of
 
 _LAST_UPDATE = re.compile(rb'"last_update"\s*:\s*(\{[^{}]*\}|\d+)')
 _UPDATE_S = re.compile(rb'(?:"number"\s*:\s*|^)([1-9]\d*)')
@@ -360,22 +362,6 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
             yield from rows
 
 
-class WaitingJob(NamedTuple):
-    """A waiting job or array as a queue lists it."""
-
-    name: str
-    """The number of its submission: its array, else its own."""
-    reason: str
-    start_s: float | None = None
-    """The scheduler's estimate of the start, if it has one."""
-    user: str = ""
-    partition: str = ""
-    after: tuple[str, ...] = ()
-    """The jobs and arrays that it still waits for."""
-    one_of: bool = False
-    """True if one of these is enough."""
-
-
 def waiting_jobs(source: Source, zone: ZoneInfo | None = None) -> Iterator[WaitingJob]:
     """Yield each waiting or suspended job of a listing."""
     for _, job in queue_jobs(source, zone):
@@ -430,7 +416,7 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
     asked, held = _gpus_of(job)
     submit, eligible, start = (json_number(job.get(f"{name}_time")) or None for name in ("submit", "eligible", "start"))
     limit = json_number(job.get("time_limit"))
-    lasts_s = 60.0 * limit if isinstance(limit, int | float) and limit > 0 else ENDLESS_S
+    lasts_s = 60.0 * limit if isinstance(limit, int | float) and limit > 0 else UNLIMITED_S
     lasts_s += _suspended_s(job)
     if (ran := _suspended_after_s(job)) is not None:  # it comes back, for the rest of its limit
         lasts_s = max(lasts_s - ran, _OVERDUE_S)
