@@ -336,7 +336,7 @@ class ClusterScenario(Models, ClusterWorld):
         return unknown_past(kernel, policy) if isinstance(kernel, ClusterKernel) else []
 
     def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
-        """What keeps jobs that are there at the end of ``kernel`` from completing, by number."""
+        """Describe what keeps jobs that are there at the end of ``kernel`` from completing, by number."""
         return why_unfinished(kernel) if isinstance(kernel, ClusterKernel) else {}
 
     def check(self) -> None:
