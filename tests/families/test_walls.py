@@ -22,10 +22,6 @@ from dagsim.systems.cluster.policies import POLICIES
 Edge = tuple[str, str]
 
 EXCEPTIONS: set[Edge] = {
-    ("forecast", "formats"),
-    ("forecast", "kubernetes"),
-    ("forecast", "pbs"),
-    ("forecast", "slurm"),
     ("model/queues.py", "kubernetes"),
     ("site", "kubernetes"),
     ("site", "pbs"),

@@ -15,9 +15,8 @@ from dagsim.errors import TraceError
 from dagsim.families.forecast.futures import QueueState
 from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.reasons import Fate, is_limit, verdict_of
-from dagsim.families.kubernetes.kubectl import waiting_workloads
-from dagsim.families.pbs.pbs_jobs import is_qstat, waiting_comments
 from dagsim.families.slurm.slurm_queue import is_squeue, waiting_jobs
+from dagsim.family import offered, service
 from dagsim.files import open_lines
 from dagsim.traces.source import Source
 
@@ -102,10 +101,10 @@ def read_reasons(source: Source, zone: ZoneInfo | None = None) -> dict[str, List
     """Read what a snapshot says of its waiting jobs, by their names (of arrays: the array's). ``zone`` is that
     of dates in text.
     """
-    if is_qstat(source):
-        return {name: Listed(comment, np.nan) for name, comment in waiting_comments(source)}
+    if (is_qstat := offered("is_qstat")) is not None and is_qstat(source):
+        return {name: Listed(comment, np.nan) for name, comment in service("waiting_comments")(source)}
     if not is_squeue(source):
-        return {name: Listed(reason, np.nan) for name, reason in waiting_workloads(source)}
+        return {name: Listed(reason, np.nan) for name, reason in service("waiting_workloads")(source)}
     listing: dict[str, Listed] = {}
     for job in waiting_jobs(source, zone):
         other = listing.get(job.name)

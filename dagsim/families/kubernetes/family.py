@@ -20,6 +20,7 @@ FAMILY = Family(
                 ("preemptive",),
             ),
         ),
+        "services": (Entry("waiting_workloads", ".kubectl:waiting_workloads", "jobs that wait, each with its reason"),),
         "readers": (Entry("kubernetes", ".kubectl:Kubernetes"), Entry("kubernetes-now", ".kubectl:KubernetesNow")),
     },
 )
