@@ -290,7 +290,7 @@ def _settings_from(registry: Registry[Any], settings: Mapping[str, Any], own: st
     """Rebuild the settings object that ``_plain_settings`` described. ``own`` names its class if it
     is not part of dagsim.
     """
-    kind = settings["kind"]
+    kind = settings["kind"].replace("dagsim.agents.", "dagsim.families.learning.")  # where the classes were before
     part = registry.kind
     if registry.is_own(kind) and own is None and kind not in _NETS_OF_ALGORITHMS:
         raise CodeNotAllowed(
