@@ -26,7 +26,7 @@ from command import markdown
 
 from dagsim.families.benchmark.bench import read_entry, suite
 from dagsim.families.benchmark.page import leaderboards
-from dagsim.metrics.compare import Paired, Row, Verdict, compared, holm, paired, verdict
+from dagsim.metrics.paired import Paired, Row, Verdict, compared, holm, paired, verdict
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 from dagsim.traces import READERS, reader
 

@@ -13,10 +13,10 @@ import numpy as np
 from dagsim.families.slurm.sacct import Sacct
 from dagsim.families.slurm.slurm_queue import QUEUE_COMMAND, is_squeue, lacking_columns, queue_tables, squeue_instant_s
 from dagsim.traces.chunks import Table
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
+from dagsim.traces.trace_options import TraceOptions
 
 
 class Squeue(Sacct):
