@@ -177,6 +177,14 @@ def exit_code(stop: KeyboardInterrupt) -> int:
     return 128 + (stop.number if isinstance(stop, Stopped) else signal.SIGINT)
 
 
+_stopped = threading.Event()
+
+
+def was_stopped() -> bool:
+    """True if a signal asked this process to stop."""
+    return _stopped.is_set()
+
+
 class Stops:
     """Handles stop signals while the block runs: raised as ``KeyboardInterrupt``, held back on
     demand, never lost.
@@ -217,6 +225,7 @@ class Stops:
 
     def _hear(self, number: int, _: FrameType | None) -> None:
         self.received = number
+        _stopped.set()
         if not self._held:
             raise _stop(number)
 

@@ -35,5 +35,5 @@ def seeds_of(pool: range, count: int) -> tuple[int, ...]:
         ConfigError: The pool has fewer seeds.
     """
     if not 1 <= count <= len(pool):
-        raise ConfigError(f"seeds: allowed are 1 to {len(pool)}, got {count}")
+        raise ConfigError(f"seeds must be between 1 and {len(pool):,}, got {count:,}")
     return tuple(pool[:count])

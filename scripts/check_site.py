@@ -16,6 +16,7 @@ Exits with 1 if anything differs.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -37,7 +38,7 @@ from dagsim.systems.seam import drive
 from dagsim.testing import violations
 
 STEP_S = 600.0
-_CONSTRAINTS = ("", "", "", "", "a", "b", "a|b", "a&b", "!a", "(a|b)&!c", "nothing")
+_CONSTRAINTS = ("", "", "", "", "a", "b", "a|b", "a&b", "!a", "(a|b)&!c", "a*2", "[a|b]", "b*1&!c", "nothing")
 SKIPPED = frozenset({"recorded", "rollout", "search", "exec", "batsim", "pollux", "sia", "optimus"})
 """Policies that need a program, a log or elastic jobs, or take minutes."""
 
@@ -193,6 +194,10 @@ class Judge:
         request, queues = job.request or Request(), self.site.queues
         where = f"{now:g} s: {job.id} starts on {[f'n{node}' for node, _ in nodes]}"
         limit_s = self.limit_s(job, task)
+        if request.constraint.startswith("[") and any(node.features for node in self.site.cluster.nodes):
+            features = [set(self.site.cluster.nodes[node].features) for node, _ in nodes]
+            if not any(all(way in of for of in features) for way in request.constraint.strip("[]").split("|")):
+                self.faults.append(f"{where}, which do not all satisfy the same part of {request.constraint}")
         for node, _ in nodes:
             if f"n{node}" not in self.allowed(job):
                 self.faults.append(f"{where}, outside its partition or constraint")
@@ -244,7 +249,8 @@ class Judge:
         nodes = {name for part in named for name in parts[part].nodes} if parts else every
         if not request.constraint or not any(node.features for node in self.site.cluster.nodes):
             return nodes
-        text = request.constraint.replace("&", " and ").replace("|", " or ").replace("!", " not ")
+        text = re.sub(r"\w+\*\d+", "True", request.constraint).replace("[", "(").replace("]", ")")
+        text = text.replace("&", " and ").replace("|", " or ").replace("!", " not ")
         features = {node.name: node.features for node in self.site.cluster.nodes}
         words = ("a", "b", "c", "nothing")
         return {name for name in nodes if eval(text, {}, {word: word in features[name] for word in words})}

@@ -181,8 +181,8 @@ FAULTY: dict[str, tuple[str, ...]] = {
     "replay": ("replay", "--trace", str(TRACE), *GROUP, *ALONE, "--report", "OUT/rows.txt", "--out", "OUT/runs"),
     "tune": ("tune", "--algo", "eft-wait", "--param", "theta=0.8,0.9", *SMALL, *ALONE, "--seeds", "2", "--out", "OUT"),
     "sweep": ("sweep", str(Path(__file__).with_name("crash.yaml")), "--on", "local:1", "--out", "OUT"),
-    "whatif": ("whatif", "--trace", str(TRACE), *GROUP, "--add", "8xT4", "--on", "local:1", "--out", "OUT"),
-    "plan": ("plan", "--trace", str(TRACE), *GROUP, "--target", "wait_s.mean<100", "--on", "local:1", "--out", "OUT"),
+    "whatif": ("whatif", "--trace", "LOG", *GROUP, "--add", "8xT4", "--on", "local:1", "--out", "OUT"),
+    "plan": ("plan", "--trace", "LOG", *GROUP, "--target", "wait_s.mean<100", "--on", "local:1", "--out", "OUT"),
     "train": (*COMMANDS["train-ppo"], *ALONE, "--out", "OUT"),
     "compare": ("compare", "RUN", "--csv", "OUT/c.csv", "--plot", "OUT/c.png"),
     "report": ("report", "RUN", "-o", "OUT/r.html"),
@@ -194,7 +194,18 @@ FAULTY: dict[str, tuple[str, ...]] = {
     "list": ("list", "policies"),
     "config": ("config", "show"),
 }
-"""Commands whose writes fail. ``OUT`` is a folder of their own, ``RUN`` a finished run of ``eval``."""
+"""Commands whose writes fail. ``OUT`` is a folder of their own, ``RUN`` a finished run of ``eval``, ``LOG`` a log."""
+SAVED = (
+    "workload",
+    "save",
+    "heterogeneous",
+    "LOG",
+    "--set",
+    "workload.count=400",
+    *GROUP,
+    "--set",
+    "workload.load=0.6",
+)
 FULL = OSError(errno.ENOSPC, "No space left on device")
 GONE = BrokenPipeError(errno.EPIPE, "Broken pipe")
 NO_TEXT = UnicodeEncodeError("ascii", "\u00e9", 0, 1, "ordinal not in range(128)")
@@ -285,7 +296,9 @@ def inject(name: str, root: Path, step: int = 1, first: int = 0) -> Outcome:
     if "RUN" in FAULTY[name] and not run.exists():
         _played((*FAULTY["eval"][:-1], str(root / "made")), streams)
         _folders(root / "made")[0].rename(run)
-    words = {"RUN": str(run)}
+    words = {"RUN": str(run), "LOG": str(root / "log.jsonl")}
+    if "LOG" in FAULTY[name] and not (root / "log.jsonl").exists():
+        assert _played([words.get(word, word) for word in SAVED], streams) == 0, (streams / "2").read_text()
     whole = root / f"{name}-whole"
     whole.mkdir()
     arguments = [words.get(word, word.replace("OUT", str(whole))) for word in FAULTY[name]]
@@ -357,10 +370,10 @@ def _faults(
         yield from _unlike(folder, whole)
     yield from (f"{path} is left" for path in out.rglob(".*.part"))
     if folder is None:
-        mine = {path.relative_to(out): path for path in out.rglob("*") if path.is_file()}
-        yield from (
-            f"{name} is half written" for name, path in mine.items() if path.read_bytes() != (whole / name).read_bytes()
-        )
+        for path in (path for path in out.rglob("*") if path.is_file()):
+            same = whole / path.relative_to(out)
+            if not same.exists() or path.read_bytes() != same.read_bytes():
+                yield f"{path.relative_to(out)} is half written, or left"
 
 
 def _unlike(folder: Path, whole: Path) -> Iterator[str]:

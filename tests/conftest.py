@@ -19,6 +19,7 @@ from pinning import as_recorded
 
 from dagsim.family import families
 
+os.environ.setdefault("DAGSIM_WARM", "0")  # no run of a test starts a compilation beside it
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # small networks gain nothing from threads, and lose where cores are busy
 for number in (signal.SIGINT, signal.SIGHUP):  # as from a terminal, if `nohup` or `&` had them ignored
     if signal.getsignal(number) is signal.SIG_IGN:

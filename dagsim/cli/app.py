@@ -237,6 +237,8 @@ def _guarded() -> Iterator[None]:
         named = f"{error.filename}: " if error.filename else ""
         code = 2 if error.errno == errno.ENAMETOOLONG else 1
         raise _ended(error, f"{named}{error.strerror or error}", code) from None
+    except UnicodeError as error:
+        raise _ended(error, f"not text that can be written: {error}", 1) from None
     except MemoryError as error:
         raise _ended(error, f"not enough memory{f' ({error})' if str(error) else ''}", 1) from None
     except KeyboardInterrupt as stop:
@@ -254,7 +256,8 @@ def _told(error: Any, group: Any) -> Exception:
 def _sentence(error: Any, group: Any) -> str:
     """Word a fault in the command line as dagsim's own errors are."""
     command = error.ctx.command if error.ctx is not None else None
-    path = error.ctx.command_path if error.ctx is not None else "dagsim"
+    below = error.ctx.command_path.partition(" ")[2] if error.ctx is not None else ""
+    path = f"dagsim {below}".rstrip()
     options = [name for param in getattr(command, "params", ()) for name in param.opts if name.startswith("--")]
     match type(error).__name__:
         case "NoSuchOption":

@@ -82,11 +82,13 @@ def experiment(
     first: Sequence[Setting] = (),
     more: Sequence[Setting] = (),
     watched: bool,
+    invented: bool = True,
 ) -> Config:
     """Return the configuration that the options of a command describe.
 
     ``first`` chooses parts whose keys ``--set`` may change; ``more`` is applied last. If the
-    workload is a trace, ``scenario.on_its_cluster`` chooses its cluster.
+    workload is a trace, ``scenario.on_its_cluster`` chooses its cluster, which is not ``invented``
+    for questions about a real one.
 
     Raises:
         InputError: An option is wrong, or does not go with the system or the workload.
@@ -116,22 +118,41 @@ def experiment(
         _refuse_without_trace(configured(what.config, what.set_, settings, what.workload), asked)
         raise
     _refuse_without_trace(config, [*asked, *(["--strict"] if trace.strict else [])])
-    config = on_its_cluster(config, trace.cluster, counted("sizing a cluster to the trace", wanted=watched))
+    config = on_its_cluster(
+        config, trace.cluster, counted("sizing a cluster to the trace", wanted=watched), invented=invented
+    )
     if trace.strict:
         audited(config, told=False).refuse(config.trace().path)
     return config
 
 
-def audited(config: Config, *, told: bool) -> Audit:
+def audited(config: Config, *, told: bool, doubts: tuple[str, ...] = ()) -> Audit:
     """Judge the log of a configuration before anything is simulated, and print what contradicts itself or
-    the site.
+    the site, and further ``doubts``.
     """
     from dagsim.systems.cluster.scenario import cluster_scenario_of
 
     audit = cluster_scenario_of(config).audit()
+    audit.doubts += doubts
     for sentence in audit.sentences() if told else ():
         say(sentence)
     return audit
+
+
+def checked(option: str, metric: str, config: Config | None = None, own: Iterable[str] = ()) -> None:
+    """Refuse a metric that no run can have, before anything runs.
+
+    Raises:
+        InputError: There is no such metric.
+    """
+    from dagsim.errors import InputError
+    from dagsim.metrics.own import value_name
+    from dagsim.metrics.summary import check_metric
+
+    try:
+        check_metric(metric, [*own, *(value_name(spec) for spec in (config.metrics if config else ()))])
+    except InputError as error:
+        raise InputError(f"{option}: {error}") from None
 
 
 def trace_at(path: Path, option: str = "--trace") -> list[Setting]:

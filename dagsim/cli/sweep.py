@@ -12,7 +12,7 @@ import typer
 
 from dagsim.cli.app import app, say
 from dagsim.cli.options import SweepOutput, expand_options
-from dagsim.cli.shared import carried, trust
+from dagsim.cli.shared import carried, checked, trust
 
 if TYPE_CHECKING:
     from dagsim.experiment.kept_files import CellRun
@@ -55,6 +55,7 @@ def sweep(
         described, command = read_grid(grid, output.name), "sweep"
         trust(grid, *([] if described.base is None else [described.base]))
     plan = Plan.of_grid(described, command)
+    checked("--metric", metric or described.metrics[0], own=described.metrics)
     shown = _Shown(metric or described.metrics[0], reference, output)
     if dry_run:
         _list(plan.cells, shown)

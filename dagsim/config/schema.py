@@ -406,8 +406,8 @@ def plain(value: Any) -> Any:
             names = [field.name for field in fields(value) if field.init]
             own = kind_of(value)
             first = {} if own is None else {"kind": own}
-            left_out = {*first, *_unset(value)}
-            shown = [name for name in sorted(names, key="kind".__ne__) if name not in left_out]
+            omitted = {*first, *_unset(value)}
+            shown = [name for name in sorted(names, key="kind".__ne__) if name not in omitted]
             return first | {name: plain(getattr(value, name)) for name in shown}
     return value
 

@@ -145,8 +145,10 @@ def config_on_trace(
     config: str | Path | None,
     settings: Iterable[str],
     seed: int | None,
+    *,
+    invented: bool = True,
 ) -> Config:
     base = None if config is None else find_config(str(config))
     facts = {"workload": {"kind": "trace", "path": str(trace)}, "policy": policy, "seed": seed}
     first = [Setting(key, key, value) for key, value in facts.items() if value is not None]
-    return on_its_cluster(load_config(base, [*first, *settings]), cluster)
+    return on_its_cluster(load_config(base, [*first, *settings]), cluster, invented=invented)

@@ -18,13 +18,13 @@ from typing import Any, TypeVar, get_args
 from dagsim.config import yaml
 from dagsim.config.bundled import find_config
 from dagsim.config.schema import Config, Setting, load_config, plain
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.kept_files import Keep
 from dagsim.experiment.provenance import code_digest, digest, sources_of
 from dagsim.experiment.scenario import experiment_seeds
 from dagsim.family import service
-from dagsim.metrics import glossary
 from dagsim.metrics.own import value_name
+from dagsim.metrics.summary import check_metric
 from dagsim.registry import nearest
 
 Made = TypeVar("Made")
@@ -288,7 +288,7 @@ def _seeds_as_read(seeds: int | Sequence[int]) -> int | list[int] | dict[str, in
 
 def _keep(value: Any, place: str) -> Keep:
     if value not in get_args(Keep):
-        raise ConfigError(f"{place}: keep: allowed are {', '.join(get_args(Keep))}, got {value!r}")
+        raise ConfigError(f"{place}: keep must be {' or '.join(get_args(Keep))}, got {value!r}")
     keep: Keep = value
     return keep
 
@@ -305,10 +305,11 @@ def _own_metrics(content: Mapping[str, Any], path: Path) -> list[str]:
 def _metrics(value: Any, place: str, own: Iterable[str]) -> tuple[str, ...]:
     if not isinstance(value, list) or not value:
         raise ConfigError(f"{place}: metrics: expected a list of names, got {value!r}")
-    names = [*(term.name for term in glossary()), *own]
     for name in value:
-        if name not in names and "[" not in str(name):
-            raise ConfigError(f"{place}: metrics: there is no metric {name!r}{nearest(str(name), names)}")
+        try:
+            check_metric(str(name), own)
+        except InputError as error:
+            raise ConfigError(f"{place}: metrics: {error}") from None
     return tuple(map(str, value))
 
 

@@ -26,7 +26,11 @@ def scenario_of(config: Config) -> Scenario:
 
 
 def on_its_cluster(
-    config: Config, cluster: str | None = None, watch: Callable[[Iterable[Job]], Iterable[Job]] = iter
+    config: Config,
+    cluster: str | None = None,
+    watch: Callable[[Iterable[Job]], Iterable[Job]] = iter,
+    *,
+    invented: bool = True,
 ) -> Config:
     """Return ``config`` with the cluster of its trace.
 
@@ -36,12 +40,13 @@ def on_its_cluster(
     further runs would be identical. ``watch`` passes on the jobs that are read to size a cluster.
 
     Raises:
-        InputError: The cluster is wrong, or the trace cannot be read.
+        InputError: The cluster is wrong, or the trace cannot be read; or nothing says what the cluster
+            is, and it may not be ``invented``.
     """
     if cluster is not None or config.trace_file is not None:
         from dagsim.experiment.sizing import trace_cluster
 
-        source, parts = trace_cluster(config, cluster, watch)
+        source, parts = trace_cluster(config, cluster, watch, invented=invented)
         config = config.changed(source, parts) if parts else config
     if sample_of(config) is not Sample.TRACE or "seeds" in config.model_fields_set:
         return config

@@ -15,6 +15,7 @@ from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
 from dagsim.model import GPU_TYPES, Job, Task
 from dagsim.model.gpu import canonical
+from dagsim.systems.cluster.audit import INVENTED
 from dagsim.systems.cluster.models.runtime import HasRates, Runtime
 from dagsim.systems.cluster.section import ClusterSection, NodeGroup
 from dagsim.traces.trace_file import TraceFile
@@ -28,6 +29,8 @@ _NODE = NodeGroup(name="node", gpus=8, gpu="T4", cpus=96.0, memory_gb=1024.0)
 """A node of any type; it is enlarged if an instance needs more."""
 _MOST = {"nodes": 100_000, "GPUs a node": 1_024, "cores a node": 1_000_000, "GB a node": 10_000_000}
 """Limits of a plausible cluster. A larger need means that a field of the trace is damaged."""
+_MOST_INVENTED = 128
+"""The most GPUs of an invented node. Real nodes have 16 at most, and racks that act as a node 72."""
 _ROUNDING = 1e-9
 _USUAL = {group.gpu: group.count * group.gpus for group in ClusterSection().groups if group.gpu}
 """The types of the default cluster with their GPUs, for tasks that name no type."""
@@ -155,7 +158,11 @@ class TotalDemand:
 
 
 def trace_cluster(
-    config: Config, cluster: str | None = None, watch: Callable[[Iterable[Job]], Iterable[Job]] = iter
+    config: Config,
+    cluster: str | None = None,
+    watch: Callable[[Iterable[Job]], Iterable[Job]] = iter,
+    *,
+    invented: bool = True,
 ) -> tuple[str, Mapping[str, Any]]:
     """The option that chooses the cluster, and its keys of the configuration, for
     ``scenario.on_its_cluster``; no keys if the configuration already has it.
@@ -171,6 +178,11 @@ def trace_cluster(
         return "--cluster (as saved with the workload)", {"cluster": saved}
     if cluster is None:
         cluster = "trace" if trace.lists_machines() else "sized"
+        if cluster == "sized" and not invented:
+            raise ConfigError(
+                f"{trace.path}: the cluster is unknown, since the log does not list its machines; give --cluster FILE "
+                f"(dagsim site import makes one), or --cluster sized to invent one for an offered load of {LOAD}"
+            )
     if cluster == "trace":
         return "--cluster trace", {"cluster": {"name": "trace", "from_trace": True}}
     recorded = trace.as_recorded()
@@ -242,6 +254,12 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
         return min(seconds / (period_s * load), at_once) if period_s > 0 else at_once
 
     gpus = max(_NODE.gpus, _whole(demand.instance_gpus, "GPUs a node"))
+    if gpus > _MOST_INVENTED:
+        raise ConfigError(
+            f"the cluster would be invented for a job that asks for {demand.instance_gpus:,.0f} GPUs on one node, and "
+            "no real node has so many; let jobs run on several nodes (--read spread, if the log is a plain table), "
+            "mend that row, or give a cluster with --cluster"
+        )
     cpus = max(_NODE.cpus, float(_whole(demand.instance_cpus, "cores a node")))
     memory_gb = max(_NODE.memory_gb, float(_whole(demand.instance_gb, "GB a node")))
     node = _NODE.model_copy(update={"cpus": cpus, "memory_gb": memory_gb})
@@ -266,7 +284,7 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     if count:
         more = {"name": "cpu", "gpu": None, "gpus": 0, "count": count}
         groups.append(node.model_copy(update=more))
-    return ClusterSection(name="sized", groups=tuple(groups))
+    return ClusterSection(name=INVENTED, groups=tuple(groups))
 
 
 def _totals(job: np.ndarray, amount: np.ndarray, share: np.ndarray) -> tuple[float, float]:
@@ -286,6 +304,6 @@ def _whole(amount: float, what: str) -> int:
     if not amount <= _MOST[what]:
         raise ConfigError(
             f"the trace needs a cluster of {amount:.3g} {what}; the limit is {_MOST[what]:,}: "
-            "a field is damaged, or jobs never end; read fewer jobs with --limit, or give a cluster with --cluster"
+            "a field is damaged, or jobs never end; read fewer jobs with --max-jobs, or give a cluster with --cluster"
         )
     return ceil(amount)

@@ -236,7 +236,7 @@ class Store:
             store._describe(argv, grid)
             store.mark("running")
             renamed = rename_free(unfinished, path, numbered=numbered)
-        except OSError:
+        except BaseException:  # a signal as well: nobody would ever remove it
             with suppress(OSError):
                 rmtree(unfinished)
             raise
@@ -315,6 +315,8 @@ class Store:
         """
         if not path.is_dir():
             raise RunFolderError(f"{path}: no such run folder")
+        if not (path / "manifest.json").exists():
+            raise RunFolderError(f"{path}: not a run folder, since it has no manifest.json")
         facts = read_json_file(path / "manifest.json")
         if not isinstance(facts, dict) or facts.get("schema") not in _READABLE:
             raise RunFolderError(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Literal, NamedTuple, TypeVar, get_type_hints
 
@@ -44,6 +45,7 @@ from dagsim.metrics.utilization import (
 )
 from dagsim.model import RejectReason
 from dagsim.model.arithmetic import numbered, ordered_sum
+from dagsim.registry import nearest
 
 Label = TypeVar("Label", float, str)
 
@@ -368,6 +370,27 @@ def glossary() -> list[MetricTerm]:
     ``priority[...]``.
     """
     return list(_terms(Summary))
+
+
+def check_metric(name: str, own: Iterable[str] = ()) -> None:
+    """Refuse a name that no metric can have, before anything is simulated.
+
+    Groups may be anything (``partition[gpu].wait_s.mean``), since only the run has them. ``own`` are
+    the user's metrics.
+
+    Raises:
+        InputError: There is no such metric; the message suggests the nearest.
+    """
+    names = [*(term.name for term in glossary()), *own]
+    group, _, bare = name.rpartition("].")
+    in_groups = {known.rpartition("].")[2] for known in names}
+    if name in names or (group and bare in in_groups):
+        return
+    means = {known.partition(".")[0]: known for known in reversed(names) if "[" not in known}
+    near = nearest(name, names)
+    if "." not in name and (stem := re.search(r"'(.*)'", nearest(name, means))):
+        near = f"; did you mean {means[stem[1]]!r}?"
+    raise InputError(f"there is no metric {name!r}{near} (dagsim list metrics)")
 
 
 _GROUP_OF = {"by_priority": ("priority", JobGroup), "by_tenant": ("tenant", JobGroup), "by_gpu": ("gpu", GpuGroup)}

@@ -595,6 +595,7 @@ class Job:
             gang = tasks[task].gang
             if instances < 1 or count[task] > most or (gang and instances != most):
                 raise ModelError(
-                    f"job {self.id!r}: {instances} instances of task {tasks[task].name!r} in flight; it has {most}"
-                    + (", which start together" if gang else "")
+                    f"job {self.id!r}: {instances} instances of task {tasks[task].name!r} are in flight, "
+                    f"but it has {most}"
+                    + (", which start together" if gang else "" if instances else " and a run has at least one")
                 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from math import inf, isfinite
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 from dagsim.errors import ModelError, require
-from dagsim.families.kubernetes.kueue_objects import KueueObjects
+from dagsim.sections import Later
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ class QueueTree:
     outages: tuple[NodeOutage, ...] = ()
     licences: Mapping[str, float] = field(default_factory=dict)
     scheduler: Mapping[str, bool | float | str] = field(default_factory=dict)
-    kueue: KueueObjects | None = None
+    kueue: Annotated[Any, Later("queues.kueue")] | None = None
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -274,8 +274,7 @@ class QueueTree:
         """
         names = [name for node, _ in self.walk() for name in (node.name, *node.aliases)]
         if self.kueue is not None:
-            kinds = (self.kueue.cohorts, self.kueue.cluster_queues, self.kueue.local_queues)
-            names += [one.name for kind in kinds for one in kind]
+            names += self.kueue.names()
         return {name.rpartition("/")[2]: None for name in names}
 
     @property

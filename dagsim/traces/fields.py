@@ -117,7 +117,7 @@ def instant_s(name: str, value: str | float, origin_s: float, zone: tzinfo | Non
     return moment.replace(tzinfo=moment.tzinfo or zone or UTC).timestamp() - origin_s
 
 
-_PREFIXES_GB = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10, "P": 2.0**20}
+_UNITS_GB = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10, "P": 2.0**20}
 
 
 def memory_gb(text: str) -> float:
@@ -130,27 +130,10 @@ def memory_gb(text: str) -> float:
     text = text.strip().rstrip("cn")
     unit = text[-1:].upper()
     size = (
-        finite_number(text[:-1], "memory") * _PREFIXES_GB[unit]
-        if unit in _PREFIXES_GB
+        finite_number(text[:-1], "memory") * _UNITS_GB[unit]
+        if unit in _UNITS_GB
         else finite_number(text, "memory") / 1024
     )
     if not 0 <= size < inf:
         raise Dirty("whose memory is impossible")
     return size
-
-
-_UNITS_GB = {"b": 2.0**-30, "kb": 2.0**-20, "mb": 2.0**-10, "gb": 1.0, "tb": 2.0**10, "pb": 2.0**20, "w": 2.0**-27}
-_SIZE = re.compile(r"(\d{1,18})([kmgtp]?b|w)?", re.IGNORECASE)
-
-
-def pbs_memory_gb(text: str) -> float:
-    """Parse a PBS size as GB of 2^30 bytes: ``64gb``, ``67108864kb``, words of 8 bytes (``w``), or
-    plain bytes.
-
-    Raises:
-        Dirty: The text is not a size.
-    """
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise Dirty("whose memory is not a size")
-    return int(match[1]) * _UNITS_GB[(match[2] or "b").lower()]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import ClassVar, NamedTuple, Protocol
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -26,6 +27,22 @@ class Downtime(NamedTuple):
     node: int
     start_s: float
     end_s: float
+
+
+class WaitingJob(NamedTuple):
+    """A waiting job or array as the listing of a queue shows it."""
+
+    name: str
+    """The name of its submission: its array, else its own."""
+    reason: str
+    start_s: float | None = None
+    """The scheduler's estimate of the start, if it has one."""
+    user: str = ""
+    partition: str = ""
+    after: tuple[str, ...] = ()
+    """The jobs and arrays that it still waits for."""
+    one_of: bool = False
+    """True if one of these is enough."""
 
 
 class Reader(Protocol):
@@ -96,6 +113,16 @@ class Reader(Protocol):
         then; ``None`` for logs, which may begin anywhere.
         """
         return None
+
+    def waiting(self, source: Source, zone: ZoneInfo | None = None) -> Iterable[WaitingJob]:
+        """What the listing of a queue says of its waiting jobs; nothing for logs. ``zone`` is that of dates in
+        text.
+        """
+        return ()
+
+    def waits_s(self, source: Source) -> dict[str, float]:
+        """The wait of each job by its id, for logs that state it but not when the job started."""
+        return {}
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         """Assumptions where the trace is silent: a keyword for the question, a sentence for the

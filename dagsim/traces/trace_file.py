@@ -189,7 +189,9 @@ class TraceFile:
         most = most_windows(jobs, self.window, part)
         if not most:
             raise WorkloadError(
-                f"{self.path}: a window of {self.window} jobs does not fit into jobs {low} to {high} of {jobs}"
+                f"{self.path}: a window of {self.window:,} jobs does not fit into "
+                f"{'the' if (low, high) == (0, jobs) else f'jobs {low:,} to {high:,} of'} {jobs:,} jobs of the log; "
+                "ask for shorter windows (--windows NxJOBS)"
             )
         pool = next((pool for pool in (WINDOWS, REPORT, VALIDATION) if seed in pool), None)
         number = 0 if pool is None else seed - pool.start

@@ -36,5 +36,5 @@ def test_seeds_of_one_purpose_serve_no_other() -> None:
     assert not set(TRAIN) & set(VALIDATION)
     assert not (set(TRAIN) | set(VALIDATION)) & set(REPORT)
     assert seeds_of(VALIDATION, 2) == (2_000_000, 2_000_001)
-    with pytest.raises(ConfigError, match="allowed are 1 to 1000000"):
+    with pytest.raises(ConfigError, match="between 1 and 1,000,000"):
         seeds_of(REPORT, 0)

@@ -26,7 +26,7 @@ from dagsim.cli.options import (
     TraceFlags,
     expand_options,
 )
-from dagsim.cli.shared import audited, experiment, trace_at
+from dagsim.cli.shared import audited, checked, experiment, trace_at
 from dagsim.cli.sweep import swept
 
 if TYPE_CHECKING:
@@ -118,7 +118,9 @@ def whatif(
 
     policies = _names(policy)
     chosen, audit = _configured(reading, trace, config, set_, policies[:1], growth, watched=shown.watched)
+    checked("--metric", metric, chosen)
     asked = WhatIf.of(with_memberships(chosen), policies, add or (), remove or (), accept or (), *_priced(price))
+    asked.demand.check(metric)
     folder, runs = swept(Plan.of_grid(asked.grid(trace, shown.name), "whatif"), shown)
     with folder.noting():
         trials = trials_of(folder, runs, asked.config, asked.demand)
@@ -250,6 +252,9 @@ def _tell_answer(
             say(line)
 
 
+_NO_CLUSTER = "the cluster is invented (--cluster sized): what follows on today, and on its cost, is of no real cluster"
+
+
 def _configured(
     reading: TraceFlags,
     trace: Path,
@@ -267,8 +272,10 @@ def _configured(
         InputError: An option is wrong, or the log or the cluster cannot be read.
     """
     what = Experiment(config=config, set_=set_)
-    chosen = experiment(what, reading, policies[0] if policies else None, first=trace_at(trace), watched=watched)
-    audit = audited(chosen, told=watched)
+    chosen = experiment(
+        what, reading, policies[0] if policies else None, first=trace_at(trace), watched=watched, invented=False
+    )
+    audit = audited(chosen, told=watched, doubts=(_NO_CLUSTER,) if reading.cluster == "sized" else ())
     if growth is None:
         return chosen, audit
     if reading.load is not None:
@@ -301,7 +308,7 @@ def _names(texts: list[str] | None) -> list[str]:
 
 def _drawable(path: Path) -> Path:
     if path.suffix not in (".png", ".svg", ".pdf"):
-        raise typer.BadParameter(f"--plot {path}: allowed are .png, .svg and .pdf")
+        raise typer.BadParameter(f"--plot {path}: must end in .png, .svg or .pdf")
     return path
 
 
@@ -383,7 +390,7 @@ def calibrate_site(
 
     watched = not (quiet or json_)
     what = Experiment(config=config, set_=set_)
-    chosen = experiment(what, reading, "slurm-multifactor", first=trace_at(trace), watched=watched)
+    chosen = experiment(what, reading, "slurm-multifactor", first=trace_at(trace), watched=watched, invented=False)
     audit = audited(chosen, told=watched)
     result = calibrate(chosen, fit, counted("fitting", watched, "replays", every=5))
     if out is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from dagsim.config.prices import PriceFile, read_prices
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError
-from dagsim.model.gpu import LIST_PRICES, canonical, gpu_type
+from dagsim.model.gpu import GPU_TYPES, LIST_PRICES, canonical, gpu_type
 from dagsim.registry import nearest
 from dagsim.systems.cluster.section import ClusterSection, NodeGroup
 
@@ -36,17 +36,23 @@ class GpuCount(NamedTuple):
         return f"{self.number}x{self.type}{self.partition and ':'}{self.partition}{self.when and '@'}{self.when}"
 
 
-def read_gpus(text: str, option: str = "") -> GpuCount:
+def read_gpus(text: str, option: str = "", own: Collection[str] = ()) -> GpuCount:
     """Read a text such as ``16xH200``, ``16xH200:gpu`` with a partition, or ``16xH200@2027-03-01``
-    with a date.
+    with a date. ``own`` are GPU types of the configuration.
 
     Raises:
-        ConfigError: The text has another form.
+        ConfigError: The text has another form, or there is no such GPU type.
     """
     match = _ASKED.fullmatch(text.strip())
     if match is None:
         raise ConfigError(f"{option} {text!r}: expected a number and a GPU type, such as 16xH200".strip())
-    return GpuCount(int(match[1]), canonical(match[2]), match[3] or "", match[4] or "")
+    name = canonical(match[2])
+    if name not in GPU_TYPES and name not in own:
+        names = [*own, *GPU_TYPES]
+        raise ConfigError(
+            f"{option} {text!r}: unknown GPU type {name!r}{nearest(name, names)} (dagsim list gpus)".strip()
+        )
+    return GpuCount(int(match[1]), name, match[3] or "", match[4] or "")
 
 
 def read_accept(texts: Iterable[str]) -> dict[str, dict[str, float | None]]:

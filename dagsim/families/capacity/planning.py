@@ -42,7 +42,7 @@ def plan(
         InputError: The trace cannot be read, or an argument is wrong.
         SimulationError: The policy failed.
     """
-    chosen = config_on_trace(trace, policy, cluster, config, settings, None)
+    chosen = config_on_trace(trace, policy, cluster, config, settings, None, invented=False)
     file = None if price_file is None else Path(price_file)
     return plan_size(
         chosen,

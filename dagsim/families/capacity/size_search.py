@@ -263,6 +263,8 @@ def plan_size(
     """
     bound = Targets.read([target] if isinstance(target, str) else target, bounded=budget is None)
     config, demand = on_whole_log(config)
+    for condition in bound.conditions:
+        demand.check(condition.metric)
     names = _known_types(config, types)
     wider = config.cluster
     for type_ in names:  # prices are needed for every type that is asked about
@@ -273,13 +275,14 @@ def plan_size(
     load = demand.on(config.cluster)
     name = name or question(Path(config.trace().path), config, str(bound), names, most_gpus, budget, accept)
     trials = Trials(config, name, out, executor_for(on), watch, demand, argv=argv)
-    today, search = least_size(
-        config.cluster, names, most_gpus, priced, trials.run, bound, demand.on, budget=budget, accept=accept
-    )
-    assert trials.path is not None
-    first = trials.run(TODAY, config.cluster)
-    fit = Fit.of(first, bound.first.metric)
-    return SizePlan(config, bound, priced, today, search, trials.path, load, fit, demand.beginning)
+    with trials.noting():
+        today, search = least_size(
+            config.cluster, names, most_gpus, priced, trials.run, bound, demand.on, budget=budget, accept=accept
+        )
+        assert trials.store is not None
+        first = trials.run(TODAY, config.cluster)
+        fit = Fit.of(first, bound.first.metric)
+    return SizePlan(config, bound, priced, today, search, trials.store.path, load, fit, demand.beginning)
 
 
 def _known_types(config: Config, types: Sequence[str]) -> list[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -138,6 +139,17 @@ class LogDemand:
             name: column.tolist() for name, column in columns.items() if column is not None
         }
         """Account, user, partition and QOS of each job, as far as the log has them."""
+
+    def check(self, metric: str) -> None:
+        """Refuse the metric of a group, such as a partition, that no job of the log has.
+
+        Raises:
+            InputError: There is no such group; the message lists those of the log.
+        """
+        tenants = () if self._jobs.tenant is None else tuple(sorted(set(self._jobs.tenant.tolist())))
+        unknown = JobSeries({}, np.zeros(0, np.int64), tenants, labels=self.labels).unknown_group(metric)
+        if unknown:
+            raise InputError(unknown)
 
     @property
     def jobs(self) -> int:
@@ -447,7 +459,9 @@ class WhatIf:
                 the beginning have no room any more.
         """
         policies = policies or [config.policy]
-        added, removed = [read_gpus(text, "--add") for text in add], [read_gpus(text, "--remove") for text in remove]
+        own = [gpu.name for gpu in config.gpu_types]
+        added = [read_gpus(text, "--add", own) for text in add]
+        removed = [read_gpus(text, "--remove", own) for text in remove]
         accepted = read_accept(accept)
         if not (added or removed or accepted) and len(policies) < 2:
             raise InputError("whatif: nothing to compare; give --add 16xH200, --remove 8xT4, or several --policy")
@@ -561,7 +575,7 @@ class Trials:
     ) -> None:
         self.config, self.name, self.root, self.executor = config, name, root, executor
         self.watch, self.demand, self.argv = watch, demand, argv
-        self.path: Path | None = None
+        self.store: Store | None = None
         """The folder of the trials; None before the first."""
         self._clusters: dict[str, ClusterSection] = {}
         self._cells: list[Cell] = []
@@ -580,16 +594,25 @@ class Trials:
             self._cells += self._grid({label: cluster}).cells()
         grid = self._grid(self._clusters)
         plan = Plan("plan", grid.config(), tuple(self._cells), grid)
-        store = Store.begin(self.root, plan, argv=self.argv)
-        self.path = store.path
-        with store.noting():
-            runs = carry_out(store, plan, self.executor, self.watch)
+        self.store = store = Store.begin(self.root, plan, argv=self.argv)
+        runs = carry_out(store, plan, self.executor, self.watch)
         mine = {cell: run for cell, run in runs.items() if cell.at["cluster"] == label}
         (trial,) = trials_of(store, mine, self.config, self.demand)
         replayed, jobs = trial.run.metrics["jobs_arrived"], self.demand.jobs
         if self.config.trace().measure is None and replayed != jobs:
             raise SimulationError(f"{label}: {replayed:,} jobs were simulated, but the log has {jobs:,}")
         return trial
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Add to any error of the block what is kept, as ``Store.noting`` does."""
+        try:
+            yield
+        except (KeyboardInterrupt, Exception):
+            if self.store is None:
+                raise
+            with self.store.noting():
+                raise
 
     def _grid(self, clusters: Mapping[str, ClusterSection]) -> SweepGrid:
         sections = tuple(plain(section) for section in clusters.values())

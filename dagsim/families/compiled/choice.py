@@ -6,13 +6,15 @@ The SimPy kernel defines the rules and serves policies that decide live. The com
 bytes. If it does not support something, the kernel takes over, with a reason.
 
 Reasons are checked in order of cost: features of the scenario, whether numba is installed, the
-number of tasks, and only then the lane itself, whose import takes half a second. Nothing here
-imports numba before that.
+number of tasks, and only then the engine itself. Nothing here imports numba.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+import json
+from collections.abc import Callable, Generator, Iterable, Mapping
+from functools import cache
+from importlib.resources import files
 from importlib.util import find_spec
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -44,15 +46,8 @@ INSTALL = "the compiled engine needs numba: pip install -e '.[fast]' in the chec
 EXAMPLES = ("fifo", "srpt-work", "easy", "srtf", "las")
 """A policy for each compiled loop."""
 
-PAYS = 50_000
-"""Number of tasks from which the compiled engine is faster than the kernel. The kernel takes about
-20 us more per task; importing numba and loading the compiled code takes 1 s.
-"""
-
-PAYS_IN_ROUNDS = 1_000
-"""The same number for policies that may stop each task hundreds of times."""
-
-_IN_ROUNDS = ("las", "2d-las")
+BESIDE = "not compiled yet: it is being compiled beside this run"
+"""The reason for SimPy in a run that starts the compilation for later ones."""
 _MOST = 9e9
 """Maximum cores or GB of a cluster: with more, the sum of their millionths does not fit exactly
 into 64 bits.
@@ -103,11 +98,25 @@ def is_installed() -> bool:
     return find_spec("numba") is not None
 
 
+@cache
+def costs() -> Mapping[str, Mapping[str, Any]]:
+    """The measured costs of each loop and of the kernel under its policy (``scripts/bench_engine.py``)."""
+    measured: Mapping[str, Mapping[str, Any]] = json.loads(files(__package__).joinpath("costs.json").read_text("utf-8"))
+    return measured
+
+
 def pays(policy: str) -> int:
-    """Number of tasks from which the compiled engine is likely to be faster than the kernel under a
-    policy.
+    """Number of tasks from which the compiled engine is faster than the kernel under a policy that it knows,
+    as measured.
     """
-    return PAYS_IN_ROUNDS if policy.partition("[")[0] in _IN_ROUNDS else PAYS
+    from dagsim.families.compiled.drive import plan_of
+
+    return int(costs()[plan_of(POLICIES.create(policy)).loop]["pays"])
+
+
+def fewest() -> int:
+    """Number of tasks from which the compiled engine is faster under any policy."""
+    return min(int(cost["pays"]) for cost in costs().values())
 
 
 def plan_for(policy: str, preemption: Preemption) -> LanePlan:
@@ -192,25 +201,29 @@ def compiled(
         TraceError, WorkloadError: The jobs cannot be made.
         ModelError: The jobs are not in order, or lack a required estimate.
     """
+    from dagsim.families.compiled.drive import is_warm
+    from dagsim.families.compiled.reading import read_scenario
+    from dagsim.families.compiled.warming import warm_beside
+
     if scenario.outages and jobs.outages().windows:
         return "the compiled engine does not know nodes that come and leave"
     if jobs.elastic:
         return "the compiled engine does not know elastic tasks"
-    least = pays(policy)
-    few = f"fewer than {least:,} tasks: the compiled engine takes longer to load"
     if scenario.engine == "auto":
-        if not jobs.may_have(least):
-            return few
-        why = _unknown(scenario, policy) or _not_ready(scenario, policy)
-        if why:
+        if not jobs.may_have(fewest()):
+            return _few(fewest())
+        if why := _unknown(scenario, policy):
             return why
+        least = pays(policy)
+        if not jobs.may_have(least):
+            return _few(least)
+        if not is_warm(plan_for(policy, scenario.preemption)):
+            return BESIDE if warm_beside(policy) else "not compiled yet: `dagsim warm` does it once"
     arrays = jobs.arrays()
     if scenario.engine == "auto" and arrays.tasks < least:
-        return few
+        return _few(least)
     if why := unplayable(arrays):
         return why
-    from dagsim.families.compiled.reading import read_scenario
-
     plan = plan_for(policy, scenario.preemption)
     scene = read_scenario(scenario.cluster, arrays, scenario.runtime, scenario.estimates, seed)
     jobs.measure(arrays, scene.work.truth)
@@ -229,21 +242,33 @@ def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engin
 
     For the runner: print it once per command, after the first run that returns a text.
     """
+    name = policy.partition("[")[0]
+    if engine.reason == BESIDE:
+        return (
+            f"the compiled engine for {name} is being compiled in the background, once for this machine; later runs "
+            f"are about {faster(policy)} times as fast"
+        )
     if wall_s < LONG_S or engine.asked != "auto" or engine.used != "simpy":
         return ""
     scenario = scenario_of()
-    if _feature(scenario, False) or _unknown(scenario, policy):
+    if is_installed() or _feature(scenario, False) or _unknown(scenario, policy):
         return ""
-    name = policy.partition("[")[0]
-    steps = [] if is_installed() else ["pip install -e '.[fast]'"]
-    if not is_installed() or _not_ready(scenario, policy):
-        steps.append(f"`dagsim warm --policy {name}`, once")
-    steps.append("`--set engine=compiled`")
-    faster = FASTER[plan_for(policy, scenario.preemption).loop]
     return (
-        f"{name} took {wall_s:.0f} s in engine simpy. The compiled engine writes the same bytes about {faster} times "
-        f"as fast (measured on 20,000 tasks): {', then '.join(steps)}."
+        f"{name} took {wall_s:.0f} s in engine simpy. The compiled engine writes the same bytes about {faster(policy)} "
+        "times as fast: pip install -e '.[fast]'"
     )
+
+
+def faster(policy: str) -> str:
+    """The time of the kernel divided by that of the compiled engine, for many tasks, as measured."""
+    from dagsim.families.compiled.drive import plan_of
+
+    cost = costs()[plan_of(POLICIES.create(policy)).loop]
+    return f"{cost['simpy_us'] / cost['compiled_us']:.0f}"
+
+
+def _few(tasks: int) -> str:
+    return f"fewer than {tasks:,} tasks: the compiled engine takes longer to load"
 
 
 def too_much(scene: LaneScenario, loop: str) -> str:
@@ -260,13 +285,6 @@ def too_much(scene: LaneScenario, loop: str) -> str:
     if 4 * nodes.by_type.shape[1] * classes.may.sum() > _MOST_LEAVES:
         return f"{len(classes.table)} different demands on {len(nodes.table)} nodes need too much memory when compiled"
     return ""
-
-
-FASTER = {"advance_list": 3, "advance_jobs": 7, "advance_easy": 4, "advance_srtf": 7, "advance_las": 10}
-"""CPU time of the kernel divided by that of each compiled loop, including reading the jobs, rounded
-down: 20,000 tasks (``dag_jobs`` of scripts/bench_kernel.py) on 32 GPUs, under the policies
-``sjf``, ``srpt-work``, ``easy``, ``srtf`` and ``las``.
-"""
 
 
 def _feature(scenario: ClusterScenario, observed: bool) -> str:
@@ -298,10 +316,3 @@ def _unknown(scenario: ClusterScenario, policy: str) -> str:
     except DagsimError as error:
         return str(error)
     return ""
-
-
-def _not_ready(scenario: ClusterScenario, policy: str) -> str:
-    """The reason why the policy could not start at once, if any."""
-    from dagsim.families.compiled.drive import is_warm
-
-    return "" if is_warm(plan_for(policy, scenario.preemption)) else "not compiled yet: `dagsim warm` does it once"

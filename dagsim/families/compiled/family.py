@@ -9,7 +9,7 @@ FAMILY = Family(
             Entry("compiled", ".choice:compiled", "the compiled kernel of a run, or the reason against it"),
             Entry("why_not_compiled", ".choice:why_not", "the reason against it that shows without jobs"),
             Entry("faster_engine", ".choice:faster_engine", "a hint after a long run in SimPy"),
-            Entry("compile", ".jit:outer", "compiles a function, if numba is installed"),
+            Entry("compile", ".jit:dispatched", "compiles a function, if numba is installed"),
         )
     },
     commands={"warm": ".command"},

@@ -1,42 +1,47 @@
-"""Compilation by numba if it is installed; otherwise the same functions run as plain Python.
+"""Functions that are compiled once, by numba, and loaded ever after without it.
 
-Two decorators mark two kinds of functions. ``outer`` is for functions that Python calls. ``inner``
-is for functions that those call: they are inlined if they are small, because passing the state
-between functions costs more than most of them do. Neither kind may allocate. ``_nrt=False``
-enforces that, and makes the lane fast: otherwise every function would count references to every
-array of the state. With ``NUMBA_DISABLE_JIT=1`` numba leaves the functions as they are.
+Two decorators mark two kinds of functions. ``outer`` is for functions that Python calls with named
+tuples of arrays, and arrays. ``inner`` is for functions that those call: they are inlined if they
+are small, because passing the state between functions costs more than most of them do. Neither kind
+may allocate. ``_nrt=False`` enforces that, and makes them fast: otherwise every function would count
+references to every array of the state. Without numba, or with ``NUMBA_DISABLE_JIT=1``, they run as
+plain Python.
 
-Compiled code is kept below ``NUMBA_CACHE_DIR``, or in the user's cache folder, under a digest of
-all files of this folder, of those of the core from which its functions take others and constants,
-and of those that families add (``compiled_sources``). Numba's own check is not enough: it notices
-changes in the file of a function, but not in what that function uses.
+**The first call of an outer function** compiles it with all that it calls (``pointers``), and keeps
+the object code. **Every later process loads the object code** with llvmlite alone: importing numba,
+setting up its typing and reading its own cache cost 1.3 CPU-s, loading costs 0.1. A compiled function
+takes one argument, the address of a table of words: data and lengths of each array, in the order of
+the arguments (``words_of``). The table is made anew for each call, so an array may have moved since
+the last one, and types and contiguity are checked on the way: what does not fit the compiled code is
+compiled again, and what cannot is an error, never a wrong address.
+
+Object code is kept below ``NUMBA_CACHE_DIR``, or in the user's cache folder, under a digest of all
+files of this folder, of those of the core from which its functions take others and constants, and of
+those that families add (``compiled_sources``), of Python, numba and the processor with its features.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
+from importlib.metadata import version
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from time import sleep
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from dagsim.family import family_entries
-from dagsim.files import Lock
+from dagsim.files import Lock, replaced
 from dagsim.systems.cluster import stalled
 from dagsim.systems.cluster.policies import formulas
-
-try:
-    import numba
-    from llvmlite.binding import get_host_cpu_name
-except ImportError:
-    numba = None  # type: ignore[assignment]
 
 int64: Callable[[Any], int] = np.int64  # type: ignore[assignment]
 """A number as 64 bits: passed as 32 bits, it would make numba compile every function twice."""
@@ -49,22 +54,31 @@ _INLINED_B = 500
 compile time and makes nothing faster; inlining none makes a task take 50 % longer.
 """
 
-_COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+"""Options of numba for all functions."""
+
+INNER: list[tuple[Callable[..., Any], dict[str, Any]]] = []
+"""Inner functions that numba has not been told of (``pointers``), with their own options."""
+TUPLES: list[type] = []
+"""Classes to pass by pointer, likewise."""
+AT_ADDRESS: list[tuple[Callable[[int], Any], Callable[[], Any]]] = []
+"""Functions from an address to the tuple that it describes, likewise, each with an example of the tuple."""
 
 
+@cache
 def installed() -> bool:
-    """True if numba is installed."""
-    return numba is not None
+    """True if numba is installed; does not import it."""
+    return find_spec("numba") is not None
 
 
 def jitted() -> bool:
-    """True if the lane's functions are compiled when they are called."""
-    return numba is not None and not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
+    """True if outer functions are compiled when they are called."""
+    return installed() and os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 
 
 def is_kept(name: str) -> bool:
-    """True if a function of that name is compiled from these files, for this processor."""
-    return jitted() and any(folder().rglob(f"*.{name}-*.nbc"))
+    """True if an outer function of that name is compiled from these files, for this processor."""
+    return jitted() and any(folder().glob(f"{name}-*.o"))
 
 
 @contextmanager
@@ -86,47 +100,164 @@ def alone() -> Iterator[None]:
 
 def by_pointer(cls: Record) -> Record:
     """Make compiled functions pass named tuples of this class as one pointer."""
-    if numba is not None:
-        from dagsim.families.compiled.pointers import register
-
-        register(cls)
+    TUPLES.append(cls)
     return cls
 
 
 def at_address(example: Callable[[], Any]) -> tuple[Callable[[int], Any], dict[int, Any]]:
-    """A function that turns the address of a table (``pointers``) into the named tuple that it
+    """A function that turns the address of a table (``words_of``) into the named tuple that it
     describes, all of the type of ``example()``; and a dictionary.
 
     Plain Python cannot read tables, so the function looks addresses up in the dictionary there.
     """
     plain: dict[int, Any] = {}
-    if not jitted():
-        return lambda address: plain[int(address)], plain
-    from dagsim.families.compiled import pointers
 
-    return pointers.tuple_at(example), plain
+    def at(address: int) -> Any:
+        return plain[int(address)]
+
+    AT_ADDRESS.append((at, example))
+    return at, plain
 
 
 def inner(function: Function) -> Function:
-    """Compile a function that only other functions of the lane call."""
+    """Mark a function that only outer functions call."""
     small = len(function.__code__.co_code) < _INLINED_B
-    return _compiled(function, forceinline=small, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    INNER.append((function, {"forceinline": small, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}))
+    return function
 
 
-def outer(function: Function) -> Function:
-    """Compile a function that Python calls."""
-    return _compiled(function, no_cfunc_wrapper=True)
+Form: TypeAlias = tuple[np.dtype, int]
+"""What compiled code takes for granted of an argument, or of a member of one: its type, and the number of axes of
+an array, or -1 for a record.
+"""
 
 
-def _compiled(function: Function, **options: Any) -> Function:
-    if numba is None:
+class Outer:
+    """A function that Python calls, compiled for each combination of forms of its arguments."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.plain = function
+        self._loaded: list[tuple[list[Form], Callable[..., int]]] = []
+        self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function, compiled if numba is installed.
+
+        Raises:
+            TypeError: An argument is no array, record or named tuple of such, or not contiguous.
+        """
+        if not jitted():
+            return self.plain(*args)
+        forms: list[Form] = []
+        words: list[int] = []
+        words_of(args, forms, words)
+        native = next((code for known, code in self._loaded if known == forms), None) or self._load(forms, args)
+        table, result, error = np.array(words, np.int64), ctypes.c_int64(), ctypes.c_void_p()
+        if native(ctypes.byref(result), ctypes.byref(error), table.ctypes.data):
+            raise RuntimeError(f"the compiled function {self.__name__} failed")
+        return result.value
+
+    def _load(self, forms: list[Form], args: tuple[Any, ...]) -> Callable[..., int]:
+        """Load the object code for these arguments, which is made and kept first if there is none."""
+        digest = sha256(repr([(dtype.descr, axes) for dtype, axes in forms]).encode()).hexdigest()[:16]
+        path = folder() / f"{self.__name__}-{digest}.o"
+        kept = _read(path)
+        if kept is None:
+            from dagsim.families.compiled.pointers import object_code
+
+            kept = object_code(self.plain, args)
+            with suppress(OSError):  # a folder that cannot be written to
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with replaced(path) as temporary:
+                    temporary.write_bytes(b"\n".join((sha256(kept[1]).hexdigest().encode(), kept[0].encode(), kept[1])))
+        native = _linked(*kept)
+        self._loaded.append((forms, native))
+        return native
+
+
+def outer(function: Callable[..., Any]) -> Outer:
+    """Compile a function that Python calls with named tuples and arrays. It returns a whole number, a
+    truth value or nothing.
+    """
+    return Outer(function)
+
+
+def words_of(value: Any, forms: list[Form], words: list[int]) -> None:
+    """Append the forms and the words of a value: the address and the lengths of an array, the address
+    of a record, those of all members of a tuple.
+
+    Raises:
+        TypeError: It is none of these, or not contiguous.
+    """
+    if isinstance(value, np.ndarray) and value.flags.c_contiguous:
+        forms.append((value.dtype, value.ndim))
+        words.append(_address(value))
+        words += value.shape
+    elif isinstance(value, tuple):
+        for member in value:
+            words_of(member, forms, words)
+    elif isinstance(value, np.void):
+        forms.append((value.dtype, -1))
+        words.append(value.__array_interface__["data"][0])
+    else:
+        form = "strided array" if isinstance(value, np.ndarray) else type(value).__name__
+        raise TypeError(f"compiled code takes contiguous arrays and records, got a {form}")
+
+
+def _address(array: np.ndarray) -> int:
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+    except (TypeError, ValueError):  # read-only or empty: eight times as slow
+        return array.ctypes.data
+
+
+def _read(path: Path) -> tuple[str, bytes] | None:
+    """The symbol and the object code in a file; None if there is none, or it is damaged."""
+    try:
+        digest, symbol, code = path.read_bytes().split(b"\n", 2)
+    except (OSError, ValueError):
+        return None
+    return (symbol.decode(), code) if sha256(code).hexdigest().encode() == digest else None
+
+
+@cache
+def _engine() -> Any:
+    """LLVM's linker of object code into this process."""
+    from llvmlite import binding
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    return binding.create_mcjit_compiler(
+        binding.parse_assembly(""), binding.Target.from_default_triple().create_target_machine()
+    )
+
+
+def _linked(symbol: str, code: bytes) -> Callable[..., int]:
+    """The function ``symbol`` of object code, which stays in memory to the end of the process."""
+    from llvmlite import binding
+
+    engine = _engine()
+    engine.add_object_file(binding.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    call = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+    return call(engine.get_function_address(symbol))
+
+
+def dispatched(function: Function) -> Function:
+    """Compile a function that is called very often, with numbers among its arguments, by numba itself, if numba is
+    installed.
+    """
+    if not jitted():
         return function
+    import numba
+
+    njit: Any = numba.njit
     config: Any = numba.config
     before, config.CACHE_DIR = config.CACHE_DIR, str(folder())
     try:
-        return numba.njit(cache=True, **_COMMON, **options)(function)
+        return njit(cache=True, no_cfunc_wrapper=True, **COMMON)(function)
     except RuntimeError:  # no writable folder
-        return numba.njit(**_COMMON, **options)(function)
+        return njit(no_cfunc_wrapper=True, **COMMON)(function)
     finally:
         config.CACHE_DIR = before
 
@@ -142,7 +273,10 @@ def sources() -> list[Path]:
 def folder() -> Path:
     """The folder of functions compiled from exactly these files. They are for this numba and this
     kind of processor."""
-    by = f"{numba.__version__} {np.__version__} {sys.version} {get_host_cpu_name()}".encode()
+    from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
+
+    processor = f"{get_host_cpu_name()} {get_host_cpu_features().flatten()}"
+    by = f"{version('numba')} {np.__version__} {sys.version} {processor}".encode()
     texts = [file.read_bytes() for file in sources()]
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dagsim"
     return (

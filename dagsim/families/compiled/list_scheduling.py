@@ -114,7 +114,10 @@ def key_columns(order: Ordered | TypedOrdered, columns: KeyColumns) -> np.ndarra
             keys = ask(AllTasks(columns))
             singly = {place: ask(AllTasks(columns, place)) for place in places}
     except Exception as error:
-        raise ConfigError(f"its key cannot be asked of all tasks at once: {type(error).__name__}: {error}") from error
+        raise ConfigError(
+            "its key cannot be evaluated for all tasks at once (it must work on arrays): "
+            f"{type(error).__name__}: {error}"
+        ) from error
     if not all(isinstance(key, np.ndarray) and key.shape == (count,) for key in keys):
         raise ConfigError(f"its key must answer with a number per task, got {keys[0]!r} of {count} tasks")
     for place, expected in singly.items():
@@ -162,7 +165,7 @@ def job_gpu_seconds(work: Work, classes: Classes, best_s: np.ndarray) -> np.ndar
     rows = work.rows
     gpus = classes.table.gpus[rows.kind] * rows.instances
     sums = np.zeros(len(work.jobs.arrival_s))
-    _add_up(rows.job, gpus, best_s, sums)
+    _add_up(np.ascontiguousarray(rows.job), gpus, best_s, sums)
     return sums
 
 

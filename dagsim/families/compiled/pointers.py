@@ -1,40 +1,45 @@
-"""Named tuples of arrays in compiled code: one pointer instead of about two hundred values.
+"""Compilation by numba: named tuples of arrays as one pointer instead of about two hundred values.
 
-numba passes a named tuple of arrays member by member, with seven or more values per array, and
-unpacks and repacks it in every function: that was most of the code it compiled. A class registered
-here is passed as the address of a table of its arrays, *data and lengths*, which ``unbox`` fills
-once per call from Python. An attribute is read from the table where it is used. The table never
-changes during a call, and its loads are marked so (``invariant.load``), so a loop does not read it
-again.
+Only ``jit`` imports this module, when a function has to be compiled. numba passes a named tuple of
+arrays member by member, with seven or more values per array, and unpacks and repacks it in every
+function: that was most of the code it compiled. A class registered here is passed as the address of a
+table of its arrays, *data and lengths* (``jit.words_of``). An attribute is read from the table where
+it is used. The table never changes during a call, and its loads are marked so (``invariant.load``),
+so a loop does not read it again.
 
-The arrays must be contiguous (as those of the lane are) and must live as long as the call, because
-references are not counted.
+The arrays must be contiguous and must live as long as the call, because references are not counted.
+``jit.Outer`` checks the one, and its caller's arguments are the other.
 """
 
 # mypy: allow-untyped-calls, allow-untyped-decorators
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
 from llvmlite import ir
-from numba import typeof
-from numba.core import cgutils, types
+from numba import njit, typeof
+from numba.core import types
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import (
-    NativeValue,
     infer_getattr,
     intrinsic,
     lower_getattr_generic,
     models,
+    overload,
+    register_jitable,
     register_model,
     typeof_impl,
-    unbox,
 )
 
+from dagsim.families.compiled import jit
+from dagsim.families.compiled.jit import int64
+
 _WORD = ir.IntType(64)
+_njit: Any = njit
+"""It takes options that its signature does not name."""
 
 
 class PointerType(types.Type):
@@ -66,9 +71,61 @@ def _words(type_: Any) -> int:
 register_model(PointerType)(models.OpaqueModel)
 
 
-def register(cls: type) -> None:
-    """Pass named tuples of this class as pointers."""
-    typeof_impl.register(cls)(_typeof)
+def object_code(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, bytes]:
+    """Compile an outer function for arguments of these types.
+
+    Returns the symbol and the object code of a function that takes the address of a table of words.
+    Its first two parameters are numba's: where to write the result, and an exception, which no function
+    here raises.
+    """
+    _register()
+    arguments, called = _arguments_at(args), _njit(**jit.COMMON)(function)
+    returns = function.__annotations__.get("return") not in (None, "None")
+
+    def entry(address: int) -> int:
+        result = called(*arguments(address))
+        return int64(result) if returns else int64(0)
+
+    compiled = _njit("int64(int64)", no_cpython_wrapper=True, no_cfunc_wrapper=True, **jit.COMMON)(entry)
+    (code,) = compiled.overloads.values()
+    return code.fndesc.llvm_func_name, code.library._get_compiled_object()
+
+
+def _register() -> None:
+    """Tell numba of everything that was marked since the last call."""
+    while jit.TUPLES:
+        typeof_impl.register(jit.TUPLES.pop())(_typeof)
+    while jit.INNER:
+        function, options = jit.INNER.pop()
+        register_jitable(**options, **jit.COMMON)(function)
+    while jit.AT_ADDRESS:
+        _register_at(*jit.AT_ADDRESS.pop())
+
+
+def _register_at(at: Callable[[int], Any], example: Callable[[], Any]) -> None:
+    from_address = tuple_at(example)
+
+    options: Any = jit.COMMON
+
+    @overload(at, jit_options=options, strict=False)
+    def _at(address: Any) -> Any:
+        return lambda address: from_address(address)
+
+
+def _arguments_at(args: tuple[Any, ...]) -> Any:
+    """A function for compiled code: the address of a table to the arguments that it describes."""
+    table = PointerType("arguments", tuple((f"a{place}", typeof(value)) for place, value in enumerate(args)))
+
+    @intrinsic
+    def arguments(typing: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            words = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+            members = [_read(context, builder, table, words, name) for name in table.members]
+            return context.make_tuple(builder, signature.return_type, members)
+
+        return types.Tuple(list(table.members.values()))(types.int64), generate
+
+    return arguments
 
 
 def tuple_at(example: Callable[[], Any]) -> Any:
@@ -105,39 +162,12 @@ class _Members(AttributeTemplate):
         return table.members.get(name)
 
 
-@unbox(PointerType)
-def _unbox(table: PointerType, obj: Any, c: Any) -> Any:
-    """Fill a table on the stack of the caller, which lives as long as the call."""
-    words = cgutils.alloca_once(c.builder, _WORD, size=table.words)
-    failed = cgutils.alloca_once_value(c.builder, cgutils.false_bit)
-    for place, value in _words_of(table, obj, c, failed):
-        c.builder.store(value, c.builder.gep(words, [ir.Constant(ir.IntType(32), place)]))
-    return NativeValue(c.builder.bitcast(words, c.pyapi.voidptr), is_error=c.builder.load(failed))
-
-
-def _words_of(table: PointerType, obj: Any, c: Any, failed: Any) -> Iterator[tuple[int, Any]]:
-    """Yield every word of the table with its position: the data and the lengths of each array."""
-    for (name, type_), first in zip(table.members.items(), table.places.values(), strict=True):
-        member = c.pyapi.object_getattr_string(obj, name)
-        if isinstance(type_, PointerType):
-            yield from ((first + place, value) for place, value in _words_of(type_, member, c, failed))
-        elif isinstance(type_, types.Record):
-            native = c.unbox(type_, member)
-            c.builder.store(c.builder.or_(c.builder.load(failed), native.is_error), failed)
-            yield first, c.builder.ptrtoint(native.value, _WORD)
-            native.cleanup()  # the buffer; the record itself lives as long as the tuple
-        else:
-            native = c.unbox(type_, member)
-            c.builder.store(c.builder.or_(c.builder.load(failed), native.is_error), failed)
-            array = c.context.make_array(type_)(c.context, c.builder, value=native.value)
-            yield first, c.builder.ptrtoint(array.data, _WORD)
-            for axis, length in enumerate(cgutils.unpack_tuple(c.builder, array.shape, type_.ndim), 1):
-                yield first + axis, length
-        c.pyapi.decref(member)  # the tuple holds it
-
-
 @lower_getattr_generic(PointerType)
 def _member(context: Any, builder: Any, table: PointerType, value: Any, name: str) -> Any:
+    return _read(context, builder, table, value, name)
+
+
+def _read(context: Any, builder: Any, table: PointerType, value: Any, name: str) -> Any:
     """Read a member from the table: a pointer into it, a record, or an array built from its words."""
     type_, first = table.members[name], table.places[name]
     at = builder.gep(builder.bitcast(value, _WORD.as_pointer()), [ir.Constant(ir.IntType(32), first)])

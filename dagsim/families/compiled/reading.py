@@ -183,7 +183,10 @@ def _check_order(jobs: JobArrays) -> None:
     if (early := np.flatnonzero(np.diff(jobs.arrival_s) < 0)).size:
         number = int(early[0]) + 1
         before_s, now = jobs.arrival_s[number - 1 : number + 1].tolist()
-        raise ModelError(f"job {jobs.ids[number]!r} arrives at {now!r} s, after one that arrived at {before_s!r} s")
+        raise ModelError(
+            f"jobs must be sorted by arrival: {jobs.ids[number]!r} ({now!r} s) follows a job that arrives "
+            f"at {before_s!r} s"
+        )
 
 
 def demand_classes(machines: ClusterState) -> Classes:

@@ -40,5 +40,7 @@ class DecimaNetConfig:
         from dagsim.families.spark.codecs import StagesConfig
 
         if not isinstance(codec, StagesConfig):
-            raise ConfigError(f"net 'decima' reads the codec 'stages', not {type(codec).__name__}")
+            raise ConfigError(
+                f"net 'decima' works only with the codec 'stages', not with {getattr(codec, 'kind', codec)!r}"
+            )
         return DecimaNet(self.hidden, self.head, codec.action)

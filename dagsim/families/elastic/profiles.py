@@ -316,7 +316,9 @@ def _number(text: str | None, column: str, where: str) -> float:
 
 def _digits(text: str, where: str) -> tuple[int, ...]:
     if not text.isdecimal() or not int(text):
-        raise TraceError(f"{where}: placement is not the replicas of each node as digits: {text!r}")
+        raise TraceError(
+            f"{where}: placement must be one digit per node, its number of replicas (such as 44), got {text!r}"
+        )
     return tuple(map(int, text))
 
 

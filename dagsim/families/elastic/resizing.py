@@ -289,6 +289,8 @@ class Sia(_Resizing):
         super().__init__("sia", interval_s, renew_s)
         if not power < 0:
             raise ConfigError(f"sia: power must be negative, got {power!r}")
+        if not waiting_cost >= 0:
+            raise ConfigError(f"sia: waiting_cost must be 0 or more, got {waiting_cost!r}")
         self.power, self.waiting_cost = power, waiting_cost
 
     def _state(self, view: ClusterView, tasks: Sequence[_ElasticTask]) -> object:

@@ -22,10 +22,9 @@ from dagsim.families.forecast.job_log import JobLog, read_sacct_log
 from dagsim.families.forecast.members import Forecaster, Past, is_long
 from dagsim.families.forecast.queue_rows import KINDS, SCORED, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
 from dagsim.families.forecast.scores import CEILING, LEVELS, Score, crps, log_wait, ratio, score
-from dagsim.family import service
 from dagsim.processes import end_with_parent, kill_workers, starting
 from dagsim.systems.cluster.scenario import cluster_scenario_of
-from dagsim.traces import format_of
+from dagsim.traces import format_of, reader
 from dagsim.workload.accept import accepting
 from dagsim.workload.arrays import objects
 
@@ -63,7 +62,7 @@ def read_backtest(config: Config, path: Path, policy: str | None) -> tuple[JobLo
         trace = file.open(scenario.cluster, scenario.runtime)
         jobs = trace.unscaled()
         start_s = None if policy is None else starts_by(scenario, policy, jobs)
-        if policy is None and trace.format == "swf" and (waits := service("swf_waits")(trace.source)):
+        if policy is None and (waits := reader(trace.format).waits_s(trace.source)):
             start_s = jobs.arrival_s + [waits.get(id, nan) for id in jobs.ids.tolist()]
         log = JobLog.of(jobs, trace.meta["origin_s"], start_s)
     log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))

@@ -312,7 +312,7 @@ def _configured(path: Path, asked: Experiment, scratch: Path, reading: TraceFlag
     if asked.config is None and path.is_dir() and service("holds_site")(path):
         asked = asked._replace(config=str(scratch / "site.yaml"))
         service("import_site")([path], scratch / "site.yaml")
-    return experiment(asked, reading, first=trace_at(path, "--backtest"), watched=watched)
+    return experiment(asked, reading, first=trace_at(path, "--backtest"), watched=watched, invented=False)
 
 
 def _instant(config: Config, name: str, text: str | None, log: JobLog | None = None) -> float | None:

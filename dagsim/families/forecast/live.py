@@ -155,7 +155,7 @@ class Question(NamedTuple):
         scenario, file = cluster_scenario_of(config), config.trace()
         trace = file.open(scenario.cluster, scenario.runtime)
         log, t = read_snapshot(trace)
-        listing = read_reasons(Source(state), file.options.zone())
+        listing = read_reasons(trace)
         remarks = _remarks(log, scenario.cluster) + _missing_limits(listing, scenario.queues)
         if later := int(np.count_nonzero(log.submit_s > t)):
             remarks.append(f"{later:,} jobs were submitted after the instant of the snapshot: they are left out")

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -15,10 +14,8 @@ from dagsim.errors import TraceError
 from dagsim.families.forecast.futures import QueueState
 from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.reasons import Fate, is_limit, verdict_of
-from dagsim.families.slurm.slurm_queue import is_squeue, waiting_jobs
-from dagsim.family import offered, service
 from dagsim.files import open_lines
-from dagsim.traces.source import Source
+from dagsim.traces import Trace, reader
 
 KINDS = ("plain", "limited", "dependent", "begin later", "reservation", "never", "outside")
 """Kinds of rows. The first two are scored; the last two get no forecast."""
@@ -97,16 +94,10 @@ def read_queue_log(path: Path) -> QueueLog:
     return QueueLog(times, [listings[time] for time in times])
 
 
-def read_reasons(source: Source, zone: ZoneInfo | None = None) -> dict[str, Listed]:
-    """Read what a snapshot says of its waiting jobs, by their names (of arrays: the array's). ``zone`` is that
-    of dates in text.
-    """
-    if (is_qstat := offered("is_qstat")) is not None and is_qstat(source):
-        return {name: Listed(comment, np.nan) for name, comment in service("waiting_comments")(source)}
-    if not is_squeue(source):
-        return {name: Listed(reason, np.nan) for name, reason in service("waiting_workloads")(source)}
+def read_reasons(trace: Trace) -> dict[str, Listed]:
+    """Read what a snapshot says of its waiting jobs, by their names (of arrays: the array's)."""
     listing: dict[str, Listed] = {}
-    for job in waiting_jobs(source, zone):
+    for job in reader(trace.format).waiting(trace.source, trace.options.zone()):
         other = listing.get(job.name)
         estimate_s = np.nan if job.start_s is None else job.start_s
         estimate_s = estimate_s if other is None else float(np.fmin(estimate_s, other.estimate_s))

@@ -5,7 +5,6 @@ from dagsim.family import Entry, Family
 FAMILY = Family(
     "published traces, and logs of batch systems without a family of their own",
     adds={
-        "services": (Entry("swf_waits", ".swf:waits_s", "waits that an SWF log states"),),
         "readers": (
             Entry("acme", ".centres:Acme"),
             Entry("alibaba2017", ".alibaba2017:Alibaba2017"),

@@ -82,6 +82,14 @@ class Swf(Reader):
         most = options.processors or max_processors(source)
         return Cluster((Node("machine", cpus=most),), "swf") if most else None
 
+    def waits_s(self, source: Source) -> dict[str, float]:
+        """The wait of each job in the log by its number, where it is known."""
+        form = replace(_form(None), numbers=(_WAIT,), texts=(_JOB,))
+        waits: dict[str, float] = {}
+        for table in read_tables(source, form, ReadReport()):
+            waits |= zip(table.texts(_JOB).tolist(), table.numbers(_WAIT).tolist(), strict=True)
+        return {job: wait_s for job, wait_s in waits.items() if wait_s >= 0}
+
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         answers = {
             "demand": options.cpu_demand_text("one core"),
@@ -159,15 +167,6 @@ def max_processors(source: Source) -> int | None:
         if match:
             sizes.setdefault(match[1].lower(), int(match[2]))
     return sizes.get("maxprocs") or sizes.get("maxnodes") or None
-
-
-def waits_s(source: Source) -> dict[str, float]:
-    """The wait of each job in the log, by its number, where it is known."""
-    form = replace(_form(None), numbers=(_WAIT,), texts=(_JOB,))
-    waits: dict[str, float] = {}
-    for table in read_tables(source, form, ReadReport()):
-        waits |= zip(table.texts(_JOB).tolist(), table.numbers(_WAIT).tolist(), strict=True)
-    return {job: wait_s for job, wait_s in waits.items() if wait_s >= 0}
 
 
 def _times(table: Table) -> np.ndarray:

@@ -73,6 +73,7 @@ class GavelEvents:
         if objective not in ("max-min", "makespan", "cost"):
             raise ConfigError(f"gavel-events: objective must be max-min, makespan or cost, got {objective!r}")
         require(round_s > 0, "gavel-events: round_s must be positive", round_s)
+        require(window >= 1, "gavel-events: window must be 1 or more", window)
         self.objective: Objective = objective
         self.round_s = round_s
         self.window = window

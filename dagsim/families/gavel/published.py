@@ -69,6 +69,8 @@ class Gavel:
     ) -> None:
         require(round_s > 0, "gavel: round_s must be positive", round_s)
         require(gap_s >= 0, "gavel: gap_s must be 0 or more", gap_s)
+        require(seed >= 0, "gavel: seed must be 0 or more", seed)
+        require(window >= 1, "gavel: window must be 1 or more", window)
         self.allocator = allocator(policy) if isinstance(policy, str) else policy
         self.round_s = round_s
         self.gap_s = gap_s

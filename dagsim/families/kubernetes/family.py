@@ -20,7 +20,9 @@ FAMILY = Family(
                 ("preemptive",),
             ),
         ),
-        "services": (Entry("waiting_workloads", ".kubectl:waiting_workloads", "jobs that wait, each with its reason"),),
+        "keys": (Entry("queues.kueue", ".kueue_objects:KueueObjects"),),
+        "node_lists": (Entry("kubectl get nodes -o json (or yaml)", ".kube_nodes:KUBECTL"),),
+        "sites": (Entry("Kueue", ".kueue_site:read_kueue_site", "Kueue's ClusterQueues"),),
         "readers": (Entry("kubernetes", ".kubectl:Kubernetes"), Entry("kubernetes-now", ".kubectl:KubernetesNow")),
     },
 )

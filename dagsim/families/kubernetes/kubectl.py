@@ -15,6 +15,7 @@ from heapq import heappop, heappush
 from math import ceil, inf
 from statistics import median
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
-from dagsim.traces.reader import Reader
+from dagsim.traces.reader import Reader, WaitingJob
 from dagsim.traces.report import Dropping, ReadReport
 from dagsim.traces.rows import in_parts, rows_by_job
 from dagsim.traces.sites import site_gpu
@@ -123,6 +124,28 @@ class KubernetesNow(Kubernetes):
         ]
         yield from sorted(jobs, key=lambda job: job.arrival_s)
 
+    def waiting(self, source: Source, zone: ZoneInfo | None = None) -> Iterable[WaitingJob]:
+        """The pods and workloads that wait, and why: ``quota`` where Kueue says that others hold it, else Kueue's
+        message or the reason of the pod's condition.
+        """
+        for _, object in elements(source, "items"):
+            kind, status = object_kind(object), object_in(object, "status")
+            try:
+                pieces = [pod(object)] if kind == "Pod" else list(kueue_workload(object)) if kind == "Workload" else []
+            except Dirty:
+                continue
+            wanted = "QuotaReserved" if kind == "Workload" else "PodScheduled"
+            condition: Any = next(
+                (entry for entry in list_in(status, "conditions") if text_in(entry, "type") == wanted), {}
+            )
+            message = text_in(condition, "message") if kind == "Workload" else ""
+            held = "quota" in text_in(condition, "message") and "maximum" not in message
+            reason = "quota" if held else message or text_in(condition, "reason")
+            for number, piece in enumerate(pieces):
+                if piece.fate == "waits":
+                    yield WaitingJob(piece.name, reason)
+                    yield WaitingJob(f"{piece.name}/{number}", reason)
+
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
         """A second after the last event that an object states."""
         reading = _Reading(source, options, ReadReport(), {}, _scheduled(source), _around(source), True)
@@ -136,29 +159,6 @@ class KubernetesNow(Kubernetes):
             "job, and for a waiting one the median of the running ones",
             "tenant": f"the {options.tenant or 'queue, else the namespace'} (tenant)",
         }
-
-
-def waiting_workloads(source: Source) -> Iterator[tuple[str, str]]:
-    """Yield the name of each pod or workload that waits, and the reason: ``quota`` where Kueue says that
-    others hold it, else Kueue's message or the reason of the pod's condition.
-    """
-    for _, object in elements(source, "items"):
-        kind, status = object_kind(object), object_in(object, "status")
-        try:
-            pieces = [pod(object)] if kind == "Pod" else list(kueue_workload(object)) if kind == "Workload" else []
-        except Dirty:
-            continue
-        wanted = "QuotaReserved" if kind == "Workload" else "PodScheduled"
-        condition: Any = next(
-            (entry for entry in list_in(status, "conditions") if text_in(entry, "type") == wanted), {}
-        )
-        message = text_in(condition, "message") if kind == "Workload" else ""
-        held = "quota" in text_in(condition, "message") and "maximum" not in message
-        reason = "quota" if held else message or text_in(condition, "reason")
-        for number, piece in enumerate(pieces):
-            if piece.fate == "waits":
-                yield piece.name, reason
-                yield f"{piece.name}/{number}", reason
 
 
 _USUAL_S = 3600.0
@@ -363,7 +363,7 @@ class _Reading:
             raise Dirty("on shares of a GPU (option mig)")
         if demand.shared:
             if self.options.shards is None:
-                raise Dirty("on time slices of a GPU (option shards)")
+                raise Dirty("on time slices of a GPU (--read shards=N keeps them)")
             share += demand.shared / self.options.shards
         if demand.gpus or share > 1:
             return demand.gpus + ceil(share - _EPS)

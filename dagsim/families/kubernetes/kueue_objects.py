@@ -6,8 +6,8 @@ bytes, devices, and pods.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from dagsim.errors import ModelError
@@ -292,6 +292,78 @@ class KueueObjects:
         for local in self.local_queues:
             if local.cluster_queue not in kinds["ClusterQueue"]:
                 raise ModelError(f"LocalQueue {local.name!r}: there is no ClusterQueue {local.cluster_queue!r}")
+
+    def names(self) -> list[str]:
+        """Return the names of all cohorts, ClusterQueues and LocalQueues."""
+        return [one.name for kind in (self.cohorts, self.cluster_queues, self.local_queues) for one in kind]
+
+    def renamed(self, new: Callable[[str, str], str]) -> KueueObjects:
+        """Return the objects with pseudonyms for all names, and without labels, taints and tolerations. Levels of
+        topologies keep the last part of their labels.
+        """
+
+        def level(label: str) -> str:
+            return label if label.startswith("kubernetes.io/") else f"example.com/{label.rpartition('/')[2]}"
+
+        def groups(listed: tuple[ResourceGroup, ...]) -> tuple[ResourceGroup, ...]:
+            return tuple(
+                [
+                    replace(group, flavors=tuple([replace(one, name=new("flavor", one.name)) for one in group.flavors]))
+                    for group in listed
+                ]
+            )
+
+        def local(text: str) -> str:
+            namespace, slash, queue = text.rpartition("/")
+            return new("account", namespace) + slash + new("partition", queue)
+
+        def owner(name: str) -> str:
+            return new("account", name)
+
+        return replace(
+            self,
+            cluster_queues=tuple(
+                [
+                    replace(
+                        one, name=owner(one.name), cohort=owner(one.cohort), resource_groups=groups(one.resource_groups)
+                    )
+                    for one in self.cluster_queues
+                ]
+            ),
+            cohorts=tuple(
+                [
+                    replace(
+                        one,
+                        name=owner(one.name),
+                        parent=owner(one.parent),
+                        resource_groups=groups(one.resource_groups),
+                    )
+                    for one in self.cohorts
+                ]
+            ),
+            local_queues=tuple(
+                [
+                    replace(one, name=local(one.name), cluster_queue=owner(one.cluster_queue))
+                    for one in self.local_queues
+                ]
+            ),
+            resource_flavors=tuple(
+                [
+                    ResourceFlavor(
+                        new("flavor", one.name),
+                        topology_name=new("topology", one.topology_name),
+                        gpu_types=one.gpu_types,
+                    )
+                    for one in self.resource_flavors
+                ]
+            ),
+            topologies=tuple(
+                [
+                    replace(one, name=new("topology", one.name), levels=tuple(map(level, one.levels)))
+                    for one in self.topologies
+                ]
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)

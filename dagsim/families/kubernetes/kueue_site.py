@@ -12,14 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import yaml
 
 from dagsim.errors import TraceError
+from dagsim.families.kubernetes.kube_nodes import is_kube
 from dagsim.families.kubernetes.kueue_manifests import KINDS, full_name, kueue_objects, kueue_workload_object
 from dagsim.families.kubernetes.kueue_objects import KueueObjects, ResourceFlavor, Workload
 from dagsim.families.kubernetes.pods import TYPE_LABELS, level_name
-from dagsim.families.site.node_lists import FoundNode, ImportedSite, is_kube, read_nodes
+from dagsim.families.site.node_lists import FoundNode, ImportedSite, read_nodes
 from dagsim.model import GPU_TYPES, QueueTree
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.sites import site_gpu
@@ -46,6 +48,10 @@ class KueueSite(ImportedSite):
     """By kind and name; names of LocalQueues have their namespace, ``team/queue``."""
     nodes: list[FoundNode] = field(default_factory=list)
     node_manifests: list[Mapping[str, Any]] = field(default_factory=list)
+
+    @property
+    def has_queues(self) -> bool:
+        return bool(self.objects)
 
     def kueue_objects(self) -> KueueObjects:
         """Return what the administrator configured.
@@ -196,7 +202,7 @@ def is_kueue(source: Source) -> bool:
     )
 
 
-def read_kueue_site(files: Sequence[Path]) -> KueueSite:
+def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> KueueSite:
     """Read the files of a site; files of other kinds are passed over.
 
     Raises:

@@ -44,7 +44,7 @@ __all__ = [
 
 
 _FORMAT = "dagsim-agent-3"
-_BEFORE = "dagsim.agents."
+_BEFORE = ".".join(("dagsim", "agents", ""))
 """The start of names of modules in older files."""
 _NETS_OF_ALGORITHMS = ("dagsim.families.learning.off_policy.rainbow:RainbowNetConfig",)
 """Nets that come with dagsim but cannot be chosen by name, because an algorithm makes them."""

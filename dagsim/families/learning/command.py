@@ -33,7 +33,7 @@ from dagsim.cli.options import (
     Windows,
     expand_options,
 )
-from dagsim.cli.shared import experiment, given, refuse_beside_resume, resume_kept, run_kept, tell_failures
+from dagsim.cli.shared import checked, experiment, given, refuse_beside_resume, resume_kept, run_kept, tell_failures
 from dagsim.report.grid import TableFormat
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def train_agent(
     algo: Annotated[
         str | None,
         typer.Option(
-            "--policy", "-a", metavar="NAME", help="ppo, reinforce, d3qn, sac ... or module:attr (default: ppo)."
+            "--algo", "-a", metavar="NAME", help="ppo, reinforce, d3qn, sac ... or module:attr (default: ppo)."
         ),
     ] = None,
     workload: Jobs = None,
@@ -186,6 +186,7 @@ def tune(
         if policy is None:
             raise typer.BadParameter("give --policy NAME or --resume RUN", param_hint="'--policy'")
         chosen = experiment(what, trace, policy, windows=windows, watched=output.watched)
+        checked("--metric", metric, chosen)
         tried = candidates(policy, grid_of(policy, param or ()))
         about = {"metric": metric, "keep": None if yaml is None else str(yaml)}
         folder, lines, _ = run_kept(

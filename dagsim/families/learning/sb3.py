@@ -126,7 +126,7 @@ def _read(path: Path) -> tuple[Mapping[str, Tensor], type[nn.Module] | None]:
     text = str(chosen.get("activation_fn", "")) if isinstance(chosen, dict) else ""
     name = re.fullmatch(r"<class 'torch\.nn\.modules\.activation\.(\w+)'>", text)
     if text and (name is None or name[1] not in _ACTIVATIONS):
-        raise RunFolderError(f"{path}: its activation is {text[:80]!r}; allowed are {', '.join(_ACTIVATIONS)}")
+        raise RunFolderError(f"{path}: its activation is {text[:80]!r}; it must be one of {', '.join(_ACTIVATIONS)}")
     return weights, _ACTIVATIONS[name[1]] if name else None
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dagsim.config.bundled import find_config
 from dagsim.config.schema import Config, load_config
@@ -95,7 +95,9 @@ def begin_training(
         InputError: ``init`` is not a checkpoint, or ``out`` cannot be written to.
     """
     label = algorithm_name(config.training().algorithm)
-    plan = {} if init is None else {"init": str(init.resolve()), "init_sha256": _agent_hash(init, config)}
+    plan: dict[str, Any] = (
+        {} if init is None else {"init": str(init.resolve()), "init_sha256": _agent_hash(init, config)}
+    )
     plan |= {} if report else {"report": False}
     return Store.create(out, "train", config, argv=argv, label=label, plan=plan, name=name)
 

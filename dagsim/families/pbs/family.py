@@ -6,10 +6,8 @@ FAMILY = Family(
     "logs and sites of PBS",
     needs=("site",),
     adds={
+        "node_lists": (Entry("pbsnodes", ".pbs_nodes:PBSNODES"),),
+        "sites": (Entry("PBS", ".pbs_site:read_pbs_site", "the output of `qmgr -c 'print server'`"),),
         "readers": (Entry("pbs", ".pbs_jobs:Pbs"), Entry("qstat", ".pbs_jobs:Qstat")),
-        "services": (
-            Entry("is_qstat", ".pbs_jobs:is_qstat", "true for the output of qstat"),
-            Entry("waiting_comments", ".pbs_jobs:waiting_comments", "jobs that wait, each with its comment"),
-        ),
     },
 )

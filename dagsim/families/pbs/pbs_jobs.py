@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from functools import partial
@@ -21,16 +21,18 @@ from itertools import chain
 from math import nan
 from sys import intern
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from dagsim.errors import ConfigError, TraceError
+from dagsim.families.pbs.pbs_nodes import pbs_memory_gb
 from dagsim.model import Demand
 from dagsim.model.arithmetic import numbered
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import object_in
-from dagsim.traces.fields import Dirty, count, finite_number, pbs_memory_gb
-from dagsim.traces.reader import Block, Reader
+from dagsim.traces.fields import Dirty, count, finite_number
+from dagsim.traces.reader import Block, Reader, WaitingJob
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, JobBatch, JobTimes, in_parts, job_blocks, rows_by_job
 from dagsim.traces.sites import site_gpu
@@ -239,13 +241,6 @@ def _finished(source: Source, options: TraceOptions, report: ReadReport) -> Iter
             yield place, _row(id, finite_number(fields.get(arrival, ""), arrival), "E", fields)
 
 
-def waiting_comments(source: Source) -> Iterator[tuple[str, str]]:
-    """Yield the id of each job that waits, and the scheduler's comment on it."""
-    for _, id, job in _listed_jobs(source):
-        if job.get("job_state", "") in _QUEUED and "[]" not in id:
-            yield id.partition(".")[0], job.get("comment", "")
-
-
 class Qstat(Pbs):
     """The jobs that run and wait in PBS. A run begins when the queue was printed: running jobs are on their nodes
     since their start, and end at their time limits; waiting jobs take as long as theirs.
@@ -258,6 +253,11 @@ class Qstat(Pbs):
 
     def recognises(self, source: Source) -> bool:
         return is_qstat(source) and _is_queue(source)
+
+    def waiting(self, source: Source, zone: ZoneInfo | None = None) -> Iterable[WaitingJob]:
+        for _, id, job in _listed_jobs(source):
+            if job.get("job_state", "") in _QUEUED and "[]" not in id:
+                yield WaitingJob(id.partition(".")[0], job.get("comment", ""))
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         for block in super().blocks(source, options, report, most):

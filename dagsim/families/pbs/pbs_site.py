@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
+from zoneinfo import ZoneInfo
 
 from dagsim.errors import TraceError
-from dagsim.families.site.node_lists import FoundNode, ImportedSite, is_pbs, read_nodes
+from dagsim.families.pbs.pbs_nodes import is_pbs, pbs_memory_gb
+from dagsim.families.site.node_lists import FoundNode, ImportedSite, read_nodes
 from dagsim.model import Caps, NodePartition, Qos, QueueTree
-from dagsim.traces.fields import count, pbs_memory_gb
+from dagsim.traces.fields import count
 from dagsim.traces.source import Source
 from dagsim.traces.times import duration_s
 
@@ -41,9 +43,14 @@ _PLAIN = re.compile(
 class PbsSite(ImportedSite):
     """The contents of a site's files: attributes of the server and of each queue."""
 
+    policy = "slurm-multifactor"
     server: dict[str, str] = field(default_factory=dict)
     queues_of: dict[str, dict[str, str]] = field(default_factory=dict)
     nodes: list[FoundNode] = field(default_factory=list)
+
+    @property
+    def has_queues(self) -> bool:
+        return bool(self.server or self.queues_of)
 
     def found_nodes(self) -> list[FoundNode]:
         """All nodes.
@@ -139,7 +146,7 @@ def is_qmgr(source: Source) -> bool:
     return any(_SET.match(line) or _CREATE.match(line) for line in source.head(200))
 
 
-def read_pbs_site(files: Sequence[Path]) -> PbsSite:
+def read_pbs_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> PbsSite:
     """Read the files of a site; files of other kinds are passed over.
 
     Raises:

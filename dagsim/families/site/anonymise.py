@@ -1,8 +1,7 @@
 """Copies of logs and node lists without the names of people and machines, for sharing.
 
-Only fields known to be harmless are copied. A log of ``sacct`` keeps the columns that its reader
-uses, with SubmitLine rebuilt from the options that are understood. A log of another format becomes
-dagsim's own JSON Lines, and a list of nodes becomes rows of ``sinfo``. The files of a site become its
+Only fields known to be harmless are copied. A log becomes dagsim's own JSON Lines, or stays in its format
+if a family says how (``anonymised``), and a list of nodes becomes rows of ``sinfo``. The files of a site become its
 configuration (``renamed_site``).
 """
 
@@ -15,22 +14,18 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from dagsim.errors import InputError, TraceError
-from dagsim.families.kubernetes.kueue_objects import KueueObjects, ResourceFlavor, ResourceGroup
-from dagsim.families.site.node_lists import FORMATS, FoundNode, ImportedCluster, ImportedSite, grouped, read_nodes
-from dagsim.families.slurm.accounting import COLUMNS, licences_or_none, sacct_rows
-from dagsim.families.slurm.submission import Submission, submission
+from dagsim.families.site.node_lists import FoundNode, ImportedCluster, ImportedSite, grouped, node_format, read_nodes
+from dagsim.family import family_entries
 from dagsim.files import replaced
-from dagsim.model import GPU_TYPES, Condition, Job, QueueNode, QueueTree, Request
+from dagsim.model import GPU_TYPES, Job, QueueNode, QueueTree
+from dagsim.own_code import attribute
 from dagsim.traces import open_trace, recognise
-from dagsim.traces.report import ReadReport
 from dagsim.traces.sites import folded, hosts, site_gpu
 from dagsim.traces.source import Source
 from dagsim.traces.times import is_unset
 from dagsim.workload.records import write_jobs
 
 _Value = TypeVar("_Value")
-_KINDS = {"User": "user", "Account": "account", "QOS": "qos"}
-_RESOURCES = ("billing=", "cpu=", "gres/", "mem=", "node=")
 _MOST_NODES = 1 << 14
 _FEATURE = re.compile(r"(\*\d+)|[^\s&,|!()\[\]*]+")
 
@@ -90,17 +85,18 @@ def anonymise(paths: Iterable[Path | str], folder: Path, names: Names | None = N
     """
     pseudonyms = Names() if names is None else names
     written = []
+    own = {entry.name: attribute(f"{home}{entry.target}") for home, entry in family_entries("anonymised")}
     for number, path in enumerate(paths, 1):
         if Path(path).is_dir() and not _has_log(Path(path)):
             continue
         source = Source(path)
         source.head()
-        if not Path(path).is_dir() and any(recognised(source) for recognised, _ in FORMATS.values()):
+        if not Path(path).is_dir() and node_format(source):
             written.append(folder / f"nodes-{number}.txt")
             _write(written[-1], _node_rows(read_nodes(source), pseudonyms))
-        elif recognise(path) == "sacct":
-            written.append(folder / f"sacct-{number}.txt")
-            _write(written[-1], _sacct_lines(source, pseudonyms))
+        elif (format := recognise(path)) in own:
+            written.append(folder / f"{format}-{number}.txt")
+            _write(written[-1], own[format](source, pseudonyms))
         else:
             written.append(folder / f"jobs-{number}.jsonl.gz")
             written[-1].parent.mkdir(parents=True, exist_ok=True)
@@ -124,68 +120,6 @@ def _write(path: Path, lines: Iterable[str]) -> None:
             file.writelines(lines)
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None
-
-
-def _sacct_lines(source: Source, names: Names) -> Iterator[str]:
-    """Rows of ``sacct`` with the columns that its reader uses, without steps and torn rows."""
-    yield "|".join(COLUMNS) + "\n"
-    for _, row in sacct_rows(source, ReadReport(), None):
-        fields = dict(zip(COLUMNS, row, strict=True))
-        if "." in (fields["JobID"] or fields["JobIDRaw"]).partition("[")[0]:
-            continue
-        partition = fields["Partition"]
-        for column, kind in _KINDS.items():
-            fields[column] = names.new(kind, fields[column])
-        fields["Partition"] = ",".join(
-            names.new("partition", partition) for partition in fields["Partition"].split(",")
-        )
-        fields["NodeList"] = names.nodes(fields["NodeList"])
-        for column in ("ReqTRES", "AllocTRES"):  # names of licences may identify the site
-            fields[column] = ",".join(part for part in fields[column].split(",") if part.startswith(_RESOURCES))
-        asked = licences_or_none(fields["ReqTRES"])
-        terms = submission(fields["SubmitLine"], fields["Constraints"], fields["Reservation"], partition, asked)
-        fields["Constraints"] = names.constraint(terms.request.constraint) if terms.request else ""
-        fields["Reservation"] = names.new("reservation", terms.request.reservation) if terms.request else ""
-        fields["SubmitLine"] = _submit_line(terms, names)  # the original may name people and paths
-        fields["State"] = (fields["State"].split() or [""])[0]  # CANCELLED by 1007 names a user
-        free = ("Constraints", "SubmitLine")  # their bars are part of the text; the reader joins them again
-        cells = [text if name in free else text.replace("|", " ") for name, text in fields.items()]
-        yield "|".join(text.replace("\n", " ") for text in cells) + "\n"
-
-
-def _submit_line(terms: Submission, names: Names) -> str:
-    """The options of a submission that its reader understands, with pseudonyms."""
-    request = terms.request
-    if request is None and not terms.nice and not terms.name and not terms.begin:
-        return ""
-    words = ["sbatch"] + ([f"--nice={terms.nice:.0f}"] if terms.nice else [])
-    if request is not None:
-        words += ["-p " + ",".join(names.new("partition", one) for one in request.partitions)] * bool(
-            request.partitions
-        )
-        licences = ",".join(f"{names.new('licence', name)}:{count}" for name, count in request.licences)
-        words += [f"-L {licences}"] * bool(licences) + ["--exclusive"] * request.exclusive
-        words += [f"-d {_dependency(request)}"] * bool(request.after)
-        words += [f"--array=0-1%{request.array_limit}"] * (request.array_limit is not None)
-    words += [f"--begin={terms.begin}"] * bool(re.match(r"now|\d{4}-\d\d-\d\d", terms.begin))
-    if terms.name:
-        words.append(f"-J {names.new('job', terms.name)}")
-    words += ["-d singleton"] * terms.singleton
-    if terms.tasks is not None:
-        words.append(f"-n {terms.tasks}")
-    elif request is not None and request.spread is not None:
-        words.append("-N 1")
-    return " ".join(words)
-
-
-def _dependency(request: Request) -> str:
-    """The conditions of a job as sbatch takes them."""
-    conditions = [Condition.of(text) for text in request.after]
-    words = [
-        f"after:{id}" + (f"+{delay_s / 60:.0f}" if delay_s else "") if starts else f"afterany:{id}"
-        for id, starts, delay_s in conditions
-    ]
-    return ("?" if request.after_one else ",").join(words)
 
 
 class RenamedSite(NamedTuple):
@@ -225,71 +159,6 @@ def renamed_site(site: ImportedSite, names: Names) -> RenamedSite:
     return RenamedSite(imported, _renamed_queues(site.queues(), names), network, site.policy)
 
 
-def _renamed_kueue(objects: KueueObjects, names: Names) -> KueueObjects:
-    """Kueue's objects with pseudonyms for all names, and without labels, taints and tolerations. Levels of
-    topologies keep the last part of their labels.
-    """
-
-    def level(label: str) -> str:
-        return label if label.startswith("kubernetes.io/") else f"example.com/{label.rpartition('/')[2]}"
-
-    def groups(listed: tuple[ResourceGroup, ...]) -> tuple[ResourceGroup, ...]:
-        return tuple(
-            [
-                replace(
-                    group, flavors=tuple([replace(one, name=names.new("flavor", one.name)) for one in group.flavors])
-                )
-                for group in listed
-            ]
-        )
-
-    def local(text: str) -> str:
-        namespace, slash, queue = text.rpartition("/")
-        return names.new("account", namespace) + slash + names.new("partition", queue)
-
-    def owner(name: str) -> str:
-        return names.new("account", name)
-
-    return replace(
-        objects,
-        cluster_queues=tuple(
-            [
-                replace(
-                    one, name=owner(one.name), cohort=owner(one.cohort), resource_groups=groups(one.resource_groups)
-                )
-                for one in objects.cluster_queues
-            ]
-        ),
-        cohorts=tuple(
-            [
-                replace(
-                    one, name=owner(one.name), parent=owner(one.parent), resource_groups=groups(one.resource_groups)
-                )
-                for one in objects.cohorts
-            ]
-        ),
-        local_queues=tuple(
-            [replace(one, name=local(one.name), cluster_queue=owner(one.cluster_queue)) for one in objects.local_queues]
-        ),
-        resource_flavors=tuple(
-            [
-                ResourceFlavor(
-                    names.new("flavor", one.name),
-                    topology_name=names.new("topology", one.topology_name),
-                    gpu_types=one.gpu_types,
-                )
-                for one in objects.resource_flavors
-            ]
-        ),
-        topologies=tuple(
-            [
-                replace(one, name=names.new("topology", one.name), levels=tuple(map(level, one.levels)))
-                for one in objects.topologies
-            ]
-        ),
-    )
-
-
 def _renamed_queues(queues: QueueTree, names: Names) -> QueueTree:
     """The queues with pseudonyms for all accounts, users, partitions, QOS, nodes and licences."""
 
@@ -317,7 +186,7 @@ def _renamed_queues(queues: QueueTree, names: Names) -> QueueTree:
     return replace(
         queues,
         tree=tuple(map(queue, queues.tree)),
-        kueue=None if queues.kueue is None else _renamed_kueue(queues.kueue, names),
+        kueue=None if queues.kueue is None else queues.kueue.renamed(names.new),
         partitions=tuple(
             [
                 replace(

@@ -13,9 +13,8 @@ import yaml
 
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import DagsimError, InputError
-from dagsim.families.site.node_lists import ImportedCluster, grouped, is_kube, read_nodes
-from dagsim.families.site.site_import import log_in, read_site, site_files, with_jobs
-from dagsim.families.slurm.slurm_site import read_slurm_site
+from dagsim.families.site.node_lists import ImportedCluster, grouped, node_format, read_nodes
+from dagsim.families.site.site_import import log_in, read_site, site_files, site_parts, sites_in, with_jobs
 from dagsim.files import write_text
 from dagsim.model import GpuType, NodeOutage, NodePartition, NodeReservation, QueueTree
 from dagsim.systems.cluster.audit import Audit, Auditor
@@ -49,16 +48,16 @@ def import_site(
         log = log_in(paths)
         unmodelled = with_jobs(site.unmodelled, log, site.written_s)  # the queues and the network add to them
         text = cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy, restarts)
-    elif files and (len(files) == 1 or any(is_kube(Source(file)) for file in files)):
-        listed = files if len(files) == 1 else [file for file in files if is_kube(Source(file))]
+    elif listed := _node_lists(files):
         nodes = [node for file in listed for node in read_nodes(Source(file))]
         imported = grouped(nodes, named, keep_all=keep_all)
-        text = cluster_yaml(imported, out.stem, origin, policy="kube-default" if nodes[0].manifest else "")
+        form = node_format(Source(listed[0]))
+        text = cluster_yaml(imported, out.stem, origin, policy=form.policy if form and nodes[0].manifest else "")
     else:
-        read = "; ".join(read_slurm_site(files, zone).read) or "nothing recognised"
+        read = [line for one in sites_in(files, zone).values() for line in one.read]
         raise InputError(
-            f"{origin}: neither slurm.conf nor `scontrol show partition` among the files ({read}), nor Kueue's "
-            "ClusterQueues, nor the output of `qmgr -c 'print server'`"
+            f"{origin}: no site among the files ({'; '.join(read) or 'nothing recognised'}); it needs "
+            f"{', or '.join(site_parts())}"
         )
     write_text(out, text)
     config = load_config(out)
@@ -74,6 +73,13 @@ def import_site(
         for kind in imported.unknown
     ]
     return [*lines, *audit.sentences(urgent=False)]
+
+
+def _node_lists(files: Sequence[Path]) -> list[Path]:
+    """The files that are a cluster without queues: a single one, or all lists that state their scheduler."""
+    if len(files) == 1:
+        return list(files)
+    return [file for file in files if (form := node_format(Source(file))) is not None and form.policy]
 
 
 def _audit_of(config: Config, log: Trace) -> Audit:

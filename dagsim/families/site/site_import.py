@@ -1,4 +1,4 @@
-"""Sites of Slurm, Kueue and PBS, read by one call."""
+"""Sites of all kinds of schedulers, read by one call."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from dagsim.errors import DagsimError, TraceError
-from dagsim.families.kubernetes.kueue_site import is_kueue, read_kueue_site
-from dagsim.families.pbs.pbs_site import is_qmgr, read_pbs_site
 from dagsim.families.site.node_lists import ImportedSite
-from dagsim.families.slurm.slurm_site import read_slurm_site
+from dagsim.family import family_entries
 from dagsim.model import Job
+from dagsim.own_code import attribute
 from dagsim.traces import Trace, open_trace
 from dagsim.traces.source import Source
 
@@ -52,36 +51,36 @@ def read_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> ImportedSi
     Raises:
         TraceError: A file cannot be read, or the files are of several kinds of schedulers.
     """
-    kinds: dict[str, list[str]] = {}
     unread = {}
     for file in files:
         try:
-            source = Source(file)
-            kind = "Kueue" if is_kueue(source) else "PBS" if is_qmgr(source) else ""
+            Source(file).head()
         except TraceError as error:  # an empty file, or not text
             unread[file] = f"{file.name}: nothing ({str(error).rpartition(': ')[2]})"
-            continue
-        if kind:
-            kinds.setdefault(kind, []).append(file.name)
-    files = [file for file in files if file not in unread]
-    slurm = read_slurm_site(files, zone)
-    if slurm.conf or slurm.partitions:
-        kinds["Slurm"] = [line.partition(":")[0] for line in slurm.read if ": nothing" not in line]
-    if len(kinds) > 1:
-        listed = "; ".join(f"{kind}: {', '.join(names[:3])}" for kind, names in kinds.items())
+    sites = sites_in([file for file in files if file not in unread], zone)
+    named = {kind: site for kind, site in sites.items() if site.has_queues}
+    if len(named) > 1:
+        listed = "; ".join(f"{kind}: {', '.join(site.read_files()[:3])}" for kind, site in named.items())
         raise TraceError(f"the files are of several schedulers ({listed}); import one at a time")
-    site: ImportedSite
-    match next(iter(kinds), ""):
-        case "Slurm":
-            site = slurm
-        case "Kueue":
-            site = read_kueue_site(files)
-        case "PBS":
-            site = read_pbs_site(files)
-        case _:
-            return None
-    site.read += unread.values()
-    return site
+    for site in named.values():
+        site.read += unread.values()
+        return site
+    return None
+
+
+def sites_in(files: Sequence[Path], zone: ZoneInfo | None = None) -> dict[str, ImportedSite]:
+    """Return what each kind of scheduler makes of the files, by its name; most have no queues then.
+
+    Raises:
+        TraceError: A file cannot be read.
+    """
+    kinds = {entry.name: attribute(f"{home}{entry.target}") for home, entry in family_entries("sites")}
+    return {name: read(files, zone) for name, read in kinds.items()}
+
+
+def site_parts() -> list[str]:
+    """Return what makes a folder a site, for each kind of scheduler."""
+    return [entry.summary for _, entry in family_entries("sites")]
 
 
 def log_in(paths: Sequence[Path]) -> Trace | None:

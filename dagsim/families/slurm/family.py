@@ -15,6 +15,13 @@ FAMILY = Family(
             ),
         ),
         "compiled_sources": (Entry("slurm_times", "slurm_times.py", "when nodes have room"),),
+        "node_lists": (
+            Entry("scontrol show nodes", ".slurm_nodes:SCONTROL"),
+            Entry("scontrol show nodes --json", ".slurm_nodes:SCONTROL_JSON"),
+            Entry("sinfo -N -e -h -o '%N|%P|%t|%c|%m|%G|%f'", ".slurm_nodes:SINFO"),
+        ),
+        "sites": (Entry("Slurm", ".slurm_site:read_slurm_site", "slurm.conf or `scontrol show partition`"),),
+        "anonymised": (Entry("sacct", ".anonymised_log:sacct_lines"),),
         "readers": (
             Entry("sacct", ".sacct:Sacct"),
             Entry("slurm-events", ".slurm_events:SlurmEvents"),

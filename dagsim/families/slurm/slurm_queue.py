@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from dagsim.errors import TraceError
@@ -20,6 +20,7 @@ from dagsim.traces.batch import ENDED
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import elements, list_in, text_in
 from dagsim.traces.fields import Dirty
+from dagsim.traces.reader import WaitingJob
 from dagsim.traces.report import ReadReport
 from dagsim.traces.sites import readable_hosts
 from dagsim.traces.source import Row, Source
@@ -358,22 +359,6 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
             report.skip(_NOT_QUEUED["Dependency"], len(ids))
         else:
             yield from rows
-
-
-class WaitingJob(NamedTuple):
-    """A waiting job or array as a queue lists it."""
-
-    name: str
-    """The number of its submission: its array, else its own."""
-    reason: str
-    start_s: float | None = None
-    """The scheduler's estimate of the start, if it has one."""
-    user: str = ""
-    partition: str = ""
-    after: tuple[str, ...] = ()
-    """The jobs and arrays that it still waits for."""
-    one_of: bool = False
-    """True if one of these is enough."""
 
 
 def waiting_jobs(source: Source, zone: ZoneInfo | None = None) -> Iterator[WaitingJob]:

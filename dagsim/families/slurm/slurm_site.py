@@ -14,23 +14,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
 
-from dagsim.errors import ModelError, TraceError
-from dagsim.families.fabric.topologies import Tree, TreeSwitch
-from dagsim.families.site.node_lists import (
-    MOST_NODES,
-    FoundNode,
-    ImportedSite,
-    is_scontrol,
-    is_scontrol_json,
-    is_sinfo,
-    read_nodes,
-)
+from dagsim.errors import InputError, ModelError, TraceError
+from dagsim.families.site.node_lists import MOST_NODES, FoundNode, ImportedSite, read_nodes
 from dagsim.families.slurm.accounting import delimiter_of
+from dagsim.families.slurm.slurm_nodes import is_scontrol, is_scontrol_json, is_sinfo
 from dagsim.model import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
 from dagsim.registry import nearest
+from dagsim.sections import Registered
+from dagsim.systems.cluster.network import NETWORKS
 from dagsim.traces.fields import Dirty, count, finite_number, memory_gb
 from dagsim.traces.sites import folded, hosts, site_gpu
 from dagsim.traces.source import Source
@@ -44,10 +38,19 @@ _WORD = re.compile(r'(\w[\w/.-]*)\s*=\s*("[^"]*"|\S*)')
 _ENTRY = re.compile(r"^\s*(NodeName|PartitionName|NodeSet|DownNodes|FrontendName|SwitchName)\s*=", re.IGNORECASE)
 
 
+class Switch(NamedTuple):
+    """A switch or block of topology.conf, with the nodes or switches below it."""
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
+
+
 @dataclass(slots=True)
 class SlurmSite(ImportedSite):
     """The contents of a site's files. ``conf`` are the keys of slurm.conf in lower case."""
 
+    policy = "slurm-multifactor"
     conf: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, dict[str, str]] = field(default_factory=dict)
     partitions: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -64,7 +67,7 @@ class SlurmSite(ImportedSite):
     """Settings of each user, by account and user."""
     outages: list[tuple[str, float, float | None, str]] = field(default_factory=list)
     """Node, start, end and ``down`` or ``drain``, of each event."""
-    switches: dict[str, TreeSwitch] = field(default_factory=dict)
+    switches: dict[str, Switch] = field(default_factory=dict)
     blocks: list[str] = field(default_factory=list)
     """Names of the switches that are blocks."""
     block_sizes: list[int] = field(default_factory=list)
@@ -74,6 +77,10 @@ class SlurmSite(ImportedSite):
     zone: ZoneInfo | None = None
     """Zone of dates without an offset; UTC if None."""
     named: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def has_queues(self) -> bool:
+        return bool(self.conf or self.partitions)
 
     @property
     def cluster_name(self) -> str:
@@ -173,16 +180,10 @@ class SlurmSite(ImportedSite):
         if strangers:
             self.drop(f"topology.conf: {len(strangers):,} nodes that the cluster lacks, such as {strangers[0]}")
         switches = [
-            replace(switch, nodes=tuple([part for node in switch.nodes for part in parts.get(node, ())]))
+            switch._replace(nodes=tuple([part for node in switch.nodes for part in parts.get(node, ())]))
             for switch in self.switches.values()
         ]
         levels = self._join_blocks(switches)
-        try:
-            Tree(tuple(switches)).routing(names)
-        except ModelError as error:
-            self.drop(f"topology.conf: not taken as a network: {error}")
-            return None
-        self.drop("topology.conf: jobs are not placed by switches; bandwidths of the network are defaults")
         lean = [
             {"name": switch.name}
             | ({"nodes": list(switch.nodes)} if switch.nodes else {})
@@ -190,9 +191,16 @@ class SlurmSite(ImportedSite):
             for switch in switches
         ]
         topology = {"kind": "tree", "switches": lean} | ({"levels_up": levels} if levels else {})
-        return {"kind": "shared", "topology": topology}
+        network = {"kind": "shared", "topology": topology}
+        try:
+            Registered(NETWORKS).read(network).topology.routing(names)
+        except InputError as error:
+            self.drop(f"topology.conf: not taken as a network: {error}")
+            return None
+        self.drop("topology.conf: jobs are not placed by switches; bandwidths of the network are defaults")
+        return network
 
-    def _join_blocks(self, switches: list[TreeSwitch]) -> list[str]:
+    def _join_blocks(self, switches: list[Switch]) -> list[str]:
         """Put blocks together: as many neighbours as each further one of BlockSizes says, and all below one
         switch. Returns the names of the levels, ``block``, ``block2`` for pairs of blocks and so on.
         """
@@ -207,11 +215,11 @@ class SlurmSite(ImportedSite):
                 continue
             parts = [names[first : first + factor // joined] for first in range(0, len(names), factor // joined)]
             names = [f"blocks{factor}-{number}" for number in range(1, len(parts) + 1)]
-            switches += [TreeSwitch(name, switches=tuple(part)) for name, part in zip(names, parts, strict=True)]
+            switches += [Switch(name, switches=tuple(part)) for name, part in zip(names, parts, strict=True)]
             levels.append(f"block{factor}")
             joined = factor
         if len(names) > 1:
-            switches.append(TreeSwitch("blocks", switches=tuple(names)))
+            switches.append(Switch("blocks", switches=tuple(names)))
         return levels
 
     def _outages(self, names: Collection[str]) -> tuple[NodeOutage, ...]:
@@ -777,7 +785,7 @@ def _read_topology(site: SlurmSite, file: Path) -> None:
         nodes, switches = (
             tuple(dict.fromkeys(_hosts(pairs.get(key, ""), f"{file}: {name}"))) for key in ("nodes", "switches")
         )
-        site.switches[name] = TreeSwitch(name, nodes, switches)
+        site.switches[name] = Switch(name, nodes, switches)
         site.blocks += [name] if "blockname" in pairs else []
 
 

@@ -5,15 +5,23 @@ The jobs go the same way as those of ``sacct``: each object becomes a row of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from dagsim.families.slurm.sacct import Sacct
-from dagsim.families.slurm.slurm_queue import QUEUE_COMMAND, is_squeue, lacking_columns, queue_tables, squeue_instant_s
+from dagsim.families.slurm.slurm_queue import (
+    QUEUE_COMMAND,
+    is_squeue,
+    lacking_columns,
+    queue_tables,
+    squeue_instant_s,
+    waiting_jobs,
+)
 from dagsim.traces.chunks import Table
-from dagsim.traces.reader import Block
+from dagsim.traces.reader import Block, WaitingJob
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
@@ -50,6 +58,9 @@ class Squeue(Sacct):
             nowhere = np.array([not nodes for nodes in jobs.observed_nodes.words])[jobs.observed_nodes.place]
             start_s = np.full(len(jobs), np.nan) if jobs.observed_start_s is None else jobs.observed_start_s
             yield block._replace(jobs=replace(jobs, observed_start_s=np.where(nowhere, np.nan, start_s)))
+
+    def waiting(self, source: Source, zone: ZoneInfo | None = None) -> Iterable[WaitingJob]:
+        return waiting_jobs(source, zone)
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
         """When the queue was printed."""

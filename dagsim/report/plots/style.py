@@ -6,15 +6,19 @@ through pyplot.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from warnings import catch_warnings, filterwarnings
 
 from dagsim.files import writing
 from dagsim.pictures.scene import BLUE, COLOURS, GREEN, ORANGE
+from dagsim.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
 
 __all__ = [
     "BLUE",
@@ -43,6 +47,8 @@ SHORTEST_S = 1e-3
 """Lower bound of logarithmic time axes, in seconds. Shorter times are drawn here."""
 
 _DPI = 150
+_LONGEST_TEXT, _LONGEST_TICK = 240, 60
+"""Maximum number of characters of a text, and of the name of a tick."""
 _DATED = {".png": "Software", ".pdf": "CreationDate", ".svg": "Date"}
 """Metadata to leave out, because it differs each time a plot is written."""
 
@@ -168,9 +174,35 @@ def save(drawn: Figure, path: Path) -> Path:
     Raises:
         InputError: The file cannot be written.
     """
-    with writing(path) as temporary:
+    _make_plain(drawn)
+    with writing(path) as temporary, catch_warnings():
+        filterwarnings("ignore", r"Glyph \d+")  # names may be in any script; what the font lacks is drawn as a box
         _save(drawn, temporary, path.suffix)
     return path
+
+
+def _make_plain(drawn: Figure) -> None:
+    """Make every text of a figure a plain one: names from files may be long, or hold control characters or formulas."""
+    from matplotlib.text import Text
+    from matplotlib.ticker import FuncFormatter
+
+    for axis in (axis for axes in drawn.axes for axis in (axes.xaxis, axes.yaxis)):
+        if isinstance(shown := axis.get_major_formatter(), FuncFormatter):  # as set_yticks makes of names
+            axis.set_major_formatter(FuncFormatter(partial(_plain_tick, shown)))
+    for text in drawn.findobj(Text):
+        if isinstance(text, Text):
+            plain = _plain(text.get_text(), _LONGEST_TEXT)
+            text.set_text(plain if text.get_parse_math() else plain.replace(r"\$", "$"))
+
+
+def _plain_tick(shown: FuncFormatter, value: float, place: int | None) -> str:
+    return _plain(shown(value, place), _LONGEST_TICK)
+
+
+def _plain(text: str, most: int) -> str:
+    text = printable(text)
+    text = text if len(text) <= most else f"{text[: most - 3]}..."
+    return text.replace(r"\$", "$").replace("$", r"\$")
 
 
 def _save(drawn: Figure, path: Path, kind: str) -> None:

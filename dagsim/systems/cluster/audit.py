@@ -27,6 +27,12 @@ from dagsim.workload.accept import Accept
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations
 from dagsim.workload.records import clipped
 
+INVENTED = "sized"
+"""Name of a cluster that nobody described: it is sized to the jobs of a log."""
+_ONE_NODE, _OUTLIER = 8, 4
+"""A job decides the size of an invented cluster if it asks for more GPUs than a node has, and for this many times
+as many as any other job.
+"""
 URGENT = 0.01
 """Share of jobs or of resource-hours above which a contradiction comes before any result."""
 _NAMED = 4
@@ -52,6 +58,8 @@ class Audit:
     """Number and first names of nodes, partitions and so on of the site that no job of the log names."""
     hint: str = ""
     """What else the user could say about a log with jobs that can never run here."""
+    doubts: tuple[str, ...] = ()
+    """Other sentences that belong before any result, such as on a cluster that nobody described."""
 
     def shares(self, kind: str) -> tuple[float, float, float]:
         """Shares of the jobs or rows, of the GPU-hours and of the core-hours that contradict in this way."""
@@ -74,6 +82,7 @@ class Audit:
         """
         kinds = [kind for kind in CONTRADICTIONS if kind in self.contradictions and self.is_urgent(kind) is urgent]
         sentences = [f"{'warning: ' * urgent}{self._sentence(kind)}" for kind in kinds]
+        sentences += [f"warning: {doubt}" for doubt in self.doubts if urgent]
         if not urgent:
             parts = [f"{count:,} {what} ({_listed(names, count)})" for what, (count, names) in self.unused.items()]
             sentences += [f"in the site, but not in the log: {', '.join(parts)}"] if parts else []
@@ -114,6 +123,7 @@ class Audit:
             ],
             "unused": {what: {"count": count, "first": list(names)} for what, (count, names) in self.unused.items()},
             "hint": self.hint,
+            **({"doubts": list(self.doubts)} if self.doubts else {}),
         }
 
     @classmethod
@@ -129,7 +139,8 @@ class Audit:
         }
         unused = {what: (of["count"], tuple(of["first"])) for what, of in facts["unused"].items()}
         hours = Hours(facts["gpu_hours"], facts["core_hours"])
-        return cls(facts["jobs"], facts["rows"], hours, kinds, unused, facts["hint"])
+        doubts = tuple(facts.get("doubts", ()))
+        return cls(facts["jobs"], facts["rows"], hours, kinds, unused, facts["hint"], doubts)
 
     def _whole(self, kind: str) -> int:
         """Number of all jobs, or of all rows for a contradiction of rows."""
@@ -213,6 +224,7 @@ class Auditor:
         self._groups = list(groups.values())
         self._names = {} if queues is None else _names_of(queues)
         self._licences = {} if queues is None else dict(queues.licences)
+        self._invented = cluster.name == INVENTED
         self._verdicts: dict[object, _Verdict | None] = {}
         self._smaller: dict[object, tuple[tuple[str, str], ...]] = {}
         self.begin()
@@ -223,6 +235,8 @@ class Auditor:
         self._log_names: dict[str, set[str]] = {kind: set() for kind in (*self._names, "nodes", "gpu types")}
         self._impossible: dict[tuple[str, str], tuple[float, float]] = {}
         self._unknown = Contradiction()
+        self._widest: list[tuple[float, str]] = []
+        """GPUs of the two widest jobs, and their ids."""
 
     def add(self, jobs: JobArrays) -> None:
         """Add a block of jobs."""
@@ -233,6 +247,11 @@ class Auditor:
         audit = self._audit
         audit.jobs += len(jobs)
         audit.hours = audit.hours.plus(Hours(float(block.gpu_h.sum()), float(block.core_h.sum())))
+        if self._invented:
+            gpus = np.array([kind.demand.gpus * 1.0 for kind in jobs.kinds])[jobs.kind] * jobs.instances
+            by_job = np.maximum.reduceat(gpus, jobs.first[:-1])
+            widest = np.argsort(by_job, kind="stable")[-2:].tolist()
+            self._widest = sorted([*self._widest, *((float(by_job[at]), jobs.ids[at]) for at in widest)])[-2:]
         if self._as_stated:
             self._judge_room(block, job)
         for kind, column in (("partitions", jobs.partition), ("accounts", jobs.account), ("qos", jobs.qos)):
@@ -265,7 +284,19 @@ class Auditor:
         if report is not None:
             kinds |= report.contradictions
             rows = report.kept + report.dropped.total()
-        return Audit(found.jobs, rows, found.hours, kinds, self._unused(), self._hint)
+        return Audit(found.jobs, rows, found.hours, kinds, self._unused(), self._hint, self._doubts())
+
+    def _doubts(self) -> tuple[str, ...]:
+        """Say so if an invented cluster is as large as it is for a single job."""
+        if len(self._widest) < 2:
+            return ()
+        (second, _), (gpus, job) = self._widest
+        if gpus <= _ONE_NODE or gpus < _OUTLIER * second:
+            return ()
+        return (
+            f"the cluster is invented, and one job decides its size: {on_one_line(job)!r} asks for {gpus:,.0f} GPUs, "
+            f"no other job for more than {second:,.0f}; check that row, or give a cluster with --cluster",
+        )
 
     def _unused(self) -> dict[str, tuple[int, tuple[str, ...]]]:
         """Names of the site that no job so far has."""

@@ -364,8 +364,8 @@ class ClusterKernel(Forked):
             if job.arrival_s > self.now:
                 yield Timer(self.clock, job.arrival_s, ARRIVALS)
             elif job.arrival_s < self.now:
-                after = f"after one that arrived at {self.now!r} s"
-                raise ModelError(f"job {job.id!r} arrives at {job.arrival_s!r} s, {after}")
+                after = f"follows a job that arrives at {self.now!r} s"
+                raise ModelError(f"jobs must be sorted by arrival: {job.id!r} ({job.arrival_s!r} s) {after}")
             self.upcoming.take()
             self.arrive(job)
 

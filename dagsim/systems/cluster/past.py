@@ -32,7 +32,10 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
     starts: list[tuple[float, int, InFlight]] = []
     for number, job in enumerate(jobs):
         if number and job.arrival_s < (before_s := jobs[number - 1].arrival_s):
-            raise ModelError(f"job {job.id!r} arrives at {job.arrival_s!r} s, after one that arrived at {before_s!r} s")
+            raise ModelError(
+                f"jobs must be sorted by arrival: {job.id!r} ({job.arrival_s!r} s) follows a job that arrives "
+                f"at {before_s!r} s"
+            )
         for run in job.in_flight:
             if run.since_s >= begins_s:
                 raise ModelError(

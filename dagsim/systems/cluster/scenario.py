@@ -424,7 +424,8 @@ class ClusterScenario(Models, ClusterWorld):
         begins_s, until_s = file.period(trace.meta["origin_s"], stated_s)
         jobs = jobs_at(jobs, begins_s, until_s, self.cluster, self.runtime, stated=stated_s is not None)
         if not len(jobs):
-            raise TraceError(f"{file.path}: no job runs, waits or arrives from {file.since!r} until {file.until!r}")
+            end = "the end of the log" if file.until is None else repr(file.until)
+            raise TraceError(f"{file.path}: no job runs, waits or arrives from {file.since!r} until {end}")
         return StoredJobs(jobs.shifted(0.0, trace.options.time_scale))
 
     def _window(self, file: TraceFile, seed: int) -> JobArrays:

@@ -18,8 +18,9 @@ from dagsim.experiment.kept_files import engine_of
 from dagsim.experiment.simulate import check, run_policy
 from dagsim.experiment.store import Store
 from dagsim.families.compiled import choice, drive, jit
-from dagsim.families.compiled.choice import faster_engine, pays, why_not
+from dagsim.families.compiled.choice import BESIDE, EXAMPLES, costs, faster_engine, fewest, pays, plan_for, why_not
 from dagsim.model import Cluster
+from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import EngineUse
@@ -73,7 +74,7 @@ def seeds(folder: Store) -> list[int]:
 def test_a_small_run_stays_with_simpy_and_says_so(tmp_path: Path) -> None:
     engine = manifest(folder_of(tmp_path, config("seeds=1")))
     assert (engine["asked"], engine["used"]) == ("auto", "simpy")
-    assert "fewer than 50,000 tasks" in engine["reason"]
+    assert f"fewer than {fewest():,} tasks" in engine["reason"]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,8 @@ def test_a_small_run_stays_with_simpy_and_says_so(tmp_path: Path) -> None:
 def test_a_large_run_takes_what_was_compiled(
     monkeypatch: pytest.MonkeyPatch, warm: bool, used: str, reason: str
 ) -> None:
-    monkeypatch.setattr("dagsim.families.compiled.choice.PAYS", 10)
+    cheap = {loop: {**cost, "pays": 10} for loop, cost in costs().items()}
+    monkeypatch.setattr("dagsim.families.compiled.choice.costs", lambda: cheap)
     monkeypatch.setattr(drive, "is_warm", lambda policy: warm)
     result = run_policy(config(), "sjf", 0)
     assert result.engine is not None
@@ -91,14 +93,14 @@ def test_a_large_run_takes_what_was_compiled(
     assert result.schedule.log == run_policy(config("engine=simpy"), "sjf", 0).schedule.log
 
 
-def test_rounds_take_the_compiled_engine_for_fewer_tasks() -> None:
-    # 1,500 Philly jobs under las: 258,041 starts
-    assert [pays(policy) for policy in ("sjf", "las", "2d-las[quantum_s=30]", "lasso")] == [
-        50_000,
-        1_000,
-        1_000,
-        50_000,
-    ]
+def test_the_measured_costs_are_of_all_loops_and_give_the_number_of_tasks_from_which_each_pays() -> None:
+    for policy in EXAMPLES:
+        cost = costs()[plan_for(policy, Preemption()).loop]
+        meet = 1e6 * cost["load_s"] / (cost["simpy_us"] - cost["compiled_us"])
+        assert pays(policy) == cost["pays"] >= max(meet, 500)
+    assert len(costs()) == len(EXAMPLES)
+    assert pays("2d-las[quantum_s=30]") == pays("las")
+    assert fewest() == min(pays(policy) for policy in EXAMPLES)
 
 
 @pytest.mark.parametrize(
@@ -137,16 +139,23 @@ def test_the_command_refuses_with_2_and_leaves_no_folder(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_long_run_is_offered_the_compiled_engine() -> None:
+def test_a_long_run_without_numba_is_offered_the_compiled_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = ClusterScenario(Cluster.of({"V100": 1}), [])
-    slow = EngineUse("auto", "simpy", "fewer than 50,000 tasks")
+    slow = EngineUse("auto", "simpy", "the compiled engine needs numba")
+    assert faster_engine(lambda: scenario, "sjf", slow, 31.0) == ""
+    monkeypatch.setattr("dagsim.families.compiled.choice.is_installed", lambda: False)
     advice = faster_engine(lambda: scenario, "sjf[placement=worst-fit]", slow, 31.0)
-    assert advice.endswith("`--set engine=compiled`.")
-    assert "times as fast" in advice
+    assert advice.endswith("times as fast: pip install -e '.[fast]'")
     assert faster_engine(lambda: scenario, "sjf", slow, 29.0) == ""
     assert faster_engine(lambda: scenario, "heft", slow, 31.0) == ""
     assert faster_engine(lambda: scenario, "sjf", EngineUse("simpy", "simpy", "asked for"), 31.0) == ""
     assert faster_engine(lambda: replace(scenario, admission=True), "sjf", slow, 31.0) == ""
+
+
+def test_a_run_that_starts_the_compilation_says_so_at_any_length() -> None:
+    scenario = ClusterScenario(Cluster.of({"V100": 1}), [])
+    engine = EngineUse("auto", "simpy", BESIDE)
+    assert "sjf is being compiled in the background" in faster_engine(lambda: scenario, "sjf", engine, 2.0)
 
 
 def test_an_engine_describes_the_cluster_only() -> None:

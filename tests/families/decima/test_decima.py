@@ -283,7 +283,7 @@ def test_a_file_of_another_system_codec_or_version_is_refused(tmp_path: Path) ->
     write_plain(path, plain | {"codec": {"kind": "candidates"}, "system": "cluster"})
     with pytest.raises(RunFolderError, match="trained on other observations"):
         load_agent(path)
-    with pytest.raises(ConfigError, match="net 'decima' reads the codec 'stages', not CandidatesConfig"):
+    with pytest.raises(ConfigError, match="works only with the codec 'stages', not with 'candidates'"):
         DecimaNetConfig().build(CandidatesConfig())
 
 

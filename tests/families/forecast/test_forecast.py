@@ -27,11 +27,10 @@ from dagsim.families.forecast.members import Forecaster, Past
 from dagsim.families.forecast.past_waits import History, RunTimes, binomial_quantile, classes_of
 from dagsim.families.forecast.queue_rows import QueueLog, read_queue_log, rows_of
 from dagsim.families.forecast.scores import CEILING, LEVELS, crps, quantiles_of, score
-from dagsim.families.formats.swf import waits_s as swf_waits_s
 from dagsim.model import Cluster, Demand, Node, NodePartition, NodeReservation, QueueTree
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.traces import TraceOptions
+from dagsim.traces import TraceOptions, reader
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, objects
 
@@ -503,7 +502,9 @@ def test_starts_of_an_archive_log_are_its_waits(tmp_path: Path) -> None:
         return tmp_path / name
 
     path = written("log.swf", waits_s.tolist())
-    assert swf_waits_s(Source(path)) == {str(job + 1): float(wait) for job, wait in enumerate(waits_s.tolist())}
+    assert reader("swf").waits_s(Source(path)) == {
+        str(job + 1): float(wait) for job, wait in enumerate(waits_s.tolist())
+    }
     words = ["--every", "1h", "--futures", "1", "--workers", "1", "--json"]
     answer = answer_of(["eta", "--backtest", str(path), *words])
     assert answer["n"] > 20

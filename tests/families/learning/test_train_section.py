@@ -321,5 +321,5 @@ def test_each_pool_has_its_own_part_of_a_trace_and_a_last_seed() -> None:
     ]
     assert part_of(5) == (0.0, 1.0)
     assert seeds_of(range(4, 7), 3) == (4, 5, 6)
-    with pytest.raises(ConfigError, match="allowed are 1 to 3, got 4"):
+    with pytest.raises(ConfigError, match="between 1 and 3, got 4"):
         seeds_of(range(4, 7), 4)

@@ -56,7 +56,7 @@ class Site:
         self.exact = queues.kueue is not None
         self.type_names = ["" if gpu is None else gpu.name for gpu in view.gpu_types]
         if queues.kueue is not None:
-            objects = queues.kueue
+            objects: KueueObjects = queues.kueue
         else:
             objects = _objects_of(queues.tree or (QueueNode("default", quota=_all_of(view)),))
         there = {local.name for local in objects.local_queues}

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from heapq import heappop, heappush
 
+from dagsim.errors import require
 from dagsim.model import Decision, Placement, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, Queue, Run, TaskState, nodes_by_name, placement_on
 from dagsim.systems.cluster.policies.orders import width
@@ -83,6 +84,7 @@ class Qssf:
     """
 
     def __init__(self, memory: float = 0.8, placement: str | PlacementRule = "best-fit") -> None:
+        require(0 <= memory <= 1, "qssf: memory must be from 0 to 1", memory)
         self.memory = memory
         self._place = placing(placement).place
         self._known: dict[Hashable, float] = {}

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from dagsim.errors import require
 from dagsim.model import Decision, Placement, Start
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, Key, NodeState, Run, TaskState
@@ -326,6 +327,7 @@ class Tetris:
     """
 
     def __init__(self, srpt: float = 1.0) -> None:
+        require(srpt >= 0, "tetris: srpt must be 0 or more", srpt)
         self.srpt = srpt
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:

@@ -55,6 +55,7 @@ class EftWait:
     """
 
     def __init__(self, theta: float = 0.75, order: str = "work", placement: str | PlacementRule = "best-fit") -> None:
+        require(theta >= 0, "eft-wait: theta must be 0 or more", theta)
         require(order in _ORDERS, f"eft-wait: order must be one of {', '.join(_ORDERS)}", order)
         self.theta = theta
         self.order = order
@@ -374,6 +375,7 @@ class AlloX:
     """
 
     def __init__(self, window: int = 24, placement: str | PlacementRule = "best-fit") -> None:
+        require(window >= 1, "allox: window must be 1 or more", window)
         self.window = window
         self._place = placing(placement).place
 

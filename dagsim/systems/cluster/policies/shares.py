@@ -241,6 +241,11 @@ class Weights:
     qos: float = 0.0
     tres: Mapping[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        named = {name: getattr(self, name) for name in ("age", "assoc", "fair_share", "job_size", "partition", "qos")}
+        for name, weight in {**named, **{f"tres {key}": of for key, of in self.tres.items()}}.items():
+            require(weight >= 0, f"slurm-multifactor: the weight {name} must be 0 or more", weight)
+
 
 def total_priority(factors: Factors, weights: Weights, tres: Mapping[str, float], nice: float = 0.0) -> float:
     """The sum of weight x factor over all factors, minus ``nice``. Slurm truncates it. ``tres``:

@@ -1,0 +1,102 @@
+"""Compilation beside a run in SimPy, so that the next run, or the next cell of this one, is compiled.
+
+    python -m dagsim.families.compiled.warming POLICY
+
+The process gets only time that nobody else wants, one runs per machine and version of dagsim, and it ends with
+the run that started it: its standard input is a pipe from there. A run that ends by itself writes a byte
+first, and lets the compilation finish; one that is killed or stopped does not.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+
+from dagsim import processes
+from dagsim.errors import ConfigError
+from dagsim.families.compiled import jit
+from dagsim.files import Lock
+
+OFF = "DAGSIM_WARM"
+"""The environment variable that keeps runs from starting a compilation if it is 0."""
+
+_started: dict[str, subprocess.Popen[bytes] | None] = {}
+
+
+def warm_beside(policy: str) -> bool:
+    """Start to compile what a policy needs; True if a process was started for it, by this call or before."""
+    name = policy.partition("[")[0]
+    if name not in _started:
+        _started[name] = None
+        if os.environ.get(OFF, "1") != "0" and _writable() and _lock().is_free():
+            with suppress(OSError):
+                _started[name] = subprocess.Popen(
+                    [sys.executable, "-m", __name__, policy],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+    return _started[name] is not None
+
+
+@atexit.register
+def _let_go() -> None:
+    """Let compilations finish after a run that was not stopped."""
+    for process in filter(None, _started.values()):
+        if process.stdin is None:
+            continue
+        with suppress(OSError):  # it has ended
+            if not processes.was_stopped():
+                process.stdin.write(b".")
+            process.stdin.close()
+        process.returncode = 0  # it may outlive this process, of which Python would warn
+
+
+def _lock() -> Lock:
+    return Lock(jit.folder() / "warming")
+
+
+def _writable() -> bool:
+    with suppress(OSError):
+        jit.folder().mkdir(parents=True, exist_ok=True)
+        return os.access(jit.folder(), os.W_OK)
+    return False
+
+
+def _give_way() -> None:
+    """Run only when nothing else wants the processor."""
+    with suppress(OSError, AttributeError):
+        os.nice(19)
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+def _end_with_run() -> None:
+    """End as soon as the run is gone that did not let go."""
+    if not sys.stdin.buffer.read(1):
+        os._exit(1)
+
+
+def main(policy: str) -> int:
+    """Compile what a policy needs, unless another process does."""
+    from dagsim.families.compiled.choice import plan_for
+    from dagsim.families.compiled.drive import compile_loop
+    from dagsim.systems.cluster.models.failures import Preemption
+
+    _give_way()
+    threading.Thread(target=_end_with_run, daemon=True).start()
+    lock = _lock()
+    if not lock.claim():
+        return 0
+    try:
+        compile_loop(plan_for(policy, Preemption()))
+    except (ConfigError, OSError):
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,159 @@
+"""Nodes as ``kubectl`` prints them, in JSON or YAML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from dagsim.errors import TraceError
+from dagsim.families.kubernetes.pods import object_kind, whole
+from dagsim.families.kubernetes.terms import quantity, units
+from dagsim.families.site.node_lists import FoundNode, NodeFormat
+from dagsim.model import canonical_json
+from dagsim.traces.documents import elements, list_in, object_in, text_in
+from dagsim.traces.fields import Dirty, FaultsAt
+from dagsim.traces.source import LINE_BITS, Source
+
+_KIND = re.compile(r'"kind"\s*:\s*"Node(List)?"')
+_TYPES = {
+    "nvidia.com/gpu": ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator"),
+    "amd.com/gpu": ("amd.com/gpu.product-name", "amd.com/gpu.family"),
+    "google.com/tpu": ("cloud.google.com/gke-tpu-accelerator",),
+}
+_SLICE = re.compile(r"nvidia\.com/mig-(\d{1,2}g\.\d{1,4}gb)")
+_RACKS = ("topology.kubernetes.io/rack", "cloud.provider.com/topology-rack", "topology.kubernetes.io/zone")
+
+
+_MOST_YAML = 1 << 27
+"""Maximum number of characters of YAML, which is read as a whole."""
+
+
+def is_kube(source: Source) -> bool:
+    head = "\n".join(source.head(1 << 16))
+    if head.lstrip()[:1] in ("{", "["):
+        return _KIND.search(head) is not None and '"allocatable"' in head
+    return "allocatable:" in head and "apiVersion:" in head
+
+
+def kube_nodes(source: Source) -> Iterator[FoundNode]:
+    """Nodes with their allocatable resources, from JSON or YAML. Cordoned and tainted nodes are usable by
+    the pods that tolerate it; nodes that are not ready are not.
+
+    Raises:
+        TraceError: The text is neither, or a quantity cannot be read.
+    """
+    json_text = "\n".join(source.head(4)).lstrip()[:1] in ("{", "[")
+    for place, node in elements(source, "items") if json_text else _yaml_objects(source):
+        if object_kind(node) == "Node":
+            with FaultsAt(source.where(place), "a node"):
+                yield _node_of_kube(node)
+
+
+def _yaml_objects(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of all YAML documents of the source, each with the line of its document."""
+    for place, file in enumerate(source.files):
+        with file.open_binary() as stream:
+            text = stream.read(_MOST_YAML + 1).decode("utf-8", "replace")
+        if len(text) > _MOST_YAML:
+            raise TraceError(f"{file}:1: more than {_MOST_YAML:,} bytes of YAML; print it with -o json")
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        try:
+            for document in yaml.load_all(text, loader):
+                listed = list_in(document, "items") if object_in(document).get("items") is not None else [document]
+                yield from [((place << LINE_BITS) + 1, object) for object in listed if isinstance(object, dict)]
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            mark = getattr(error, "problem_mark", None)
+            line = 1 if mark is None else mark.line + 1
+            raise TraceError(f"{file}:{line}: not YAML ({getattr(error, 'problem', None) or error})") from None
+
+
+def _node_of_kube(node: Mapping[str, Any]) -> FoundNode:
+    name = text_in(node, "metadata", "name")
+    if not name:
+        raise Dirty("without a name")
+    labels = object_in(node, "metadata", "labels")
+    there = object_in(node, "status", "allocatable") or object_in(node, "status", "capacity")
+    gpus: list[tuple[str, int]] = []
+    for resource, value in there.items():
+        mig_match = _SLICE.fullmatch(resource)
+        if resource in _TYPES or mig_match:
+            kind = next((text_in(labels, label) for label in _TYPES.get(resource, ()) if text_in(labels, label)), "")
+            if mig_match:
+                kind = f"{text_in(labels, 'nvidia.com/gpu.product')}_{mig_match[1]}"
+            gpus += [(kind, size)] if (size := whole(quantity(value))) else []
+    state = _state(node)
+    return FoundNode(
+        name,
+        tuple(gpus),
+        units("cpu", there.get("cpu", 0)) / 1000,
+        units("memory", there.get("memory", 0)) / 2**30,
+        state,
+        state != "NotReady",
+        tuple(text_in(labels, label) for label in _RACKS if text_in(labels, label)),
+        labels={label: text for label, text in labels.items() if isinstance(text, str)},
+        manifest=canonical_json(_node_manifest(name, node, there, state)),
+    )
+
+
+_HOSTNAME = "kubernetes.io/hostname"
+_VOLATILE = ("nvidia.com/gfd.timestamp",)
+"""Labels that say when, not what."""
+_NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+
+def _node_manifest(name: str, node: Mapping[str, Any], there: Mapping[str, Any], state: str) -> dict[str, Any]:
+    """What kube-scheduler reads of a node, without what its group states: cores, memory and the name. So
+    nodes that differ in nothing else are one group.
+    """
+    labels = {
+        label: text
+        for label, text in object_in(node, "metadata", "labels").items()
+        if isinstance(text, str) and label not in _VOLATILE and (label, text) != (_HOSTNAME, name)
+    }
+    spec = object_in(node, "spec")
+    taints = [
+        {key: taint[key] for key in ("key", "value", "effect") if isinstance(taint.get(key), str)}
+        for taint in map(object_in, list_in(spec, "taints"))
+    ]
+    if state == "NotReady" and not any(taint.get("key") == _NOT_READY["key"] for taint in taints):
+        taints.append(_NOT_READY)
+    images = [
+        {"names": list_in(image, "names"), "sizeBytes": object_in(image).get("sizeBytes")}
+        for image in list_in(node, "status", "images")
+    ]
+    rest = {resource: value for resource, value in there.items() if resource not in ("cpu", "memory")}
+    for resource, value in rest.items():
+        units(resource, value)
+    manifest = {
+        "metadata": {"labels": labels} if labels else {},
+        "spec": ({"taints": taints} if taints else {})
+        | ({"unschedulable": True} if spec.get("unschedulable") is True else {}),
+        "status": ({"allocatable": rest} if rest else {}) | ({"images": images} if images else {}),
+    }
+    return {part: content for part, content in manifest.items() if content}
+
+
+def _state(node: Mapping[str, Any]) -> str:
+    """``Ready``, ``NotReady``, or what keeps most pods away."""
+    spec = object_in(node, "spec")
+    ready = next(
+        (condition for condition in list_in(node, "status", "conditions") if text_in(condition, "type") == "Ready"),
+        None,
+    )
+    if ready is not None and text_in(ready, "status") != "True":
+        return "NotReady"
+    if spec.get("unschedulable") is True:
+        return "SchedulingDisabled"
+    taints = [
+        text_in(taint, "key")
+        for taint in list_in(spec, "taints")
+        if text_in(taint, "effect") in ("NoSchedule", "NoExecute")
+    ]
+    hindering = [key for key in taints if not re.match(r"(nvidia|amd|google)\.com/(gpu|tpu)$", key)]
+    return f"tainted {hindering[0]}" if hindering else "Ready"
+
+
+KUBECTL = NodeFormat(is_kube, kube_nodes, "kube-default")

@@ -1,0 +1,78 @@
+"""Accounting of Slurm without the names of people and machines, with the columns that its reader uses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dagsim.families.site.anonymise import Names
+from dagsim.families.slurm.accounting import COLUMNS, licences_or_none, sacct_rows
+from dagsim.families.slurm.submission import Submission, submission
+from dagsim.model import Condition, Request
+from dagsim.traces.report import ReadReport
+from dagsim.traces.source import Source
+
+_KINDS = {"User": "user", "Account": "account", "QOS": "qos"}
+_RESOURCES = ("billing=", "cpu=", "gres/", "mem=", "node=")
+
+
+def sacct_lines(source: Source, names: Names) -> Iterator[str]:
+    """Yield the lines of a copy, without steps and torn rows."""
+    yield "|".join(COLUMNS) + "\n"
+    for _, row in sacct_rows(source, ReadReport(), None):
+        fields = dict(zip(COLUMNS, row, strict=True))
+        if "." in (fields["JobID"] or fields["JobIDRaw"]).partition("[")[0]:
+            continue
+        partition = fields["Partition"]
+        for column, kind in _KINDS.items():
+            fields[column] = names.new(kind, fields[column])
+        fields["Partition"] = ",".join(
+            names.new("partition", partition) for partition in fields["Partition"].split(",")
+        )
+        fields["NodeList"] = names.nodes(fields["NodeList"])
+        for column in ("ReqTRES", "AllocTRES"):  # names of licences may identify the site
+            fields[column] = ",".join(part for part in fields[column].split(",") if part.startswith(_RESOURCES))
+        asked = licences_or_none(fields["ReqTRES"])
+        terms = submission(fields["SubmitLine"], fields["Constraints"], fields["Reservation"], partition, asked)
+        fields["Constraints"] = names.constraint(terms.request.constraint) if terms.request else ""
+        fields["Reservation"] = names.new("reservation", terms.request.reservation) if terms.request else ""
+        fields["SubmitLine"] = _submit_line(terms, names)  # the original may name people and paths
+        fields["State"] = (fields["State"].split() or [""])[0]  # CANCELLED by 1007 names a user
+        free = ("Constraints", "SubmitLine")  # their bars are part of the text; the reader joins them again
+        cells = [text if name in free else text.replace("|", " ") for name, text in fields.items()]
+        yield "|".join(text.replace("\n", " ") for text in cells) + "\n"
+
+
+def _submit_line(terms: Submission, names: Names) -> str:
+    """The options of a submission that its reader understands, with pseudonyms."""
+    request = terms.request
+    if request is None and not terms.nice and not terms.name and not terms.begin:
+        return ""
+    words = ["sbatch"] + ([f"--nice={terms.nice:.0f}"] if terms.nice else [])
+    if request is not None:
+        words += ["-p " + ",".join(names.new("partition", one) for one in request.partitions)] * bool(
+            request.partitions
+        )
+        licences = ",".join(f"{names.new('licence', name)}:{count}" for name, count in request.licences)
+        words += [f"-L {licences}"] * bool(licences) + ["--exclusive"] * request.exclusive
+        words += [f"-d {_dependency(request)}"] * bool(request.after)
+        words += [f"--array=0-1%{request.array_limit}"] * (request.array_limit is not None)
+    words += [f"--begin={terms.begin}"] * bool(re.match(r"now|\d{4}-\d\d-\d\d", terms.begin))
+    if terms.name:
+        words.append(f"-J {names.new('job', terms.name)}")
+    words += ["-d singleton"] * terms.singleton
+    if terms.tasks is not None:
+        words.append(f"-n {terms.tasks}")
+    elif request is not None and request.spread is not None:
+        words.append("-N 1")
+    return " ".join(words)
+
+
+def _dependency(request: Request) -> str:
+    """The conditions of a job as sbatch takes them."""
+    conditions = [Condition.of(text) for text in request.after]
+    words = [
+        f"after:{id}" + (f"+{delay_s / 60:.0f}" if delay_s else "") if starts else f"afterany:{id}"
+        for id, starts, delay_s in conditions
+    ]
+    return ("?" if request.after_one else ",").join(words)

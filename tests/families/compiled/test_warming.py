@@ -1,0 +1,83 @@
+"""A run that would gain from the compiled engine has it compiled beside it, once, and leaves nothing behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dagsim.families.compiled import jit
+
+pytestmark = pytest.mark.skipif(not jit.jitted(), reason="numba is not installed")
+
+EVAL = (
+    *("-m", "dagsim", "eval", "--algo", "srpt-work", "--seeds", "1", "--no-plots", "--workers", "1"),
+    *("--set", "workload={preset: steady, measure: null, count: %d}"),
+)
+
+
+def begun(folder: Path, jobs: int) -> subprocess.Popen[str]:
+    """An evaluation whose compiled functions would be kept in ``folder``."""
+    words = [word % jobs if "%d" in word else word for word in EVAL]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache"), "DAGSIM_WARM": "1"}
+    return subprocess.Popen(
+        [sys.executable, *words, "--out", str(folder / "results")],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def compilations(folder: Path) -> list[int]:
+    """The processes that compile for ``folder``."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words, variables = (process / "cmdline").read_bytes(), (process / "environ").read_bytes()
+        except OSError:
+            continue
+        if b"compiled.warming" in words and str(folder).encode() in variables:
+            found.append(int(process.name))
+    return found
+
+
+def eventually(holds, within_s: float = 90.0) -> bool:
+    """True as soon as something holds."""
+    until = time.monotonic() + within_s
+    while time.monotonic() < until:
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_the_next_run_is_compiled(tmp_path: Path) -> None:
+    first, _ = begun(tmp_path, 8000).communicate(timeout=300)
+    assert "the compiled engine for srpt-work is being compiled in the background" in " ".join(first.split())
+    assert eventually(lambda: not compilations(tmp_path))
+    assert list(tmp_path.rglob("advance_jobs-*.o"))
+    second, _ = begun(tmp_path, 8000).communicate(timeout=300)
+    assert "in the background" not in second
+    manifests = sorted(tmp_path.glob("results/*/manifest.json"), key=os.path.getmtime)
+    assert ['"used": "compiled"' in path.read_text() for path in manifests] == [False, True]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_it_ends_with_a_run_that_is_stopped(number: int, tmp_path: Path) -> None:
+    run = begun(tmp_path, 400_000)
+    assert eventually(lambda: compilations(tmp_path))
+    assert len(compilations(tmp_path)) == 1
+    run.send_signal(number)
+    run.communicate(timeout=60)
+    assert eventually(lambda: not compilations(tmp_path), within_s=10)
+
+
+def test_a_small_run_and_one_that_is_told_not_to_start_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun(tmp_path, 100).communicate(timeout=300)
+    assert not list(tmp_path.rglob("cache"))

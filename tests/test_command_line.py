@@ -1,0 +1,173 @@
+"""The command line as a whole: groups of commands, names of options, and faults in one voice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from dagsim.cli import app
+from dagsim.cli.app import ALIASES, GROUPS, SPELLINGS
+
+MOST_OPTIONS = 28
+
+
+def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    group = typer.main.get_command(app) if group is None else group
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
+
+
+COMMANDS = dict(commands())
+
+
+def options(command: Any) -> dict[str, Any]:
+    return {name: param for param in command.params for name in (*param.opts, *getattr(param, "secondary_opts", ()))}
+
+
+def said(*args: str, code: int = 2, width: int = 200) -> str:
+    ended = CliRunner().invoke(app, list(args), env={"COLUMNS": str(width)})
+    assert ended.exit_code == code, ended.output
+    return ended.output
+
+
+def test_every_command_is_in_one_group_of_the_help() -> None:
+    grouped = [name for names in GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted({path.partition(" ")[0] for path in COMMANDS})
+    text = said("--help", code=0)
+    places = [text.index(title) for title in GROUPS]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_a_command_has_few_options(path: str) -> None:
+    assert sum(param.param_type_name == "option" for param in COMMANDS[path].params) <= MOST_OPTIONS
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_the_help_shows_no_type_of_a_switch(path: str) -> None:
+    text = said(*path.split(), "--help", code=0)
+    assert "<bool>" not in text
+    assert "<int range>" not in text
+
+
+def test_a_scheduler_is_a_policy_wherever_it_is_named() -> None:
+    assert {path for path, command in COMMANDS.items() if "--algo" in options(command)} == {"train"}
+    assert "-a" in options(COMMANDS["eval"])
+    assert all(("-a" in options(command)) == bool({"--policy", "--algo"} & options(command).keys())
+               for command in COMMANDS.values())  # fmt: skip
+
+
+def test_no_command_has_an_old_spelling_beside_the_new_one() -> None:
+    for path, command in COMMANDS.items():
+        for old, news in SPELLINGS.items():
+            if old not in ("--from", "--until", "--format", "--report", "--show", "--plot"):  # these are others' names
+                assert not (old in options(command) and set(news) & options(command).keys()), (path, old)
+
+
+@pytest.mark.parametrize("old", ["--algo", "--policy", "-a"])
+def test_old_spellings_are_accepted(old: str, tmp_path: Path) -> None:
+    said("eval", old, "sjf", "--seeds", "1", "--workers", "1", "-q", "--out", str(tmp_path), code=0)
+    said("eval", f"{old}=sjf" if len(old) > 2 else f"{old}sjf", "--seeds", "1", "-q", "-o", str(tmp_path), code=0)
+
+
+def test_processes_and_an_executor_exclude_each_other() -> None:
+    assert "leave out --executor" in said("eval", "--workers", "2", "--on", "ray")
+    assert "must be a number of processes, 1 or more, got '0'" in said("eval", "--workers", "0")
+
+
+@pytest.mark.parametrize(("other", "name"), ALIASES.items())
+def test_a_command_has_its_plain_name_too(other: str, name: str) -> None:
+    assert f"Also: dagsim {other}." in said(other, "--help", code=0)
+    assert f"Also: dagsim {other}." in said(name, "--help", code=0)
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (("evl",), "error: dagsim: there is no command 'evl'; did you mean 'eval'? (dagsim --help)"),
+        (("config", "chek"), "error: dagsim config: there is no command 'chek'; did you mean 'check'?"),
+        (("eval", "--sedes", "3"), "error: dagsim eval has no option --sedes; did you mean '--seeds'?"),
+        (("eval", "sjf"), "error: dagsim eval takes no argument 'sjf'; a scheduler is given as --policy sjf"),
+        (("eval", "--seeds", "0"), "error: --seeds: must be 1 or more, got 0"),
+        (("eval", "--seeds", "three"), "error: --seeds: must be a whole number, got 'three'"),
+        (("eval", "--set", "seed=-1"), "error: --set seed=-1: seed: must be 0 or more, got -1"),
+        (("eval", "--policy", "SJF"), "error: unknown policy 'SJF'; did you mean 'sjf'?"),
+        (("eval", "--policy", "eft-wait[theta=-3]"), "error: eft-wait: theta must be 0 or more, got -3"),
+        (("eval", "--policy"), "--policy needs a value"),
+        (("list", "Policies"), "error: WHAT: there is no list 'Policies'; did you mean 'policies'?"),
+        (("compare", "."), "not a run folder, since it has no manifest.json"),
+        (("tune", "--policy", "eft-wait", "--metric", "wait"), "no metric 'wait'; did you mean 'wait_s.mean'?"),
+    ],
+)  # fmt: skip
+def test_a_fault_is_one_plain_sentence(args: tuple[str, ...], sentence: str) -> None:
+    text = said(*args)
+    assert sentence in text
+    assert "╭" not in text
+
+
+@pytest.mark.parametrize("text", ["2%", "2", "0.02"])
+def test_a_precision_is_a_percentage_or_a_fraction(text: str) -> None:
+    from dagsim.cli.options import fraction
+
+    assert fraction(text) == 0.02
+
+
+def test_lists_are_lines_in_a_pipe_and_never_cut_a_name(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    from dagsim.metrics import glossary
+    from dagsim.report.grid import listing
+    from dagsim.report.terminal import show
+
+    monkeypatch.delenv("COLUMNS", raising=False)
+    for width in (None, "40", "160"):
+        if width is not None:
+            monkeypatch.setenv("COLUMNS", width)
+        show(*listing("metrics"), as_json=False)
+        text = capsys.readouterr().out
+        lines = text.splitlines()
+        assert all(any(line.split()[:1] == [term.name] for line in lines) for term in glossary())
+        if width is None:
+            assert len(lines) == 1 + len(glossary())
+        elif width == "160":
+            assert max(map(len, lines)) > 100
+
+
+LOG = "id,arrival_s,gpus,duration_s\nwide,0,{gpus},3600\nb,10,1,100\nc,20,1,100\n"
+
+
+@pytest.mark.family("capacity")
+@pytest.mark.parametrize("command", [("whatif", "--add", "8xT4"), ("plan", "--target", "wait_s.mean<9")])
+def test_a_question_about_a_cluster_needs_one(command: tuple[str, ...], tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text(LOG.format(gpus=1), encoding="utf-8")
+    assert "the cluster is unknown" in said(*command, "--trace", str(log), "--out", str(tmp_path))
+
+
+def test_a_job_that_no_node_could_hold_invents_no_cluster(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text(LOG.format(gpus=900), encoding="utf-8")
+    text = said("replay", "--trace", str(log), "--out", str(tmp_path))
+    assert "a job that asks for 900 GPUs on one node" in text
+
+
+def test_a_job_that_decides_the_size_of_an_invented_cluster_is_named_first(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text(LOG.format(gpus=96), encoding="utf-8")
+    text = said("replay", "--trace", str(log), "--out", str(tmp_path), "--no-plots", code=0)
+    assert "warning: the cluster is invented, and one job decides its size: 'wide' asks for 96 GPUs" in text
+    assert text.index("warning: the cluster") < text.index("jct_s.mean")
+
+
+@pytest.mark.parametrize(
+    "policy",
+    ["tetris[srpt=-1]", "qssf[memory=1.5]", "allox[window=0]", "slurm-multifactor[age=-1]", "gavel-events[window=0]"],
+)
+def test_a_parameter_out_of_its_range_is_refused(policy: str) -> None:
+    assert "must be" in said("eval", "--policy", policy, "--seeds", "1")
