@@ -22,11 +22,16 @@ from statistics import fmean, geometric_mean
 from typing import Any
 
 import command
+import reference
 from command import markdown
 
+from dagsim.config.bundled import opening_of
+from dagsim.config.bundled import shipped as shipped_files
+from dagsim.config.schema import load_config
 from dagsim.families.benchmark.bench import read_entry, suite
 from dagsim.families.benchmark.page import leaderboards
 from dagsim.metrics.paired import Paired, Row, Verdict, compared, holm, paired, verdict
+from dagsim.model import Cluster
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 from dagsim.traces import READERS, reader
 
@@ -527,6 +532,31 @@ def bench_tasks() -> Iterator[str]:
     yield from markdown(("task", "what it is", "reference", "metric"), rows)
 
 
+def systems() -> Iterator[str]:
+    """The machines that ship as configurations, with the pages that their figures come from."""
+    rows = []
+    for name, path in shipped_files("configs").items():
+        if not name.startswith("systems/"):
+            continue
+        config, head = load_config(path), path.read_text(encoding="utf-8").partition("\ncluster:")[0]
+        cluster = config.build_cluster()
+        partitions = () if config.queues is None else config.queues.partitions
+        named = ", ".join(f"`{part.name}`" for part in partitions) or "none"
+        links = ", ".join(re.findall(r"https://[^\s,)]+", head))
+        gpus = ", ".join(f"{count:,} {gpu}" for gpu, count in gpu_counts(cluster).items())
+        rows.append((f"`{name}`", opening_of(path).partition(":")[0], f"{len(cluster.nodes):,}", gpus, named, links))
+    yield from markdown(("config", "machine", "nodes", "GPUs", "partitions", "sources"), rows, numbers=(2,))
+
+
+def gpu_counts(cluster: Cluster) -> dict[str, int]:
+    """Count the GPUs of each type."""
+    counts: Counter[str] = Counter()
+    for node in cluster.nodes:
+        if node.gpu is not None:
+            counts[node.gpu.name] += node.gpus
+    return dict(counts)
+
+
 def leaderboard() -> Iterator[str]:
     """The leaderboards of the entries in ``results/bench``."""
     entries = [read_entry(path) for path in sorted((RESULTS / "bench").glob("*.json"))]
@@ -535,7 +565,19 @@ def leaderboard() -> Iterator[str]:
 
 
 _NAMED = (
-    *(bench_tasks, leaderboard, forecasts, forecast_costs, speeds, validations, peers, trainings, ablations, grid),
+    *(
+        bench_tasks,
+        systems,
+        leaderboard,
+        forecasts,
+        forecast_costs,
+        speeds,
+        validations,
+        peers,
+        trainings,
+        ablations,
+        grid,
+    ),
     *(policies, placements, heuristics, coverage, ramp, rules, readers, plans, sample, site, trained, transfer),
 )
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
@@ -546,6 +588,11 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "alibaba": partial(decima, "held-out-alibaba"),
     "agents": shipped,
     "periods": held_periods,
+    "commands": reference.options,
+    "configuration-keys": reference.configuration,
+    "metrics": reference.metrics,
+    "parameters": reference.parameters,
+    "python-api": reference.python_api,
 }
 
 

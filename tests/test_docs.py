@@ -65,6 +65,12 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
             assert anchor in [re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in headings], link
 
 
+def test_every_page_is_in_the_index_of_all_pages() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    listed = {(ROOT / "docs" / link).resolve() for link in re.findall(r"\]\(([^)#]+\.md)\)", index)}
+    assert {path for path in ROOT.glob("docs/**/*.md") if path.name != "README.md"} <= listed
+
+
 def test_a_figure_that_differs_from_its_file_is_noticed() -> None:
     text = next(text for text in (page.read_text(encoding="utf-8") for page in MADE) if "| `fifo` | 1347.7 |" in text)
     changed = text.replace("| `fifo` | 1347.7 |", "| `fifo` | 1347.8 |")
@@ -120,8 +126,8 @@ def commands(*names: str) -> list[str]:
     return [line.removeprefix("$ ").partition("   #")[0].strip() for line in lines if line.startswith("$ ")]
 
 
-@pytest.mark.parametrize("command", commands("reference/traces", "workloads"))
-def test_every_command_of_two_pages_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", commands("reference/traces"))
+def test_every_command_on_traces_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "workloads").symlink_to(ROOT / "workloads")
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, shlex.split(command)[1:])
@@ -149,3 +155,11 @@ def test_the_queues_of_the_page_are_read_and_its_options_exist(tmp_path: Path) -
     parameters = set(inspect.signature(POLICIES.get("slurm-multifactor")).parameters)  # type: ignore[arg-type]
     names = set(re.findall(r"`([a-z_]+)(?:=[a-z_]+)?`", page.partition("## `kueue`")[0]))
     assert parameters <= names
+
+
+@pytest.mark.family("learning")
+def test_the_first_program_of_the_guide_on_learning_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "learning.md").read_text(encoding="utf-8")
+    code, shown = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", text, re.DOTALL).groups()  # type: ignore[union-attr]
+    exec(compile(code, "learning.md", "exec"), {})
+    assert capsys.readouterr().out == shown

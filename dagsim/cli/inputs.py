@@ -87,7 +87,10 @@ app.add_typer(workload_app, name="workload")
 
 @workload_app.command("info")
 def show_workload(
-    workload: Annotated[str, typer.Argument(help="A name of `dagsim list workloads`, or a file.")],
+    workload: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="A name of `dagsim list workloads`, or a file (default: as configured)."),
+    ] = None,
     config: ConfigFile = None,
     set_: Settings = None,
     seed: Seed = None,
@@ -97,6 +100,7 @@ def show_workload(
 
     Example: dagsim workload info heterogeneous-dag
     """
+    from dagsim.experiment.scenario import workload_label
     from dagsim.report.tables import info_tables, workload_notes
     from dagsim.report.terminal import console
     from dagsim.systems.cluster.scenario import cluster_scenario_of
@@ -107,7 +111,16 @@ def show_workload(
     jobs = cluster_scenario_of(chosen).jobs(chosen.seed)
     info = workload_info(jobs, cluster, chosen.runtime, whole=jobs.are_whole)
     if json_:
-        say(json.dumps({"workload": workload, "cluster": str(cluster), **info.to_dict(), **jobs.facts()}))
+        say(
+            json.dumps(
+                {
+                    "workload": workload or workload_label(chosen),
+                    "cluster": str(cluster),
+                    **info.to_dict(),
+                    **jobs.facts(),
+                }
+            )
+        )
         return
     console().print(*info_tables(info), sep="\n")
     for note in workload_notes([jobs.facts()]):

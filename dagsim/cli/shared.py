@@ -376,8 +376,12 @@ def _tell_kept(kept: Kept, output: Output) -> None:
 
 
 def _audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
-    """The contradictions of the input of the first run that has some, for JSON."""
-    return next(({"audit": line.workload["audit"]} for line in lines if "audit" in line.workload), {})
+    """The contradictions of the input of the first run that has some, and what policies knew, for JSON."""
+    from dagsim.report.tables import knowledge_of
+
+    told = knowledge_of([line.workload for line in lines])
+    facts = {} if told is None else {"knowledge": str(told)}
+    return facts | next(({"audit": line.workload["audit"]} for line in lines if "audit" in line.workload), {})
 
 
 def _incomplete(lines: Iterable[CellRun]) -> dict[str, Any]:

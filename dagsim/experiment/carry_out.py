@@ -107,6 +107,8 @@ def carry_out(
         store.finish("interrupted", None, plan)
         raise
     except Exception as error:
+        if (log := getattr(error, "log", None)) is not None:
+            store.set_aside(log)
         store.finish("failed", f"{type(error).__name__}: {error}", plan)
         raise
     return done | failed
@@ -138,6 +140,7 @@ def _run(
             "log" if plan.grid is None else plan.grid.keep,
             raises=plan.grid is None and len(plan.policies) == 1,
             named=plan.grid is not None,
+            aside=str(store.aside),
         )
         wanted: Wanted = lambda cell: cell.label not in broken  # noqa: E731
         runs = executor.run(work, cells, None if watch is None else report, wanted)

@@ -13,16 +13,19 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import active_children, get_context
+from pathlib import Path
 from time import process_time
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, DagsimError, PluginError, RunFolderError, SimulationError
-from dagsim.experiment.kept_files import CellRun, Keep, run_of
+from dagsim.experiment.kept_files import CellRun, Keep, log_of, played_from, run_of
 from dagsim.experiment.plan import Cell
 from dagsim.experiment.provenance import code_digest
-from dagsim.experiment.simulate import run_policy
+from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.simulate import Played, play_policy
 from dagsim.processes import end_with_parent, starting
 from dagsim.registry import Entry, Registry
 
@@ -54,6 +57,8 @@ class CellWork:
     """Digest of the simulating code, which must be the same in the worker; None for no check."""
     trace: str | None = None
     """Path of the trace on this machine, if it differs from the configured one."""
+    aside: str | None = None
+    """Folder of logs that were set aside because something failed after their simulations."""
 
     def __call__(self, cell: Cell, tell: Callable[[int], None]) -> CellRun:
         """Simulate ``cell``; now and then, call ``tell`` with the number of jobs that have arrived.
@@ -64,13 +69,24 @@ class CellWork:
         """
         if self.code is not None:
             check_code(self.code)
+        config, log = self._config(cell), None
         try:
-            run = run_of(run_policy(self._config(cell), cell.policy, cell.seed, tell), self.keep)
-        except (SimulationError, PluginError) as error:
-            if self.raises:
+            played = self._set_aside(cell) or play_policy(config, cell.policy, cell.seed, tell)
+            log = partial(log_of, played)
+            run = run_of(played.outcome(config), self.keep)
+        except Exception as error:
+            lost = CellRun(cell.policy, cell.seed) if log is None else log()
+            if self.raises or not isinstance(error, SimulationError | PluginError):
+                error.__dict__["log"] = replace(lost, id=cell.id)  # so that whoever catches it can keep the log
                 raise
-            run = CellRun(cell.policy, cell.seed, error=f"{type(error).__name__}: {error}")
+            run = replace(lost, error=f"{type(error).__name__}: {error}")
         return replace(run, at=cell.at, id=cell.id) if self.named else run
+
+    def _set_aside(self, cell: Cell) -> Played | None:
+        """The simulation of a cell whose log an earlier start has kept."""
+        if self.aside is None or not Path(self.aside).is_dir():
+            return None
+        return played_from(Path(self.aside, cell.id), scenario_of(self._config(cell)).cluster)
 
     def _config(self, cell: Cell) -> Config:
         return cell.config if self.trace is None else with_trace_at(cell.config, self.trace)

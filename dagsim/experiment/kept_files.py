@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from dagsim.errors import RunFolderError
-from dagsim.experiment.simulate import Outcome
+from dagsim.experiment.simulate import Outcome, Played
 from dagsim.files import parsed_json, replaced
 from dagsim.metrics import jobs_table, runs_table, to_csv
 from dagsim.metrics.series import JobSeries
@@ -42,6 +42,10 @@ TABLES = ("jobs.csv.gz", "tasks.csv.gz")
 """The tables that hold the rows of all runs, each run as a gzip member of its own. Large runs have
 no rows here: ``metrics.jobs_table`` and ``metrics.runs_table`` compute them from the schedule.
 """
+
+
+FACTS_OF_LOG = ".facts.json"
+"""End of the name of the file with the facts of a run whose log was set aside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +92,7 @@ def run_of(outcome: Outcome, keep: Keep = "log") -> CellRun:
     """
     schedule, who = outcome.schedule, {"policy": outcome.policy, "seed": outcome.seed}
     metrics = outcome.summary.to_dict()
-    timing = {
-        **who,
-        "wall_s": outcome.wall_s,
-        "decision_s": schedule.decision_s,
-        "decisions": schedule.decisions,
-        **({} if outcome.engine is None else {"engine": outcome.engine._asdict()}),
-        CLOCKED: metrics.pop(CLOCKED),
-    }
+    timing = {**_timing(outcome), CLOCKED: metrics.pop(CLOCKED)}
     tables: dict[str, tuple[bytes, bytes]] = {}
     files: dict[str, bytes] = {}
     if keep == "series":
@@ -106,10 +103,53 @@ def run_of(outcome: Outcome, keep: Keep = "log") -> CellRun:
         makers = (jobs_table, runs_table) if keep == "log" else (jobs_table,)
         tables = {name: _packed_table(who, make(shown)) for name, make in zip(TABLES, makers, strict=False)}
         if keep == "log":
-            files = {"npz": packed_schedule(schedule)} if large else _small_files(schedule)
-    facts = dict(outcome.workload) | ({"decider": dict(outcome.decider)} if outcome.decider else {})
-    run = CellRun(outcome.policy, outcome.seed, facts, metrics)
+            files = _log_files(schedule)
+    run = CellRun(outcome.policy, outcome.seed, _facts(outcome), metrics)
     return replace(run, timing=timing, tables=tables, schedule=files)
+
+
+def log_of(played: Played | Outcome) -> CellRun:
+    """The log of a simulation and the facts of its run: all from which ``played_from`` makes it again."""
+    run = CellRun(played.policy, played.seed, _facts(played))
+    return replace(run, timing=_timing(played), schedule=_log_files(played.schedule))
+
+
+def played_from(stem: Path, cluster: Cluster) -> Played | None:
+    """Read a simulation whose ``log_of`` is in the files that begin with ``stem``; None if there are none, or they
+    cannot be used.
+    """
+    facts = stem.with_name(f"{stem.name}{FACTS_OF_LOG}")
+    if not facts.exists():
+        return None
+    try:
+        run = read_json_file(facts)
+        timing, schedule = run["timing"], read_schedule(stem, cluster)
+        schedule.decision_s, schedule.decisions = timing["decision_s"], timing["decisions"]
+        engine = EngineUse(**timing["engine"]) if "engine" in timing else None
+        decider = run["workload"].pop("decider", {})
+        return Played(schedule, run["policy"], run["seed"], run["workload"], timing["wall_s"], decider, engine)
+    except (RunFolderError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _facts(played: Played | Outcome) -> dict[str, Any]:
+    return dict(played.workload) | ({"decider": dict(played.decider)} if played.decider else {})
+
+
+def _timing(played: Played | Outcome) -> dict[str, Any]:
+    return {
+        "policy": played.policy,
+        "seed": played.seed,
+        "wall_s": played.wall_s,
+        "decision_s": played.schedule.decision_s,
+        "decisions": played.schedule.decisions,
+        **({} if played.engine is None else {"engine": played.engine._asdict()}),
+    }
+
+
+def _log_files(schedule: Schedule) -> dict[str, bytes]:
+    large = len(schedule.log) >= LARGE_ROWS
+    return {"npz": packed_schedule(schedule)} if large else _small_files(schedule)
 
 
 def _packed_table(who: dict[str, Any], table: dict[str, Any]) -> tuple[bytes, bytes]:
@@ -368,6 +408,39 @@ def value_in(line: Mapping[str, Any], key: str, file: str) -> Any:
     if key not in line:
         raise RunFolderError(f"{file}: not of this version: a line has no {key!r}")
     return line[key]
+
+
+def check_shape(value: Any, shape: Any, where: object, *, inner: bool = False) -> None:
+    """Check the types of what a JSON file states: a type, a list of one, or a mapping with the shapes of its keys
+    (``None`` stands for every key). Null is allowed everywhere but in lists. Keys may be missing, but not those of
+    an ``inner`` object.
+
+    Raises:
+        RunFolderError: A value has another type.
+    """
+    if isinstance(shape, type):
+        right = isinstance(value, shape) and not (shape is int and isinstance(value, bool))
+    else:
+        right = isinstance(value, type(shape))
+    if not right:
+        raise RunFolderError(f"{where}: damaged: {value!r:.60} where {_expected(shape)} should be")
+    if isinstance(shape, list):
+        for item in value:
+            check_shape(item, shape[0], where)
+    elif isinstance(shape, dict):
+        for key in shape if inner else ():
+            if key is not None:
+                value_in(value, key, str(where))
+        for key, part in value.items():
+            of = shape.get(key, shape.get(None))
+            if part is not None and of is not None:
+                check_shape(part, of, f"{where}: {key}", inner=True)
+
+
+def _expected(shape: Any) -> str:
+    return {str: "a text", int: "a whole number", dict: "an object", list: "a list"}[
+        shape if isinstance(shape, type) else type(shape)
+    ]
 
 
 def whole_lines(path: Path) -> list[bytes]:

@@ -26,6 +26,29 @@ from dagsim.systems.seam import Conversation, EngineUse, Policy, Scenario, Syste
 
 
 @dataclass(frozen=True, slots=True)
+class Played:
+    """A simulation that has ended, before anything is computed from its schedule."""
+
+    schedule: Schedule
+    policy: str
+    seed: int
+    workload: Mapping[str, Any]
+    wall_s: float
+    decider: Mapping[str, Any]
+    engine: EngineUse | None
+
+    def outcome(self, config: Config) -> Outcome:
+        """Compute the metrics.
+
+        Raises:
+            ConfigError, PluginError: A metric of the user's own does not exist, or failed.
+        """
+        summary = measured(config, self.schedule)
+        facts = (self.policy, self.seed, self.workload, self.wall_s, self.decider, self.engine)
+        return Outcome(self.schedule, summary, *facts)
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The outcome of one simulation: the schedule, and every metric of it."""
 
@@ -48,12 +71,21 @@ class Outcome:
 
 
 def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], None] | None = None) -> Outcome:
-    """Run ``policy`` once; call ``tell`` from time to time with the number of jobs that have
-    arrived.
+    """Run ``policy`` once, and compute every metric; call ``tell`` from time to time with the number of
+    jobs that have arrived.
 
     Raises:
         InputError: The cluster, the workload or the policy cannot be built.
         SimulationError: The policy made an impossible decision, waits although nothing can happen, or failed.
+    """
+    return play_policy(config, policy, seed, tell).outcome(config)
+
+
+def play_policy(config: Config, policy: str, seed: int, tell: Callable[[int], None] | None = None) -> Played:
+    """Run ``policy`` once.
+
+    Raises:
+        InputError, SimulationError: As ``run_policy``.
     """
     scenario = scenario_of(config)
     kernel, engine = scenario.engaged(policy, seed, on_arrivals=tell)
@@ -66,7 +98,7 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
     schedule = kernel.schedule
     schedule.decision_s, schedule.decisions = timed.decision_s, timed.decisions
     facts = {**scenario.facts(kernel), **incomplete_facts(schedule, scenario.unfinished(kernel))}
-    return Outcome(schedule, measured(config, schedule), policy, seed, facts, wall_s, facts_of(decider), engine)
+    return Played(schedule, policy, seed, facts, wall_s, facts_of(decider), engine)
 
 
 def facts_of(decider: object) -> dict[str, Any]:

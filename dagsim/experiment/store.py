@@ -13,6 +13,7 @@
     ├── failures.jsonl    with several policies: the failed ones, with their errors
     ├── jobs.csv.gz       one row per policy, seed and job
     ├── tasks.csv.gz      one row per policy, seed and run of a task
+    ├── aside/            logs of simulations after which something failed, for the next start
     ├── schedules/        the schedule of each policy and seed: NNN.npy (its log), NNN.json.gz (its jobs);
     │                     for a large run NNN.npz (both, in columns), without rows in the two tables
     └── plots/
@@ -41,6 +42,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -52,9 +54,11 @@ from dagsim.config.schema import Config, config_hash, dump_config, load_config
 from dagsim.errors import CodeNotAllowed, ConfigError, InputError, RunFolderError
 from dagsim.experiment.kept_files import (
     CLOCKED,
+    FACTS_OF_LOG,
     TABLES,
     CellRun,
     cells_table,
+    check_shape,
     engine_of,
     json_line,
     json_text,
@@ -88,6 +92,22 @@ State: TypeAlias = Literal["running", "done", "failed", "interrupted"]
 _READABLE = (1, SCHEMA)
 """Layouts that can be read."""
 _LONGEST_NAME = 80
+_RUN = {"policy": str, "seed": int, "workload": dict, "metrics": dict, "engine": dict}
+_FILES = {"file": str, "sha256": str}
+_MANIFEST: dict[str, Any] = {
+    **{
+        "command": str,
+        "created": str,
+        "config_sha256": str,
+        "code_sha256": str,
+        "name": str,
+        "plan": dict,
+        "versions": dict,
+    },
+    **{"policies": [str], "seeds": [int], "trace": {"path": str, "sha256": str}},
+    **{kind: {None: _FILES} for kind in ("code", "checkpoints", "traces")},
+}
+"""Types of values in a line and in the manifest (``check_shape``)."""
 _GRID, _CELLS = "sweep.yaml", "cells"
 _RUNS, _TIMING, _FAILURES, _PROGRESS = "runs.jsonl", "timing.jsonl", "failures.jsonl", "progress.jsonl"
 
@@ -323,6 +343,7 @@ class Store:
                 f"{path / 'manifest.json'}: not of a run folder that this version reads (schema "
                 f"{' or '.join(map(str, _READABLE))}); run it again: its command is in command.txt"
             )
+        check_shape(facts, _MANIFEST, path / "manifest.json")
         names = allowed()
         own = own or (names is not None and names.everything)
         if own and names is not None:
@@ -474,12 +495,16 @@ class Store:
             )
         try:
             what, count = ("runs", len(self.lines())) if self.grid is None else ("cells", len(self.cells()))
+            logs = len(list(self.aside.glob(f"*{FACTS_OF_LOG}")))
             again = (self.path / "command.txt").read_text(encoding="utf-8").strip()
         except (OSError, ValueError, InputError, RunFolderError) as error:
             return f"{self.path}: what it keeps cannot be read: {error}"
         if self.grid is None or command == "sweep":
             again = f"dagsim {command} {'' if self.grid else '--resume '}{shlex.quote(str(self.path))}"
-        return f"{count} finished {what} are kept in {self.path}; go on with: {again}" if count or stopped else ""
+        aside = f" and the logs of {logs} more" if logs else ""
+        if not (count or logs or stopped):
+            return ""
+        return f"{count} finished {what}{aside} are kept in {self.path}; go on with: {again}"
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -562,7 +587,12 @@ class Store:
             RunFolderError: It cannot be written.
         """
         if self.grid is None:
-            self.add(run)
+            try:
+                self.add(run)
+            except BaseException:
+                self.set_aside(replace(run, id=cell.id))
+                raise
+            self._drop_aside(cell)
             return
         line = {"id": cell.id, "at": dict(cell.at), **run.line}
         try:
@@ -572,8 +602,34 @@ class Store:
             write_whole(self.path / _CELLS / f"{cell.id}.json", json.dumps(line) + "\n", durable=True)
             times = {"wall_s": round(run.timing["wall_s"], 6), CLOCKED: run.timing[CLOCKED]}
             self._tell("done", id=cell.id, label=cell.label, seed=cell.seed, **times)
+            self._drop_aside(cell)
         except OSError as error:
             raise unwritable(self.path, error) from None
+
+    @property
+    def aside(self) -> Path:
+        """The folder of logs of simulations after which something failed. The next start goes on from them."""
+        return self.path / "aside"
+
+    def set_aside(self, run: CellRun) -> None:
+        """Keep the log of a run that cannot be finished, if there is one and the disk allows it."""
+        if not {"npz", "npy"} & set(run.schedule) or not run.id:
+            return
+        with suppress(OSError):
+            self.aside.mkdir(exist_ok=True)
+            for ending, content in run.schedule.items():
+                with replaced(self.aside / f"{run.id}.{ending}") as temporary:
+                    temporary.write_bytes(content)
+            facts = {"policy": run.policy, "seed": run.seed, "workload": run.workload, "timing": dict(run.timing)}
+            write_whole(self.aside / f"{run.id}{FACTS_OF_LOG}", json_text(facts))
+
+    def _drop_aside(self, cell: Cell) -> None:
+        """Remove the log of a cell that is finished now."""
+        with suppress(OSError):
+            for path in self.aside.glob(f"{cell.id}.*"):
+                path.unlink()
+            if self.aside.exists() and not any(self.aside.iterdir()):
+                self.aside.rmdir()
 
     def add(self, run: CellRun | Outcome) -> None:
         """Append a finished run to the tables and save its schedule, atomically.
@@ -611,6 +667,7 @@ class Store:
         Raises:
             RunFolderError: It cannot be written.
         """
+        self.set_aside(replace(run, id=cell.id))
         try:
             if self.grid is not None:
                 self._tell("failed", id=cell.id, label=cell.label, seed=cell.seed, error=run.error)
@@ -641,8 +698,11 @@ class Store:
             if plan is not None and self.grid is not None:
                 self._list_cells(plan, state)
             write_whole(self.path / "summary.json", json_text(summary_of(self.lines())))
-            if used := self._engines():
-                self.manifest["engine"] = engine_of(used)
+            noted: dict[str, Any] = {"engine": engine_of(used)} if (used := self._engines()) else {}
+            if known := dict.fromkeys(of["text"] for line in self.lines() if (of := line.workload.get("knowledge"))):
+                noted["knowledge"] = list(known)
+            if noted:
+                self.manifest |= noted
                 write_whole(self.path / "manifest.json", json_text(self.manifest))
             self.mark(state, error)
         except (OSError, RunFolderError) as failure:
@@ -676,9 +736,9 @@ class Store:
             RunFolderError: They cannot be read.
         """
         runs, timing = read_lines(self.path / _RUNS), read_lines(self.path / _TIMING)
-        for number, run in enumerate(runs, 1):
-            if not isinstance(run.get("policy", ""), str) or not isinstance(run.get("seed", 0), int):
-                raise RunFolderError(f"{self.path / _RUNS}:{number}: damaged: not the policy and the seed of a run")
+        for file, lines in ((_RUNS, runs), (_TIMING, timing)):
+            for number, run in enumerate(lines, 1):
+                check_shape(run, _RUN, f"{self.path / file}:{number}")
         return [
             CellRun(
                 value_in(run, "policy", _RUNS),

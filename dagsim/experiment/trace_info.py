@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 
 from dagsim.config.schema import Config
 from dagsim.experiment.sizing import TotalDemand, cluster_for
-from dagsim.model import GPU_TYPES, Job
+from dagsim.model import GPU_TYPES, UNLIMITED_S, Job
 from dagsim.systems.cluster.audit import Audit
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.traces import Trace
 from dagsim.traces.report import Hours
-from dagsim.traces.times import ENDLESS_S
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.info import Tally, WorkloadInfo
 
@@ -36,7 +35,7 @@ class ResourceHours:
         """Add a job, whose work is in seconds."""
         self.jobs += 1
         for task in job.tasks:
-            requested_s = 0.0 if task.estimate is None or task.estimate >= ENDLESS_S else task.estimate
+            requested_s = 0.0 if task.estimate is None or task.estimate >= UNLIMITED_S else task.estimate
             gpus, cores = task.instances * task.gpus / 3600, task.instances * task.cpus / 3600
             self.gpu_hours += gpus * task.work
             self.core_hours += cores * task.work

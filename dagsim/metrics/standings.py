@@ -39,6 +39,9 @@ _HIGHER_IS_BETTER = {
     "utilization",
     "peak_weighted_utilization",
     "availability",
+    "gpu_allocation_ratio",
+    "scheduling_occupancy_rate",
+    "goodput",
     "jain_fairness_index",
     "deadline_hit_rate",
 }

@@ -36,11 +36,15 @@ from dagsim.metrics.utilization import (
     PowerModel,
     availability,
     energy,
+    goodput,
+    gpu_allocation_ratio,
+    gpu_node_fragmentation_ratio,
     gpu_seconds,
     gpu_utilization,
     jobs_in_system,
     jobs_waiting,
     peak_weighted_utilization,
+    scheduling_occupancy_rate,
     utilization_by_type,
 )
 from dagsim.model import RejectReason
@@ -208,6 +212,17 @@ class Summary:
     utilization: Annotated[float, "", "GPU-seconds held / (GPUs x horizon)"]
     peak_weighted_utilization: Annotated[float, "", "utilization with each GPU weighted by its FP32 TFLOPS"]
     availability: Annotated[float, "", "GPU-seconds up / (GPUs x horizon)"]
+    gpu_allocation_ratio: Annotated[float, "", "GAR (Kant, arXiv:2510.01256): time average of GPUs held / GPUs up"]
+    scheduling_occupancy_rate: Annotated[float, "", "SOR (Kant): GPU-seconds held / GPU-seconds up"]
+    gpu_node_fragmentation_ratio: Annotated[
+        float, "", "GFR (Kant): node-seconds with some of the GPUs held, not all / node-seconds up, of nodes with GPUs"
+    ]
+    goodput: Annotated[
+        float,
+        "",
+        "useful GPU-seconds / GPU-seconds held, at least; useful: computed by runs that finished (without set-up), and "
+        "of a completed job at least its GPU-seconds on the fastest allowed GPU type (cf. arXiv:2410.21680)",
+    ]
     mean_queue_length: Annotated[float, "jobs", "time average of the accepted jobs in the system with no run running"]
     max_queue_length: Annotated[float, "jobs", "maximum number of accepted jobs waiting at once"]
     mean_jobs_in_system: Annotated[float, "jobs", "time average of the accepted jobs in the system"]
@@ -313,6 +328,10 @@ def summarize(
         utilization=gpu_utilization(cols),
         peak_weighted_utilization=peak_weighted_utilization(cols),
         availability=availability(cols),
+        gpu_allocation_ratio=gpu_allocation_ratio(cols),
+        scheduling_occupancy_rate=scheduling_occupancy_rate(cols),
+        gpu_node_fragmentation_ratio=gpu_node_fragmentation_ratio(cols),
+        goodput=goodput(cols),
         mean_queue_length=waiting.mean(),
         max_queue_length=waiting.max(),
         mean_jobs_in_system=jobs_in_system(cols).mean(),

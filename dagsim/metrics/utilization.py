@@ -15,7 +15,7 @@ import numpy as np
 
 from dagsim.errors import ModelError, require
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, Source, columns, total
-from dagsim.model import Cluster, GpuType
+from dagsim.model import Cluster, GpuType, Kind
 
 _DECIMALS = 9
 """Number of decimals of values, so that fractions of GPUs taken and returned leave exactly 0."""
@@ -193,6 +193,73 @@ def availability(source: Source) -> float:
     """GPU-seconds up / (GPUs x horizon)."""
     spent = gpu_seconds(source)
     return _share(spent.capacity.sum() - spent.down.sum(), spent.capacity.sum())
+
+
+def gpu_allocation_ratio(source: Source) -> float:
+    """GAR: time average of GPUs held / GPUs up. Moments at which all GPUs are down do not count.
+
+    The name is that of Kant (Zeng et al. 2025, arXiv:2510.01256), where it belongs to one moment.
+    """
+    cols = columns(source)
+    held, up = gpus_held(cols), gpus_up(cols)
+    time_s = np.union1d(held.time_s, up.time_s)
+    length_s = np.diff(time_s, append=cols.end_s)
+    there = up.at(time_s)
+    length_s = np.where(there > 0, length_s, 0.0)
+    return _share(held.at(time_s) / np.maximum(there, 1.0) @ length_s, length_s.sum())
+
+
+def scheduling_occupancy_rate(source: Source) -> float:
+    """SOR: GPU-seconds held / GPU-seconds up (Kant: Zeng et al. 2025, arXiv:2510.01256, over a
+    period). Differs from ``gpu_utilization`` if nodes go down, and from the GAR if how many are up
+    changes.
+    """
+    spent = gpu_seconds(source)
+    return _share(spent.held.sum(), spent.capacity.sum() - spent.down.sum())
+
+
+def gpu_node_fragmentation_ratio(source: Source) -> float:
+    """GFR: node-seconds with some of the node's GPUs held, but not all / node-seconds up, over nodes
+    with GPUs (Kant: Zeng et al. 2025, arXiv:2510.01256, over a period). O(n log n) in the runs.
+    """
+    cols = columns(source)
+    size = np.array([node.gpus for node in cols.cluster.nodes], float)
+    runs, outages = cols.runs, cols.outages
+    chosen = (runs.held > 0) & (cols.within(runs.start_s, runs.end_s) > 0)
+    node = np.tile(runs.node[chosen], 2)
+    time_s = np.clip(np.concatenate((runs.start_s[chosen], runs.end_s[chosen])), cols.start_s, cols.end_s)
+    change = np.concatenate((runs.held[chosen], -runs.held[chosen]))
+    order = np.lexsort((time_s, node))
+    node, time_s = node[order], time_s[order]
+    # each node ends with nothing held, so one running sum serves all of them
+    held = np.round(np.cumsum(change[order]), _DECIMALS)
+    partly = (held[:-1] > 0) & (held[:-1] < size[node[:-1]])
+    with_gpus = size > 0
+    up_s = with_gpus.sum() * cols.horizon_s
+    up_s -= cols.within(outages.start_s, outages.end_s)[with_gpus[outages.node]].sum()
+    return _share(np.diff(time_s)[partly].sum(), up_s)
+
+
+def goodput(source: Source) -> float:
+    """Useful GPU-seconds / GPU-seconds held, a lower bound.
+
+    Useful is what a job computed in runs that finished, without set-up and transfers; of a completed
+    job at least what it needs on its fastest GPUs, since all of its work was done in the end. This
+    is exact where all GPUs are equally fast. Of work that checkpoints kept of other jobs, only
+    completed runs are known. Times ``scheduling_occupancy_rate``, it is the useful part of all GPU
+    time up. It follows the scheduling and runtime goodput of Google's "ML Productivity Goodput"
+    (2024) and the effective training time ratio of Kokolis et al. 2024 (arXiv:2410.21680).
+    """
+    cols = columns(source)
+    runs, jobs = cols.runs, cols.jobs
+    held = total(runs.job, runs.gpu_s, len(jobs))
+    began_s = np.where(np.isnan(runs.computing_s), runs.start_s, runs.computing_s)
+    finished = runs.held * (runs.end_s - began_s) * (runs.outcome == Kind.FINISHED)
+    useful = total(runs.job, finished, len(jobs))
+    useful = np.where(jobs.finished, np.maximum(useful, jobs.ideal_gpu_s), useful)
+    share = np.minimum(useful, held) / np.where(held > 0, held, 1.0)
+    spent = total(runs.job, runs.held * cols.within(runs.start_s, runs.end_s), len(jobs))
+    return _share(share @ spent, spent.sum())
 
 
 def gpus_held(source: Source, gpu_type: str | None = None) -> Steps:

@@ -19,10 +19,23 @@ from dagsim.model.elastic import Elastic, Pace, TrainingModel, TrainingState
 from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type
 from dagsim.model.job import Condition, Demand, Edge, InFlight, Job, Request, Task, TaskGraph, canonical_json
 from dagsim.model.log import JobFacts, Kind, Record, RejectReason
-from dagsim.model.queues import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
+from dagsim.model.queues import (
+    OVERDUE_S,
+    UNLIMITED_S,
+    Caps,
+    NodeOutage,
+    NodePartition,
+    NodeReservation,
+    Qos,
+    QueueNode,
+    QueueTree,
+    TimeLimits,
+)
 
 __all__ = [
     "GPU_TYPES",
+    "OVERDUE_S",
+    "UNLIMITED_S",
     "Admit",
     "Caps",
     "Cluster",
@@ -58,6 +71,7 @@ __all__ = [
     "Start",
     "Task",
     "TaskGraph",
+    "TimeLimits",
     "TrainingModel",
     "TrainingState",
     "Wait",

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from math import inf, isfinite
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from dagsim.errors import ModelError, require
 from dagsim.sections import Later
+
+if TYPE_CHECKING:
+    from dagsim.model.job import Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +218,25 @@ class NodeOutage:
             raise ModelError(f"outage: it must end after it begins, got {self.start_s!r} to {self.end_s!r}")
 
 
+UNLIMITED_S = 365 * 86400.0
+"""The time limit of a job without one, in s: a year, as in Slurm's own plans."""
+
+OVERDUE_S = 1.0
+"""What is left of a time limit that has passed, in s."""
+
+
+class TimeLimits(NamedTuple):
+    """The time limit of jobs that state none, None without one, and the longest that a job may state, in s."""
+
+    default_s: float | None = None
+    most_s: float = inf
+
+    @property
+    def unstated_s(self) -> float:
+        """The time limit of a job that states none, as Slurm sets it: the default, else the longest, else a year."""
+        return min(UNLIMITED_S if self.default_s is None else self.default_s, self.most_s)
+
+
 @dataclass(frozen=True, slots=True)
 class QueueTree:
     """All queues: the ``tree`` of accounts or cluster queues, the partitions and the qualities of
@@ -276,6 +298,15 @@ class QueueTree:
         if self.kueue is not None:
             names += self.kueue.names()
         return {name.rpartition("/")[2]: None for name in names}
+
+    def time_limits(self, job: Job) -> TimeLimits:
+        """Return the time limits of the partitions and the QOS of a job."""
+        named = job.request.partitions if job.request is not None else ()
+        own = [part for part in self.partitions if part.name in (named or (job.partition,))] or self.partitions[:1]
+        part = max(own, key=lambda part: part.max_time_s or inf, default=NodePartition(""))
+        qos = next((qos for qos in self.qos if qos.name == job.qos), None) or next(iter(self.qos), None)
+        longest = [part.max_time_s, *[one.max_time_s for one in self.qos if one is qos or one.name == part.qos]]
+        return TimeLimits(part.default_time_s, min([most_s for most_s in longest if most_s], default=inf))
 
     @property
     def has_quota(self) -> bool:

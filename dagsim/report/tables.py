@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dagsim.experiment.kept_files import CellRun
     from dagsim.experiment.trace_info import TraceInfo
     from dagsim.metrics.why import WaitReasons
+    from dagsim.systems.cluster.knowledge import Knowledge
     from dagsim.systems.cluster.waits import Stretch
     from dagsim.workload.info import Percentiles, WorkloadInfo
 
@@ -266,6 +267,8 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     notes = [f"cluster: {match[1] if (match := named.fullmatch(of)) else of}" for of in clusters]
     if any(loads):
         notes += [f"offered load: {low if low == high else f'{low} to {high}'} ({_LOAD})"]
+    if (told := knowledge_of(workloads)) is not None and not told.is_hindsight:
+        notes.append(str(told))
     notes += _beginnings(workloads)
     if len(by_types := {tuple(of.get("gpu_load_by_types", ())) for of in workloads}) == 1:
         notes += [f"demand of jobs that may use only {text}" for text in by_types.pop()[:-1]]
@@ -314,13 +317,23 @@ def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = True) -> list[str]:
-    """Sentences on where the input contradicts itself or the site: what comes before any result, or what
-    need not. Of several windows, those of the worst count.
+    """Sentences on policies that know a log in hindsight, and on where the input contradicts itself or the
+    site: what comes before any result, or what need not. Of several windows, those of the worst count.
     """
     from dagsim.systems.cluster.audit import Audit
 
+    workloads = list(workloads)
+    told = knowledge_of(workloads) if urgent else None
     audits = [Audit.of_dict(of["audit"]) for of in workloads if "audit" in of]
-    return max(audits, key=Audit.worst).sentences(urgent) if audits else []
+    sentences = max(audits, key=Audit.worst).sentences(urgent) if audits else []
+    return [str(told), *sentences] if told is not None and told.is_hindsight else sentences
+
+
+def knowledge_of(workloads: Iterable[Mapping[str, Any]]) -> Knowledge | None:
+    """What policies knew of run times in these runs; None for systems that do not say."""
+    from dagsim.systems.cluster.knowledge import Knowledge
+
+    return Knowledge.joined([of["knowledge"] for of in workloads if "knowledge" in of])
 
 
 def run_notes(lines: Iterable[CellRun]) -> list[str]:

@@ -65,7 +65,7 @@ def _noticed(jobs: Iterable[Job], holds: frozenset[str], left_out: Counter[str])
         tasks = job.tasks
         lost = {
             "cpus": any(task.gpus and task.cpus for task in tasks),
-            "estimate": any(task.estimate not in (None, task.work) for task in tasks),
+            "estimate": any(task.estimate is not None for task in tasks),
             "gpu_types": any(task.gpu_types for task in tasks),
             "memory_gb": any(task.memory_gb for task in tasks),
         }
@@ -140,7 +140,7 @@ def _write_slurm_events(path: Path, jobs: Iterable[Job], cluster: Cluster | None
                 raise _refused(job, "slurm-events", "it needs a part of a core or of a GPU, or no core")
             if task.memory_gb * 1024 != int(task.memory_gb * 1024):
                 raise _refused(job, "slurm-events", f"{task.memory_gb:g} GB are not a whole number of MB")
-            limit = None if task.estimate in (None, task.work) else task.estimate
+            limit = task.estimate
             if limit is not None and (limit != int(limit) or limit < task.work):
                 raise _refused(job, "slurm-events", "its estimate is not a limit in whole seconds that it keeps")
             cores = int(task.cpus)
@@ -365,15 +365,14 @@ def _sacct_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
     """A finished job of Slurm's accounting; an instance is a node. Without a recorded start it starts when eligible."""
     for job in jobs:
         task, _ = _single(job, "sacct")
-        limit_s = task.work if task.estimate is None else task.estimate
         eligible_s = job.arrival_s if job.eligible_s is None else job.eligible_s
         start_s = eligible_s if job.observed_start_s is None else job.observed_start_s
         if any(value != int(value) for value in (task.cpus, task.gpus, 1024 * task.memory_gb)):
             raise _refused(job, "sacct", "its CPUs, GPUs or memory (MB) are not whole numbers")
         limit = (
             ""
-            if limit_s == task.work
-            else str(timedelta(seconds=limit_s)).replace(" days, ", "-").replace(" day, ", "-")
+            if task.estimate is None
+            else str(timedelta(seconds=task.estimate)).replace(" days, ", "-").replace(" day, ", "-")
         )
         nodes, gpus, memory = task.instances, int(task.gpus * task.instances), int(1024 * task.memory_gb)
         kind = f":{task.gpu_types[0]}" if task.gpu_types else ""

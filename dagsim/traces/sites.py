@@ -15,6 +15,7 @@ _PATTERNS = tuple(
     (re.compile(pattern), name)
     for pattern, name in (
         (r"gb200", "GB200"),
+        (r"gh200", "GH200"),
         (r"b300", "B300"),
         (r"b200", "B200"),
         (r"h200", "H200"),
@@ -28,8 +29,11 @@ _PATTERNS = tuple(
         (r"\bt4\b", "T4"),
         (r"\ba10g?\b", "A10"),
         (r"\ba30\b", "A30"),
+        (r"\ba40\b", "A40"),
         (r"\bl40s\b", "L40S"),
         (r"\bl4\b", "L4"),
+        (r"mi100", "MI100"),
+        (r"mi250", "MI250X-GCD"),
         (r"mi300x", "MI300X"),
         (r"mi325x", "MI325X"),
         (r"2080.?ti", "RTX-2080Ti"),

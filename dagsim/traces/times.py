@@ -18,8 +18,6 @@ from dagsim.traces.report import ReadReport
 from dagsim.workload.arrays import objects
 
 _UNSET = frozenset({"", "none", "unknown", "n/a", "(null)", "invalid"})
-ENDLESS_S = 365 * 86400.0
-"""A year: the limit by which Slurm plans jobs without one."""
 NO_DURATION = ("4294967294", "4294967295")
 """Slurm's NO_VAL and INFINITE, of 32 bits."""
 _DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(?:(\d{1,8}):)?(\d{1,12}(?:\.\d{1,9})?)")

@@ -119,6 +119,10 @@ class Trace:
         """True if the file is large enough for the compiled engine and fits into memory."""
         return _COLUMNS_FROM_B <= self.source.size_bytes() <= _COLUMNS_TO_B
 
+    def is_streamed(self) -> bool:
+        """True if the file is too large to be held in memory."""
+        return self.source.size_bytes() > _COLUMNS_TO_B
+
     def arrays_if_large(self) -> JobArrays | None:
         """``arrays`` of a large file, ``None`` for others. The last result is cached.
 

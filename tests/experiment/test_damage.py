@@ -8,10 +8,12 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
 from dagsim.cli import app
+from dagsim.experiment import executors
 from dagsim.metrics import to_csv
 
 SMALL = ("--set", "workload.count=10", "--no-plots", "-q")
@@ -63,7 +65,7 @@ def test_a_line_whose_seed_or_policy_is_something_else_is_an_error(run: Path, ol
     path.write_text(re.sub(old, new, text))
     ended = dagsim("compare", run)
     assert ended.exit_code == 2, ended.exception
-    assert "damaged: not the policy and the seed of a run" in ended.stderr
+    assert ": damaged: " in ended.stderr
 
 
 @pytest.mark.parametrize("command", ["compare", "report"])
@@ -116,3 +118,88 @@ def test_a_sweep_that_was_killed_before_it_had_its_name_leaves_no_folder(
     status = json.loads((tmp_path / "out" / "sweep-grid" / "status.json").read_text())
     assert status["state"] == "done"
     assert dagsim("sweep", tmp_path / "out" / "sweep-grid", "-q").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("kind", 77, "row 0: kind 77"),
+        ("time_s", float("nan"), "row 0: time_s nan"),
+        ("value", float("inf"), "row 0: value inf"),
+        ("job", -5, "row 0: job -5"),
+        ("node", 999, "node 999"),
+        ("gpus", -1, "gpus -1"),
+        ("task", 9999, "task 9999"),
+    ],
+)
+@pytest.mark.parametrize("command", [("report",), ("plot", "--run", "0"), ("why", "#0"), ("record",)])
+def test_a_schedule_that_was_edited_is_refused(
+    run: Path, name: str, value: float, message: str, command: tuple[str, ...]
+) -> None:
+    path = run / "schedules" / "000.npy"
+    rows = np.load(path)
+    rows[name] = value
+    np.save(path, rows)
+    first, *options = command
+    result = dagsim(first, run, *options)
+    assert result.exit_code == 2
+    assert "not the schedule of a simulation of this cluster (" in result.stderr
+    assert message in result.stderr
+
+
+METRIC = """
+import os
+
+class Fragile:
+    def of(self, schedule):
+        if os.environ.get("FRAGILE"):
+            raise ValueError("no value today")
+        return 1.0
+"""
+
+
+def test_a_run_whose_metric_fails_goes_on_from_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own.py").write_text(METRIC)
+    arguments = ("eval", "--policy", "sjf", *SMALL, "--seeds", "2", "--workers", "1", "--set")
+    arguments = (*arguments, f"metrics=['{tmp_path / 'own.py'}:Fragile']", "-o")
+    assert dagsim(*arguments, tmp_path / "whole").exit_code == 0
+    monkeypatch.setenv("FRAGILE", "1")
+    result = dagsim(*arguments, tmp_path / "failed")
+    (folder,) = (tmp_path / "failed").iterdir()
+    assert result.exit_code == 2
+    assert "ValueError: no value today" in result.stderr
+    assert f"0 finished runs and the logs of 1 more are kept in {folder}; go on with: dagsim eval --resume" in (
+        result.stderr
+    )
+    monkeypatch.delenv("FRAGILE")
+    simulated: list[int] = []
+    real = executors.play_policy
+    monkeypatch.setattr(executors, "play_policy", lambda *cell: simulated.append(cell[2]) or real(*cell))
+    assert dagsim("eval", "--resume", folder, "-q", "--no-plots", "--workers", "1").exit_code == 0
+    (whole,) = (tmp_path / "whole").iterdir()
+    seeds = json.loads((whole / "manifest.json").read_text())["seeds"]
+    assert simulated == seeds[1:]
+    for file in ("runs.jsonl", "jobs.csv.gz", "tasks.csv.gz", "schedules/000.npy", "schedules/000.json.gz"):
+        assert (folder / file).read_bytes() == (whole / file).read_bytes()
+    assert not (folder / "aside").exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("policies", [0], "policies: damaged: 0 where a text should be"),
+        ("seeds", ["x"], "seeds: damaged: 'x' where a whole number should be"),
+        ("trace", {}, "trace: not of this version: a line has no 'path'"),
+        ("plan", "x", "plan: damaged: 'x' where an object should be"),
+        ("command", 1, "command: damaged: 1 where a text should be"),
+    ],
+)
+@pytest.mark.parametrize("command", [("compare",), ("report",), ("baseline", "--resume")])
+def test_a_manifest_that_was_edited_is_an_error_that_names_the_key(
+    run: Path, key: str, value: object, message: str, command: tuple[str, ...]
+) -> None:
+    path = run / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    result = dagsim(*command, run)
+    assert result.exit_code == 2
+    assert f"manifest.json: {message}" in result.stderr

@@ -210,6 +210,33 @@ class Second:
         idle, busy = WATTS[name]
         return busy * self.of_type(name) / 3.6e6, idle * (self.up(name) - self.of_type(name)) / 3.6e6
 
+    def held_and_up(self) -> list[tuple[float, dict[str, float], dict[str, int]]]:
+        """(length of time, GPUs held by node, GPUs up by node) between all moments at which something changes."""
+        moments = {self.first_s, self.end_s}
+        moments |= {time for row in self.rows for time in (float(row["start_s"]), row["end"])}
+        moments |= {time for _, *outage in self.outages for time in outage}
+        names, pieces = list(NODES), []
+        for before, after in pairwise(sorted(time for time in moments if self.first_s <= time <= self.end_s)):
+            middle = (before + after) / 2
+            held = dict.fromkeys(NODES, 0.0)
+            for row in self.rows:
+                if float(row["start_s"]) < middle < row["end"]:
+                    held[row["node"]] += float(row["held"])
+            gone = {names[node] for node, start_s, back_s in self.outages if start_s < middle < back_s}
+            pieces.append((after - before, held, {name: size * (name not in gone) for name, size in NODES.items()}))
+        return pieces
+
+    def useful(self, job: dict[str, str]) -> float:
+        """GPU-seconds of a job that were not in vain."""
+        rows = [row for row in self.rows if row["job"] == job["job"]]
+        finished = sum(
+            float(row["held"]) * (row["end"] - float(row["computing_s"] or row["start_s"]))
+            for row in rows
+            if row["outcome"] == "finished"
+        )
+        needed = self.area(job) if job["status"] == "completed" else 0.0
+        return min(self.held(rows), max(finished, needed))
+
     def queue(self) -> list[tuple[float, int]]:
         """(length of time, waiting jobs) between all moments at which something changes."""
         stays = [(float(job["arrival_s"]), self.left_s(job), self.runs_of[job["job"]]) for job in self.accepted]
@@ -332,6 +359,21 @@ class Second:
                 return sum(self.of_type(name) * TFLOPS[name] for name in GPUS) / whole
             case ["availability"]:
                 return sum(map(self.up, GPUS)) / (sum(GPUS.values()) * self.horizon_s)
+            case ["gpu_allocation_ratio"]:
+                shares = [
+                    (s, sum(held.values()) / sum(up.values())) for s, held, up in self.held_and_up() if any(up.values())
+                ]
+                return sum(s * share for s, share in shares) / sum(s for s, _ in shares)
+            case ["scheduling_occupancy_rate"]:
+                return sum(map(self.of_type, GPUS)) / sum(map(self.up, GPUS))
+            case ["gpu_node_fragmentation_ratio"]:
+                partly = sum(
+                    s * sum(1e-9 < held[name] < NODES[name] - 1e-9 for name in NODES)
+                    for s, held, _ in self.held_and_up()
+                )
+                return partly / sum(s * sum(gpus > 0 for gpus in up.values()) for s, _, up in self.held_and_up())
+            case ["goodput"]:
+                return sum(map(self.useful, jobs)) / self.held(self.rows)
             case ["mean_queue_length"]:
                 return sum(length * waiting for length, waiting in pieces) / time
             case ["max_queue_length"]:

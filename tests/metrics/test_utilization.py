@@ -6,14 +6,18 @@ import pytest
 from dagsim.metrics import (
     availability,
     columns,
+    goodput,
+    gpu_allocation_ratio,
+    gpu_node_fragmentation_ratio,
     gpu_seconds,
     gpu_utilization,
     gpus_held,
     gpus_up,
     peak_weighted_utilization,
+    scheduling_occupancy_rate,
     utilization_by_type,
 )
-from dagsim.model import Cluster, Node, gpu_type
+from dagsim.model import Cluster, Kind, Node, gpu_type
 from dagsim.model.log import Schedule
 
 MIXED = Cluster.of({"A100-40": 2, "T4": 2}, per_node=2)
@@ -43,6 +47,28 @@ def test_utilization_is_gpu_seconds_over_capacity(plan_of):
     assert gpu_utilization(schedule) == 14 / 40
     assert utilization_by_type(schedule) == {"A100-40": 0.5, "T4": 0.2}
     assert availability(schedule) == 0.9
+
+
+def test_ratios_of_operators_count_only_gpus_that_are_up(plan_of):
+    schedule = busy_a100s(plan_of)
+    assert gpu_allocation_ratio(schedule) == pytest.approx((5 * 2.5 / 4 + 3 * 0.5 / 4 + 2 * 0 / 2) / 10)
+    assert scheduling_occupancy_rate(schedule) == 14 / 36
+    assert gpu_node_fragmentation_ratio(schedule) == 8 / 18  # the T4 node, up to its end at 8 s
+
+
+def test_goodput_is_the_part_of_held_gpu_time_whose_work_was_kept(plan_of):
+    lost, kept, killed = (plan_of(Cluster.of({"T4": 1})) for _ in range(3))
+    job = lost.job(0.0, ideal_gpu_s=10.0, completed_s=14.0)
+    lost.run(job, 0.0, 4.0, {0: (0,)}, outcome=Kind.FAILED)
+    lost.run(job, 4.0, 14.0, {0: (0,)})
+    assert goodput(lost.schedule()) == 10 / 14
+    job = kept.job(0.0, ideal_gpu_s=10.0, completed_s=12.0)  # 4 s of work, 2 s to set up again, 6 s of work
+    kept.run(job, 0.0, 4.0, {0: (0,)}, outcome=Kind.PREEMPTED)
+    kept.run(job, 4.0, 12.0, {0: (0,)}, computing_s=6.0)
+    assert goodput(kept.schedule()) == pytest.approx(10 / 12)
+    job = killed.job(0.0, ideal_gpu_s=10.0)
+    killed.run(job, 0.0, 4.0, {0: (0,)}, outcome=Kind.FAILED)
+    assert goodput(killed.schedule()) == 0.0
 
 
 def test_flops_weigh_the_gpus(plan_of):

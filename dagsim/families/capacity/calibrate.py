@@ -70,6 +70,8 @@ class Calibration:
     """Waits of the other jobs, without the fit."""
     after: ObservedWaits
     """Waits of the other jobs, with the fit."""
+    knowledge: str
+    """What policies know of run times, in a line."""
 
     @property
     def kept(self) -> dict[str, bool | float | str]:
@@ -84,6 +86,7 @@ class Calibration:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         return {
+            "knowledge": self.knowledge,
             "jobs": self.jobs,
             "fitted": self.fitted,
             "distance": self.distance,
@@ -121,20 +124,21 @@ def calibrate(
     before = whole.waits(since=fitted)
     chosen = config.changed("calibrate", {"queues": search.queues})
     after = _Replay(chosen).waits(since=fitted) if any(trial.kept for trial in trials) else before
-    return Calibration(chosen, jobs, fitted, search.first_distance, trials, before, after)
+    return Calibration(chosen, jobs, fitted, search.first_distance, trials, before, after, whole.knowledge)
 
 
 class _Replay:
     """A log, replayed under ``slurm-multifactor`` with the parameters of the site."""
 
     def __init__(self, config: Config) -> None:
-        kernel = cluster_scenario_of(config).kernel(0)
+        kernel = (scenario := cluster_scenario_of(config)).kernel(0)
         self.schedule = kernel.run(POLICIES.create("slurm-multifactor"))
         jobs = kernel.jobs
         observed = jobs.observed() if isinstance(jobs, JobStream) else None
         if observed is None:
             raise InputError("calibrate: the log does not say when jobs started")
         self.started_s, self._eligible_s, self._partitions = observed
+        self.knowledge = str(jobs.knowledge(scenario.estimates)) if isinstance(jobs, JobStream) else ""
         self._became_eligible_s = kernel.became_eligible_s
 
     def waits(self, since: int = 0) -> ObservedWaits:

@@ -229,21 +229,29 @@ def _tell_answer(
 ) -> None:
     """Keep an answer in its folder, write the page for the person who decides, and print the answer
     and the remarks, or the facts as JSON. Contradictions of the input come first; the terminal has them.
+    What policies knew comes before the answer if it is hindsight, else after it.
     """
     from dagsim.experiment.store import Store
     from dagsim.families.capacity.whatif import TODAY
     from dagsim.families.web.document import write_page
     from dagsim.report.answer import write_answer
-    from dagsim.report.tables import losses
+    from dagsim.report.tables import knowledge_of, losses
     from dagsim.report.terminal import show_grid
 
     store = Store.open(folder)
     today_first = sorted(store.cells(), key=lambda run: run.at.get("cluster") != TODAY)
     lacking = losses([replace(run, policy=f"{run.at.get('cluster')}, {run.policy}") for run in today_first])
+    told = knowledge_of([run.workload for run in store.lines()])
+    known = [] if told is None else [str(told)]
+    if told is not None and told.is_hindsight:
+        lacking = [*known, *lacking]
+    else:
+        remarks = (*known, *remarks)
+        answer = replace(answer, assumptions=(*answer.assumptions[:2], *known, *answer.assumptions[2:]))
     write_answer(folder, replace(answer, sentences=(*audit.sentences(), *lacking, *answer.sentences)))
     page = write_page([store], folder / "report.html")
     if shown.json_:
-        say(json.dumps({"audit": audit.to_dict(), "incomplete": lacking, **facts}))
+        say(json.dumps({"audit": audit.to_dict(), "knowledge": " ".join(known), "incomplete": lacking, **facts}))
     elif not shown.quiet:
         for sentence in (*lacking, *answer.sentences):
             say(sentence)
@@ -408,5 +416,6 @@ def calibrate_site(
         say("  no value brings the simulation nearer to the log")
     say("\n".join(fidelity_lines("the rest, before the fit", result.before.to_dict())))
     say("\n".join(fidelity_lines("the rest, after the fit", result.after.to_dict())))
+    say(result.knowledge)
     if not result.carries_over:
         say("The fit does not carry over to the rest of the log: do not use it.")

@@ -225,7 +225,7 @@ def compiled(
     if why := unplayable(arrays):
         return why
     plan = plan_for(policy, scenario.preemption)
-    scene = read_scenario(scenario.cluster, arrays, scenario.runtime, scenario.estimates, seed)
+    scene = read_scenario(scenario.cluster, arrays, scenario.runtime, scenario.estimates, seed, scenario.queues)
     jobs.measure(arrays, scene.work.truth)
     if on_arrivals is not None:
         on_arrivals(len(arrays))

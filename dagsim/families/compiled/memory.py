@@ -74,6 +74,8 @@ class Work(NamedTuple):
     order: np.ndarray  # (n,) int32: job by job all tasks, parents first; (0,) if they stand so anyway
     past: np.recarray  # PAST: instances in flight, run by run in the order of their starts
     begins_s: float = 0.0
+    has_limits: bool = False
+    """True if ``seconds`` are time limits, of which pieces keep what they have not run."""
 
     @property
     def rows(self) -> Any:
@@ -133,7 +135,7 @@ CLOCK = record_type(f8="now_s begins_s", i8="phase")
 """The current time and its phase (``kernel.MOVE``, ``SETTLE``, ``DECIDE``, ``RECALL``), and when the
 simulation begins.
 """
-RULE = record_type(f8="ageing", i8="placement strict")
+RULE = record_type(f8="ageing", i8="placement strict limits")
 """Constants. A key grows by ``ageing`` per second at which its task became ready. With ``strict``
 the first task blocks all others until it fits.
 """
@@ -227,7 +229,7 @@ def new_state(work: Work, classes: Classes, nodes: EmptyNodes, key: np.ndarray, 
     free = nodes.table
     return State(
         clock=one_record(CLOCK, begins_s=work.begins_s),
-        rule=one_record(RULE, placement=placement),
+        rule=one_record(RULE, placement=placement, limits=work.has_limits),
         count=one_record(COUNT, runs_free=-1, holds_free=-1),
         jobs=records(
             JOB,

@@ -25,13 +25,14 @@ from dagsim.families.compiled.memory import (
     Work,
     records,
 )
-from dagsim.model import Cluster, Job, JobFacts
+from dagsim.model import Cluster, Job, JobFacts, QueueTree, TimeLimits
 from dagsim.model.log import FactColumns
 from dagsim.model.streams import stream
+from dagsim.systems.cluster.knowledge import known
 from dagsim.systems.cluster.models.runtime import Estimates, Runtime, as_claimed
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.systems.cluster.past import check_in_flight, past_of
-from dagsim.workload.arrays import JobArrays, renumbered
+from dagsim.workload.arrays import JobArrays, Labels, combinations, renumbered
 from dagsim.workload.load import seconds_of
 
 _MOST = 1 << 62
@@ -47,12 +48,20 @@ class LaneScenario(NamedTuple):
     facts: Sequence[JobFacts]
 
 
-def read_scenario(cluster: Cluster, jobs: JobArrays, runtime: Runtime, estimates: Estimates, seed: int) -> LaneScenario:
-    """Convert a scenario to the lane's columns.
+def read_scenario(
+    cluster: Cluster,
+    jobs: JobArrays,
+    runtime: Runtime,
+    estimates: Estimates,
+    seed: int,
+    queues: QueueTree | None = None,
+) -> LaneScenario:
+    """Convert a scenario to the lane's columns. ``queues`` have the limits of jobs that state none.
 
     Raises:
-        ModelError: The jobs are not in order of arrival, or a task lacks a required estimate.
+        ModelError: The jobs are not in order of arrival, or an estimate is impossible.
     """
+    estimates = known(estimates, jobs)
     _check_order(jobs)
     machines = ClusterState(cluster)
     truth = seconds_of(jobs, runtime, machines.types)
@@ -77,7 +86,8 @@ def read_scenario(cluster: Cluster, jobs: JobArrays, runtime: Runtime, estimates
     work = Work(columns, rows, child_of, truth, truth, order, past, jobs.begins_s)
     facts = _facts_of(jobs, work, classes)
     if estimates.kind == "predicted":
-        work = work._replace(seconds=seconds_of(replace(jobs, work=_claims(jobs, work)), runtime, machines.types))
+        stated = seconds_of(replace(jobs, work=_claims(jobs, work)), runtime, machines.types)
+        work = work._replace(seconds=_limits(jobs, stated, queues), has_limits=True)
     return LaneScenario(_estimated(work, estimates, seed), classes, nodes, facts)
 
 
@@ -155,16 +165,33 @@ def _facts_of(jobs: JobArrays, work: Work, classes: Classes) -> FactColumns:
 
 
 def _claims(jobs: JobArrays, work: Work) -> np.ndarray:
-    """(n,) float64: the work that users claim; the true work of jobs that are rejected.
+    """(n,) float64: the work that users claim; the true work of tasks without a claim and of jobs that
+    are rejected.
 
     Raises:
-        ModelError: A task of another job has no claim.
+        ModelError: The claim of a task of another job is no amount of work.
     """
     claims = np.full(jobs.tasks, nan) if jobs.estimate is None else jobs.estimate
-    rejected = work.jobs.rejected[work.rows.job] != 0
-    if (wrong := np.flatnonzero(~(rejected | (claims >= 0) & (claims < inf)))).size:
+    unstated = (work.jobs.rejected[work.rows.job] != 0) | np.isnan(claims)
+    if (wrong := np.flatnonzero(~(unstated | (claims >= 0) & (claims < inf)))).size:
         as_claimed(*jobs.task(int(wrong[0])))  # its message says what is wrong
-    return np.where(rejected, jobs.work, claims)
+    return np.where(unstated, jobs.work, claims)
+
+
+def _limits(jobs: JobArrays, seconds: np.ndarray, queues: QueueTree | None) -> np.ndarray:
+    """(n, types) float64: time limits, from the ``seconds`` of what users claim; as ``limit_seconds``."""
+    none = np.zeros(len(jobs), np.int32)
+    columns = [jobs.partition or Labels(none, ("",)), jobs.qos or Labels(none, ("",))]
+    columns.append(jobs.request or Labels(none, (None,)))
+    code, firsts = combinations([column.place for column in columns])
+    first_jobs = [next(jobs.between(number, number + 1).jobs()) for number in firsts.tolist()]
+    limits = [TimeLimits() if queues is None else queues.time_limits(job) for job in first_jobs]
+    of_task = np.repeat(code, np.diff(jobs.first))
+    unstated = np.ones(jobs.tasks, bool) if jobs.estimate is None else np.isnan(jobs.estimate)
+    asked = np.where(unstated, np.array([of.unstated_s for of in limits])[of_task], inf)
+    most = np.minimum(np.array([of.most_s for of in limits])[of_task], asked)[:, None]
+    within = np.where(unstated[:, None], most, np.minimum(seconds, most))
+    return np.where(np.isinf(seconds), inf, within)
 
 
 def _parents_first(base: np.ndarray, parent: np.ndarray, child: np.ndarray, waits: np.ndarray) -> np.ndarray:

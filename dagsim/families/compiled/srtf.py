@@ -41,6 +41,7 @@ from dagsim.families.compiled.rules import (
     steps,
     stop,
 )
+from dagsim.model import OVERDUE_S
 from dagsim.systems.cluster.policies.preemption import Weight
 
 SEARCH_COUNT = record_type(i8="doomed chosen searches")
@@ -122,6 +123,10 @@ def preempt(s: State, log: np.recarray, run: int, keeps: bool, weight: float) ->
     for type_ in range(len(s.types)):
         s.truth[piece, type_] = s.truth[origin, type_] * left
         s.seconds[piece, type_] = s.seconds[task, type_] * kept
+        if s.rule.limits and left != s.work_left[task] and s.seconds[origin, type_] < np.inf:
+            limit_s = s.seconds[origin, type_]  # as in TaskState.limit_left_s
+            rest_s = np.floor(1e6 * (limit_s - (1.0 - left) * s.truth[origin, type_]) + 0.5) / 1e6
+            s.seconds[piece, type_] = max(rest_s, min(limit_s, OVERDUE_S))
         if weight:
             s.key[piece, type_] = weight * s.seconds[piece, type_]
     s.fresh[s.count.fresh] = piece

@@ -273,6 +273,8 @@ class Sia(_Resizing):
     """Sia's program every ``interval_s`` seconds: one configuration of GPU type, nodes and GPUs for
     each task, or none (``choose_configurations``; Jayaram Subramanya et al., SOSP 2023).
 
+    A task without GPUs costs ``waiting_cost`` in the objective.
+
     For elastic tasks (the key ``elastic``); other tasks start first, oldest first.
     Configurations are powers of two on one node, and whole nodes. A task may have at most twice the
     GPUs that it has run on. A task that restarts keeps its configuration. The program is solved again

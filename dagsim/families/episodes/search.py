@@ -45,6 +45,8 @@ _ROWS = 4096
 class Search:
     """Follows the best of several policies, and deviates from it where that is better.
 
+    ``agent`` is the trained agent, by its policy name.
+
     The policies are ``base``, six others (``eft-wait`` with several thresholds and orders, and ``srpt-work``) and a
     trained agent. Where their next decisions differ, all of these are tried: the present is forked in the compiled
     engine, the decision is carried out, and ``base`` or whichever policy was best at the last arrival plays on. The

@@ -498,7 +498,7 @@ class CompiledEpisodes:
         if world := getattr(scenario, "world", None):
             scenario = world(seed)
         arrays = scenario.jobs(seed).arrays()
-        scene = read_scenario(scenario.cluster, arrays, scenario.runtime, scenario.estimates, seed)
+        scene = read_scenario(scenario.cluster, arrays, scenario.runtime, scenario.estimates, seed, scenario.queues)
         if why := too_much(scene, "") or too_large(scene):
             raise refused_engine(why)
         image = Image(scenario.cluster, scene, self._codec, self._terms, self._scratch, self._recorded)

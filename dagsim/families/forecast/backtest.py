@@ -29,6 +29,7 @@ from dagsim.workload.accept import accepting
 from dagsim.workload.arrays import objects
 
 BASELINES = ("slurm", "limits", "history", "history_account", "qbets", "limits_history")
+_SIMPLE = ("limits", "history", "history_account", "qbets")
 _MEMBERS = ("arrivals", "runs", "history_account")
 _HOUR_S, _DAY_S = 3600.0, 86400.0
 _MOST_INSTANTS, _LEAST_EVERY_S = 72, 600.0
@@ -365,6 +366,7 @@ class Backtest:
                 entry["raw"]["where_stated"] = self.scores(self.raw[name], where=rows.estimated).to_dict()
             baselines[name] = entry
         answer["baselines"] = baselines
+        answer["best_baseline"] = self.best_baseline
         answer["by_partition"] = self._by(rows.partition.astype(str))
         answer["by_kind"] = {
             kind: self.scores_of_kind(number).to_dict()
@@ -398,10 +400,20 @@ class Backtest:
         rows = (self.forecasts.kind == kind) & self.forecasts.started
         return score(self.forecast[rows], self.outcomes.y[rows])
 
+    @property
+    def best_baseline(self) -> str | None:
+        """The simple baseline with the least CRPS as it is, Slurm's own estimates apart; None without one."""
+        losses = {name: self.scores(self.raw[name]).crps_log for name in _SIMPLE if name in self.raw}
+        return min(losses, key=losses.__getitem__, default=None) if self.counted.any() else None
+
     def _by(self, names: np.ndarray) -> dict[str, Any]:
+        """The scores of groups of rows, beside Slurm's own estimates and the best simple baseline."""
+        beside = [name for name in ("slurm", self.best_baseline) if name is not None and name in self.raw]
         groups = {}
         for name in np.unique(names[self.counted]).tolist():
-            groups[name] = self.scores(self.forecast, where=names == name).to_dict()
+            mine = names == name
+            rivals = {other: self.scores(self.raw[other], where=mine).to_dict() for other in beside}
+            groups[name] = self.scores(self.forecast, where=mine).to_dict() | {"baselines": rivals}
         return groups
 
 

@@ -171,6 +171,7 @@ def _forecast(
     from dagsim.families.forecast.planned_jobs import PlannedJob, shapes_of
     from dagsim.families.forecast.texts import queue_grid, shapes_grid, shapes_sentences, without_grid, without_sentence
     from dagsim.report.terminal import show_grid
+    from dagsim.systems.cluster.knowledge import Knowledge
 
     if asked.config is None and reading.cluster is None:
         raise InputError("--state: the cluster is unknown; give --config site.yaml (dagsim site import makes it)")
@@ -183,7 +184,8 @@ def _forecast(
     config = experiment(asked, reading, first=first, watched=output.watched)
     audit = audited(config, told=output.watched)
     question = Question.read(config, state, history, algo, *counts)
-    remarks = [*audit.sentences(), *question.remarks, *audit.sentences(urgent=False)]
+    known = str(Knowledge("forecast", 0.0, len(question.log), int(question.log.limited.sum()), of_log=True))
+    remarks = [*audit.sentences(), *question.remarks, *audit.sentences(urgent=False), known]
     for remark in question.remarks:
         say(f"{state.name}: {remark}", err=True)
     answers: dict[str, Prospect[Any]] = {}
@@ -208,6 +210,7 @@ def _forecast(
         latest, *_ = answers.values()
         basis = {
             "audit": audit.to_dict(),
+            "knowledge": known,
             "t": question.t,
             "seed": config.seed,
             "futures": latest.futures,
@@ -226,6 +229,7 @@ def _forecast(
             show_grid(queue_grid(answers["jobs"]))
             if answers["jobs"].without:
                 show_grid(without_grid(answers["jobs"].without))
+        say(known)
 
 
 def _refined(
@@ -276,6 +280,7 @@ def _backtest(
     from dagsim.families.forecast.backtest import instants_of, read_backtest, run_backtest
     from dagsim.families.forecast.members import Forecaster
     from dagsim.report.terminal import counted
+    from dagsim.systems.cluster.knowledge import Knowledge
 
     with TemporaryDirectory() as scratch:
         config = _configured(path, asked, Path(scratch), reading, watched=output.watched)
@@ -291,7 +296,8 @@ def _backtest(
     progress = counted(f"forecasting at {len(instants):,} instants", output.watched, "done", every=1)
     test = run_backtest(log, queue, forecaster, instants, workers or cores(), progress)
     wanted = output.page is not None or not output.quiet or output.json
-    scores = {"audit": audit.to_dict(), **test.to_dict()} if wanted else {}
+    known = str(Knowledge("forecast", 0.0, len(log), int(log.limited.sum()), of_log=True))
+    scores = {"audit": audit.to_dict(), "knowledge": known, **test.to_dict()} if wanted else {}
     if output.page is not None:
         from dagsim.families.forecast.forecast_page import backtest_page
         from dagsim.files import write_text
@@ -305,6 +311,7 @@ def _backtest(
 
         say(backtest_sentences(scores)[0])
         show_grid(backtest_grid(scores))
+        say(known)
 
 
 def _configured(path: Path, asked: Experiment, scratch: Path, reading: TraceFlags, *, watched: bool) -> Config:

@@ -13,8 +13,10 @@ from dagsim.errors import DagsimError
 from dagsim.families.forecast.live import Expected, ExpectedShape, Prospect
 from dagsim.families.forecast.scores import CEILING
 from dagsim.families.forecast.texts import (
+    NEAR,
     backtest_grid,
     backtest_sentences,
+    near,
     queue_grid,
     shapes_grid,
     shapes_sentences,
@@ -74,13 +76,14 @@ def backtest_page(title: str, scores: Mapping[str, Any]) -> str:
     ]
     for name, head in (("by_partition", "partition"), ("by_horizon", "median forecast"), ("by_kind", "kind")):
         cells = [
-            (key or "all", f"{entry['n']:,}", *(_number(entry[score]) for score in _SCORES))
-            for key, entry in scores[name].items()
+            (key or "all", of, f"{entry['n']:,}", *(_number(entry[score]) for score in _SCORES), *near(entry))
+            for key, whole in scores[name].items()
+            for of, entry in {"forecast": whole, **whole.get("baselines", {})}.items()
         ]
-        parts.append(
-            part(f"By {head}", table(Grid("", (head, "rows", "coverage of 90 %", "CRPS", "median error"), cells)))
-        )
-    return answered(title, [*contradictions([scores]), *backtest_sentences(scores)[:1]], parts, Packer().packed({}))
+        heads = (head, "", "rows", "coverage of 90 %", "CRPS", "median error", *NEAR)
+        parts.append(part(f"By {head}", table(Grid("", heads, cells, texts=(0, 1)))))
+    sentences = [*contradictions([{"audit": scores["audit"]}]), *backtest_sentences(scores)[:1], scores["knowledge"]]
+    return answered(title, sentences, parts, Packer().packed({}))
 
 
 _SCORES = ("coverage_90", "crps_log", "median_abs_log")

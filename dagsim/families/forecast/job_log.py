@@ -16,6 +16,7 @@ import numpy as np
 from dagsim.errors import TraceError
 from dagsim.families.slurm.accounting import COLUMNS, array_ids, resources, sacct_tables, state
 from dagsim.families.slurm.submission import begin_after_s, options_of
+from dagsim.model import UNLIMITED_S
 from dagsim.traces import TraceOptions, open_trace
 from dagsim.traces.fields import Dirty
 from dagsim.traces.report import ReadReport
@@ -25,8 +26,6 @@ from dagsim.traces.times import moment_s
 from dagsim.traces.trace import Trace
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
-_UNLIMITED_S = 365 * 86400.0
-"""Slurm plans with a year for jobs without a time limit."""
 _BILLING = re.compile(r"(?:^|,)billing=(\d{1,15})(?:,|$)")
 
 
@@ -101,7 +100,7 @@ class JobLog:
             submission, seen_s = np.repeat(jobs.ids, components).tolist(), np.repeat(seen_s, components)
             jobs = jobs.apart()
         limit_s = np.full(len(jobs), nan) if jobs.estimate is None else jobs.estimate
-        limited = limit_s < _UNLIMITED_S
+        limited = limit_s < UNLIMITED_S
         limit_s = np.maximum(np.where(np.isfinite(limit_s), limit_s, 7 * 86400.0), 1.0)
         eligible_s = jobs.arrival_s if jobs.eligible_s is None else jobs.eligible_s
         asked = replace(
@@ -187,7 +186,7 @@ def read_snapshot(trace: Trace) -> tuple[JobLog, float]:
         )
     start_s = np.full(len(jobs), nan) if jobs.observed_start_s is None else jobs.observed_start_s
     stated_s = np.full(len(jobs.work), nan) if jobs.estimate is None else jobs.estimate
-    limited = stated_s < _UNLIMITED_S
+    limited = stated_s < UNLIMITED_S
     jobs = replace(jobs, estimate=np.where(np.isfinite(stated_s), stated_s, jobs.work))  # else what the reader expects
     log = JobLog.of(jobs, trace.meta["origin_s"], start_s)
     begin_s = np.where(log.eligible_s > t, log.eligible_s, log.begin_s)

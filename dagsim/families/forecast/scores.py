@@ -1,4 +1,6 @@
-"""Scores of forecasts of starts: coverage, CRPS and the median error, with intervals by blocks."""
+"""Scores of forecasts of starts: coverage, CRPS, the median error and shares within minutes, with intervals
+by blocks.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,10 @@ _HALF = 9
 _DRAWS = 500
 
 
+WITHIN_S = {"within_1_min": 60.0, "within_10_min": 600.0, "within_1_h": 3600.0}
+"""Scores that are shares of starts, with the largest difference from the median forecast, in s."""
+
+
 class Score(NamedTuple):
     """The scores of some rows; each interval is from the 5th to the 95th percentile."""
 
@@ -24,12 +30,15 @@ class Score(NamedTuple):
     coverage_90: float
     crps_log: float
     median_abs_log: float
+    within: tuple[float, ...]
+    """The shares of starts of ``WITHIN_S``."""
     intervals: dict[str, tuple[float, float]] = {}
 
     def to_dict(self) -> dict[str, object]:
         """The scores by name, None without rows, and their intervals where they were drawn."""
         names = ("coverage_90", "crps_log", "median_abs_log")
         values = {name: getattr(self, name) if self.n else None for name in names}
+        values |= {name: share if self.n else None for name, share in zip(WITHIN_S, self.within, strict=True)}
         return {"n": self.n, **values, "intervals": {name: list(pair) for name, pair in self.intervals.items()}}
 
 
@@ -67,13 +76,14 @@ def score(
     come from 500 bootstraps of whole blocks.
     """
     if not len(y):
-        return Score(0, np.nan, np.nan, np.nan)
+        return Score(0, np.nan, np.nan, np.nan, (np.nan,) * len(WITHIN_S))
     weights = np.ones(len(y)) if weight is None else weight
     inside = (y >= quantiles[:, 0] - _TINY) & (y <= quantiles[:, -1] + _TINY)
-    losses = np.stack([inside.astype(float), crps(quantiles, y)])
-    error = np.abs(y - quantiles[:, _HALF])
-    covered, loss = np.average(losses, axis=1, weights=weights).tolist()
-    values = Score(len(y), covered, loss, float(_medians(error, weights[None])[0]))
+    error, off_s = np.abs(y - quantiles[:, _HALF]), np.abs(np.expm1(y) - np.expm1(quantiles[:, _HALF]))
+    near = [off_s <= most_s + _TINY_S for most_s in WITHIN_S.values()]
+    losses = np.stack([inside.astype(float), crps(quantiles, y), *near])
+    covered, loss, *within = np.average(losses, axis=1, weights=weights).tolist()
+    values = Score(len(y), covered, loss, float(_medians(error, weights[None])[0]), tuple(within))
     if block is None:
         return values
     place, draws = _drawn(block)
@@ -82,7 +92,7 @@ def score(
     medians = np.concatenate([_medians(error, weights * part[:, place]) for part in np.array_split(draws, _PARTS)])
     columns = [*[other / total for other in others], medians]
     low, high = np.quantile(columns, [0.05, 0.95], axis=1).tolist()
-    names = ("coverage_90", "crps_log", "median_abs_log")
+    names = ("coverage_90", "crps_log", *WITHIN_S, "median_abs_log")
     return values._replace(intervals=dict(zip(names, zip(low, high, strict=True), strict=True)))
 
 
@@ -115,3 +125,5 @@ def _drawn(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 _PARTS = 10
 """Parts in which the medians of the draws are computed, for the sake of memory."""
 _TINY = 1e-9
+_TINY_S = 1e-3
+"""The rounding of a wait whose logarithm is kept."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dagsim.families.forecast.live import Expected, ExpectedShape, Prospect, WithoutForecast
+from dagsim.families.forecast.scores import WITHIN_S
 from dagsim.report.grid import Grid
 
 _UNITS = (("s", 1.0, 100.0), ("min", 60.0, 6000.0), ("h", 3600.0, 48 * 3600.0))
@@ -109,6 +110,27 @@ def shapes_sentences(rows: Sequence[ExpectedShape]) -> list[str]:
     ]
 
 
+NEAR = ("in 1 min", "in 10 min", "in 1 h")
+"""Heads of the shares of starts within these times of the median forecast."""
+
+
+def near(entry: Mapping[str, Any]) -> list[str]:
+    """The shares of starts within 1 min, 10 min and 1 h of the median forecast."""
+    return ["-" if entry[name] is None else f"{entry[name]:.2f}" for name in WITHIN_S]
+
+
+def _near_sentence(scores: Mapping[str, Any]) -> str:
+    """Say how many starts are near the medians, and how many those of Slurm and the best baseline are near."""
+    rivals = {"Slurm's own estimates": "slurm", f"the baseline {scores['best_baseline']}": scores["best_baseline"]}
+    others = [
+        f"{name} {', '.join(near(scores['baselines'][of]['raw']))}"
+        for name, of in rivals.items()
+        if of in scores["baselines"]
+    ]
+    beside = f" ({'; '.join(others)})" if others else ""
+    return f"Share of starts within 1 min, 10 min and 1 h of the median: {', '.join(near(scores))}{beside}."
+
+
 def backtest_grid(scores: Mapping[str, Any]) -> Grid:
     """The scores of the forecast and of every baseline on the same rows."""
     entries = [("forecast", "", scores)]
@@ -125,11 +147,12 @@ def backtest_grid(scores: Mapping[str, Any]) -> Grid:
                 "-" if is_point else f"{entry['coverage_90']:.2f}",
                 f"{entry['crps_log']:.2f}",
                 f"{entry['median_abs_log']:.2f}",
+                *near(entry),
                 f"{entry['once']['crps_log']:.2f}",
                 f"{entry['ratio'][0]:.2f}" if "ratio" in entry else "",
             )
         )
-    heads = ("", "", "coverage of 90 %", "CRPS", "median error", "CRPS, each once", "our CRPS / theirs")
+    heads = ("", "", "coverage of 90 %", "CRPS", "median error", *NEAR, "CRPS, each once", "our CRPS / theirs")
     notes = tuple(backtest_sentences(scores)[1:])
     return Grid("Forecasts and baselines on the same rows", heads, cells, notes)
 
@@ -140,6 +163,7 @@ def backtest_sentences(scores: Mapping[str, Any]) -> list[str]:
     counts = f"{scores['n']:,} rows of {scores['submissions']:,} submissions at {scores['instants']:,} instants"
     lines = [
         f"{inside}; half of the medians are within a factor of {2.718281828 ** scores['median_abs_log']:.1f}.",
+        _near_sentence(scores),
         f"{counts}; {scores['never_started']:,} rows never started. Errors are natural logarithms of 1 s + the wait.",
     ]
     silent = scores["no_forecast"]

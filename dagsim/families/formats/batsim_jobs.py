@@ -61,7 +61,7 @@ class BatsimWorkload(Reader):
         return {
             "demand": options.cpu_demand_text("one core"),
             "gang": "the resources of a job start together",
-            "estimate": "the walltime, or the delay where there is none; no job is killed at its walltime",
+            "estimate": "the walltime, where there is one; no job is killed at it",
         }
 
 
@@ -83,5 +83,5 @@ def _job(item: Any, profiles: Any, options: TraceOptions) -> Job:
     id_ = str(item.get("id", ""))
     if not id_:
         raise Dirty("without an id")
-    task = Task(id_, work, width, width > 1, gpus, cpus, estimate=limit_s if limit_s > 0 else work)
+    task = Task(id_, work, width, width > 1, gpus, cpus, estimate=limit_s if limit_s > 0 else None)
     return Job.single(id_.rpartition("!")[2], task, arrival_s)

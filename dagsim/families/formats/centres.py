@@ -21,7 +21,7 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, dates, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind, optional
 
 _JOB, _SUBMIT, _START, _END, _NODES, _STATE, _CPUS, _GPUS, _MEMORY, _LIMIT, _USER, _ACCOUNT, _PARTITION, _QOS = range(
     14
@@ -51,10 +51,10 @@ class _Names(NamedTuple):
 
     def form(self) -> Form:
         """The table with these columns, in the order of this tuple."""
-        optional = [name or f"\0{place}" for place, name in enumerate(self[_REQUIRED:])]
+        named = [name or f"\0{place}" for place, name in enumerate(self[_REQUIRED:])]
         texts = (_JOB, _SUBMIT, _START, _END, _STATE, _MEMORY, _USER, _ACCOUNT, _PARTITION, _QOS)
         numbers = (_NODES, _CPUS, _GPUS, _LIMIT)
-        return csv_form(self[:_REQUIRED], optional, numbers=numbers, texts=texts, header=True)
+        return csv_form(self[:_REQUIRED], named, numbers=numbers, texts=texts, header=True)
 
 
 class CentreLog(Reader):
@@ -127,7 +127,7 @@ class CentreLog(Reader):
             pieces,
             share,
             lambda gpus, cpus, memory, gang: TaskKind(Demand(gpus, cpus, memory), gang),
-            estimate=np.where(limit > 0, limit * self.limit_unit_s, work),
+            estimate=optional(np.where(limit > 0, limit * self.limit_unit_s, np.nan)),
             observed_start_s=start,
             tenant=_tenant(options, labels),
             **labels,

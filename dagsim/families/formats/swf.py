@@ -28,7 +28,7 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
-from dagsim.workload.arrays import JobArrays, TaskKind
+from dagsim.workload.arrays import JobArrays, TaskKind, optional
 from dagsim.workload.records import MOST_INSTANCES
 
 _FIELDS = 18
@@ -94,7 +94,7 @@ class Swf(Reader):
         answers = {
             "demand": options.cpu_demand_text("one core"),
             "gang": "the processors of a job start together",
-            "estimate": "the requested time, or the run time where none was requested",
+            "estimate": "the requested time, where one was requested",
             "order": "preceding job and think time are ignored",
         }
         if (field := _nodes_field(source, options)) is not None:
@@ -217,6 +217,6 @@ def _jobs(options: TraceOptions, machine: int | None, checks: Checks) -> JobArra
         processors,
         [processors > 1],
         lambda gang: TaskKind(Demand(gpus, cpus), gang),
-        estimate=np.where(limit > 0, limit, work),
+        estimate=optional(np.where(limit > 0, limit, np.nan)),
         tenant=checks.table.words(_USER).mapped(lambda user: "" if user == "-1" else user),
     )

@@ -164,6 +164,8 @@ class Gavel:
     def _job(self, task: TaskState) -> GavelJob:
         """The task in Gavel's terms. Rates are exact where the task has its own."""
         work = (task.task.work or 1.0) if task.training is None else task.training.total
+        if task.job.has_limits and task.training is None and not self.whole_steps:
+            work = max(task.best_s, _NO_TIME_S)  # the seconds of its limit are its steps: the true ones are not known
         rate = dict(task.task.speeds or {}) if self.whole_steps else {}
         for name, type_ in self._type_of.items():
             if task.seconds[type_] == inf:
@@ -197,7 +199,8 @@ class Gavel:
         for task in ledger.round:
             for order, steps in zip(task.key, task.steps, strict=True):
                 job, pieces = ledger.jobs[order], waiting.pieces(order)
-                parts = [piece.left for piece in pieces] + [part_left(run, view.now) for run in runs.get(order, ())]
+                parts = [piece.expected_left for piece in pieces]
+                parts += [part_left(run, view.now) for run in runs.get(order, ())]
                 left, planned = max(parts, default=0.0) * job.steps, job.left - steps
                 if bool(parts) != (planned > 0) or abs(left - planned) > _SAME_PART * job.steps:
                     undone[order] = left - planned
@@ -299,4 +302,4 @@ def runs_by_task(runs: Iterable[Run]) -> dict[int, list[Run]]:
 
 def part_left(run: Run, now: float) -> float:
     """The part of the task that the run has still to do, by the estimates."""
-    return run.task.left * min(1.0, run.work_left_s(now) / max(run.estimate_s, _NO_TIME_S))
+    return run.task.expected_left * min(1.0, run.work_left_s(now) / max(run.estimate_s, _NO_TIME_S))

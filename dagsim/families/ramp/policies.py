@@ -134,6 +134,8 @@ class OnTime:
     """Choose the smallest degree of at least ``least`` that can be placed now and is in time; else
     turn the job away.
 
+    ``placer`` is the rule that places operations.
+
     A larger ``least`` ends jobs sooner and keeps blocks of one size, which fragment the fabric
     less.
 

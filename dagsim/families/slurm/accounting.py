@@ -14,13 +14,14 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 from dagsim.errors import TraceError
+from dagsim.model import UNLIMITED_S
 from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.chunks import FileLayout, Form, Table, read_tables, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty, finite_number, memory_gb
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Row, Source
-from dagsim.traces.times import ENDLESS_S, NO_DURATION, duration_s, is_unset
+from dagsim.traces.times import NO_DURATION, duration_s, is_unset
 from dagsim.workload.records import clipped, clipped_repr
 
 __all__ = [
@@ -198,7 +199,7 @@ def limit_s(raw: str, text: str) -> float | None:
             continue
         word = limit_text.strip().lower()
         if word in ("unlimited", "infinite", _INFINITE):
-            return ENDLESS_S
+            return UNLIMITED_S
         if word in ("partition_limit", "partition limit"):
             return None
         if limit_text.strip() in NO_DURATION:
@@ -208,7 +209,7 @@ def limit_s(raw: str, text: str) -> float | None:
             return None
         if limit < 0:
             raise Dirty("whose time limit is negative")
-        return min(limit, ENDLESS_S)
+        return min(limit, UNLIMITED_S)
     return None
 
 

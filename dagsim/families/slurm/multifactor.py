@@ -208,10 +208,27 @@ class SlurmMultifactor:
     whole named nodes (SchedMD, sched_config, 2024). Priorities are computed when a job becomes
     ready, and for all jobs every ``calc_period_s``. Accounts, partitions, qualities of service and
     their limits are the ``queues`` of the configuration (docs/reference/schedulers.md). A ready task is a job
-    of Slurm: a gang is one job, independent instances are an array. Time limits are the users'
-    claims, else the estimates.
+    of Slurm: a gang is one job, independent instances are an array. Time limits are those that users
+    request, else the estimates.
 
-    Uses estimates (for tasks without a claim); preemptive if configured. Costly by definition: a
+    ``age``, ``fair_share``, ``job_size``, ``partition``, ``qos``, ``assoc``, ``tres_gpus``,
+    ``tres_cpus`` and ``tres_memory`` are the weights of the factors (PriorityWeightAge and so on).
+    ``max_age_s``, ``half_life_s``, ``algorithm``, ``damping``, ``favor_small``, ``relative_size``,
+    ``max_tres``, ``accrue_always`` and ``calc_phase_s`` are the other keys of ``slurm.conf`` that
+    begin with Priority; the phase is the time of the first calculation. ``order`` is ``basic`` for
+    priority/basic, first come, first served within a tier. ``sched_interval_s``,
+    ``sched_min_interval_s``, ``queue_depth``, ``bf_phase_s``, ``bf_window_s``,
+    ``bf_window_linear_s``, ``bf_max_job_user``, ``bf_max_job_assoc``, ``bf_max_job_part`` and
+    ``bf_resolution_s`` are Slurm's SchedulerParameters of these names (default_queue_depth for the
+    depth); the phase is the time of the first backfill cycle. Without ``backfill`` there is no
+    backfill. With ``bf_ties=fit`` a job may start if its limit ends exactly when a reservation begins.
+    ``preempt`` says whether a partition's tier or a QOS may stop runs. A requeued job is eligible
+    again after ``requeue_delay_s``. With ``kill=limit`` a run ends at the user's own limit, too, and
+    with ``never`` at none. A limit is exceeded by ``over_time_s`` before the run ends. With
+    ``gangs=distinct`` each instance of a gang has a node of its own. With ``place=best`` the fullest
+    node that fits is taken instead of the first.
+
+    Uses estimates (for tasks without a requested time); preemptive if configured. Costly by definition: a
     backfill cycle is O(running + jobs tested x times x nodes), a calculation O(pending log
     pending).
     """

@@ -23,7 +23,7 @@ from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Row, Source
 from dagsim.traces.times import duration_s
 from dagsim.traces.trace_options import TraceOptions
-from dagsim.workload.arrays import JobArrays, TaskKind
+from dagsim.workload.arrays import JobArrays, TaskKind, optional
 
 _JOB, _TIME, _SECONDS, _TASKS, _PER_NODE, _CORES, _GPUS, _MEMORY, _LIMIT, _USER, _ACCOUNT, _PARTITION, _QOS = range(13)
 _WIDTH = 13
@@ -149,7 +149,7 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
         pieces,
         (checks.number(_GPUS, "gres"), wide * cores, checks.number(_MEMORY, "mem"), pieces > 1),
         lambda gpus, cpus, memory, gang: TaskKind(Demand(gpus, cpus, memory), gang),
-        estimate=np.where(limit > 0, limit, work),
+        estimate=optional(np.where(limit > 0, limit, np.nan)),
         tenant=owners[options.tenant or "account"],
         **owners,
     )

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 
 from dagsim.errors import TraceError
 from dagsim.families.slurm.accounting import COLUMNS, array_ids, gres_tres, json_number, listed_tasks, unescaped_text
+from dagsim.model import UNLIMITED_S
 from dagsim.traces.batch import ENDED
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import elements, list_in, text_in
@@ -24,7 +25,7 @@ from dagsim.traces.reader import WaitingJob
 from dagsim.traces.report import ReadReport
 from dagsim.traces.sites import readable_hosts
 from dagsim.traces.source import Row, Source
-from dagsim.traces.times import ENDLESS_S, UNSET_MOMENTS, duration_s, moment_s, reading_of
+from dagsim.traces.times import UNSET_MOMENTS, duration_s, moment_s, reading_of
 from dagsim.traces.trace_options import TraceOptions
 
 _LAST_UPDATE = re.compile(rb'"last_update"\s*:\s*(\{[^{}]*\}|\d+)')
@@ -415,7 +416,7 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
     asked, held = _gpus_of(job)
     submit, eligible, start = (json_number(job.get(f"{name}_time")) or None for name in ("submit", "eligible", "start"))
     limit = json_number(job.get("time_limit"))
-    lasts_s = 60.0 * limit if isinstance(limit, int | float) and limit > 0 else ENDLESS_S
+    lasts_s = 60.0 * limit if isinstance(limit, int | float) and limit > 0 else UNLIMITED_S
     lasts_s += _suspended_s(job)
     if (ran := _suspended_after_s(job)) is not None:  # it comes back, for the rest of its limit
         lasts_s = max(lasts_s - ran, _OVERDUE_S)

@@ -36,7 +36,7 @@ class SlurmRules:
     """The partitions, qualities of service and limits of ``view.queues``, looked up per job. Plain data."""
 
     def __init__(self, view: ClusterView, *, kill: str, distinct: bool) -> None:
-        queues = view.queues or QueueTree()
+        self._queues = queues = view.queues or QueueTree()
         self.partitions = {part.name: part for part in queues.partitions} or {"": NodePartition("")}
         self.qos = {qos.name: qos for qos in queues.qos} or {"": Qos("")}
         self.holdings = Holdings()
@@ -143,17 +143,12 @@ class SlurmRules:
         """Record the time limits of a job's tasks; True if the job is new."""
         if job.number in self._times:
             return False
-        qos = self.quality(job)
-        part = max(self.parts(job), key=lambda part: part.max_time_s or inf)
-        own = self.qos[part.qos].max_time_s if part.qos in self.qos else None
-        most_s = min(part.max_time_s or inf, qos.max_time_s or inf, own or inf)
+        most_s = self._queues.time_limits(job.job).most_s
         times = []
         for task in job.tasks:
-            claimed = view.requested_s(task)
-            default_s = part.default_time_s
-            asked = claimed or ([default_s] * len(task.seconds) if default_s is not None else task.seconds)
             row = []
-            for asked_s, requested_s in zip(asked, claimed or [inf] * len(task.seconds), strict=True):
+            requested = view.requested_s(task) or [inf] * len(task.seconds)
+            for asked_s, requested_s in zip(task.seconds, requested, strict=True):
                 kill_s = {"partition": most_s, "limit": min(most_s, requested_s), "never": inf}[self._kill]
                 row.append((min(asked_s, most_s), kill_s))
             times.append(row)

@@ -58,6 +58,8 @@ class FairShare:
     """Give jobs executors up to an equal share, in order of arrival; a job that releases some keeps
     all it can use.
 
+    ``counts`` says which jobs share: all ``active`` ones, or those ``wanting`` executors.
+
     The executors are shared among all ``active`` jobs (spark-sched-sim), or among jobs ``wanting``
     more, which have a stage that could use an executor (decima-sim). ``dynamic=False`` makes every
     share the whole cluster: first come, first served.
@@ -104,6 +106,8 @@ Order = Literal["deficit", "shortest"]
 class WeightedFair:
     """Give executors to jobs below their share, which is proportional to their work left to the
     power ``alpha``.
+
+    ``order`` is that of jobs below their share: the largest deficit first, or the least work.
 
     A job that releases executors keeps them up to its share. The rest goes to the job that lacks
     most (``order="deficit"``) or to the one with the least work left (``"shortest"``), and if no
@@ -186,12 +190,18 @@ class ShortestFirst:
 
 
 def smallest_job(cap: int | None = None) -> ShortestFirst:
-    """Order jobs by total work, least first."""
+    """Order jobs by total work, least first.
+
+    A job has at most ``cap`` executors.
+    """
     return ShortestFirst(total_work_ms, cap)
 
 
 def srpt_cp(cap: int | None = None) -> ShortestFirst:
-    """Order jobs by work left, least first."""
+    """Order jobs by work left, least first.
+
+    A job has at most ``cap`` executors.
+    """
     return ShortestFirst(work_left_ms, cap)
 
 

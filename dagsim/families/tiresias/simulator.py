@@ -49,6 +49,8 @@ class TiresiasEvents:
     """The schedules of Tiresias' own simulator, at each arrival and end, and where a task is due to
     change its queue.
 
+    ``schedule`` is one of the simulator's own, by its name there.
+
     - ``dlas-gpu``: three queues. A task moves to the tail of the next queue when its GPU-seconds
       reach ``limits``. Tasks run in order of the queues, those that do not fit are skipped or
       stopped. Within a queue, tasks that run stand before tasks that wait. With ``dlas``, seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
-from itertools import chain, tee
+from itertools import chain, islice, tee
 from math import isfinite, nan
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,9 @@ import numpy as np
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, Job
 from dagsim.systems.cluster.dependencies import any_depends
+from dagsim.systems.cluster.knowledge import Knowledge, has_limit, states_limits
 from dagsim.systems.cluster.models.failures import Outages
-from dagsim.systems.cluster.models.runtime import Runtime
+from dagsim.systems.cluster.models.runtime import Estimates, Runtime
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.load import Load, LoadMeter, seconds_of
 
@@ -36,6 +37,11 @@ class StoredJobs:
 
     def __len__(self) -> int:
         return len(self.arrays)
+
+    @property
+    def states_limits(self) -> bool:
+        """True if any of the jobs states a time limit."""
+        return states_limits(self.arrays)
 
     def __iter__(self) -> Iterator[Job]:
         if self._objects is None and len(self) <= JOBS_KEPT:
@@ -73,6 +79,8 @@ class JobsToCome:
 
 _NAMED = 3
 """Unknown nodes that are named."""
+_LOOKED_AT = 1_000
+"""Jobs of a log among which most logs with time limits state one."""
 
 
 class JobStream:
@@ -110,6 +118,7 @@ class JobStream:
         self._started_s: array[float] | np.ndarray = array("d")
         self._eligible_s: array[float] | np.ndarray = array("d")
         self._partitions: list[str] = []
+        self._limited = 0
 
     def __iter__(self) -> Iterator[Job]:
         stored = isinstance(self._jobs, StoredJobs | list | tuple)
@@ -203,6 +212,30 @@ class JobStream:
         return any_depends(self._jobs.arrays if isinstance(self._jobs, StoredJobs) else self._jobs)
 
     @property
+    def states_limits(self) -> bool:
+        """True if any of the jobs states a time limit. Reads the first jobs of a trace, and all of one that
+        states none there.
+
+        Raises:
+            TraceError: The trace cannot be read.
+        """
+        if isinstance(self._jobs, StoredJobs | list | tuple):
+            return states_limits(self._jobs.arrays if isinstance(self._jobs, StoredJobs) else self._jobs)
+        jobs, trace = iter(self._jobs), self._trace
+        first_jobs = list(islice(jobs, _LOOKED_AT))
+        self._jobs = chain(first_jobs, jobs)
+        if any(map(has_limit, first_jobs)) or len(first_jobs) < _LOOKED_AT:
+            return any(map(has_limit, first_jobs))
+        if trace is None:
+            self._jobs = listed = list(self._jobs)
+            return states_limits(listed)
+        if not trace.is_streamed():
+            return states_limits(self.arrays())
+        limited = any(map(has_limit, trace.jobs()))
+        self._jobs = trace.jobs()
+        return limited
+
+    @property
     def elastic(self) -> bool:
         """True if tasks become elastic, or the jobs are a list in which one is."""
         listed = self._jobs if isinstance(self._jobs, list | tuple) else ()
@@ -289,6 +322,19 @@ class JobStream:
             }
         return facts
 
+    def knowledge(self, estimates: Estimates) -> Knowledge:
+        """What policies know of the run times of the jobs that arrived; of stored jobs and lists, of all."""
+        jobs, limited = len(self._started_s), self._limited
+        if isinstance(self._jobs, list | tuple):
+            jobs, limited = len(self._jobs), sum(map(has_limit, self._jobs))
+        elif isinstance(self._jobs, StoredJobs):
+            arrays = self._jobs.arrays
+            jobs = len(arrays)
+            if arrays.estimate is not None:
+                job = np.repeat(np.arange(jobs), np.diff(arrays.first))
+                limited = len(np.unique(job[~np.isnan(arrays.estimate)]))
+        return Knowledge(estimates.kind, estimates.sigma, jobs, limited, self._auditor is not None)
+
     def audit(self) -> Audit | None:
         """The contradictions of the jobs read so far; None if they come from no trace."""
         if self._auditor is None:
@@ -327,5 +373,6 @@ class JobStream:
             started_s.append(nan if job.observed_start_s is None else job.observed_start_s)
             eligible_s.append(nan if job.eligible_s is None else job.eligible_s)
             partitions.append(job.partition)
+            self._limited += has_limit(job)
             add(job)
             yield job

@@ -41,6 +41,8 @@ from dagsim.model import (
     RejectReason,
     Resize,
     Start,
+    Task,
+    TimeLimits,
     TrainingState,
     Wait,
 )
@@ -52,9 +54,11 @@ from dagsim.systems.cluster.dependencies import any_depends
 from dagsim.systems.cluster.eligibility import Eligibility
 from dagsim.systems.cluster.forks import AHEAD, COPIED, EMPTY, SAME, Fork, Forked
 from dagsim.systems.cluster.jobs import JobsToCome
+from dagsim.systems.cluster.knowledge import known
 from dagsim.systems.cluster.life import Life
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import KeptWork, Outages, start_all
+from dagsim.systems.cluster.models.runtime import limit_seconds
 from dagsim.systems.cluster.network.base import levels_in
 from dagsim.systems.cluster.nodes import Allotted, ClusterState, DemandClass
 from dagsim.systems.cluster.past import recall_past
@@ -74,6 +78,7 @@ _MOST_FAILURES = 1_000
 """Consecutive failures, each losing all work, after which a task is assumed never to finish."""
 _ITERABLE = frozenset((GeneratorType, list, tuple))
 """The usual types of a policy's answer; any other answer is checked for being iterable."""
+_NO_LIMITS = TimeLimits()
 _NOTHING = ()
 """The usual answer of a policy that waits: Python has only one empty tuple."""
 
@@ -139,7 +144,8 @@ class ClusterKernel(Forked):
         origin_s: float = 0.0,
         begins_s: float = 0.0,
     ) -> None:
-        self.models = models = Models() if models is None else models
+        models = Models() if models is None else models
+        self.models = models = replace(models, estimates=known(models.estimates, jobs))
         self.queues, self.sharing, self.preemption = models.queues, models.sharing, models.preemption
         self.schedule = Schedule(cluster, seed=seed, begins_s=begins_s)
         self.now = begins_s
@@ -224,6 +230,23 @@ class ClusterKernel(Forked):
         if rng is None:
             rng = self._streams[name] = stream(self.schedule.seed, name)
         return rng
+
+    def time_limit_s(self, job: Job, task: Task, seconds: tuple[float, ...]) -> float:
+        """The time limit under which a task keeps clear of reservations, on its slowest type; ``seconds``
+        are true. They count for a job without a limit where policies may know them.
+        """
+        limits = self._site_limits(job)
+        if task.estimate is None and self.models.estimates.kind != "predicted":
+            return min(min(seconds) if limits.default_s is None else limits.default_s, limits.most_s)
+        return max([limit_s for limit_s in self._limits_s(job, task, seconds) if limit_s < inf], default=0.0)
+
+    def _limits_s(self, job: Job, task: Task, seconds: tuple[float, ...]) -> tuple[float, ...]:
+        """The time limit of a task on each type, as the site's scheduler knows it."""
+        runtime, types = self.models.runtime, self.machines.types
+        return limit_seconds(task, job.id, lambda task: runtime.seconds(task, types), seconds, self._site_limits(job))
+
+    def _site_limits(self, job: Job) -> TimeLimits:
+        return _NO_LIMITS if self.queues is None else self.queues.time_limits(job)
 
     def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
         """See ``ClusterView.requested_s``."""
@@ -383,8 +406,7 @@ class ClusterKernel(Forked):
             demand = machines.compile(task.demand, task.instances if task.gang else 0)
             seconds = seconds_of(task, types)
             if restricts:
-                requested_s = None if task.estimate is None else seconds_of(replace(task, work=task.estimate), types)
-                demand = machines.restricted(job, task, requested_s, seconds, self.now) or demand
+                demand = machines.restricted(job, task, self.time_limit_s(job, task, seconds), self.now) or demand
             if inf in seconds:
                 demand = machines.narrowed(demand, seconds)
             entry = TaskState(active, index, task, demand, seconds, len(parents[index]))
@@ -404,7 +426,7 @@ class ClusterKernel(Forked):
         if rejected is not None and not job.in_flight:  # what runs already may run
             self._record_job(_REJECTED, number, float(rejected))
             return
-        self.models.estimates.apply(active, schedule.seed, lambda task: seconds_of(task, types))
+        self.models.estimates.apply(active, schedule.seed, lambda task: self._limits_s(job, task.task, task.seconds))
         if self.eligibility is None and job.eligible_s is not None:
             self.eligibility = Eligibility(self)
         if self.eligibility is None or not self.eligibility.holds(active):

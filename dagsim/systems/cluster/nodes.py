@@ -578,14 +578,11 @@ class ClusterState(Forked):
         """Number of entirely idle GPUs of one type, over all machines that are up."""
         return self.by_gpus[type_].total()
 
-    def restricted(
-        self, job: Job, task: Task, requested_s: Sequence[float] | None, seconds: Sequence[float], now: float
-    ) -> DemandClass | None:
+    def restricted(self, job: Job, task: Task, limit_s: float, now: float) -> DemandClass | None:
         """The class of a task that the rules of the site restrict, open to the nodes on which it may start
-        ``now``; None if nothing restricts it. ``requested_s`` and ``seconds`` are what an instance takes on each
-        type, as its user claims and in truth.
+        ``now``; None if nothing restricts it.
         """
-        terms = None if self.site is None else self.site.terms(job, requested_s, min(seconds))
+        terms = None if self.site is None else self.site.terms(job, limit_s)
         if self.site is None or terms is None:
             return None
         demand = self.compile(task.demand, task.instances if task.gang else 0, terms)

@@ -316,7 +316,7 @@ class ClusterScenario(Models, ClusterWorld):
         of_kernel: Any = kernel
         jobs = of_kernel.jobs.jobs if isinstance(of_kernel.jobs, CountedJobs) else of_kernel.jobs
         assert isinstance(jobs, JobStream)
-        facts = jobs.facts()
+        facts = jobs.facts() | {"knowledge": jobs.knowledge(self.estimates).to_dict()}
         file = self.workload
         if not isinstance(file, Synthetic | Sessions | Iterable) and file.window is not None and "state" not in facts:
             facts["empty"] = self._why_empty(file)

@@ -155,19 +155,11 @@ class SiteState(Forked):
         times = {time_s for closed in (*self.closed, *self.drained) for time_s in (closed.start_s, closed.end_s)}
         return sorted(times - {inf})
 
-    def terms(self, job: Job, requested_s: Sequence[float] | None, estimate_s: float) -> Terms | None:
-        """The terms of a task of the job; None if nothing restricts it.
-
-        ``requested_s`` are the seconds that its user claims, by type; without a claim, the default of
-        its partition counts, else ``estimate_s``.
-        """
+    def terms(self, job: Job, limit_s: float) -> Terms | None:
+        """The terms of a task of the job, which has a time limit; None if nothing restricts it."""
         request = job.request or _NO_REQUEST
-        nodes, limit_s, reservation = self.nodes_of(job.partition, request), 0.0, -1
+        nodes, reservation = self.nodes_of(job.partition, request), -1
         if self.closed:
-            part = self._partitions.get(job.partition) or next(iter(self._partitions.values()), NodePartition("all"))
-            limit_s = estimate_s if part.default_time_s is None else part.default_time_s
-            claims = [seconds for seconds in requested_s or () if seconds < inf]  # inf where it cannot run
-            limit_s = min(max(claims, default=limit_s), part.max_time_s or inf)
             reservation = self._numbers.get(request.reservation, -1)
             nodes &= self.all_nodes if reservation < 0 else self.closed[reservation].nodes
         licences = tuple([pair for pair in request.licences if pair[0] in self.licences])
@@ -177,7 +169,7 @@ class SiteState(Forked):
             domains = tuple([domain & alike for domain in domains or (self.all_nodes,) for alike in sets])
         if nodes == self.all_nodes and not (self.closed or self.drained or licences or domains):
             return None
-        return Terms(nodes, limit_s, reservation, licences, domains)
+        return Terms(nodes, limit_s if self.closed else 0.0, reservation, licences, domains)
 
     def _domains(self, job: str, request: Request) -> tuple[int, ...]:
         if request.level not in self.levels:

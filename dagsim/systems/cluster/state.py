@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
 from heapq import heappop, heappush
-from math import inf
+from math import floor, inf
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from simpy import Environment
 from simpy.events import Event, Process
 
 from dagsim.errors import IllegalDecision
-from dagsim.model import Job, JobFacts, Task, TrainingState
+from dagsim.model import OVERDUE_S, Job, JobFacts, Task, TrainingState
 from dagsim.systems.cluster.clock import Due
 from dagsim.systems.cluster.forks import COPIED, EMPTY, SAME, Forked
 from dagsim.systems.cluster.network.base import Flow
@@ -52,6 +52,7 @@ class JobState(Forked):
     """A job in the system. ``number`` counts arrivals from 0."""
 
     __slots__ = {
+        "has_limits": SAME,
         "ideal_s": SAME,
         "job": SAME,
         "number": SAME,
@@ -74,6 +75,8 @@ class JobState(Forked):
         """GPU-seconds that its ended runs have held."""
         self.queued_s: float | None = None
         """When it began to wait only for the limit of its array; None if it never did."""
+        self.has_limits = False
+        """True if policies know the time limits of its tasks, and nothing of the truth."""
         self.shows_truth = False
         """True if the policy declared itself clairvoyant and may read true durations."""
         self.places: dict[int, dict[int, int]] = {}
@@ -193,6 +196,14 @@ class TaskState(Forked):
             raise hidden_truth("task.truth", self, "task.seconds, the estimates")
         return self._truth
 
+    @property
+    def expected_left(self) -> float:
+        """The fraction of its work still to do, as far as policies know: of a time limit, what has not run."""
+        if not self.job.has_limits or self.left == 1.0:
+            return self.left
+        whole_s = self.job.tasks[self.index].best_s
+        return self.best_s / whole_s if whole_s else 0.0
+
     def piece_of(self, piece: int, waiting: int, left: float, restore_s: float) -> TaskState:
         """A piece of ``waiting`` preempted instances of this task, with a fraction ``left`` of the
         work and ``restore_s`` seconds of set-up to pay.
@@ -204,13 +215,29 @@ class TaskState(Forked):
             # checkpoint does. Only the rank's own part shrinks: the path behind this task is as long as before.
             kept = left / self.left
             twin.left = left
-            twin.seconds = tuple([seconds * kept if seconds < inf else inf for seconds in self.seconds])
-            twin.best_s *= kept
+            if self.job.has_limits and self.training is None:
+                twin.seconds = self.job.tasks[self.index].limit_left_s(left)
+                twin.best_s = min(twin.seconds)
+            else:
+                twin.seconds = tuple([seconds * kept if seconds < inf else inf for seconds in self.seconds])
+                twin.best_s *= kept
             twin.rank_s += twin.best_s - self.best_s
         return twin
 
+    def limit_left_s(self, left: float) -> tuple[float, ...]:
+        """What a piece with a fraction ``left`` of the work has left of the time limit, by type: the limit
+        less the time that it ran, which says nothing of how much is left in truth. In whole microseconds,
+        since the last bits of that time would depend on the truth.
+        """
+        rests = []
+        for limit_s, true_s in zip(self.seconds, self._truth, strict=True):
+            rest_s = inf if limit_s == inf else floor(1e6 * (limit_s - (1.0 - left) * true_s) + 0.5) / 1e6
+            rests.append(max(rest_s, min(limit_s, OVERDUE_S)))
+        return tuple(rests)
+
     def believe_estimate(self) -> None:
         """Take the estimate from now on, for look-ahead."""
+        self.job.has_limits = False
         self._truth = tuple([seconds / self.left for seconds in self.seconds]) if self.left else self.seconds
 
     def __lt__(self, other: TaskState) -> bool:

@@ -532,11 +532,7 @@ class Obstacles:
             site = machines.site
             if site is not None and (words := self._outside(job, task, now_s)):
                 return words
-            claimed = task.estimate
-            requested_s = (
-                None if claimed is None else self._runtime.seconds(replace(task, work=claimed), machines.types)
-            )
-            terms = None if site is None else site.terms(job, requested_s, min(seconds))
+            terms = None if site is None else site.terms(job, self._kernel.time_limit_s(job, task, seconds))
             if terms is not None:
                 demand = machines.compile(task.demand, demand.gang, terms)
             active.tasks.append(TaskState(active, index, task, demand, seconds, 0))

@@ -26,6 +26,7 @@ from dagsim.families.capacity.machines import (
     Prices,
     joined,
     proportional,
+    read_accept,
     read_gpus,
     resized,
     with_memberships,
@@ -96,6 +97,14 @@ def test_numbers_of_gpus_are_read_in_one_form_only(text: str) -> None:
     assert read_gpus("16xA100") == GpuCount(16, "A100-40")
     with pytest.raises(ConfigError, match="such as 16xH200"):
         read_gpus(text)
+
+
+def test_jobs_accept_another_type_at_its_own_speed_or_at_a_relative_one() -> None:
+    accepted = read_accept(["A100=H200:1", "T4=A100:2.5,T4=H200"])
+    assert accepted == {"A100-40": {"H200": 1.0}, "T4": {"A100-40": 2.5, "H200": None}}
+    for text in ("A100=H200:0", "A100=H200:0.0", "A100=H200:1.2.3", "A100", "A100=H200:-1"):
+        with pytest.raises(ConfigError, match=r"--accept .*expected two GPU types, and perhaps a relative speed"):
+            read_accept([text])
 
 
 def test_a_month_costs_all_gpus_for_730_hours() -> None:

@@ -186,9 +186,9 @@ def test_jobs_must_come_in_order_of_arrival() -> None:
         run(FOUR, jobs, "fifo")
 
 
-def test_predicted_estimates_need_the_users_claim() -> None:
-    with pytest.raises(ModelError, match="task j/t has none"):
-        run(FOUR, [Job.single("j", Task("t", 1.0))], "sjf", estimates=Estimates("predicted"))
+def test_the_users_claim_must_be_an_amount_of_work() -> None:
+    with pytest.raises(ModelError, match="the estimate of task j/t is inf"):
+        run(FOUR, [Job.single("j", Task("t", 1.0, estimate=inf))], "sjf", estimates=Estimates("predicted"))
 
 
 def test_no_jobs_leave_an_empty_log() -> None:

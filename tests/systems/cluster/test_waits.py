@@ -30,7 +30,8 @@ from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import Maintenance
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.waits import Stretch, binding_causes, causes_by_time
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.cluster.waits import Obstacles, Stretch, binding_causes, causes_by_time
 
 FIFO = "slurm-multifactor[order=basic,bf_interval_s=1,bf_resolution_s=1]"
 
@@ -278,3 +279,25 @@ def test_other_jobs_than_those_of_the_schedule_are_refused() -> None:
     for others in ([], jobs[:1], [job("z", 1, 1)]):
         with pytest.raises(InputError, match="is not in the workload"):
             explained(schedule, others, 1, "fifo")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "instances", "gang", "obstacle"),
+    [
+        (2, 1, False, ""),
+        (2, 2, True, ""),
+        (2, 9, False, ""),  # its instances start one by one
+        (2, 3, True, "its partition, idle, has no room for 3 x (2 GPUs)"),  # two nodes have room for two of three
+        (3, 1, False, "its partition, idle, has no room for 3 GPUs"),  # only the other partition has such a node
+        (5, 1, False, "the cluster, idle, has no room for 5 GPUs"),
+    ],
+)
+def test_a_job_that_its_partition_could_never_hold_is_told_so(
+    gpus: int, instances: int, gang: bool, obstacle: str
+) -> None:
+    machines = (*nodes(3, 2), *nodes(1, 4, "V100-16"))
+    small, large = NodePartition("small", ("T4-0", "T4-1")), NodePartition("large", ("T4-2", "V100-16-0"))
+    scenario = ClusterScenario(Cluster(machines), [], queues=QueueTree(partitions=(small, large)))
+    asked = job("j", 1.0, gpus, instances=instances, gang=gang, partition="small")
+    assert obstacle in Obstacles(scenario, "fifo").of(asked, 0.0)
+    assert bool(obstacle) == bool(Obstacles(scenario, "fifo").of(asked, 0.0))

@@ -1,5 +1,5 @@
 """Runtime models: how long one instance of a task takes on each type of GPU, and the estimates of it
-that policies see: the truth, a noisy guess, the user's claim, or nothing.
+that policies see: users' time limits, the truth, a noisy guess, or nothing.
 
 ``Task.work`` is the work of each GPU of an instance (its GPUs work side by side), in the unit of
 the model. A task on a share of a GPU runs as fast as its work was measured: sharing does not slow
@@ -37,11 +37,11 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checka
 
 from dagsim.errors import ConfigError, ModelError, require
 from dagsim.files import open_lines
-from dagsim.model import Cluster, Job, Task, TaskGraph, gpu_type
+from dagsim.model import Cluster, Job, Task, TaskGraph, TimeLimits, gpu_type
 from dagsim.model.gpu import GPU_TYPES, GpuType, canonical
 from dagsim.model.mig import named_types
 from dagsim.model.streams import stream
-from dagsim.systems.cluster.state import JobState
+from dagsim.systems.cluster.state import JobState, TaskState
 
 Gpus: TypeAlias = tuple[GpuType | None, ...]
 """GPU types in some order; ``None`` stands for a CPU machine."""
@@ -491,32 +491,34 @@ Seconds: TypeAlias = Callable[[Task], tuple[float, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """The rule that derives the durations a policy sees from the true ones.
+    """The rule that gives the durations a policy sees.
 
-    - ``exact``: the true durations.
+    - ``predicted``: what users stated, ``Task.estimate`` (a batch system's time limit), with exactly the seconds
+      that the runtime model gives for it, so that equal limits tie. A job that states none has the default of its
+      partition, else its longest limit, else a year; no limit is above the longest. If no job at all states a
+      limit, the true durations.
+    - ``exact``: the true durations; of a log whose jobs have limits, this is hindsight.
     - ``noisy``: the true duration times a log-normal factor per task with median 1 and ``sigma`` of its
       logarithm, the same on every type.
-    - ``predicted``: ``Task.estimate`` instead of ``Task.work`` (a batch system's requested time), with exactly
-      the seconds that the runtime model gives for it, so that equal claims tie.
     - ``hidden``: 1 s everywhere, so that every order by duration falls back on first come, first served.
 
     Raises:
-        ModelError: An unknown kind or a negative sigma; with ``predicted``, at arrival, a task without an estimate.
+        ModelError: An unknown kind or a negative sigma; with ``predicted``, at arrival, an impossible estimate.
     """
 
-    kind: Literal["exact", "noisy", "predicted", "hidden"] = "exact"
+    kind: Literal["predicted", "exact", "noisy", "hidden"] = "predicted"
     sigma: float = 0.5
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        if self.kind not in ("exact", "noisy", "predicted", "hidden"):
-            raise ModelError(f"estimates: kind must be exact, noisy, predicted or hidden, got {self.kind!r}")
+        if self.kind not in ("predicted", "exact", "noisy", "hidden"):
+            raise ModelError(f"estimates: kind must be predicted, exact, noisy or hidden, got {self.kind!r}")
         require(self.sigma >= 0, "estimates: sigma must be 0 or more", self.sigma, ModelError)
 
-    def apply(self, active: JobState, seed: int, seconds: Seconds) -> None:
+    def apply(self, active: JobState, seed: int, limits_s: Callable[[TaskState], tuple[float, ...]]) -> None:
         """Replace the true durations on the job's tasks by the ones that policies may know. The
-        result depends only on job, number and seed; ``seconds`` returns the seconds of a task on
+        result depends only on job, number and seed; ``limits_s`` returns the time limit of a task on
         each type.
         """
         if self.kind == "exact":
@@ -526,10 +528,11 @@ class Estimates:
             if self.kind == "hidden":
                 task.seconds = tuple([s if s == inf else 1.0 for s in task._truth])
             elif self.kind == "predicted":
-                task.seconds = seconds(as_claimed(task.task, active.job.id))
+                task.seconds = limits_s(task)
             else:
                 task.seconds = tuple([s * factor for s in task._truth])
             task.best_s = task.rank_s = min(task.seconds)
+        active.has_limits = self.kind == "predicted"
         active.rank()
 
     def _factors(self, active: JobState, seed: int) -> list[float]:
@@ -540,14 +543,29 @@ class Estimates:
         return [float(factor) for factor in rng.lognormal(0.0, self.sigma, len(active.tasks))]
 
 
+def limit_seconds(
+    task: Task, job: str, seconds: Seconds, truth: tuple[float, ...], limits: TimeLimits
+) -> tuple[float, ...]:
+    """The time limit of a task on each type, as the site's scheduler knows it: the one that its user
+    stated, else the site's; ``inf`` where the task cannot run, as in the ``truth``.
+
+    Raises:
+        ModelError: The user stated no amount of work.
+    """
+    if task.estimate is None:
+        return tuple([inf if true_s == inf else limits.unstated_s for true_s in truth])
+    stated = seconds(as_claimed(task, job))
+    if limits.most_s == inf:
+        return stated
+    return tuple([stated_s if stated_s == inf else min(stated_s, limits.most_s) for stated_s in stated])
+
+
 def as_claimed(task: Task, job: str) -> Task:
     """The task with the work that its user claims.
 
     Raises:
-        ModelError: There is no claim, or it is not an amount of work.
+        ModelError: The claim is not an amount of work.
     """
-    if task.estimate is None:
-        raise ModelError(f"estimates 'predicted' need Task.estimate, and task {job}/{task.name} has none")
-    if not 0 <= task.estimate < inf:
+    if task.estimate is None or not 0 <= task.estimate < inf:
         raise ModelError(f"estimates 'predicted': the estimate of task {job}/{task.name} is {task.estimate!r}")
     return replace(task, work=task.estimate)

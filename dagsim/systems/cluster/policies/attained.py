@@ -23,6 +23,8 @@ def las(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", le
     """Least attained service first: the job that has run for the fewest seconds, ranked again every
     ``quantum_s``. Uses no estimates; preemptive. Cost: ``Rounds`` (Nuyens and Wierman 2008, as
     foreground-background).
+
+    With ``lead``, a run gives way only to a job with less than 1 - ``lead`` times its service.
     """
     return Rounds(BySeconds(), quantum_s, placement, lead)
 
@@ -31,6 +33,8 @@ def las_2d(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit",
     """Two-dimensional LAS: the job that has received the fewest GPU-seconds, ranked again every
     ``quantum_s``. Uses no estimates; preemptive. Cost: ``Rounds`` (Tiresias, Gu et al., NSDI
     2019).
+
+    With ``lead``, a run gives way only to a job with less than 1 - ``lead`` times its service.
     """
     return Rounds(ByGpuSeconds(), quantum_s, placement, lead)
 
@@ -45,6 +49,8 @@ def tiresias(
     within a level first come, first served. A job that has waited ``promote`` times as long as
     it has run goes back to the top. Uses no estimates; preemptive. Cost: ``Rounds`` (after Tiresias,
     Gu et al., NSDI 2019).
+
+    Levels are computed again every ``quantum_s`` seconds.
     """
     levels = thresholds if isinstance(thresholds, tuple) else (thresholds,)
     return Rounds(QueueLevels(levels, promote), quantum_s, placement)

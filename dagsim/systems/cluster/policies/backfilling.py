@@ -322,6 +322,8 @@ class Committed:
     tasks arrive meanwhile. An arriving task enters the queue only while a picked task waits, or
     when the queue is empty.
 
+    ``score`` is the order of the queue: first come, first served, or a formula.
+
     With ``backfill``, tasks of the queue that fit start meanwhile, oldest first, if their estimates
     end before (not at) the *shadow time*: the time when enough resources for the picked task were
     expected to be free when it was picked.

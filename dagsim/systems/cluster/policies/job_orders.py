@@ -316,6 +316,8 @@ def by_total_work(job: JobState) -> float:
 class Tetris:
     """The pair of ready task and node with the largest ``a - e p``.
 
+    ``srpt`` is the weight of ``p``.
+
     - ``a`` is the dot product of demand and free resources (GPUs, CPUs, memory), all as fractions
       of the node,
     - ``p`` is the remaining work of its job,

@@ -163,6 +163,8 @@ def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit")
     """Max-min fair: the holder with the fewest GPUs is next. All tenants (or with ``by=job`` all
     jobs) have the same entitlement. Uses no estimates. Cost: ``FairShares`` (Bertsekas and
     Gallager 1992, section 6.5.2).
+
+    Shares are those of tenants or of jobs (``by``).
     """
     return FairShares(by, _alike, False, placement)
 
@@ -173,6 +175,8 @@ def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | Placement
     with 1 the size too, and below 0 small jobs get more. Tuned, it is the strongest baseline of
     Decima (Mao et al., SIGCOMM 2019, section 7.1). With ``by=tenant`` the first job of a tenant
     sets its entitlement. Uses estimates. Cost: ``FairShares``.
+
+    Shares are those of tenants or of jobs (``by``).
 
     Raises:
         ConfigError: ``alpha`` is not between -4 and 4.
@@ -194,6 +198,8 @@ def drf(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairS
     """Dominant resource fairness: the tenant with the smallest dominant share (the largest of its
     shares of GPUs, cores and memory) is next, weighted by the weight of its first job. Uses no
     estimates. Cost: ``FairShares`` (Ghodsi et al., NSDI 2011).
+
+    Shares are those of tenants or of jobs (``by``).
     """
     return FairShares(by, _weight, True, placement)
 

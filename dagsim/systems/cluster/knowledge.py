@@ -1,0 +1,101 @@
+"""What policies know of run times, and the one line that says it.
+
+``known`` is the rule for all engines: policies know users' time limits, and true run times only where no
+job states a limit. ``Knowledge`` counts the jobs, is part of the facts of a run, and writes the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dagsim.model import Job
+from dagsim.systems.cluster.models.runtime import Estimates
+from dagsim.systems.seam import CountedJobs
+from dagsim.workload.arrays import JobArrays
+
+
+def states_limits(jobs: Iterable[Job] | JobArrays) -> bool:
+    """True if any of the jobs states a time limit. Of jobs that are read one by one, the first decides."""
+    if isinstance(jobs, JobArrays):
+        return jobs.estimate is not None and not bool(np.isnan(jobs.estimate).all())
+    if isinstance(jobs, CountedJobs):
+        return states_limits(jobs.jobs)
+    if isinstance(jobs, list | tuple):
+        return any(map(has_limit, jobs))
+    return bool(getattr(jobs, "states_limits", True))
+
+
+def has_limit(job: Job) -> bool:
+    """True if a task of the job has a time limit."""
+    return any(task.estimate is not None for task in job.graph.tasks)
+
+
+def known(estimates: Estimates, jobs: Iterable[Job] | JobArrays) -> Estimates:
+    """Return what policies know of these jobs: if they go by limits and no job states one, the true run times."""
+    if estimates.kind != "predicted" or states_limits(jobs):
+        return estimates
+    return replace(estimates, kind="exact")
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What policies know of the run times of some jobs. Its text is the line that every result has."""
+
+    kind: str
+    """The kind of the estimates that were asked for, or ``forecast`` for forecasts of starts."""
+    sigma: float
+    jobs: int
+    limited: int
+    """Number of jobs that state a time limit."""
+    of_log: bool
+    """True if the jobs come from a log."""
+
+    @property
+    def is_hindsight(self) -> bool:
+        """True if policies know true run times although the log states what its scheduler knew."""
+        return self.of_log and self.limited > 0 and self.kind in ("exact", "noisy")
+
+    def __str__(self) -> str:
+        source = "log" if self.of_log else "workload"
+        noise = f" x log-normal noise (sigma {self.sigma:g})" if self.kind == "noisy" else ""
+        if self.kind == "hidden":
+            return "policies know: nothing of run times (all tasks seem equally long)"
+        if self.is_hindsight:
+            share = _percent(self.limited, self.jobs)
+            return (
+                f"hindsight: policies know: true run times{noise}, and not the limits that {share} of the log's jobs "
+                "have (--set estimates.kind=predicted)"
+            )
+        if self.kind in ("exact", "noisy"):
+            return f"policies know: true run times{noise}"
+        ended = ", and the run times of ended jobs" if self.kind == "forecast" else ""
+        if not self.limited and not ended:
+            return f"policies know: true run times (the {source} has no limits)"
+        without = "a week" if ended else "the limit of their partition, or a year"
+        rest = "" if self.limited == self.jobs else f"; the others have {without}"
+        return f"policies know: limits of the {source} ({_percent(self.limited, self.jobs)} of jobs{rest}){ended}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The counts and the line as plain data."""
+        return {"text": str(self), **asdict(self)}
+
+    @classmethod
+    def joined(cls, several: Iterable[Mapping[str, Any]]) -> Knowledge | None:
+        """The knowledge of several runs from their ``to_dict``; None if no run has any."""
+        facts = [{name: value for name, value in of.items() if name != "text"} for of in several]
+        if not facts:
+            return None
+        counts = {name: sum(of[name] for of in facts) for name in ("jobs", "limited")}
+        return cls(**facts[0] | counts)
+
+
+def _percent(part: int, whole: int) -> str:
+    """A share in percent; only all is 100 %, and only none 0 %."""
+    share = 100 * part / max(whole, 1)
+    if part in (0, whole):
+        return "100 %" if part else "0 %"
+    return f"{min(max(round(share, 0 if 1 <= share < 99 else 1), 0.1), 99.9):g} %"

@@ -1,0 +1,394 @@
+"""Reference pages from the code: options of commands, keys of configurations, metrics, parameters of policies and the
+Python API. ``scripts/make_pages.py`` writes them into ``docs/reference``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import typer
+import yaml
+from command import markdown
+
+from dagsim.cli import app
+from dagsim.errors import DagsimError
+from dagsim.families.ramp.policies import RAMP_POLICIES
+from dagsim.families.spark.policies import SPARK_POLICIES
+from dagsim.metrics import glossary
+from dagsim.metrics.standings import lower_is_better
+from dagsim.registry import Registry
+from dagsim.systems.cluster.policies import POLICIES
+
+ROOT = Path(__file__).parent.parent
+MODULES = ("dagsim", "dagsim.systems.seam", "dagsim.testing", "dagsim.model", "dagsim.model.log", "dagsim.errors")
+"""Modules of the Python API: those of docs/reference/api.md."""
+
+
+def options() -> Iterator[str]:
+    """Yield all commands and their options."""
+    root = typer.main.get_command(app)
+    yield from _commands("dagsim", root)
+
+
+def _commands(name: str, command: Any) -> Iterator[str]:
+    for part, child in sorted(getattr(command, "commands", {}).items()):
+        if not child.hidden:
+            yield from _commands(f"{name} {part}", child)
+    if hasattr(command, "commands"):
+        return
+    yield from (f"## `{name}`", "", inspect.cleandoc(command.help or "").replace("\b", ""), "")
+    rows = [row for row in map(_parameter, command.params) if row is not None]
+    if rows:
+        yield from (*markdown(("option", "value", "meaning"), rows), "")
+
+
+def _parameter(parameter: Any) -> tuple[str, str, str] | None:
+    if getattr(parameter, "hidden", False):
+        return None
+    is_argument = parameter.param_type_name == "argument"
+    name = (parameter.metavar or parameter.name).upper()
+    names = [name.strip("[]")] if is_argument else [*parameter.opts, *parameter.secondary_opts]
+    value = "" if getattr(parameter, "is_bool_flag", False) else str(parameter.metavar or "value").strip("[]")
+    meaning = " ".join((getattr(parameter, "help", None) or "").split()).replace("|", "\\|").replace("\\[", "[")
+    return ", ".join(f"`{name}`" for name in names), value and f"`{value}`".replace("|", ", "), meaning
+
+
+def configuration() -> Iterator[str]:
+    """Yield all keys of a configuration, from its JSON Schema."""
+    schema = _schema()
+    yield from _section("Top level", schema)
+    parts = {_label(name): part for name, part in schema.get("$defs", {}).items() if part.get("properties")}
+    for name, part in sorted({**_inline(schema), **parts}.items(), key=lambda pair: pair[0].lower()):
+        yield from _section(f"`{name}`", part)
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads((ROOT / "configs" / "dagsim.schema.json").read_text(encoding="utf-8"))
+    return schema
+
+
+def _inline(schema: Any) -> dict[str, Any]:
+    """Return the parts of the schema that are described where they are used, by title."""
+    found: dict[str, Any] = {}
+    for key, value in schema.items() if isinstance(schema, dict) else enumerate(schema):
+        if key != "$defs" and isinstance(value, dict | list):
+            if isinstance(value, dict) and "title" in value and value.get("type") == "object" and "properties" in value:
+                found[value["title"]] = value
+            found |= _inline(value)
+    if isinstance(schema, dict):
+        for value in schema.get("$defs", {}).values():
+            found |= _inline(value)
+    return found
+
+
+def _label(name: str) -> str:
+    """Shorten the name of a definition: ``a__b__c__Preemption`` is ``Preemption-c``."""
+    *_, module, last = ["", *name.split("__")]
+    return f"{last}-{module}" if module else last
+
+
+def _section(title: str, schema: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"## {title}", "")
+    if title != "Top level" and schema.get("description"):
+        yield from (" ".join(schema["description"].split("\n\n")[0].split()).replace("``", "`"), "")
+    rows = []
+    for key, part in schema["properties"].items():
+        default = f"`{json.dumps(part['default'])}`" if "default" in part else ""
+        short = default if len(default) <= 60 else ""
+        meaning = " ".join(part.get("description", "").split())
+        example = f"`{key}: {_example(key, part, schema['properties'])}`"
+        cells = (f"`{key}`", _type(part), short, meaning.replace("``", "`"), example)
+        rows.append([text.replace("|", "\\|") for text in cells])
+    yield from (*markdown(("key", "type", "default", "meaning", "example"), rows), "")
+
+
+@cache
+def _shipped_mappings() -> tuple[dict[str, Any], ...]:
+    """Every mapping in the configurations that ship, as written there."""
+    files = [*sorted((ROOT / "configs").rglob("*.yaml")), *sorted((ROOT / "docs" / "examples").glob("*.yaml"))]
+    found: list[dict[str, Any]] = []
+
+    def collect(value: Any) -> None:
+        if isinstance(value, dict):
+            found.append(value)
+        for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            collect(part)
+
+    for file in files:
+        collect(yaml.safe_load(file.read_text(encoding="utf-8")))
+    return tuple(found)
+
+
+def _example(key: str, part: Mapping[str, Any], beside: Mapping[str, Any]) -> str:
+    """Return a value of a key: one of a configuration that ships, else the default, else one of its type."""
+    if "const" in part:
+        return str(part["const"])
+    for mapping in _shipped_mappings():
+        fits = key in mapping and set(mapping) <= set(beside)
+        if fits and mapping[key] not in (None, part.get("default")) and len(text := _flow(mapping[key])) <= 50:
+            return text
+    if (default := part.get("default")) not in (None, [], {}, "") and len(text := _flow(default)) <= 50:
+        return text
+    return _of_type(part)
+
+
+def _flow(value: Any) -> str:
+    return yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("\n").removesuffix("\n...")
+
+
+def _of_type(part: Mapping[str, Any]) -> str:
+    """Return a value of the type of a key."""
+    if "const" in part or "enum" in part:
+        return str(part.get("const", part.get("enum", [""])[0]))
+    for union in (part.get("anyOf"), part.get("oneOf")):
+        if union:
+            return _of_type(next((one for one in union if one.get("type") != "null"), union[0]))
+    match part.get("type"):
+        case "integer" | "number":
+            least = part.get("minimum", part.get("exclusiveMinimum", 0))
+            return str(max(1, int(least) + ("exclusiveMinimum" in part)))
+        case "boolean":
+            return "true"
+        case "array":
+            return f"[{_of_type(part['items'])}]" if "items" in part else "[]"
+        case "object":
+            return "{}"
+        case "string":
+            return "text"
+    return "{...}"
+
+
+def _type(part: Mapping[str, Any]) -> str:
+    if "$ref" in part:
+        name = part["$ref"].rpartition("/")[2]
+        of = _schema()["$defs"][name]
+        return f"[`{_label(name)}`](#{_label(name).lower()})" if of.get("properties") else _type(of)
+    if "title" in part and part.get("properties"):
+        return f"[`{part['title']}`](#{part['title'].lower()})"
+    if "const" in part:
+        return f"`{part['const']}`"
+    if "enum" in part:
+        return ", ".join(f"`{value}`" for value in part["enum"])
+    union = part.get("anyOf") or part.get("oneOf")
+    if union:
+        return " or ".join(dict.fromkeys(map(_type, union)))
+    kind = part.get("type", "any")
+    if kind == "object" and isinstance(part.get("additionalProperties"), dict) and part["additionalProperties"]:
+        return f"mapping of names to {_type(part['additionalProperties'])}"
+    return f"list of {_type(part['items'])}" if kind == "array" and "items" in part else str(kind)
+
+
+def python_api() -> Iterator[str]:
+    """Yield the public Python API: signatures, docstrings and examples."""
+    for module in map(import_module, MODULES):
+        yield from (f"## `{module.__name__}`", "", _text(module.__doc__), "")
+        for name in sorted(module.__all__, key=str.lower):
+            value = getattr(module, name)
+            if inspect.isclass(value) or inspect.isfunction(value):
+                yield from _object(name, value)
+            elif name in EXAMPLES:
+                yield from (f"### `{name}`", "", "```python", EXAMPLES[name], "```", "")
+
+
+def _object(name: str, value: Any) -> Iterator[str]:
+    yield from (f"### `{name}`", "")
+    if inspect.isfunction(value):
+        yield from ("```python", f"{name}{_signature(value)}", "```", "")
+    yield from (_text(value.__doc__), "")
+    if name in EXAMPLES:
+        yield from ("```python", EXAMPLES[name], "```", "")
+    if not inspect.isclass(value):
+        return
+    for member, method in sorted(vars(value).items()):
+        text = inspect.getdoc(method.fget if isinstance(method, property) else method)
+        if not member.startswith("_") and text and (inspect.isfunction(method) or isinstance(method, property)):
+            first = " ".join(text.split("\n\n")[0].split()).replace("``", "`")
+            yield f"- `{member}`: {first}"
+    yield ""
+
+
+def _signature(value: Any) -> str:
+    """Return a signature without quotes around annotations."""
+    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(value)))
+
+
+def _text(doc: str | None) -> str:
+    """A docstring as Markdown: double backquotes become single ones, and ``Raises:`` keeps its lines."""
+    text = re.sub(r"^(Raises|Args|Returns):\n", r"\1:\n\n", inspect.cleandoc(doc or ""), flags=re.MULTILINE)
+    return text.replace("``", "`")
+
+
+EXAMPLES: dict[str, str] = {
+    "simulate": """from dagsim import simulate
+
+outcome = simulate("steady", {"A100-40": 16}, "easy", seed=3)
+print(outcome.summary.jct_s.mean)""",
+    "Outcome": """from dagsim import simulate
+
+outcome = simulate(policy="sjf")
+print(len(outcome.schedule.log), outcome.summary.utilization)""",
+    "summarize": """from dagsim import simulate, summarize
+
+outcome = simulate(policy="srtf")
+print(summarize(outcome.schedule, measured=(10, None)).bounded_slowdown.p95)""",
+    "Summary": """from dagsim import simulate
+
+summary = simulate(policy="fifo").summary
+print(summary.wait_s.mean, summary.to_dict()["queueing_s.p99"])""",
+    "compare": """from dagsim import compare
+
+for result in compare("results/RUN_A", "results/RUN_B"):
+    print(result.policy, result.mean.value, result.words)""",
+    "replay": """from dagsim import replay
+
+outcome = replay("workloads/site/sacct.txt.gz", "easy", "cluster.yaml")
+print(outcome.summary.wait_s.p95)""",
+    "plan": """from dagsim import plan
+
+planned = plan("sacct.txt", "wait_s.p95<2h", ["H200"], cluster="cluster.yaml", policy="easy")
+print(planned.search.best)""",
+    "train": """from dagsim import train
+
+trained = train("train/ppo", ["train.iterations=100"])
+print(trained.validation_ratio)""",
+    "Job": """from dagsim import Job, Task, simulate
+
+jobs = [Job.single(f"job-{n}", Task("train", 3600.0, 8, gang=True), arrival_s=60.0 * n) for n in range(9)]
+print(simulate(jobs, {"A100-40": 16}).summary.makespan_s)""",
+    "Task": """from dagsim import Task
+
+Task("train", 3600.0, 8, gang=True, gpu_types=("A100-40", "H100"))  # 8 GPUs for an hour, of either type""",
+    "TaskGraph": """from dagsim import Edge, Job, Task, TaskGraph
+
+graph = TaskGraph((Task("prepare", 60.0), Task("train", 600.0), Task("test", 30.0)), (Edge(0, 1), Edge(1, 2)))
+Job("chain", graph)""",
+    "Edge": """from dagsim import Edge
+
+Edge(0, 1, 2e9)  # task 1 begins after task 0, whose 2 GB it needs""",
+    "Cluster": """from dagsim import Cluster, Node, simulate
+from dagsim.model import GPU_TYPES
+
+nodes = tuple(Node(f"n{n}", GPU_TYPES["A100-40"], 8, cpus=96, memory_gb=1024) for n in range(4))
+print(simulate(cluster=Cluster(nodes)).summary.utilization)""",
+    "Node": """from dagsim import Node
+from dagsim.model import GPU_TYPES
+
+Node("n0", GPU_TYPES["H100"], 8, cpus=96, memory_gb=1024)""",
+    "GpuType": """from dagsim.model import GPU_TYPES
+
+print(GPU_TYPES["H100"].fp16_tflops)""",
+    "Synthetic": """from dagsim import Synthetic, simulate
+
+print(simulate(Synthetic(count=200, load=0.7), policy="sjf").summary.jct_s.mean)""",
+    "PRESETS": """from dagsim import PRESETS
+
+print(sorted(PRESETS))""",
+    "POLICIES": """from dagsim import POLICIES, simulate
+
+for name in POLICIES.names()[:3]:
+    print(name, simulate(policy=name).summary.jct_s.mean)""",
+    "ClusterPolicy": """from dagsim import Start, simulate
+
+
+class Oldest:
+    def decide(self, view):
+        for task in view.ready:
+            if placement := view.fit(task):
+                yield Start(task, placement)
+
+
+print(simulate(policy=Oldest()).summary.jct_s.mean)""",
+    "Preempt": """from dagsim import Preempt, Start, simulate
+
+
+class YoungestFirst:
+    def decide(self, view):
+        for task in reversed(view.ready):
+            if placement := view.fit(task):
+                yield Start(task, placement)
+                return
+            for run in view.running.values():
+                if run.started_s < view.now - 3600:
+                    yield Preempt(run.id)
+                    return
+
+
+print(simulate(policy=YoungestFirst()).summary.preemptions)""",
+}
+"""Examples of the names that ``dagsim`` exports; ``tests/test_docs.py`` runs those that need no files."""
+
+
+def metrics() -> Iterator[str]:
+    """Yield all metrics."""
+    rows = (
+        (f"`{it.name}`", it.unit, "lower" if lower_is_better(it.name) else "higher", it.meaning) for it in glossary()
+    )
+    yield from markdown(
+        ("metric", "unit", "better", "meaning"), ([cell.replace("|", "\\|") for cell in row] for row in rows)
+    )
+
+
+def parameters() -> Iterator[str]:
+    """Yield the parameters of all policies. What a parameter may be is what the policy says when it refuses a value."""
+    titles = {"The GPU cluster": POLICIES, "Spark": SPARK_POLICIES, "RAMP": RAMP_POLICIES}
+    for title, registry in titles.items():
+        rows = [row for name in registry.names() for row in _parameters_of(registry, name)]
+        yield from (f"## {title}", "", *markdown(("policy", "parameter", "values", "default", "effect"), rows), "")
+
+
+_PROBES = ("-1000000000", "0", "0.5", "1000000000000", "nan", "no-such-value")
+
+
+def _parameters_of(registry: Registry[Any], name: str) -> Iterator[tuple[str, ...]]:
+    target: Any = registry.get(name)
+    told = " ".join((inspect.getdoc(target) or "").split())
+    for param in inspect.signature(target).parameters.values():
+        if param.name == "placement" or param.kind not in (param.POSITIONAL_OR_KEYWORD, param.KEYWORD_ONLY):
+            continue
+        default = "required" if param.default is param.empty else f"`{_plain(param.default)}`"
+        sentence = next(
+            (part for part in re.split(r"(?<=[.:]) (?=[A-Z`])", told) if re.search(rf"``{param.name}\b", part)), ""
+        )
+        cells = f"`{name}`", f"`{param.name}`", _allowed(registry, name, param), default, sentence.replace("``", "`")
+        yield tuple(cell.replace("|", "\\|") for cell in cells)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value in (None, ()) else str(list(value) if isinstance(value, tuple) else value)
+
+
+def _allowed(registry: Registry[Any], name: str, param: inspect.Parameter) -> str:
+    """Return the values of a parameter, in the words of the errors about others."""
+    said: dict[str, None] = {}
+    for probe in _PROBES:
+        try:
+            registry.create(f"{name}[{param.name}={probe}]")
+        except DagsimError as error:
+            found = re.search(rf"\b{param.name}(?: \S+)? must (?:be |lie )?(.*?)(?:, got .*|$)", str(error))
+            said |= dict.fromkeys([found[1]] if found else [])
+        except Exception:
+            continue
+    kinds = [what for what in said if what in _TYPES]
+    ranges = [what for what in said if what not in _TYPES]
+    return ", ".join([*kinds[:1], *ranges]) or _TYPE_OF.get(str(param.annotation), "")
+
+
+_TYPES = (
+    "a number",
+    "a whole number",
+    "true or false",
+    "text",
+    "numbers in brackets ([1,2])",
+    "a whole number or null",
+)
+_TYPE_OF = {"bool": "true or false", "float": "a number", "int": "a whole number", "str": "text"}
