@@ -17,7 +17,7 @@ from dagsim.experiment.scenario import scenario_of
 from dagsim.family import offered, refuse_missing, service
 from dagsim.metrics import Summary, summarize
 from dagsim.metrics.incomplete import incomplete_facts
-from dagsim.metrics.own import own_values
+from dagsim.metrics.own import METRICS, own_values
 from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
 from dagsim.registry import Registry, Spec
@@ -126,6 +126,8 @@ def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) 
     """
     scenario = scenario_of(config)
     scenario.check()
+    for metric in config.metrics:
+        METRICS.create(metric)
     for policy in policies:
         try:
             with _blamed(policy):

@@ -366,7 +366,7 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
 
 
 def losses(lines: Iterable[CellRun]) -> list[str]:
-    """What comes before the figures of some runs, since they lack it: the jobs that did not complete, with their
+    """List what comes before the figures of some runs, since they lack it: the jobs that did not complete, with their
     reasons, under each policy that differs from the first, and what policies noted about their runs.
     """
     lines = list(lines)

@@ -70,7 +70,7 @@ class Eligibility(Forked):
         return bool(self._held) or (self.dependencies is not None and self.dependencies.next_s < inf)
 
     def why_waiting(self) -> dict[int, str]:
-        """What each job waits for, by its number."""
+        """Describe what each job waits for, by its number."""
         reasons = {number: "its begin time had not come" for _, number, _ in self._held}
         if self.dependencies is not None:
             for number, active in self.dependencies.waiting.items():

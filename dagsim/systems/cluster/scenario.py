@@ -331,7 +331,7 @@ class ClusterScenario(Models, ClusterWorld):
         return facts if waits is None else facts | {"observed": waits.to_dict()}
 
     def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
-        """What keeps jobs that are there at the end of ``kernel`` from completing, by number."""
+        """Describe what keeps jobs that are there at the end of ``kernel`` from completing, by number."""
         return why_unfinished(kernel) if isinstance(kernel, ClusterKernel) else {}
 
     def check(self) -> None:

@@ -4,7 +4,7 @@ tasks.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from heapq import heappop, heappush
 
 from dagsim.errors import require
@@ -27,7 +27,7 @@ class AsObserved:
         self._nodes: dict[str, list[int]] = {}
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        due = view.index(self, lambda: _Due(Queue(_due_s, view.machines)))
+        due = view.index(self, lambda: Due(_due_s, Queue(_due_s, view.machines)))
         while (task := due.next(view.now)) is not None:
             due.late.push(task)  # some instances may have to wait; the queue drops tasks that do not
             placement = self._observed(view, task) or self._place(view, task)
@@ -51,15 +51,16 @@ class AsObserved:
         return placement_on(names, self._nodes, view.machines, task.demand, task.waiting)
 
 
-class _Due:
+class Due:
     """Ready tasks by the time they are due, and tasks that were due and found no room."""
 
-    def __init__(self, late: Queue) -> None:
+    def __init__(self, due_s: Callable[[TaskState], float], late: Queue) -> None:
+        self._due_s = due_s
         self.later: list[tuple[float, int, int, TaskState]] = []
         self.late = late
 
     def push(self, task: TaskState) -> None:
-        heappush(self.later, (_due_s(task), task.order, task.piece, task))
+        heappush(self.later, (self._due_s(task), task.order, task.piece, task))
 
     def next(self, now: float) -> TaskState | None:
         """Return the next task that is due by ``now`` and still waits."""
