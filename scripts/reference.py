@@ -326,6 +326,14 @@ print(simulate(policy=YoungestFirst()).summary.preemptions)""",
 """Examples of the names that ``dagsim`` exports; ``tests/test_docs.py`` runs those that need no files."""
 
 
+def excerpt(first: str, last: str) -> Iterator[str]:
+    """Yield the lines of ``docs/examples/model_server.py`` from one that begins so until the next that begins so."""
+    lines = (ROOT / "docs" / "examples" / "model_server.py").read_text(encoding="utf-8").splitlines()
+    begin = next(number for number, line in enumerate(lines) if line.startswith(first))
+    end = next((number for number, line in enumerate(lines) if number > begin and line.startswith(last)), len(lines))
+    yield from ("```text", *"\n".join(lines[begin:end]).strip("\n").splitlines(), "```")
+
+
 def metrics() -> Iterator[str]:
     """Yield all metrics."""
     rows = (

@@ -10,19 +10,10 @@ from pathlib import Path
 from sources import PACKAGE as ROOT
 from sources import trees
 
-INSIDE = (
-    ("kube", "families/kubernetes/kube/"),
-    ("kube", "families/kubernetes/kubectl.py"),
-    ("kube", "families/kubernetes/pods.py"),
-    ("kube", "families/kubernetes/terms.py"),
-)
-"""Parts of a family that still have names of their own."""
-
 
 def room(path: str) -> str:
     """The family that a module belongs to; empty for the core."""
-    inside = next((name for name, start in INSIDE if path.startswith(start)), "")
-    return inside or (path.split("/")[1] if path.startswith("families/") else "")
+    return path.split("/")[1] if path.startswith("families/") else ""
 
 
 @cache

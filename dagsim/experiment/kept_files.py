@@ -410,6 +410,39 @@ def value_in(line: Mapping[str, Any], key: str, file: str) -> Any:
     return line[key]
 
 
+def check_shape(value: Any, shape: Any, where: object, *, inner: bool = False) -> None:
+    """Check the types of what a JSON file states: a type, a list of one, or a mapping with the shapes of its keys
+    (``None`` stands for every key). Null is allowed everywhere but in lists. Keys may be missing, but not those of
+    an ``inner`` object.
+
+    Raises:
+        RunFolderError: A value has another type.
+    """
+    if isinstance(shape, type):
+        right = isinstance(value, shape) and not (shape is int and isinstance(value, bool))
+    else:
+        right = isinstance(value, type(shape))
+    if not right:
+        raise RunFolderError(f"{where}: damaged: {value!r:.60} where {_expected(shape)} should be")
+    if isinstance(shape, list):
+        for item in value:
+            check_shape(item, shape[0], where)
+    elif isinstance(shape, dict):
+        for key in shape if inner else ():
+            if key is not None:
+                value_in(value, key, str(where))
+        for key, part in value.items():
+            of = shape.get(key, shape.get(None))
+            if part is not None and of is not None:
+                check_shape(part, of, f"{where}: {key}", inner=True)
+
+
+def _expected(shape: Any) -> str:
+    return {str: "a text", int: "a whole number", dict: "an object", list: "a list"}[
+        shape if isinstance(shape, type) else type(shape)
+    ]
+
+
 def whole_lines(path: Path) -> list[bytes]:
     """The complete lines, with line ends. An unfinished last line of a stopped writer is left out."""
     try:

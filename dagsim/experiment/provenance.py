@@ -50,6 +50,8 @@ def provenance(config: Config, policies: Iterable[str]) -> dict[str, Sources]:
     for name in _names_in(plain(config)):
         for path in _source(name):
             files["code"][name] = {"file": str(path.absolute()), "sha256": digest(path)}
+    for name, path in metric_files(config).items():
+        files["code"][name] = {"file": str(path.absolute()), "sha256": digest(path)}
     trace = config.world.trace_path
     if trace is not None:
         files["traces"][str(trace)] = {"file": str(trace), "sha256": digest(trace)}
@@ -77,8 +79,20 @@ def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
     elif name in scenario.policies and (files := getattr(scenario.policies.get(name), "checkpoints", None)):
         for path in files(**params):
             yield "checkpoints", policy, path
-    elif (own := params.get("config")) and Path(str(own)).is_file():
-        yield "code", f"{name}:{own}", Path(str(own))
+    else:
+        for own in named_files(params):
+            yield "code", f"{name}:{own}", own
+
+
+def named_files(params: Mapping[str, Any]) -> list[Path]:
+    """Return the files among the parameters of a policy or metric."""
+    return [Path(value) for value in params.values() if isinstance(value, str) and value and Path(value).is_file()]
+
+
+def metric_files(config: Config) -> dict[str, Path]:
+    """Return the files that the metrics of a configuration read, by metric and file."""
+    specs = [Spec.parse(spec) for spec in config.metrics]
+    return {f"{name}:{path}": path for name, params in specs for path in named_files(params)}
 
 
 def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -> list[str]:

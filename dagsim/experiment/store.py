@@ -58,6 +58,7 @@ from dagsim.experiment.kept_files import (
     TABLES,
     CellRun,
     cells_table,
+    check_shape,
     engine_of,
     json_line,
     json_text,
@@ -91,6 +92,22 @@ State: TypeAlias = Literal["running", "done", "failed", "interrupted"]
 _READABLE = (1, SCHEMA)
 """Layouts that can be read."""
 _LONGEST_NAME = 80
+_RUN = {"policy": str, "seed": int, "workload": dict, "metrics": dict, "engine": dict}
+_FILES = {"file": str, "sha256": str}
+_MANIFEST: dict[str, Any] = {
+    **{
+        "command": str,
+        "created": str,
+        "config_sha256": str,
+        "code_sha256": str,
+        "name": str,
+        "plan": dict,
+        "versions": dict,
+    },
+    **{"policies": [str], "seeds": [int], "trace": {"path": str, "sha256": str}},
+    **{kind: {None: _FILES} for kind in ("code", "checkpoints", "traces")},
+}
+"""Types of values in a line and in the manifest (``check_shape``)."""
 _GRID, _CELLS = "sweep.yaml", "cells"
 _RUNS, _TIMING, _FAILURES, _PROGRESS = "runs.jsonl", "timing.jsonl", "failures.jsonl", "progress.jsonl"
 
@@ -326,6 +343,7 @@ class Store:
                 f"{path / 'manifest.json'}: not of a run folder that this version reads (schema "
                 f"{' or '.join(map(str, _READABLE))}); run it again: its command is in command.txt"
             )
+        check_shape(facts, _MANIFEST, path / "manifest.json")
         names = allowed()
         own = own or (names is not None and names.everything)
         if own and names is not None:
@@ -469,7 +487,7 @@ class Store:
             raise
 
     def _note(self, *, stopped: bool) -> str:
-        """What the folder keeps, and the command that goes on; empty if an error left nothing to keep."""
+        """Describe what the folder keeps, and name the command that goes on; empty if an error left nothing to keep."""
         command = self.manifest["command"]
         if command == "train":
             return (
@@ -718,9 +736,9 @@ class Store:
             RunFolderError: They cannot be read.
         """
         runs, timing = read_lines(self.path / _RUNS), read_lines(self.path / _TIMING)
-        for number, run in enumerate(runs, 1):
-            if not isinstance(run.get("policy", ""), str) or not isinstance(run.get("seed", 0), int):
-                raise RunFolderError(f"{self.path / _RUNS}:{number}: damaged: not the policy and the seed of a run")
+        for file, lines in ((_RUNS, runs), (_TIMING, timing)):
+            for number, run in enumerate(lines, 1):
+                check_shape(run, _RUN, f"{self.path / file}:{number}")
         return [
             CellRun(
                 value_in(run, "policy", _RUNS),

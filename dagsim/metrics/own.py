@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from dagsim.errors import ConfigError, DagsimError, PluginError, one_line
 from dagsim.model.log import Schedule
-from dagsim.registry import Registry, Spec
+from dagsim.registry import Entry, Registry, Spec
 
 
 class OwnMetric(Protocol):
@@ -24,8 +24,20 @@ class OwnMetric(Protocol):
         ...
 
 
-METRICS: Registry[OwnMetric] = Registry("metric", group="dagsim.metrics", listing="dagsim list metrics", method="of")
-"""Metrics of other packages, by name."""
+METRICS: Registry[OwnMetric] = Registry(
+    "metric",
+    [
+        Entry("energy_cost", ".tariff:EnergyCost", "cost of the energy at prices by the hour: [series=prices.csv]"),
+        Entry(
+            "carbon_kg", ".tariff:CarbonKg", "kg of CO2 of the energy, by grams per kWh and hour: [series=carbon.csv]"
+        ),
+    ],
+    group="dagsim.metrics",
+    home="dagsim.metrics",
+    listing="dagsim list metrics",
+    method="of",
+)
+"""Metrics that need a file, and those of other packages, by name."""
 
 
 def value_name(spec: str) -> str:

@@ -206,7 +206,7 @@ def gpu_allocation_ratio(source: Source) -> float:
     length_s = np.diff(time_s, append=cols.end_s)
     there = up.at(time_s)
     length_s = np.where(there > 0, length_s, 0.0)
-    return _share(held.at(time_s) / np.maximum(there, 1.0) @ length_s, length_s.sum())
+    return _share(float(held.at(time_s) / np.maximum(there, 1.0) @ length_s), length_s.sum())
 
 
 def scheduling_occupancy_rate(source: Source) -> float:
@@ -259,7 +259,7 @@ def goodput(source: Source) -> float:
     useful = np.where(jobs.finished, np.maximum(useful, jobs.ideal_gpu_s), useful)
     share = np.minimum(useful, held) / np.where(held > 0, held, 1.0)
     spent = total(runs.job, runs.held * cols.within(runs.start_s, runs.end_s), len(jobs))
-    return _share(share @ spent, spent.sum())
+    return _share(float(share @ spent), spent.sum())
 
 
 def gpus_held(source: Source, gpu_type: str | None = None) -> Steps:

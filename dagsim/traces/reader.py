@@ -57,6 +57,9 @@ class Reader(Protocol):
     uses: ClassVar[frozenset[str]] = frozenset()
     """The ``TraceOptions`` that it supports besides ``COMMON_OPTIONS``."""
 
+    whole_folders: ClassVar[bool] = False
+    """True if it takes a folder for some of its files, whatever the others are."""
+
     def recognises(self, source: Source) -> bool:
         """True if the source has this format, judging by names and first lines. Must be False for
         every other format.

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from dagsim.workload.load import Load
 
 
+_ENERGY_HEADS = {"energy_cost": "\ncost", "carbon_kg": "\nkgCO2"}
+"""Headings of the metrics that series of prices and of carbon add."""
+
+
 def whatif_table(
     choices: Sequence[Alternative],
     metric: str,
@@ -32,7 +36,9 @@ def whatif_table(
     """
     priced = choices[0].cost is not None
     any_lost = any(choice.trial.lost for choice in choices)
-    heads = ["cluster", "policy", "wait (s)\nmean", "\np95", "energy\n(kWh)", *(["cost a\nmonth"] if priced else [])]
+    own = [name for name in _ENERGY_HEADS if name in choices[0].trial.run.metrics]
+    heads = ["cluster", "policy", "wait (s)\nmean", "\np95", "energy\n(kWh)", *(_ENERGY_HEADS[name] for name in own)]
+    heads += ["cost a\nmonth"] if priced else []
     heads += [*(["jobs\nlost"] if any_lost else []), f"{metric_name(metric)}\nratio"]
     heads += [*(["95 %\ninterval"] if wide else []), "verdict"]
     rows: list[tuple[str, ...]] = []
@@ -41,14 +47,16 @@ def whatif_table(
         rows.append(("the log", "as it was", short(fit.mean_s), short(fit.p95_s), "-", *blank))
     for choice in choices:
         trial, change = choice.trial, choice.change
-        values = [short(trial.value(name)) for name in ("wait_s.mean", "wait_s.p95", "energy_kwh")]
+        values = [short(trial.value(name)) for name in ("wait_s.mean", "wait_s.p95", "energy_kwh", *own)]
         values += [f"{choice.cost:,.0f}" if choice.cost is not None else "-"] if priced else []
         values += [f"{trial.lost:,}"] if any_lost else []
         ratio = "1" if choice is choices[0] else factor(change.ratio)
         bounds = interval(change.low, change.high, factor) if choice is not choices[0] and isfinite(change.low) else "-"
         shown = [ratio, bounds] if wide else [ratio if bounds == "-" else f"{ratio}\n{bounds}"]
         rows.append((choice.cluster, choice.policy, *values, *shown, choice.verdict))
-    notes = [*_demand_notes(demand), *_whatif_notes(choices, demand, begins), *([prices.sentence()] if prices else [])]
+    by_the_hour = "cost, kgCO2: of this energy, by the hour; a series repeats after its end." if own else ""
+    notes = [*_demand_notes(demand), *_whatif_notes(choices, demand, begins), *filter(None, [by_the_hour])]
+    notes += [prices.sentence()] if prices else []
     return Grid(f"what if: {workload}", tuple(heads), rows, tuple(notes), (0, 1, len(heads) - 1))
 
 

@@ -28,6 +28,7 @@ from dagsim.cli.options import (
 )
 from dagsim.cli.shared import audited, checked, experiment, trace_at
 from dagsim.cli.sweep import swept
+from dagsim.errors import ConfigError
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
@@ -46,6 +47,26 @@ Prices_ = Annotated[
         "power, or none (default: list prices, in US dollars); repeatable.",
     ),
 ]
+
+
+def _with_series(config: Config, prices: Path | None, carbon: Path | None) -> Config:
+    """Return the configuration with the metrics that these series add.
+
+    Raises:
+        ConfigError: A series cannot be read, or the configuration has such a metric already.
+    """
+    from dagsim.metrics.own import METRICS, value_name
+
+    metrics = list(config.metrics)
+    for name, path in (("energy_cost", prices), ("carbon_kg", carbon)):
+        if path is None:
+            continue
+        if name in map(value_name, metrics):
+            option = "--prices" if path is prices else "--carbon"
+            raise ConfigError(f"{option}: the configuration has the metric {name} already; leave one of them out")
+        metrics.append(f"{name}[series={json.dumps(str(path))}]")
+        METRICS.create(metrics[-1])
+    return config.model_copy(update={"metrics": tuple(metrics)})
 
 
 def _priced(texts: Sequence[str] | None) -> tuple[tuple[str, ...], Path | None]:
@@ -99,6 +120,16 @@ def whatif(
     growth: Growth = None,
     accept: Accept_ = None,
     price: Prices_ = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="CSV", help="Prices of a kWh by the hour (columns time,value): adds the cost of the energy."
+        ),
+    ] = None,
+    carbon: Annotated[
+        Path | None,
+        typer.Option(metavar="CSV", help="Grams of CO2 per kWh by the hour (columns time,value): adds kg of CO2."),
+    ] = None,
     metric: Annotated[str, typer.Option(help="Metric to compare.")] = "jct_s.mean",
     config: ConfigFile = None,
     set_: Settings = None,
@@ -118,6 +149,7 @@ def whatif(
 
     policies = _names(policy)
     chosen, audit = _configured(reading, trace, config, set_, policies[:1], growth, watched=shown.watched)
+    chosen = _with_series(chosen, prices, carbon)
     checked("--metric", metric, chosen)
     asked = WhatIf.of(with_memberships(chosen), policies, add or (), remove or (), accept or (), *_priced(price))
     asked.demand.check(metric)

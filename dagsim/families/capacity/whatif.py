@@ -25,6 +25,7 @@ from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
 from dagsim.experiment.store import Store
 from dagsim.families.capacity.machines import Prices, read_accept, read_gpus, resized, with_memberships
 from dagsim.metrics.compare import holm
+from dagsim.metrics.own import value_name
 from dagsim.metrics.series import Change, JobSeries, Period, change_of, next_period
 from dagsim.metrics.standings import lower_is_better, not_done
 from dagsim.model import Cluster, Request
@@ -414,6 +415,7 @@ class Alternative:
         """Flat and safe for JSON."""
         change, value, of = self.change, self.value, self.trial.value
         numbers = {"wait_s": of("wait_s.mean"), "wait_p95_s": of("wait_s.p95"), "energy_kwh": of("energy_kwh")}
+        numbers |= {name: of(name) for name in ("energy_cost", "carbon_kg") if name in self.trial.run.metrics}
         numbers |= {"mean": value.value, "mean_low": value.low, "mean_high": value.high}
         numbers |= {"ratio": change.ratio, "ratio_low": change.low, "ratio_high": change.high, "p": change.p}
         return {
@@ -486,7 +488,10 @@ class WhatIf:
         dropped = ("policy", "cluster", "prices")
         settings = {key: value for key, value in plain(self.config).items() if key not in dropped}
         name = name or question(log, self.config, list(sections), list(self.policies))
-        return SweepGrid(name, None, axes, {**settings, "cluster": sections[0]}, keep="series", metrics=METRICS)
+        own = map(value_name, self.config.metrics)
+        return SweepGrid(
+            name, None, axes, {**settings, "cluster": sections[0]}, keep="series", metrics=(*METRICS, *own)
+        )
 
 
 def alternatives_of(

@@ -205,7 +205,7 @@ def run_backtest(
         InputError: There is nothing to forecast, or to score.
     """
     if not instants:
-        raise InputError("no instant to forecast at: nothing is submitted between --from and --until")
+        raise InputError("no instant to forecast at: nothing is submitted between --forecast-from and --forecast-until")
     count = min(workers, len(instants))
     forecasts = (
         played(log, queue, forecaster, instants)

@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from dagsim.errors import TraceError
-from dagsim.families.kubernetes.pods import object_kind, whole
-from dagsim.families.kubernetes.terms import quantity, units
+from dagsim.families.kubernetes.pods import object_kind, whole_gpus
+from dagsim.families.kubernetes.terms import HOSTNAME, quantity, units
 from dagsim.families.site.node_lists import FoundNode, NodeFormat
 from dagsim.model import canonical_json
 from dagsim.traces.documents import elements, list_in, object_in, text_in
@@ -83,7 +83,7 @@ def _node_of_kube(node: Mapping[str, Any]) -> FoundNode:
             kind = next((text_in(labels, label) for label in _TYPES.get(resource, ()) if text_in(labels, label)), "")
             if mig_match:
                 kind = f"{text_in(labels, 'nvidia.com/gpu.product')}_{mig_match[1]}"
-            gpus += [(kind, size)] if (size := whole(quantity(value))) else []
+            gpus += [(kind, size)] if (size := whole_gpus(quantity(value))) else []
     state = _state(node)
     return FoundNode(
         name,
@@ -98,7 +98,6 @@ def _node_of_kube(node: Mapping[str, Any]) -> FoundNode:
     )
 
 
-_HOSTNAME = "kubernetes.io/hostname"
 _VOLATILE = ("nvidia.com/gfd.timestamp",)
 """Labels that say when, not what."""
 _NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
@@ -111,7 +110,7 @@ def _node_manifest(name: str, node: Mapping[str, Any], there: Mapping[str, Any],
     labels = {
         label: text
         for label, text in object_in(node, "metadata", "labels").items()
-        if isinstance(text, str) and label not in _VOLATILE and (label, text) != (_HOSTNAME, name)
+        if isinstance(text, str) and label not in _VOLATILE and (label, text) != (HOSTNAME, name)
     }
     spec = object_in(node, "spec")
     taints = [

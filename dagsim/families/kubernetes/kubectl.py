@@ -22,7 +22,7 @@ import numpy as np
 from dagsim.families.kubernetes.pods import (
     ClusterObjects,
     PodDemand,
-    PodSet,
+    PodRecord,
     kueue_workload,
     object_kind,
     pod,
@@ -168,7 +168,7 @@ _USUAL_S = 3600.0
 @dataclass(frozen=True, slots=True)
 class _Found:
     place: int
-    piece: PodSet
+    piece: PodRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class _Reading:
             with self.report.dropping(partial(self.source.where, place)):
                 yield from ((place, (piece.whole, piece.created_s, piece)) for piece in self._pieces(place, object))
 
-    def _pieces(self, place: int, object: Any) -> Iterator[PodSet]:
+    def _pieces(self, place: int, object: Any) -> Iterator[PodRecord]:
         match kind := object_kind(object):
             case "Pod":
                 if any(
@@ -304,7 +304,7 @@ class _Reading:
         if not last:
             raise Dirty("of jobs that outlive the trace")
         gang = any(piece.gang for piece in last)
-        kinds: dict[object, list[PodSet]] = {}
+        kinds: dict[object, list[PodRecord]] = {}
         for piece in last:
             kinds.setdefault((*_kind(piece), piece.ran_on), []).append(piece)
         if len(kinds) > 1:
@@ -329,7 +329,7 @@ class _Reading:
             request=next((_terms(piece) for piece in last if piece.level), None),
         )
 
-    def _task(self, name: str, pieces: Sequence[PodSet], gang: bool) -> Task:
+    def _task(self, name: str, pieces: Sequence[PodRecord], gang: bool) -> Task:
         instances = sum(piece.count for piece in pieces)
         ran = [self._ran_s(piece) for piece in pieces]
         seconds = max(ran) if gang else ordered_sum(ran) / len(ran)
@@ -349,7 +349,7 @@ class _Reading:
             manifest=canonical_json(first.manifest),
         )
 
-    def _ran_s(self, piece: PodSet) -> float:
+    def _ran_s(self, piece: PodRecord) -> float:
         begin_s = piece.bound_s if self.options.count_pull and piece.bound_s is not None else piece.started_s
         if begin_s is None or piece.ended_s is None:
             raise Dirty("without a start and an end of containers")
@@ -369,7 +369,7 @@ class _Reading:
             return demand.gpus + ceil(share - _EPS)
         return share or self.options.gpus_per_task or 0
 
-    def _tenant(self, pieces: Sequence[PodSet]) -> str:
+    def _tenant(self, pieces: Sequence[PodRecord]) -> str:
         match self.options.tenant:
             case None:
                 return _queue(pieces) or pieces[0].namespace
@@ -393,21 +393,21 @@ def _counted(entries: Sequence[_Found]) -> Sequence[_Found]:
     return [entry for entry in entries if entry.piece.is_workload] or entries
 
 
-def _parts(entry: _Found) -> tuple[int, PodSet]:
+def _parts(entry: _Found) -> tuple[int, PodRecord]:
     return entry.place, entry.piece
 
 
-def _instant_s(pieces: Iterable[PodSet]) -> float:
+def _instant_s(pieces: Iterable[PodRecord]) -> float:
     moments = [(piece.created_s, piece.bound_s, piece.started_s, piece.ended_s) for piece in pieces]
     return max([moment for times in moments for moment in times if moment is not None], default=0.0) + 1.0
 
 
-def _age_s(piece: PodSet, now_s: float) -> float:
+def _age_s(piece: PodRecord, now_s: float) -> float:
     began_s = piece.bound_s if piece.started_s is None else piece.started_s
     return now_s - (piece.created_s if began_s is None else began_s)
 
 
-def _as_expected(piece: PodSet, now_s: float, usual_s: float) -> PodSet:
+def _as_expected(piece: PodRecord, now_s: float, usual_s: float) -> PodRecord:
     """The piece as it will be when it has ended; one that waits, as if it had started at once."""
     if piece.fate == "waits":
         begin_s = piece.created_s
@@ -420,30 +420,30 @@ def _as_expected(piece: PodSet, now_s: float, usual_s: float) -> PodSet:
     return replace(piece, fate="over", bound_s=began_s, started_s=began_s, ended_s=began_s + lasts_s)
 
 
-def _kind(piece: PodSet) -> tuple[object, ...]:
+def _kind(piece: PodRecord) -> tuple[object, ...]:
     """Pods of a job with the same value are instances of one task. Labels that differ (an index) do not
     matter.
     """
     return piece.demand, piece.wanted, canonical_json(piece.manifest.get("spec"))
 
 
-def _terms(piece: PodSet) -> Request:
+def _terms(piece: PodRecord) -> Request:
     return Request(level=piece.level, level_required=piece.level_required, segment=piece.segment)
 
 
-def _queue(pieces: Sequence[PodSet]) -> str:
+def _queue(pieces: Sequence[PodRecord]) -> str:
     return next((piece.queue for piece in pieces if piece.queue), "")
 
 
-def _bound(piece: PodSet) -> float | None:
+def _bound(piece: PodRecord) -> float | None:
     return piece.started_s if piece.bound_s is None else piece.bound_s
 
 
-def _by_slot(pieces: list[PodSet]) -> list[list[PodSet]]:
+def _by_slot(pieces: list[PodRecord]) -> list[list[PodRecord]]:
     """Attempts at each of a job's pieces: by index, or in turn if one was created after another
     failed.
     """
-    slots: dict[str, list[PodSet]] = {}
+    slots: dict[str, list[PodRecord]] = {}
     failed: list[tuple[float, str]] = []
     for place, piece in enumerate(sorted(pieces, key=lambda piece: piece.created_s)):
         slot = f"index {piece.index}" if piece.index else f"pod {place}"

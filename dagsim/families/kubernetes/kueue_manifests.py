@@ -19,18 +19,15 @@ from dagsim.families.kubernetes.kueue_objects import (
     PodSet,
     PodSetAssignment,
     Preemption,
-    Requirement,
     ResourceFlavor,
     ResourceGroup,
     ResourceQuota,
-    Taint,
-    Toleration,
     Topology,
     TopologyNode,
     TopologyRequest,
     Workload,
 )
-from dagsim.families.kubernetes.terms import pod_requests, quantity
+from dagsim.families.kubernetes.terms import pod_requests, quantity, requirements_of, taints_of, tolerations_of
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.documents import list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
@@ -179,8 +176,8 @@ def _flavor(manifest: Mapping[str, Any]) -> ResourceFlavor:
     return ResourceFlavor(
         text_in(manifest, "metadata", "name"),
         {key: str(value) for key, value in object_in(spec, "nodeLabels").items()},
-        _taints(list_in(spec, "nodeTaints")),
-        _tolerations(list_in(spec, "tolerations")),
+        taints_of(list_in(spec, "nodeTaints")),
+        tolerations_of(list_in(spec, "tolerations")),
         text_in(spec, "topologyName"),
     )
 
@@ -201,7 +198,7 @@ def _node(manifest: Mapping[str, Any]) -> TopologyNode | None:
         name,
         {key: str(value) for key, value in object_in(manifest, "metadata", "labels").items()},
         {resource: _amount(f"Node {name}", resource, amount) for resource, amount in there.items()},
-        _taints(list_in(manifest, "spec", "taints")),
+        taints_of(list_in(manifest, "spec", "taints")),
     )
 
 
@@ -273,15 +270,10 @@ def _pod_set(where: str, manifest: Any) -> PodSet:
         requests,
         None if fewest is None else int(_number(where, "minCount", fewest)),
         {key: str(value) for key, value in object_in(spec, "nodeSelector").items()},
-        tuple([tuple(_requirements(term)) for term in terms]),
-        _tolerations(list_in(spec, "tolerations")),
+        tuple([requirements_of(list_in(term, "matchExpressions")) for term in terms]),
+        tolerations_of(list_in(spec, "tolerations")),
         _topology_request(where, object_in(manifest, "topologyRequest")),
     )
-
-
-def _requirements(term: Any) -> Iterator[Requirement]:
-    for one in list_in(term, "matchExpressions"):
-        yield Requirement(text_in(one, "key"), text_in(one, "operator"), tuple(map(str, list_in(one, "values"))))
 
 
 def _topology_request(where: str, manifest: Mapping[str, Any]) -> TopologyRequest | None:
@@ -324,21 +316,6 @@ def _domains(placed: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], int]]
         counts = list_in(pods, "individual") or [pods.get("universal", 0)] * count
         for values, number in zip(zip(*columns, strict=False), counts, strict=False):
             yield tuple(values), int(number)
-
-
-def _taints(listed: Sequence[Any]) -> tuple[Taint, ...]:
-    return tuple([Taint(text_in(one, "key"), text_in(one, "value"), text_in(one, "effect")) for one in listed])
-
-
-def _tolerations(listed: Sequence[Any]) -> tuple[Toleration, ...]:
-    return tuple(
-        [
-            Toleration(
-                text_in(one, "key"), text_in(one, "operator") or "Equal", text_in(one, "value"), text_in(one, "effect")
-            )
-            for one in listed
-        ]
-    )
 
 
 def _weight(owner: str, spec: Mapping[str, Any]) -> float:

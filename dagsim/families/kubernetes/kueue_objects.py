@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from dagsim.errors import ModelError
+from dagsim.families.kubernetes.terms import Requirement, Taint, Toleration
 
 Policy: TypeAlias = Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority", "Any"]
 SearchRule: TypeAlias = Literal["MayStopSearch", "TryNextFlavor"]
@@ -18,67 +19,6 @@ StopPolicy: TypeAlias = Literal["None", "Hold", "HoldAndDrain"]
 Strategy: TypeAlias = Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
 
 _STRICT = {"extra": "forbid"}
-
-
-@dataclass(frozen=True, slots=True)
-class Taint:
-    """A taint of a node or flavor. Kueue ignores the effect ``PreferNoSchedule``."""
-
-    key: str
-    value: str = ""
-    effect: str = "NoSchedule"
-
-    __pydantic_config__ = _STRICT
-
-
-@dataclass(frozen=True, slots=True)
-class Toleration:
-    """A toleration. An empty ``key`` with ``Exists`` tolerates all taints, an empty ``effect`` all effects."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-    __pydantic_config__ = _STRICT
-
-    def tolerates(self, taint: Taint) -> bool:
-        """Return True if pods with the toleration may run despite the taint."""
-        return (
-            self.effect in ("", taint.effect)
-            and (self.key == taint.key or (not self.key and self.operator == "Exists"))
-            and (self.operator == "Exists" or self.value == taint.value)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """One expression of a node affinity."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-    __pydantic_config__ = _STRICT
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return True if the labels satisfy the expression."""
-        value = labels.get(self.key)
-        match self.operator:
-            case "In":
-                return value in self.values
-            case "NotIn":
-                return value not in self.values
-            case "Exists":
-                return value is not None
-            case "DoesNotExist":
-                return value is None
-            case "Gt" | "Lt":
-                if value is None or not value.lstrip("-").isdigit() or not self.values[0].lstrip("-").isdigit():
-                    return False
-                more, bound = int(value), int(self.values[0])
-                return more > bound if self.operator == "Gt" else more < bound
-        return False
 
 
 @dataclass(frozen=True, slots=True)

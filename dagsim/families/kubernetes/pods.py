@@ -222,10 +222,10 @@ def pod_demand(spec: Any) -> PodDemand:
     """
     taken = pod_requests(spec)
     return PodDemand(
-        sum(whole(taken.get(name, 0)) for name in WHOLE_GPUS),
+        sum(whole_gpus(taken.get(name, 0)) for name in WHOLE_GPUS),
         taken.get(_MILLI, 0) / 1000
-        + ordered_sum(share * whole(taken[name]) for name in sorted(taken) if (share := _slice(name))),
-        whole(taken.get(_SHARED, 0)),
+        + ordered_sum(share * whole_gpus(taken[name]) for name in sorted(taken) if (share := _slice(name))),
+        whole_gpus(taken.get(_SHARED, 0)),
         taken.get("cpu", 0) / 1000,
         taken.get("memory", 0) / 2**30,
     )
@@ -252,7 +252,7 @@ def wanted_type(spec: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(products))
 
 
-def whole(value: float) -> int:
+def whole_gpus(value: float) -> int:
     """The value as a number of GPUs.
 
     Raises:
@@ -286,7 +286,7 @@ _MOST_PODS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class PodSet:
+class PodRecord:
     """One pod, or one pod set of a workload."""
 
     whole: str
@@ -326,7 +326,7 @@ class PodSet:
     """When a pod that has been told to go is gone at the latest."""
 
 
-def pod(object: Any, scheduled_s: float | None = None, around: ClusterObjects | None = None) -> PodSet:
+def pod(object: Any, scheduled_s: float | None = None, around: ClusterObjects | None = None) -> PodRecord:
     """Extract the facts of a pod; ``scheduled_s`` is the time of binding according to an event, ``around``
     holds the objects that decide with it.
 
@@ -352,7 +352,7 @@ def pod(object: Any, scheduled_s: float | None = None, around: ClusterObjects | 
     queue = next((text_in(labels, label) for label in _QUEUE_LABELS if text_in(labels, label)), "")
     started_s, ended_s = _ran(status)
     key = text_in(owner, "uid") or text_in(object, "metadata", "uid")
-    return PodSet(
+    return PodRecord(
         f"{group} {namespace}/{name}" if group or not key else key,
         f"{namespace}/{name}",
         namespace,
@@ -377,7 +377,7 @@ def pod(object: Any, scheduled_s: float | None = None, around: ClusterObjects | 
     )
 
 
-def kueue_workload(object: Any, around: ClusterObjects | None = None) -> Iterator[PodSet]:
+def kueue_workload(object: Any, around: ClusterObjects | None = None) -> Iterator[PodRecord]:
     """Extract the facts of a Kueue workload, one per pod set; ``around`` holds the objects that decide with
     its pods.
 
@@ -405,7 +405,7 @@ def kueue_workload(object: Any, around: ClusterObjects | None = None) -> Iterato
         count, template = object_in(pod_set).get("count"), object_in(pod_set, "template", "spec")
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_PODS:
             raise Dirty("whose count is impossible")
-        yield PodSet(
+        yield PodRecord(
             text_in(owner, "uid") or text_in(object, "metadata", "uid") or f"{namespace}/{name}",
             f"{namespace}/{name}",
             namespace,

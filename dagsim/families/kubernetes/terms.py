@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
@@ -27,6 +28,7 @@ _UNITS = {
     "Ti": Fraction(2**40), "Pi": Fraction(2**50), "Ei": Fraction(2**60),
 }  # fmt: skip
 WHOLE_GPUS = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi", "gpu.intel.com/i915")
+HOSTNAME = "kubernetes.io/hostname"
 _MOST = 1 << 62
 """Maximum number of units, so that sums fit into 64 bits."""
 
@@ -159,15 +161,50 @@ def largest(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
 Labels: TypeAlias = Mapping[str, str]
 
 
-class Requirement(NamedTuple):
+_STRICT = {"extra": "forbid"}
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint of a node or flavor."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A toleration. An empty ``key`` with ``Exists`` tolerates all taints, an empty ``effect`` all effects."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    __pydantic_config__ = _STRICT
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Return True if pods with the toleration may run despite the taint."""
+        if (self.effect and self.effect != taint.effect) or (self.key and self.key != taint.key):
+            return False
+        return self.operator == "Exists" or (bool(self.key) and self.value == taint.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
     """One condition on labels."""
 
     key: str
     operator: str
     values: tuple[str, ...] = ()
 
+    __pydantic_config__ = _STRICT
+
     def holds(self, labels: Labels) -> bool:
-        """True if the labels meet the condition."""
+        """Return True if the labels meet the condition."""
         value = labels.get(self.key)
         match self.operator:
             case "In":
@@ -226,5 +263,22 @@ def requirements_of(listed: Iterable[Any]) -> tuple[Requirement, ...]:
         [
             Requirement(text_in(rule, "key"), text_in(rule, "operator"), tuple(map(str, list_in(rule, "values"))))
             for rule in listed
+        ]
+    )
+
+
+def taints_of(listed: Iterable[Any]) -> tuple[Taint, ...]:
+    """The taints of a list."""
+    return tuple([Taint(text_in(one, "key"), text_in(one, "value"), text_in(one, "effect")) for one in listed])
+
+
+def tolerations_of(listed: Iterable[Any]) -> tuple[Toleration, ...]:
+    """The tolerations of a list."""
+    return tuple(
+        [
+            Toleration(
+                text_in(one, "key"), text_in(one, "operator") or "Equal", text_in(one, "value"), text_in(one, "effect")
+            )
+            for one in listed
         ]
     )

@@ -9,6 +9,7 @@ without (``results/agents/transfer.md``).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from hashlib import sha256
@@ -152,6 +153,7 @@ class AgentPolicy:
     def __init__(self, checkpoint: Checkpoint, *, sampled: bool = False) -> None:
         self.checkpoint = checkpoint
         self.sampled = sampled
+        self.forgets = "how many random numbers had been drawn" if sampled else ""
         self._net = checkpoint.network()
         self._codec = checkpoint.clipped(checkpoint.codec.build())
 
@@ -198,7 +200,9 @@ def overlap(config: Config, seeds: Iterable[int], checkpoint: Path) -> str | Non
     Return None if none of them does.
     """
     trace = config.trace_file
-    traces = read_plain(checkpoint).get("about", {}).get("traces") or ()
+    beside = checkpoint.with_suffix(".json")  # what a file that ships does not say itself
+    facts = json.loads(beside.read_text("utf-8")) if beside.is_file() else read_plain(checkpoint).get("about", {})
+    traces = facts.get("traces") or ()
     if trace is None or trace.window is None or not any(digest(path) in traces for path in config.world.trace_paths):
         return None
     rest, places = part_of(REPORT.start)[0], trace.places(seeds)

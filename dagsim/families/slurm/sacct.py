@@ -106,6 +106,7 @@ class Sacct(Reader):
     """
 
     name = "sacct"
+    whole_folders = True
     summary = "Slurm's accounting: sacct -P or sacct --json"
     uses = frozenset(
         {

@@ -35,6 +35,7 @@ class Squeue(Sacct):
     """
 
     name = "squeue"
+    whole_folders = False
     summary = "Slurm's queue at one instant: squeue --json, scontrol show job, squeue -o"
     uses = frozenset(
         {"gpus_per_task", "reference_gpu", "floor_s", "tenant", "demand", "mig", "shards", "gpu_names", "timezone"}

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from dagsim.errors import ConfigError, ModelError
-from dagsim.families.kubernetes.kube.cycle import Cycle, Waiting
-from dagsim.families.kubernetes.kube.node_columns import Bound, Snapshot
+from dagsim.families.kubernetes.kube.cycle import PodCycle, Waiting
+from dagsim.families.kubernetes.kube.node_columns import Bound, NodeColumns
 from dagsim.families.kubernetes.kube.objects import NodeObject, Pod
 from dagsim.families.kubernetes.kube.plugins import scores
 from dagsim.families.kubernetes.kube.profile import Profile, profile_of, read_profile
@@ -45,19 +45,19 @@ def pod(cpu: str = "1", memory: str = "1Gi", labels: Any = None, resolved: Any =
     )
 
 
-def cycle(*nodes: NodeObject, profile: Profile | None = None) -> Cycle:
-    return Cycle(profile or Profile(), Snapshot(nodes))
+def cycle(*nodes: NodeObject, profile: Profile | None = None) -> PodCycle:
+    return PodCycle(profile or Profile(), NodeColumns(nodes))
 
 
-def feasible(one: Cycle, asked: Pod, priority: float = 0) -> list[int]:
+def feasible(one: PodCycle, asked: Pod, priority: float = 0) -> list[int]:
     return one.feasible(Waiting("asked", asked, priority)).tolist()
 
 
-def run(one: Cycle, where: int, name: str, running: Pod, priority: float = 0, start_s: float = 0) -> None:
+def run(one: PodCycle, where: int, name: str, running: Pod, priority: float = 0, start_s: float = 0) -> None:
     one.snapshot.add(where, Bound(name, running, priority, start_s))
 
 
-def score(one: Cycle, asked: Pod, plugin: str) -> list[int]:
+def score(one: PodCycle, asked: Pod, plugin: str) -> list[int]:
     nodes = np.arange(len(one.snapshot.nodes))
     return scores(one.profile, one.snapshot, asked, nodes)[plugin].tolist()
 
@@ -213,7 +213,7 @@ def test_a_resource_that_no_node_has_fits_nowhere() -> None:
     assert feasible(cycle(node(allocatable={"hugepages-2Mi": "4Mi"})), pod(requests={"hugepages-2Mi": "8Mi"})) == []
 
 
-def preempted(one: Cycle, asked: Pod, priority: float) -> tuple[int, list[str]] | None:
+def preempted(one: PodCycle, asked: Pod, priority: float) -> tuple[int, list[str]] | None:
     found = one.candidates(Waiting("asked", asked, priority))
     return (found[0].node, [bound.key for bound in found[0].pods]) if found else None
 

@@ -27,17 +27,15 @@ from dagsim.families.kubernetes.kueue_objects import (
     PodSet,
     PodSetAssignment,
     Preemption,
-    Requirement,
     ResourceFlavor,
     ResourceGroup,
     ResourceQuota,
-    Taint,
-    Toleration,
     Topology,
     TopologyNode,
     TopologyRequest,
     Workload,
 )
+from dagsim.families.kubernetes.terms import Requirement, Taint, Toleration
 from dagsim.model import Cluster, InFlight, Job, Kind, Node, QueueNode, QueueTree, RejectReason, Request, Share, Task
 from dagsim.model.gpu import GpuType
 from dagsim.model.log import Schedule

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.families.kubernetes.kube.node_columns import Bound, PodKey, Snapshot
+from dagsim.families.kubernetes.kube.node_columns import Bound, NodeColumns, PodKey
 from dagsim.families.kubernetes.kube.objects import Pod
 from dagsim.families.kubernetes.kube.plugins import Filters, total
 from dagsim.families.kubernetes.kube.profile import Profile
@@ -32,10 +32,10 @@ class Victims(NamedTuple):
     """How many of them a budget protects."""
 
 
-class Cycle:
+class PodCycle:
     """Decides for one pod after the other on a snapshot, with the plugins of a profile."""
 
-    def __init__(self, profile: Profile, snapshot: Snapshot) -> None:
+    def __init__(self, profile: Profile, snapshot: NodeColumns) -> None:
         self.profile = profile
         self.snapshot = snapshot
         self.filters = Filters(profile, snapshot)

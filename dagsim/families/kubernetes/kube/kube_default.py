@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from dagsim.errors import require
-from dagsim.families.kubernetes.kube.cycle import Cycle, Victims, Waiting
-from dagsim.families.kubernetes.kube.node_columns import Bound, Snapshot
+from dagsim.families.kubernetes.kube.cycle import PodCycle, Victims, Waiting
+from dagsim.families.kubernetes.kube.node_columns import Bound, NodeColumns
 from dagsim.families.kubernetes.kube.objects import GPUS, Pod, node_of, plain_pod, pod_of
 from dagsim.families.kubernetes.kube.profile import Profile, fit_arguments, read_profile
 from dagsim.families.kubernetes.terms import WHOLE_GPUS
@@ -202,8 +202,8 @@ class _State:
 
     def __init__(self, view: ClusterView, profile: Profile) -> None:
         machines = view.machines.list
-        self.snapshot = Snapshot([node_of(machine.node) for machine in machines])
-        self.cycle = Cycle(profile, self.snapshot)
+        self.snapshot = NodeColumns([node_of(machine.node) for machine in machines])
+        self.cycle = PodCycle(profile, self.snapshot)
         self._types = np.array([machine.type for machine in machines])
         self._of_types: dict[tuple[int, ...], np.ndarray] = {}
         self.freed: list[int] = []

@@ -30,10 +30,10 @@ class Bound(NamedTuple):
 
 
 Query: TypeAlias = tuple[str, object]
-"""A kind of question about a pod, and its subject: see ``Snapshot.counts``."""
+"""A kind of question about a pod, and its subject: see ``NodeColumns.counts``."""
 
 
-class Snapshot:
+class NodeColumns:
     """The present as kube-scheduler sees it. Arrays have one entry per node.
 
     Counts of pods that match a selector or hold a term are kept up to date once they have been asked

@@ -11,23 +11,27 @@ from dagsim.errors import ModelError
 from dagsim.families.kubernetes.terms import (
     DEFAULT_CPU,
     DEFAULT_MEMORY,
+    HOSTNAME,
     NOTHING,
     WHOLE_GPUS,
     Labels,
     Requirement,
     Selector,
+    Taint,
+    Toleration,
     amounts,
     equal_to,
     has_own_requests,
     label_selector,
     pod_requests,
     requirements_of,
+    taints_of,
+    tolerations_of,
 )
 from dagsim.model import Demand, Node
 from dagsim.traces.documents import list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
 
-HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 _NAME_FIELD = "metadata.name"
 """The only field of a node that a node selector may use; kept beside the labels under this name."""
@@ -40,29 +44,6 @@ def _node_term(term: Any) -> Selector:
     """A node selector term; an empty one matches nothing. Fields are looked up like labels."""
     rules = (*requirements_of(list_in(term, "matchExpressions")), *requirements_of(list_in(term, "matchFields")))
     return Selector(rules) if rules else NOTHING
-
-
-class Toleration(NamedTuple):
-    """What a pod tolerates; an empty key or effect stands for all."""
-
-    key: str
-    operator: str
-    value: str
-    effect: str
-
-    def covers(self, taint: Taint) -> bool:
-        """True if a pod with it tolerates the taint."""
-        if (self.effect and self.effect != taint.effect) or (self.key and self.key != taint.key):
-            return False
-        return self.operator == "Exists" or (bool(self.key) and self.value == taint.value)
-
-
-class Taint(NamedTuple):
-    """A taint of a node."""
-
-    key: str
-    value: str
-    effect: str
 
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
@@ -143,17 +124,7 @@ class Pod:
         self.namespace = text_in(metadata, "namespace") or "default"
         self.labels: Labels = {key: str(value) for key, value in object_in(metadata, "labels").items()}
         self._read_amounts(spec)
-        self.tolerations = tuple(
-            [
-                Toleration(
-                    text_in(entry, "key"),
-                    text_in(entry, "operator") or "Equal",
-                    text_in(entry, "value"),
-                    text_in(entry, "effect"),
-                )
-                for entry in list_in(spec, "tolerations")
-            ]
-        )
+        self.tolerations = tolerations_of(list_in(spec, "tolerations"))
         affinity = object_in(spec, "affinity")
         self._read_node_affinity(spec, affinity)
         self._read_pod_affinity(affinity)
@@ -295,12 +266,7 @@ class NodeObject:
         metadata, spec, status = (object_in(manifest, part) for part in ("metadata", "spec", "status"))
         self.name = name
         self.labels = {HOSTNAME: name, **{key: str(value) for key, value in object_in(metadata, "labels").items()}}
-        self.taints = tuple(
-            [
-                Taint(text_in(taint, "key"), text_in(taint, "value"), text_in(taint, "effect"))
-                for taint in list_in(spec, "taints")
-            ]
-        )
+        self.taints = taints_of(list_in(spec, "taints"))
         self.cordoned = object_in(spec).get("unschedulable") is True
         self.allocatable = amounts(object_in(status, "allocatable"))
         self.most_pods = self.allocatable.pop("pods", None)
@@ -324,7 +290,7 @@ class NodeObject:
     def untolerated(self, tolerations: Collection[Toleration], effects: Collection[str]) -> int:
         """Number of its taints with one of the effects that the tolerations do not cover."""
         return sum(
-            taint.effect in effects and not any(toleration.covers(taint) for toleration in tolerations)
+            taint.effect in effects and not any(toleration.tolerates(taint) for toleration in tolerations)
             for taint in self.taints
         )
 

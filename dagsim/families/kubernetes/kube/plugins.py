@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dagsim.families.kubernetes.kube.node_columns import CPU, MEMORY, PodKey, Snapshot, by_domain, matches_all
-from dagsim.families.kubernetes.kube.objects import HOSTNAME, UNSCHEDULABLE, Pod, Spread
+from dagsim.families.kubernetes.kube.node_columns import CPU, MEMORY, NodeColumns, PodKey, by_domain, matches_all
+from dagsim.families.kubernetes.kube.objects import UNSCHEDULABLE, Pod, Spread
 from dagsim.families.kubernetes.kube.profile import BalancedArguments, FitArguments, Profile
-from dagsim.families.kubernetes.terms import Selector
+from dagsim.families.kubernetes.terms import HOSTNAME, Selector
 
 _FITS, _FOR_NOW, _FOR_GOOD = 0, 1, 2
 """A node passes; it fails, but preemption might help; it fails, and preemption cannot help."""
@@ -30,7 +30,7 @@ _Check: TypeAlias = tuple[str, np.ndarray, str, int]
 class Filters:
     """The filters of a profile on a snapshot."""
 
-    def __init__(self, profile: Profile, snapshot: Snapshot) -> None:
+    def __init__(self, profile: Profile, snapshot: NodeColumns) -> None:
         self._profile = profile
         self._snapshot = snapshot
 
@@ -91,7 +91,7 @@ class Filters:
                 if (
                     node.cordoned
                     and "NodeUnschedulable" in on
-                    and not any(toleration.covers(UNSCHEDULABLE) for toleration in pod.tolerations)
+                    and not any(toleration.tolerates(UNSCHEDULABLE) for toleration in pod.tolerations)
                 ):
                     column[index] = 1
                 elif "TaintToleration" in on and node.untolerated(pod.tolerations, _KEEPS_AWAY):
@@ -195,7 +195,7 @@ def _constraints(profile: Profile, pod: Pod, *, must: bool) -> Sequence[Spread]:
     return [Spread(key, skew, selector) for key, skew, holds in profile.default_spread if holds == must]
 
 
-def eligible(snapshot: Snapshot, profile: Profile, pod: Pod, constraint: Spread) -> np.ndarray:
+def eligible(snapshot: NodeColumns, profile: Profile, pod: Pod, constraint: Spread) -> np.ndarray:
     """True for each node whose pods count for a spread constraint."""
 
     def affine() -> np.ndarray:
@@ -218,12 +218,12 @@ def eligible(snapshot: Snapshot, profile: Profile, pod: Pod, constraint: Spread)
     return counted
 
 
-def scores(profile: Profile, snapshot: Snapshot, pod: Pod, nodes: np.ndarray) -> dict[str, np.ndarray]:
+def scores(profile: Profile, snapshot: NodeColumns, pod: Pod, nodes: np.ndarray) -> dict[str, np.ndarray]:
     """Weighted scores by plugin of the feasible ``nodes`` (indices)."""
     return {name: weight * _SCORES[name](profile, snapshot, pod, nodes) for name, weight in profile.weights if weight}
 
 
-def total(profile: Profile, snapshot: Snapshot, pod: Pod, nodes: np.ndarray) -> np.ndarray:
+def total(profile: Profile, snapshot: NodeColumns, pod: Pod, nodes: np.ndarray) -> np.ndarray:
     """Sum of the weighted scores of the feasible ``nodes``."""
     sums = np.zeros(len(nodes), np.int64)
     for column in scores(profile, snapshot, pod, nodes).values():
@@ -231,7 +231,7 @@ def total(profile: Profile, snapshot: Snapshot, pod: Pod, nodes: np.ndarray) -> 
     return sums
 
 
-def _fit(profile: Profile, snapshot: Snapshot, pod: Pod, nodes: np.ndarray) -> np.ndarray:
+def _fit(profile: Profile, snapshot: NodeColumns, pod: Pod, nodes: np.ndarray) -> np.ndarray:
     arguments = profile.fit
     sums = np.zeros(len(nodes), np.int64)
     weights = np.zeros(len(nodes), np.int64)
@@ -272,7 +272,7 @@ def is_scalar(resource: str) -> bool:
     return resource not in ("cpu", "memory", "ephemeral-storage")
 
 
-def _balanced(profile: Profile, snapshot: Snapshot, pod: Pod, nodes: np.ndarray) -> np.ndarray:
+def _balanced(profile: Profile, snapshot: NodeColumns, pod: Pod, nodes: np.ndarray) -> np.ndarray:
     arguments: BalancedArguments = profile.balanced
     if not any(pod.requests.get(name, 0) for name, _ in arguments.resources):
         return np.zeros(len(nodes), np.int64)
@@ -305,7 +305,7 @@ def _balanced(profile: Profile, snapshot: Snapshot, pod: Pod, nodes: np.ndarray)
     return ((1 - deviation) * 100).astype(np.int64)
 
 
-def _taints(profile: Profile, snapshot: Snapshot, pod: Pod, nodes: np.ndarray) -> np.ndarray:
+def _taints(profile: Profile, snapshot: NodeColumns, pod: Pod, nodes: np.ndarray) -> np.ndarray:
     del profile
     mild = tuple([toleration for toleration in pod.tolerations if toleration.effect in ("", "PreferNoSchedule")])
 
@@ -316,7 +316,7 @@ def _taints(profile: Profile, snapshot: Snapshot, pod: Pod, nodes: np.ndarray) -
     return 100 - _normalized(counts)
 
 
-def _node_affinity(profile: Profile, snapshot: Snapshot, pod: Pod, nodes: np.ndarray) -> np.ndarray:
+def _node_affinity(profile: Profile, snapshot: NodeColumns, pod: Pod, nodes: np.ndarray) -> np.ndarray:
     preferred = (*pod.preferred_nodes, *profile.added_preferred)
     if not preferred:
         return np.zeros(len(nodes), np.int64)
@@ -334,7 +334,7 @@ def _normalized(column: np.ndarray) -> np.ndarray:
     return column * 100 // most if most else np.zeros(len(column), np.int64)
 
 
-def _images(profile: Profile, snapshot: Snapshot, pod: Pod, nodes: np.ndarray) -> np.ndarray:
+def _images(profile: Profile, snapshot: NodeColumns, pod: Pod, nodes: np.ndarray) -> np.ndarray:
     del profile
     if not pod.images:
         return np.zeros(len(nodes), np.int64)
@@ -353,7 +353,7 @@ def _images(profile: Profile, snapshot: Snapshot, pod: Pod, nodes: np.ndarray) -
     return np.asarray(100 * (np.clip(present, least, most) - least) // (most - least))
 
 
-def _spread(profile: Profile, snapshot: Snapshot, pod: Pod, nodes: np.ndarray) -> np.ndarray:
+def _spread(profile: Profile, snapshot: NodeColumns, pod: Pod, nodes: np.ndarray) -> np.ndarray:
     constraints = _constraints(profile, pod, must=False)
     if not constraints:
         return np.zeros(len(nodes), np.int64)
@@ -384,7 +384,7 @@ def _spread(profile: Profile, snapshot: Snapshot, pod: Pod, nodes: np.ndarray) -
     return np.where(scored, score, 0)
 
 
-def _pod_affinity_score(profile: Profile, snapshot: Snapshot, pod: Pod, nodes: np.ndarray) -> np.ndarray:
+def _pod_affinity_score(profile: Profile, snapshot: NodeColumns, pod: Pod, nodes: np.ndarray) -> np.ndarray:
     sums = np.zeros(len(snapshot.nodes), np.int64)
     for weight, term in pod.preferred:
         sums += weight * by_domain(snapshot.domains(term.key), snapshot.counts("terms", (term,)))
@@ -400,7 +400,7 @@ def _pod_affinity_score(profile: Profile, snapshot: Snapshot, pod: Pod, nodes: n
     return (100.0 * ((column - least) / spread)).astype(np.int64) if spread else np.zeros(len(nodes), np.int64)
 
 
-_SCORES: dict[str, Callable[[Profile, Snapshot, Pod, np.ndarray], np.ndarray]] = {
+_SCORES: dict[str, Callable[[Profile, NodeColumns, Pod, np.ndarray], np.ndarray]] = {
     "TaintToleration": _taints,
     "NodeAffinity": _node_affinity,
     "NodeResourcesFit": _fit,

@@ -13,17 +13,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from dagsim.families.kubernetes.kueue.amounts import unit, whole
-from dagsim.families.kubernetes.kueue_objects import (
-    PodSet,
-    ResourceFlavor,
-    Taint,
-    Toleration,
-    Topology,
-    TopologyNode,
-    TopologyRequest,
-)
-
-HOSTNAME = "kubernetes.io/hostname"
+from dagsim.families.kubernetes.kueue_objects import PodSet, ResourceFlavor, Topology, TopologyNode, TopologyRequest
+from dagsim.families.kubernetes.terms import HOSTNAME, Taint, Toleration
 
 Requests: TypeAlias = tuple[tuple[str, int], ...]
 """Amounts of one pod by resource, sorted."""
@@ -491,7 +482,7 @@ def _kept_away(leaf: Domain, pod_set: PodSet, tolerations: Sequence[Toleration])
         return f'taint "{taint_text(taint)}"'
     if any(leaf.labels.get(key) != value for key, value in pod_set.node_selector.items()):
         return "nodeSelector"
-    if pod_set.affinity and not any(all(one.matches(leaf.labels) for one in term) for term in pod_set.affinity):
+    if pod_set.affinity and not any(all(one.holds(leaf.labels) for one in term) for term in pod_set.affinity):
         return "affinity"
     return ""
 

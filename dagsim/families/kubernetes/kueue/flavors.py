@@ -318,4 +318,4 @@ def _selected(pod_set: PodSet, keys: frozenset[str], labels: dict[str, str] | ob
     if any(key in keys and labels.get(key) != value for key, value in pod_set.node_selector.items()):
         return False
     terms = [[one for one in term if one.key in keys] for term in pod_set.affinity]
-    return not terms or not all(terms) or any(all(one.matches(labels) for one in term) for term in terms)
+    return not terms or not all(terms) or any(all(one.holds(labels) for one in term) for term in terms)

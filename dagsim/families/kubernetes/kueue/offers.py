@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from dagsim.errors import ConfigError
-from dagsim.families.kubernetes.kueue.domains import HOSTNAME
 from dagsim.families.kubernetes.kueue_objects import (
     ClusterQueue,
     Cohort,
@@ -22,6 +21,7 @@ from dagsim.families.kubernetes.kueue_objects import (
     TopologyNode,
     TopologyRequest,
 )
+from dagsim.families.kubernetes.terms import HOSTNAME
 from dagsim.model import Job, QueueNode, QueueTree
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.gpu import canonical

@@ -93,7 +93,7 @@ class WorkloadState:
         self.spec, self.cluster_queue, self.shape = spec, cluster_queue, shape
         self.name, self.local_queue, self.uid = spec.name, spec.queue, spec.uid
         self.priority, self.created = spec.priority, spec.created_s
-        self.requests = [requests_of(pod_set) for pod_set in spec.pod_sets]
+        self.requests = [requests_in_parts(pod_set) for pod_set in spec.pod_sets]
         self.reserved = spec.reserved_s
         self.evicted = spec.evicted
         self.where = ""
@@ -116,7 +116,7 @@ class WorkloadState:
         return any(pod_set.min_count is not None for pod_set in self.spec.pod_sets)
 
 
-def requests_of(pod_set: PodSet) -> Requests:
+def requests_in_parts(pod_set: PodSet) -> Requests:
     """Return the requests of one pod in whole parts, sorted by resource."""
     return tuple(sorted((name, whole(name, amount)) for name, amount in pod_set.requests.items()))
 

@@ -80,6 +80,7 @@ POLICIES: Registry[ClusterPolicy] = Registry(
             "plan-ahead", ".look_ahead:PlanAhead", "starts planned over several slots by an integer program", _COSTLY
         ),
         Entry("energy-saver", ".power:EnergySaver", "least energy within a bounded slowdown", _KNOWS),
+        Entry("cheap-hours", ".power:CheapHours", "tasks with slack wait for the hours of cheaper energy", _KNOWS),
         Entry("power-cap", ".power:PowerCap", "SJF under a cap on the watts drawn", _KNOWS),
         Entry(
             "eft-wait",

@@ -1,16 +1,20 @@
-"""Power-aware scheduling: least energy within a bound on the slowdown, or within a cap on the power drawn."""
+"""Power-aware scheduling: least energy within a bound on the slowdown, within a cap on the power drawn, or at
+the cheapest hours.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from math import inf
 
 from dagsim.errors import require
+from dagsim.metrics.tariff import NIGHTS, Tariff, read_tariff
 from dagsim.metrics.utilization import DEFAULT_POWER
-from dagsim.model import Decision, Start
+from dagsim.model import Decision, Start, Wait
 from dagsim.model.arithmetic import ordered_sum
-from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, TaskState
+from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, Queue, TaskState
+from dagsim.systems.cluster.policies.history import Due
 from dagsim.systems.cluster.policies.orders import by_seconds, width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
 
@@ -79,6 +83,117 @@ class PowerCap:
         count = sum(share.instances for share in placement)
         if drawn + count * task.demand.demand.gpus * self._busy[type_] <= self.watts or not view.running:
             yield Start(task, placement)
+
+
+class CheapHours:
+    """First come, first served, but tasks with slack wait for cheaper hours. Each task books GPUs
+    when it is ready: at the start within its slack at which its energy costs least among those at
+    which enough GPUs are not booked; among equal costs the earliest. It may start up to ``deadline``
+    - path to the end of its job, and without a deadline up to ``wait_s`` after it is ready (with
+    one, ``wait_s`` above 0 is a limit as well). If nothing is left within its slack, it starts as
+    soon as it fits, as do tasks whose GPUs are taken; first those that may wait least.
+
+    ``series`` is a CSV file of prices or carbon intensities (``dagsim.metrics.tariff``); without
+    one, the nights (22 to 6 h) cost half. Uses estimates; not preemptive. While GPUs are not short,
+    the cost is the least possible. A task costs O((changes of the series within its slack + booked
+    tasks) x booked tasks), a decision O(log n) (temporal shifting: Wiesner et al., Middleware 2021).
+
+    Raises:
+        ConfigError: The series cannot be read, or ``wait_s`` is negative.
+    """
+
+    def __init__(
+        self,
+        series: str = "",
+        wait_s: float = 0.0,
+        begins: str = "",
+        repeats: bool = True,
+        placement: str | PlacementRule = "best-fit",
+    ) -> None:
+        require(wait_s >= 0, "cheap-hours: wait_s must be 0 or more", wait_s)
+        self.wait_s = wait_s
+        self._begins = begins
+        self._tariff = read_tariff(series, repeats) if series else NIGHTS
+        self._place = placing(placement).place
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        plan = view.index(self, lambda: self._plan(view))
+        while (task := plan.next(view.now)) is not None:
+            plan.late.push(task)
+        starts = start_of(self._place, view, plan.late.first_fit())
+        yield from starts
+        if plan.later and not starts:
+            yield Wait(plan.later[0][0])
+
+    def _plan(self, view: ClusterView) -> _Bookings:
+        tariff = self._tariff.on_clock(view.now, self._begins)
+        return _Bookings(tariff, self._latest_s, view.machines)
+
+    def _latest_s(self, task: TaskState) -> float:
+        """The latest start that the slack of a task allows."""
+        deadline_s = task.job.job.deadline_s
+        if deadline_s is None:
+            return task.ready_s + self.wait_s
+        latest_s = max(task.ready_s, deadline_s - task.rank_s)
+        return min(latest_s, task.ready_s + self.wait_s) if self.wait_s else latest_s
+
+
+class _Bookings(Due):
+    """Tasks by their booked start, and the GPUs booked over time."""
+
+    def __init__(self, tariff: Tariff, latest_s: Callable[[TaskState], float], machines: ClusterState) -> None:
+        super().__init__(self._book, Queue(latest_s, machines))
+        self._tariff = tariff
+        self._latest_s = latest_s
+        self._machines = machines
+        self._booked: list[tuple[float, float, float, DemandClass]] = []
+        """Start and end in s, GPUs, and demand class of each booked task."""
+
+    def _book(self, task: TaskState) -> float:
+        """Book the cheapest start within the slack of a task, and return it."""
+        first_s, run_s = task.ready_s, task.best_s
+        gpus = task.demand.demand.gpus * task.waiting
+        self._booked = [span for span in self._booked if span[1] > first_s]
+        start_s = self._cheapest_s(task, first_s, max(first_s, self._latest_s(task)), run_s, gpus)
+        if gpus and run_s > 0:
+            self._booked.append((start_s, start_s + run_s, gpus, task.demand))
+        return start_s
+
+    def _cheapest_s(self, task: TaskState, first_s: float, last_s: float, run_s: float, gpus: float) -> float:
+        tariff, types = self._tariff, set(task.demand.types)
+        if not last_s > first_s or not run_s > 0:
+            return first_s
+        demand = task.demand
+        able = sum(self._machines.capacity(demand, type_) for type_ in demand.types) * demand.demand.gpus + 1e-9
+        booked = [span for span in self._booked if not types.isdisjoint(span[3].types)] if gpus else []
+        # the cost is piecewise linear in the start: best is a start or an end at a change of the
+        # price, or next to another booking
+        starts = {first_s, last_s, *tariff.changes(first_s, last_s)}
+        starts |= {time_s - run_s for time_s in tariff.changes(first_s + run_s, last_s + run_s)}
+        starts |= {time_s for begin_s, end_s, _, _ in booked for time_s in (end_s, begin_s - run_s)}
+        options = [start_s for start_s in starts if first_s <= start_s <= last_s]
+        costs = {start_s: tariff.integral(start_s, start_s + run_s) for start_s in options}
+        bound = 1e-9 * max(abs(cost) for cost in costs.values())
+        chosen_s: float | None = None
+        for start_s in sorted(options):
+            if chosen_s is not None and not costs[start_s] < costs[chosen_s] - bound:
+                continue
+            if _peak(booked, start_s, start_s + run_s) + gpus <= able or not gpus:
+                chosen_s = start_s
+        return first_s if chosen_s is None else chosen_s
+
+
+def _peak(booked: list[tuple[float, float, float, DemandClass]], start_s: float, end_s: float) -> float:
+    """Return the most GPUs that are booked at one moment of an interval."""
+    changes: list[tuple[float, float]] = []
+    for begin_s, until_s, gpus, _ in booked:
+        if begin_s < end_s and until_s > start_s:
+            changes += [(max(begin_s, start_s), gpus), (until_s, -gpus)]
+    most = held = 0.0
+    for _, change in sorted(changes):  # at one moment, what ends comes before what begins
+        held += change
+        most = max(most, held)
+    return most
 
 
 class _Shortest:

@@ -1,0 +1,216 @@
+"""Prices and carbon intensities by the hour, and what the energy of a schedule costs and emits.
+
+A series is a CSV file with the columns ``time`` and ``value``: ISO dates with their zone, and a price
+of a kWh in any currency (it may be negative) or grams of CO2 per kWh. A value holds until the next
+one, and the last value as long as the one before it. Then the series repeats from its beginning,
+or it ends, and a run that lasts longer is refused.
+
+A log with dates (Slurm's, for example) meets the series at these dates. In a run of generated jobs,
+0 s is the first time of the series, or ``begins``.
+"""
+
+from __future__ import annotations
+
+import csv
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import accumulate, pairwise
+from math import floor, isfinite
+from pathlib import Path
+
+from dagsim.errors import ConfigError, require
+from dagsim.metrics.columns import columns
+from dagsim.metrics.utilization import watts
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.log import Schedule
+
+_DATED_S = 631_152_000.0
+"""A clock that reads more than the seconds from 1970 to 1990 tells dates."""
+_J_PER_KWH, _G_PER_KG = 3.6e6, 1e3
+
+
+@dataclass(frozen=True, slots=True)
+class Tariff:
+    """A value per kWh as a step function of time, without any numerics that differ by machine.
+
+    ``edges_s`` are seconds since 1970: the beginning of each value, and the end of the last one.
+    """
+
+    name: str
+    edges_s: tuple[float, ...]
+    values: tuple[float, ...]
+    repeats: bool = True
+    shift_s: float = 0.0
+    """What is added to a time of the simulation."""
+    _sums: tuple[float, ...] = field(init=False, repr=False, compare=False)
+    """Integral from the beginning to each edge."""
+
+    def __post_init__(self) -> None:
+        spans = zip(self.values, pairwise(self.edges_s), strict=True)
+        sums = accumulate([value * (end_s - start_s) for value, (start_s, end_s) in spans], initial=0.0)
+        object.__setattr__(self, "_sums", tuple(sums))
+
+    def on_clock(self, first_s: float, begins: str = "") -> Tariff:
+        """Return the tariff for a simulation whose first event is at ``first_s``. Its 0 s is ``begins``
+        (an ISO date with its zone), or the first time of the series; a clock with dates keeps them.
+
+        Raises:
+            ConfigError: ``begins`` is no such date, or the clock has dates of its own.
+        """
+        if first_s > _DATED_S:
+            if begins:
+                raise ConfigError(f"{self.name}: begins={begins}: the log has dates of its own; leave begins out")
+            return self
+        begins_s = _moment(begins, f"{self.name}: begins") if begins else self.edges_s[0]
+        return Tariff(self.name, self.edges_s, self.values, self.repeats, begins_s)
+
+    def integral(self, start_s: float, end_s: float) -> float:
+        """Integrate the value over an interval of the simulation, in value x s.
+
+        Raises:
+            ConfigError: The series does not repeat, and does not cover the interval.
+        """
+        first_s, last_s = self.edges_s[0], self.edges_s[-1]
+        start_s, end_s = start_s + self.shift_s, end_s + self.shift_s
+        if not self.repeats and (start_s < first_s or end_s > last_s):
+            raise ConfigError(
+                f"{self.name}: the series lasts from {_date(first_s)} to {_date(last_s)}, and the run needs "
+                f"{_date(start_s)} to {_date(end_s)}; give more rows, or leave repeats=false out"
+            )
+        return self._until(end_s) - self._until(start_s)
+
+    def changes(self, start_s: float, end_s: float) -> Iterator[float]:
+        """Yield the times of the simulation between both at which the value changes."""
+        first_s, period_s = self.edges_s[0], self.edges_s[-1] - self.edges_s[0]
+        lap = floor((start_s + self.shift_s - first_s) / period_s) if self.repeats else 0
+        while True:
+            for edge_s in self.edges_s[:-1]:
+                time_s = edge_s + lap * period_s - self.shift_s
+                if time_s >= end_s:
+                    return
+                if time_s > start_s:
+                    yield time_s
+            if not self.repeats:
+                return
+            lap += 1
+
+    def _until(self, time_s: float) -> float:
+        """Integral from the beginning of the series."""
+        edges_s, sums = self.edges_s, self._sums
+        period_s = edges_s[-1] - edges_s[0]
+        laps = floor((time_s - edges_s[0]) / period_s) if self.repeats else 0
+        rest_s = time_s - laps * period_s
+        place = min(max(bisect_right(edges_s, rest_s) - 1, 0), len(self.values) - 1)
+        return laps * sums[-1] + sums[place] + self.values[place] * (rest_s - edges_s[place])
+
+
+NIGHTS = Tariff("nights at half the price", (0.0, 21_600.0, 79_200.0, 86_400.0), (0.5, 1.0, 0.5))
+"""A day in UTC whose hours from 22 to 6 cost half, for want of a series."""
+
+
+def read_tariff(path: Path | str, repeats: bool = True, least: float | None = None) -> Tariff:
+    """Read a series.
+
+    Raises:
+        ConfigError: The file cannot be read, has no rows or other columns, a time has no zone or is not
+            after the one before it, or a value is no number or below ``least``.
+    """
+    path = Path(path)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            times_s, values = _rows(csv.reader(file), path, least)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"{path}: no CSV file of a series: {error}") from None
+    if not values:
+        raise ConfigError(f"{path}: the series has no rows; expected lines such as 2026-01-05T00:00+01:00,0.21")
+    lasts_s = times_s[-1] - times_s[-2] if len(times_s) > 1 else 3600.0
+    return Tariff(str(path), (*times_s, times_s[-1] + lasts_s), tuple(values), repeats)
+
+
+def _rows(lines: Iterable[list[str]], path: Path, least: float | None) -> tuple[list[float], list[float]]:
+    times_s: list[float] = []
+    values: list[float] = []
+    head: list[str] | None = None
+    for number, cells in enumerate(lines, 1):
+        cells = [cell.strip() for cell in cells]
+        if not any(cells):
+            continue
+        place = f"{path}:{number}"
+        if head is None:
+            head = [cell.lower() for cell in cells]
+            if head != ["time", "value"]:
+                raise ConfigError(f"{place}: expected the columns time,value, got {','.join(cells)[:80]!r}")
+            continue
+        if len(cells) != 2:
+            raise ConfigError(f"{place}: expected a time and a value, got {len(cells)} cells")
+        times_s.append(_moment(cells[0], place))
+        if len(times_s) > 1 and times_s[-1] <= times_s[-2]:
+            raise ConfigError(f"{place}: the time {cells[0]} is not after that of the row before")
+        try:
+            value = float(cells[1])
+        except ValueError:
+            value = float("nan")
+        if not isfinite(value) or (least is not None and value < least):
+            wanted = "a number" if least is None else f"a number from {least:g}"
+            raise ConfigError(f"{place}: expected {wanted}, got {cells[1][:80]!r}")
+        values.append(value)
+    return times_s, values
+
+
+def _moment(text: str, place: str) -> float:
+    """Seconds since 1970 of an ISO date with its zone."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"{place}: {text[:80]!r} is no ISO date such as 2026-01-05T00:00+01:00") from None
+    if moment.tzinfo is None:
+        raise ConfigError(f"{place}: the time {text} has no zone; write {text}Z for UTC, or {text}+01:00")
+    return moment.timestamp()
+
+
+def _date(time_s: float) -> str:
+    return datetime.fromtimestamp(time_s).astimezone().isoformat(timespec="minutes")
+
+
+class _Priced:
+    """Energy of all GPUs that were up, held and idle, times a series.
+
+    Args:
+        series: A CSV file with the columns time and value.
+        begins: ISO date of 0 s of a run of generated jobs (default: the first of the series).
+        repeats: If false, a run that outlasts the series is refused.
+        pue: Energy of the whole site per energy of the GPUs.
+    """
+
+    least: float | None = None
+    per = 1.0
+
+    def __init__(self, series: str, begins: str = "", repeats: bool = True, pue: float = 1.0) -> None:
+        require(pue >= 1, "pue must be 1 or more", pue)
+        self._tariff = read_tariff(series, repeats, self.least)
+        self._begins, self._pue = begins, pue
+
+    def of(self, schedule: Schedule) -> float:
+        """Return the sum over the schedule."""
+        cols = columns(schedule)
+        tariff = self._tariff.on_clock(cols.start_s, self._begins)
+        drawn = watts(cols)
+        edges_s = [*drawn.time_s.tolist(), drawn.end_s]
+        spans = zip(drawn.value.tolist(), pairwise(edges_s), strict=True)
+        parts = [power * tariff.integral(*span) for power, span in spans]
+        return ordered_sum(parts) / _J_PER_KWH * self._pue / self.per
+
+
+class EnergyCost(_Priced):
+    """Cost of the energy in the currency of the series (price of a kWh): the sum of power x price x time."""
+
+
+class CarbonKg(_Priced):
+    """Emissions of the energy in kg of CO2, by a series of grams per kWh: the sum of power x intensity x time."""
+
+    least = 0.0
+    per = _G_PER_KG
