@@ -312,6 +312,8 @@ def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             f"warning: {strange:,} jobs that ran then were on nodes that the cluster lacks ({names}), as in a log of "
             "another cluster: they run on other nodes here, or wait"
         )
+    if unplaced := sum(state.get("unplaced", 0) for state in first):
+        yield f"the log does not say on which nodes {unplaced:,} of the running jobs are: they get a place by best fit"
     if reasons := [reason for of in workloads if (reason := of.get("empty"))]:
         yield f"windows begin on an empty cluster: {reasons[0]}"
 

@@ -56,6 +56,8 @@ class Gavel:
             sharing model, the policy needs pairs.
     """
 
+    forgets = "when its rounds began, and how long each task had run on each type"
+
     def __init__(
         self,
         policy: str | Allocator = "max_min_fairness_perf",

@@ -155,6 +155,7 @@ class AgentPolicy:
     def __init__(self, checkpoint: Checkpoint, *, sampled: bool = False) -> None:
         self.checkpoint = checkpoint
         self.sampled = sampled
+        self.forgets = "how many random numbers had been drawn" if sampled else ""
         self._net = checkpoint.network()
         self._codec = checkpoint.clipped(checkpoint.codec.build())
 
