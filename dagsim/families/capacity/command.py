@@ -32,7 +32,7 @@ from dagsim.errors import ConfigError
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
-    from dagsim.families.capacity.sizes import Size, SizePlan
+    from dagsim.families.capacity.size_search import Size, SizePlan
     from dagsim.families.capacity.whatif import Fit
     from dagsim.report.answer import Recommendation
     from dagsim.systems.cluster.audit import Audit
@@ -223,7 +223,7 @@ def plan_capacity(
     from dagsim.experiment.store import Store
     from dagsim.families.capacity.answers import plan_answer
     from dagsim.families.capacity.machines import read_accept
-    from dagsim.families.capacity.sizes import Targets, plan_size
+    from dagsim.families.capacity.size_search import Targets, plan_size
     from dagsim.report.terminal import progress
 
     Targets.read(target, bounded=budget is None)  # before the trace is read, which may take long
