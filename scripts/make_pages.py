@@ -30,7 +30,7 @@ from dagsim.config.bundled import shipped as shipped_files
 from dagsim.config.schema import load_config
 from dagsim.families.benchmark.bench import read_entry, suite
 from dagsim.families.benchmark.page import leaderboards
-from dagsim.metrics.compare import Paired, Row, Verdict, compared, holm, paired, verdict
+from dagsim.metrics.paired import Paired, Row, Verdict, compared, holm, paired, verdict
 from dagsim.model import Cluster
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 from dagsim.traces import READERS, reader

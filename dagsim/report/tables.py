@@ -10,9 +10,9 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from dagsim.metrics import glossary
-from dagsim.metrics.compare import ENOUGH_SEEDS
 from dagsim.metrics.incomplete import incomplete_sentence
 from dagsim.metrics.intervals import enough_seeds, samples_needed, seeds_for_mean
+from dagsim.metrics.paired import ENOUGH_SEEDS
 from dagsim.metrics.standings import RunMetrics, Sample, largest_share, mean
 from dagsim.report.grid import Grid, interval, number, plain_text, short
 from dagsim.text import printable
@@ -277,7 +277,7 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     if (trace := workloads[0].get("trace")) is not None:
         notes += [f"trace ({trace['format']}): {trace['read']}"]
         from dagsim.traces import reader
-        from dagsim.traces.options import COMMON_OPTIONS, TraceOptions
+        from dagsim.traces.trace_options import COMMON_OPTIONS, TraceOptions
 
         heeded = COMMON_OPTIONS | reader(trace["format"]).uses
         usual, values = asdict(TraceOptions()), trace["options"].items()

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from dagsim.errors import ConfigError, TraceError
 from dagsim.registry import Entry, Registry
-from dagsim.traces.options import COMMON_OPTIONS, TraceOptions
 from dagsim.traces.reader import Downtime, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.traces.trace import Trace
+from dagsim.traces.trace_options import COMMON_OPTIONS, TraceOptions
 from dagsim.traces.unread import unread_kind
 
 __all__ = [
@@ -72,7 +72,7 @@ def recognise(path: Path | str) -> str:
     hints = [hint for name in sorted(READERS.names()) if (hint := reader(name).nearly(source))]
     if hints:
         raise TraceError(f"{source}: not recognised; {'; or '.join(hints)}")
-    from dagsim.traces.tables import header_hint
+    from dagsim.traces.table_files import header_hint
 
     hint = header_hint(source)
     listed = "--format names the format, and dagsim list readers lists them"

@@ -25,9 +25,6 @@ from dagsim.systems.cluster.policies import POLICIES
 
 Edge = tuple[str, str]
 
-EXCEPTIONS: set[Edge] = set()
-"""Imports that are still to be cut. This list can only shrink."""
-
 
 def imported_families() -> set[Edge]:
     """Pairs of a part (a family, or the file of the core) and a family that it imports, late or not."""
@@ -47,14 +44,13 @@ def imported_families() -> set[Edge]:
 
 def test_the_core_imports_no_family_and_a_family_only_those_that_it_needs() -> None:
     needs = {(name, need) for name, one in families().items() for need in one.needs}
-    assert imported_families() - EXCEPTIONS == needs
-    assert imported_families() >= EXCEPTIONS
+    assert imported_families() == needs
 
 
 def test_no_word_of_the_core_names_a_module_of_a_family() -> None:
     core = [path for path in trees() if "families" not in path.relative_to(PACKAGE).parts]
     strays = [path for path in core if "dagsim.families." in path.read_text() and path.name != "family.py"]
-    assert not {path.relative_to(PACKAGE).as_posix() for path in strays} - {part for part, _ in EXCEPTIONS}
+    assert not strays
 
 
 def test_every_folder_states_its_family_and_every_target_exists() -> None:

@@ -45,6 +45,8 @@ __all__ = [
 
 
 _FORMAT = "dagsim-agent-3"
+_BEFORE = ".".join(("dagsim", "agents", ""))
+"""The start of names of modules in older files."""
 _NETS_OF_ALGORITHMS = ("dagsim.families.learning.off_policy.rainbow:RainbowNetConfig",)
 """Nets that come with dagsim but cannot be chosen by name, because an algorithm makes them."""
 
@@ -294,7 +296,9 @@ def _settings_from(registry: Registry[Any], settings: Mapping[str, Any], own: st
     """Rebuild the settings object that ``_plain_settings`` described. ``own`` names its class if it
     is not part of dagsim.
     """
-    kind = settings["kind"]
+    kind = settings["kind"].replace(
+        "dagsim.families.learning.", "dagsim.families.learning."
+    )  # where the classes were before
     part = registry.kind
     if registry.is_own(kind) and own is None and kind not in _NETS_OF_ALGORITHMS:
         raise CodeNotAllowed(

@@ -21,10 +21,10 @@ from dagsim.families.slurm.slurm_queue import (
     waiting_jobs,
 )
 from dagsim.traces.chunks import Table
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, WaitingJob
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
+from dagsim.traces.trace_options import TraceOptions
 
 
 class Squeue(Sacct):

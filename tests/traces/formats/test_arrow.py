@@ -120,6 +120,7 @@ def test_batches_and_parts_on_disk_make_no_difference(
     assert all(other == first for other in ways(path, format_, TraceOptions()))
 
 
+@pytest.mark.family("formats")
 def test_a_folder_of_parts_is_one_table(tmp_path: Path) -> None:
     table, _ = table_of(SAMPLES / "itp" / "elastic.csv", "")
     whole = written(table, tmp_path / "whole.parquet")
@@ -177,6 +178,7 @@ def test_a_column_of_an_unsupported_type_is_named_if_it_is_needed(tmp_path: Path
         jobs(table | {"gpus": [{"x": 1}]}, tmp_path, map="id=id")
 
 
+@pytest.mark.family("formats")
 def test_a_date_where_a_number_belongs_is_dropped_with_its_line(tmp_path: Path) -> None:
     table = {"job_id": ["a", "b"], "submission_time": ["5", "2024-01-01"], "duration": [1, 1], "num_gpu": [1, 1]}
     trace = open_trace(written(arrow.table(table), tmp_path / "a.parquet"))
