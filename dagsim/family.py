@@ -50,6 +50,8 @@ class Family:
     """
     commands: Mapping[str, str] = field(default_factory=dict)
     """Its commands, each with the module that adds it to ``dagsim.cli.app.app`` when it is imported."""
+    shows_only: bool = False
+    """True if nothing of it can change what a cell computes, so that its files are not in the digest of the code."""
 
 
 @cache

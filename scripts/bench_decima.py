@@ -21,8 +21,8 @@ from clock import in_turn
 from command import Say
 
 from dagsim.errors import TraceError
-from dagsim.families.decima.config import DecimaNetConfig
-from dagsim.families.decima.environment import DecimaEnv
+from dagsim.families.decima.decima_env import DecimaEnv
+from dagsim.families.decima.decima_settings import DecimaNetConfig
 from dagsim.families.learning.checkpoint import AgentPolicy, Checkpoint, load_agent
 from dagsim.families.spark.api import SPARK_POLICIES, Dump, SparkEpisode, SparkPolicy, read_dump
 from dagsim.families.spark.codecs import StagesConfig

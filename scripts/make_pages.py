@@ -30,7 +30,7 @@ from dagsim.config.bundled import shipped as shipped_files
 from dagsim.config.schema import load_config
 from dagsim.families.benchmark.bench import read_entry, suite
 from dagsim.families.benchmark.page import leaderboards
-from dagsim.metrics.compare import Paired, Row, Verdict, compared, holm, paired, verdict
+from dagsim.metrics.paired import Paired, Row, Verdict, compared, holm, paired, verdict
 from dagsim.model import Cluster
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 from dagsim.traces import READERS, reader
@@ -519,6 +519,13 @@ def forecasts() -> Iterator[str]:
     yield from markdown(("log", "command", "rows", "values (gates)", "missed"), rows, numbers=(2,))
 
 
+def cirrus() -> Iterator[str]:
+    """Waits on Cirrus as measured, by ElastiSim and by dagsim."""
+    waits_s = read_json("validation/cirrus.json")["waits_s"]
+    rows = [(name, *(f"{value:,.0f}" for value in row.values())) for name, row in waits_s.items()]
+    yield from markdown(("waits (s)", "mean", "median", "p90", "p95"), rows, numbers=(1, 2, 3, 4))
+
+
 def forecast_costs() -> Iterator[str]:
     """CPU time of forecasts of long queues."""
     cells = "{waiting:,} jobs on {nodes:,} nodes, {what} | {cpu_s:.1f} | {most_s:g}"
@@ -569,6 +576,7 @@ _NAMED = (
         bench_tasks,
         systems,
         leaderboard,
+        cirrus,
         forecasts,
         forecast_costs,
         speeds,

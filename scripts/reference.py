@@ -331,7 +331,7 @@ def excerpt(first: str, last: str) -> Iterator[str]:
     lines = (ROOT / "docs" / "examples" / "model_server.py").read_text(encoding="utf-8").splitlines()
     begin = next(number for number, line in enumerate(lines) if line.startswith(first))
     end = next((number for number, line in enumerate(lines) if number > begin and line.startswith(last)), len(lines))
-    yield from ("```py", *"\n".join(lines[begin:end]).strip("\n").splitlines(), "```")
+    yield from ("```text", *"\n".join(lines[begin:end]).strip("\n").splitlines(), "```")
 
 
 def metrics() -> Iterator[str]:

@@ -24,7 +24,7 @@ from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import Spending
 from dagsim.experiment.plan import Axis, SweepGrid
 from dagsim.files import write_text
-from dagsim.metrics.compare import ENOUGH_SEEDS
+from dagsim.metrics.paired import ENOUGH_SEEDS
 from dagsim.metrics.standings import METHOD, Sample, standings
 from dagsim.report.comparison import comparison_table
 from dagsim.seeds import REPORT

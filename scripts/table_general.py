@@ -41,7 +41,7 @@ from dagsim.families.episodes.lookout import ArrivedJob
 from dagsim.families.episodes.search import Search, SearchMemory
 from dagsim.files import write_text
 from dagsim.metrics import summarize
-from dagsim.metrics.compare import Paired, paired
+from dagsim.metrics.paired import Paired, paired
 from dagsim.seeds import REPORT, part_of
 from dagsim.systems.cluster.api import ClusterView
 from dagsim.systems.seam import Conversation

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dagsim.config.schema import load_config
-from dagsim.families.compiled.jit import numba
+from dagsim.families.compiled.jit import installed
 from dagsim.metrics.columns import columns
 from dagsim.metrics.jct import wait
 from dagsim.metrics.series import JobSeries, change_of
@@ -154,7 +154,9 @@ def _taken(heap: Floats, size: int) -> int:
     return size
 
 
-if numba is not None:
+if installed():
+    import numba
+
     _put, _taken = numba.njit(_put), numba.njit(_taken)
     queue_waits = numba.njit(queue_waits)
 

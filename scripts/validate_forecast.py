@@ -19,6 +19,7 @@ from typing import Any
 import command
 
 from dagsim.errors import InputError
+from dagsim.families.forecast.scores import WITHIN_S
 
 Scores = dict[str, Any]
 
@@ -126,6 +127,23 @@ def judged(name: str, scores: Scores) -> dict[str, Any]:
             for key, score in scores["baselines"].items()
         },
         "by_partition": {key: [score["n"], score["coverage_90"]] for key, score in scores["by_partition"].items()},
+        "near": near(scores),
+    }
+
+
+def near(scores: Scores) -> dict[str, Any]:
+    """The shares of starts within 1 min, 10 min and 1 h of the median: all, and by partition, each beside
+    Slurm's own estimates and the best simple baseline.
+    """
+    raw = {key: score["raw"] for key, score in scores["baselines"].items() if key in ("slurm", scores["best_baseline"])}
+    groups = {"all": scores | {"baselines": raw}, **scores["by_partition"]}
+    return {
+        name: {"n": group["n"]}
+        | {
+            of: [round(score[share], 4) for share in WITHIN_S]
+            for of, score in {"forecast": group, **group["baselines"]}.items()
+        }
+        for name, group in groups.items()
     }
 
 

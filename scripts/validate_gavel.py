@@ -20,8 +20,8 @@ from typing import Any
 import command
 
 from dagsim.families.gavel.allocations import GAVEL_POLICIES, GivenShares, TotalDuration, allocator
-from dagsim.families.gavel.ledger import Allocation, Allocator, GavelJob
 from dagsim.families.gavel.published import Gavel
+from dagsim.families.gavel.round_ledger import Allocation, Allocator, GavelJob
 from dagsim.model import Cluster, Job, Task, gpu_type
 from dagsim.model.log import Kind
 from dagsim.systems.cluster.scenario import ClusterScenario

@@ -44,7 +44,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dagsim.errors import InputError
-from dagsim.metrics.compare import Ending, Precision, holm, paired
 from dagsim.metrics.intervals import (
     ENOUGH_FOR_T,
     Bounds,
@@ -59,6 +58,7 @@ from dagsim.metrics.intervals import (
     two_sided_p,
 )
 from dagsim.metrics.jct import jct
+from dagsim.metrics.paired import Ending, Precision, holm, paired
 from dagsim.model import Cluster
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario

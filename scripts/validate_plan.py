@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dagsim import plan
-from dagsim.families.capacity.sizes import SizePlan
+from dagsim.families.capacity.size_search import SizePlan
 from dagsim.metrics.series import JobSeries, next_period
 
 _LEAST_COVERAGE = 0.88

@@ -12,6 +12,7 @@ summary of the authors (``jobload_*.json.gz``). Exits with 1 if a job differs fr
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
@@ -24,10 +25,13 @@ from dagsim.families.elastic.genetic import PolluxSearch
 from dagsim.families.elastic.pollux_policies import AttainedServiceQueues, OptimusOracle
 from dagsim.families.elastic.profiles import TrainingProfile, read_applications
 from dagsim.families.elastic.resizing import IntervalAllocation, elastic_job_of
-from dagsim.families.elastic.stepping import ElasticPolicy, SteppedCluster
+from dagsim.families.elastic.stepping import ElasticPolicy
 from dagsim.families.elastic.training_jobs import ElasticJob, read_workload
 from dagsim.model import Cluster, Kind
 from dagsim.systems.cluster.scenario import ClusterScenario
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from stepped_cluster import SteppedCluster
 
 POLICIES: dict[str, Callable[[], ElasticPolicy]] = {
     "tiresias": AttainedServiceQueues,

@@ -18,7 +18,7 @@ from typing import Any
 import command
 
 from dagsim.errors import InputError
-from dagsim.families.tiresias.events import TiresiasEvents
+from dagsim.families.tiresias.simulator import TiresiasEvents
 from dagsim.model import Cluster
 from dagsim.model.log import Kind
 from dagsim.systems.cluster.scenario import ClusterScenario

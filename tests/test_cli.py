@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -392,3 +393,24 @@ def test_a_trace_is_run_once_unless_seeds_or_windows_are_asked_for(tmp_path: Pat
     assert "would overlap" in refused.output
     for text in ("0", "2x", "two"):
         assert "30x1000" in dagsim("eval", "-w", TRACE, "--windows", text).output
+
+
+@pytest.mark.parametrize(
+    ("shell", "code", "message"),
+    [
+        ("dagsim list policies >&-", 0, ""),
+        ("dagsim list policies >&- 2>&- <&-", 0, ""),
+        ("dagsim list policies > /dev/full", 1, "error: standard output: No space left on device\n"),
+        ("dagsim list policies 2> /dev/full", 0, ""),
+        ("PYTHONIOENCODING=ascii dagsim list gpus", 0, ""),
+        ("mkdir gone; cd gone; rmdir ../gone; dagsim list gpus", 2, "error: the working folder no longer exists"),
+        ("dagsim eval --out $(printf '\\377')", 2, "error: '\\udcff': not text in utf-8"),
+        ("(dagsim list policies; echo $? >&2) | :", 0, "141\n"),
+    ],
+)
+def test_a_command_ends_well_whatever_its_surroundings(shell: str, code: int, message: str, tmp_path: Path) -> None:
+    shell = shell.replace("dagsim ", f"{shlex.quote(sys.executable)} -m dagsim ")
+    ended = subprocess.run(["sh", "-c", shell], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == code
+    assert ended.stderr.startswith(message)
+    assert "Traceback" not in ended.stderr

@@ -58,7 +58,7 @@ def test_an_error_about_an_old_key_names_the_new_one(text: str, new: str, tmp_pa
 
 @pytest.mark.family("capacity")
 def test_a_target_with_an_old_metric_names_the_new_one() -> None:
-    from dagsim.families.capacity.sizes import Target
+    from dagsim.families.capacity.size_search import Target
 
     with pytest.raises(ConfigError, match=r"'slowdown\.mean'; it is now called 'stretch\.mean'"):
         Target.read("slowdown.mean<2")

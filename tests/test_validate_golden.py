@@ -85,3 +85,12 @@ def test_workflows_take_their_critical_paths(data: Path, tmp_path: Path) -> None
     output = run("validate_wfcommons.py", "--traces", folder, "--stats", table)
     assert output["files"] == output["same_shape"] == 21
     assert output["largest_difference_s"] <= 0.05 + 1e-9  # the table is rounded to a tenth
+
+
+@pytest.mark.data
+def test_fifo_starts_every_job_of_cirrus_when_elastisim_does(data: Path) -> None:
+    folder = data / "traces/epcc-cirrus"
+    log, played = (folder / f"{name}.csv.gz" for name in ("2024_Q1_CPU-sacct-subset", "elastisim-rigid-job_statistics"))
+    output = run("validate_cirrus.py", "--log", log, "--elastisim", played)
+    assert (output["jobs"], output["starts_that_differ"]) == (1_069, 0)
+    assert output["waits_s"]["fifo"] == output["waits_s"]["ElastiSim, FCFS"]

@@ -6,11 +6,11 @@ Slow imports are inside the command that needs them.
 
 from importlib import import_module
 
-from dagsim.cli import compare, draw, evaluate, inputs, sweep, trace
+from dagsim.cli import comparing, draw, evaluate, inputs, inspect, sweep
 from dagsim.cli.app import app, main
 from dagsim.family import command_modules
 
-__all__ = ["app", "compare", "draw", "evaluate", "inputs", "main", "sweep", "trace"]
+__all__ = ["app", "comparing", "draw", "evaluate", "inputs", "inspect", "main", "sweep"]
 
 for _module in command_modules():
     import_module(_module)

@@ -367,13 +367,16 @@ def main() -> None:
 
 
 def _unusable() -> str:
-    """What is wrong with the working folder or the command line as a whole; empty if nothing is."""
+    """Describe what is wrong with the working folder or the command line as a whole; empty if nothing is."""
     try:
         texts = (*sys.argv[1:], str(Path.cwd()))
     except FileNotFoundError:
         return "the working folder no longer exists; change to another one"
     wrong = next((text for text in texts if not is_text(text)), None)
-    return "" if wrong is None else f"{wrong!a}: not UTF-8, as names in files of dagsim have to be; rename it"
+    if wrong is None:
+        return ""
+    code = sys.getfilesystemencoding()
+    return f"{wrong!a}: not text in {code}, the encoding of this system; rename it, or set LC_ALL=C.UTF-8"
 
 
 def _version(wanted: bool) -> None:

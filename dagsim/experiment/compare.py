@@ -21,7 +21,7 @@ from dagsim.experiment.store import Store
 from dagsim.family import offered
 from dagsim.metrics import OverTime, columns, jct, over_time
 from dagsim.metrics.columns import Floats
-from dagsim.metrics.compare import Ending, Look, Precision, holm
+from dagsim.metrics.paired import Ending, Look, Precision, holm
 from dagsim.metrics.standings import (
     PolicyResult,
     RunMetrics,

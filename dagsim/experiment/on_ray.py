@@ -131,7 +131,7 @@ def _run_remotely(work: CellWork, cell: Cell, trace: str | None, ship: Mapping[s
     yet.
     """
     if trace is not None:
-        work = replace(work, trace=str(placed(trace, ship[trace])))
+        work = replace(work, trace=str(local_trace(trace, ship[trace])))
     return work(cell, lambda count: None)
 
 
@@ -139,7 +139,7 @@ _PLACED: dict[str, Path] = {}
 """Traces that this worker has, by SHA-256."""
 
 
-def placed(sha: str, shipped: Any) -> Path:
+def local_trace(sha: str, shipped: Any) -> Path:
     """The trace as a file on this worker."""
     import ray
 

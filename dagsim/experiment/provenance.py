@@ -20,7 +20,7 @@ from dagsim.config.schema import Config, config_hash, plain
 from dagsim.errors import ConfigError
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import external_command, is_agent, with_model
-from dagsim.family import service
+from dagsim.family import families, service
 from dagsim.files import file_hash
 from dagsim.own_code import own_names, source_file
 from dagsim.registry import Spec
@@ -28,8 +28,10 @@ from dagsim.registry import Spec
 _CANNOT_MATTER = ("cli", "report", "testing", "configs", "workloads", "ARCHITECTURE.md", "py.typed")
 """What in the package cannot change the numbers of a cell. Everything else counts, also each data
 file, so a new file is safe by default. ``configs`` and ``workloads`` are in the wheel only; what
-a configuration takes from them is part of its own hash.
+a configuration takes from them is part of its own hash. A family says itself if nothing of it can
+(``shows_only``); its commands never do.
 """
+_FAMILY_TEXTS = ("command.py", "names.json")
 _KINDS = {"code": "the source of", "checkpoints": "the checkpoint of", "traces": "the trace"}
 _PACKAGE = Path(__file__).parents[1]
 
@@ -130,12 +132,15 @@ def code_digest() -> str:
 
 def digested_files(package: Path) -> list[Path]:
     """Return the files of the package that decide what a cell computes, sorted."""
+    home = package / "families"
+    shown = tuple([home / name for name, family in families().items() if family.shows_only])
     return [
         path
         for path in sorted(package.rglob("*"))
         if path.relative_to(package).parts[0] not in _CANNOT_MATTER
         and "__pycache__" not in path.parts
         and path.is_file()
+        and not (path.is_relative_to(home) and (path.name in _FAMILY_TEXTS or {*path.parents} & {*shown}))
     ]
 
 

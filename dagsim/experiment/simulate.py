@@ -98,13 +98,14 @@ def play_policy(config: Config, policy: str, seed: int, tell: Callable[[int], No
     schedule = kernel.schedule
     schedule.decision_s, schedule.decisions = timed.decision_s, timed.decisions
     facts = {**scenario.facts(kernel), **incomplete_facts(schedule, scenario.unfinished(kernel))}
-    return Played(schedule, policy, seed, facts, wall_s, facts_of(decider), engine)
+    own = facts_of(decider, scenario.notes(kernel, decider))
+    return Played(schedule, policy, seed, facts, wall_s, own, engine)
 
 
-def facts_of(decider: object) -> dict[str, Any]:
-    """Facts about a policy after its run (``Outcome.decider``)."""
+def facts_of(decider: object, notes: Iterable[str] = ()) -> dict[str, Any]:
+    """Facts about a policy after its run (``Outcome.decider``), with further notes."""
     facts: dict[str, Any] = {"clairvoyant": True} if getattr(decider, "clairvoyant", False) else {}
-    if notes := list(getattr(decider, "notes", ())):
+    if notes := [*notes, *getattr(decider, "notes", ())]:
         facts["notes"] = notes
     outside = getattr(decider, "outside_training", None)
     return facts if outside is None else facts | {"outside_training": float(outside)}

@@ -487,7 +487,7 @@ class Store:
             raise
 
     def _note(self, *, stopped: bool) -> str:
-        """What the folder keeps, and the command that goes on; empty if an error left nothing to keep."""
+        """Describe what the folder keeps, and name the command that goes on; empty if an error left nothing to keep."""
         command = self.manifest["command"]
         if command == "train":
             return (

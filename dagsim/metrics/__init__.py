@@ -5,7 +5,6 @@ pass them.
 """
 
 from dagsim.metrics.columns import ScheduleColumns, columns
-from dagsim.metrics.compare import Paired, Precision, Verdict, compared, holm, paired
 from dagsim.metrics.intervals import OverTime, over_time
 from dagsim.metrics.jct import (
     bounded_slowdown,
@@ -34,6 +33,7 @@ from dagsim.metrics.jct import (
     unfair_job_fraction,
     wait,
 )
+from dagsim.metrics.paired import Paired, Precision, Verdict, compared, holm, paired
 from dagsim.metrics.summary import Distribution, GpuGroup, JobGroup, Summary, glossary, summarize
 from dagsim.metrics.utilization import (
     Energy,

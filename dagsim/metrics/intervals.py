@@ -1,5 +1,8 @@
 """Student's t, and intervals of a ratio of paired values, of their median, and of a ratio over
 blocks of a trace.
+
+Student's t is computed here and not by scipy, because importing ``scipy.special`` takes 0.2 to 0.3 CPU-s,
+a quarter of a small command. ``tests/metrics/test_student.py`` compares the two.
 """
 
 from __future__ import annotations

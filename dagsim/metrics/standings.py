@@ -13,8 +13,8 @@ import numpy as np
 
 from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats
-from dagsim.metrics.compare import ENOUGH_SEEDS, Paired, Row, Verdict, compared, paired, verdict, words
 from dagsim.metrics.intervals import largest_job, ratio_of_means, samples_needed, standard_deviation, t_quantile
+from dagsim.metrics.paired import ENOUGH_SEEDS, Paired, Row, Verdict, compared, paired, verdict, words
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import nearest
 

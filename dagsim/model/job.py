@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from math import inf, isfinite
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from dagsim.errors import GraphError, ModelError
 from dagsim.model.arithmetic import check_numbers, check_whole
@@ -487,16 +487,25 @@ class Task:
 
 
 class InFlight(NamedTuple):
-    """Instances of a task that already run when the simulation begins.
+    """A run from before the simulation begins: instances of a task that started at ``since_s``.
 
-    They started at ``since_s``, before the beginning, and do their task's work from then on: they
-    end when it is done, or at the beginning if that is earlier. A gang is in flight as a whole.
+    They do their task's work from then on: they end when it is done, or at the beginning if that is
+    earlier. With ``until_s`` the run had ended by the beginning: its instances were done, or the run was
+    ``stopped``, and they came back. A gang runs as a whole.
     """
 
     since_s: float
     placement: Placement
     task: int = 0
     """Index of the task in the job's graph."""
+    until_s: float | None = None
+    stopped: Literal["", "preempted", "failed"] = ""
+    rows: tuple[int, int] = (-1, -1)
+    """Rows of its start and its end in the log that it comes from, which order what happens at one time; -1 if
+    unknown.
+    """
+    resumes: int = -1
+    """Row of the start of the stopped run whose instances these are; -1 if they had not run, or it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -511,8 +520,8 @@ class Job:
       because of a dependency, a hold or a begin time. ``observed_gpu`` is the GPU type that it held there.
     - ``user``, ``account``, ``partition`` (a batch system's queue) and ``qos`` are those of its
       submission, where known; ``request`` holds its further terms. Metrics are grouped by ``tenant``.
-    - ``in_flight`` are its instances that already run when the simulation begins. Tasks that are done
-      by then are left out of the graph.
+    - ``in_flight`` are its runs from before the beginning of the simulation. Tasks that are done by then
+      are left out of the graph, or have runs that ended.
 
     Raises:
         ModelError: Negative arrival, a deadline, an observation or an instance in flight before it, or a
@@ -579,23 +588,32 @@ class Job:
 
     def _check_in_flight(self) -> None:
         tasks, count = self.graph.tasks, [0] * len(self.graph.tasks)
-        for since_s, placement, task in self.in_flight:
-            if not self.arrival_s <= since_s < inf:
-                raise ModelError(
-                    f"job {self.id!r}: it runs since {since_s!r} s, which lies before its arrival {self.arrival_s!r}"
-                )
-            if not 0 <= task < len(tasks) or self.graph.parents[task]:
-                raise ModelError(
-                    f"job {self.id!r}: task {task!r} cannot be in flight; it must be one of {len(tasks)} tasks that "
-                    "wait for no other"
-                )
-            instances = sum(share.instances for share in placement)
-            count[task] += instances
-            most = tasks[task].instances
-            gang = tasks[task].gang
+        for run in self.in_flight:
+            task = run.task
+            if not self.arrival_s <= run.since_s < inf:
+                before = f"which lies before its arrival {self.arrival_s!r}"
+                raise ModelError(f"job {self.id!r}: it runs since {run.since_s!r} s, {before}")
+            if not 0 <= task < len(tasks):
+                raise ModelError(f"job {self.id!r}: task {task!r} cannot be in flight; it has {len(tasks)} tasks")
+            if run.until_s is not None and not run.since_s <= run.until_s < inf:
+                raise ModelError(f"job {self.id!r}: a run since {run.since_s!r} s cannot end at {run.until_s!r} s")
+            instances = sum(share.instances for share in run.placement)
+            count[task] += 0 if run.stopped else instances
+            most, gang = tasks[task].instances, tasks[task].gang
             if instances < 1 or count[task] > most or (gang and instances != most):
                 raise ModelError(
                     f"job {self.id!r}: {instances} instances of task {tasks[task].name!r} are in flight, "
                     f"but it has {most}"
                     + (", which start together" if gang else "" if instances else " and a run has at least one")
                 )
+        done = [0] * len(tasks)
+        for run in self.in_flight:
+            if run.until_s is not None and not run.stopped:
+                done[run.task] += sum(share.instances for share in run.placement)
+        for run in self.in_flight:
+            for parent in self.graph.parents[run.task]:
+                if done[parent] < tasks[parent].instances:
+                    raise ModelError(
+                        f"job {self.id!r}: task {run.task!r} cannot be in flight; it waits for task "
+                        f"{tasks[parent].name!r}, which is not done"
+                    )

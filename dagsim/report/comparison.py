@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from dagsim.experiment.compare import CellGroup, compared_axis
 from dagsim.experiment.plan import Axis, short_names
 from dagsim.metrics import glossary
-from dagsim.metrics.compare import ENOUGH_SEEDS
 from dagsim.metrics.intervals import enough_seeds
+from dagsim.metrics.paired import ENOUGH_SEEDS
 from dagsim.metrics.standings import SECONDARY_METRICS, PolicyResult, Sample, lower_is_better
 from dagsim.report.grid import Grid, factor, interval, number, short
 

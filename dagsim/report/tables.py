@@ -10,9 +10,9 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from dagsim.metrics import glossary
-from dagsim.metrics.compare import ENOUGH_SEEDS
 from dagsim.metrics.incomplete import incomplete_sentence
 from dagsim.metrics.intervals import enough_seeds, samples_needed, seeds_for_mean
+from dagsim.metrics.paired import ENOUGH_SEEDS
 from dagsim.metrics.standings import RunMetrics, Sample, largest_share, mean
 from dagsim.report.grid import Grid, interval, number, plain_text, short
 from dagsim.text import printable
@@ -277,7 +277,7 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     if (trace := workloads[0].get("trace")) is not None:
         notes += [f"trace ({trace['format']}): {trace['read']}"]
         from dagsim.traces import reader
-        from dagsim.traces.options import COMMON_OPTIONS, TraceOptions
+        from dagsim.traces.trace_options import COMMON_OPTIONS, TraceOptions
 
         heeded = COMMON_OPTIONS | reader(trace["format"]).uses
         usual, values = asdict(TraceOptions()), trace["options"].items()
@@ -312,6 +312,8 @@ def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             f"warning: {strange:,} jobs that ran then were on nodes that the cluster lacks ({names}), as in a log of "
             "another cluster: they run on other nodes here, or wait"
         )
+    if unplaced := sum(state.get("unplaced", 0) for state in first):
+        yield f"the log does not say on which nodes {unplaced:,} of the running jobs are: they get a place by best fit"
     if reasons := [reason for of in workloads if (reason := of.get("empty"))]:
         yield f"windows begin on an empty cluster: {reasons[0]}"
 
@@ -366,7 +368,7 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
 
 
 def losses(lines: Iterable[CellRun]) -> list[str]:
-    """What comes before the figures of some runs, since they lack it: the jobs that did not complete, with their
+    """List what comes before the figures of some runs, since they lack it: the jobs that did not complete, with their
     reasons, under each policy that differs from the first, and what policies noted about their runs.
     """
     lines = list(lines)

@@ -356,6 +356,10 @@ class Scenario(System, ABC):
         that was read.
         """
 
+    def notes(self, kernel: Kernel[Any, Any], policy: object) -> list[str]:
+        """What a reader of a run has to know first, besides what the policy itself notes."""
+        return []
+
     def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
         """Reasons why jobs of ``kernel`` that are there at its end are unfinished, by number, where they are known."""
         return {}

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from dagsim.errors import ConfigError, TraceError
 from dagsim.registry import Entry, Registry
-from dagsim.traces.options import COMMON_OPTIONS, TraceOptions
 from dagsim.traces.reader import Downtime, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.traces.trace import Trace
+from dagsim.traces.trace_options import COMMON_OPTIONS, TraceOptions
 from dagsim.traces.unread import unread_kind
 
 __all__ = [
@@ -58,8 +58,9 @@ def recognise(path: Path | str) -> str:
         TraceError: The file cannot be read, or no reader or more than one recognises it.
     """
     source = Source(path)
-    if source.path.is_dir() and reader("sacct").recognises(source):
-        return "sacct"  # a site's folder, whose other files may be anything
+    for name in READERS.names() if source.path.is_dir() else ():
+        if reader(name).whole_folders and reader(name).recognises(source):
+            return name
     source.head()  # an unreadable file fails here, whatever its format
     names = [name for name in sorted(READERS.names()) if reader(name).recognises(source)]
     if len(names) == 1:
@@ -71,7 +72,7 @@ def recognise(path: Path | str) -> str:
     hints = [hint for name in sorted(READERS.names()) if (hint := reader(name).nearly(source))]
     if hints:
         raise TraceError(f"{source}: not recognised; {'; or '.join(hints)}")
-    from dagsim.traces.tables import header_hint
+    from dagsim.traces.table_files import header_hint
 
     hint = header_hint(source)
     listed = "--format names the format, and dagsim list readers lists them"
@@ -89,7 +90,7 @@ def format_of(path: Path | str, options: TraceOptions) -> str:
         return "sacct"
     if not options.map:
         return recognise(path)
-    return "swf" if reader("swf").recognises(Source(path)) else "plain"
+    return "swf" if "swf" in READERS and reader("swf").recognises(Source(path)) else "plain"
 
 
 def open_trace(

@@ -14,12 +14,12 @@ import numpy as np
 
 from dagsim.model import Demand
 from dagsim.traces.chunks import Table, tables_of
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, JobTimes, arrivals, row_blocks, single_tasks
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Source
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, optional
 
 ENDED = frozenset(

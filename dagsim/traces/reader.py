@@ -10,9 +10,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.model import Cluster, Job
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays
 
 _BLOCK = 1024
@@ -56,6 +56,9 @@ class Reader(Protocol):
     """One line for the list of formats."""
     uses: ClassVar[frozenset[str]] = frozenset()
     """The ``TraceOptions`` that it supports besides ``COMMON_OPTIONS``."""
+
+    whole_folders: ClassVar[bool] = False
+    """True if it takes a folder for some of its files, whatever the others are."""
 
     def recognises(self, source: Source) -> bool:
         """True if the source has this format, judging by names and first lines. Must be False for

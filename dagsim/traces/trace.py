@@ -10,10 +10,10 @@ import numpy as np
 
 from dagsim.errors import TraceError
 from dagsim.model import Cluster, Job
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Downtime, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays
 
 _COLUMNS_FROM_B = 1 << 18

@@ -428,7 +428,12 @@ class JobArrays:
         observed, eligible = seen(self.observed_start_s), seen(self.eligible_s)
         nodes = self.observed_nodes if scale == 1 else None
         in_flight = self.in_flight and self.in_flight.mapped(
-            lambda runs: tuple([run._replace(since_s=run.since_s - origin) for run in runs])
+            lambda runs: tuple(
+                [
+                    run._replace(since_s=run.since_s - origin, until_s=run.until_s and run.until_s - origin)
+                    for run in runs
+                ]
+            )
         )
         return replace(
             self,

@@ -55,6 +55,8 @@ def record_of(job: Job) -> dict[str, Any]:
         record["request"] = {
             field.name: own[field.name] for field in fields(Request) if own[field.name] != field.default
         }
+    if job.in_flight:
+        record["in_flight"] = [run if run != InFlight(*run[:3]) else run[:3] for run in job.in_flight]
     record["tasks"] = [_given(task, _TASK_DEFAULTS) for task in job.graph.tasks]
     for task, into in zip(job.graph.tasks, record["tasks"], strict=True):
         if task.speeds is not None:
@@ -85,8 +87,8 @@ def job_of(record: dict[str, Any]) -> Job:
     if "in_flight" in record:
         record["in_flight"] = tuple(
             [
-                InFlight(since_s, tuple([Share(*share) for share in placement]), task)
-                for since_s, placement, task in record["in_flight"]
+                InFlight(since_s, tuple([Share(*share) for share in placement]), *_past(*rest))
+                for since_s, placement, *rest in record["in_flight"]
             ]
         )
     graph = TaskGraph(
@@ -193,7 +195,16 @@ def _is_flight(value: Any) -> bool:
     match value:
         case [since_s, list(placement), task] if _is_number(since_s) and _is_whole(task):
             return all(map(_is_share, placement))
+        case [since_s, list(), task, until_s, stopped, [first, last], resumes]:
+            ends = until_s is None or _is_number(until_s)
+            known = ends and stopped in ("", "preempted", "failed") and all(map(_is_whole, (first, last, resumes)))
+            return known and _is_flight([since_s, value[1], task])
     return False
+
+
+def _past(task: int, until_s: float | None = None, stopped: Any = "", rows: Any = (-1, -1), resumes: int = -1) -> Any:
+    """The fields of ``InFlight`` after the placement."""
+    return task, until_s, stopped, tuple(rows), resumes
 
 
 def _is_share(value: Any) -> bool:
@@ -223,7 +234,10 @@ _JOB_FIELDS = {
     "account": _TEXT,
     "partition": _TEXT,
     "qos": _TEXT,
-    "in_flight": _Field(_are_flights, "a list of [since_s, [[node, instances, gpu], ...], task]"),
+    "in_flight": _Field(
+        _are_flights,
+        "a list of [since_s, [[node, instances, gpu], ...], task]; of past runs [..., until_s, stopped, rows, resumes]",
+    ),
     "request": _Field(lambda value: isinstance(value, dict), "an object"),
     "observed_gpu": _TEXT,
 }

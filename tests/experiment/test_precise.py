@@ -12,7 +12,7 @@ from dagsim.config.schema import Config, load_config
 from dagsim.errors import InputError
 from dagsim.experiment.compare import Precise, rule_for, run_until_precise, seeds_for
 from dagsim.experiment.store import CellRun, Store
-from dagsim.metrics.compare import Ending
+from dagsim.metrics.paired import Ending
 from dagsim.seeds import WINDOWS, seeds_of
 
 CONFIG = load_config(None, ["precision=0.02"])

@@ -85,14 +85,16 @@ def test_a_long_run_names_the_faster_engine_once(
     options = ["--set", "workload.count=10", "--algo", "sjf", "--no-plots", "-o", str(tmp_path)]
     assert "compiled engine writes" not in CliRunner().invoke(app, ["eval", "--seeds", "3", *options]).stderr
     monkeypatch.setattr("dagsim.families.compiled.choice.LONG_S", 0.0)
+    monkeypatch.setattr("dagsim.families.compiled.choice.is_installed", lambda: False)
     ended = CliRunner().invoke(app, ["eval", "--seeds", "3", *options])
     assert ended.stderr.count("The compiled engine writes the same bytes") == 1
-    assert "--set engine=compiled" in ended.stderr
+    assert "pip install -e '.[fast]'" in " ".join(ended.stderr.split())
     assert "writes the same" not in CliRunner().invoke(app, ["eval", "--seeds", "3", "-q", *options]).stderr
 
 
 def test_a_piped_command_names_the_faster_engine_once_and_not_beside_json(tmp_path: Path) -> None:
-    code = "from dagsim.families.compiled import choice; choice.LONG_S = 0.0; from dagsim.cli import main; main()"
+    code = "from dagsim.families.compiled import choice; choice.LONG_S = 0.0; "
+    code += "choice.is_installed = bool; from dagsim.cli import main; main()"
     options = ["--seeds", "2", "--workers", "1", "--set", "workload.count=10", "--algo", "sjf", "--no-plots"]
     words = [sys.executable, "-c", code, "eval", *options, "-o", str(tmp_path)]
     piped, as_json = (

@@ -8,21 +8,22 @@ import json
 from pathlib import Path
 
 import pytest
+import typer
 from make_families import NAMES, names_text
+from pydantic import TypeAdapter
 from sources import PACKAGE, trees
 from typer.testing import CliRunner
 
 import dagsim.families
 from dagsim import family
 from dagsim.cli import app
+from dagsim.cli.app import CommandGroup
 from dagsim.errors import UnknownName
 from dagsim.family import Family, families, refuse_missing, service
+from dagsim.model import QueueTree
 from dagsim.systems.cluster.policies import POLICIES
 
 Edge = tuple[str, str]
-
-EXCEPTIONS: set[Edge] = set()
-"""Imports that are still to be cut. This list can only shrink."""
 
 
 def imported_families() -> set[Edge]:
@@ -43,14 +44,13 @@ def imported_families() -> set[Edge]:
 
 def test_the_core_imports_no_family_and_a_family_only_those_that_it_needs() -> None:
     needs = {(name, need) for name, one in families().items() for need in one.needs}
-    assert imported_families() - EXCEPTIONS == needs
-    assert imported_families() >= EXCEPTIONS
+    assert imported_families() == needs
 
 
 def test_no_word_of_the_core_names_a_module_of_a_family() -> None:
     core = [path for path in trees() if "families" not in path.relative_to(PACKAGE).parts]
     strays = [path for path in core if "dagsim.families." in path.read_text() and path.name != "family.py"]
-    assert not {path.relative_to(PACKAGE).as_posix() for path in strays} - {part for part, _ in EXCEPTIONS}
+    assert not strays
 
 
 def test_every_folder_states_its_family_and_every_target_exists() -> None:
@@ -94,6 +94,24 @@ def test_an_unknown_policy_of_a_missing_family_names_it(monkeypatch: pytest.Monk
         POLICIES.create("gavel[policy=fifo]")
 
 
+def test_a_key_of_a_missing_family_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(family, "families", lambda: {})
+    with pytest.raises(ValueError, match=r"the key 'queues\.kueue' belongs to the family kubernetes"):
+        TypeAdapter(QueueTree).validate_python({"kueue": {}})
+    assert TypeAdapter(QueueTree).validate_python({}).kueue is None
+
+
+def test_a_command_below_another_of_a_missing_family_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(family, "families", lambda: {})
+    root, trace = typer.Typer(cls=CommandGroup), typer.Typer(cls=CommandGroup)
+    trace.command("info")(lambda: None)
+    root.add_typer(trace, name="trace")
+    root.command("list")(lambda: None)
+    done = CliRunner().invoke(root, ["trace", "anonymise"])
+    assert done.exit_code == 2
+    assert "'trace anonymise' belongs to the family site, which this installation lacks" in done.output
+
+
 def test_a_family_whose_needs_are_missing_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {"one": Family("one"), "two": Family("two", needs=("gone",)), "three": Family("three", needs=("two",))}
     modules = [type("Module", (), {"name": name, "ispkg": True}) for name in kept]
@@ -105,7 +123,7 @@ def test_a_family_whose_needs_are_missing_is_left_out(tmp_path: Path, monkeypatc
 
 
 def test_a_command_that_nobody_has_is_refused_as_before() -> None:
-    assert "No such command" in CliRunner().invoke(app, ["bounds"]).output
+    assert "there is no command 'bounds'" in CliRunner().invoke(app, ["bounds"]).output
 
 
 def test_names_of_a_family_are_unique() -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dagsim.errors import InputError
 from dagsim.metrics import intervals
-from dagsim.metrics.compare import Paired, paired, words
 from dagsim.metrics.intervals import geometric_mean, largest_job, median_rank
+from dagsim.metrics.paired import Paired, paired, words
 
 T2 = 4.302652729749462  # t(.975) with 2 degrees of freedom
 

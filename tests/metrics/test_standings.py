@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from dagsim.errors import InputError
-from dagsim.metrics.compare import Verdict
+from dagsim.metrics.paired import Verdict
 from dagsim.metrics.standings import PolicyResult, Sample, mean, standings
 
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from pinning import digest, plain
 
-from dagsim.families.decima.environment import DecimaEnv
+from dagsim.families.decima.decima_env import DecimaEnv
 from dagsim.families.learning.scheduling_env import EnvConfig, SchedulingEnv
-from dagsim.families.pac_ml.environment import PartitionEnv
+from dagsim.families.pac_ml.partition_env import PartitionEnv
 from dagsim.families.ramp.api import RAMP_POLICIES, RampScenario
 from dagsim.families.ramp.kpis import job_rows, kpis
 from dagsim.families.spark.api import ExecutorType

@@ -16,6 +16,7 @@ from dagsim.traces.convert import TARGETS, convert
 from dagsim.traces.export import FORMATS, export
 from dagsim.workload.records import write_jobs
 
+pytestmark = pytest.mark.family("formats", "slurm")  # what is written is read back
 SAMPLES = Path(__file__).parents[2] / "workloads" / "samples"
 TWO = TaskGraph((Task("a", 1.0), Task("b", 1.0)), (Edge(0, 1),))
 RIGID = [

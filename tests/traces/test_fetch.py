@@ -241,6 +241,7 @@ def test_an_unknown_trace_suggests_the_nearest() -> None:
         published_trace("ctc-sp")
 
 
+@pytest.mark.family("formats", "ramp", "slurm")
 def test_the_table_holds() -> None:
     for name, trace in CATALOGUE.items():
         assert trace.format in READERS, name

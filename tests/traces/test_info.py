@@ -18,6 +18,7 @@ from dagsim.traces.trace_file import TraceFile
 SAMPLES = Path(__file__).parents[2] / "workloads" / "samples"
 
 
+@pytest.mark.family("formats", "slurm")
 def test_a_trace_with_machines_has_a_load() -> None:
     info = trace_info(TraceFile(str(SAMPLES / "google2011")), Recorded())
     assert info.own
@@ -57,6 +58,7 @@ def _sample(format: str) -> Path:
     return next((path for path in files if reader(format).recognises(Source(path)) or len(files) == 1), folder)
 
 
+@pytest.mark.family("formats")
 def test_what_was_published_is_of_known_formats_and_statistics() -> None:
     info = trace_info(TraceFile(str(SAMPLES / "plain" / "jobs.csv")), Recorded()).workload
     for figure in PUBLISHED:
@@ -90,6 +92,7 @@ def _log(tmp_path: Path, accounts: int = 2) -> Path:
     return path
 
 
+@pytest.mark.family("slurm")
 def test_gpu_hours_count_all_attempts_of_a_requeued_job(tmp_path: Path) -> None:
     hours = trace_info(TraceFile(str(_log(tmp_path))), Recorded()).to_dict()["hours"]
     assert {name: row["gpu_hours"] for name, row in hours["account"].items()} == {"lab1": 3.5, "lab2": 2.0}
@@ -99,6 +102,7 @@ def test_gpu_hours_count_all_attempts_of_a_requeued_job(tmp_path: Path) -> None:
     assert list(hours["partition"]) == ["gpu", "cpu"]
 
 
+@pytest.mark.family("slurm")
 def test_the_table_of_hours_says_how_many_accounts_it_leaves_out(tmp_path: Path) -> None:
     account, user, partition = hours_tables(trace_info(TraceFile(str(_log(tmp_path, 30))), Recorded()))
     assert account.title == "GPU-hours by account: 61.5"
@@ -108,6 +112,7 @@ def test_the_table_of_hours_says_how_many_accounts_it_leaves_out(tmp_path: Path)
     assert (user.heads[0], partition.notes) == ("user", ())
 
 
+@pytest.mark.family("formats", "slurm")
 def test_a_log_without_gpus_has_core_hours_and_one_without_owners_no_table(tmp_path: Path) -> None:
     path = _log(tmp_path)
     path.write_text(path.read_text().replace("gres/gpu=2,", "").replace("gres/gpu=1,", ""))

@@ -27,8 +27,8 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
 from dagsim.traces.convert import convert
 from dagsim.traces.fields import instant_s
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.trace_file import TraceFile
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.records import write_jobs
 

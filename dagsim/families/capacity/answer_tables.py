@@ -11,7 +11,7 @@ from dagsim.report.grid import Grid, factor, interval, number, short
 
 if TYPE_CHECKING:
     from dagsim.families.capacity.machines import Prices
-    from dagsim.families.capacity.sizes import Size, SizeSearch, Targets
+    from dagsim.families.capacity.size_search import Size, SizeSearch, Targets
     from dagsim.families.capacity.whatif import Alternative, Beginning, Fit
     from dagsim.workload.load import Load
 

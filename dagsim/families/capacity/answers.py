@@ -13,7 +13,7 @@ from dagsim.report.comparison import metric_name
 from dagsim.report.grid import Grid, factor, interval, number
 
 if TYPE_CHECKING:
-    from dagsim.families.capacity.sizes import Size, SizePlan
+    from dagsim.families.capacity.size_search import Size, SizePlan
     from dagsim.families.capacity.whatif import Alternative, Beginning, Fit
 
 

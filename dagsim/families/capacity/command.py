@@ -32,7 +32,7 @@ from dagsim.errors import ConfigError
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
-    from dagsim.families.capacity.sizes import Size, SizePlan
+    from dagsim.families.capacity.size_search import Size, SizePlan
     from dagsim.families.capacity.whatif import Fit
     from dagsim.report.answer import Recommendation
     from dagsim.systems.cluster.audit import Audit
@@ -62,7 +62,7 @@ def _with_series(config: Config, prices: Path | None, carbon: Path | None) -> Co
         if path is None:
             continue
         if name in map(value_name, metrics):
-            option = "--prices" if path is prices else "--carbon"
+            option = "--energy-prices" if path is prices else "--carbon"
             raise ConfigError(f"{option}: the configuration has the metric {name} already; leave one of them out")
         metrics.append(f"{name}[series={json.dumps(str(path))}]")
         METRICS.create(metrics[-1])
@@ -123,7 +123,9 @@ def whatif(
     prices: Annotated[
         Path | None,
         typer.Option(
-            metavar="CSV", help="Prices of a kWh by the hour (columns time,value): adds the cost of the energy."
+            "--energy-prices",
+            metavar="CSV",
+            help="Prices of a kWh by the hour (columns time,value): adds the cost of the energy.",
         ),
     ] = None,
     carbon: Annotated[
@@ -221,7 +223,7 @@ def plan_capacity(
     from dagsim.experiment.store import Store
     from dagsim.families.capacity.answers import plan_answer
     from dagsim.families.capacity.machines import read_accept
-    from dagsim.families.capacity.sizes import Targets, plan_size
+    from dagsim.families.capacity.size_search import Targets, plan_size
     from dagsim.report.terminal import progress
 
     Targets.read(target, bounded=budget is None)  # before the trace is read, which may take long

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dagsim.experiment.api import config_on_trace
-from dagsim.families.capacity.sizes import SizePlan, plan_size
+from dagsim.families.capacity.size_search import SizePlan, plan_size
 
 if TYPE_CHECKING:
     pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from dagsim.families.capacity.sizes import Size, SizeSearch, Target
+from dagsim.families.capacity.size_search import Size, SizeSearch, Target
 from dagsim.metrics import glossary
 from dagsim.report.plots.style import (
     BLUE,

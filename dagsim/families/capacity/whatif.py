@@ -24,8 +24,8 @@ from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
 from dagsim.experiment.store import Store
 from dagsim.families.capacity.machines import Prices, read_accept, read_gpus, resized, with_memberships
-from dagsim.metrics.compare import holm
 from dagsim.metrics.own import value_name
+from dagsim.metrics.paired import holm
 from dagsim.metrics.series import Change, JobSeries, Period, change_of, next_period
 from dagsim.metrics.standings import lower_is_better, not_done
 from dagsim.model import Cluster, Request

@@ -185,6 +185,8 @@ def unplayable(jobs: JobArrays) -> str:
         return "the compiled engine does not know jobs that may not start when they arrive"
     if any_depends(jobs):
         return "the compiled engine does not know jobs that wait for others"
+    if jobs.in_flight and any(run.until_s is not None for runs in jobs.in_flight.words for run in runs):
+        return "the compiled engine does not know runs that ended before the beginning"
     if jobs.in_flight and any(
         share.gpu is not None for runs in jobs.in_flight.words for run in runs for share in run.placement
     ):

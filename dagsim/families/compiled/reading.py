@@ -25,7 +25,7 @@ from dagsim.families.compiled.memory import (
     Work,
     records,
 )
-from dagsim.model import Cluster, Job, JobFacts, QueueTree, TimeLimits
+from dagsim.model import Cluster, InFlight, JobFacts, QueueTree, TimeLimits
 from dagsim.model.log import FactColumns
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.knowledge import known
@@ -100,7 +100,7 @@ def _past(jobs: JobArrays, columns: Jobs, demands: Sequence[DemandClass], machin
     shares: list[tuple[float, int, int, int, int, int]] = []
     early = list(jobs.between(0, int(np.searchsorted(jobs.arrival_s, jobs.begins_s))).jobs())
     for since_s, number, run in past_of(early, jobs.begins_s) if jobs.begins_s else ():
-        if isinstance(run, Job):
+        if not isinstance(run, InFlight):
             continue
         task = int(jobs.first[number]) + run.task
         demand = demands[task]

@@ -31,7 +31,7 @@ from dagsim.families.learning.nets.actor import Observations
 from dagsim.families.learning.rollouts import EpisodeSteps
 from dagsim.families.spark.api import RecordedDurations, SparkJobState, SparkKernel, StageState
 from dagsim.families.spark.codecs import StageObservation
-from dagsim.families.spark.job import SAME, bracket
+from dagsim.families.spark.spark_job import SAME, bracket
 from dagsim.systems.seam import Kernel
 
 __all__ = [

@@ -71,6 +71,8 @@ class Search:
         RunFolderError: The agent's file is missing or damaged.
     """
 
+    forgets = "which policy it followed, and the jobs that had arrived"
+
     def __init__(
         self,
         base: str = "eft-wait",

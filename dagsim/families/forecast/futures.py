@@ -132,20 +132,19 @@ class Usage:
         self._log = log
 
     def at(self, state: QueueState, zero_s: float) -> dict[str, float]:
-        """Billed seconds by ``account/user`` until the instant of a state, as if they had been used by
-        ``zero_s`` and had decayed from then on.
+        """Billed seconds by ``account/user`` of jobs that had ended at the instant of a state, as if they had
+        been used by ``zero_s`` and had decayed from then on. Those that run are charged since their own starts.
         """
         log, t = self._log, state.t
-        started = np.flatnonzero(log.start_s <= t)
-        begin_s, life_s = log.start_s[started], self._half_life_s
-        end_s = np.fmin(log.end_s[started], t)
+        ended = np.flatnonzero((log.start_s <= t) & (log.end_s <= t))
+        begin_s, end_s, life_s = log.start_s[ended], log.end_s[ended], self._half_life_s
         if life_s:
             per_s = log2(e) * life_s
             grown = np.exp2(np.minimum((end_s - zero_s) / life_s, _MOST_DOUBLINGS))
             used_s = per_s * (grown - np.exp2(np.minimum((begin_s - zero_s) / life_s, _MOST_DOUBLINGS)))
         else:
             used_s = end_s - begin_s
-        total = np.bincount(self._of[started], self._rate[started] * used_s, len(self._names))
+        total = np.bincount(self._of[ended], self._rate[ended] * used_s, len(self._names))
         return {str(name): amount for name, amount in zip(self._names, total.tolist(), strict=True) if amount > 0}
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from dagsim.config.schema import Config
 from dagsim.errors import InputError, TraceError
+from dagsim.experiment.simulate import make_policy
 from dagsim.families.forecast.backtest import Backtest, Forecasts, forecasts_of
 from dagsim.families.forecast.futures import Future, Player, QueueState, policy_of, run_time_classes
 from dagsim.families.forecast.job_log import JobLog, read_sacct_log, read_snapshot
@@ -22,6 +23,7 @@ from dagsim.families.forecast.queue_rows import KINDS, Listed, Rows, read_reason
 from dagsim.families.forecast.reasons import Fate, is_limit, verdict_of
 from dagsim.families.forecast.scores import LEVELS, log_wait, quantiles_of
 from dagsim.model import Cluster, QueueTree
+from dagsim.systems.cluster.past import forgotten
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 from dagsim.traces import TraceOptions, format_of
 from dagsim.traces.documents import elements
@@ -165,7 +167,7 @@ class Question(NamedTuple):
             log = log.beside(read_sacct_log(history, file.options), t)
         log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))
         played_by = policy or policy_of(config)
-        remarks.append(f"{played_by} plays the futures")
+        remarks.append(f"{played_by} plays the futures{_unknown(scenario, played_by, history is not None)}")
         forecaster = Forecaster(Player(scenario, played_by, log), futures, arrivals, config.seed, baselines=False)
         return cls(log, forecaster, t, listing or None, scenario, remarks)
 
@@ -208,6 +210,15 @@ def workload_of(state: Path) -> dict[str, str]:
             "json, and move it to its place when it is complete"
         ) from None
     return workload | ({"format": "kubernetes-now"} if named == "kubernetes" else {})
+
+
+def _unknown(scenario: ClusterScenario, policy: str, has_history: bool) -> str:
+    """What the policy does not know of the time before the snapshot, as the rest of a sentence."""
+    decider = make_policy(scenario, policy, 0)
+    unknown = forgotten(decider)
+    if not has_history and (remembers := getattr(decider, "remembers", "")):
+        unknown.append(f"{remembers} (--history tells it)")
+    return f"; it does not know {' and '.join(unknown)} before the snapshot" if unknown else ""
 
 
 def _remarks(log: JobLog, cluster: Cluster) -> list[str]:

@@ -22,11 +22,11 @@ from dagsim.errors import GraphError
 from dagsim.model import Cluster, Demand, Node
 from dagsim.traces.chunks import FileLayout, Form, Table, read_rows, read_tables
 from dagsim.traces.fields import FaultsAt, finite_number
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, JobBatch, drop_repeated, in_parts, job_blocks, kinds_of_rows, rows_by_job
 from dagsim.traces.source import Source
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, TaskKind, bounds, objects, ranges
 
 _STATUSES = ("Terminated", "Running", "Failed", "Waiting", "Ready", "Cancelled", "Interrupted", "Unknown")

@@ -14,10 +14,10 @@ from dagsim.errors import TraceError
 from dagsim.model import Cluster, Job, Node, Task
 from dagsim.traces.documents import list_in, object_in
 from dagsim.traces.fields import Dirty, count
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import read_json, value
 
 

@@ -16,11 +16,11 @@ import numpy as np
 from dagsim.model import Demand
 from dagsim.traces.chunks import Form, Table, csv_form, read_tables
 from dagsim.traces.fields import Dirty, memory_gb
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, dates, row_blocks, single_tasks
 from dagsim.traces.source import Source
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, optional
 
 _JOB, _SUBMIT, _START, _END, _NODES, _STATE, _CPUS, _GPUS, _MEMORY, _LIMIT, _USER, _ACCOUNT, _PARTITION, _QOS = range(

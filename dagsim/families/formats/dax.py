@@ -15,10 +15,10 @@ from xml.parsers import expat
 from dagsim.errors import TraceError
 from dagsim.model import Job, Task
 from dagsim.traces.fields import Dirty, finite_number
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import shared_bytes, stem, workflow
 
 

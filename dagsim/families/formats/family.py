@@ -36,6 +36,6 @@ FAMILY = Family(
             Entry("tiresias", ".tiresias:Tiresias"),
             Entry("tpch", ".tpch:Tpch"),
             Entry("wfcommons", ".wfcommons:WfCommons"),
-        )
+        ),
     },
 )

@@ -23,11 +23,11 @@ from dagsim.model import Demand
 from dagsim.model.gpu import canonical
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty, finite_number
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Row, Source
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import read_json, value
 from dagsim.workload.arrays import JobArrays, TaskKind, combinations, optional
 

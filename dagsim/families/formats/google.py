@@ -14,7 +14,6 @@ from dagsim.errors import ConfigError, GraphError, ModelError
 from dagsim.model import Cluster, Demand, Job, Node, Task, TaskGraph
 from dagsim.traces.chunks import Table
 from dagsim.traces.fields import Dirty, finite_number
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Downtime
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import (
@@ -28,6 +27,7 @@ from dagsim.traces.rows import (
     rows_by_job,
     with_others,
 )
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, combinations, objects, optional
 
 

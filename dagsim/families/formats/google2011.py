@@ -35,11 +35,11 @@ from dagsim.families.formats.google import (
 from dagsim.model import Cluster
 from dagsim.traces.chunks import FileLayout, Form, Table, read_rows, read_tables, tables_of
 from dagsim.traces.fields import Dirty, FaultsAt, finite_number
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Downtime, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks
 from dagsim.traces.source import Row, Source
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.records import clipped_repr
 
 _TASK_FIELDS = 13

@@ -17,11 +17,11 @@ from dagsim.errors import TraceError
 from dagsim.model import Cluster, Demand, Node, gpu_type
 from dagsim.traces.chunks import Table, csv_form, read_tables
 from dagsim.traces.fields import Dirty, FaultsAt, count
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, dates, row_blocks, single_tasks
 from dagsim.traces.source import Source
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, TaskKind
 
 _COLUMNS = ("job_id", "user", "vc", "gpu_num", "cpu_num", "node_num", "state", "submit_time")

@@ -20,11 +20,11 @@ import numpy as np
 from dagsim.model import Demand
 from dagsim.model.gpu import canonical
 from dagsim.traces.chunks import csv_form, read_tables
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, TaskKind, optional
 
 _SIMULATOR = ("job_id", "num_gpu", "submit_time", "duration")

@@ -20,7 +20,6 @@ from dagsim.model import Demand
 from dagsim.traces.chunks import Table, csv_form, read_tables, tables_of
 from dagsim.traces.documents import values
 from dagsim.traces.fields import Dirty, seconds_since_1970
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import (
@@ -35,6 +34,7 @@ from dagsim.traces.rows import (
     single_tasks,
 )
 from dagsim.traces.source import Row, Source
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, TaskKind, objects
 
 _LIST = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")

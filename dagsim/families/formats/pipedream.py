@@ -16,10 +16,10 @@ from dagsim.errors import ModelError, TraceError
 from dagsim.model import Job, Task
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.fields import Dirty, finite_number
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import stem, workflow
 
 _NODE = re.compile(

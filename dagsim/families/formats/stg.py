@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from dagsim.model import Job, Task
 from dagsim.traces.fields import Dirty, count, finite_number
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import stem, workflow
 
 

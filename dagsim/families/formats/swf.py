@@ -23,11 +23,11 @@ import numpy as np
 from dagsim.errors import ConfigError, TraceError
 from dagsim.model import Cluster, Demand, Node
 from dagsim.traces.chunks import FileLayout, Form, Table, read_tables
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, TaskKind, optional
 from dagsim.workload.records import MOST_INSTANCES
 

@@ -20,11 +20,11 @@ from dagsim.errors import ModelError
 from dagsim.family import service
 from dagsim.model import Demand
 from dagsim.traces.chunks import csv_form, read_tables
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations
 
 _LIST = ("job_id", "num_gpu", "submit_time", "duration", "model_name")

@@ -12,10 +12,10 @@ from typing import Any
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Job, Task
 from dagsim.traces.fields import Dirty, count
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import read_json, value, workflow
 
 _HEAD = 4096

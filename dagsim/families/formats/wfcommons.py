@@ -15,10 +15,10 @@ from typing import Any
 from dagsim.errors import TraceError
 from dagsim.model import Job, Task
 from dagsim.traces.fields import Dirty
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import read_json, shared_bytes, stem, value, workflow
 
 _Files = dict[str, dict[str, float]]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dagsim.errors import ConfigError
-from dagsim.families.gavel.ledger import Allocation, Allocator, GavelJob, Key, Situation
+from dagsim.families.gavel.round_ledger import Allocation, Allocator, GavelJob, Key, Situation
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import nearest
 

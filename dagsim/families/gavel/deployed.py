@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from dagsim.errors import ConfigError, require
 from dagsim.families.gavel.events import WaitingTasks
-from dagsim.families.gavel.ledger import Allocator, GavelJob, GavelLedger, Key, Situation
 from dagsim.families.gavel.published import Gavel, part_left, present_rate, runs_by_task
+from dagsim.families.gavel.round_ledger import Allocator, GavelJob, GavelLedger, Key, Situation
 from dagsim.model import Decision, Preempt, Share, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 

@@ -63,6 +63,8 @@ class GavelEvents:
         ConfigError: The objective is unknown, or ``round_s`` is not positive.
     """
 
+    forgets = "when its rounds began, and how long each task had run on each type"
+
     def __init__(
         self,
         objective: Objective = "max-min",

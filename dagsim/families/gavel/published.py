@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dagsim.errors import ConfigError, ModelError, require
 from dagsim.families.gavel.allocations import allocator
 from dagsim.families.gavel.events import WaitingTasks
-from dagsim.families.gavel.ledger import Allocator, GavelJob, GavelLedger, MicroTask, PairRates
+from dagsim.families.gavel.round_ledger import Allocator, GavelJob, GavelLedger, MicroTask, PairRates
 from dagsim.model import Decision, Join, Kill, Preempt, RejectReason, Start, Task, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, Sharing, TaskState
 from dagsim.systems.cluster.policies.orders import width
@@ -55,6 +55,8 @@ class Gavel:
         ConfigError: There is no such policy, or a time is not positive; in a simulation without a
             sharing model, the policy needs pairs.
     """
+
+    forgets = "when its rounds began, and how long each task had run on each type"
 
     def __init__(
         self,

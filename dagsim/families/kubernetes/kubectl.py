@@ -33,13 +33,13 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader, WaitingJob
 from dagsim.traces.report import Dropping, ReadReport
 from dagsim.traces.rows import in_parts, rows_by_job
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Row, Source
 from dagsim.traces.times import moment_s
+from dagsim.traces.trace_options import TraceOptions
 
 _KIND = re.compile(r'"kind"\s*:\s*"(Pod|Workload|Event)(List)?"')
 _EVENTS = ("*event*.json", "*event*.json.gz", "*event*.jsonl")

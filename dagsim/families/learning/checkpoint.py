@@ -9,6 +9,7 @@ without (``results/agents/transfer.md``).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from hashlib import sha256
@@ -44,6 +45,8 @@ __all__ = [
 
 
 _FORMAT = "dagsim-agent-3"
+_BEFORE = ".".join(("dagsim", "agents", ""))
+"""The start of names of modules in older files."""
 _NETS_OF_ALGORITHMS = ("dagsim.families.learning.off_policy.rainbow:RainbowNetConfig",)
 """Nets that come with dagsim but cannot be chosen by name, because an algorithm makes them."""
 
@@ -152,6 +155,7 @@ class AgentPolicy:
     def __init__(self, checkpoint: Checkpoint, *, sampled: bool = False) -> None:
         self.checkpoint = checkpoint
         self.sampled = sampled
+        self.forgets = "how many random numbers had been drawn" if sampled else ""
         self._net = checkpoint.network()
         self._codec = checkpoint.clipped(checkpoint.codec.build())
 
@@ -198,7 +202,9 @@ def overlap(config: Config, seeds: Iterable[int], checkpoint: Path) -> str | Non
     Return None if none of them does.
     """
     trace = config.trace_file
-    traces = read_plain(checkpoint).get("about", {}).get("traces") or ()
+    beside = checkpoint.with_suffix(".json")  # what a file that ships does not say itself
+    facts = json.loads(beside.read_text("utf-8")) if beside.is_file() else read_plain(checkpoint).get("about", {})
+    traces = facts.get("traces") or ()
     if trace is None or trace.window is None or not any(digest(path) in traces for path in config.world.trace_paths):
         return None
     rest, places = part_of(REPORT.start)[0], trace.places(seeds)
@@ -290,7 +296,9 @@ def _settings_from(registry: Registry[Any], settings: Mapping[str, Any], own: st
     """Rebuild the settings object that ``_plain_settings`` described. ``own`` names its class if it
     is not part of dagsim.
     """
-    kind = settings["kind"]
+    kind = settings["kind"].replace(
+        "dagsim.families.learning.", "dagsim.families.learning."
+    )  # where the classes were before
     part = registry.kind
     if registry.is_own(kind) and own is None and kind not in _NETS_OF_ALGORITHMS:
         raise CodeNotAllowed(

@@ -133,7 +133,7 @@ class MixtureScenario(ClusterWorld):
         return self.world(kernel.schedule.seed).facts(kernel)
 
     def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
-        """What keeps jobs of a kernel from completing."""
+        """Describe what keeps jobs of a kernel from completing."""
         return self.world(kernel.schedule.seed).unfinished(kernel)
 
     def check(self) -> None:

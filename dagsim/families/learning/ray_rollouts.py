@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dagsim.config.schema import Config
 from dagsim.errors import SimulationError, one_line
 from dagsim.experiment.executors import check_code, with_trace_at
-from dagsim.experiment.on_ray import PATIENCE_S, TRIES, bytes_of, placed, result
+from dagsim.experiment.on_ray import PATIENCE_S, TRIES, bytes_of, local_trace, result
 from dagsim.experiment.provenance import code_digest, digest
 from dagsim.experiment.scenario import scenario_of
 
@@ -155,7 +155,7 @@ class _RolloutActor:
         check_code(code)
         one_thread()
         if self._trace is not None:
-            factory = replace(factory, scenario=scenario_of(with_trace_at(config, str(placed(*self._trace)))))
+            factory = replace(factory, scenario=scenario_of(with_trace_at(config, str(local_trace(*self._trace)))))
         self._player = EpisodePlayer(factory)
 
     def play(self, weights: Mapping[str, Any], *arguments: Any) -> bytes:

@@ -7,9 +7,13 @@ FAMILY = Family(
     needs=("learning", "ramp"),
     adds={
         "nets": (
-            Entry("pac_ml", ".config:PacMlConfig", "PAC-ML's graph network over a computation graph, a score per row"),
+            Entry(
+                "pac_ml",
+                ".pac_ml_settings:PacMlConfig",
+                "PAC-ML's graph network over a computation graph, a score per row",
+            ),
         ),
-        "environments": (Entry("ramp", ".environment:PartitionEnv", "dagsim/Partition-v0"),),
+        "environments": (Entry("ramp", ".partition_env:PartitionEnv", "dagsim/Partition-v0"),),
         "agents": (Entry("ppo", "pac_ml.pt", "trained on PAC-ML's setting A", ("ramp",)),),
     },
 )

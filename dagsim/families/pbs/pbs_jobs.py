@@ -32,13 +32,13 @@ from dagsim.model.arithmetic import numbered
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import object_in
 from dagsim.traces.fields import Dirty, count, finite_number
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader, WaitingJob
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, JobBatch, JobTimes, in_parts, job_blocks, rows_by_job
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Row, Source
 from dagsim.traces.times import duration_s
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import read_json
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, combinations, objects, optional, ranges
 

@@ -11,7 +11,7 @@ from dagsim.families.ramp.fabric import Fabric, Lane
 from dagsim.families.ramp.graph import ComputationGraph
 from dagsim.families.ramp.lookahead import SHARED, Memo, StepTime, look_ahead
 from dagsim.families.ramp.partition import PARTITIONERS, PartitionedGraph, partitioned
-from dagsim.families.ramp.placement import PLACERS, Placer, check_placement, place_inside
+from dagsim.families.ramp.server_placement import PLACERS, Placer, check_placement, place_inside
 from dagsim.families.ramp.timing import OP_SCHEDULES, TimedGraph, timed
 
 _KEPT = 100_000

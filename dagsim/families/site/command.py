@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from dagsim.cli.app import App, app, say
+from dagsim.cli.inspect import trace_app
 from dagsim.cli.options import Quiet
-from dagsim.cli.trace import trace_app
 
 site_app = App(help="Import a real cluster: nodes, queues, limits and its scheduler.", no_args_is_help=True)
 app.add_typer(site_app, name="site")

@@ -234,6 +234,7 @@ class SlurmMultifactor:
     """
 
     __signature__ = signature(SlurmSettings)
+    remembers = "usage by account and user"
 
     def __init__(self, **settings: Any) -> None:
         """Set up the policy; ``settings`` are the fields of ``SlurmSettings`` by name.
@@ -268,6 +269,10 @@ class SlurmMultifactor:
         return SlurmWaits(view, distinct=self._set.distinct)
 
     # Events.
+
+    def push(self, task: TaskState) -> None:
+        """Note the user of a task that became ready: the association exists from then on."""
+        self._book.user(account_of(task.job), user_of(task.job))
 
     def started(self, run: Run, now: float) -> None:
         """Add a run."""
@@ -315,7 +320,7 @@ class SlurmMultifactor:
                 del self._count[node]
                 self._whole &= ~(1 << node)
         self._preemptable.pop(run.id, None)
-        if run.job.tasks_left <= 1 and run.job.tasks[run.task.index].unfinished <= run.instances:
+        if run.job.tasks_left <= 1 and (not run.job.tasks or run.job.tasks[run.task.index].unfinished <= run.instances):
             self._latest.pop(kept.job, None)
             self._rules.forget(kept.job)
         self._changed, self._some_fit = True, None
@@ -326,6 +331,8 @@ class SlurmMultifactor:
         now = view.now
         if now < self._now:
             self._set_up(view)
+            for job in view.jobs.values():  # those that run since before the beginning keep their limits
+                self._rules.learn(view, job)
         self._now, self._some_fit = now, None
         view.follow(self)
         pending = view.index((PendingJobs, self), lambda: self._pending(view))
@@ -338,7 +345,8 @@ class SlurmMultifactor:
             pending.rank_anew(self._book, self._book.calculated_s)
         for task in pending.admit(now):
             self._some_fit = None
-            if self._rules.learn(view, task.job) and not self._rules.admits(view, task.job):
+            self._rules.learn(view, task.job)
+            if self._rules.is_new(task.job) and not self._rules.admits(view, task.job):
                 yield Kill(task.job.number, RejectReason.CANCELLED)
         yield from self._kill_late(view)
         holdings = self._rules.holdings
@@ -417,7 +425,8 @@ class SlurmMultifactor:
                     asked = asked._replace(cpus=amounts.cpus) if alone else asked
                     fixed = self._book.fixed(asked)
                     slot = self._ranks.add(key, tier, fixed, self._book.since_s(asked), asked.user)
-                    at_s = self._now if task.job.queued_s is None else self._book.calculated_s  # its array's
+                    at_s = max(min(self._now, self._eligible_s(task)), self._book.calculated_s)
+                    at_s = at_s if task.job.queued_s is None else self._book.calculated_s  # its array's
                     self._ranks.note(slot, self._book.priority(fixed, asked, at_s))
             jobs.append(
                 PendingJob(

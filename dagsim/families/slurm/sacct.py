@@ -45,7 +45,6 @@ from dagsim.model.arithmetic import numbered, ordered_sum
 from dagsim.traces.batch import NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, count, finite_number
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import (
@@ -61,6 +60,7 @@ from dagsim.traces.rows import (
 from dagsim.traces.sites import listed_hosts, readable_hosts, site_gpu
 from dagsim.traces.source import Source
 from dagsim.traces.times import UNSET_MOMENTS, are_milliseconds, duration_s, is_unset, moment_s, with_offsets
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, optional
 
 _Tables = Callable[[Source, ReadReport, TraceOptions], Iterator[Table]]
@@ -106,6 +106,7 @@ class Sacct(Reader):
     """
 
     name = "sacct"
+    whole_folders = True
     summary = "Slurm's accounting: sacct -P or sacct --json"
     uses = frozenset(
         {

@@ -17,12 +17,12 @@ from dagsim.families.slurm.submission import options_of
 from dagsim.model import Demand
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty, memory_gb
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Row, Source
 from dagsim.traces.times import duration_s
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, TaskKind, optional
 
 _JOB, _TIME, _SECONDS, _TASKS, _PER_NODE, _CORES, _GPUS, _MEMORY, _LIMIT, _USER, _ACCOUNT, _PARTITION, _QOS = range(13)

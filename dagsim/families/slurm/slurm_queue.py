@@ -21,12 +21,12 @@ from dagsim.traces.batch import ENDED
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import elements, list_in, text_in
 from dagsim.traces.fields import Dirty
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import WaitingJob
 from dagsim.traces.report import ReadReport
 from dagsim.traces.sites import readable_hosts
 from dagsim.traces.source import Row, Source
 from dagsim.traces.times import UNSET_MOMENTS, duration_s, moment_s, reading_of
+from dagsim.traces.trace_options import TraceOptions
 
 _LAST_UPDATE = re.compile(rb'"last_update"\s*:\s*(\{[^{}]*\}|\d+)')
 _UPDATE_S = re.compile(rb'(?:"number"\s*:\s*|^)([1-9]\d*)')

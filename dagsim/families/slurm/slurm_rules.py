@@ -57,6 +57,7 @@ class SlurmRules:
         self._holders: dict[tuple[str, str, str, str, str], tuple[Holder, ...]] = {}
         self._times: dict[int, list[list[tuple[float, float]]]] = {}
         """For each job and task, the time limit and the seconds until it is killed, by type."""
+        self._checked: set[int] = set()
         self._possible: dict[tuple[Demand, int, int, bool, tuple[int, ...]], bool] = {}
         self._empty: ClusterState | None = None
         self._groups: dict[tuple[tuple[int, ...], bool], tuple[NodesOfTypes, ...]] = {}
@@ -139,10 +140,16 @@ class SlurmRules:
             limited = self._holders[key] = tuple([holder for holder in holders if holder in self.holdings.most])
         return limited
 
-    def learn(self, view: ClusterView, job: JobState) -> bool:
-        """Record the time limits of a job's tasks; True if the job is new."""
+    def is_new(self, job: JobState) -> bool:
+        """True if this is asked about the job for the first time."""
+        is_new = job.number not in self._checked
+        self._checked.add(job.number)
+        return is_new
+
+    def learn(self, view: ClusterView, job: JobState) -> None:
+        """Record the time limits of a job's tasks."""
         if job.number in self._times:
-            return False
+            return
         most_s = self._queues.time_limits(job.job).most_s
         times = []
         for task in job.tasks:
@@ -153,7 +160,6 @@ class SlurmRules:
                 row.append((min(asked_s, most_s), kill_s))
             times.append(row)
         self._times[job.number] = times
-        return True
 
     def limit_s(self, task: TaskState, type_: int) -> float:
         """The time limit of the task on a type; its estimate if it has no limit."""
@@ -167,6 +173,7 @@ class SlurmRules:
 
     def forget(self, job: int) -> None:
         """Forget a job that has left."""
+        self._checked.discard(job)
         for kept in (self._times, self._parts, self._claims):
             kept.pop(job, None)
 

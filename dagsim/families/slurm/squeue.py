@@ -21,10 +21,10 @@ from dagsim.families.slurm.slurm_queue import (
     waiting_jobs,
 )
 from dagsim.traces.chunks import Table
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, WaitingJob
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
+from dagsim.traces.trace_options import TraceOptions
 
 
 class Squeue(Sacct):
@@ -35,6 +35,7 @@ class Squeue(Sacct):
     """
 
     name = "squeue"
+    whole_folders = False
     summary = "Slurm's queue at one instant: squeue --json, scontrol show job, squeue -o"
     uses = frozenset(
         {"gpus_per_task", "reference_gpu", "floor_s", "tenant", "demand", "mig", "shards", "gpu_names", "timezone"}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dagsim.families.spark.executors import ExecutorType
-from dagsim.families.spark.job import RecordedDurations, SparkJob, Waves
 from dagsim.families.spark.kernel import SparkKernel
 from dagsim.families.spark.policies import SPARK_POLICIES
 from dagsim.families.spark.rewards import JobTime
 from dagsim.families.spark.schedule import SparkEpisode, schedule_of
+from dagsim.families.spark.spark_executors import ExecutorType
+from dagsim.families.spark.spark_job import RecordedDurations, SparkJob, Waves
 from dagsim.families.spark.state import DurationSource, Executor, PairedStreams, SharedStream, SparkJobState, StageState
 from dagsim.families.spark.view import Action, Commit, SparkPolicy, SparkView
 from dagsim.families.spark.workload import (

@@ -22,9 +22,9 @@ from operator import index
 import numpy as np
 
 from dagsim.errors import IllegalDecision, ModelError, Stalled
-from dagsim.families.spark.executors import ExecutorMove, ExecutorPools, ExecutorType, executor_types
-from dagsim.families.spark.job import SparkJob
 from dagsim.families.spark.schedule import SparkEpisode, schedule_of
+from dagsim.families.spark.spark_executors import ExecutorMove, ExecutorPools, ExecutorType, executor_types
+from dagsim.families.spark.spark_job import SparkJob
 from dagsim.families.spark.state import DurationSource, Executor, ExecutorPool, PairedStreams, SparkJobState, StageState
 from dagsim.families.spark.view import Commit, SparkPolicy, SparkView, StageTable
 from dagsim.model.log import Schedule

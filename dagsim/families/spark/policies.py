@@ -17,7 +17,7 @@ from math import ceil
 from typing import Literal
 
 from dagsim.errors import ModelError, require
-from dagsim.families.spark.job import SparkJob
+from dagsim.families.spark.spark_job import SparkJob
 from dagsim.families.spark.state import SparkJobState, critical_stage, first_stage, total_work_ms, work_left_ms
 from dagsim.families.spark.view import Commit, SparkPolicy, SparkView
 from dagsim.model.arithmetic import ordered_sum

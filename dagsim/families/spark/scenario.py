@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Literal
 
 from dagsim.errors import ConfigError, require
 from dagsim.families.spark.codecs import SPARK_CODECS
-from dagsim.families.spark.executors import ExecutorType, executor_types
-from dagsim.families.spark.job import SparkJob
 from dagsim.families.spark.kernel import SparkKernel
 from dagsim.families.spark.policies import SPARK_POLICIES
 from dagsim.families.spark.rewards import SPARK_TERMS
 from dagsim.families.spark.schedule import cluster_of
+from dagsim.families.spark.spark_executors import ExecutorType, executor_types
+from dagsim.families.spark.spark_job import SparkJob
 from dagsim.families.spark.state import DurationSource
 from dagsim.families.spark.view import SparkPolicy
 from dagsim.families.spark.workload import parity_sequence, read_profiles, sequence, synthetic_profiles, trace_jobs

@@ -8,7 +8,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from dagsim.families.spark.executors import ExecutorMove, ExecutorType, Launch
+from dagsim.families.spark.spark_executors import ExecutorMove, ExecutorType, Launch
 from dagsim.families.spark.state import SparkJobState, StageState
 from dagsim.model import GPU_TYPES, Cluster, GpuType, JobFacts, Kind, Node
 from dagsim.model.gpu import canonical

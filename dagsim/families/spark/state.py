@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from dagsim.families.spark.job import FRESH, NEW, SAME, RecordedDurations, SparkJob, Waves, bracket
+from dagsim.families.spark.spark_job import FRESH, NEW, SAME, RecordedDurations, SparkJob, Waves, bracket
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.streams import stream
 

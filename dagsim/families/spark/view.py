@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from dagsim.families.spark.executors import ExecutorPools
+from dagsim.families.spark.spark_executors import ExecutorPools
 from dagsim.families.spark.state import Executor, SparkJobState, StageState
 from dagsim.model import TaskGraph
 

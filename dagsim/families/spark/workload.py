@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagsim.errors import ModelError, TraceError, WorkloadError, require
-from dagsim.families.spark.job import LEVELS, RecordedDurations, SparkJob, Waves
+from dagsim.families.spark.spark_job import LEVELS, RecordedDurations, SparkJob, Waves
 from dagsim.families.spark.state import SharedStream
 from dagsim.files import parsed_json, replaced
 from dagsim.model.arithmetic import ordered_sum

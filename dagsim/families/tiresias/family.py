@@ -9,7 +9,7 @@ FAMILY = Family(
         "policies": (
             Entry(
                 "tiresias-events",
-                ".events:TiresiasEvents",
+                ".simulator:TiresiasEvents",
                 "Tiresias' own simulator: queues by service, at events, as published",
                 ("estimates", "preemptive", "costly"),
             ),

@@ -20,7 +20,7 @@ from dagsim.metrics.utilization import Steps, node_types
 from dagsim.model import Kind
 from dagsim.model.log import Schedule
 from dagsim.report.grid import Grid
-from dagsim.report.series import FIGURES, Panel, Row, jobs_over_time, jobs_within, learning_panels
+from dagsim.report.panels import FIGURES, Panel, Row, jobs_over_time, jobs_within, learning_panels
 
 
 def element(tag: str, text: str, **attributes: str) -> str:

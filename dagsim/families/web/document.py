@@ -29,7 +29,7 @@ from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.model.log import Schedule
 from dagsim.pictures.scene import COLOURS
 from dagsim.report.answer import Recommendation, read_answer
-from dagsim.report.series import links_over_time
+from dagsim.report.panels import links_over_time
 from dagsim.report.tables import causes_in_words
 from dagsim.systems.cluster.network.links import LinkUse
 

@@ -3,5 +3,7 @@
 from dagsim.family import Family
 
 FAMILY = Family(
-    "runs as pages for a browser, and a server of them", commands={"report": ".command", "serve": ".command"}
+    "runs as pages for a browser, and a server of them",
+    commands={"report": ".command", "serve": ".command"},
+    shows_only=True,
 )

@@ -30,7 +30,7 @@ from dagsim.metrics.summary import JobGroup, PerJob, job_groups
 from dagsim.metrics.why import SIZES
 from dagsim.report.comparison import comparison_table, metric_name, sweep_table
 from dagsim.report.grid import Grid, factor, interval, number, short
-from dagsim.report.series import Row, link_steps
+from dagsim.report.panels import Row, link_steps
 from dagsim.report.tables import contradictions, losses, observed_table, run_notes, summary_table, workload_notes
 from dagsim.systems.cluster.audit import URGENT
 from dagsim.systems.cluster.network.links import LinkUse, busiest

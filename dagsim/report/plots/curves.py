@@ -9,6 +9,7 @@ import numpy as np
 
 from dagsim.metrics.columns import Floats, ScheduleColumns, Source, columns
 from dagsim.metrics.utilization import Steps, gpu_utilization, node_types
+from dagsim.report.panels import Learning, Row, jobs_over_time, jobs_within, learning_panels
 from dagsim.report.plots.style import (
     BLUE,
     COLOURS,
@@ -23,7 +24,6 @@ from dagsim.report.plots.style import (
     unit_of,
     whole_numbers,
 )
-from dagsim.report.series import Learning, Row, jobs_over_time, jobs_within, learning_panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

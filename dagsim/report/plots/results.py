@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dagsim.metrics.columns import Floats, Source, columns
-from dagsim.metrics.compare import Verdict
 from dagsim.metrics.jct import jct
+from dagsim.metrics.paired import Verdict
 from dagsim.metrics.standings import PolicyResult, Sample
 from dagsim.report.plots.style import (
     BLUE,

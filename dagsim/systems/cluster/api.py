@@ -93,6 +93,13 @@ deep-copyable and keep only plain data. If it needs a past that no view shows (s
 received by a job), it calls ``view.follow(listener)`` at each decision, with itself or a part of
 it. The copy in a fork receives the runs there again, so ``started`` must accept a run that it knows
 already.
+
+**A past.** A simulation may begin in the middle of a log or from a snapshot. What is made or followed at
+its first decision hears of the past in its order and with its times: tasks that became ready, runs that
+started, ended or were stopped. A listener whose attribute ``remembers`` says what it keeps of jobs that have
+left (``"usage by account and user"``) also hears of those, if they are known; if not, results say so. What a
+policy keeps from decision to decision and no log holds (``"how many random numbers had been drawn"``), it
+states in an attribute ``forgets``, which is printed above the results of such a run.
 """
 
 from dagsim.systems.cluster.models.shared_gpus import Sharing

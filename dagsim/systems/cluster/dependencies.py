@@ -29,6 +29,11 @@ def _depends(request: Request | None) -> bool:
     return request is not None and bool(request.after or request.array_limit or request.begin_s)
 
 
+def _most(active: JobState) -> int:
+    """The most tasks that the array of a job may have in the system."""
+    return (active.job.request and active.job.request.array_limit) or 1
+
+
 _NAMED = 3
 """Jobs that a description names."""
 
@@ -184,7 +189,10 @@ class Dependencies(Forked):
             self._inside[array] -= 1
             behind = self._behind.get(array)
             while behind:
-                active = self.waiting.pop(behind.popleft(), None)
+                active = self.waiting.get(behind[0])
+                if active is not None and self._inside[array] >= _most(active):  # more were in it at the beginning
+                    break
+                self.waiting.pop(behind.popleft(), None)
                 if active is not None:
                     self._enters(active, array)
                     self.eligible_s[active.number] = now
@@ -237,8 +245,7 @@ class Dependencies(Forked):
         """Let a task into its array; True if it has to wait."""
         request = active.job.request
         assert request is not None
-        most = request.array_limit or 1
-        if self._inside.get(request.array, 0) >= most:
+        if self._inside.get(request.array, 0) >= _most(active):
             self.waiting[active.number] = active
             self._behind.setdefault(request.array, deque()).append(active.number)
             active.queued_s = now

@@ -70,7 +70,7 @@ class Eligibility(Forked):
         return bool(self._held) or (self.dependencies is not None and self.dependencies.next_s < inf)
 
     def why_waiting(self) -> dict[int, str]:
-        """What each job waits for, by its number."""
+        """Describe what each job waits for, by its number."""
         reasons = {number: "its begin time had not come" for _, number, _ in self._held}
         if self.dependencies is not None:
             for number, active in self.dependencies.waiting.items():
@@ -89,13 +89,26 @@ class Eligibility(Forked):
                 return True
         # What its conditions say comes before the time at which a log says that it became eligible.
         eligible_s = None if decides is False or job.in_flight else job.eligible_s
-        if eligible_s is not None and eligible_s > max(kernel.now, kernel.schedule.begins_s):
+        if eligible_s is not None and eligible_s > kernel.now:
             heappush(self._held, (eligible_s, active.number, active))
             kernel.call_at(eligible_s, self._let_in)
             return True
         if self._admission:
             kernel.applicants[active.number] = active
         return self._admission
+
+    @property
+    def next_s(self) -> float:
+        """The next time at which a job becomes eligible because time passes."""
+        held_s = self._held[0][0] if self._held else inf
+        return held_s if self.dependencies is None else min(held_s, self.dependencies.next_s)
+
+    def pass_time(self) -> None:
+        """Let the jobs in that are eligible by now, before the beginning, when no timer does it."""
+        self._let_in_due()
+        if self.dependencies is not None:
+            for active in self.dependencies.passed(self._kernel.now):
+                self._becomes_eligible(active)
 
     def left(self, number: int) -> None:
         """Let the jobs in that have waited for a job that has left."""
@@ -110,6 +123,9 @@ class Eligibility(Forked):
             self._time_conditions()
 
     def _let_in(self, _: Event) -> None:
+        self._let_in_due()
+
+    def _let_in_due(self) -> None:
         while self._held and self._held[0][0] <= self._kernel.now:
             self._becomes_eligible(heappop(self._held)[2])
 

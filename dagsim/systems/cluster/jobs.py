@@ -29,10 +29,12 @@ JOBS_KEPT = 20_000
 
 
 class StoredJobs:
-    """Jobs in columns, from which iteration makes objects. The objects are kept if they are few."""
+    """Jobs in columns, from which iteration makes objects. The objects are kept if they are few. ``left`` are
+    those that had left when a simulation of them begins, with their runs, if they are known.
+    """
 
-    def __init__(self, arrays: JobArrays) -> None:
-        self.arrays = arrays
+    def __init__(self, arrays: JobArrays, left: Iterable[Job] | None = None) -> None:
+        self.arrays, self.left = arrays, left
         self._objects: list[Job] | None = None
 
     def __len__(self) -> int:
@@ -129,6 +131,11 @@ class JobStream:
     def begins_s(self) -> float:
         """When a simulation of the jobs begins; jobs that arrive earlier are in the system then."""
         return self._jobs.arrays.begins_s if isinstance(self._jobs, StoredJobs) else self._begins_s
+
+    @property
+    def left(self) -> Iterable[Job] | None:
+        """The jobs that had left by then, with their runs; None if they are not known."""
+        return self._jobs.left if isinstance(self._jobs, StoredJobs) else None
 
     def outages(self) -> Outages:
         """The times at which the trace's own machines are away (none in a window). Reads the first
@@ -361,6 +368,7 @@ class JobStream:
             "waiting": early - sum(running),
             "without_room": without_room,
             "elsewhere": len(strange),
+            "unplaced": sum(runs and not names for runs, names in zip(running, named, strict=True)),
             "unknown_nodes": list(dict.fromkeys(name for names in strange for name in names))[:_NAMED],
         }
 

@@ -91,8 +91,9 @@ class ClusterKernel(Forked):
     byte for byte.
 
     The simulation begins at ``begins_s``. Jobs that arrived earlier are in the system then, and
-    their instances in flight run (``Job.in_flight``): the log starts with this past. Times of
-    failures count from the beginning.
+    their runs go on (``Job.in_flight``): the log starts with this past. Times of failures count from
+    the beginning. ``left`` are the jobs that had left by then, with their runs: only policies that
+    remember them are told. None if they are not known.
 
     Raises:
         ModelError: An instance in flight does not fit into the cluster, or gangs communicate without a
@@ -143,6 +144,7 @@ class ClusterKernel(Forked):
         observers: Sequence[Observer] = (),
         origin_s: float = 0.0,
         begins_s: float = 0.0,
+        left: Iterable[Job] | None = None,
     ) -> None:
         models = Models() if models is None else models
         self.models = models = replace(models, estimates=known(models.estimates, jobs))
@@ -191,7 +193,7 @@ class ClusterKernel(Forked):
         self._observe(observers)
         self._set_clock()
         if begins_s:
-            recall_past(self)
+            recall_past(self, left)
 
     # What others may ask.
 
@@ -335,6 +337,8 @@ class ClusterKernel(Forked):
                     raise Stalled(why_stalled(self))
                 self.now = max(until_s, self.now) if now == inf else now
                 break
+            if self.frontier.past is not None and now > self.schedule.begins_s:
+                self.frontier.end_past()
             self.now = now
             clock.settle()
         self.schedule.ended_s = min(until_s, self.now)
@@ -394,29 +398,10 @@ class ClusterKernel(Forked):
 
     def arrive(self, job: Job) -> None:
         """Let a job arrive now. Its first tasks become ready, unless it can never run or is not eligible yet."""
-        number = self._arrived
+        number, machines, schedule = self._arrived, self.machines, self.schedule
         self._arrived += 1
         self.changed, self.wakes.count = True, 0
-        graph, schedule, machines, seconds_of = job.graph, self.schedule, self.machines, self.models.runtime.seconds
-        types, restricts = machines.types, machines.site is not None
-        active = JobState(job, number)
-        active.shows_truth = self._shows_truth
-        rejected, parents = None, graph.parents
-        for index, task in enumerate(graph.tasks):
-            demand = machines.compile(task.demand, task.instances if task.gang else 0)
-            seconds = seconds_of(task, types)
-            if restricts:
-                demand = machines.restricted(job, task, self.time_limit_s(job, task, seconds), self.now) or demand
-            if inf in seconds:
-                demand = machines.narrowed(demand, seconds)
-            entry = TaskState(active, index, task, demand, seconds, len(parents[index]))
-            active.tasks.append(entry)
-            if task.elastic is not None:
-                self.life = self.life or Life(self, schedule.cluster)
-                demand = self.life.enter_elastic(entry, task.elastic)
-            if demand.rejected is not None:
-                rejected = demand.rejected
-        active.rank()
+        active, rejected = self.state_of(job, number)
         schedule.arrived(active.facts())
         if not number & 4095:
             schedule.log.pack()
@@ -431,6 +416,30 @@ class ClusterKernel(Forked):
             self.eligibility = Eligibility(self)
         if self.eligibility is None or not self.eligibility.holds(active):
             self.enter(active)
+
+    def state_of(self, job: Job, number: int) -> tuple[JobState, RejectReason | None]:
+        """Make the state of a job with its tasks; return also why it can never run, if so."""
+        graph, machines, seconds_of = job.graph, self.machines, self.models.runtime.seconds
+        types, restricts = machines.types, machines.site is not None
+        active = JobState(job, number)
+        active.shows_truth = self._shows_truth
+        rejected, parents = None, graph.parents
+        for index, task in enumerate(graph.tasks):
+            demand = machines.compile(task.demand, task.instances if task.gang else 0)
+            seconds = seconds_of(task, types)
+            if restricts:
+                demand = machines.restricted(job, task, self.time_limit_s(job, task, seconds), self.now) or demand
+            if inf in seconds:
+                demand = machines.narrowed(demand, seconds)
+            entry = TaskState(active, index, task, demand, seconds, len(parents[index]))
+            active.tasks.append(entry)
+            if task.elastic is not None:
+                self.life = self.life or Life(self, self.schedule.cluster)
+                demand = self.life.enter_elastic(entry, task.elastic)
+            if demand.rejected is not None:
+                rejected = demand.rejected
+        active.rank()
+        return active, rejected
 
     def enter(self, active: JobState) -> None:
         """Let a job into the system: its tasks without parents become ready."""
@@ -605,6 +614,12 @@ class ClusterKernel(Forked):
             del self.frontier.jobs[active.number]
             active.tasks.clear()  # job and tasks refer to each other: only the garbage collector would free them
             self._leave(active.number, _COMPLETED)
+
+    def stop_as_logged(self, run: Run, stopped: str) -> TaskState:
+        """Stop a run of the past as it was stopped: ``preempted`` or ``failed``."""
+        if stopped == "failed":
+            return self._stop(run, _FAILED, self.preemption.kept_on_failure)
+        return self._preempt(run)
 
     def _stop(self, run: Run, kind: int, kept: KeptWork, notice_s: float = 0.0) -> TaskState:
         """End a run before its time. Its instances become ready again, as a piece of its task that has the

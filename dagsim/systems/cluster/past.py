@@ -4,16 +4,21 @@ that still ran.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import merge
+from math import inf, isnan, nan
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from dagsim.errors import ModelError
-from dagsim.model import Cluster, Demand, InFlight, Job, Placement, Share
+from dagsim.model import Cluster, Demand, InFlight, Job, Kind, Placement, Record, RejectReason, Share
+from dagsim.model.log import Schedule
+from dagsim.systems.cluster.forks import Forked
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.nodes import ALL, Allotted, ClusterState, DemandClass, NodeState
+from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.workload.arrays import JobArrays, Labels
 from dagsim.workload.load import seconds_of
 
@@ -21,41 +26,212 @@ if TYPE_CHECKING:
     from dagsim.systems.cluster.kernel import ClusterKernel
 
 
-def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, Job | InFlight]]:
-    """Yield arrivals and starts before ``begins_s`` in the order in which they happened, each with
-    its time and the number of its job. At one instant jobs arrive before runs start, each by
-    number.
+class Ended(NamedTuple):
+    """The end of a run of the past, as an event of ``past_of``."""
+
+    run: InFlight
+
+
+def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, Job | InFlight | Ended]]:
+    """Yield arrivals, starts and ends before ``begins_s`` in the order in which they happened, each with
+    its time and the number of its job. At one time runs end, some fail, jobs arrive, and runs are stopped and
+    start; each by rows in the log if they are known, else by job.
 
     Raises:
         ModelError: The jobs are not in order of arrival, or a run starts at the beginning or later.
     """
-    starts: list[tuple[float, int, InFlight]] = []
+    events: list[tuple[float, int, int, int, int, Job | InFlight | Ended]] = []
     for number, job in enumerate(jobs):
         if number and job.arrival_s < (before_s := jobs[number - 1].arrival_s):
             raise ModelError(
                 f"jobs must be sorted by arrival: {job.id!r} ({job.arrival_s!r} s) follows a job that arrives "
                 f"at {before_s!r} s"
             )
+        events.append((job.arrival_s, _ARRIVES, number, 0, number, job))
         for run in job.in_flight:
             if run.since_s >= begins_s:
                 raise ModelError(
                     f"job {job.id!r} runs since {run.since_s!r} s, but the simulation begins at {begins_s!r} s; "
                     "what begins then or later is to be started by the policy"
                 )
-            starts.append((run.since_s, number, run))
-    starts.sort(key=lambda start: start[:2])
-    at = 0
-    for number, job in enumerate(jobs):
-        while at < len(starts) and starts[at][0] < job.arrival_s:
-            yield starts[at]
-            at += 1
-        yield job.arrival_s, number, job
-    yield from starts[at:]
+            first, last = run.rows
+            events.append((run.since_s, _DECIDED, first, number, number, run))
+            if run.until_s is not None:
+                decided = run.stopped == "preempted" or run.until_s == run.since_s  # or it had no work
+                order = _DECIDED if decided else _FAILS if run.stopped else _ENDS
+                events.append((run.until_s, order, last if last >= 0 else first, number, number, Ended(run)))
+    events.sort(key=lambda event: event[:4])
+    for time_s, *_, number, event in events:
+        yield time_s, number, event
 
 
-def recall_past(kernel: ClusterKernel) -> None:
-    """Let the jobs arrive that are in the system when a simulation begins, and put their runs in flight on
-    their nodes, each at its own time. The kernel is at its beginning.
+_ENDS, _FAILS, _ARRIVES, _DECIDED = range(4)
+"""The order of events at one time."""
+
+
+def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, runtime: Runtime) -> list[Job]:
+    """Give jobs their runs that started before ``at_s`` in a schedule, so that a simulation can begin then.
+    ``jobs`` are those of the schedule, in order of arrival. Jobs that a policy ended before are left out.
+
+    A run's piece is not in the log: among several that its instances may have come from, it is the one whose
+    work takes as long as the run did.
+    """
+    types = ClusterState(schedule.cluster).types
+    type_of = [types.index(node.gpu) for node in schedule.cluster.nodes]
+    rows = list(schedule.log)
+    ended = {row.run: (place, row) for place, row in enumerate(rows) if row.kind in _STOPS}
+    ended_by_policy = {
+        row.job for row in rows if row.kind == Kind.REJECTED and row.time_s < at_s and row.value not in _IMPOSSIBLE
+    }
+    shares: dict[int, list[Share]] = {}
+    first: dict[int, tuple[int, Record]] = {}
+    for place, row in enumerate(rows):
+        if row.kind == Kind.STARTED and row.time_s < at_s:
+            first.setdefault(row.run, (place, row))
+            demand = jobs[row.job].graph.tasks[row.task].gpus
+            gpu = row.gpus.bit_length() - 1 if 0 < demand < 1 and row.gpus.bit_count() == 1 else None
+            shares.setdefault(row.run, []).append(Share(row.node, row.instances, gpu))
+    runs: dict[int, list[InFlight]] = {}
+    pieces: dict[tuple[int, int], list[_Piece]] = {}
+    for number, (place, row) in first.items():
+        task = jobs[row.job].graph.tasks[row.task]
+        seconds, held = runtime.seconds(task, types), shares[number]
+        known = pieces.setdefault((row.job, row.task), [_Piece(-1, task.instances, 1.0, -inf)])
+        count, (last, end) = sum(share.instances for share in held), ended.get(number, (-1, None))
+        whole_s = max(seconds[type_of[share.node]] for share in held)
+        open_ = [piece for piece in known if piece.waiting >= count and piece.since_s <= row.time_s]
+        finished_s = end.time_s if end is not None and end.kind == Kind.FINISHED else nan
+        misfits = [abs(row.time_s + whole_s * piece.left - finished_s) for piece in open_]
+        misfits = [0.0 if isnan(error_s) else round(error_s, 6) for error_s in misfits]
+        ranked = sorted(zip(misfits, [piece.waiting != count for piece in open_], range(len(open_)), strict=True))
+        piece = open_[ranked[0][2]] if ranked else max(known, key=lambda piece: piece.waiting)
+        piece.waiting -= count
+        stopped: Literal["", "preempted", "failed"] = ""
+        until_s = None if end is None or end.time_s >= at_s else end.time_s
+        if end is not None and end.kind != Kind.FINISHED:
+            ran = (end.time_s - row.time_s) / (whole_s * piece.left) if whole_s * piece.left else 0.0
+            known.append(_Piece(place, count, piece.left * max(0.0, 1.0 - ran), end.time_s))
+            stopped = "preempted" if end.kind == Kind.PREEMPTED else "failed"
+        if until_s is None:
+            last, stopped = -1, ""
+        runs.setdefault(row.job, []).append(
+            InFlight(row.time_s, tuple(held), row.task, until_s, stopped, (place, last), piece.run)
+        )
+    return [
+        replace(job, in_flight=tuple(runs.get(number, ()))) if job.arrival_s < at_s else job
+        for number, job in enumerate(jobs)
+        if number not in ended_by_policy
+    ]
+
+
+_IMPOSSIBLE = (RejectReason.TOO_LARGE, RejectReason.NO_SUCH_GPU)
+_STOPS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Instances of a task that wait together: the row of the stopped run they come from, and the work left."""
+
+    run: int
+    waiting: int
+    left: float
+    since_s: float
+
+
+class PastEvents:
+    """What happened before the beginning, for the indexes and listeners of policies (``Frontier.build``).
+
+    It listens to the kernel until the beginning is over, and tells everything again: which tasks became
+    ready, which runs started and ended, and when. Listeners that state what they ``remember`` also hear of the jobs
+    that had ``left``, which are not part of the simulation: their numbers and those of their runs are negative.
+    """
+
+    def __init__(self, kernel: ClusterKernel, left: Iterable[Job] | None, gone: Collection[int]) -> None:
+        self.at_s = kernel.now
+        self._kernel = kernel
+        self._left = left
+        self._gone = gone
+        """Numbers of jobs of the simulation that are among those that had left."""
+        self._events: list[_Event] = []
+        self._of_left: list[_Event] | None = None
+        self._told: list[object] = []
+
+    def push(self, task: TaskState) -> None:
+        """Note a task that became ready."""
+        self._events.append((task.ready_s, "push", task))
+
+    def started(self, run: Run, now: float) -> None:
+        """Note a start."""
+        self._events.append((now, "started", run))
+
+    def ended(self, run: Run, now: float) -> None:
+        """Note an end."""
+        self._events.append((now, "ended", run))
+
+    def tell(self, index: object) -> None:
+        """Call the methods of an index for everything that happened; once."""
+        if any(index is other for other in self._told):
+            return
+        self._told.append(index)
+        there, events = self._kernel.frontier.jobs, self._events
+        if remembers := getattr(index, "remembers", ""):
+            if self._left is None:
+                self._kernel.frontier.unknown[remembers] = None
+            else:
+                events = [event for event in events if event[2].job.number not in self._gone]
+                self._of_left = self._events_of_left() if self._of_left is None else self._of_left
+                events = list(merge(self._of_left, events, key=lambda event: event[0]))
+        else:  # of a job that ends at the beginning, it would find no tasks
+            events = [event for event in events if event[2].job.number in there]
+        calls = {name: getattr(index, name) for name in ("push", "started", "ended") if hasattr(index, name)}
+        for time_s, name, what in events:
+            if name not in calls:
+                continue
+            if name == "push":
+                calls[name](what)
+            else:
+                calls[name](what, time_s)
+
+    def _events_of_left(self) -> list[_Event]:
+        """The events of the jobs that had left, in their order."""
+        jobs = sorted(self._left or (), key=lambda job: job.arrival_s)
+        kernel, states = self._kernel, list[JobState]()
+        machines, count = kernel.machines.list, sum(len(job.in_flight) for job in jobs)
+        for place, job in enumerate(jobs):
+            states.append(kernel.state_of(replace(job, in_flight=()), place - len(jobs))[0])
+        events, number = list[_Event](), -count
+        running: dict[tuple[int, InFlight], list[Run]] = {}
+        for active in states:
+            for task in active.tasks:
+                task.waiting = task.unfinished = 0
+        for time_s, place, event in past_of(jobs, self.at_s):
+            active = states[place]
+            if isinstance(event, Job):
+                for task in active.tasks:
+                    if not task.missing:
+                        task.ready_s = time_s
+                        events.append((time_s, "push", task))
+            elif isinstance(event, Ended):
+                run = running[place, event.run].pop(0)
+                events.append((time_s, "ended", run))
+            else:
+                held = tuple([(machines[node], instances, 0, ()) for node, instances, _ in event.placement])
+                instances = sum(share.instances for share in event.placement)
+                run = Run(kernel.clock, number, active.tasks[event.task], instances, held, time_s)
+                run.compute(time_s)
+                running.setdefault((place, event), []).append(run)
+                number += 1
+                events.append((time_s, "started", run))
+        return events
+
+
+_Event: TypeAlias = tuple[float, str, Any]
+"""Time, name of the method, and the task or run."""
+
+
+def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
+    """Let the jobs arrive that are in the system when a simulation begins, and let their runs start and end
+    at their own times. The kernel is at its beginning. ``left`` are the jobs that had left by then.
 
     Raises:
         ModelError: A run in flight does not fit; see ``past_of`` and ``check_in_flight``.
@@ -64,11 +240,30 @@ def recall_past(kernel: ClusterKernel) -> None:
     while (job := upcoming.peek()) is not None and job.arrival_s < begins_s:
         past.append(job)
         upcoming.take()
-    for kernel.now, number, event in past_of(past, begins_s):
+    gone = {number: job for number, job in enumerate(past) if is_done(job)}
+    left = left if left is None and not gone else [*(left or ()), *gone.values()]
+    events, frontier = PastEvents(kernel, left, gone), kernel.frontier
+    frontier.build(events, events, (), begins_s)
+    started: dict[tuple[int, InFlight], list[list[Run]]] = {}
+    stopped: dict[tuple[int, int], TaskState] = {}
+    """The piece that each stopped run left, by the number of the job and the row of its start."""
+    for time_s, number, event in past_of(past, begins_s):
+        _pass_time(kernel, time_s)
+        kernel.now = time_s
         if isinstance(event, Job):
             kernel.arrive(event)
+        elif isinstance(event, Ended):
+            for run in started[number, event.run].pop(0):
+                if event.run.stopped:
+                    stopped[number, event.run.rows[0]] = kernel.stop_as_logged(run, event.run.stopped)
+                else:
+                    run.disarm()
+                    kernel.end(run)
         else:
-            _resume(kernel, past[number], number, event)
+            runs = _resume(kernel, past[number], number, event, stopped)
+            started.setdefault((number, event), []).append(runs)
+    _pass_time(kernel, begins_s)
+    frontier.past = events
     kernel.now = begins_s
     kernel.clock.not_before(begins_s)  # some are overdue
     for run in kernel.running.values():
@@ -79,18 +274,86 @@ def recall_past(kernel: ClusterKernel) -> None:
     kernel.wait(begins_s)
 
 
-def _resume(kernel: ClusterKernel, job: Job, number: int, run: InFlight) -> None:
-    """Start a run of the past where it runs. It has fetched its inputs and set itself up."""
+def forgotten(policy: object) -> list[str]:
+    """What a policy and its parts (a placement, an order) keep from decision to decision, which no log and no
+    state of a cluster holds (``forgets``).
+    """
+    words, parts, seen = dict[str, None](), [policy], set[int]()
+    while parts:
+        part = parts.pop()
+        part = getattr(part, "__self__", part)  # a bound method stands for its object
+        if id(part) in seen or not type(part).__module__.startswith("dagsim."):
+            continue
+        seen.add(id(part))
+        if isinstance(text := getattr(part, "forgets", ""), str) and text:
+            words[text] = None
+        if isinstance(part, Forked):
+            continue
+        parts += vars(part).values() if hasattr(part, "__dict__") else ()
+    return list(words)
+
+
+def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:
+    """Say in a sentence each what a policy does not know of the past, after a simulation that began in the middle."""
+    begins_s = kernel.schedule.begins_s
+    if not begins_s:
+        return []
+    notes = [f"it begins anew: a log does not hold {words}" for words in forgotten(policy)]
+    unknown = kernel.frontier.unknown
+    notes += [f"what it remembers is not known to it: {words} before the beginning" for words in unknown]
+    return notes
+
+
+def is_done(job: Job) -> bool:
+    """True if all instances of a job's tasks had ended by the beginning."""
+    done = [run for run in job.in_flight if run.until_s is not None and not run.stopped]
+    return sum(share.instances for run in done for share in run.placement) == sum(
+        task.instances for task in job.graph.tasks
+    )
+
+
+def _pass_time(kernel: ClusterKernel, until_s: float) -> None:
+    """Let jobs become eligible whose time comes before ``until_s``."""
+    eligibility = kernel.eligibility
+    while eligibility is not None and eligibility.next_s < until_s:
+        kernel.now = eligibility.next_s
+        eligibility.pass_time()
+
+
+def _resume(
+    kernel: ClusterKernel, job: Job, number: int, run: InFlight, stopped: Mapping[tuple[int, int], TaskState]
+) -> list[Run]:
+    """Start a run of the past where it ran. It has fetched its inputs and set itself up."""
     if number in kernel.applicants:
         kernel.admit(kernel.applicants[number])
     active = kernel.frontier.jobs.get(number)
-    task = None if active is None else active.tasks[run.task]
+    task = None if active is None else _waiting_piece(kernel, active, run, stopped)
     if task is not None and task.training is not None:
         raise ModelError(f"job {job.id!r}: its elastic task {task.task.name!r} cannot be in flight at the beginning")
     check_in_flight(job, run, None if task is None else task.demand, kernel.machines)
-    if task is not None:
-        shares = [Allotted(kernel.machines.list[node], count, gpu) for node, count, gpu in run.placement]
-        kernel.occupy(task, shares, in_flight=True)
+    if task is None:
+        return []
+    shares = [Allotted(kernel.machines.list[node], count, gpu) for node, count, gpu in run.placement]
+    before = len(kernel.running)
+    kernel.occupy(task, shares, in_flight=True)
+    return list(kernel.running.values())[before:]
+
+
+def _waiting_piece(
+    kernel: ClusterKernel, active: JobState, run: InFlight, stopped: Mapping[tuple[int, int], TaskState]
+) -> TaskState:
+    """The instances that the run takes: those of the stopped run that it resumes, else the first ones of
+    its task that wait.
+    """
+    task, needed = active.tasks[run.task], sum(share.instances for share in run.placement)
+    piece = stopped.get((active.number, run.resumes)) if run.resumes >= 0 else None
+    if piece is not None and piece.waiting >= needed:
+        return piece
+    if task.waiting >= needed:
+        return task
+    return next(
+        (other for other in kernel.frontier.ready if other.order == task.order and other.waiting >= needed), task
+    )
 
 
 def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machines: ClusterState) -> None:
@@ -101,7 +364,7 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
         ModelError: They do not; the message names job and node.
     """
     where, nodes = f"job {job.id!r} is in flight on node", [share.node for share in run.placement]
-    for number, instances, _ in run.placement:
+    for number, instances, gpu in run.placement:
         if not 0 <= number < len(machines.list) or nodes.count(number) > 1:
             why = "which is listed twice" if nodes.count(number) > 1 else f"but there are {len(machines.list)}"
             raise ModelError(f"{where} number {number}, {why}")
@@ -116,6 +379,8 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
             )
         if machine.type != machines.list[nodes[0]].type and not may_mix_types(job, demand.demand):
             raise ModelError(f"{where} {machine.node.name!r} and on one of another GPU type")
+        if gpu is not None and machine.room_on(gpu, demand) < instances:
+            raise ModelError(f"{where} {machine.node.name!r}, whose GPU {gpu} has no room for {instances} such shares")
         if (room := _room_for_run(machine, demand)) < instances:
             raise ModelError(
                 f"{where} {machine.node.name!r} with {instances} x {demand_words(demand.demand)}, but there is "
@@ -186,6 +451,34 @@ def jobs_at(
     kept = np.concatenate([np.flatnonzero(waiting), np.arange(first, last)]).astype(np.int64)
     in_flight = Labels.of([runs_of.get(number, ()) for number in kept.tolist()])
     return replace(jobs.chosen(kept), begins_s=begins_s, in_flight=in_flight)
+
+
+class JobsLeft:
+    """The jobs of one task that ran in a log and had left by ``begins_s``, each with its run. They are made
+    when somebody asks for them.
+    """
+
+    def __init__(self, jobs: JobArrays, begins_s: float, cluster: Cluster, runtime: Runtime) -> None:
+        self._jobs, self._begins_s = jobs, begins_s
+        self._cluster, self._runtime = cluster, runtime
+
+    def __iter__(self) -> Iterator[Job]:
+        jobs = self._jobs.between(0, int(np.searchsorted(self._jobs.arrival_s, self._begins_s)))
+        ran = np.flatnonzero((_observed_start_s(jobs) < self._begins_s) & (np.diff(jobs.first) == 1))
+        jobs, machines = jobs.chosen(ran), ClusterState(self._cluster)
+        seconds = seconds_of(jobs, self._runtime, machines.types)
+        by_name = nodes_by_name(machine.node.name for machine in machines.list)
+        starts_s = _observed_start_s(jobs).tolist()
+        for job, start_s, lasts_s in zip(jobs.jobs(), starts_s, seconds.tolist(), strict=True):
+            task, type_ = job.graph.tasks[0], min(range(len(lasts_s)), key=lasts_s.__getitem__)
+            named = [number for name in job.observed_nodes for number in by_name.get(name, ())]
+            nodes = [number for number in named if lasts_s[machines.list[number].type] < inf]
+            nodes = nodes or [machine.index for machine in machines.list if machine.type == type_][:1]
+            end_s = start_s + lasts_s[machines.list[nodes[0]].type]
+            if end_s <= self._begins_s:
+                nodes, (each, more) = nodes[: task.instances], divmod(task.instances, min(len(nodes), task.instances))
+                placement = tuple([Share(node, each + (place < more)) for place, node in enumerate(nodes)])
+                yield replace(job, in_flight=(InFlight(start_s, placement, 0, max(end_s, start_s)),))
 
 
 def first_full_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> float | None:

@@ -20,7 +20,7 @@ from dagsim.systems.cluster.learnable import CODECS, TERMS
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.runtime import Fed
 from dagsim.systems.cluster.network.base import Network, levels_in
-from dagsim.systems.cluster.past import jobs_at, why_no_state
+from dagsim.systems.cluster.past import JobsLeft, jobs_at, unknown_past, why_no_state
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.site import domain_sets
 from dagsim.systems.cluster.stalled import why_unfinished
@@ -303,6 +303,7 @@ class ClusterScenario(Models, ClusterWorld):
             observers=observers,
             origin_s=origin_s,
             begins_s=jobs.begins_s,
+            left=jobs.left,
         )
 
     def fitted(self, policy: ClusterPolicy) -> ClusterPolicy:
@@ -330,8 +331,12 @@ class ClusterScenario(Models, ClusterWorld):
         )
         return facts if waits is None else facts | {"observed": waits.to_dict()}
 
+    def notes(self, kernel: Kernel[Any, Any], policy: object) -> list[str]:
+        """What the policy does not know of the past of a run that began in the middle."""
+        return unknown_past(kernel, policy) if isinstance(kernel, ClusterKernel) else []
+
     def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
-        """What keeps jobs that are there at the end of ``kernel`` from completing, by number."""
+        """Describe what keeps jobs that are there at the end of ``kernel`` from completing, by number."""
         return why_unfinished(kernel) if isinstance(kernel, ClusterKernel) else {}
 
     def check(self) -> None:
@@ -422,11 +427,12 @@ class ClusterScenario(Models, ClusterWorld):
         """The jobs from an instant of a log until another, with those in the system at the first."""
         jobs, stated_s = trace.unscaled(), trace.begins_s
         begins_s, until_s = file.period(trace.meta["origin_s"], stated_s)
+        left = JobsLeft(jobs, begins_s, self.cluster, self.runtime) if stated_s is None else None
         jobs = jobs_at(jobs, begins_s, until_s, self.cluster, self.runtime, stated=stated_s is not None)
         if not len(jobs):
             end = "the end of the log" if file.until is None else repr(file.until)
             raise TraceError(f"{file.path}: no job runs, waits or arrives from {file.since!r} until {end}")
-        return StoredJobs(jobs.shifted(0.0, trace.options.time_scale))
+        return StoredJobs(jobs.shifted(0.0, trace.options.time_scale), left)
 
     def _window(self, file: TraceFile, seed: int) -> JobArrays:
         """The jobs of a window, with those that ran and waited when it began, if the log states them."""

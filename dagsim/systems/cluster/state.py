@@ -667,6 +667,17 @@ class TypedQueue(_Heaps[tuple[DemandClass, int]]):
         return self._machines.fits(slot[0]) and self._machines.fits_on(*slot)
 
 
+class Past(Protocol):
+    """What happened before the beginning."""
+
+    at_s: float
+    """The beginning."""
+
+    def tell(self, index: object) -> None:
+        """Call the methods of an index for everything that happened, in its order and with its times."""
+        ...
+
+
 class Frontier(Forked):
     """Everything that waits: jobs in the system, ready tasks in the order they became ready, and
     the policy's indexes, with their listeners for ready tasks, starts and ends.
@@ -677,9 +688,11 @@ class Frontier(Forked):
         "ended": EMPTY,
         "indexes": EMPTY,
         "jobs": COPIED,
+        "past": EMPTY,
         "rated": EMPTY,
         "ready": COPIED,
         "started": EMPTY,
+        "unknown": COPIED,
     }
 
     def __init__(self) -> None:
@@ -692,6 +705,10 @@ class Frontier(Forked):
         """Called on each end."""
         self.rated: list[Callable[[Run, float], None]] = []
         """Called on each change of a rate."""
+        self.past: Past | None = None
+        """What happened before the beginning of a simulation that begins in the middle."""
+        self.unknown: dict[str, None] = {}
+        """What listeners remember of jobs that had left, if these are not known."""
         self.jobs: Live[int, JobState] = Live()
         self.ready: Live[TaskState, None] = Live()
         """Ready tasks, in the order they became ready."""
@@ -706,16 +723,23 @@ class Frontier(Forked):
             push(task)
 
     def build(self, index: object, key: object, running: Iterable[Run], now: float) -> None:
-        """Fill a new index with ready tasks and runs, and keep it up to date."""
+        """Fill a new index with ready tasks and runs, and keep it up to date. At the beginning, it hears of the
+        whole past; later, of what waits and runs.
+        """
         self.indexes[key] = index
         push, started, ended, rated = (getattr(index, name, None) for name in ("push", "started", "ended", "rated"))
+        if self.past is not None and self.past.at_s == now and ended is not None:
+            self.past.tell(index)
+        else:
+            if push is not None:
+                for task in self.ready:
+                    push(task)
+            if started is not None:
+                for run in running:
+                    started(run, run.started_s)
         if push is not None:
-            for task in self.ready:
-                push(task)
             self._pushes.append(push)
         if started is not None:
-            for run in running:
-                started(run, now)
             self.started.append(started)
         if ended is not None:
             self.ended.append(ended)
@@ -729,12 +753,22 @@ class Frontier(Forked):
         for task in tasks:
             task.waiting = 0
             del self.ready[task]
-        gone = {id(index): key for key, index in self.indexes.items() if hasattr(index, "push")}
-        self._pushes.clear()
-        for listeners in (self.started, self.ended, self.rated):
-            listeners[:] = [call for call in listeners if id(getattr(call, "__self__", None)) not in gone]
-        for key in gone.values():
-            del self.indexes[key]
+        gone = [key for key, index in self.indexes.items() if hasattr(index, "push")]
+        for key in gone:
+            self.forget(key)
+
+    def end_past(self) -> None:
+        """Tell nobody of the past any more: the beginning is over."""
+        if self.past in self.indexes:
+            self.forget(self.past)
+        self.past = None
+
+    def forget(self, key: object) -> None:
+        """Tell an index nothing more."""
+        index = self.indexes.pop(key)
+        calls = {"push": self._pushes, "started": self.started, "ended": self.ended, "rated": self.rated}
+        for name, listeners in calls.items():
+            listeners[:] = [call for call in listeners if call != getattr(index, name, None)]  # type: ignore[index]
 
     def believe_estimates(self) -> None:
         """Let tasks take their estimates from now on, for look-ahead."""

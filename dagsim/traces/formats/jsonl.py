@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from dagsim.errors import TraceError
 from dagsim.model import Job
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload import records
 
 

@@ -53,7 +53,6 @@ from dagsim.model.job import without_counts
 from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, are_counts
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import (
@@ -70,8 +69,9 @@ from dagsim.traces.rows import (
 )
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Source
-from dagsim.traces.tables import NamedColumns, likely, map_command
+from dagsim.traces.table_files import NamedColumns, likely, map_command
 from dagsim.traces.times import duration_s, is_unset, moment_s, with_offsets
+from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects, optional
 from dagsim.workload.records import clipped
 

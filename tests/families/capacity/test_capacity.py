@@ -32,7 +32,7 @@ from dagsim.families.capacity.machines import (
     with_memberships,
     with_nodes,
 )
-from dagsim.families.capacity.sizes import Size, SizeSearch, Target, Targets, gpus_of, least_size
+from dagsim.families.capacity.size_search import Size, SizeSearch, Target, Targets, gpus_of, least_size
 from dagsim.families.capacity.whatif import Beginning, LogDemand, Trial, with_growth
 from dagsim.metrics.series import JobSeries
 from dagsim.model import GPU_TYPES

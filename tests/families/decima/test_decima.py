@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from dagsim.errors import ConfigError, RunFolderError
-from dagsim.families.decima.config import DecimaNetConfig
+from dagsim.families.decima.decima_net import DecimaNet, StageBatch, collate, options
+from dagsim.families.decima.decima_settings import DecimaNetConfig
 from dagsim.families.decima.fluid import FluidWitness, differential, fluid_advantages
-from dagsim.families.decima.net import DecimaNet, StageBatch, collate, options
 from dagsim.families.learning.algorithms import TrainConfig, WarmStart
 from dagsim.families.learning.checkpoint import AgentPolicy, Checkpoint, load_agent, write_plain
 from dagsim.families.learning.codecs.codec import CandidatesConfig

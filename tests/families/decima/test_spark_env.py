@@ -10,7 +10,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from dagsim.errors import ConfigError, IllegalDecision, InputError
-from dagsim.families.decima.environment import DecimaEnv
+from dagsim.families.decima.decima_env import DecimaEnv
 from dagsim.families.spark.api import (
     SPARK_POLICIES,
     ExecutorType,

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 from elastic_cases import job
+from stepped_cluster import SteppedCluster
 
 from dagsim.errors import ConfigError
 from dagsim.families.elastic.pollux_policies import AttainedServiceQueues
 from dagsim.families.elastic.resizing import IntervalAllocation, elastic_job_of
-from dagsim.families.elastic.stepping import SteppedCluster
 from dagsim.families.elastic.tasks import SHIPPED_MODELS, ElasticTasks
 from dagsim.families.fabric.fat_tree import FatTree
 from dagsim.families.fabric.shared_network import SharedNetwork

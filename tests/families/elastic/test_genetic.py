@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from elastic_cases import job
+from stepped_cluster import SteppedCluster
 
 from dagsim.errors import ConfigError
 from dagsim.families.elastic.genetic import PolluxSearch
-from dagsim.families.elastic.stepping import SteppedCluster
 
 
 def test_every_limit_of_an_allocation_holds() -> None:

@@ -757,3 +757,13 @@ def test_options_that_would_be_ignored_are_refused(words: list[str], message: st
     result = CliRunner().invoke(app, ["eta", *words])
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
+
+
+def test_shares_of_starts_near_the_median_forecast() -> None:
+    median_s, start_s = np.array([100.0, 100.0, 5_000.0, 0.0]), np.array([40.0, 161.0, 5_590.0, 3_601.0])
+    quantiles = np.repeat(np.log1p(median_s)[:, None], 19, axis=1)
+    scores = score(quantiles, np.log1p(start_s)).to_dict()
+    shares = [scores[name] for name in ("within_1_min", "within_10_min", "within_1_h")]
+    assert shares == [0.25, 0.75, 0.75]
+    weighted = score(quantiles, np.log1p(start_s), np.array([3.0, 1.0, 0.0, 0.0]))
+    assert weighted.within == (0.75, 1.0, 1.0)

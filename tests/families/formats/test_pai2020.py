@@ -15,8 +15,8 @@ import pytest
 from dagsim.errors import TraceError
 from dagsim.families.formats.pai2020 import Pai2020
 from dagsim.traces import open_trace, recognise
-from dagsim.traces.options import TraceOptions
 from dagsim.traces.source import Source
+from dagsim.traces.trace_options import TraceOptions
 
 Reading = Callable[..., Any]
 

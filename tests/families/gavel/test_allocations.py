@@ -1,7 +1,7 @@
 """Allocations of Gavel's policies."""
 
 from dagsim.families.gavel.allocations import AlloXShares
-from dagsim.families.gavel.ledger import GavelJob, Situation
+from dagsim.families.gavel.round_ledger import GavelJob, Situation
 
 
 def test_allox_for_gangs_takes_the_oldest_jobs_and_gives_a_gang_its_part_of_the_time():

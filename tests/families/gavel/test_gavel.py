@@ -6,7 +6,7 @@ import pytest
 
 from dagsim.errors import ConfigError
 from dagsim.families.gavel.allocations import GivenShares, allocator
-from dagsim.families.gavel.ledger import GavelJob, GavelLedger, Situation
+from dagsim.families.gavel.round_ledger import GavelJob, GavelLedger, Situation
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel, Preemption

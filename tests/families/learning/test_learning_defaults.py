@@ -6,7 +6,7 @@ import pytest
 from schema_defaults import can_be_made, classes, own_defaults, shipped
 
 from dagsim.errors import ConfigError
-from dagsim.families.decima.config import DecimaNetConfig
+from dagsim.families.decima.decima_settings import DecimaNetConfig
 from dagsim.families.learning.nets.net_settings import ScorerConfig
 
 

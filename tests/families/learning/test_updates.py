@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from two_jobs import begun
 
 from dagsim.errors import ConfigError
-from dagsim.families.decima.config import DecimaNetConfig
+from dagsim.families.decima.decima_net import DecimaNet, collate, options
+from dagsim.families.decima.decima_settings import DecimaNetConfig
 from dagsim.families.decima.fluid import differential, fluid_advantages
-from dagsim.families.decima.net import DecimaNet, collate, options
 from dagsim.families.learning.advantages import discounts, replica_advantages, return_rms, returns
 from dagsim.families.learning.algorithms import TrainConfig
 from dagsim.families.learning.codecs.codec import Observation

@@ -21,8 +21,8 @@ from dagsim.families.learning.off_policy.replay import ReplayBuffer
 from dagsim.families.learning.rollouts import EpisodeSteps
 from dagsim.families.learning.session import finish
 from dagsim.families.learning.trainer import TrainingRun
-from dagsim.families.pac_ml.config import PacMlConfig
-from dagsim.families.pac_ml.net import PacMl, Round
+from dagsim.families.pac_ml.pac_ml_net import PacMl, Round
+from dagsim.families.pac_ml.pac_ml_settings import PacMlConfig
 from dagsim.families.ramp.api import RampObservation, RampScenario
 from dagsim.families.ramp.codecs import PartitionConfig
 from dagsim.systems import system_named

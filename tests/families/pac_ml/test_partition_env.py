@@ -8,7 +8,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from dagsim.errors import ConfigError, IllegalDecision
-from dagsim.families.pac_ml.environment import PartitionEnv
+from dagsim.families.pac_ml.partition_env import PartitionEnv
 from dagsim.families.ramp.api import RAMP_POLICIES, RampScenario
 
 WORLD = RampScenario(topology="ramp[groups=2,racks=2,servers_per_rack=2]", jobs=12, gap_s=0.02, max_degree=8)

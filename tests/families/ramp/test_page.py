@@ -17,7 +17,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from dagsim.families.ramp.api import DDLS, PLAIN, RAMP_POLICIES
-from dagsim.families.ramp.placement import PLACERS
+from dagsim.families.ramp.server_placement import PLACERS
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "ramp.md").read_text(encoding="utf-8")

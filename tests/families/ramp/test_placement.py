@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dagsim.families.ramp.api import DDLS, ComputationGraph, Fabric, Op, OpPlacement, Ramp, Rules
 from dagsim.families.ramp.graph import branches
 from dagsim.families.ramp.partition import PartitionedGraph, partitioned
-from dagsim.families.ramp.placement import PLACERS, BestFitBlocks, FirstFitBlocks, Packed
+from dagsim.families.ramp.server_placement import PLACERS, BestFitBlocks, FirstFitBlocks, Packed
 
 FABRIC = Fabric(Ramp(4, 4, 2))
 GB = 1e9

@@ -22,7 +22,7 @@ from dagsim.families.ramp.api import (
 )
 from dagsim.families.ramp.graph import branches
 from dagsim.families.ramp.partition import PartitionedGraph
-from dagsim.families.ramp.placement import PLACERS
+from dagsim.families.ramp.server_placement import PLACERS
 
 
 def row() -> ComputationGraph:

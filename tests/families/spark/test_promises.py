@@ -9,7 +9,7 @@ import pytest
 from spark_cases import Anything, random_jobs
 
 from dagsim.families.spark.api import Commit, ExecutorType, SparkKernel, SparkView
-from dagsim.families.spark.executors import ExecutorMove
+from dagsim.families.spark.spark_executors import ExecutorMove
 
 RULES = pytest.mark.parametrize("parity", [True, False], ids=["parity", "default"])
 SEEDS = pytest.mark.parametrize("seed", range(10))

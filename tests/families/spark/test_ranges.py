@@ -11,7 +11,7 @@ from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError
 from dagsim.experiment.scenario import scenario_of
-from dagsim.families.decima.environment import DecimaEnv
+from dagsim.families.decima.decima_env import DecimaEnv
 from dagsim.families.learning.train_section import check_training
 from dagsim.families.spark.api import ExecutorType, SparkKernel
 from dagsim.families.spark.scenario import SparkScenario

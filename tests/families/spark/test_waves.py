@@ -4,7 +4,7 @@ import pytest
 
 from dagsim.errors import ModelError
 from dagsim.families.spark.api import Waves
-from dagsim.families.spark.job import bracket
+from dagsim.families.spark.spark_job import bracket
 
 
 def test_a_number_of_executors_lies_between_two_levels() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from scripting import run_script
 
-from dagsim.families.tiresias.events import tiresias_indices
+from dagsim.families.tiresias.simulator import tiresias_indices
 
 RUNS = [
     "x20_2_dlas-gpu",

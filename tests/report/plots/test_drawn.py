@@ -13,7 +13,7 @@ from matplotlib.collections import PathCollection, PolyCollection
 from matplotlib.colors import to_hex
 
 from dagsim.metrics.columns import columns
-from dagsim.metrics.compare import Verdict
+from dagsim.metrics.paired import Verdict
 from dagsim.metrics.standings import Sample, standings
 from dagsim.model import Cluster, Kind, Node, gpu_type
 from dagsim.report.plots import by_priority, comparison, gantt, jct_cdf, timeline

@@ -29,6 +29,7 @@ def test_the_sample_is_recognised_and_read(read: Reading, samples: Path) -> None
     assert got.trace.assumptions == {"work": "seconds on a T4"}
 
 
+@pytest.mark.family("formats")
 @pytest.mark.parametrize("name", ["w.jsonl", "w.jsonl.gz"])
 def test_another_trace_written_and_read_again_is_the_same(
     read: Reading, samples: Path, tmp_path: Path, name: str

@@ -77,6 +77,7 @@ def test_the_name_of_a_file_cannot_break_out_of_the_command(tmp_path: Path) -> N
     ]
 
 
+@pytest.mark.family("slurm")
 def test_a_header_of_sacct_for_people_says_the_command_for_programs(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("JobID           JobName  Partition      State ExitCode \n1 x gpu COMPLETED 0:0\n")
     with pytest.raises(TraceError, match=r"nearly 'sacct': .*sacct --allusers --duplicates"):

@@ -38,6 +38,7 @@ def test_no_file_of_the_samples_is_of_two_formats(samples: Path) -> None:
         assert len(names) <= 1, f"{path}: {names}"
 
 
+@pytest.mark.family("formats")
 def test_an_unknown_format_is_suggested_and_an_unknown_file_named(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match="unknown trace format 'alibaba2081'; did you mean 'alibaba2018'"):
         reader("alibaba2081")
@@ -78,6 +79,7 @@ def test_a_window_behind_the_last_job_is_an_error_with_the_counts(log: Path) -> 
         list(open_trace(log, options=TraceOptions(start=9)).jobs())
 
 
+@pytest.mark.family("formats")
 def test_the_archive_of_a_publisher_is_read_as_it_is(read: Reading, samples: Path, tmp_path: Path) -> None:
     content = (samples / "alibaba2018" / "batch_task.csv").read_bytes()
     with tarfile.open(tmp_path / "batch_task.tar.gz", "w:gz") as archive:

@@ -47,6 +47,8 @@ class Kueue:
     running) per search for targets; heads of one shape share a search while nothing changes.
     """
 
+    forgets = "which workloads it had set aside, and which held quota before they ran"
+
     def __init__(
         self, scoring: str = "least", cpu: float = 1.0, memory: float = 1.0, gpu: float = 0.0, requeue_s: float = 0.0,
         checks_s: float = 0.0,

@@ -208,6 +208,8 @@ class Gittins:
     number has doubled.
     """
 
+    remembers = "the sizes of earlier jobs"
+
     def __init__(self, history: Iterable[float] = ()) -> None:
         self._past = sorted(history)
         self._served: set[int] = set()

@@ -346,6 +346,8 @@ class Committed:
             1, or above 1 with ``soonest``.
     """
 
+    forgets = "which task it had picked, and which had entered the queue"
+
     def __init__(
         self, score: str = "fcfs", backfill: bool = False, width: int = 1, placement: str | PlacementRule = "best-fit"
     ) -> None:
@@ -491,6 +493,8 @@ class Conservative:
     preemptive. Costly by definition: O(reservations) per task that becomes ready, and the square of
     that when all reservations are made again (Mu'alem and Feitelson 2001).
     """
+
+    forgets = "the reservations that it had made"
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self._place = placing(placement).place
@@ -816,6 +820,8 @@ class EasyEvents:
     for clusters of one type. Uses estimates; not preemptive. O(running log running + queue) per
     event (Lifka 1995; Tsafrir, Etsion and Feitelson 2007, section 2).
     """
+
+    forgets = "at which events it had looked at its queue"
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self._place = placing(placement).place

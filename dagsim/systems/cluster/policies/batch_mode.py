@@ -93,7 +93,7 @@ class BatchMode:
                 return
             passed.add(task)
             _take(lanes[best.type], _lanes_of(task), best.completion_s)
-        for task in groups.heads():  # the mapping starts nothing, which means to wait while anything runs
+        for task in sorted(groups.heads()):  # the mapping starts nothing, which means to wait while anything runs
             if not view.running and (placement := self._place(view, task)) is not None:
                 yield Start(task, placement)
                 return

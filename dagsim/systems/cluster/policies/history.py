@@ -84,44 +84,54 @@ class Qssf:
     boosting on more columns than traces share).
     """
 
+    remembers = "how long earlier tasks took"
+
     def __init__(self, memory: float = 0.8, placement: str | PlacementRule = "best-fit") -> None:
         require(0 <= memory <= 1, "qssf: memory must be from 0 to 1", memory)
         self.memory = memory
         self._place = placing(placement).place
         self._known: dict[Hashable, float] = {}
         self._running: set[int] = set()
-        self._new: set[int] = set()
-        """Runs that started since the last decision."""
-        self._ended: list[tuple[int, Hashable, float]] = []
-        """Runs that ended since the last decision: id, kind and seconds."""
+        self._ended: list[tuple[float, int, Hashable, float]] = []
+        """Runs from which nothing has been learned yet: end, id, kind and seconds."""
+        self._predicted: dict[tuple[int, int], float] = {}
+        """Predictions for waiting tasks, by order and piece."""
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self)
         queue = view.index(Qssf, lambda: Queue(self._service, view.machines))
-        for _, kind, seconds in sorted(self._ended, key=lambda run: run[0]):
-            self._learn(kind, seconds)
-            self._learn(None, seconds)
-        self._ended.clear()
-        self._running |= self._new
-        self._new.clear()
+        self._learn_from(self._ended)
         yield from start_of(self._place, view, queue.first_fit())
+
+    def push(self, task: TaskState) -> None:
+        """Predict the GPU-seconds of a task that became ready, from the runs that had ended before."""
+        key = task.order, task.piece
+        if key not in self._predicted:
+            self._learn_from([run for run in self._ended if run[0] < task.ready_s])
+            seconds = self._known.get(_kind(task), self._known.get(None, 0.0))
+            self._predicted[key] = seconds * width(task)
 
     def started(self, run: Run, now: float) -> None:
         """Add a run."""
-        if run.id not in self._running:
-            self._new.add(run.id)
+        self._running.add(run.id)
+        if not run.task.waiting:
+            self._predicted.pop((run.task.order, run.task.piece), None)
 
     def ended(self, run: Run, now: float) -> None:
-        """Record the duration of a run; the next decision learns from it."""
-        self._new.discard(run.id)
+        """Record the duration of a run with work; the next decision learns from it."""
         if run.id in self._running:
             self._running.remove(run.id)
-            self._ended.append((run.id, _kind(run.task), now - run.started_s))
+            if now > run.started_s:
+                self._ended.append((now, run.id, _kind(run.task), now - run.started_s))
 
     def _service(self, task: TaskState) -> float:
-        """Predicted GPU-seconds, computed when the task became ready."""
-        seconds = self._known.get(_kind(task), self._known.get(None, 0.0))
-        return seconds * width(task)
+        return self._predicted[task.order, task.piece]
+
+    def _learn_from(self, runs: list[tuple[float, int, Hashable, float]]) -> None:
+        for _, _, kind, seconds in sorted(runs, key=lambda run: run[:2]):
+            self._learn(kind, seconds)
+            self._learn(None, seconds)
+        self._ended = [run for run in self._ended if run not in runs]
 
     def _learn(self, kind: Hashable, seconds: float) -> None:
         mean_s = self._known.get(kind)

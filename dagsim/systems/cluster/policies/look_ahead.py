@@ -59,6 +59,7 @@ class EftWait:
         require(order in _ORDERS, f"eft-wait: order must be one of {', '.join(_ORDERS)}", order)
         self.theta = theta
         self.order = order
+        self.forgets = "how much work each job had left when its task became ready" if order == "work" else ""
         self.placement = placing(placement)
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
@@ -187,6 +188,8 @@ class PlanAhead:
     Raises:
         ConfigError: ``window`` or ``slots`` is less than 1.
     """
+
+    forgets = "at which events it had made its plans"
 
     def __init__(self, window: int = 10, slots: int = 5, placement: str | PlacementRule = "best-fit") -> None:
         if window < 1 or slots < 1:

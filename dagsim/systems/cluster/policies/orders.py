@@ -497,6 +497,8 @@ class RandomFeasible:
     classes x types) per decision.
     """
 
+    forgets = "how many random numbers had been drawn"
+
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self.placement = placing(placement)
 

@@ -140,6 +140,8 @@ class RandomNode:
     ``placement``. O(nodes).
     """
 
+    forgets = "how many random numbers had been drawn"
+
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         machines, rng = view.machines, view.stream("placement")
         types = [candidate for candidate in by_speed(task, type_) if machines.fits_on(task.demand, candidate)]
@@ -359,6 +361,7 @@ class Fgd:
 
     def __init__(self, typical: Mapping[Demand, float] | None = None) -> None:
         self._learns = typical is None
+        self.forgets = "the demands that it was asked to place" if self._learns else ""
         self._weights: dict[Demand, float] = dict(typical or {})
         self._asked: dict[Demand, int] = {}
         self._count = 0

@@ -39,6 +39,8 @@ class Planned:
     bookings), once; following the plan is O(GPUs of the task).
     """
 
+    forgets = "its plans for the jobs that had arrived"
+
     def __init__(self, planner: Planner, placement: str | PlacementRule = "best-fit") -> None:
         self.planner = planner
         self._placing = placing(placement)

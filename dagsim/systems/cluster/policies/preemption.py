@@ -35,6 +35,8 @@ class LeastRemaining:
         """
         self._known: set[int] = set()
         """The runs under way."""
+        self.forgets = ""
+        self._has_begun = False
 
     def started(self, run: Run, now: float) -> None:
         """Add a run."""
@@ -48,7 +50,11 @@ class LeastRemaining:
         self._known.discard(run.id)
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
-        return self.order.decide(view) or self._take_over(view)
+        decided = self.order.decide(view)
+        if not decided and (decided := self._take_over(view)) and not self._has_begun:
+            self.forgets = "at which events it had last compared its runs"
+        self._has_begun = True
+        return decided
 
     def _take_over(self, view: ClusterView) -> list[Decision]:
         """Preempt for the task with the least remaining, if runs with more remaining make room for

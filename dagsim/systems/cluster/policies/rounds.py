@@ -87,13 +87,15 @@ class Rounds:
         self.quantum_s = quantum_s
         self.placement = placing(placement)
         self._place = self.placement.place
-        self._service = Service()
+        self._service = Service(getattr(rank, "remembers", ""))
         self._round = 0
         """The next round, counted from time 0."""
         self._full: tuple[float, int, int] | None = None
         """Time, number of releases and number of tasks when nothing more fitted. If all three are
         unchanged there is nothing to do.
         """
+        self.forgets = ""
+        self._has_begun = False
         self._lost_s: dict[int, float] = {}
         """For each job, the length of its longest run that lost its work."""
         self._skips = False
@@ -103,6 +105,9 @@ class Rounds:
         view.follow(self._service)
         now, decided_s = view.now, self._service.now
         queue = view.index(self, lambda: JobQueue(self._key, by_arrival))
+        if not self._has_begun and queue.waiting() & self._service.running():
+            self.forgets = "at its last round, the ranks of jobs that both ran and waited"
+        self._has_begun = True
         if self._full == (now, view.machines.released, queue.pushed):
             return
         self._round = max(self._round, int(now // self.quantum_s))
@@ -344,6 +349,8 @@ class RoundRobin:
         ConfigError: ``quantum_s`` is not positive.
     """
 
+    forgets = "which runs had used up their slices"
+
     def __init__(self, quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit") -> None:
         require(quantum_s > 0, "round-robin: quantum_s must be positive", quantum_s)
         self.quantum_s = quantum_s
@@ -485,15 +492,17 @@ class Service:
     over the runs under way.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, remembers: str = "") -> None:
+        self.remembers = remembers
+        """What its user takes from the runs of jobs that have left."""
         self.now = 0.0
         """Time until which current runs are counted; to be set at each decision."""
         self._had: dict[int, Served] = {}
         """Service of the ended runs of each job."""
         self._runs: dict[int, dict[int, tuple[float, float]]] = {}
         """Current runs of each running job: GPUs and start."""
-        self._ended: list[tuple[int, int]] = []
-        """Run and job of each end since the last call of ``take_ended``."""
+        self._ended: list[tuple[float, int, int]] = []
+        """Time, run and job of each end since the last call of ``take_ended``."""
         self._row: dict[int, int] = {}
         """The row of each run; the run in the last row moves into a row that becomes vacant."""
         self._ids, self._amounts = array("q"), array("d")
@@ -547,7 +556,7 @@ class Service:
         gpus, started_s = runs.pop(run.id)
         gpu_s, seconds = self._had.get(number, _NOTHING)
         had = self._had[number] = Served(served_after(gpu_s, gpus, started_s, now), seconds + now - started_s)
-        self._ended.append((run.id, number))
+        self._ended.append((now, run.id, number))
         self._leave(run.id)
         for other in runs:
             row = _AMOUNTS * self._row[other]
@@ -558,8 +567,9 @@ class Service:
             del self._runs[number]
 
     def take_ended(self) -> dict[int, None]:
-        """The jobs with runs that ended since the last call, in order of run id."""
-        jobs = dict.fromkeys([number for _, number in sorted(self._ended)])
+        """The jobs with runs that ended since the last call, by their last end and then by run id."""
+        last_s = {number: now for now, _, number in sorted(self._ended)}
+        jobs = dict.fromkeys([number for now, _, number in sorted(self._ended) if last_s[number] == now])
         self._ended.clear()
         return jobs
 

@@ -75,6 +75,7 @@ class _Turns:
     """
 
     def __init__(self, shares: FairShares, total: _Amounts) -> None:
+        self.remembers = "" if shares.by == "job" or shares.due is _alike else "the first job of each tenant"
         self._shares = shares
         self._total = total
         self._held: dict[Hashable, _Amounts] = {}
@@ -185,7 +186,7 @@ def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | Placement
 
     def due(task: TaskState) -> float:
         work = (
-            ordered_sum([width(sibling) * sibling.unfinished * sibling.best_s for sibling in task.job.tasks])
+            ordered_sum([width(sibling) * sibling.task.instances * sibling.best_s for sibling in task.job.tasks])
             if alpha
             else 1.0
         )

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from dagsim.cli import app
@@ -275,6 +276,7 @@ def workload_of(name: str, gpus: int, count: int, ago_s: float, admitted_ago_s: 
     }
 
 
+@pytest.mark.family("kubernetes")
 def test_pods_and_workloads_that_run_and_wait_are_a_state(tmp_path: Path) -> None:
     ended = pod_of("done-0", "done", 1, 5000, "gpu01", "Succeeded")
     ended["status"]["containerStatuses"] = [

@@ -26,8 +26,8 @@ from dagsim.families.learning.episode import Episode, RewardConfig
 from dagsim.families.learning.episode_env import EpisodeEnv
 from dagsim.families.spark.api import Action, Commit, Executor, ExecutorType, SparkJob, SparkKernel
 from dagsim.families.spark.codecs import Observation, PaddedStages
-from dagsim.families.spark.executors import ExecutorMove, Launch
 from dagsim.families.spark.scenario import SparkScenario
+from dagsim.families.spark.spark_executors import ExecutorMove, Launch
 from dagsim.model.streams import stream
 
 if TYPE_CHECKING:

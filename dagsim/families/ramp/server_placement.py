@@ -32,7 +32,7 @@ class Placer(Protocol):
 _KEPT = 100_000
 """Rankings of blocks kept before the cache is cleared."""
 
-_HERE = "dagsim.families.ramp.placement"
+_HERE = "dagsim.families.ramp.server_placement"
 
 PLACERS: Registry[Placer] = Registry(
     "placer",

@@ -36,7 +36,7 @@ class DecimaNetConfig:
         Raises:
             ConfigError: The codec does not show stages.
         """
-        from dagsim.families.decima.net import DecimaNet
+        from dagsim.families.decima.decima_net import DecimaNet
         from dagsim.families.spark.codecs import StagesConfig
 
         if not isinstance(codec, StagesConfig):

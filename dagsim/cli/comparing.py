@@ -55,7 +55,7 @@ def compare_runs(
     from dagsim.experiment.compare import looks_at, paired_lines
     from dagsim.experiment.scenario import metric_of, sample_of, workload_label
     from dagsim.experiment.store import Store
-    from dagsim.metrics.compare import Precision
+    from dagsim.metrics.paired import Precision
     from dagsim.metrics.standings import METHOD, standings
     from dagsim.report.comparison import comparison_table
     from dagsim.report.drawing import draw_comparison

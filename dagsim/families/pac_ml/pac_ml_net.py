@@ -16,7 +16,7 @@ from dagsim.families.learning.nets.row_nets import Sizes, indifferent
 from dagsim.families.ramp.codecs import RampObservation
 
 if TYPE_CHECKING:
-    from dagsim.families.pac_ml.config import PacMlConfig
+    from dagsim.families.pac_ml.pac_ml_settings import PacMlConfig
 
 __all__ = ["ComputationBatch", "ComputationGraphs", "ComputationStore", "PacMl", "Round"]
 

@@ -72,6 +72,8 @@ class TiresiasEvents:
             samples.
     """
 
+    forgets = "the queues of the jobs, and their service"
+
     def __init__(
         self,
         schedule: str = "dlas-gpu",

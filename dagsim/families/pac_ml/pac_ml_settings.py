@@ -36,7 +36,7 @@ class PacMlConfig(RowNetSettings):
         Raises:
             ConfigError: The observations have no computation graph.
         """
-        from dagsim.families.pac_ml.net import PacMl
+        from dagsim.families.pac_ml.pac_ml_net import PacMl
 
         sizes, features = self.sizes(codec), codec.features
         if not {"ops", "deps"} <= set(features):

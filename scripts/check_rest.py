@@ -1,0 +1,193 @@
+"""The rest of a schedule, played from a moment within it, against the schedule's own rest.
+
+    python scripts/check_rest.py [--cases 200] [--from SEED] [--policy NAME ...] [--json]
+
+Case n is drawn from seed n. Even cases are DAG jobs with gangs, shares of GPUs, CPU jobs, wrong estimates and nodes
+that fail (``dagsim.testing.random_case``); odd ones are jobs on a site with rules (``check_site.py``): partitions,
+limits, QOS, dependencies, begin times, arrays, reservations, outages. A policy plays the case whole. Then it plays it
+again from moments within it, from the jobs with the runs that had started by then, as a log would state them. Every
+later row of the log must be the same: times, nodes, GPUs, instances, ends, rejections. Where the compiled engine plays
+the rest, its log must be the kernel's.
+
+A policy with a memory that no log holds states it (``forgets``); these are played, counted, and not judged. Without
+``--from`` the first seed is new each time, and printed. Exits with 1 if anything else differs.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import inf
+from operator import eq
+from typing import Any
+
+import check_site
+import command
+import numpy as np
+from stress import specs
+
+from dagsim.errors import ConfigError, DagsimError, Stalled
+from dagsim.model import Cluster, Job, Kind
+from dagsim.model.log import Schedule
+from dagsim.systems.cluster import Maintenance, NodeFailures, Preemption
+from dagsim.systems.cluster.models.failures import Outages
+from dagsim.systems.cluster.past import forgotten, is_done, with_past
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.seam import Conversation
+from dagsim.testing import random_case
+
+_MOMENTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A scenario, and its jobs."""
+
+    scenario: ClusterScenario
+    jobs: Sequence[Job]
+
+    def at(self, jobs: Sequence[Job], begins_s: float) -> ClusterScenario:
+        """The scenario with other jobs, from a moment on."""
+        later = [_later(model, begins_s) for model in self.scenario.failures if _end_s(model) > begins_s]
+        return replace(self.scenario, workload=jobs, begins_s=begins_s, failures=tuple(later))
+
+
+def drawn(seed: int) -> Case:
+    """Draw a case from its seed alone."""
+    if seed % 2:
+        site = check_site.drawn(seed)
+        return Case(ClusterScenario(site.cluster, site.jobs, queues=site.queues), site.jobs)
+    case, rng = random_case(seed), np.random.default_rng([11, seed])
+    models = {name: model for name, model in case.models.items() if name not in ("setup", "network")}
+    failures = [model for model in models.get("failures", ()) if not isinstance(model, NodeFailures)]
+    stops = models.get("preemption", Preemption())
+    models["failures"] = tuple(failures)
+    models["preemption"] = Preemption(stops.on_resume, stops.on_failure)
+    if "estimates" in models and models["estimates"].kind == "noisy":
+        models["estimates"] = replace(models["estimates"], kind="predicted")
+    jobs = [replace(job, user=f"u{int(rng.integers(3))}", account=f"a{int(rng.integers(2))}") for job in case.jobs]
+    return Case(ClusterScenario(case.cluster, jobs, **models), jobs)
+
+
+def _end_s(model: Any) -> float:
+    return model.end_s if isinstance(model, Maintenance) else inf
+
+
+def _later(model: Any, begins_s: float) -> Any:
+    """A disturbance on a clock that begins then."""
+    if isinstance(model, Maintenance):
+        return Maintenance(model.nodes, max(model.start_s - begins_s, 0.0), model.end_s - begins_s)
+    windows = [(node, max(start_s - begins_s, 0.0), end_s - begins_s) for node, start_s, end_s in model.windows]
+    return Outages(tuple([window for window in windows if window[2] > 0]))
+
+
+def play(scenario: ClusterScenario, policy: str, seed: int) -> tuple[Schedule, Any]:
+    """Return the schedule under a policy, as far as it comes, and the policy."""
+    kernel, decider = scenario.kernel(seed), POLICIES.create(policy, seed=seed)
+    with suppress(Stalled):
+        Conversation(kernel).follow(scenario.fitted(decider))
+    return kernel.schedule, decider
+
+
+def rows_from(schedule: Schedule, begins_s: float, cluster: Cluster) -> list[tuple[Any, ...]]:
+    """The rows from a moment on, without those of nodes. Jobs go by their ids, runs by the order of their starts
+    among those that run then or later.
+    """
+    rows, numbers = [], dict[int, int]()
+    ended = {row.run: row.time_s for row in schedule.log if row.kind in (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)}
+    for row in schedule.log:
+        if row.kind in (Kind.DOWN, Kind.UP):
+            continue
+        if row.run >= 0 and (row.time_s >= begins_s or ended.get(row.run, inf) >= begins_s):
+            numbers.setdefault(row.run, len(numbers))
+        if row.time_s >= begins_s:
+            id = schedule.jobs[row.job].id
+            rows.append((row.kind, row.time_s, id, row.task, numbers.get(row.run, -1), *row[5:]))
+    return rows
+
+
+def differing(case: Case, policy: str, seed: int) -> tuple[list[str], str]:
+    """The moments from which the rest is another one, and what the policy forgets."""
+    whole, decider = play(case.scenario, policy, seed)
+    forgets = dict.fromkeys(forgotten(decider))
+    if not case.jobs or not whole.ended_s > 0:
+        return [], ", ".join(forgets)
+    rng = np.random.default_rng([13, seed])
+    last_s, times = whole.ended_s, sorted({row.time_s for row in whole.log if row.time_s > 0})
+    moments = [float(rng.uniform(0.05, 0.95) * last_s) for _ in range(_MOMENTS - 1)]
+    moments += [times[int(rng.integers(len(times)))]] if times else []
+    found = []
+    for at_s in moments:
+        jobs = with_past(whole, case.jobs, at_s, case.scenario.runtime)
+        if not any(job.arrival_s < at_s for job in jobs):
+            continue
+        scenario = case.at(jobs, at_s)
+        rest, other = play(scenario, policy, seed)
+        forgets |= dict.fromkeys(forgotten(other))
+        mine, theirs = (rows_from(one, at_s, one.cluster) for one in (whole, rest))
+        if len(jobs) < len(case.jobs):  # jobs that the policy ended are missing, which may move others to other GPUs
+            mine, theirs = ([(*row[:7], *row[8:]) for row in rows] for rows in (mine, theirs))
+        if mine != theirs:
+            same = list(map(eq, mine, theirs))
+            first = same.index(False) if False in same else len(same)
+            found.append(f"from {at_s!r}: row {first} {mine[first : first + 1]} became {theirs[first : first + 1]}")
+        elif not in_both_engines(case.at([job for job in jobs if not is_done(job)], at_s), policy, seed):
+            found.append(f"from {at_s!r}: the compiled engine differs")
+    return found, ", ".join(forgets)
+
+
+def in_both_engines(scenario: ClusterScenario, policy: str, seed: int) -> bool:
+    """True if both engines play the same log, or the compiled one does not play the case."""
+    try:
+        compiled = replace(scenario, engine="compiled").engaged(policy, seed).kernel
+        Conversation(compiled)
+    except (ConfigError, Stalled):
+        return True
+    return compiled.schedule.log == play(scenario, policy, seed)[0].log
+
+
+def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
+    first = secrets.randbelow(1 << 30) if options.first is None else options.first
+    policies = options.policy or [spec for spec in specs() if spec.partition("[")[0] not in check_site.SKIPPED]
+    judged, unjudged = Counter[str](), Counter[str]()
+    unknown: dict[str, str] = {}
+    different: list[dict[str, Any]] = []
+    for place in range(options.cases):
+        seed = first + place
+        for policy in [policies[place % len(policies)]] if not options.every else policies:
+            try:
+                found, forgets = differing(drawn(seed), policy, seed)
+            except DagsimError as error:
+                found, forgets = [f"{type(error).__name__}: {error}"], ""
+            except Exception as error:
+                found, forgets = [f"traceback {type(error).__name__}: {error}"], ""
+            if forgets:
+                unknown[policy] = forgets
+                unjudged[policy] += bool(found)
+                continue
+            judged[policy] += 1
+            if found:
+                different.append({"policy": policy, "case": seed, "what": found[0][:300]})
+                say(f"{policy} on case {seed}: {found[0][:300]}")
+    say(f"seed {first}: {judged.total()} cases of {len(judged)} policies, {len(different)} differ")
+    figures = {"first": first, "cases": judged.total(), "different": different}
+    return figures | {"forget": unknown, "differ_and_say_so": dict(unjudged)}
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("--cases", type=int, default=200, help="cases (default 200)")
+    parser.add_argument(
+        "--from", type=int, default=None, dest="first", help="seed of the first case (default: a new one)"
+    )
+    parser.add_argument("--policy", action="append", help="play only these; may be given more than once")
+    parser.add_argument("--every", action="store_true", help="play each case by every policy, instead of one in turn")
+    return command.run(parser, _work, holds=lambda figures: not figures["different"])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
