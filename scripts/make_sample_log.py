@@ -6,6 +6,9 @@ The log has 500 synthetic jobs of fictional users on 64 GPUs of three types, in 
 the preset ``diurnal``, run under EASY backfilling with the time limits that users ask for. So the
 observed waits come from a scheduler that knew only these limits. Above 20,000 jobs, the cluster
 grows with their number.
+
+``--jobs 10000 --typed 1 --to workloads/site-long`` makes the longer sample, of which two files ship. Each
+of its jobs asks for a GPU type, so that its seconds are those on any GPU that it may use.
 """
 
 from __future__ import annotations
@@ -39,6 +42,8 @@ LONGER, MOST_WORK = 8.0, 100_000.0
 """Factor that lengthens jobs, and limit of their work: hours instead of minutes, and no job of
 weeks.
 """
+LONG_LOAD, LONG_MEDIAN_S, LONG_MOST_WORK = 0.7, 4_000.0, 20_000.0
+"""Load, and median and limit of the work, of a log whose jobs all ask for a type: many busy periods instead of one."""
 BEGIN_S = 1_767_600_000
 """Monday, 5 January 2026, 08:00 UTC."""
 NODES = {"ant": ("a100", "A100-40", 2), "fox": ("v100", "V100-16", 3), "owl": ("t4", "T4", 3)}
@@ -65,31 +70,40 @@ def cluster(times: int = 1) -> Cluster:
     return Cluster(tuple(nodes), "site")
 
 
-def jobs(machines: Cluster, rng: np.random.Generator, count: int = JOBS) -> Iterator[Job]:
-    """Return the preset's jobs, longer, each on one node and with an owner. 25 % ask for a GPU
-    type.
+def jobs(machines: Cluster, rng: np.random.Generator, count: int = JOBS, typed: float = 0.25) -> Iterator[Job]:
+    """Return the preset's jobs, longer, each on one node and with an owner. The share ``typed`` asks
+    for a GPU type.
     """
     runtime = Throughput()
-    drawn = replace(PRESETS["diurnal"].workload, count=count, load=LOAD).jobs(machines, runtime, SEED)
+    most_work = MOST_WORK if typed < 1 else LONG_MOST_WORK
+    shares = [0.25, 0.39, 0.36] if typed == 1 else [0.5, 0.3, 0.2]  # by capacity, if all demand is of one type
+    workload = replace(PRESETS["diurnal"].workload, count=count, load=LOAD)
+    longer = LONGER
+    if typed == 1:  # longer jobs on the same days, so that the log has many busy periods
+        sizes = workload.sizes
+        sizes = replace(sizes, work=replace(sizes.work, median=LONG_MEDIAN_S, high=LONG_MOST_WORK))
+        workload, longer = replace(workload, load=LONG_LOAD, sizes=sizes), 1.0
+    drawn = workload.jobs(machines, runtime, SEED)
     types = machines.gpu_types
     for job in drawn:
         (short,) = job.tasks
-        task = replace(short, work=min(LONGER * short.work, MOST_WORK), instances=1, gang=False, gpus=short.instances)
-        asked = (str(rng.choice(["A100-40", "V100-16", "T4"], p=[0.5, 0.3, 0.2])),) if rng.random() < 0.25 else None
-        longest_s = max(runtime.seconds(task, types))
+        task = replace(short, work=min(longer * short.work, most_work), instances=1, gang=False, gpus=short.instances)
+        asked = (str(rng.choice(["A100-40", "V100-16", "T4"], p=shares)),) if rng.random() < typed else None
+        seconds = dict(zip((gpu.name for gpu in types if gpu is not None), runtime.seconds(task, types), strict=True))
+        longest_s = max(seconds[name] for name in (asked if asked and typed == 1 else seconds))
         wished_s = longest_s * rng.uniform(1.0, 2.5)
         limit_s = 60 * next((limit for limit in LIMITS_MIN if 60 * limit >= wished_s), LIMITS_MIN[-1])
         estimate = task.work * limit_s / longest_s
         asking = replace(task, gpu_types=asked, cpus=4.0 * task.gpus, memory_gb=32.0 * task.gpus, estimate=estimate)
         user = str(rng.choice(list(USERS), p=[0.3, 0.2, 0.1, 0.15, 0.05, 0.2]))
-        arrival_s = LONGER * job.arrival_s
+        arrival_s = longer * job.arrival_s
         yield replace(job, graph=TaskGraph((asking,)), arrival_s=arrival_s, tenant=f"{user}:{limit_s // 60}")
 
 
-def rows(count: int = JOBS, times: int = 1) -> Iterator[str]:
+def rows(count: int = JOBS, times: int = 1, typed: float = 0.25) -> Iterator[str]:
     """Return the lines of the log, one for each job."""
     machines, rng = cluster(times), np.random.default_rng(SEED)
-    work = list(jobs(machines, rng, count))
+    work = list(jobs(machines, rng, count, typed))
     scenario = ClusterScenario(machines, work, Throughput(), estimates=Estimates("predicted"))
     cols = columns(drive(scenario.engaged("easy", SEED).kernel, POLICIES.create("easy")))
     first, last = (np.searchsorted(np.sort(cols.runs.job), np.arange(count), side) for side in ("left", "right"))
@@ -179,12 +193,13 @@ def main(*arguments: str) -> None:
     parser = argparse.ArgumentParser(description="Make the sample log, or a larger one.")
     parser.add_argument("--jobs", type=int, default=JOBS, help="number of jobs")
     parser.add_argument("--to", type=Path, help="folder (default: workloads/site, for the default number only)")
+    parser.add_argument("--typed", type=float, default=0.25, help="share of the jobs that ask for a GPU type")
     options = parser.parse_args(arguments)
     if options.jobs < 1 or (options.to is None and options.jobs != JOBS):
         parser.error("--jobs: give a positive number, and --to FOLDER for another than the sample's")
     folder, times = options.to or FOLDER, max(1, round(options.jobs / JOBS_A_CLUSTER))
     folder.mkdir(parents=True, exist_ok=True)
-    lines = list(rows(options.jobs, times))
+    lines = list(rows(options.jobs, times, options.typed))
     text = "\n".join(lines) + "\n"
     (folder / "squeue.json").write_text(queue(lines), encoding="utf-8")
     (folder / "sacct.txt.gz").write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))

@@ -24,6 +24,7 @@ def trace_sample(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder to write the files to.")] = Path(
         "site"
     ),
+    long: Annotated[bool, typer.Option("--long", help="Write a log of 10,000 jobs, long enough for answers.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Write the log and the nodes of a synthetic Slurm cluster: 500 jobs on 64 GPUs of three types.
@@ -36,7 +37,7 @@ def trace_sample(
     from dagsim.errors import InputError
 
     out.mkdir(parents=True, exist_ok=True)
-    for file in sorted(shipped_folder("workloads", "site").iterdir()):
+    for file in sorted(shipped_folder("workloads", "site-long" if long else "site").iterdir()):
         copy = out / file.name
         if copy.exists() and copy.read_bytes() != file.read_bytes():
             raise InputError(f"{copy}: another file of this name exists; choose another folder with --out")

@@ -213,7 +213,7 @@ class Source:
 
     def _lines(self, first: int) -> Iterator[tuple[int, str]]:
         with self._opened() as stream:
-            limited = BufferedReader(LineLimit(stream, str(self), TraceError), _HEAD_BYTES)  # type: ignore[arg-type]
+            limited = BufferedReader(LineLimit(stream, str(self), TraceError), _HEAD_BYTES)
             text = TextIOWrapper(limited, encoding="utf-8-sig")
             numbers = count(first + 1)
             try:

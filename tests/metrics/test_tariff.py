@@ -135,7 +135,7 @@ def test_whatif_adds_the_cost_and_the_carbon_of_every_alternative(tmp_path, monk
     assert run(app, ["trace", "sample"]).exit_code == 0
     flat = written(tmp_path, HEAD + "2026-03-01T00:00Z,0.5\n")
     asked = ["whatif", "--trace", "site/sacct.txt.gz", "--cluster", "site/slurm.yaml", "--policy", "fifo,easy"]
-    ended = run(app, [*asked, "--prices", str(flat), "--carbon", str(flat), "--json"])
+    ended = run(app, [*asked, "--energy-prices", str(flat), "--carbon", str(flat), "--json"])
     assert ended.exit_code == 0, ended.output
     choices = json.loads(ended.stdout)["choices"]
     assert len(choices) == 2

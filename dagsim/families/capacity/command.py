@@ -62,7 +62,7 @@ def _with_series(config: Config, prices: Path | None, carbon: Path | None) -> Co
         if path is None:
             continue
         if name in map(value_name, metrics):
-            option = "--prices" if path is prices else "--carbon"
+            option = "--energy-prices" if path is prices else "--carbon"
             raise ConfigError(f"{option}: the configuration has the metric {name} already; leave one of them out")
         metrics.append(f"{name}[series={json.dumps(str(path))}]")
         METRICS.create(metrics[-1])
@@ -123,7 +123,9 @@ def whatif(
     prices: Annotated[
         Path | None,
         typer.Option(
-            metavar="CSV", help="Prices of a kWh by the hour (columns time,value): adds the cost of the energy."
+            "--energy-prices",
+            metavar="CSV",
+            help="Prices of a kWh by the hour (columns time,value): adds the cost of the energy.",
         ),
     ] = None,
     carbon: Annotated[

@@ -766,9 +766,11 @@ class Frontier(Forked):
     def forget(self, key: object) -> None:
         """Tell an index nothing more."""
         index = self.indexes.pop(key)
-        calls = {"push": self._pushes, "started": self.started, "ended": self.ended, "rated": self.rated}
+        calls: dict[str, list[Any]] = {
+            "push": self._pushes, "started": self.started, "ended": self.ended, "rated": self.rated
+        }  # fmt: skip
         for name, listeners in calls.items():
-            listeners[:] = [call for call in listeners if call != getattr(index, name, None)]  # type: ignore[index]
+            listeners[:] = [call for call in listeners if call != getattr(index, name, None)]
 
     def believe_estimates(self) -> None:
         """Let tasks take their estimates from now on, for look-ahead."""

@@ -472,7 +472,7 @@ class ServiceColumns(NamedTuple):
         """(runs,) bool: the service of the job equals that of the job in ``row`` at any time, to the
         last bit, as long as both keep running as they do.
         """
-        same = (self.runs == 1) & (self.runs[row] == 1)
+        same: np.ndarray = (self.runs == 1) & (self.runs[row] == 1)
         for column in (self.gpus, self.had_gpu_s, self.had_s, self.started_s):
             same &= column == column[row]
         return same
