@@ -38,7 +38,7 @@ FLOORS = (
 """Lowest first. Parts of one floor do not import each other; ``__init__`` gathers the public names of all."""
 
 OWNERS = {
-    "gymnasium": ("envs", "families/learning", "families/decima/environment", "families/pac_ml/environment"),
+    "gymnasium": ("envs", "families/learning", "families/decima/decima_env", "families/pac_ml/partition_env"),
     "numba": "families/compiled",
     "pydantic": ("config", "sections", "systems/cluster/section", "families/learning/train_section"),
     "ray": "experiment/on_ray",
@@ -180,9 +180,12 @@ def test_start_up_loads_nothing_heavy(statement: str, heavy: set[str]) -> None:
     [
         (
             "['eval', '--algo', 'sjf', '--seeds', '1', '--no-plots']",
-            ("agents", "envs", "systems.spark", "systems.ramp"),
+            ("families.learning", "envs", "families.spark", "families.ramp"),
         ),
-        ("['eval', '--system', 'ramp', '--algo', 'max', '--seeds', '1', '--no-plots']", ("agents", "systems.spark")),
+        (
+            "['eval', '--system', 'ramp', '--algo', 'max', '--seeds', '1', '--no-plots']",
+            ("families.learning", "families.spark"),
+        ),
     ],
     ids=["cluster", "ramp"],
 )
@@ -194,5 +197,7 @@ def test_a_run_loads_no_other_system_and_no_agents(arguments: str, others: tuple
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
     loaded = done.stderr.split()
     assert "dagsim.systems.seam" in loaded
-    assert not [name for name in loaded for other in others if f"{name}.".startswith(f"dagsim.{other}.")]
+    stated = {f"dagsim.{other}{part}" for other in others for part in ("", ".family", ".command")}
+    own = [name for name in loaded for other in others if f"{name}.".startswith(f"dagsim.{other}.")]
+    assert not {*own} - stated
     assert not {"torch", "gymnasium", "pandas", "matplotlib"} & set(loaded)

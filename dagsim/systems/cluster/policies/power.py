@@ -148,12 +148,15 @@ class _Bookings(Due):
         self._machines = machines
         self._booked: list[tuple[float, float, float, DemandClass]] = []
         """Start and end in s, GPUs, and demand class of each booked task."""
+        self._most = 16
 
     def _book(self, task: TaskState) -> float:
         """Book the cheapest start within the slack of a task, and return it."""
         first_s, run_s = task.ready_s, task.best_s
         gpus = task.demand.demand.gpus * task.waiting
-        self._booked = [span for span in self._booked if span[1] > first_s]
+        if len(self._booked) > self._most:  # at twice the length, forgetting the past costs O(1) per task
+            self._booked = [span for span in self._booked if span[1] > first_s]
+            self._most = 2 * len(self._booked) + 16
         start_s = self._cheapest_s(task, first_s, max(first_s, self._latest_s(task)), run_s, gpus)
         if gpus and run_s > 0:
             self._booked.append((start_s, start_s + run_s, gpus, task.demand))
@@ -165,7 +168,7 @@ class _Bookings(Due):
             return first_s
         demand = task.demand
         able = sum(self._machines.capacity(demand, type_) for type_ in demand.types) * demand.demand.gpus + 1e-9
-        booked = [span for span in self._booked if not types.isdisjoint(span[3].types)] if gpus else []
+        booked = [span for span in self._booked if gpus and span[1] > first_s and not types.isdisjoint(span[3].types)]
         # the cost is piecewise linear in the start: best is a start or an end at a change of the
         # price, or next to another booking
         starts = {first_s, last_s, *tariff.changes(first_s, last_s)}
@@ -178,7 +181,7 @@ class _Bookings(Due):
         for start_s in sorted(options):
             if chosen_s is not None and not costs[start_s] < costs[chosen_s] - bound:
                 continue
-            if _peak(booked, start_s, start_s + run_s) + gpus <= able or not gpus:
+            if _peak(booked, start_s, start_s + run_s) + gpus <= able:
                 chosen_s = start_s
         return first_s if chosen_s is None else chosen_s
 
