@@ -204,11 +204,12 @@ def words_of(value: Any, forms: list[Form], words: list[int]) -> None:
         raise TypeError(f"compiled code takes contiguous arrays and records, got a {form}")
 
 
-def _address(array: np.ndarray) -> int:
+def _address(array: Any) -> int:
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array))
     except (TypeError, ValueError):  # read-only or empty: eight times as slow
-        return array.ctypes.data
+        address: int = array.ctypes.data
+        return address
 
 
 def _read(path: Path) -> tuple[str, bytes] | None:

@@ -15,8 +15,8 @@ from dagsim.experiment.simulate import run_policy
 from dagsim.families.learning.checkpoint import Checkpoint
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-SHIPPED = ROOT / "dagsim" / "agents" / "ppo.pt"
+ROOT = HERE.parents[2]
+SHIPPED = ROOT / "dagsim" / "families" / "learning" / "ppo.pt"
 KEPT = [SHIPPED, *sorted((ROOT / "results" / "agents").glob("*.pt"))]
 ALL = sorted([*(ROOT / "results").rglob("*.pt"), *(ROOT / "dagsim").rglob("*.pt")])
 GOLDEN: dict[str, Any] = json.loads((HERE / "golden.json").read_text())
