@@ -73,15 +73,11 @@ REASONS = ROOT / "results" / "validation" / "mutant_reasons.txt"
 
 GROUPS = {
     "kernel": "dagsim/systems",
-    "lane": "dagsim/systems/cluster/lane",
     "policies": "dagsim/systems/cluster/policies",
-    "spark": "dagsim/systems/spark",
-    "ramp": "dagsim/systems/ramp",
     "metrics": "dagsim/metrics",
     "workload": "dagsim/workload",
     "traces": "dagsim/traces",
     "envs": "dagsim/envs",
-    "agents": "dagsim/agents",
     "experiment": "dagsim/experiment",
     "config": "dagsim/config",
     "model": "dagsim/model",

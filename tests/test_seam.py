@@ -28,13 +28,13 @@ FAMILIES = {
     ),
     "links of a network and causes of waits": (
         "experiment/compare.py",
-        "report/series.py",
+        "report/panels.py",
         "report/tables.py",
     ),
     "traces, their audit, and sizes of clusters": (
         "cli/inputs.py",
         "cli/shared.py",
-        "cli/trace.py",
+        "cli/inspect.py",
         "experiment/as_log.py",
         "experiment/sizing.py",
         "experiment/trace_info.py",

@@ -16,7 +16,7 @@ WHOLE_NUMBERS = {
     },
     "families/formats/google2019.py": {"sum(value >= least for least in (100, 116, 120, 360))"},
     "families/kubernetes/kube/objects.py": {
-        "sum( taint.effect in effects and not any(toleration.covers(taint) for toleration in tolerations) "
+        "sum( taint.effect in effects and not any(toleration.tolerates(taint) for toleration in tolerations) "
         "for taint in self.taints )"
     },
     "families/kubernetes/kubectl.py": {
@@ -37,7 +37,7 @@ WHOLE_NUMBERS = {
     },
     "families/formats/philly.py": {"sum(len(gpus) for gpus in lists if isinstance(gpus, list))"},
     "families/slurm/sacct.py": {"sum(count for _, count in taken.slices)", "sum(size for _, size in allocated.types)"},
-    "families/kubernetes/pods.py": {"sum(whole(taken.get(name, 0)) for name in WHOLE_GPUS)"},
+    "families/kubernetes/pods.py": {"sum(whole_gpus(taken.get(name, 0)) for name in WHOLE_GPUS)"},
     "families/site/node_lists.py": {
         "sum(group.name.startswith(label) for group in imported.groups)",
         "sum(size for _, size in node.gpus)",
@@ -65,6 +65,12 @@ WHOLE_NUMBERS = {
     "workload/fitting.py": {"sum(count for _, count in common)", "sum(demand[4] for demand in mine)"},
     "workload/info.py": {"sum(self.instances)"},
     "workload/load.py": {"sum(single)"},
+    "families/learning/mixture.py": {"sum(node.gpus for node in cluster.nodes if node.gpu == gpu)"},
+    "metrics/incomplete.py": {
+        'sum(run["count"] for run in runs)',
+        'sum(run["jobs"] for run in runs)',
+        "sum(reason.count for reason in reasons)",
+    },
     "metrics/lanes.py": {"sum(1 << slot % int(lanes.count[node]) for slot in slots)"},
     "metrics/standings.py": {
         'sum(int(line.metrics.get("jobs_unfinished", 0)) for line in by_policy[policy].values())',

@@ -40,6 +40,7 @@ import numpy as np
 
 from dagsim.family import family_entries
 from dagsim.files import Lock, replaced
+from dagsim.model import queues
 from dagsim.systems.cluster import stalled
 from dagsim.systems.cluster.policies import formulas
 
@@ -266,7 +267,7 @@ def dispatched(function: Function) -> Function:
 def sources() -> list[Path]:
     """Return the files that compiled functions are made of."""
     added = [Path(str(files(home))) / str(entry.target) for home, entry in family_entries("compiled_sources")]
-    places = [Path(__file__).parent, Path(formulas.__file__), Path(stalled.__file__), *added]
+    places = [Path(__file__).parent, *(Path(str(module.__file__)) for module in (formulas, stalled, queues)), *added]
     return [path for place in places for path in (sorted(place.glob("*.py")) or [place])]
 
 

@@ -41,7 +41,7 @@ from dagsim.families.compiled.rules import (
     steps,
     stop,
 )
-from dagsim.model import OVERDUE_S
+from dagsim.model.queues import OVERDUE_S
 from dagsim.systems.cluster.policies.preemption import Weight
 
 SEARCH_COUNT = record_type(i8="doomed chosen searches")

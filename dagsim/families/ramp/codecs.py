@@ -33,7 +33,7 @@ RAMP_CODECS: Registry[Any] = Registry(
             "a degree, and optionally a block of servers (PAC-ML)",
         )
     ],
-    group="dagsim.codecs",
+    group="dagsim.ramp_codecs",
     listing="dagsim list codecs",
     home="dagsim.families.ramp",
     method="build",

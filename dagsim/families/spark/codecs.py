@@ -24,7 +24,7 @@ from dagsim.registry import Entry, Registry
 SPARK_CODECS: Registry[Any] = Registry(
     "codec",
     [Entry("stages", ".codecs:StagesConfig", "a stage and a number of executors, as Decima decides")],
-    group="dagsim.codecs",
+    group="dagsim.spark_codecs",
     listing="dagsim list codecs",
     home="dagsim.families.spark",
     method="build",

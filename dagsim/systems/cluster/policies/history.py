@@ -27,7 +27,7 @@ class AsObserved:
         self._nodes: dict[str, list[int]] = {}
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        due = view.index(self, lambda: Due(_due_s, Queue(_due_s, view.machines)))
+        due = view.index(self, lambda: DueTasks(_due_s, Queue(_due_s, view.machines)))
         while (task := due.next(view.now)) is not None:
             due.late.push(task)  # some instances may have to wait; the queue drops tasks that do not
             placement = self._observed(view, task) or self._place(view, task)
@@ -51,7 +51,7 @@ class AsObserved:
         return placement_on(names, self._nodes, view.machines, task.demand, task.waiting)
 
 
-class Due:
+class DueTasks:
     """Ready tasks by the time they are due, and tasks that were due and found no room."""
 
     def __init__(self, due_s: Callable[[TaskState], float], late: Queue) -> None:

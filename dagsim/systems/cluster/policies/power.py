@@ -14,7 +14,7 @@ from dagsim.metrics.utilization import DEFAULT_POWER
 from dagsim.model import Decision, Start, Wait
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, Queue, TaskState
-from dagsim.systems.cluster.policies.history import Due
+from dagsim.systems.cluster.policies.history import DueTasks
 from dagsim.systems.cluster.policies.orders import by_seconds, width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
 
@@ -138,7 +138,7 @@ class CheapHours:
         return min(latest_s, task.ready_s + self.wait_s) if self.wait_s else latest_s
 
 
-class _Bookings(Due):
+class _Bookings(DueTasks):
     """Tasks by their booked start, and the GPUs booked over time."""
 
     def __init__(self, tariff: Tariff, latest_s: Callable[[TaskState], float], machines: ClusterState) -> None:
