@@ -46,6 +46,8 @@ def data() -> Path:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     begin(str(item.path))
+    if item.get_closest_marker("data") is not None and not os.environ.get("DAGSIM_DATA"):
+        pytest.skip("DAGSIM_DATA is not set")
     for mark in item.iter_markers("family"):
         if missing := set(mark.args) - families().keys():
             pytest.skip(f"this installation lacks the family {', '.join(sorted(missing))}")
