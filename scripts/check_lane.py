@@ -6,7 +6,8 @@ Each case is drawn from its number alone, so that ``--first N --cases 1`` plays 
 12 nodes of up to three GPU types and CPU nodes, some with more GPUs than the log can name; up to 25 DAG jobs with
 ties, zero lengths, instances, gangs over nodes, shares of GPUs, CPUs, memory and types allowed, some of them rejected;
 a placement; exact or wrong estimates. Where a node has more GPUs than the log can name, shares are whole GPUs, since
-the engine refuses others. ``NUMBA_DISABLE_JIT=1`` checks the same text as plain Python. Exits with 1 if any case differs.
+the engine refuses others. ``NUMBA_DISABLE_JIT=1`` checks the same text as plain Python. Exits with 1 if any case
+differs.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -197,6 +198,7 @@ def test_a_run_loads_no_other_system_and_no_agents(arguments: str, others: tuple
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
     loaded = done.stderr.split()
     assert "dagsim.systems.seam" in loaded
+    assert all(find_spec(f"dagsim.{other}") for other in others)
     stated = {f"dagsim.{other}{part}" for other in others for part in ("", ".family", ".command")}
     own = [name for name in loaded for other in others if f"{name}.".startswith(f"dagsim.{other}.")]
     assert not {*own} - stated
