@@ -20,6 +20,7 @@ from dagsim.cli import app
 from dagsim.cli.options import READ_KEYS
 from dagsim.config.schema import load_config
 from dagsim.experiment.simulate import run_policy
+from dagsim.family import families
 from dagsim.model import Cluster, Job, Kind, Task
 from dagsim.systems.cluster import ClusterKernel, ClusterPolicy
 from dagsim.systems.cluster.policies import POLICIES
@@ -201,6 +202,14 @@ def test_texts_name_files_and_modules_that_exist() -> None:
     assert not dead, "\n".join(dead)
 
 
+@WHOLE
+def test_the_table_of_families_lists_each() -> None:
+    page = (ROOT / "dagsim" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^\| (`.*?) \|", page.partition("## Floors")[0], re.MULTILINE)
+    assert sorted(re.findall(r"`(\w+)`", " ".join(cells))) == sorted(families())
+
+
+@WHOLE
 def test_names_that_lead_nowhere_are_noticed() -> None:
     page = ROOT / "dagsim" / "ARCHITECTURE.md"
     gone = ["systems/cluster/lane/", "tests/network/test_max_min.py", "gavel_ledger.py", "families/NAME/gone.py"]

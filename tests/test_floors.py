@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -128,6 +129,14 @@ def test_every_part_stands_on_a_floor() -> None:
     assert parts - {"__init__"} <= set().union(*FLOORS)
 
 
+def test_the_table_of_floors_is_that_of_this_file() -> None:
+    table = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("## Floors")[2].partition("## Words")[0]
+    cells = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    heights = [floor(part) for cell in cells for part in re.findall(r"`(\w+)(?:/|\.py)`", cell)]
+    assert heights == sorted(heights)
+    assert sorted(heights) == sorted(height for height, parts in enumerate(FLOORS[:-1]) for _ in parts)
+
+
 def test_parts_import_downward_only() -> None:
     upward = []
     for entry in imports():
@@ -176,6 +185,7 @@ def test_start_up_loads_nothing_heavy(statement: str, heavy: set[str]) -> None:
     assert not heavy & set(done.stderr.split())
 
 
+@pytest.mark.family("learning", "ramp", "spark")
 @pytest.mark.parametrize(
     ("arguments", "others"),
     [
