@@ -6,11 +6,11 @@ Slow imports are inside the command that needs them.
 
 from importlib import import_module
 
-from dagsim.cli import comparing, draw, evaluate, inputs, inspect, sweep
+from dagsim.cli import comparing, draw, evaluate, inputs, inspect, sweep, tuning
 from dagsim.cli.app import app, main
 from dagsim.family import command_modules
 
-__all__ = ["app", "comparing", "draw", "evaluate", "inputs", "inspect", "main", "sweep"]
+__all__ = ["app", "comparing", "draw", "evaluate", "inputs", "inspect", "main", "sweep", "tuning"]
 
 for _module in command_modules():
     import_module(_module)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dagsim.cli.app import App, app, say
-from dagsim.cli.options import Json, OutFile, Quiet, TraceColumns, TraceFormat, one_output
+from dagsim.cli.options import Json, OutFile, Quiet, Read, TraceColumns, TraceFormat, one_output, read_settings
 
 if TYPE_CHECKING:
     from dagsim.traces.fetch import Fetched
@@ -53,6 +53,7 @@ def show_trace(
     skip: Annotated[int, typer.Option(min=0, help="Number of jobs to skip at the beginning.")] = 0,
     max_jobs: Annotated[int | None, typer.Option(min=1, help="Maximum number of jobs to keep (default: all).")] = None,
     map_: TraceColumns = None,
+    read: Read = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the plot.")] = Path("results"),
     plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the distributions.")] = True,
     strict: Annotated[
@@ -65,6 +66,7 @@ def show_trace(
 
     Example: dagsim trace info batch_task.csv.gz
     """
+    from dagsim.config.schema import Setting, load_config, plain
     from dagsim.experiment.trace_info import trace_info
     from dagsim.report.drawing import draw_trace
     from dagsim.report.tables import hours_tables, info_tables, published_table, trace_notes
@@ -73,7 +75,9 @@ def show_trace(
     from dagsim.traces import TraceOptions
     from dagsim.traces.trace_file import TraceFile
 
-    file = TraceFile(str(path), format_, TraceOptions(start=skip, limit=max_jobs, map=map_))
+    whole = TraceFile(str(path), format_, TraceOptions(start=skip, limit=max_jobs, map=map_))
+    file = load_config(None, [Setting(str(path), "workload", plain(whole)), *read_settings(read or ())]).trace_file
+    assert file is not None
     file.check()
     info = trace_info(file, Recorded(), counted(f"reading {path.name}", wanted=not (quiet or json_)))
     if strict:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
@@ -189,6 +189,31 @@ REMOVED = {f"--{key.replace('_', '-')}": f"--read {key}={{}}" for key in READ_KE
 """Removed options, each with its replacement; ``{}`` stands for the value."""
 
 
+Read = Annotated[
+    list[str] | None,
+    _of_trace(
+        metavar="KEY=VALUE",
+        help=f"Option of the reader; repeatable: {', '.join(READ_KEYS)} (docs/reference/traces.md).",
+    ),
+]
+
+
+def read_settings(texts: Iterable[str]) -> Iterator[Setting]:
+    """Yield the settings that values of ``--read`` stand for.
+
+    Raises:
+        BadParameter: One has no key.
+    """
+    from dagsim.config.schema import Setting
+
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key.strip():
+            raise typer.BadParameter(f"expected KEY=VALUE, got {text!r}", param_hint="'--read'")
+        setting = f"workload.options.{key.strip().replace('-', '_')}"
+        yield Setting(f"--read {text}", setting, scalar(value.strip()) if equals else True)
+
+
 class Experiment(NamedTuple):
     """Options that choose and change a configuration."""
 
@@ -263,13 +288,7 @@ class TraceFlags(NamedTuple):
     load: Annotated[float | None, _of_trace(help="Offered load to scale the arrivals to (default: as traced).")] = None
     max_jobs: Annotated[int | None, _of_trace(help="Maximum number of jobs to keep (default: all).")] = None
     map_: TraceColumns = None
-    read: Annotated[
-        list[str] | None,
-        _of_trace(
-            metavar="KEY=VALUE",
-            help=f"Option of the reader; repeatable: {', '.join(READ_KEYS)} (docs/reference/traces.md).",
-        ),
-    ] = None
+    read: Read = None
     from_: Annotated[
         str | None,
         _of_trace(
@@ -307,13 +326,7 @@ class TraceFlags(NamedTuple):
             for option, (key, value) in own.items()
             if value is not None
         ]
-        for text in self.read or ():
-            key, equals, value = text.partition("=")
-            if not key.strip():
-                raise typer.BadParameter(f"expected KEY=VALUE, got {text!r}", param_hint="'--read'")
-            setting = f"workload.options.{key.strip().replace('-', '_')}"
-            settings.append(Setting(f"--read {text}", setting, scalar(value.strip()) if equals else True))
-        return settings
+        return [*settings, *read_settings(self.read or ())]
 
 
 def expand_options(command: Callable[..., None], leave_out: Collection[str] = ()) -> Callable[..., None]:

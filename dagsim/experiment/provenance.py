@@ -29,9 +29,10 @@ _CANNOT_MATTER = ("cli", "report", "testing", "configs", "workloads", "ARCHITECT
 """What in the package cannot change the numbers of a cell. Everything else counts, also each data
 file, so a new file is safe by default. ``configs`` and ``workloads`` are in the wheel only; what
 a configuration takes from them is part of its own hash. A family says itself if nothing of it can
-(``shows_only``); its commands never do.
+(``shows_only``).
 """
-_FAMILY_TEXTS = ("command.py", "names.json")
+_STATING = ("__init__.py", "family.py")
+"""Files of each family that every process reads."""
 _KINDS = {"code": "the source of", "checkpoints": "the checkpoint of", "traces": "the trace"}
 _PACKAGE = Path(__file__).parents[1]
 
@@ -140,7 +141,8 @@ def digested_files(package: Path) -> list[Path]:
         if path.relative_to(package).parts[0] not in _CANNOT_MATTER
         and "__pycache__" not in path.parts
         and path.is_file()
-        and not (path.is_relative_to(home) and (path.name in _FAMILY_TEXTS or {*path.parents} & {*shown}))
+        and path != home / "names.json"
+        and not ({*path.parents} & {*shown} and path.name not in _STATING)
     ]
 
 

@@ -75,8 +75,8 @@ def test_data_files_and_every_folder_but_the_listed_ones_are_in_the_digest() -> 
     assert any(name.endswith("throughputs.csv") for name in names)
     assert {name.partition("/")[0] for name in names} >= {"config", "experiment", "families", "metrics"}
     assert {"families/elastic/goodput.py", "families/learning/ppo.pt"} <= names
-    assert not any(name.startswith(("cli/", "report/", "testing/", "families/web/")) for name in names)
-    assert not any(name.endswith(("/command.py", "names.json")) for name in names)
+    assert not any(name.startswith(("cli/", "report/", "testing/", "families/web/s")) for name in names)
+    assert not any(name.endswith("names.json") for name in names)
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,26 @@ def test_a_command_that_nobody_has_is_refused_as_before() -> None:
     assert "there is no command 'bounds'" in CliRunner().invoke(app, ["bounds"]).output
 
 
+def test_each_family_adds_the_commands_that_it_declares() -> None:
+    declared, added = {}, {}
+    for name, one in families().items():
+        for command, module in one.commands.items():
+            declared.setdefault(f"dagsim.families.{name}{module}", set()).add(command.split()[0])
+    for command in typer.main.get_command(app).commands.values():
+        for part in (command, *getattr(command, "commands", {}).values()):
+            module = getattr(part.callback, "__module__", "")
+            if module.startswith("dagsim.families."):
+                added.setdefault(module, set()).add(command.name)
+    assert added == declared
+
+
+def test_a_command_of_a_new_family_stands_after_those_that_the_core_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.import_module("dagsim.cli.app"), "ORDER", ("list", "eval"))  # all others are new
+    result = CliRunner().invoke(app, ["--help"])
+    assert result.exit_code == 0, result.output
+    assert "there is no command" in CliRunner().invoke(app, ["wrong"]).output
+
+
 def test_names_of_a_family_are_unique() -> None:
     names = json.loads(NAMES.read_text(encoding="utf-8"))
     for group in {group for one in names.values() for group in one} - {"agents"}:  # one of a name for each system

@@ -203,17 +203,17 @@ def compiled(
         TraceError, WorkloadError: The jobs cannot be made.
         ModelError: The jobs are not in order, or lack a required estimate.
     """
-    from dagsim.families.compiled.drive import is_warm
-    from dagsim.families.compiled.reading import read_scenario
-    from dagsim.families.compiled.warming import warm_beside
-
     if scenario.outages and jobs.outages().windows:
         return "the compiled engine does not know nodes that come and leave"
     if jobs.elastic:
         return "the compiled engine does not know elastic tasks"
+    if scenario.engine == "auto" and not jobs.may_have(fewest()):
+        return _few(fewest())
+    from dagsim.families.compiled.drive import is_warm
+    from dagsim.families.compiled.reading import read_scenario
+    from dagsim.families.compiled.warming import warm_beside
+
     if scenario.engine == "auto":
-        if not jobs.may_have(fewest()):
-            return _few(fewest())
         if why := _unknown(scenario, policy):
             return why
         least = pays(policy)

@@ -15,6 +15,7 @@ import numpy as np
 
 from dagsim.errors import TraceError
 from dagsim.families.slurm.accounting import COLUMNS, array_ids, resources, sacct_tables, state
+from dagsim.families.slurm.sacct import unfolded
 from dagsim.families.slurm.submission import begin_after_s, options_of
 from dagsim.model import UNLIMITED_S
 from dagsim.traces import TraceOptions, open_trace
@@ -249,8 +250,11 @@ def _rows(source: Source, options: TraceOptions) -> Iterator[_Row]:
     zone = options.zone()
     report = ReadReport()
     for table in sacct_tables(source, report, options.delimiter):
+        table = unfolded(table, zone, report)
+        moments = {name: table.texts(COLUMNS.index(name)) for name in ("Submit", "Eligible", "Start", "End")}
         for place in range(len(table)):
             fields = dict(zip(COLUMNS, table.fields(place), strict=True))
+            fields |= {name: texts[place] for name, texts in moments.items()}
             id = fields["JobID"] or fields["JobIDRaw"]
             if "." in id.partition("[")[0] or "+" in id:
                 continue

@@ -1,6 +1,4 @@
-"""``dagsim train`` and ``dagsim tune``: train an agent, or choose the parameters of a heuristic on
-validation seeds.
-"""
+"""``dagsim train``: train an agent."""
 
 from __future__ import annotations
 
@@ -19,22 +17,14 @@ from dagsim.cli.options import (
     Jobs,
     Json,
     Name,
-    On,
     Out,
-    Output,
     Quiet,
-    Resume,
     Seed,
     Settings,
     System,
-    TableLook,
     TraceFlags,
-    Wide,
-    Windows,
-    expand_options,
 )
-from dagsim.cli.shared import checked, experiment, given, refuse_beside_resume, resume_kept, run_kept, tell_failures
-from dagsim.report.grid import TableFormat
+from dagsim.cli.shared import experiment, given, refuse_beside_resume
 
 if TYPE_CHECKING:
     from dagsim.families.learning.session import Trained
@@ -136,70 +126,3 @@ def _draw(trained: Trained, ranked: Sequence[PolicyResult]) -> None:
     save(learning_curves({run.name: read_log(run)}), plots / "learning.png")
     if ranked:
         draw_comparison(ranked, plots / "report.png", trained.metric)
-
-
-@app.command()
-@expand_options
-def tune(
-    trace: TraceFlags,
-    windows: Windows = None,
-    policy: Annotated[
-        str | None,
-        typer.Option("--policy", "-a", metavar="NAME", help="Scheduler: name or name\\[param=value] (required)."),
-    ] = None,
-    param: Annotated[
-        list[str] | None,
-        typer.Option("--param", "-p", metavar="NAME=VALUE,...", help="Values to try (default: the policy's own)."),
-    ] = None,
-    metric: Annotated[str, typer.Option(help="Metric to choose by.")] = "jct_s.mean",
-    seeds: Annotated[int, typer.Option(min=2, help="Validation seeds.")] = 30,
-    yaml: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the tuned configuration here.")] = None,
-    workload: Jobs = None,
-    config: ConfigFile = None,
-    set_: Settings = None,
-    system: System = None,
-    out: Out = Path("results"),
-    json_: Json = False,
-    quiet: Quiet = False,
-    wide: Wide = False,
-    table: TableLook = TableFormat.TEXT,
-    resume: Resume = None,
-    name: Name = None,
-    on: On = "local",
-) -> None:
-    """Choose a scheduler's parameters on validation seeds, and save the result as a configuration.
-
-    Example: dagsim tune --policy eft-wait --param theta=0.7,0.8,0.9,1
-    """
-    from dagsim.experiment.tune import candidates, grid_of, tuning_of
-    from dagsim.report.comparison import comparison_table
-    from dagsim.report.terminal import show_grid
-    from dagsim.seeds import VALIDATION, seeds_of
-
-    output = Output(out, False, json_, quiet, wide, table, resume, name, on)
-    what = Experiment(workload, config, set_, system)
-    if resume is not None:
-        folder, lines, _ = resume_kept(
-            "tune", output, what, trace, policy=policy, param=param, yaml=yaml, windows=windows
-        )
-    else:
-        if policy is None:
-            raise typer.BadParameter("give --policy NAME or --resume RUN", param_hint="'--policy'")
-        chosen = experiment(what, trace, policy, windows=windows, watched=output.watched)
-        checked("--metric", metric, chosen)
-        tried = candidates(policy, grid_of(policy, param or ()))
-        about = {"metric": metric, "keep": None if yaml is None else str(yaml)}
-        folder, lines, _ = run_kept(
-            "tune", chosen, tried, output, label=chosen.policy, seeds=seeds_of(VALIDATION, seeds), about=about
-        )
-    with folder.noting():
-        ranked, best, files = tuning_of(folder, lines)
-        metric = folder.manifest["plan"]["metric"]
-        if json_:
-            rows = [result.to_dict() for result in ranked]
-            say(json.dumps({"run": str(folder.path), "best": best.policy, "metric": metric, "standings": rows}))
-        elif not quiet:
-            label = f"{folder.label}, validation"
-            show_grid(comparison_table(ranked, metric, workload=label, wide=wide), table, wide=wide)
-            say(f"best: {best.policy}; kept in {files[-1]}")
-    tell_failures(folder)

@@ -330,6 +330,23 @@ class _Reuse:
                 self._numbers[id, owners[row], submit_s[row]] = number
 
 
+def unfolded(table: Table, zone: ZoneInfo | None, report: ReadReport) -> Table:
+    """Write the dates within hours that the zone repeats or skips with their offset. Of the readings of a
+    row, that counts by which it lasts as long as it says and its times are in order.
+    """
+    if zone is None:
+        return table
+
+    def lasts_s(row: int) -> float:
+        elapsed, suspended = (
+            _or_nan(lambda text: duration_s(text, ""), table.texts(_AT[name])[row])
+            for name in ("ElapsedRaw" if table.texts(_AT["ElapsedRaw"])[row] else "Elapsed", "Suspended")
+        )
+        return elapsed + (suspended if suspended > 0 else 0.0)
+
+    return with_offsets(table, [_AT[name] for name in _MOMENTS], lasts_s, zone, report)
+
+
 @dataclass(frozen=True, slots=True)
 class _Reading:
     """A single reading of a log."""
@@ -367,7 +384,7 @@ class _Reading:
             steps = np.array(["." in id and "." in id.partition("[")[0] for id in ids], bool)  # cut lists have dots too
             if steps.any():
                 report.skip("of steps", int(steps.sum()))
-            table = self._unfolded(table, report)
+            table = unfolded(table, self.zone, report)
             scaled: list[np.ndarray] = []
             submit = self._moments(table, "Submit", scaled)
             for row in np.flatnonzero(scaled[0] & ~steps).tolist() if scaled else ():
@@ -377,22 +394,6 @@ class _Reading:
                 reason = "whose Submit is not a time" if submit[row] == -inf else "without Submit"
                 report.drop(reason if ids[row] else "without an id", table.where(row))
             yield table.chosen(np.flatnonzero(fine & ~steps))
-
-    def _unfolded(self, table: Table, report: ReadReport) -> Table:
-        """Write the dates within hours that the zone repeats or skips with their offset. Of the readings of a
-        row, that counts by which it lasts as long as it says and its times are in order.
-        """
-        if self.zone is None:
-            return table
-
-        def lasts_s(row: int) -> float:
-            elapsed, suspended = (
-                _or_nan(lambda text: duration_s(text, ""), table.texts(_AT[name])[row])
-                for name in ("ElapsedRaw" if table.texts(_AT["ElapsedRaw"])[row] else "Elapsed", "Suspended")
-            )
-            return elapsed + (suspended if suspended > 0 else 0.0)
-
-        return with_offsets(table, [_AT[name] for name in _MOMENTS], lasts_s, self.zone, report)
 
     def keys(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
         """Job of each row, and its submission time."""

@@ -767,3 +767,21 @@ def test_shares_of_starts_near_the_median_forecast() -> None:
     assert shares == [0.25, 0.75, 0.75]
     weighted = score(quantiles, np.log1p(start_s), np.array([3.0, 1.0, 0.0, 0.0]))
     assert weighted.within == (0.75, 1.0, 1.0)
+
+
+def test_a_log_over_the_hour_that_a_change_of_summer_time_repeats_has_no_job_that_ends_before_it_starts(
+    tmp_path: Path,
+) -> None:
+    # On 2 November 2025 New York's clocks went from 02:00 back to 01:00: both jobs ran for 40 minutes.
+    head = "JobID|User|Account|Partition|Submit|Eligible|Start|End|ElapsedRaw|State|ReqTRES|AllocTRES|NodeList|NCPUS"
+    rows = [
+        "1|u|a|p|2025-11-02T01:20:00|2025-11-02T01:20:00|2025-11-02T01:30:00|2025-11-02T01:10:00|2400|COMPLETED"
+        "|cpu=1,node=1|cpu=1,node=1|n1|1",
+        "2|u|a|p|2025-11-02T00:30:00|2025-11-02T00:30:00|2025-11-02T01:50:00|2025-11-02T01:30:00|2400|COMPLETED"
+        "|cpu=1,node=1|cpu=1,node=1|n1|1",
+    ]
+    path = tmp_path / "sacct.txt"
+    path.write_text("\n".join([head, *rows]) + "\n")
+    log = read_sacct_log(path, TraceOptions(timezone="America/New_York"))
+    assert (log.end_s - log.start_s).tolist() == [2400.0, 2400.0]
+    assert sorted((log.start_s - log.submit_s).tolist()) == [600.0, 4800.0]
