@@ -221,8 +221,8 @@ def test_names_that_lead_nowhere_are_noticed() -> None:
         "kernel.MOVE",
         "systems.cluster.choice",
     ]
-    assert dead_names("dagsim.families.spark, dagsim.policies, dagsim.model.Gone, dagsim.model.Job") == [
-        "dagsim.families.spark",
+    assert dead_names("dagsim.systems.gone, dagsim.policies, dagsim.model.Gone, dagsim.model.Job") == [
+        "dagsim.systems.gone",
         "dagsim.model.Gone",
     ]
 
