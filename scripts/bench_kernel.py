@@ -13,7 +13,7 @@ process, so that the ratio holds when the machine's speed drifts. The script pri
 same jobs, again in turn:
 
 - the bare loop and the kernel;
-- the compiled lane on one node and on 4,000 (full records, from columns; left out without numba);
+- the compiled engine on one node and on 4,000 (full records, from columns; left out without numba);
 - a model in the style of SimPy's documentation: a process per task, a resource, no records.
 """
 
@@ -199,18 +199,18 @@ def side_by_side(tasks: int, repeats: int) -> dict[str, float]:
     }
     if jitted():
         one, many = (scene_of(cluster, jobs) for cluster in (one_node(), Cluster.of({"V100": 32_000}, per_node=8)))
-        assert compiled(one).tobytes() == schedule.log.rows().tobytes(), "the lane made another schedule"
+        assert compiled(one).tobytes() == schedule.log.rows().tobytes(), "the compiled engine made another schedule"
         ways["lane_us"], ways["lane_4000_nodes_us"] = lambda: compiled(one), lambda: compiled(many)
     return {name: spent_s / tasks * 1e6 for name, spent_s in in_turn(ways, repeats).items()}
 
 
 def scene_of(cluster: Cluster, jobs: list[Job]) -> LaneScenario:
-    """Return the jobs on the cluster as the lane's columns."""
+    """Return the jobs on the cluster as the compiled engine's columns."""
     return read_scenario(cluster, JobArrays.of(jobs), Recorded(), Estimates(), 0)
 
 
 def compiled(scene: LaneScenario, policy: str = "fifo") -> np.ndarray:
-    """Return the log of one run of the lane."""
+    """Return the log of one run of the compiled engine."""
     return run_columns(scene, plan_for(policy, Preemption()))[0]
 
 

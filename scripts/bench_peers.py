@@ -4,7 +4,7 @@
                                   [--json] [--out FILE]
 
 Independent jobs of one GPU on 32 GPUs, first come, first served, random arrivals at a load of .9. In turn: a bare
-``heapq`` loop, dagsim's kernel and its compiled lane (full records both), a model in plain SimPy as its documentation
+``heapq`` loop, dagsim's kernel and its compiled engine (full records both), a model in plain SimPy as its documentation
 would have it, and those of ciw, salabim and SimGrid (C++ and Python) that are there: ``pip install ciw salabim`` for
 ``--python`` (salabim needs greenlet), ``apt install libsimgrid-dev python3-simgrid`` for SimGrid (``--simgrid DIR``: it
 was unpacked there). The script skips peers that are not installed, and says so. Each peer is a program of its own in
@@ -111,7 +111,7 @@ def kernel(load: Jobs) -> tuple[Ends, float]:
 
 
 def lane(load: Jobs) -> tuple[Ends, float]:
-    """Simulate with the compiled lane under ``fifo``, with full records. Its columns are built
+    """Simulate with the compiled engine under ``fifo``, with full records. Its columns are built
     beforehand.
     """
     if not jitted():
@@ -187,7 +187,7 @@ def peers(options: command.Options) -> dict[str, Callable[[Jobs], tuple[Ends, fl
     """Return all simulators of the jobs by name."""
     return {
         "bare heapq loop": lambda load: timed(lambda: bare(load)),
-        "dagsim, compiled lane": lane,
+        "dagsim, compiled engine": lane,
         "dagsim, SimPy kernel": kernel,
         "SimPy, a process per job": lambda load: timed(lambda: plain_simpy(load)),
         "SimGrid 3.32, C++ actors": simgrid_cpp(options.simgrid),

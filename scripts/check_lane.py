@@ -1,4 +1,4 @@
-"""The compiled lane against the SimPy kernel, on random scenarios: logs, jobs and ends must be equal, byte for byte.
+"""The compiled engine against the SimPy kernel, on random scenarios: logs, jobs and ends must be equal, byte for byte.
 
     python scripts/check_lane.py [--cases 1000] [--kinds orders ...] [--first 0] [--json]
 
@@ -6,7 +6,8 @@ Each case is drawn from its number alone, so that ``--first N --cases 1`` plays 
 12 nodes of up to three GPU types and CPU nodes, some with more GPUs than the log can name; up to 25 DAG jobs with
 ties, zero lengths, instances, gangs over nodes, shares of GPUs, CPUs, memory and types allowed, some of them rejected;
 a placement; exact or wrong estimates. Where a node has more GPUs than the log can name, shares are whole GPUs, since
-the lane refuses others. ``NUMBA_DISABLE_JIT=1`` checks the same text as plain Python. Exits with 1 if any case differs.
+the engine refuses others. ``NUMBA_DISABLE_JIT=1`` checks the same text as plain Python. Exits with 1 if any case
+differs.
 """
 
 from __future__ import annotations
@@ -115,14 +116,14 @@ def jobs_of(rng: random.Random) -> list[Job]:
 
 
 def case_of(rng: random.Random) -> tuple[Cluster, list[Job]]:
-    """A cluster, and jobs that the lane can play on it."""
+    """A cluster, and jobs that the compiled engine can play on it."""
     cluster, jobs = cluster_of(rng), jobs_of(rng)
     too_wide = any(node.gpus > memory.NAMED_GPUS for node in cluster.nodes)
     return cluster, [without_shares(job) for job in jobs] if too_wide else jobs
 
 
 def without_shares(job: Job) -> Job:
-    """Return the job with whole GPUs instead of shares. The lane supports no others on such nodes."""
+    """Return the job with whole GPUs instead of shares. The engine supports no others on such nodes."""
     tasks = tuple(replace(task, gpus=ceil(task.gpus)) for task in job.graph.tasks)
     return replace(job, graph=TaskGraph(tasks, job.graph.edges))
 
@@ -177,7 +178,7 @@ def run(cluster: Cluster, jobs: Sequence[Job], policy: str, *, seed: int = 0, **
 
 
 def both(number: int, kind: str) -> tuple[Schedule, Schedule]:
-    """Return the schedules of one case from the SimPy kernel and from the lane."""
+    """Return the schedules of one case from the SimPy kernel and from the compiled engine."""
     rng = random.Random(f"{kind} {number}")
     (cluster, jobs), policy, begins_s = case_of(rng), policy_of(rng, kind), 0.0
     if kind == "middle":
@@ -192,7 +193,7 @@ def both(number: int, kind: str) -> tuple[Schedule, Schedule]:
 
 
 def episodes_of(number: int, relative: bool = False) -> tuple[Episode, CompiledEpisodes]:
-    """The episode of one case, with the codec ``candidates`` or ``relative``, and the same in the lane."""
+    """The episode of one case, with the codec ``candidates`` or ``relative``, and the same in the compiled engine."""
     rng = random.Random(f"episodes {number}")
     (cluster, jobs), placement = case_of(rng), rng.choice(PLACEMENTS)
     jobs = list(JobArrays.of(jobs).jobs())  # which list the children of a task by number, as those of generators do

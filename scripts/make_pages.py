@@ -454,7 +454,7 @@ def validations() -> Iterator[str]:
     """The validations of ``validate_all.py``, with the number of figures that each compares."""
     rows = re.findall(r"^│ (\w+) .*│ +(MISS)? *│$", read_text("validation/all.txt"), re.MULTILINE)
     counts, missed = Counter(name for name, _ in rows), Counter(name for name, miss in rows if miss)
-    cells = ((f"`validate_{name}.py`", count, missed[name]) for name, count in counts.items())
+    cells = ((f"`{name}`", count, missed[name]) for name, count in counts.items())
     yield from markdown(("validation", "figures", "missed"), cells, numbers=(1, 2))
 
 

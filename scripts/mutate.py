@@ -19,7 +19,7 @@ Every test first runs once without a mutant, with a probe in each block of state
 runs; a test that fails there is left out, and so is one that takes more than ``LONGEST_S``. The folder ``--reach``
 keeps the result. Later only changed test files run again, and the blocks of changed modules are found by comparing the
 texts. A map that is a little old does no harm: it only chooses tests. All tests run with ``NUMBA_DISABLE_JIT=1``: the
-lane can be changed only if numba does not compile it.
+compiled engine can be changed only if numba does not compile it.
 
 mutmut and cosmic-ray start a process, import everything and collect the tests for each mutant: some five seconds of
 processor time. Here one process collects all tests and forks for each mutant, which gets the code of one function

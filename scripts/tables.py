@@ -3,11 +3,11 @@
     python scripts/tables.py baselines/grid decima/synthetic [--fresh | --again] [--on local:2]
     python scripts/tables.py baselines/grid --draw
 
-The grid of a table stands in ``scripts/tables/NAME.yaml``, which ``dagsim sweep`` runs as well; those of ``agents/``,
-``workloads/judged`` and ``ramp/SETTING-BETA`` are put together by ``table_*.py``. Most tables have report seeds of
-their own, which the ledger (``results/seeds.yaml``) gives once, in the pool of their name. Cells are kept in
-``results/table-*`` as they end, so that the same command continues a table that was stopped. ``--draw`` makes the files
-from the cells that are there. Tables of real traces need ``DAGSIM_DATA``.
+The grid of a table stands in a file of its name below ``scripts/tables/``, which ``dagsim sweep`` runs as well; those
+of the agents, ``workloads/judged`` and ``ramp/SETTING-BETA`` are put together by ``table_*.py``. Most tables have
+report seeds of their own, which the ledger (``results/seeds.yaml``) gives once, in the pool of their name. Cells are
+kept in ``results/table-*`` as they end, so that the same command continues a table that was stopped. ``--draw`` makes
+the files from the cells that are there. Tables of real traces need ``DAGSIM_DATA``.
 
 ``baselines/grid`` writes ``grid.csv`` (per cell and policy the mean completion time, its ratio to SJF with interval and
 verdict, and n), ``grid.md`` (how it was made) and ``grid.png`` (the ratios). Policies that take seconds a run have a

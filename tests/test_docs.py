@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import inspect
 import json
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 import make_pages
 import pytest
-from sources import WHOLE
+from sources import WHOLE, trees
 from typer.testing import CliRunner
 
 from dagsim.cli import app
 from dagsim.cli.options import READ_KEYS
 from dagsim.config.schema import load_config
 from dagsim.experiment.simulate import run_policy
+from dagsim.family import families
 from dagsim.model import Cluster, Job, Kind, Task
 from dagsim.systems.cluster import ClusterKernel, ClusterPolicy
 from dagsim.systems.cluster.policies import POLICIES
@@ -63,6 +67,164 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
         if anchor:
             headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
             assert anchor in [re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in headings], link
+
+
+NAMING = (
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "README.md",
+    ROOT / "dagsim" / "ARCHITECTURE.md",
+    *ROOT.glob("docs/**/*.md"),
+    *ROOT.glob("results/**/*.md"),
+    *ROOT.glob("scripts/**/*.md"),
+    *ROOT.glob("scripts/**/*.py"),
+    *ROOT.glob("dagsim/**/*.py"),
+)
+"""The texts whose names of files and modules are checked: pages whole, of code the docstrings and comments."""
+HOMES = (ROOT, ROOT / "dagsim", ROOT / "dagsim" / "families")
+OTHERS_FILES = re.compile(
+    r"(path/to/|my_|\.|file\.py$|gone\.|golden/|references/|replay/|size/|simulator/models\.py|doc/PERF|scripts/train/)"
+)
+"""Files of the reader, of run folders, of data outside the repository, and of other programs."""
+OTHERS_NAMES = re.compile(
+    r"(cluster\.groups|config\.precision|model\.predict|scores\.batch|workflow\.|options\.draw|answer\.start|state\.t$"
+    r"|.*\.(bak|conf|csv|gz|jsonl?|md|png|py|txt|yaml)$)"
+)
+"""Keys, and attributes of variables that have the name of a module."""
+PLACEHOLDER = re.compile(r"\b[A-Z]+\b")
+
+
+def texts_of(path: Path) -> str:
+    """A page whole; of code the docstrings and comments."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        return text
+    strings = [
+        node.value.value
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
+    return "\n".join([*strings, *re.findall(r"^\s*#.*$", text, re.MULTILINE)])
+
+
+@cache
+def repository() -> tuple[frozenset[Path], frozenset[str]]:
+    """All files, and the folders that hold one; and the names of all Python files and pages."""
+    parts = ("dagsim", "tests", "scripts", "docs", "configs", "workloads", "results")
+    files = [path for part in parts for path in (ROOT / part).rglob("*.*") if path.is_file()]
+    files = [path for path in files if "__pycache__" not in path.parts] + list(ROOT.iterdir())
+    folders = {folder for path in files for folder in path.parents}
+    return frozenset({*files, *folders}), frozenset(path.name for path in files)
+
+
+def dead_paths(text: str, page: Path) -> list[str]:
+    """The paths in backticks that lead nowhere, from the root, the package, its families or the folder of the page."""
+    known, names = repository()
+    spans = re.findall(r"`+([^`\n]+)`+", text)
+    words = [word.rstrip(".,:;").partition(":")[0] for span in spans for word in re.split(r"[\s\"'()\[\],=|]+", span)]
+    dead = []
+    for word in dict.fromkeys(words):
+        starts = re.match(r"(dagsim|tests|scripts|docs)/", word) and not re.search(r"-v\d$", word)
+        whole = re.fullmatch(r"[\w./-]+(\.py|\.md|\w/)", word)
+        if not (starts or whole) or OTHERS_FILES.match(word) or re.search(r"[<{$*]", word):
+            continue
+        if "/" not in word and (word in names or PLACEHOLDER.match(word)):
+            continue
+        homes = (*HOMES, *(folder for folder in page.parents if ROOT in folder.parents))
+        if PLACEHOLDER.search(word):
+            found = any(path in known for home in homes for path in home.glob(PLACEHOLDER.sub("*", word.rstrip("/"))))
+        else:
+            found = any(home / word in known for home in homes)
+        if not found:
+            dead.append(word)
+    return dead
+
+
+@cache
+def groups() -> frozenset[str]:
+    """The groups of entry points, from the registries."""
+    code = "".join(path.read_text(encoding="utf-8") for path in trees())
+    return frozenset(re.findall(r'group="(dagsim\.\w+)"', code))
+
+
+def dead_names(text: str) -> list[str]:
+    """The dotted names of ``dagsim`` that are neither modules, nor in one, nor groups of entry points."""
+    names = dict.fromkeys(re.findall(r"(?<![\w./-])dagsim(?:\.[A-Za-z_]\w*)+", text))
+    return [name for name in names if name not in groups() and name != "dagsim.schema.json" and not exists(name)]
+
+
+@cache
+def sources() -> dict[str, list[tuple[str, str]]]:
+    """The dotted names of all modules with their texts, by last part."""
+    modules: dict[str, list[tuple[str, str]]] = {}
+    for path in trees():
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        parts = parts[:-1] if parts[-1] == "__init__" else parts
+        modules.setdefault(parts[-1], []).append((".".join(parts), path.read_text(encoding="utf-8")))
+    return modules
+
+
+def dead_short_names(text: str) -> list[str]:
+    """The dotted names in backticks that begin with a module, but lead to no module that has the rest as words."""
+    names = dict.fromkeys(re.findall(r"`([a-z_]\w*(?:\.[A-Za-z_]\w*)+)`", text))
+    modules = [name for name in names if name.partition(".")[0] in sources() and not OTHERS_NAMES.match(name)]
+    return [name for name in modules if not leads_somewhere(name.split("."))]
+
+
+def leads_somewhere(parts: list[str]) -> bool:
+    for end in range(len(parts), 0, -1):
+        beginning = "." + ".".join(parts[:end])
+        for module, source in sources().get(parts[end - 1], ()):
+            if f".{module}".endswith(beginning) and all(re.search(rf"\b{part}\b", source) for part in parts[end:]):
+                return True
+    return False
+
+
+def exists(name: str) -> bool:
+    """Whether the longest importable beginning of a dotted name has the rest as attributes."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            attribute: object = importlib.import_module(".".join(parts[:end]))
+        except ModuleNotFoundError:
+            continue
+        return all((attribute := getattr(attribute, part, None)) is not None for part in parts[end:])
+    return False
+
+
+@WHOLE
+def test_texts_name_files_and_modules_that_exist() -> None:
+    dead = []
+    for page in NAMING:
+        text = texts_of(page)
+        dead += [f"{page.relative_to(ROOT)}: {name}" for name in dead_paths(text, page) + dead_names(text)]
+        if page.suffix == ".py":
+            dead += [f"{page.relative_to(ROOT)}: {name}" for name in dead_short_names(text)]
+    assert not dead, "\n".join(dead)
+
+
+@WHOLE
+def test_the_table_of_families_lists_each() -> None:
+    page = (ROOT / "dagsim" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^\| (`.*?) \|", page.partition("## Floors")[0], re.MULTILINE)
+    assert sorted(re.findall(r"`(\w+)`", " ".join(cells))) == sorted(families())
+
+
+@WHOLE
+def test_names_that_lead_nowhere_are_noticed() -> None:
+    page = ROOT / "dagsim" / "ARCHITECTURE.md"
+    gone = ["systems/cluster/lane/", "tests/network/test_max_min.py", "gavel_ledger.py", "families/NAME/gone.py"]
+    assert dead_paths(" ".join(f"`{name}`" for name in gone), page) == gone
+    assert dead_paths("`python scripts/judge_agents.py report`, `cli/`, `families/NAME/`", page) == [
+        "scripts/judge_agents.py"
+    ]
+    assert dead_short_names("``rules.MOVE``, ``kernel.MOVE``, ``compiled.las``, ``systems.cluster.choice``") == [
+        "kernel.MOVE",
+        "systems.cluster.choice",
+    ]
+    assert dead_names("dagsim.systems.gone, dagsim.policies, dagsim.model.Gone, dagsim.model.Job") == [
+        "dagsim.systems.gone",
+        "dagsim.model.Gone",
+    ]
 
 
 def test_every_page_is_in_the_index_of_all_pages() -> None:

@@ -42,7 +42,8 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_operators_pages_run_from_an_empty_directory(empty: Path) -> None:
-    readme, page = list(commands("README.md", "sh")), list(commands("docs/operators.md"))
+    readme = [line for line in commands("README.md", "sh") if line.startswith("dagsim ")]  # others install it
+    page = list(commands("docs/operators.md"))
     assert len(readme) >= 4
     outputs = {command: run(command) for command in readme}
     done = {re.sub(r" --name \S+", "", command) for command in readme}

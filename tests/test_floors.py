@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -127,6 +129,14 @@ def test_every_part_stands_on_a_floor() -> None:
     assert parts - {"__init__"} <= set().union(*FLOORS)
 
 
+def test_the_table_of_floors_is_that_of_this_file() -> None:
+    table = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("## Floors")[2].partition("## Words")[0]
+    cells = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    heights = [floor(part) for cell in cells for part in re.findall(r"`(\w+)(?:/|\.py)`", cell)]
+    assert heights == sorted(heights)
+    assert sorted(heights) == sorted(height for height, parts in enumerate(FLOORS[:-1]) for _ in parts)
+
+
 def test_parts_import_downward_only() -> None:
     upward = []
     for entry in imports():
@@ -175,6 +185,7 @@ def test_start_up_loads_nothing_heavy(statement: str, heavy: set[str]) -> None:
     assert not heavy & set(done.stderr.split())
 
 
+@pytest.mark.family("learning", "ramp", "spark")
 @pytest.mark.parametrize(
     ("arguments", "others"),
     [
@@ -197,6 +208,7 @@ def test_a_run_loads_no_other_system_and_no_agents(arguments: str, others: tuple
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
     loaded = done.stderr.split()
     assert "dagsim.systems.seam" in loaded
+    assert all(find_spec(f"dagsim.{other}") for other in others)
     stated = {f"dagsim.{other}{part}" for other in others for part in ("", ".family", ".command")}
     own = [name for name in loaded for other in others if f"{name}.".startswith(f"dagsim.{other}.")]
     assert not {*own} - stated

@@ -138,9 +138,9 @@ def alive(pid: int) -> bool:
 def test_options_that_the_folder_answers_are_refused_beside_resume(tmp_path: Path) -> None:
     assert dagsim("eval", *SMALL, "--seeds", 1, "--no-plots", "--out", tmp_path).exit_code == 0
     path = folder_in(tmp_path).path
-    result = dagsim("eval", "--resume", path, "--algo", "sjf", "--seeds", 3)
+    result = dagsim("eval", "--resume", path, "--policy", "sjf", "--seeds", 3)
     assert result.exit_code == 2
-    assert "leave out --algo, --seeds" in result.stderr
+    assert "leave out --policy, --seeds" in result.stderr
     result = dagsim("baseline", "--resume", path)
     assert result.exit_code == 2
     assert f"was made by dagsim eval: dagsim eval --resume {path}" in result.stderr

@@ -380,8 +380,8 @@ def _audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
     from dagsim.report.tables import knowledge_of
 
     told = knowledge_of([line.workload for line in lines])
-    facts = {} if told is None else {"knowledge": str(told)}
-    return facts | next(({"audit": line.workload["audit"]} for line in lines if "audit" in line.workload), {})
+    audit: dict[str, Any] = next(({"audit": line.workload["audit"]} for line in lines if "audit" in line.workload), {})
+    return audit if told is None else audit | {"knowledge": str(told)}
 
 
 def _incomplete(lines: Iterable[CellRun]) -> dict[str, Any]:

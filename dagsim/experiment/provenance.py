@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cache, lru_cache
 from hashlib import sha256
@@ -17,13 +17,14 @@ from typing import Any
 
 import dagsim
 from dagsim.config.schema import Config, config_hash, plain
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, PluginError
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import external_command, is_agent, with_model
 from dagsim.family import families, service
 from dagsim.files import file_hash
 from dagsim.own_code import own_names, source_file
 from dagsim.registry import Spec
+from dagsim.systems.seam import Scenario
 
 _CANNOT_MATTER = ("cli", "report", "testing", "configs", "workloads", "ARCHITECTURE.md", "py.typed")
 """What in the package cannot change the numbers of a cell. Everything else counts, also each data
@@ -79,12 +80,22 @@ def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
     scenario = scenario_of(config)
     if is_agent(scenario, policy):
         yield "checkpoints", policy, Path(str(params.get("checkpoint") or service("shipped_agent")(name, scenario)))
-    elif name in scenario.policies and (files := getattr(scenario.policies.get(name), "checkpoints", None)):
+    elif (files := _checkpoints(scenario, name)) is not None:
         for path in files(**params):
             yield "checkpoints", policy, path
     else:
         for own in named_files(params):
             yield "code", f"{name}:{own}", own
+
+
+def _checkpoints(scenario: Scenario, name: str) -> Callable[..., Iterable[Path]] | None:
+    """Return what names the checkpoints of a policy; None if it has none, or cannot be imported: then
+    its runs say so, and the other policies of the experiment still run.
+    """
+    try:
+        return getattr(scenario.policies.get(name), "checkpoints", None) if name in scenario.policies else None
+    except PluginError:
+        return None
 
 
 def named_files(params: Mapping[str, Any]) -> list[Path]:

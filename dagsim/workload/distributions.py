@@ -236,7 +236,7 @@ class Quantiles:
         chances, values = [point[0] for point in self.points], [point[1] for point in self.points]
         if len(self.points) < 2 or chances[0] != 0 or chances[-1] != 1:
             raise WorkloadError(
-                f"quantiles: the first point must have probability 0 and the last probability 1, got {self.points!r}"
+                f"quantiles: points must begin with probability 0 and end with probability 1, got {self.points!r}"
             )
         if chances != sorted(chances) or values != sorted(values) or values[0] < 0 or values[-1] == inf:
             raise WorkloadError(f"quantiles: points must rise in probability and value, from 0 up, got {self.points!r}")

@@ -150,7 +150,7 @@ def damage(path: Path, name: str, content: bytes | None) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("manifest.json", None, r"manifest\.json: not readable as JSON"),
+        ("manifest.json", None, r"not a run folder, since it has no manifest\.json"),
         (
             "manifest.json",
             b'{"schema": 99}',

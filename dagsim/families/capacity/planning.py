@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dagsim.experiment.api import config_on_trace
-from dagsim.families.capacity.size_search import SizePlan, plan_size
+from dagsim.families.capacity.size_search import SizePlan, Targets, plan_size
 
 if TYPE_CHECKING:
     pass
@@ -42,6 +42,8 @@ def plan(
         InputError: The trace cannot be read, or an argument is wrong.
         SimulationError: The policy failed.
     """
+    # before the trace is read, which may take long
+    Targets.read([target] if isinstance(target, str) else target, bounded=budget is None)
     chosen = config_on_trace(trace, policy, cluster, config, settings, None, invented=False)
     file = None if price_file is None else Path(price_file)
     return plan_size(

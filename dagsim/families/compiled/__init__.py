@@ -1,30 +1,29 @@
-"""The compiled engine ("lane"): a second form of the SimPy kernel's rules, over columns, for large
-plain scenarios.
+"""The compiled engine: a second form of the SimPy kernel's rules, over columns, for large plain
+scenarios.
 
 ARCHITECTURE.md describes the rules, and the SimPy kernel defines them. Both engines write the same
 log to the last byte; ``scripts/check_lane.py`` compares them on random scenarios. The kernel plays
-everything that the lane does not support, and ``systems.cluster.choice`` gives the reason.
+everything that the engine does not support, and ``choice`` gives the reason.
 
 **The files**, in reading order:
 
-- ``state``: every record and array. ``Work``, ``Classes`` and ``EmptyNodes`` are inputs that never
+- ``memory``: every record and array. ``Work``, ``Classes`` and ``EmptyNodes`` are inputs that never
   change; ``State`` holds everything that a simulation changes. Tasks, jobs, runs, nodes and demand
   classes are row numbers.
-- ``reading``: jobs, cluster and models to columns. ``orders``: a policy's own key, computed for all
-  tasks at once.
-- ``placement``: which node is next. ``kernel``: an end, an arrival, a start, and binary heaps.
-- One loop per family of policies, with its queues: ``orders`` (list scheduling), ``job_orders``,
-  ``easy``, ``srtf``, ``las``. Each names its twin, the policy that it copies.
+- ``reading``: jobs, cluster and models to columns.
+- ``node_trees``: which node is next. ``rules``: an end, an arrival, a start, and binary heaps.
+- One loop per kind of policies, with its queues: ``list_scheduling``, ``job_keys``, ``easy``,
+  ``srtf``, ``las``. Each names its twin, the policy that it copies.
 - ``policies.formulas``: what a policy and its loop compute alike, once for both.
-- Episodes, for policies that decide live: ``episode_state`` and ``episode`` (indexes, choices and
-  the reward), ``observations`` (what a net sees), ``episodes`` (many side by side, in Python).
 - ``drive``: chooses the loop, calls it, and enlarges its arrays. ``jit`` and ``pointers``: how numba
-  compiles all this.
+  compiles all this; ``warming`` does it ahead of time.
+
+The family ``episodes`` plays policies that decide live on the same rules.
 
 **The life of a task.** From the start a task has a row in ``State.tasks`` and in ``State.todo``,
 with the number of parents that are not done. When its job arrives, or its last parent ends,
-``kernel`` puts it into ``State.fresh``. The loop of the policy moves it from there into its own
-queue, finds room for it with ``placement.choose``, and starts it with ``kernel.start``: a slot in
+``rules`` puts it into ``State.fresh``. The loop of the policy moves it from there into its own
+queue, finds room for it with ``node_trees.choose``, and starts it with ``rules.start``: a slot in
 ``State.runs``, a hold per node, an entry in the heap ``State.ends``, a row in the log. When the run
 ends, its slot goes into ``State.ended``, where the policy finds it. A preempted run comes back as a
 *piece*: another row after the rows of all tasks, with the work that is left.

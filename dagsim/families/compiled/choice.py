@@ -2,7 +2,7 @@
 and if not, why.
 
 The SimPy kernel defines the rules and serves policies that decide live. The compiled engine
-(``lane``) knows its policy from the start, needs no decisions during the run, and writes the same
+knows its policy from the start, needs no decisions during the run, and writes the same
 bytes. If it does not support something, the kernel takes over, with a reason.
 
 Reasons are checked in order of cost: features of the scenario, whether numba is installed, the
@@ -158,7 +158,7 @@ def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> s
 
 
 def why_not_live(scenario: ClusterScenario) -> str:
-    """The reason against episodes in the compiled engine (``lane.episodes``), whose decisions come
+    """The reason against episodes in the compiled engine (``episodes.side_by_side``), whose decisions come
     one by one; empty if there is none. Cuts one window of a trace, to look at its columns.
     """
     if scenario.engine == "simpy":

@@ -61,7 +61,7 @@ differently.
 
 
 class LanePlan(NamedTuple):
-    """A policy in the form that the lane runs."""
+    """A policy in the form that the compiled engine runs."""
 
     policy: Any
     """An object of one of the classes in ``_LOOPS``, the source of keys and settings."""
@@ -75,7 +75,7 @@ def plan_of(policy: object, *, keeps: bool = True) -> LanePlan:
     """Return the plan for a policy object.
 
     Raises:
-        ConfigError: The lane does not support the policy or its placement. The message completes a sentence about it.
+        ConfigError: The engine does not support the policy or its placement. The message completes a sentence about it.
     """
     loop = _LOOPS.get(type(policy))
     match policy:
@@ -98,7 +98,7 @@ def plan_of(policy: object, *, keeps: bool = True) -> LanePlan:
 
 
 def placement_number(rule: object) -> int:
-    """The number of a placement rule in the lane.
+    """The number of a placement rule in the compiled engine.
 
     Raises:
         ConfigError: The rule is not compiled. The message completes a sentence about its owner.

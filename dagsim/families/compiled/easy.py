@@ -447,7 +447,7 @@ RANKS: Mapping[Any, int] = {by_order: BY_ORDER, shortest_first: BY_LENGTH, most_
 
 @by_pointer
 class EasyState(NamedTuple):
-    """State of EASY besides that of the lane."""
+    """State of EASY besides that of the engine."""
 
     g: Groups
     e: Ends

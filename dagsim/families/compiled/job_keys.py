@@ -40,7 +40,7 @@ PAIR = record_type(f8="key second", i8="task")
 
 @by_pointer
 class JobOrder(NamedTuple):
-    """State of these orders besides that of the lane."""
+    """State of these orders besides that of the engine."""
 
     rule: Any  # JOB_RULE
     best_s: np.ndarray  # (n,) float64

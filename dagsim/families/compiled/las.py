@@ -266,7 +266,7 @@ ROUND = record_type(
 
 @by_pointer
 class Las(NamedTuple):
-    """State of these policies besides that of the lane."""
+    """State of these policies besides that of the engine."""
 
     r: RoomSearch
     v: LasService

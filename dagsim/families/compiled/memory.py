@@ -132,7 +132,7 @@ BEST, FIRST, WORST, CONSOLIDATE = range(4)
 """Placements: best-fit, first-fit, worst-fit, consolidate."""
 
 CLOCK = record_type(f8="now_s begins_s", i8="phase")
-"""The current time and its phase (``kernel.MOVE``, ``SETTLE``, ``DECIDE``, ``RECALL``), and when the
+"""The current time and its phase (``rules.MOVE``, ``SETTLE``, ``DECIDE``, ``RECALL``), and when the
 simulation begins.
 """
 RULE = record_type(f8="ageing", i8="placement strict limits")

@@ -1,4 +1,4 @@
-"""The lane's columns, from a store of jobs, a cluster and the models. Only this file depends on the
+"""The compiled engine's columns, from a store of jobs, a cluster and the models. Only this file depends on the
 parts of the SimPy kernel.
 """
 
@@ -36,7 +36,7 @@ from dagsim.workload.arrays import JobArrays, Labels, combinations, renumbered
 from dagsim.workload.load import seconds_of
 
 _MOST = 1 << 62
-"""More than any node of the lane has; a class that asks for more is rejected in any case."""
+"""More than any node of the engine has; a class that asks for more is rejected in any case."""
 
 
 class LaneScenario(NamedTuple):
@@ -56,7 +56,7 @@ def read_scenario(
     seed: int,
     queues: QueueTree | None = None,
 ) -> LaneScenario:
-    """Convert a scenario to the lane's columns. ``queues`` have the limits of jobs that state none.
+    """Convert a scenario to the engine's columns. ``queues`` have the limits of jobs that state none.
 
     Raises:
         ModelError: The jobs are not in order of arrival, or an estimate is impossible.

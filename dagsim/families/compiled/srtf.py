@@ -245,7 +245,7 @@ that runs have had so far.
 
 @by_pointer
 class Srtf(NamedTuple):
-    """State of these policies besides that of the lane."""
+    """State of these policies besides that of the engine."""
 
     r: RoomSearch
     rule: Any  # SRTF_RULE

@@ -1,9 +1,9 @@
 """The arrays of an episode: the state of the simulation, and the indexes that observations and
 rewards are read from.
 
-An episode is a simulation that stops wherever there is a choice (``episode``). Everything that
+An episode is a simulation that stops wherever there is a choice (``play``). Everything that
 changes during an episode is in arrays whose sizes never change, so that a new episode, or a fork of
-one, is a copy of one stretch of bytes (``episodes``).
+one, is a copy of one stretch of bytes (``side_by_side``).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ TALLY = record_type(
 )
 """Single numbers.
 
-- The reward: ``integral``, ``since_s``, ``rate`` and ``charged_s`` are those of ``rewards.Accrual``,
-  ``arrived_s`` is that of ``rewards.CriticalPaths``. ``weight`` and ``scale`` are constants;
+- The reward: ``integral``, ``since_s``, ``rate`` and ``charged_s`` are those of ``cluster_rewards.Accrual``,
+  ``arrived_s`` is that of ``cluster_rewards.CriticalPaths``. ``weight`` and ``scale`` are constants;
   ``shaped`` is 1 for ``shaped_job_seconds``, 0 for ``job_seconds``.
 - Constants: ``gpus`` of the cluster; ``never_s`` stands for an end that is not expected.
 - Counters: ``groups`` that have had a task, ``jobs`` in the system, present ``choices`` without the
@@ -51,7 +51,7 @@ FACT = record_type(
 """Constants of a task. ``least_s`` are the estimated seconds on the fastest type, ``best_s`` the same
 but not 0, ``rank_s`` the estimated path from its start to the end of its job; ``true_s`` and
 ``true_rank_s`` are the true ones. ``wide`` are the GPUs that start together. ``high`` and ``low`` are
-the GPU-seconds on the fastest type, as an exact sum (``episode.exact_sum``). ``profile`` is that of
+the GPU-seconds on the fastest type, as an exact sum (``play.exact_sum``). ``profile`` is that of
 ``eft-wait``.
 """
 GROUP = record_type(i8="kind at short last listed seen")
@@ -66,7 +66,7 @@ ON_TYPE = record_type(f8="gpus", i8="at held")
 EXPECTED = record_type(f8="end_s gpus", i8="slot")
 """A run by its expected end."""
 IN_SYSTEM = record_type(f8="until_s ready_s left done_s wide_s work_s", i8="tasks_left stale")
-"""A job. ``until_s`` and ``ready_s`` are those of its path in ``rewards.CriticalPaths``; ``left`` is
+"""A job. ``until_s`` and ``ready_s`` are those of its path in ``cluster_rewards.CriticalPaths``; ``left`` is
 the feature ``job_left``, computed when ``tasks_left`` tasks were left; ``done_s`` is the completion.
 ``wide_s`` and ``work_s`` are its GPU-seconds left as ``eft-wait`` and ``srpt-work`` count them, unless they
 are ``stale``.
@@ -162,7 +162,7 @@ def most_in_flight(scene: LaneScenario) -> tuple[int, np.ndarray]:
 
 
 def new_episode(scene: LaneScenario, codec: EpisodeCodec, terms: EpisodeReward, log: np.recarray) -> EpisodeState:
-    """The state of an episode before its first event. ``episode.prepare`` must follow."""
+    """The state of an episode before its first event. ``play.prepare`` must follow."""
     work, classes = scene.work, scene.classes
     tasks, types = work.seconds.shape
     jobs = len(work.jobs.arrival_s)

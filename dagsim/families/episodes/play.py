@@ -1,14 +1,14 @@
 """An episode: the rules of the simulation, played until there is a choice.
 
-The twin of ``envs.episode.Episode`` with the codec ``candidates`` or ``relative`` and the reward
-``shaped_job_seconds`` or ``job_seconds``. The simulation itself is that of ``kernel``. What is new:
+The twin of ``learning.episode.Episode`` with the codec ``candidates`` or ``relative`` and the reward
+``shaped_job_seconds`` or ``job_seconds``. The simulation itself is that of ``compiled.rules``. What is new:
 
 - the index of ready tasks (twin of ``codecs.pool``), of runs by expected end (``ExpectedFree``) and
-  of critical paths (``rewards.CriticalPaths``), all of which ``catch_up`` brings up to date;
+  of critical paths (``cluster_rewards.CriticalPaths``), all of which ``catch_up`` brings up to date;
 - ``play_on``, which returns when a task can start;
 - the reward.
 
-``lane.observations`` shows the choices to a net.
+``features`` shows the choices to a net.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def play_out(e: EpisodeState, net: ScorerNet, depth: int, theta: float, order: i
 
 @inner
 def _hear(e: EpisodeState) -> None:
-    """Learn of jobs, ends of runs, ready tasks and starts since the last choice: as ``episode.catch_up``,
+    """Learn of jobs, ends of runs, ready tasks and starts since the last choice: as ``play.catch_up``,
     but only what proposals and ``done_s`` need.
     """
     s = e.state

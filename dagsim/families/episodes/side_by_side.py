@@ -369,11 +369,11 @@ _LOG_WORD = sum(1 + (value.ndim if isinstance(value, np.ndarray) else 0) for val
 
 
 class CompiledEpisodes:
-    """``count`` episodes of a scenario that the lane can play (``choice.why_not_live``), or of a mixture of
+    """``count`` episodes of a scenario that the compiled engine can play (``choice.why_not_live``), or of a mixture of
     such scenarios. With ``recorded``, ``schedule`` returns the whole log.
 
     Raises:
-        ConfigError: The lane does not know the placement or the reference of the codec; and in ``begin``,
+        ConfigError: The engine does not know the placement or the reference of the codec; and in ``begin``,
             an episode is too large.
     """
 
@@ -522,10 +522,10 @@ class CompiledEpisodes:
 
 
 def compiled_codec(codec: CandidatesConfig | RelativeConfig) -> EpisodeCodec:
-    """The codec as the lane knows it.
+    """The codec as the compiled engine knows it.
 
     Raises:
-        ConfigError: The lane does not know its placement or its reference.
+        ConfigError: The engine does not know its placement or its reference.
     """
     placement = placement_number(placing(codec.placement))
     if isinstance(codec, CandidatesConfig):

@@ -1,6 +1,6 @@
 """Gavel as published: its rounds and its policies, on dagsim's kernel (Narayanan et al., OSDI 2020).
 
-The policy keeps Gavel's own books (``gavel_ledger.py``), and starts and stops runs at the ends of
+The policy keeps Gavel's own books (``round_ledger.py``), and starts and stops runs at the ends of
 its micro-tasks. ``scripts/validate_gavel.py`` compares the ends of all jobs with Gavel's simulator.
 """
 

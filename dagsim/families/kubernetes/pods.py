@@ -215,7 +215,7 @@ def unmodelled_of(spec: Any) -> Iterator[str]:
 
 
 def pod_demand(spec: Any) -> PodDemand:
-    """Demand of a pod (``kube_objects.pod_requests``).
+    """Demand of a pod (``terms.pod_requests``).
 
     Raises:
         Dirty: A quantity cannot be read.

@@ -1,1 +1,1 @@
-"""Agents that learn to schedule. Only ``config`` and the list of algorithms load without torch."""
+"""Agents that learn to schedule. Only ``settings`` and the list of algorithms load without torch."""

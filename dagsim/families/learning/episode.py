@@ -101,7 +101,7 @@ class EpisodeFactory:
     record: bool = False
     """True to keep every run in the log, as reports need, even if that is slower."""
     compiled: bool = False
-    """True to play many episodes at once in the compiled engine (``envs.vector``)."""
+    """True to play many episodes at once in the compiled engine (``vector_env``)."""
 
     def kernel(self, seed: int, jobs: int | None = None) -> Kernel[Any, Any]:
         """Build a kernel for the job sequence with that seed. It has only the first ``jobs`` jobs,

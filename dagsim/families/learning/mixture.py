@@ -149,7 +149,7 @@ class MixtureScenario(ClusterWorld):
     def _draw(self, seed: int) -> ClusterScenario:
         rng = stream(seed, "mixture")
         noisy = rng.random() < self.noisy
-        estimates = Estimates("noisy", float(rng.uniform(0.2, 1.0))) if noisy else Estimates()
+        estimates = Estimates("noisy", float(rng.uniform(0.2, 1.0))) if noisy else Estimates("exact")
         if self.traces and rng.random() < self.trace_share:
             return self._traced(seed, rng, estimates)
         cluster, runtime, models = _cluster(rng, *self.gpus)

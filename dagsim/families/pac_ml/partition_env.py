@@ -39,7 +39,7 @@ class PartitionEnv(EpisodeEnv):
     placer chooses.
 
     Parts of an observation, with unused rows 0 (the columns are named in
-    ``systems/ramp/codecs/features.py``):
+    ``families/ramp/codecs.py``):
 
     - ``ops`` (most_ops, 5) and ``deps`` (most_deps, 2) of the job's graph, unsplit;
     - ``sources`` and ``targets`` (most_deps,): rows of ``ops``;

@@ -160,7 +160,7 @@ class TorusBoxes:
     """``TorusBoxes((4, 4, 2))``. A block is a box; a collective runs dimension by dimension around its
     rows.
 
-    Links and ways are those of ``dagsim.families.fabric.Torus``. Links work in both directions, so an open row
+    Links and ways are those of ``fabric.torus.Torus``. Links work in both directions, so an open row
     carries a ring, too.
 
     Raises:
@@ -277,7 +277,7 @@ class LeafSpine:
     ``oversubscription`` of its rate.
 
     No message waits in the spine: RAMP's rule that channels belong to one job leaves nothing to share
-    there. So a way has two links, not the four of ``dagsim.families.fabric.FatTree``. Collectives run within
+    there. So a way has two links, not the four of ``fabric.fat_tree.FatTree``. Collectives run within
     the leaves first, then among leaves on the remainder of each server.
 
     Raises:

@@ -2,7 +2,7 @@
 job takes.
 
 The loops are plain functions over flat sequences. Small simulations call them with lists;
-``NodePlan`` compiles them and passes arrays once there is enough work (``lane.jit``). Row ``node``
+``NodePlan`` compiles them and passes arrays once there is enough work (``compiled.jit``). Row ``node``
 of a sequence begins at ``node`` times its stride. Amounts are floats that hold whole millionths,
 exact up to 9e15.
 """

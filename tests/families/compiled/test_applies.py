@@ -1,4 +1,4 @@
-"""What the lane says of scenarios that it cannot carry out."""
+"""What the compiled engine says of scenarios that it cannot carry out."""
 
 from __future__ import annotations
 

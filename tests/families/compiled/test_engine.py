@@ -32,7 +32,7 @@ COMPARED = ("runs.jsonl", "summary.json", "jobs.csv.gz", "tasks.csv.gz")
 
 @pytest.fixture(autouse=True)
 def plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lane's functions as they are: nothing is compiled here."""
+    """The engine's functions as they are: nothing is compiled here."""
     monkeypatch.setattr(drive, "compile_loop", lambda plan: False)
     for module in [module for name, module in sys.modules.items() if name.startswith("dagsim.families.compiled.")]:
         for name, function in list(vars(module).items()):

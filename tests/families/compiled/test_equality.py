@@ -1,4 +1,4 @@
-"""The compiled lane writes the SimPy kernel's log, compiled and as plain Python."""
+"""The compiled engine writes the SimPy kernel's log, compiled and as plain Python."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_compiled_episodes_show_the_observations_and_rewards_of_an_episode_byte_
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not jit.jitted(), reason="numba is not installed")
 def test_counting_references_nowhere_it_takes_less_than_two_microseconds_per_task() -> None:
-    # Compiled with reference counts it takes 5 to 6 (see lane/jit.py), without them .2 to .5.
+    # Compiled with reference counts it takes 5 to 6 (see compiled/jit.py), without them .2 to .5.
     tasks = 20_000
     works = np.random.default_rng(1).exponential(100.0, tasks).tolist()
     jobs = [Job.single(f"j{number}", Task("t", work), 3.0 * number) for number, work in enumerate(works)]
@@ -129,7 +129,7 @@ def test_the_cases_hold_everything_that_the_lane_knows() -> None:
 
 @pytest.mark.parametrize(("gpus", "asked", "refused"), [(63, 0.5, True), (62, 0.5, False), (63, 1.0, False)])
 def test_shares_of_gpus_that_the_log_cannot_name_are_left_to_the_kernel(gpus: int, asked: float, refused: bool) -> None:
-    # Which GPU a share went to decides where the next one goes, and the lane does not number these.
+    # Which GPU a share went to decides where the next one goes, and the engine does not number these.
     cluster = Cluster((Node("big", gpu_type("V100"), gpus), Node("small", gpu_type("T4"), 1)))
     jobs = JobArrays.of([Job.single("j", Task("t", 1.0, gpus=asked))])
     scene = read_scenario(cluster, jobs, Recorded(), Estimates(), 0)

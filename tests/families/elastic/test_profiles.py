@@ -95,7 +95,11 @@ def test_a_folder_without_profiles_is_named(tmp_path: Path) -> None:
             "placement,local_bsz,step_time,sync_time\n1,8,x,0\n",
             "csv:2: step_time is not a number: 'x'",
         ),
-        ("placements.csv", "placement,local_bsz,step_time,sync_time\n1-1,8,1,0\n", "csv:2: placement is not the rep"),
+        (
+            "placements.csv",
+            "placement,local_bsz,step_time,sync_time\n1-1,8,1,0\n",
+            "csv:2: placement must be one digit per node",
+        ),
         ("validation-8.csv", "", "validation-8.csv:1: no column 'progress'"),
     ],
 )

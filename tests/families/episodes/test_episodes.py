@@ -1,4 +1,4 @@
-"""Episodes in the lane: copies of bytes that can be forked and recorded."""
+"""Episodes in the compiled engine: copies of bytes that can be forked and recorded."""
 
 from __future__ import annotations
 

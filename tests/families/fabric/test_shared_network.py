@@ -172,7 +172,7 @@ AHEAD = "      - {source: x-0, destination: x-1, links: [l]}\n"
         ),
         (
             TWO_NODES + "network: {kind: shared, storage: {nodes: [nas]}}\n",
-            ":2:42: network.storage.nodes: storage: the cluster has no node 'nas'",
+            ":2:42: network.storage.nodes: the cluster has no node 'nas'",
         ),
         (
             TWO_NODES + "communication:\n  default: {gb: 1, step_s: 1}\n",

@@ -408,12 +408,15 @@ def test_usage_is_that_of_sshare(data: Path, site_a: tuple[ClusterScenario, JobL
         assert usage[name] == pytest.approx(seconds, rel=0.04), name
 
 
-def test_usage_counts_what_running_jobs_have_used(scenario: ClusterScenario, easy: JobLog) -> None:
-    """Without decay it is the core-seconds so far, or what the log says that the site charges."""
+def test_usage_counts_what_ended_jobs_have_used(scenario: ClusterScenario, easy: JobLog) -> None:
+    """Without decay it is their core-seconds, or what the log says that the site charges. The simulation charges
+    those that run since their own starts, which are in its past.
+    """
     t = float(easy.submit_s[150])
     queues = QueueTree(partitions=(NodePartition("all", billing={"cpus": 1.0}),), scheduler={"half_life_s": 0.0})
-    ran_s = np.fmin(easy.end_s, t) - easy.start_s
-    cores_s = float(np.sum((easy.jobs.instances * ran_s)[easy.start_s <= t]))
+    ran_s = easy.end_s - easy.start_s
+    assert len(QueueState.at(easy, t).running)
+    cores_s = float(np.sum((easy.jobs.instances * ran_s)[easy.end_s <= t]))
     assert sum(Usage(easy, scenario.cluster, queues).at(QueueState.at(easy, t), t).values()) == pytest.approx(cores_s)
     charged = replace(easy, billing=3.0 * easy.jobs.instances)
     usage = Usage(charged, scenario.cluster, queues).at(QueueState.at(charged, t), t)
@@ -683,7 +686,9 @@ def test_a_snapshot_of_kueue(tmp_path: Path) -> None:
     assert 0 < row["median_s"] <= 1800  # two GPUs are idle, but the quota is three
 
 
-def test_pages_of_the_queue_and_of_a_back_test(snapshot: list[str], backtest: Backtest, tmp_path: Path) -> None:
+def test_pages_of_the_queue_and_of_a_back_test(
+    snapshot: list[str], scenario: ClusterScenario, backtest: Backtest, tmp_path: Path
+) -> None:
     """One band and a row for each job, text as text, nothing to load; the curve has a point for each level."""
     from dagsim.families.forecast.forecast_page import backtest_page
 
@@ -694,11 +699,14 @@ def test_pages_of_the_queue_and_of_a_back_test(snapshot: list[str], backtest: Ba
     assert bands.count('class="waits"') == len(answer["jobs"]) == 1
     assert "AssocMaxJobsLimit" in text
     assert "default-src &#x27;none&#x27;" in text
-    scores = backtest.to_dict()
+    audit = ClusterScenario(scenario.cluster, list(some_jobs().jobs())).audit()
+    known = "policies know: limits of the log (100 % of jobs)"
+    scores = {"audit": audit.to_dict(), "knowledge": known, **backtest.to_dict()}
     scores["by_partition"]["<script>alert(1)</script>"] = scores["by_partition"].pop("all")
     text = backtest_page("<b>", scores)
     (curve,) = re.findall(r'<polyline class="edge critical" points="([^"]*)"', text)
     assert len(curve.split()) == len(LEVELS)
+    assert known in text
     assert "alert(1)</script>" not in text.partition("</header>")[2].partition("<script")[0]
 
 

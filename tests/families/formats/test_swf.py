@@ -33,8 +33,11 @@ def test_rows_are_sorted_by_submit_time(sample: Any) -> None:
     ]  # fmt: skip
 
 
-def test_unknown_estimates_and_processors_come_from_the_other_field(sample: Any) -> None:
-    assert sample.job("3").tasks[0].estimate == 20
+def test_a_job_without_a_requested_time_has_no_estimate(sample: Any) -> None:
+    assert sample.job("3").tasks[0].estimate is None
+
+
+def test_unknown_processors_come_from_the_other_field(sample: Any) -> None:
     assert sample.job("6").tasks[0].instances == 2
 
 
@@ -92,7 +95,7 @@ def test_pyss_runs_a_job_without_a_request_for_a_second(read: Reading, tmp_path:
     (task,) = read(tmp_path / "a.swf", protocol="pyss").job("742").tasks
     assert (task.work, task.estimate, task.instances) == (1, 38, 4)
     (task,) = read(tmp_path / "a.swf").job("742").tasks
-    assert (task.work, task.estimate) == (38, 38)
+    assert (task.work, task.estimate) == (38, None)
 
 
 def test_an_unknown_protocol_is_refused(samples: Path) -> None:

@@ -100,7 +100,9 @@ def until_first_difference(one: list, other: list) -> Iterator[list]:
 @pytest.mark.parametrize("name", [name for name in POLICIES.names() if needs_nothing(name) and name not in CLAIRVOYANT])
 def test_no_policy_knows_more_of_jobs_with_limits_than_the_limits(name: str) -> None:
     compared = 0
-    for seed in range(2, 3 if name in COSTLY else 5):
+    for seed in range(2, 5):
+        if name in COSTLY and compared > 5:
+            break
         rng = np.random.default_rng(seed)
         jobs = log_of(rng)
         mine, theirs = until_first_difference(

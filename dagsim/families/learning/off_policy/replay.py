@@ -78,7 +78,7 @@ class ReplayBuffer:
 
     def add(self, steps: EpisodeSteps, discounts: np.ndarray, n_step: int, scale: float) -> None:
         """Add an episode. Rewards are divided by ``scale``; ``discounts`` (T,) are those of
-        ``returns.discounts``.
+        ``advantages.discounts``.
         """
         count = len(steps.choices)
         rewards = np.zeros(count)

@@ -669,7 +669,7 @@ class Easy:
     whatever their nodes. Where tasks share a node, a candidate whose estimate is right never delays
     the oldest task. Uses estimates; not preemptive. Cost per decision: O(running log running), and
     a NumPy pass over the waiting tasks of each demand that has room but exceeds the extra resources
-    (Lifka 1995; Mu'alem and Feitelson 2001). Its compiled twin is ``lane.easy``.
+    (Lifka 1995; Mu'alem and Feitelson 2001). Its compiled twin is ``compiled.easy``.
     """
 
     def __init__(self, rank: RankColumn, placement: str | PlacementRule = "best-fit") -> None:

@@ -1,6 +1,6 @@
 """Formulas of policies, as functions of plain numbers.
 
-The policies call them as they are, and the loops of the lane compile them (``jit.inner``), so each
+The policies call them as they are, and the loops of the compiled engine compile them (``jit.inner``), so each
 is written once. The order of the operations is part of the result: both engines must compute the
 same bits. Nothing here may be an array, except for ``slowed``.
 """

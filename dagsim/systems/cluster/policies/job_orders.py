@@ -261,7 +261,7 @@ class JobOrdered:
     """Start the first task by ``(job key, longest path to the end)`` that fits, until none does.
     ``make_key`` makes the key for one simulation. Jobs with ended runs are ranked again, unless
     the key is ``fixed``. Cost per decision: O(demand classes + log tasks). Its compiled twin is
-    ``lane.job_orders``.
+    ``compiled.job_keys``.
     """
 
     def __init__(

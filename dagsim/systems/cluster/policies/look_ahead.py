@@ -161,7 +161,7 @@ class _Profiles:
                 for heap in heaps:
                     while heap and not heap[0][2].waiting:
                         heappop(heap)
-                if not heaps[0] or (best is not None and heaps[0][0] >= best):
+                if not heaps[0] or (best is not None and not heaps[0][0] < best):  # tasks have only <
                     continue
                 for heap in heaps:
                     task = heap[0][2]

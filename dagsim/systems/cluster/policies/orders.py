@@ -22,7 +22,7 @@ class Ordered:
     became ready, so that tasks which have waited longer move ahead of younger ones.
 
     The compiled engine plays any order with a key that also works on columns. It computes the key
-    once, for all tasks together (``lane.orders.AllTasks``), and compares a sample of the results
+    once, for all tasks together (``compiled.list_scheduling.AllTasks``), and compares a sample of the results
     with those for single tasks.
     """
 

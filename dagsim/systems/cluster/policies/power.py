@@ -94,7 +94,9 @@ class CheapHours:
     soon as it fits, as do tasks whose GPUs are taken; first those that may wait least.
 
     ``series`` is a CSV file of prices or carbon intensities (``dagsim.metrics.tariff``); without
-    one, the nights (22 to 6 h) cost half. Uses estimates; not preemptive. While GPUs are not short,
+    one, the nights (22 to 6 h) cost half. ``begins`` is the ISO date of 0 s of a run of generated
+    jobs (default: the first of the series). With ``repeats=false`` a run that outlasts the series is
+    refused. Uses estimates; not preemptive. While GPUs are not short,
     the cost is the least possible. A task costs O((changes of the series within its slack + booked
     tasks) x booked tasks), a decision O(log n) (temporal shifting: Wiesner et al., Middleware 2021).
 

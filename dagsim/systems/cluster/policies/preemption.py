@@ -19,7 +19,7 @@ class LeastRemaining:
     """Least ``weight x remaining seconds`` first. A ready task that does not fit displaces the runs
     with the most remaining, as long as each of them has more remaining than the task needs
     there. Uses estimates; preemptive. O(log n) per decision plus O(weights + log running) per
-    victim considered. Its compiled twin is ``lane.srtf``.
+    victim considered. Its compiled twin is ``compiled.srtf``.
     """
 
     def __init__(self, weight: Weight, placement: str | PlacementRule = "best-fit") -> None:

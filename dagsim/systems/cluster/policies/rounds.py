@@ -76,7 +76,7 @@ class Rounds:
     per run that a task might displace, and O(demand classes) per run stopped or started. A round in
     which nothing has happened is skipped until a run may have come to rank after a task that waits
     for its place, so that the time of a simulation grows with its starts and ends and not with its
-    seconds. Its compiled twin, for ``las`` and ``2d-las``, is ``lane.las``.
+    seconds. Its compiled twin, for ``las`` and ``2d-las``, is ``compiled.las``.
     """
 
     def __init__(self, rank: Rank, quantum_s: float, placement: str | PlacementRule, lead: float = 0.0) -> None:
