@@ -400,7 +400,8 @@ def test_usage_is_that_of_sshare(data: Path, site_a: tuple[ClusterScenario, JobL
     assert site.queues is not None
     snapshot = data / "golden/slurm/site-A/snap/036420"
     t = float((snapshot / "epoch").read_text().split()[0])
-    usage = Usage(log_, site.cluster, site.queues).at(QueueState.at(log_, t), t)
+    until_now = replace(log_, end_s=np.where(log_.start_s <= t, np.fmin(log_.end_s, t), log_.end_s))
+    usage = Usage(until_now, site.cluster, site.queues).at(QueueState.at(until_now, t), t)
     rows = [[cell.strip() for cell in line.split("|")] for line in (snapshot / "sshare.txt").read_text().splitlines()]
     charged = {f"{row[0]}/{row[1]}": float(row[4]) for row in rows[1:] if row[1] and row[0] != "root"}
     assert len(charged) == 12
