@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,8 +24,6 @@ from dagsim.systems.seam import drive
 from dagsim.workload.records import job_of, record_of
 
 T4 = gpu_type("T4")
-FRESH = [secrets.randbelow(1 << 20) for _ in range(4)]
-"""Other cases in each session; a failure names its seed. Their identifiers are equal in all workers of a session."""
 TWO = Cluster((Node("a", T4, 1), Node("b", T4, 1)))
 
 
@@ -136,7 +133,7 @@ def test_an_array_lets_no_more_tasks_in_than_before() -> None:
     assert starts(play(jobs, "fifo", 70.0))["arr_3"] == [100.0]
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 3, 4, 5, *FRESH], ids=["0", "1", "2", "3", "4", "5", *"abcd"])
+@pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("policy", ["easy", "las", "slurm-multifactor", "qssf"])
 def test_the_rest_of_a_schedule_is_its_own_rest(policy: str, seed: int) -> None:
     different, forgets = check_rest.differing(check_rest.drawn(seed), policy, seed)
