@@ -748,12 +748,12 @@ class Frontier(Forked):
 
     def withdraw(self, tasks: Iterable[TaskState]) -> None:
         """Take ready tasks out that will never start. Indexes of ready tasks are made anew when they are next asked
-        for.
+        for. Listeners, which are keys of their own, stay: they hold a past, and would hear of all runs again.
         """
         for task in tasks:
             task.waiting = 0
             del self.ready[task]
-        gone = [key for key, index in self.indexes.items() if hasattr(index, "push")]
+        gone = [key for key, index in self.indexes.items() if index is not key and hasattr(index, "push")]
         for key in gone:
             self.forget(key)
 

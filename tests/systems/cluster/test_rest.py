@@ -140,6 +140,12 @@ def test_the_rest_of_a_schedule_is_its_own_rest(policy: str, seed: int) -> None:
     assert forgets or not different, (policy, seed, different)
 
 
+def test_what_the_rules_withdraw_at_the_beginning_stops_nobody_from_hearing_of_starts() -> None:
+    # An outage takes the nodes of two jobs for good at 18,000 s, when others start.
+    different, _ = check_rest.differing(check_rest.drawn(720419), "easy", 720419)
+    assert not different
+
+
 def log_of(folder: Path, runs: list[tuple[str, str, float, float, float]]) -> Path:
     """A log of jobs on one GPU: id, user, arrival, start and seconds."""
     lines = ["id,arrival_s,start_s,duration_s,gpus,user,tenant"]
