@@ -44,9 +44,9 @@ class Family:
     needs: tuple[str, ...] = ()
     """Other families that it imports."""
     adds: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
-    """What it adds to each registry, by the entry-point group that other packages use for it, without ``dagsim.``
-    (``policies``, ``readers``). ``services`` are functions that the core calls if they are there, and ``keys`` are
-    classes behind keys of a configuration.
+    """The entries that it adds to each registry, by the entry-point group that other packages use for it, without
+    ``dagsim.`` (``policies``, ``readers``). ``services`` are functions that the core calls if they are there, and
+    ``keys`` are classes behind keys of a configuration.
     """
     commands: Mapping[str, str] = field(default_factory=dict)
     """Its commands, each with the module that adds it to ``dagsim.cli.app.app`` when it is imported."""

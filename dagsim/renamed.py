@@ -44,5 +44,5 @@ def new_name(old: str, names: Collection[str]) -> str | None:
     match = _PARTS.fullmatch(old)
     if match is None or (name := NEW_NAMES.get(match[2])) is None:
         return None
-    found = [f"{match[1]}{name}{match[3]}", f"{name}{match[3]}"]
-    return found[0] if any(possible in names for possible in found) else None
+    candidates = [f"{match[1]}{name}{match[3]}", f"{name}{match[3]}"]
+    return candidates[0] if any(possible in names for possible in candidates) else None

@@ -882,16 +882,16 @@ def _work(options: command.Options, say: command.Say) -> dict[str, dict[str, int
             written = WRITERS[name](Random(f"{name} {seed}"), folder)
             if not written.known:
                 continue
-            told: dict[str, int] = {}
+            notes: dict[str, int] = {}
             try:
                 found, trace = differences(written)
-                told = dict(trace.report.dropped + trace.report.noted)
-                outcome = "equal" if not found else "told" if told else "silent"
+                notes = dict(trace.report.dropped + trace.report.noted)
+                outcome = "equal" if not found else "told" if notes else "silent"
             except DagsimError as error:
                 found, outcome = [str(error)], "refused"
             counts[name][outcome] += 1
             if options.show or outcome in ("silent", "refused") or (options.told and outcome == "told"):
-                say(f"{outcome}: --writer {name} --first {seed} --count 1: {'; '.join(found)} {told or ''}")
+                say(f"{outcome}: --writer {name} --first {seed} --count 1: {'; '.join(found)} {notes or ''}")
             for file in sorted(folder.iterdir()) if options.show else ():
                 say(file.read_bytes().decode(errors="replace")[:_SHOWN])
     rows = [[name, count.total(), *(count[key] for key in _OUTCOMES)] for name, count in counts.items()]

@@ -120,7 +120,7 @@ def differing(case: Case, policy: str, seed: int) -> tuple[list[str], str]:
     last_s, times = whole.ended_s, sorted({row.time_s for row in whole.log if row.time_s > 0})
     moments = [float(rng.uniform(0.05, 0.95) * last_s) for _ in range(_MOMENTS - 1)]
     moments += [times[int(rng.integers(len(times)))]] if times else []
-    found = []
+    differences = []
     for at_s in moments:
         jobs = with_past(whole, case.jobs, at_s, case.scenario.runtime)
         if not any(job.arrival_s < at_s for job in jobs):
@@ -134,10 +134,12 @@ def differing(case: Case, policy: str, seed: int) -> tuple[list[str], str]:
         if mine != theirs:
             same = list(map(eq, mine, theirs))
             first = same.index(False) if False in same else len(same)
-            found.append(f"from {at_s!r}: row {first} {mine[first : first + 1]} became {theirs[first : first + 1]}")
+            differences.append(
+                f"from {at_s!r}: row {first} {mine[first : first + 1]} became {theirs[first : first + 1]}"
+            )
         elif not in_both_engines(case.at([job for job in jobs if not is_done(job)], at_s), policy, seed):
-            found.append(f"from {at_s!r}: the compiled engine differs")
-    return found, ", ".join(forgets)
+            differences.append(f"from {at_s!r}: the compiled engine differs")
+    return differences, ", ".join(forgets)
 
 
 def in_both_engines(scenario: ClusterScenario, policy: str, seed: int) -> bool:

@@ -151,8 +151,8 @@ class CommandGroup(typer.core.TyperGroup):
                 refuse_missing("commands", " ".join(words))
             except DagsimError as error:
                 raise _ended(error, f"dagsim {error}", 2) from None
-            path, known = " ".join(["dagsim", *words[:-1]]), self.list_commands(ctx)
-            near = nearest(args[0], known if words[1:] else [*known, *ALIASES])
+            path, commands = " ".join(["dagsim", *words[:-1]]), self.list_commands(ctx)
+            near = nearest(args[0], commands if words[1:] else [*commands, *ALIASES])
             raise _ended(InputError(), f"{path}: there is no command {args[0]!r}{near} ({path} --help)", 2)
         return super().resolve_command(ctx, args)
 

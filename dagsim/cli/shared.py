@@ -379,17 +379,17 @@ def _audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
     """The contradictions of the input of the first run that has some, and what policies knew, for JSON."""
     from dagsim.report.tables import knowledge_of
 
-    told = knowledge_of([line.workload for line in lines])
+    knowledge = knowledge_of([line.workload for line in lines])
     audit: dict[str, Any] = next(({"audit": line.workload["audit"]} for line in lines if "audit" in line.workload), {})
-    return audit if told is None else audit | {"knowledge": str(told)}
+    return audit if knowledge is None else audit | {"knowledge": str(knowledge)}
 
 
 def _incomplete(lines: Iterable[CellRun]) -> dict[str, Any]:
     """The jobs that did not complete, as sentences for JSON; each run has their numbers."""
     from dagsim.report.tables import losses
 
-    told = losses(lines)
-    return {"incomplete": told} if told else {}
+    lost = losses(lines)
+    return {"incomplete": lost} if lost else {}
 
 
 def tell_failures(folder: Store) -> int:
@@ -444,8 +444,8 @@ def _print(
     )
     from dagsim.report.terminal import show_grid
 
-    told = [line.workload for line in lines]
-    urgent = [*contradictions(told), *losses(lines)]
+    workloads = [line.workload for line in lines]
+    urgent = [*contradictions(workloads), *losses(lines)]
     for note in urgent:  # first of all, since every figure below lacks these jobs
         say(note, err=output.table is not TableFormat.TEXT)
     workload, sample = folder.label, sample_of(folder.config)
@@ -463,7 +463,7 @@ def _print(
     for policy, line in reversed(first.items()):
         if "observed" in line.workload:
             show_grid(observed_table(policy, line.workload["observed"]), output.table, wide=output.wide)
-    for note in (*notes, *workload_notes(told), *run_notes(lines)):
+    for note in (*notes, *workload_notes(workloads), *run_notes(lines)):
         if note not in urgent:
             say(note)
     for policy, line in reversed(first.items()):

@@ -51,8 +51,10 @@ def write_run(
     ran = [_as_it_ran(job, runs[number], scenario) for number, job in enumerate(jobs) if number in runs]
     parts = [f"{len(jobs) - len(ran):,} jobs that did not end"] if len(ran) < len(jobs) else []
     parts += [f"{earlier:,} runs that were stopped, before the last of their job"] if earlier else []
-    told = f"{line.policy}, seed {line.seed}: {len(ran):,} jobs" + (f"; left out {', '.join(parts)}" if parts else "")
-    return told, export(to_format, to, counted(ran), scenario.cluster)
+    summary = f"{line.policy}, seed {line.seed}: {len(ran):,} jobs" + (
+        f"; left out {', '.join(parts)}" if parts else ""
+    )
+    return summary, export(to_format, to, counted(ran), scenario.cluster)
 
 
 def _last_runs(store: Store) -> tuple[dict[int, _Run], int]:

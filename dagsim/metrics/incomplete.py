@@ -72,15 +72,15 @@ def incomplete_sentence(facts: Iterable[Mapping[str, Any]]) -> str:
         key = reason["rejected"], reason["why"]
         counts[key] = counts.get(key, 0) + reason["count"]
         first.setdefault(key, list(reason["first"]))
-    told = [
+    sentences = [
         f"{count:,} {'rejected' if key[0] else 'unfinished'}: {key[1]} ({', '.join(first[key])}"
         f"{' ...' if count > len(first[key]) else ''})"
         for key, count in sorted(counts.items(), key=lambda pair: -pair[1])
     ]
-    more = f"; and {len(told) - _MOST_REASONS:,} more reasons" if len(told) > _MOST_REASONS else ""
+    more = f"; and {len(sentences) - _MOST_REASONS:,} more reasons" if len(sentences) > _MOST_REASONS else ""
     total, jobs = sum(run["count"] for run in runs), sum(run["jobs"] for run in runs)
     of_runs = f" of {len(runs):,} runs" if len(runs) > 1 else ""
-    reasons = f"{'; '.join(told[:_MOST_REASONS])}{more}"
+    reasons = f"{'; '.join(sentences[:_MOST_REASONS])}{more}"
     return f"not completed: {total:,} of {jobs:,} jobs{of_runs} ({_share(total / jobs)}): {reasons}"
 
 

@@ -43,7 +43,7 @@ class Tariff:
     values: tuple[float, ...]
     repeats: bool = True
     shift_s: float = 0.0
-    """What is added to a time of the simulation."""
+    """Seconds to add to a time of the simulation."""
     _sums: tuple[float, ...] = field(init=False, repr=False, compare=False)
     """Integral from the beginning to each edge."""
 

@@ -167,9 +167,9 @@ def fidelity_lines(policy: str, waits: Mapping[str, Any]) -> list[str]:
         )
 
     missed, both = waits.get("missed", 0), waits["total"]["jobs"]
-    told = f"{missed:,} of {missed + both:,} jobs that started in the log never start here; of the others, "
+    sentence = f"{missed:,} of {missed + both:,} jobs that started in the log never start here; of the others, "
     lines = [
-        f"{policy}: waits against the log: {told if missed else ''}{errors(waits['total'])}; half of the jobs are "
+        f"{policy}: waits against the log: {sentence if missed else ''}{errors(waits['total'])}; half of the jobs are "
         f"within a factor of {exp(waits['median_abs_log_ratio']):.2f} (of wait + 10 s)"
     ]
     for kind, key in (("account", "by_tenant"), ("partition", "by_partition"), ("size", "by_size")):
@@ -325,14 +325,14 @@ def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = Tru
     from dagsim.systems.cluster.audit import Audit
 
     workloads = list(workloads)
-    told = knowledge_of(workloads) if urgent else None
+    knowledge = knowledge_of(workloads) if urgent else None
     audits = [Audit.of_dict(of["audit"]) for of in workloads if "audit" in of]
     sentences = max(audits, key=Audit.worst).sentences(urgent) if audits else []
-    return [str(told), *sentences] if told is not None and told.is_hindsight else sentences
+    return [str(knowledge), *sentences] if knowledge is not None and knowledge.is_hindsight else sentences
 
 
 def knowledge_of(workloads: Iterable[Mapping[str, Any]]) -> Knowledge | None:
-    """What policies knew of run times in these runs; None for systems that do not say."""
+    """The policies' knowledge of run times in these runs; None for systems that do not say."""
     from dagsim.systems.cluster.knowledge import Knowledge
 
     return Knowledge.joined([of["knowledge"] for of in workloads if "knowledge" in of])
@@ -377,7 +377,7 @@ def losses(lines: Iterable[CellRun]) -> list[str]:
         by_policy.setdefault(line.policy, []).append(line.workload)
     sentences = {policy: sentence for policy, of in by_policy.items() if (sentence := incomplete_sentence(of))}
     alike = len(sentences) == len(by_policy) and len(set(sentences.values())) == 1
-    told = [*sentences.values()][:1] if alike else [f"{policy}: {sentence}" for policy, sentence in sentences.items()]
+    notes = [*sentences.values()][:1] if alike else [f"{policy}: {sentence}" for policy, sentence in sentences.items()]
     noted = {
         f"warning: {line.policy}: {note}": None
         for line in lines
@@ -387,7 +387,7 @@ def losses(lines: Iterable[CellRun]) -> list[str]:
         (line.metrics.get("rejected_no_such_gpu") or 0) for line in lines if "audit" not in line.workload
     )  # an audit has this hint itself
     hint = "warning: --read gpu_names=SITE=TYPE gives a GPU type of the log another name (dagsim list gpus)"
-    return [*_most(told, "policies"), *([hint] if strange else []), *_most(list(noted), "notes of policies")]
+    return [*_most(notes, "policies"), *([hint] if strange else []), *_most(list(noted), "notes of policies")]
 
 
 def _most(sentences: list[str], what: str) -> list[str]:

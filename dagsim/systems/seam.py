@@ -357,7 +357,7 @@ class Scenario(System, ABC):
         """
 
     def notes(self, kernel: Kernel[Any, Any], policy: object) -> list[str]:
-        """What a reader of a run has to know first, besides what the policy itself notes."""
+        """The facts that a reader of a run has to know first, besides the policy's own notes."""
         return []
 
     def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:

@@ -67,7 +67,7 @@ class BatchJob(NamedTuple):
     start_s: float = nan
     end_s: float = nan
     ran_s: float = nan
-    """How long it ran, if that is not from start to end."""
+    """Seconds that it ran, if that is not from start to end."""
     eligible_s: float = nan
     limit_s: float = nan
     pieces: int = 1
@@ -99,7 +99,7 @@ class BatchReader(Reader):
 
     uses: ClassVar[frozenset[str]] = frozenset({"gpus_per_task", "reference_gpu", "floor_s", "tenant", "gpu_names"})
     demand: ClassVar[str]
-    """What a job holds, in words."""
+    """The resources that a job holds, in words."""
 
     @abstractmethod
     def records(self, source: Source, report: ReadReport) -> Iterator[tuple[int, Any]]:

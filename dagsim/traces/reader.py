@@ -118,8 +118,8 @@ class Reader(Protocol):
         return None
 
     def waiting(self, source: Source, zone: ZoneInfo | None = None) -> Iterable[WaitingJob]:
-        """What the listing of a queue says of its waiting jobs; nothing for logs. ``zone`` is that of dates in
-        text.
+        """Return the facts in the listing of a queue about its waiting jobs; nothing for logs. ``zone`` is that of
+        dates in text.
         """
         return ()
 

@@ -71,7 +71,7 @@ class Calibration:
     after: ObservedWaits
     """Waits of the other jobs, with the fit."""
     knowledge: str
-    """What policies know of run times, in a line."""
+    """The policies' knowledge of run times, in a line."""
 
     @property
     def kept(self) -> dict[str, bool | float | str]:

@@ -275,17 +275,17 @@ def _tell_answer(
     store = Store.open(folder)
     today_first = sorted(store.cells(), key=lambda run: run.at.get("cluster") != TODAY)
     lacking = losses([replace(run, policy=f"{run.at.get('cluster')}, {run.policy}") for run in today_first])
-    told = knowledge_of([run.workload for run in store.lines()])
-    known = [] if told is None else [str(told)]
-    if told is not None and told.is_hindsight:
-        lacking = [*known, *lacking]
+    knowledge = knowledge_of([run.workload for run in store.lines()])
+    sentences = [] if knowledge is None else [str(knowledge)]
+    if knowledge is not None and knowledge.is_hindsight:
+        lacking = [*sentences, *lacking]
     else:
-        remarks = (*known, *remarks)
-        answer = replace(answer, assumptions=(*answer.assumptions[:2], *known, *answer.assumptions[2:]))
+        remarks = (*sentences, *remarks)
+        answer = replace(answer, assumptions=(*answer.assumptions[:2], *sentences, *answer.assumptions[2:]))
     write_answer(folder, replace(answer, sentences=(*audit.sentences(), *lacking, *answer.sentences)))
     page = write_page([store], folder / "report.html")
     if shown.json_:
-        say(json.dumps({"audit": audit.to_dict(), "knowledge": " ".join(known), "incomplete": lacking, **facts}))
+        say(json.dumps({"audit": audit.to_dict(), "knowledge": " ".join(sentences), "incomplete": lacking, **facts}))
     elif not shown.quiet:
         for sentence in (*lacking, *answer.sentences):
             say(sentence)

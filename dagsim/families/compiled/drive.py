@@ -170,7 +170,7 @@ class Loop:
 
     @property
     def endless(self) -> str:
-        """Why the loop was left although jobs can go on; empty if it was not."""
+        """The reason for leaving the loop although jobs can go on; empty if it was not left."""
         if self.s.clock.phase != ENDLESS:
             return ""
         round_ = self._more[0].round

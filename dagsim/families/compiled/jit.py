@@ -128,7 +128,7 @@ def inner(function: Function) -> Function:
 
 
 Form: TypeAlias = tuple[np.dtype, int]
-"""What compiled code takes for granted of an argument, or of a member of one: its type, and the number of axes of
+"""The part of an argument, or of a member of one, that compiled code relies on: its type, and the number of axes of
 an array, or -1 for a record.
 """
 

@@ -184,8 +184,8 @@ def _forecast(
     config = experiment(asked, reading, first=first, watched=output.watched)
     audit = audited(config, told=output.watched)
     question = Question.read(config, state, history, algo, *counts)
-    known = str(Knowledge("forecast", 0.0, len(question.log), int(question.log.limited.sum()), of_log=True))
-    remarks = [*audit.sentences(), *question.remarks, *audit.sentences(urgent=False), known]
+    knowledge = str(Knowledge("forecast", 0.0, len(question.log), int(question.log.limited.sum()), of_log=True))
+    remarks = [*audit.sentences(), *question.remarks, *audit.sentences(urgent=False), knowledge]
     for remark in question.remarks:
         say(f"{state.name}: {remark}", err=True)
     answers: dict[str, Prospect[Any]] = {}
@@ -210,7 +210,7 @@ def _forecast(
         latest, *_ = answers.values()
         basis = {
             "audit": audit.to_dict(),
-            "knowledge": known,
+            "knowledge": knowledge,
             "t": question.t,
             "seed": config.seed,
             "futures": latest.futures,
@@ -229,7 +229,7 @@ def _forecast(
             show_grid(queue_grid(answers["jobs"]))
             if answers["jobs"].without:
                 show_grid(without_grid(answers["jobs"].without))
-        say(known)
+        say(knowledge)
 
 
 def _refined(
@@ -296,8 +296,8 @@ def _backtest(
     progress = counted(f"forecasting at {len(instants):,} instants", output.watched, "done", every=1)
     test = run_backtest(log, queue, forecaster, instants, workers or cores(), progress)
     wanted = output.page is not None or not output.quiet or output.json
-    known = str(Knowledge("forecast", 0.0, len(log), int(log.limited.sum()), of_log=True))
-    scores = {"audit": audit.to_dict(), "knowledge": known, **test.to_dict()} if wanted else {}
+    knowledge = str(Knowledge("forecast", 0.0, len(log), int(log.limited.sum()), of_log=True))
+    scores = {"audit": audit.to_dict(), "knowledge": knowledge, **test.to_dict()} if wanted else {}
     if output.page is not None:
         from dagsim.families.forecast.forecast_page import backtest_page
         from dagsim.files import write_text
@@ -311,7 +311,7 @@ def _backtest(
 
         say(backtest_sentences(scores)[0])
         show_grid(backtest_grid(scores))
-        say(known)
+        say(knowledge)
 
 
 def _configured(path: Path, asked: Experiment, scratch: Path, reading: TraceFlags, *, watched: bool) -> Config:

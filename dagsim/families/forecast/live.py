@@ -213,7 +213,7 @@ def workload_of(state: Path) -> dict[str, str]:
 
 
 def _unknown(scenario: ClusterScenario, policy: str, has_history: bool) -> str:
-    """What the policy does not know of the time before the snapshot, as the rest of a sentence."""
+    """Facts from before the snapshot that the policy does not know, as the rest of a sentence."""
     decider = make_policy(scenario, policy, 0)
     unknown = forgotten(decider)
     if not has_history and (remembers := getattr(decider, "remembers", "")):

@@ -112,7 +112,7 @@ class Rows:
     """
 
     state: QueueState
-    """What runs and waits, without the jobs that get no forecast: no future starts them."""
+    """The running and waiting jobs, without those that get no forecast: no future starts them."""
     members: Sequence[np.ndarray]
     """Indices into ``state.waiting`` of the jobs of each row."""
     kind: np.ndarray

@@ -29,7 +29,7 @@ class ReasonKind(NamedTuple):
 
     fate: Fate
     words: str = ""
-    """What has to happen, or what is wrong."""
+    """The event that the job waits for, or the fault."""
 
 
 _KNOWN = ReasonKind(Fate.KNOWN)

@@ -78,5 +78,5 @@ class Flux(BatchReader):
 
 def _counted(summary: str, kind: str) -> int:
     """Cores or GPUs per node that a summary such as ``rank[0-1]/core[0-3],gpu[0]`` states."""
-    found = [ids for _, what, ids in _RESOURCES.findall(summary) if what == kind]
-    return sum(len(hosts(f"x[{ids}]")) for ids in found[:1])
+    ranges = [ids for _, what, ids in _RESOURCES.findall(summary) if what == kind]
+    return sum(len(hosts(f"x[{ids}]")) for ids in ranges[:1])

@@ -104,8 +104,8 @@ _NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 
 def _node_manifest(name: str, node: Mapping[str, Any], there: Mapping[str, Any], state: str) -> dict[str, Any]:
-    """What kube-scheduler reads of a node, without what its group states: cores, memory and the name. So
-    nodes that differ in nothing else are one group.
+    """The parts of a node that kube-scheduler reads, without those that its group states: cores, memory and the
+    name. So nodes that differ in nothing else are one group.
     """
     labels = {
         label: text

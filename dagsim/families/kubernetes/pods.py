@@ -112,7 +112,7 @@ class ClusterObjects:
         return _priority(spec)
 
     def pod_manifest(self, object: Any) -> dict[str, Any]:
-        """What kube-scheduler reads of a pod: labels, the parts of its spec that matter, and under
+        """Return the parts of a pod that kube-scheduler reads: labels, the parts of its spec that matter, and under
         ``resolved`` what follows from other objects and its status.
         """
         metadata, spec = object_in(object, "metadata"), object_in(object, "spec")
@@ -321,7 +321,7 @@ class PodRecord:
     segment: int | None = None
     """Pods per slice, each of which lies within one domain of the level."""
     manifest: Mapping[str, Any] = field(default_factory=dict)
-    """What a scheduler reads of the pod (``pod_manifest``)."""
+    """The parts of the pod that a scheduler reads (``pod_manifest``)."""
     ends_s: float | None = None
     """When a pod that has been told to go is gone at the latest."""
 

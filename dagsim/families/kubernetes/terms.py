@@ -33,7 +33,7 @@ _MOST = 1 << 62
 """Maximum number of units, so that sums fit into 64 bits."""
 
 DEFAULT_CPU, DEFAULT_MEMORY = 100, 200 << 20
-"""What NodeResourcesFit assumes, when it scores, for each container that requests no CPU or memory."""
+"""The amounts that NodeResourcesFit assumes, when it scores, for each container that requests no CPU or memory."""
 
 
 def quantity(text: Any) -> float:
@@ -92,7 +92,7 @@ def requests_of(resources: Any) -> dict[str, int]:
 
 
 def pod_requests(spec: Any, *, pod_level: bool = True, assumed: Mapping[str, int] | None = None) -> dict[str, int]:
-    """What a pod asks for: its containers and sidecars together, or more if an init container needs more
+    """The request of a pod: its containers and sidecars together, or more if an init container needs more
     beside the sidecars that were started before it (KEP-753); where the pod itself states requests, these
     (KEP-2837); and its overhead.
 

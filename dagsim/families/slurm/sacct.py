@@ -362,7 +362,7 @@ class _Reading:
     reuse: _Reuse = field(default_factory=lambda: _Reuse())
     """The ids that were used again."""
     dated: list[bool] = field(default_factory=list)
-    """Whether the log's clock counts from 1970, once that is known."""
+    """True if the log's clock counts from 1970; None until that is known."""
     alike: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """By user and name, the ids of jobs since the last that waited for all before it (singleton), from that one on."""
 

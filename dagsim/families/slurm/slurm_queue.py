@@ -500,7 +500,7 @@ _STATES = {
     "STOPPED": "RUNNING", "RUNNING": "RUNNING",
     "REQUEUED": "PENDING", "EXPEDITING": "PENDING", "RECONFIG_FAIL": "PENDING", "PENDING": "PENDING",
 }  # fmt: skip
-"""What a state or flag of a job in the queue means here; of several, the first of this list counts."""
+"""The meaning of a state or flag of a job in the queue; of several, the first of this list counts."""
 
 
 def _squeue_state(job: Mapping[str, Any]) -> tuple[str, str]:

@@ -57,7 +57,7 @@ class Audit:
     unused: dict[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
     """Number and first names of nodes, partitions and so on of the site that no job of the log names."""
     hint: str = ""
-    """What else the user could say about a log with jobs that can never run here."""
+    """Remedies for a log with jobs that can never run here."""
     doubts: tuple[str, ...] = ()
     """Other sentences that belong before any result, such as on a cluster that nobody described."""
 
@@ -95,8 +95,8 @@ class Audit:
             ContradictoryInput: There are some.
         """
         if sentences := self.sentences():
-            told = "; ".join(sentence.removeprefix("warning: ") for sentence in sentences)
-            raise ContradictoryInput(f"{what}: {told} (--strict refuses above {URGENT:.0%} of the jobs or hours)")
+            text = "; ".join(sentence.removeprefix("warning: ") for sentence in sentences)
+            raise ContradictoryInput(f"{what}: {text} (--strict refuses above {URGENT:.0%} of the jobs or hours)")
 
     def to_dict(self) -> dict[str, Any]:
         """The audit as plain data."""

@@ -110,7 +110,7 @@ class GangStep(NamedTuple):
     """A step of a gang on certain nodes: the arguments of ``GangCarrier.gang``."""
 
     traffic: Any
-    """What it sends; how, only its carrier knows."""
+    """The traffic that it sends; only its carrier reads it."""
     step_s: float
     """Seconds of compute."""
     members: list[Member]

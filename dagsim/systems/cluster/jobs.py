@@ -330,7 +330,7 @@ class JobStream:
         return facts
 
     def knowledge(self, estimates: Estimates) -> Knowledge:
-        """What policies know of the run times of the jobs that arrived; of stored jobs and lists, of all."""
+        """The policies' knowledge of the run times of the jobs that arrived; of a list, all jobs."""
         jobs, limited = len(self._started_s), self._limited
         if isinstance(self._jobs, list | tuple):
             jobs, limited = len(self._jobs), sum(map(has_limit, self._jobs))

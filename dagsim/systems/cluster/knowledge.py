@@ -1,4 +1,4 @@
-"""What policies know of run times, and the one line that says it.
+"""The policies' knowledge of run times, and the one line that states it.
 
 ``known`` is the rule for all engines: policies know users' time limits, and true run times only where no
 job states a limit. ``Knowledge`` counts the jobs, is part of the facts of a run, and writes the line.
@@ -43,7 +43,7 @@ def known(estimates: Estimates, jobs: Iterable[Job] | JobArrays) -> Estimates:
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What policies know of the run times of some jobs. Its text is the line that every result has."""
+    """The policies' knowledge of the run times of some jobs. Its text is the line that every result has."""
 
     kind: str
     """The kind of the estimates that were asked for, or ``forecast`` for forecasts of starts."""

@@ -139,7 +139,7 @@ class _Piece:
 
 
 class PastEvents:
-    """What happened before the beginning, for the indexes and listeners of policies (``Frontier.build``).
+    """The events before the beginning, for the indexes and listeners of policies (``Frontier.build``).
 
     It listens to the kernel until the beginning is over, and tells everything again: which tasks became
     ready, which runs started and ended, and when. Listeners that state what they ``remember`` also hear of the jobs
@@ -275,7 +275,7 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
 
 
 def forgotten(policy: object) -> list[str]:
-    """What a policy and its parts (a placement, an order) keep from decision to decision, which no log and no
+    """Return what a policy and its parts (a placement, an order) keep from decision to decision, and no log and no
     state of a cluster holds (``forgets``).
     """
     words, parts, seen = dict[str, None](), [policy], set[int]()

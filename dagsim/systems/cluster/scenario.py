@@ -138,7 +138,7 @@ class AdmitAll:
 
 
 class GpuCluster(System):
-    """What all scenarios of the GPU cluster share."""
+    """The common part of all scenarios of the GPU cluster."""
 
     system: ClassVar[str] = "cluster"
     policies: ClassVar[Registry[ClusterPolicy]] = POLICIES
@@ -332,7 +332,7 @@ class ClusterScenario(Models, ClusterWorld):
         return facts if waits is None else facts | {"observed": waits.to_dict()}
 
     def notes(self, kernel: Kernel[Any, Any], policy: object) -> list[str]:
-        """What the policy does not know of the past of a run that began in the middle."""
+        """The facts that the policy does not know of the past of a run that began in the middle."""
         return unknown_past(kernel, policy) if isinstance(kernel, ClusterKernel) else []
 
     def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:

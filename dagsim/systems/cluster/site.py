@@ -190,7 +190,7 @@ class SiteState(Forked):
         return nodes & self._satisfying(request.constraint) if request.constraint else nodes
 
     def refuses(self, job: Job, now: float) -> RejectReason | None:
-        """Why a job that arrives now can never run, besides the resources that it asks for: it wants more
+        """The reason for which a job that arrives now can never run, besides its resources: it wants more
         licences than there are, or its reservation is over.
         """
         request = job.request or _NO_REQUEST

@@ -668,7 +668,7 @@ class TypedQueue(_Heaps[tuple[DemandClass, int]]):
 
 
 class Past(Protocol):
-    """What happened before the beginning."""
+    """The events before the beginning."""
 
     at_s: float
     """The beginning."""
@@ -706,9 +706,9 @@ class Frontier(Forked):
         self.rated: list[Callable[[Run, float], None]] = []
         """Called on each change of a rate."""
         self.past: Past | None = None
-        """What happened before the beginning of a simulation that begins in the middle."""
+        """The events before the beginning of a simulation that begins in the middle."""
         self.unknown: dict[str, None] = {}
-        """What listeners remember of jobs that had left, if these are not known."""
+        """Memories of listeners about jobs that had left, if these are not known."""
         self.jobs: Live[int, JobState] = Live()
         self.ready: Live[TaskState, None] = Live()
         """Ready tasks, in the order they became ready."""

@@ -24,12 +24,12 @@ class Waiting(NamedTuple):
 
 
 class Victims(NamedTuple):
-    """What a preemption on a node would stop, the most important pod first."""
+    """The pods that a preemption on a node would stop, the most important first."""
 
     node: int
     pods: Sequence[Bound]
     violations: int
-    """How many of them a budget protects."""
+    """Number of them that a budget protects."""
 
 
 class PodCycle:

@@ -90,7 +90,7 @@ _ANYWHERE = "0.0.0.0"
 
 
 class Pod:
-    """What kube-scheduler reads of a pod, without its name and state: pods of one template share it."""
+    """The parts of a pod that kube-scheduler reads, without its name and state: pods of one template share it."""
 
     __slots__ = (
         "affinity",
@@ -258,7 +258,7 @@ def image_name(image: str) -> str:
 
 
 class NodeObject:
-    """What kube-scheduler reads of a node."""
+    """The parts of a node that kube-scheduler reads."""
 
     __slots__ = ("allocatable", "cordoned", "images", "is_open", "labels", "most_pods", "name", "taints")
 
@@ -321,7 +321,7 @@ def plain_pod(demand: Demand) -> Pod:
 
 
 def node_of(node: Node) -> NodeObject:
-    """What is known of a node of the cluster. Its cores, memory and GPUs are those of the cluster, whatever
+    """A node of the cluster as its manifest describes it. Its cores, memory and GPUs are those of the cluster, whatever
     its manifest says.
 
     Raises:

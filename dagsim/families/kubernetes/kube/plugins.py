@@ -35,7 +35,7 @@ class Filters:
         self._snapshot = snapshot
 
     def verdicts(self, pod: Pod) -> tuple[np.ndarray, dict[str, int]]:
-        """Whether each node passes all filters, 0 if so, 1 if preemption might help and else 2; and the
+        """The outcome of all filters for each node: 0 if it passes, 1 if preemption might help and else 2; and the
         number of nodes for each reason, as kube-scheduler states them. A node counts for every resource
         that it lacks. Nominated pods do not count.
         """

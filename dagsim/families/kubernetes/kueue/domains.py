@@ -46,7 +46,7 @@ class Demand:
 
     @property
     def request(self) -> TopologyRequest:
-        """What the pod set asks for."""
+        """The request of the pod set."""
         return self.pod_set.topology or TopologyRequest()
 
 
@@ -373,7 +373,7 @@ class TopologyTree:
 
 @dataclass(slots=True)
 class _Spread:
-    """How the pods of one group are spread. ``least_free`` fills the domains with the least room that
+    """The way in which the pods of one group are spread. ``least_free`` fills the domains with the least room that
     suffices; otherwise domains are best fit.
     """
 

@@ -59,7 +59,7 @@ class Preempted:
 
 @dataclass(slots=True)
 class Cycle:
-    """What one scheduling cycle did. ``pending`` are its other heads with Kueue's messages.
+    """The outcome of one scheduling cycle. ``pending`` are its other heads with Kueue's messages.
 
     ``advances`` is True if a workload was admitted, preempted or set aside; else ``heads`` is all that
     the next cycle depends on.

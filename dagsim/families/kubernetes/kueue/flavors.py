@@ -18,7 +18,7 @@ from dagsim.families.kubernetes.kueue.workloads import (
 from dagsim.families.kubernetes.kueue_objects import FlavorFungibility, PodSet
 
 NO_FIT, NO_CANDIDATES, PREEMPT, RECLAIM, FIT = range(5)
-"""What a flavor costs, worst first: impossible, nobody to preempt, preemption that includes the own
+"""The costs of a flavor, worst first: impossible, nobody to preempt, preemption that includes the own
 queue, reclaim from other queues, nothing.
 """
 
@@ -26,7 +26,7 @@ _MODES = {NO_FIT: Mode.NO_FIT, NO_CANDIDATES: Mode.PREEMPT, PREEMPT: Mode.PREEMP
 
 
 class Price(NamedTuple):
-    """What a flavor costs, and the height of the subtree that it borrows from."""
+    """The cost of a flavor, and the height of the subtree that it borrows from."""
 
     cost: int
     borrowing: int

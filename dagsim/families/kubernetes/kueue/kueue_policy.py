@@ -58,7 +58,7 @@ class Kueue:
         self._scorer = NodeScorer(scoring, cpu, memory, gpu)
         self.requeue_s, self.checks_s = requeue_s, checks_s
         self.notes: list[str] = []
-        """What a reader of the results has to know first."""
+        """The facts that a reader of the results has to know first."""
         self._now = inf
 
     def wait_rules(self, view: ClusterView) -> KueueWaits:
@@ -126,7 +126,7 @@ class Kueue:
         self._waiting: dict[str, _Admitted] = {}
         """Admitted workloads that have not started, in the order of their admission."""
         self._claimed: Counter[_Place] = Counter()
-        """How many workloads of each task are admitted and have not started."""
+        """Number of workloads of each task that are admitted and have not started."""
         self._runs: dict[int, str] = {}
         """Workloads by run."""
         self._run_of: dict[str, int] = {}

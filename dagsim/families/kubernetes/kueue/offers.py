@@ -1,4 +1,4 @@
-"""What a simulated cluster offers to Kueue: its objects, and each task as a pod set."""
+"""The objects that a simulated cluster offers to Kueue, and each task as a pod set."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Site:
                     yield name
 
     def _topology(self, task: TaskState, queue: ClusterQueue) -> TopologyRequest | None:
-        """What the job asks of the levels of its queue's topology."""
+        """The job's request for the levels of its queue's topology."""
         request = task.job.job.request
         names = {self._flavors[name].topology_name for group in queue.resource_groups for name in _names(group)
                  if name in self._flavors}  # fmt: skip

@@ -21,7 +21,7 @@ Slot: TypeAlias = tuple[str, str]
 
 
 class Share(NamedTuple):
-    """How much a node uses beyond its quota, in comparison with others.
+    """The use of a node beyond its quota, in comparison with others.
 
     ``rank`` orders shares: nodes of weight 0 that borrow come last, among themselves by their
     unweighted share. ``borrowed`` are the slots that it borrows.
@@ -50,7 +50,7 @@ class QuotaNode:
         self.subtree = [0] * slots
         """Its own quota, and what nodes below it lend."""
         self.most = [0] * slots
-        """What it could ever use, if nobody else used anything."""
+        """The most that it could use if nobody else used anything."""
         self.usage = [0] * slots
         self.own_slots: list[int] = []
         self.height = 0

@@ -36,7 +36,7 @@ class QueueState:
         self.by_creation = "LowerOrNewerEqualPriority" in policies
         """True if the creation of a workload decides whom it may preempt."""
         self.generation = 0
-        """How often a workload of the queue released quota."""
+        """Number of times that a workload of the queue released quota."""
 
     @property
     def always_reclaims(self) -> bool:

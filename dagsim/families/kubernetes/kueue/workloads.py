@@ -12,7 +12,7 @@ from dagsim.families.kubernetes.kueue_objects import PodSet, Workload
 
 
 class Mode(IntEnum):
-    """How a flavor, a pod set, or a workload can be admitted."""
+    """The mode in which a flavor, a pod set, or a workload can be admitted."""
 
     NO_FIT = 0
     PREEMPT = 1
@@ -34,7 +34,7 @@ class Choice:
 
 @dataclass(slots=True)
 class SetAssignment:
-    """What a pod set would get. ``totals`` are requests of all its pods. Without reasons it fits."""
+    """The assignment that a pod set would get. ``totals`` are requests of all its pods. Without reasons it fits."""
 
     name: str
     count: int
@@ -55,8 +55,8 @@ class SetAssignment:
 
 @dataclass(slots=True)
 class Assignment:
-    """What a workload would get; ``usage`` is quota by slot, ``pods`` the topology domains of each flavor,
-    with the requests of one pod and the number of pods.
+    """The assignment that a workload would get; ``usage`` is quota by slot, ``pods`` the topology domains of each
+    flavor, with the requests of one pod and the number of pods.
     """
 
     sets: list[SetAssignment] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Assignment:
 
     @property
     def message(self) -> str:
-        """Why it does not fit, in Kueue's words."""
+        """The reasons for which it does not fit, in Kueue's words."""
         return "; ".join(
             f"couldn't assign flavors to pod set {one.name}: {', '.join(sorted(one.reasons))}"
             for one in self.sets

@@ -494,7 +494,7 @@ class Service:
 
     def __init__(self, remembers: str = "") -> None:
         self.remembers = remembers
-        """What its user takes from the runs of jobs that have left."""
+        """The facts that its user takes from the runs of jobs that have left."""
         self.now = 0.0
         """Time until which current runs are counted; to be set at each decision."""
         self._had: dict[int, Served] = {}
