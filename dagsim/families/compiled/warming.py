@@ -80,7 +80,7 @@ def _end_with_run() -> None:
         os._exit(1)
 
 
-def main(policy: str) -> int:
+def compile_for(policy: str) -> int:
     """Compile what a policy needs, unless another process does."""
     from dagsim.families.compiled.choice import plan_for
     from dagsim.families.compiled.drive import compile_loop
@@ -99,4 +99,4 @@ def main(policy: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(compile_for(sys.argv[1]))
