@@ -295,7 +295,7 @@ def _agrees(part: Any, value: Any) -> bool:
             return all(_agrees(_part_at(part, key), below) for key, below in value.items())
         case list():
             return isinstance(part, tuple) and len(part) == len(value) and all(map(_agrees, part, value))
-        case str() if not isinstance(part, str | float | bool | None) and part is not ...:
+        case str() if not isinstance(part, str | int | float | None) and part is not ...:
             return True  # a text that stands for several values: "1000:-1000", the name of a workload
     return bool(part == value)
 
