@@ -18,6 +18,7 @@ from dagsim.families.site.site_import import log_in, read_site, site_files, site
 from dagsim.files import write_text
 from dagsim.model import GpuType, NodeOutage, NodePartition, NodeReservation, QueueTree
 from dagsim.systems.cluster.audit import Audit, Auditor
+from dagsim.systems.cluster.policies import POLICIES
 from dagsim.traces import Trace, TraceOptions
 from dagsim.traces.sites import folded, named_gpus
 from dagsim.traces.source import Source
@@ -121,8 +122,10 @@ def cluster_yaml(
         document["cluster"]["accept"] = imported.accept
     if queues is not None:
         document["queues"] = _lean(queues)
-    if policy:
+    if policy in POLICIES:
         document["policy"] = policy
+    elif policy:
+        lines.append(f"not written: policy: {policy}, whose family this installation lacks")
     if restarts:
         document["preemption"] = {"on_resume": "restart"}
     if network is not None:

@@ -13,6 +13,8 @@ from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import TraceError
 from dagsim.families.kubernetes.kueue_objects import BorrowWithinCohort, Preemption, ResourceQuota
+from dagsim.families.site.cluster_file import cluster_yaml
+from dagsim.families.site.node_lists import ImportedCluster
 from dagsim.families.site.site_import import read_site, site_files
 from dagsim.model import Caps, Cluster, Job, Kind, Node, Task
 from dagsim.model.gpu import gpu_type
@@ -368,3 +370,10 @@ def test_kueue_s_topology_is_a_tree_with_its_levels(tmp_path: Path) -> None:
     assert (rack.name, block.name) == ("rack", "block")
     assert [rack.domains.index(domain) for domain in rack.domains] == [0, 0, 2, 3, 4]
     assert [block.domains.index(domain) for domain in block.domains] == [0, 0, 0, 3, 3]
+
+
+def test_a_policy_whose_family_is_missing_is_not_written() -> None:
+    missing, there = (cluster_yaml(ImportedCluster(), "c", "here", policy=name) for name in ("nobody", "easy"))
+    assert "policy" not in yaml.safe_load(missing)
+    assert "# not written: policy: nobody, whose family this installation lacks" in missing
+    assert yaml.safe_load(there)["policy"] == "easy"
