@@ -57,7 +57,7 @@ class ModelError(InputError):
     """Keys that lead from the part that was checked to the one that is wrong."""
 
     def below(self, *keys: str | int) -> Self:
-        """The same error, of a part further up: ``keys`` lead from there to this one."""
+        """Return the same error, of a part further up: ``keys`` lead from there to this one."""
         self.path = (*keys, *self.path)
         return self
 
@@ -87,7 +87,7 @@ class UnknownName(InputError):
 
 
 def one_line(error: Exception) -> str:
-    """The text of an error as one line of at most 300 characters."""
+    """Return the text of an error as one line of at most 300 characters."""
     return " ".join(str(error).split())[:300]
 
 

@@ -102,8 +102,8 @@ def open_lines(path: Path | str, error: type[InputError] = InputError) -> Iterat
 
 
 def is_there(path: Path | str) -> bool:
-    """True if the file or folder exists; False also for text that cannot be a path, for example
-    because it is too long.
+    """Return True if the file or folder exists; False also for text that cannot be a path, for
+    example because it is too long.
     """
     try:
         return Path(path).exists()
@@ -174,7 +174,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file, or of all files of a folder in the order of their names, as hex digits."""
+    """Return the SHA-256 of a file, or of all files of a folder in the order of their names, as hex
+    digits."""
     total = sha256()
     for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
         if file.is_file():
@@ -255,7 +256,7 @@ class Lock:
         return True
 
     def is_free(self) -> bool:
-        """True if no process has the lock, as far as can be known. Writes nothing."""
+        """Return True if no process has the lock, as far as can be known. Writes nothing."""
         if fcntl is None or self._release is not None:
             return False
         try:

@@ -85,7 +85,7 @@ _allowed: Allowed | None = None
 
 
 def allowed() -> Allowed | None:
-    """The names that this process may import; None if there is no restriction, as in Python
+    """Return the names that this process may import; None if there is no restriction, as in Python
     programs.
     """
     return _allowed
@@ -103,12 +103,13 @@ def allow(names: Allowed) -> Iterator[Allowed]:
 
 
 def is_own(name: str) -> bool:
-    """True if ``name`` is code from outside dagsim: ``module:attr`` or ``file.py:attr``."""
+    """Return True if ``name`` is code from outside dagsim: ``module:attr`` or ``file.py:attr``."""
     return ":" in name
 
 
 def own_names(text: str) -> list[str]:
-    """Names of code outside dagsim in ``text``, a name with or without parameters in brackets."""
+    """Return the names of code outside dagsim in ``text``, a name with or without parameters in
+    brackets."""
     return _NAME.findall(text)
 
 
@@ -136,7 +137,8 @@ def _is_path(name: str) -> bool:
 
 
 def _resolved(name: str) -> tuple[Path | None, str]:
-    """The absolute path of the file that ``name`` names, without links, and the attribute in it."""
+    """Return the absolute path of the file that ``name`` names, without links, and the attribute in
+    it."""
     path, _, attr = name.rpartition(":")
     return (Path(path).expanduser().resolve() if _is_path(name) else None), attr
 
@@ -172,15 +174,15 @@ def _module_at(path: Path) -> object:
 
 
 def name_of(cls: type) -> str:
-    """The name that finds a class again: ``file.py:Class`` if it was imported by path, otherwise
-    ``module:Class``.
+    """Return the name that finds a class again: ``file.py:Class`` if it was imported by path,
+    otherwise ``module:Class``.
     """
     by_name = {name: str(file) for file, name in _BY_PATH.items()}
     return f"{by_name.get(cls.__module__, cls.__module__)}:{cls.__qualname__}"
 
 
 def source_file(name: str) -> Path | None:
-    """The file that ``name`` is in; None if there is no source file. Nothing is imported."""
+    """Return the file that ``name`` is in; None if there is no source file. Nothing is imported."""
     if _is_path(name):
         file = Path(name.rpartition(":")[0]).expanduser()
         return file if file.is_file() else None
@@ -195,6 +197,7 @@ def source_file(name: str) -> Path | None:
 
 
 def source_sha256(name: str) -> str | None:
-    """SHA-256 of the file that ``name`` is in, as hex digits; None if there is no such file."""
+    """Return the SHA-256 of the file that ``name`` is in, as hex digits; None if there is no such
+    file."""
     file = source_file(name)
     return None if file is None else sha256(file.read_bytes()).hexdigest()

@@ -181,7 +181,7 @@ _stopped = threading.Event()
 
 
 def was_stopped() -> bool:
-    """True if a signal asked this process to stop."""
+    """Return True if a signal asked this process to stop."""
     return _stopped.is_set()
 
 

@@ -126,7 +126,7 @@ class Registry(Generic[T]):
         return target(**self._arguments(name, target, params, defaults))  # type: ignore[no-any-return]
 
     def get(self, name: str, *, own: bool = True) -> object:
-        """The factory called ``name``: a class or a function, or any object for a user's own
+        """Return the factory called ``name``: a class or a function, or any object for a user's own
         ``module:attr``.
 
         With ``own=False``, for names in data files, code outside dagsim is refused, except entry
@@ -158,30 +158,30 @@ class Registry(Generic[T]):
             raise self._broken(name, _origin(plugin), error) from error
 
     def is_own(self, name: str) -> bool:
-        """True if ``name`` is a ``module:attr`` outside dagsim that no installed package offers by
-        an entry point.
+        """Return True if ``name`` is a ``module:attr`` outside dagsim that no installed package
+        offers by an entry point.
         """
         return is_own(name) and all(plugin.value != name for plugin in self._plugins().values())
 
     def __contains__(self, name: object) -> bool:
-        """True if there is an entry called ``name``."""
+        """Return True if there is an entry called ``name``."""
         return name in self._entries or name in self._plugins()
 
     def names(self) -> tuple[str, ...]:
-        """All names: built-ins in the order of the table, then registered names, then those of
-        other packages.
+        """Return all names: built-ins in the order of the table, then registered names, then those
+        of other packages.
         """
         return tuple(entry.name for entry in self.describe())
 
     def describe(self) -> tuple[Entry, ...]:
-        """All entries. If the registry has an entry-point group, this searches the installed
+        """Return all entries. If the registry has an entry-point group, this searches the installed
         packages.
         """
         plugins = self._plugins().values()
         return (*self._entries.values(), *(Entry(plugin.name, plugin.value, _origin(plugin)) for plugin in plugins))
 
     def _plugins(self) -> dict[str, EntryPoint]:
-        """Entry points of other packages. An entry point never hides a built-in name."""
+        """Return the entry points of other packages. An entry point never hides a built-in name."""
         if self.group is None:
             return {}
         plugins = sorted(entry_points(group=self.group), key=lambda plugin: plugin.name)
@@ -221,7 +221,7 @@ class Registry(Generic[T]):
             raise self._broken(name, "", error) from error
 
     def _broken(self, name: str, origin: str, error: Exception) -> PluginError:
-        """The error for a user's or another package's code that cannot be imported."""
+        """Return the error for a user's or another package's code that cannot be imported."""
         text = f"{type(error).__name__}: {one_line(error)}"
         return PluginError(f"{self.kind} {name!r}{f' ({origin})' if origin else ''} cannot be imported: {text}")
 
@@ -263,8 +263,8 @@ class Registry(Generic[T]):
 
 
 def _has(value: object, method: str) -> bool:
-    """True if ``value`` is an object or class with that method, or a function annotated to return
-    one.
+    """Return True if ``value`` is an object or class with that method, or a function annotated to
+    return one.
     """
     if isinstance(value, type) or not inspect.isroutine(value):
         cls = value if isinstance(value, type) else type(value)
@@ -310,7 +310,8 @@ _SAID = {
 
 
 def _kinds(annotation: object) -> tuple[str, ...]:
-    """The entries of ``_KINDS`` in an annotation; empty if the annotation allows any other type."""
+    """Return the entries of ``_KINDS`` in an annotation; empty if the annotation allows any other
+    type."""
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
     parts = tuple(part.strip() for part in text.split("|"))
     return parts if all(part in _KINDS for part in parts) else ()
@@ -389,7 +390,8 @@ error messages could not show a larger one.
 
 
 def scalar(text: str) -> Scalar:
-    """Value of an unquoted word: None, a truth value, a number, or the text itself (``off``).
+    """Return the value of an unquoted word: None, a truth value, a number, or the text itself
+    (``off``).
 
     The core schema of YAML 1.2. YAML 1.1, which PyYAML implements, reads ``3e-4`` as text and
     ``off`` as false; people mean the opposite of both.

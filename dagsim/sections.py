@@ -175,6 +175,7 @@ def _adapter(cls: type) -> TypeAdapter[Any]:
 
 
 def kind_of(value: Any) -> str | None:
-    """The ``kind`` that names a user's own class in a configuration; None for classes of dagsim."""
+    """Return the ``kind`` that names a user's own class in a configuration; None for classes of
+    dagsim."""
     cls = type(value)
     return None if cls.__module__.split(".")[0] == "dagsim" else name_of(cls)

@@ -20,7 +20,8 @@ _PARTS = {TRAIN: (0.0, 0.6), VALIDATION: (0.6, 0.8), REPORT: (0.8, 1.0)}
 
 
 def part_of(seed: int) -> tuple[float, float]:
-    """The part of a trace that belongs to the pool of ``seed``, as two fractions of its jobs.
+    """Return the part of a trace that belongs to the pool of ``seed``, as two fractions of its
+    jobs.
 
     Training has the first 60 %, validation and report 20 % each. The seeds of experiments have the
     whole trace.
@@ -29,7 +30,7 @@ def part_of(seed: int) -> tuple[float, float]:
 
 
 def seeds_of(pool: range, count: int) -> tuple[int, ...]:
-    """The first ``count`` seeds of a pool.
+    """Return the first ``count`` seeds of a pool.
 
     Raises:
         ConfigError: The pool has fewer seeds.

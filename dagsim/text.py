@@ -10,8 +10,8 @@ __all__ = ["in_latex", "in_markdown", "in_spreadsheet", "is_text", "on_one_line"
 
 
 def is_text(text: str) -> bool:
-    """True if UTF-8 can hold ``text``: JSON and YAML can name halves of a character, and names of files can be
-    any bytes.
+    """Return True if UTF-8 can hold ``text``: JSON and YAML can name halves of a character, and
+    names of files can be any bytes.
     """
     try:
         text.encode()

@@ -102,7 +102,7 @@ def _to_bound(
     *,
     watched: bool,
 ) -> dict[str, float]:
-    """Share of the way from the reference to the bound, by policy."""
+    """Return the share of the way from the reference to the bound, by policy."""
     from dagsim.errors import InputError
     from dagsim.family import service
     from dagsim.report.terminal import counted

@@ -376,7 +376,8 @@ def _tell_kept(kept: Kept, output: Output) -> None:
 
 
 def _audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
-    """The contradictions of the input of the first run that has some, and what policies knew, for JSON."""
+    """Return the contradictions of the input of the first run that has some, and what policies
+    knew, for JSON."""
     from dagsim.report.tables import knowledge_of
 
     knowledge = knowledge_of([line.workload for line in lines])
@@ -385,7 +386,7 @@ def _audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
 
 
 def _incomplete(lines: Iterable[CellRun]) -> dict[str, Any]:
-    """The jobs that did not complete, as sentences for JSON; each run has their numbers."""
+    """Return the jobs that did not complete, as sentences for JSON; each run has their numbers."""
     from dagsim.report.tables import losses
 
     lost = losses(lines)
@@ -401,7 +402,7 @@ def tell_failures(folder: Store) -> int:
 
 
 def _over_time(folder: Store) -> OverTime | None:
-    """The comparison over blocks of the jobs of one run; None if it was not asked for."""
+    """Return the comparison over blocks of the jobs of one run; None if it was not asked for."""
     blocks = (folder.manifest["plan"] or {}).get("blocks")
     if blocks is None:
         return None
@@ -411,7 +412,7 @@ def _over_time(folder: Store) -> OverTime | None:
 
 
 def _comparison(kept: Kept, ranked: Sequence[PolicyResult], over: OverTime | None) -> dict[str, Any]:
-    """The comparison of several policies, and how a precision was reached, for JSON."""
+    """Return the comparison of several policies, and how a precision was reached, for JSON."""
     from dagsim.metrics.standings import METHOD
 
     facts: dict[str, Any] = {} if over is None else {"blocks": asdict(over)}

@@ -22,7 +22,7 @@ Kind: TypeAlias = Literal["configs", "workloads"]
 
 
 def shipped(kind: Kind) -> dict[str, Path]:
-    """Files of ``configs/`` or ``workloads/``, by name without endings."""
+    """Return the files of ``configs/`` or ``workloads/``, by name without endings."""
     package = Path(__file__).parents[1]
     paths: dict[str, Path] = {}
     for folder in (Path(kind), package / kind, package.parent / kind):
@@ -74,7 +74,7 @@ def find_config(text: str) -> Path:
 
 
 def opening_of(path: Path) -> str:
-    """Summary of a configuration: its first comment that is not meant for editors."""
+    """Return the summary of a configuration: its first comment that is not meant for editors."""
     for line in path.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             break

@@ -168,7 +168,7 @@ class Config(TopKeys):
         )
 
     def training(self) -> Any:
-        """The section ``train``, or the defaults of the system.
+        """Return the section ``train``, or the defaults of the system.
 
         Raises:
             UnknownName: The family of learning is missing.
@@ -189,7 +189,8 @@ class Config(TopKeys):
 
 
 def _name_of(system: Any) -> str:
-    """The name of a system's class in a configuration; of a user's own class, how it is found."""
+    """Return the name of a system's class in a configuration; of a user's own class, how it is
+    found."""
     return str(getattr(system, "kind", None) or kind_of(system))
 
 
@@ -214,13 +215,13 @@ def _world_of(system: Any) -> System:
 
 @cache
 def _top_keys() -> tuple[str, ...]:
-    """Keys of the default system. Every other system has its keys under ``system``."""
+    """Return the keys of the default system. Every other system has its keys under ``system``."""
     return tuple([key for key in TopKeys.model_fields if key not in TopKeys.shared_keys])
 
 
 @cache
 def _written_keys() -> tuple[str, ...]:
-    """All keys in the order of a written configuration."""
+    """Return all keys in the order of a written configuration."""
     keys = ["system", *TopKeys.model_fields]
     for key, before in _WRITTEN_AFTER.items():
         keys.insert(keys.index(before) + 1, key)
@@ -276,7 +277,7 @@ def _with_settings(document: yaml.Document, settings: Iterable[Setting], own: bo
 
 
 def _part_at(config: Any, key: str) -> Any:
-    """The part of a configuration at ``a.b.0.c``; ``...`` if it has none."""
+    """Return the part of a configuration at ``a.b.0.c``; ``...`` if it has none."""
     for word in key.split("."):
         match config:
             case Mapping():
@@ -289,7 +290,7 @@ def _part_at(config: Any, key: str) -> Any:
 
 
 def _agrees(part: Any, value: Any) -> bool:
-    """True if a part of a configuration holds what a setting says."""
+    """Return True if a part of a configuration holds what a setting says."""
     match value:
         case dict():
             return all(_agrees(_part_at(part, key), below) for key, below in value.items())
@@ -309,7 +310,8 @@ def dump_config(config: Config) -> str:
 
 
 def foreign_parts(value: Any) -> list[str]:
-    """Names of code outside dagsim in a configuration that was read with ``own=False``."""
+    """Return the names of code outside dagsim in a configuration that was read with
+    ``own=False``."""
     match value:
         case Foreign():
             return [value.kind]
@@ -325,13 +327,15 @@ def foreign_parts(value: Any) -> list[str]:
 
 
 def config_hash(config: Config) -> str:
-    """SHA-256 of ``dump_config`` as hex digits, so that comments and spelling do not matter."""
+    """Return the SHA-256 of ``dump_config`` as hex digits, so that comments and spelling do not
+    matter."""
     return sha256(dump_config(config).encode()).hexdigest()
 
 
 @cache
 def json_schema() -> dict[str, Any]:
-    """JSON Schema of the configuration, for editors (``# yaml-language-server: $schema=...``)."""
+    """Return the JSON Schema of the configuration, for editors (``# yaml-language-server:
+    $schema=...``)."""
     schema: dict[str, Any] = _any_of(Config.model_json_schema())
     for kind in ("Synthetic", "Sessions"):
         schema["$defs"][kind]["properties"]["preset"] = {"enum": list(WORKLOADS)}
@@ -353,7 +357,7 @@ def _validate(document: yaml.Document, *, own: bool = False) -> Config:
 
 
 def _defaults(document: yaml.Document, key: str, own: bool) -> Any:
-    """Defaults of the parts that ``document`` leaves out, where ``key`` will be set.
+    """Return the defaults of the parts that ``document`` leaves out, where ``key`` will be set.
 
     A workload given by name becomes a mapping with that name.
     """
@@ -374,7 +378,8 @@ def _defaults(document: yaml.Document, key: str, own: bool) -> Any:
 
 
 def _system_at(kind: Any, own: bool) -> type[System]:
-    """The class that ``system.kind`` names; the default system for a name that validation will refuse."""
+    """Return the class that ``system.kind`` names; the default system for a name that validation
+    will refuse."""
     if isinstance(kind, str) and (kind in SYSTEMS or (own and SYSTEMS.is_own(kind))):
         with suppress(DagsimError):
             system = system_named(kind)
@@ -383,7 +388,8 @@ def _system_at(kind: Any, own: bool) -> type[System]:
 
 
 def _left_out(config: Config) -> tuple[str, ...]:
-    """Keys that ``plain`` omits: those of other systems, and rare ones while they have no value."""
+    """Return the keys that ``plain`` omits: those of other systems, and rare ones while they have
+    no value."""
     rare = [name for name in ("prices", "communication", "metrics", "request") if not getattr(config, name)]
     return (*rare, *(() if config.world.has_top_keys else _top_keys()))
 

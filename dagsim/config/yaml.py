@@ -73,11 +73,12 @@ class Document:
     keys: dict[Key, str] = field(default_factory=dict)
 
     def place(self, path: Key) -> str:
-        """Position of the value at ``path``, or else of the nearest part around it."""
+        """Return the position of the value at ``path``, or else of the nearest part around it."""
         return _nearest(self.values, path) or self.source
 
     def key_place(self, path: Key) -> str:
-        """Position of the key at the end of ``path``, or else of the nearest part around it."""
+        """Return the position of the key at the end of ``path``, or else of the nearest part around
+        it."""
         return self.keys.get(path) or self.place(path)
 
     def override(self, setting: str, default: Any = None) -> None:
@@ -213,7 +214,8 @@ _Dumper.add_representer(str, _text)
 
 
 def _value(node: yaml.Node, path: Key, document: Document, faults: list[str], within: tuple[yaml.Node, ...]) -> Any:
-    """Value of ``node``. Adds the positions of its parts to ``document``, and errors to ``faults``."""
+    """Return the value of ``node``. Adds the positions of its parts to ``document``, and errors to
+    ``faults``."""
     if len(document.values) >= _MOST_VALUES:
         raise ConfigError(f"{document.source}: more than {_MOST_VALUES:,} values (each use of an alias counts)")
     document.values[path] = place = _place(document.source, node)
@@ -263,7 +265,8 @@ def _nearest(places: dict[Key, str], path: Key) -> str | None:
 
 
 def _part(default: Any, holder: Any, word: str) -> Any:
-    """The part ``word`` of ``default``; None if there is none, or if ``holder`` is of another kind."""
+    """Return the part ``word`` of ``default``; None if there is none, or if ``holder`` is of
+    another kind."""
     if not isinstance(default, dict):
         return None
     if isinstance(holder, dict) and "kind" in holder and holder["kind"] != default.get("kind"):
@@ -272,7 +275,7 @@ def _part(default: Any, holder: Any, word: str) -> Any:
 
 
 def _step(holder: Any, word: str, path: Key, source: str) -> Any:
-    """The key or index in ``holder`` (at ``path``) that ``word`` means."""
+    """Return the key or index in ``holder`` (at ``path``) that ``word`` means."""
     at = ".".join(map(str, path))
     match holder:
         case dict():
@@ -334,7 +337,8 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
 
 
 def _path(fault: ErrorDetails, value: Any) -> Key:
-    """Path of the fault in the document: pydantic's path without the kinds that it inserts."""
+    """Return the path of the fault in the document: pydantic's path without the kinds that it
+    inserts."""
     path: list[str | int] = []
     missing = fault["type"] == "missing"
     for depth, key in enumerate(fault["loc"], 1):
@@ -372,8 +376,8 @@ def _named(message: str, path: Key, value: Any) -> Key:
 
 
 def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
-    """Keys that the schema allows at ``loc``. If ``value`` has a ``kind`` there, only the keys of
-    that kind.
+    """Return the keys that the schema allows at ``loc``. If ``value`` has a ``kind`` there, only
+    the keys of that kind.
     """
     node: Schema = schema
     for key in loc:
@@ -388,14 +392,15 @@ def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
 
 
 def _default_kind(schema: Schema, node: Schema) -> str | None:
-    """The ``kind`` of a part that leaves it out, which ``Registered`` writes beside the union."""
+    """Return the ``kind`` of a part that leaves it out, which ``Registered`` writes beside the
+    union."""
     nodes = [node, *(node.get("anyOf") or ())]
     return next((str(branch[DEFAULT_KIND]) for branch in nodes if DEFAULT_KIND in branch), None)
 
 
 def _within(schema: Schema, node: Schema, key: str | int) -> Schema:
-    """The part of the schema that ``key`` leads to: a property, the items of a list, or the branch
-    of that kind.
+    """Return the part of the schema that ``key`` leads to: a property, the items of a list, or the
+    branch of that kind.
     """
     for branch in _branches(schema, node):
         properties = branch.get("properties", {})
@@ -409,7 +414,7 @@ def _within(schema: Schema, node: Schema, key: str | int) -> Schema:
 
 
 def _branches(schema: Schema, node: Schema) -> list[Schema]:
-    """The alternatives that a node of the schema stands for, with references resolved."""
+    """Return the alternatives that a node of the schema stands for, with references resolved."""
     if "$ref" in node:
         return _branches(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
     alternatives = node.get("anyOf") or node.get("oneOf")

@@ -25,7 +25,7 @@ class _Run(NamedTuple):
 
 
 def is_run(path: Path) -> bool:
-    """True if the path is a run folder."""
+    """Return True if the path is a run folder."""
     return path.is_dir() and (path / "manifest.json").is_file()
 
 
@@ -58,7 +58,8 @@ def write_run(
 
 
 def _last_runs(store: Store) -> tuple[dict[int, _Run], int]:
-    """The last run of each job that completed, by its number, and the number of runs that were stopped."""
+    """Return the last run of each job that completed, by its number, and the number of runs that
+    were stopped."""
     starts: dict[int, float] = {}
     where: dict[int, dict[int, int]] = defaultdict(dict)
     job_of: dict[int, int] = {}
@@ -78,7 +79,8 @@ def _last_runs(store: Store) -> tuple[dict[int, _Run], int]:
 
 
 def _as_it_ran(job: Job, run: _Run, scenario: ClusterScenario) -> Job:
-    """The job with the run as its recorded one; equal instances on equal nodes become one per node."""
+    """Return the job with the run as its recorded one; equal instances on equal nodes become one
+    per node."""
     cluster: Cluster = scenario.cluster
     nodes = [cluster.nodes[number] for number in run.nodes]
     if len(job.tasks) > 1:

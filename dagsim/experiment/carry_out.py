@@ -122,7 +122,8 @@ def _run(
     limit: int | None,
     advise: Callable[[str], None] | None,
 ) -> tuple[dict[Cell, CellRun], dict[Cell, CellRun], int]:
-    """The finished cells, the failed cells, and the number of cells left out by ``limit``."""
+    """Return the finished cells, the failed cells, and the number of cells left out by
+    ``limit``."""
     done, failed = store.done(plan.cells), dict[Cell, CellRun]()
     todo = [cell for cell in plan.cells if cell not in done]
     cells = todo[:limit]
@@ -162,7 +163,7 @@ def _run(
 
 
 def _advice(cell: Cell, run: CellRun) -> str:
-    """The engine that would have been faster for a long run; empty if there is none."""
+    """Return the engine that would have been faster for a long run; empty if there is none."""
     if "engine" not in run.timing:
         return ""
     return cell.config.world.faster_engine(cell.policy, EngineUse(**run.timing["engine"]), run.timing["wall_s"])

@@ -149,7 +149,8 @@ class CellGroup:
 
 
 def compared_axis(axes: Sequence[Axis]) -> Axis:
-    """The axis whose values are compared: the policies, or else the first axis with several values."""
+    """Return the axis whose values are compared: the policies, or else the first axis with several
+    values."""
     several = [axis for axis in axes if len(axis.values) > 1] or list(axes)
     return next((axis for axis in several if axis.key == "policy"), several[0])
 
@@ -185,7 +186,7 @@ def grouped_standings(
 
 
 def _paired_only(rows: Sequence[CellRun], axis: Axis) -> list[CellRun]:
-    """The rows on the seeds that all labels have, in the order of the labels."""
+    """Return the rows on the seeds that all labels have, in the order of the labels."""
     seeds = [{row.seed for row in rows if row.policy == label} for label in axis.labels]
     common = set.intersection(*seeds)
     ordered = sorted(rows, key=lambda row: axis.labels.index(row.policy))
@@ -193,7 +194,7 @@ def _paired_only(rows: Sequence[CellRun], axis: Axis) -> list[CellRun]:
 
 
 def _with_holm(groups: Sequence[CellGroup]) -> list[CellGroup]:
-    """The groups with Holm's p computed over all of them, because they form one table."""
+    """Return the groups with Holm's p computed over all of them, because they form one table."""
     tests: dict[tuple[int, frozenset[str]], float] = {}
     for place, group in enumerate(groups):
         for result in group.standings:
@@ -233,7 +234,7 @@ def block_ratios(folder: Store, policy: str, reference: str, blocks: int) -> Ove
 
 
 def _jcts(folder: Store, policy: str) -> Floats:
-    """Completion times of the admitted jobs, in order of arrival."""
+    """Return the completion times of the admitted jobs, in order of arrival."""
     number = next(place for place, line in enumerate(folder.lines()) if line.policy == policy)
     schedule = columns(folder.schedule(number))
     if schedule.jobs.unfinished.any():
@@ -298,7 +299,8 @@ def rule_for(config: Config) -> Precision:
 
 
 def seeds_for(config: Config, count: int) -> tuple[int, ...]:
-    """The first ``count`` seeds of the experiment; a larger count begins with the same seeds."""
+    """Return the first ``count`` seeds of the experiment; a larger count begins with the same
+    seeds."""
     return replicate_seeds(config.seed, count) if config.trace_file is None else window_seeds(config, count)
 
 
@@ -356,7 +358,8 @@ def _logs(values: Iterable[float | None]) -> Floats:
 
 
 def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
-    """The traffic on the links of the shared network in a run of the folder; none without one.
+    """Return the traffic on the links of the shared network in a run of the folder; none without
+    one.
 
     Raises:
         InputError: The trace of the run is gone or has changed.

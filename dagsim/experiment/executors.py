@@ -83,7 +83,7 @@ class CellWork:
         return replace(run, at=cell.at, id=cell.id) if self.named else run
 
     def _set_aside(self, cell: Cell) -> Played | None:
-        """The simulation of a cell whose log an earlier start has kept."""
+        """Return the simulation of a cell whose log an earlier start has kept."""
         if self.aside is None or not Path(self.aside).is_dir():
             return None
         return played_from(Path(self.aside, cell.id), scenario_of(self._config(cell)).cluster)
@@ -151,7 +151,7 @@ def executor_for(text: str) -> CellExecutor:
 
 
 def cores() -> int:
-    """Number of processor cores that this process may use."""
+    """Return the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -255,7 +255,7 @@ class _Pool(Generic[Item, Result]):
         self._processes = set(active_children()) - others
 
     def is_ready(self) -> bool:
-        """True once a worker has started up."""
+        """Return True once a worker has started up."""
         return any(future.done() for future in self._first)
 
     def wait(self) -> None:
@@ -293,7 +293,7 @@ class _Pool(Generic[Item, Result]):
             tell(index, turn, count)
 
     def killed(self) -> SimulationError:
-        """The error to raise for a worker that was killed."""
+        """Return the error to raise for a worker that was killed."""
         for process in self._processes:
             process.join(5)
         self._executor.shutdown()  # its thread may have reaped a process and not stored the exit code yet
@@ -311,7 +311,7 @@ class _Pool(Generic[Item, Result]):
         self._executor.shutdown(cancel_futures=True)
 
     def _has_room(self, futures: Collection[Future[bytes]]) -> bool:
-        """True if a worker is idle and the waiting results leave memory for more."""
+        """Return True if a worker is idle and the waiting results leave memory for more."""
         done = [future for future in futures if future.done()]
         held = sum(len(future.result()) for future in done if future.exception() is None)
         return len(futures) - len(done) < self._count and held < _HELD_BYTES
@@ -341,7 +341,7 @@ def _made(index: int, item: Any) -> bytes:
 
 
 def portable(error: Exception) -> Exception:
-    """The error, or a similar one that can be pickled."""
+    """Return the error, or a similar one that can be pickled."""
     try:
         sent: Exception = pickle.loads(pickle.dumps(error))
     except Exception:

@@ -109,7 +109,8 @@ def run_of(outcome: Outcome, keep: Keep = "log") -> CellRun:
 
 
 def log_of(played: Played | Outcome) -> CellRun:
-    """The log of a simulation and the facts of its run: all from which ``played_from`` makes it again."""
+    """Return the log of a simulation and the facts of its run: all from which ``played_from`` makes
+    it again."""
     run = CellRun(played.policy, played.seed, _facts(played))
     return replace(run, timing=_timing(played), schedule=_log_files(played.schedule))
 
@@ -153,7 +154,7 @@ def _log_files(schedule: Schedule) -> dict[str, bytes]:
 
 
 def _packed_table(who: dict[str, Any], table: dict[str, Any]) -> tuple[bytes, bytes]:
-    """The first line of the table as CSV, and its rows, compressed separately."""
+    """Return the first line of the table as CSV, and its rows, compressed separately."""
     rows = len(next(iter(table.values())))
     head, _, rest = to_csv({key: [value] * rows for key, value in who.items()} | table).partition("\n")
     return _packed(f"{head}\n"), _packed(rest)
@@ -166,7 +167,7 @@ def _small_files(schedule: Schedule) -> dict[str, bytes]:
 
 
 def _packed(text: str) -> bytes:
-    """A gzip member without name and time, so that equal texts give equal bytes."""
+    """Return a gzip member without name and time, so that equal texts give equal bytes."""
     return gzip.compress(text.encode(), compresslevel=6, mtime=0)
 
 
@@ -177,7 +178,8 @@ _ALONE: tuple[tuple[int, ...], ...] = ((),)
 
 
 def jobs_text(schedule: Schedule) -> str:
-    """Seed, end and jobs. Equal graphs are written once, and only for jobs with several tasks."""
+    """Return the seed, end and jobs. Equal graphs are written once, and only for jobs with several
+    tasks."""
     content: dict[str, Any] = {
         "fields": FACTS,
         "seed": schedule.seed,
@@ -328,8 +330,8 @@ def _fact_columns(file: Any) -> FactColumns:
 
 
 def engine_of(used: Mapping[str, EngineUse]) -> dict[str, str]:
-    """The engines by policy as an entry of the manifest: the engine asked for, the engine used, and
-    the reason.
+    """Return the engines by policy as an entry of the manifest: the engine asked for, the engine
+    used, and the reason.
     """
     asked = next(iter(used.values())).asked
     reasons: dict[tuple[str, str], list[str]] = {}
@@ -344,8 +346,8 @@ def engine_of(used: Mapping[str, EngineUse]) -> dict[str, str]:
 
 
 def summary_of(runs: Iterable[CellRun]) -> dict[str, dict[str, Any]]:
-    """Number of seeds and mean of every number, per policy. The mean is None if any seed has no
-    value.
+    """Return the number of seeds and mean of every number, per policy. The mean is None if any seed
+    has no value.
     """
     by_policy: dict[str, list[Mapping[str, Any]]] = {}
     for run in runs:
@@ -366,7 +368,7 @@ def _means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
 
 
 def cells_table(runs: Sequence[CellRun]) -> str:
-    """One row for each cell, sorted by id; a metric that a cell lacks is empty."""
+    """Return one row for each cell, sorted by id; a metric that a cell lacks is empty."""
     ordered = sorted(runs, key=lambda run: run.id)
     keys = list(dict.fromkeys(key for run in ordered for key in run.at))
     names = list(dict.fromkeys(name for run in ordered for name in run.metrics))
@@ -400,7 +402,7 @@ def slug(text: str, most: int = 40) -> str:
 
 
 def value_in(line: Mapping[str, Any], key: str, file: str) -> Any:
-    """The value in a line of a run folder's file.
+    """Return the value in a line of a run folder's file.
 
     Raises:
         RunFolderError: The line lacks it.
@@ -444,7 +446,8 @@ def _expected(shape: Any) -> str:
 
 
 def whole_lines(path: Path) -> list[bytes]:
-    """The complete lines, with line ends. An unfinished last line of a stopped writer is left out."""
+    """Return the complete lines, with line ends. An unfinished last line of a stopped writer is
+    left out."""
     try:
         lines = path.read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
@@ -455,7 +458,7 @@ def whole_lines(path: Path) -> list[bytes]:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file of JSON objects; an incomplete last line is ignored.
+    """Return the lines of a file of JSON objects; an incomplete last line is ignored.
 
     Raises:
         RunFolderError: A line is not a JSON object; the message gives its number.

@@ -56,8 +56,8 @@ class Spending:
     """The commit at which a stopped script was continued, if it differs."""
 
     def sentence(self, method: str, unit: str = "report seeds", n: int | None = None) -> str:
-        """The line below a table that states command, commit, seeds, n (of those granted, if not
-        all) and method.
+        """Return the line below a table that states command, commit, seeds, n (of those granted, if
+        not all) and method.
         """
         used = self.seeds[: len(self.seeds) if n is None else n]
         again = "" if self.times == 1 else f", used {self.times} times (results/seeds.yaml)"
@@ -179,7 +179,7 @@ class Ledger:
         raise ConfigError(f"{self.path}: {spending.table!r} has no entry for {spending.command!r}")
 
     def tables(self) -> dict[str, Any]:
-        """Pools and their used seeds, by table.
+        """Return the pools and their used seeds, by table.
 
         Raises:
             ConfigError: The file is not a ledger.
@@ -221,8 +221,8 @@ def _spending(table: str, entry: Mapping[str, Any], spent: list[dict[str, Any]])
 
 
 def _next_block(tables: Mapping[str, Any], count: int) -> range:
-    """The first free block of whole thousands that holds ``count`` seeds. Pools of windows, and
-    pools outside the report seeds, do not count.
+    """Return the first free block of whole thousands that holds ``count`` seeds. Pools of windows,
+    and pools outside the report seeds, do not count.
     """
     blocks = [entry["pool"][1] for entry in tables.values() if FIRST <= entry["pool"][0] < REPORT.stop]
     first = max(blocks, default=FIRST)

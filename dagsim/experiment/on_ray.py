@@ -140,7 +140,7 @@ _PLACED: dict[str, Path] = {}
 
 
 def local_trace(sha: str, shipped: Any) -> Path:
-    """The trace as a file on this worker."""
+    """Return the trace as a file on this worker."""
     import ray
 
     if sha not in _PLACED:
@@ -154,7 +154,7 @@ def local_trace(sha: str, shipped: Any) -> Path:
 
 
 def bytes_of(file: Path) -> tuple[str, bytes]:
-    """The name and the content of a trace.
+    """Return the name and the content of a trace.
 
     Raises:
         ConfigError: The trace is a folder, or too large.

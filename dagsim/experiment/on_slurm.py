@@ -181,6 +181,6 @@ def _run_share(share: _Share) -> list[CellRun | Exception]:
 
 
 def _lines_of(job: Any, error: Exception) -> str:
-    """The reason of a job that was lost, with the file of its log."""
+    """Return the reason of a job that was lost, with the file of its log."""
     reason = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
     return f"job {job.job_id} was lost {_TRIES + 1} times: {reason.strip()[:200]}; its log is {job.paths.stderr}"

@@ -43,12 +43,13 @@ class Axis:
     values: tuple[Any, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Labels to values, as ``axis_of`` reads them."""
+        """Return the labels to values, as ``axis_of`` reads them."""
         return dict(zip(self.labels, self.values, strict=True))
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
-    """The last word of each key (``count`` for ``cluster.groups.0.count``) if that is unique."""
+    """Return the last word of each key (``count`` for ``cluster.groups.0.count``) if that is
+    unique."""
     last = {key: next((word for word in reversed(key.split(".")) if not word.isdigit()), key) for key in keys}
     words = list(last.values())
     return {key: word if words.count(word) == 1 else key for key, word in last.items()}
@@ -91,7 +92,7 @@ def _steps(first: Any, last: Any, step: Any, place: str) -> tuple[float, ...]:
 
 
 def _value(value: Any) -> Any:
-    """A value of the configuration; ``{file: best.pt}`` is the agent in that checkpoint."""
+    """Return a value of the configuration; ``{file: best.pt}`` is the agent in that checkpoint."""
     match value:
         case {"file": str(path), **rest} if not rest:
             return f'{service("algorithm_of")(Path(path))}[checkpoint="{path}"]'
@@ -134,7 +135,7 @@ class SweepGrid:
     """Columns of the table; policies are compared by the first."""
 
     def config(self) -> Config:
-        """The base configuration with the settings for all cells.
+        """Return the base configuration with the settings for all cells.
 
         Raises:
             ConfigError: The base or a setting is wrong.
@@ -173,12 +174,12 @@ class SweepGrid:
                 yield Cell(config, config.policy, seed, label, at)
 
     def count(self) -> int:
-        """The points of the grid."""
+        """Return the points of the grid."""
         return prod(len(axis.values) for axis in self.axes)
 
     def to_dict(self, base: str) -> dict[str, Any]:
-        """The sweep in the form that ``read_grid`` reads. ``base`` contains the base configuration
-        and all settings.
+        """Return the sweep in the form that ``read_grid`` reads. ``base`` contains the base
+        configuration and all settings.
         """
         return {
             "base": base,
@@ -232,7 +233,8 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
 
 
 def _of_files(axis: Axis, path: Path, document: yaml.Document) -> Axis:
-    """The axis; the values of ``base`` are configurations, as for the key ``base`` of a sweep."""
+    """Return the axis; the values of ``base`` are configurations, as for the key ``base`` of a
+    sweep."""
     if axis.key != "base":
         return axis
     place = document.place(("over", "base"))
@@ -241,7 +243,8 @@ def _of_files(axis: Axis, path: Path, document: yaml.Document) -> Axis:
 
 
 def _base(value: Any, path: Path, place: str) -> Path | None:
-    """A file next to that of the sweep or below the current folder, or a configuration by name."""
+    """Return a file next to that of the sweep or below the current folder, or a configuration by
+    name."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -259,7 +262,7 @@ def _mapping(value: Any, place: str) -> Mapping[str, Any]:
 
 
 def _seeds(value: Any, place: str) -> int | Sequence[int] | None:
-    """The number of seeds, or with ``{first, count}`` or a list the seeds themselves."""
+    """Return the number of seeds, or with ``{first, count}`` or a list the seeds themselves."""
     match value:
         case None:
             return None
@@ -294,7 +297,7 @@ def _keep(value: Any, place: str) -> Keep:
 
 
 def _own_metrics(content: Mapping[str, Any], path: Path) -> list[str]:
-    """Names of the metrics of the user's own that a sweep sets, or its base."""
+    """Return the names of the metrics of the user's own that a sweep sets, or its base."""
     changed = content.get("set")
     specs: Any = changed.get("metrics") if isinstance(changed, dict) else None
     if specs is None and isinstance(base := content.get("base"), str):
@@ -343,7 +346,7 @@ class Cell:
         return sha256(f"{_content(self.config, self.policy)} {self.seed}".encode()).hexdigest()[:_ID]
 
     def trace(self) -> tuple[str, Path] | None:
-        """SHA-256 and path of the trace that the jobs come from.
+        """Return the SHA-256 and path of the trace that the jobs come from.
 
         Raises:
             ConfigError: The file does not exist.
@@ -394,7 +397,7 @@ def _pickled(config: Config) -> bytes:
 
 @_last_config
 def _content(config: Config, policy: str) -> str:
-    """Everything that the numbers of a cell depend on, apart from its seed."""
+    """Return everything that the numbers of a cell depend on, apart from its seed."""
     described = {key: value for key, value in plain(config).items() if key not in _NOT_THE_CELL}
     trace = config.world.trace_path
     if trace is not None:  # the contents of the trace count, not its path
@@ -482,7 +485,7 @@ def _check_cluster(config: Config) -> None:
 
 
 def _whole_numbers(value: Any) -> Any:
-    """The value with whole floats as integers: 20.0 and 20 are the same setting."""
+    """Return the value with whole floats as integers: 20.0 and 20 are the same setting."""
     match value:
         case float() if value.is_integer():
             return int(value)

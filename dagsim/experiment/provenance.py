@@ -41,8 +41,8 @@ Sources = dict[str, dict[str, Any]]
 
 
 def provenance(config: Config, policies: Iterable[str]) -> dict[str, Sources]:
-    """The files that ``policies`` and ``config`` use, as ``code``, ``checkpoints`` and ``traces``:
-    by name ``{"file": path, "sha256": hex digits}``.
+    """Return the files that ``policies`` and ``config`` use, as ``code``, ``checkpoints`` and
+    ``traces``: by name ``{"file": path, "sha256": hex digits}``.
 
     Raises:
         ConfigError: One of them is missing.
@@ -135,7 +135,8 @@ def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -
 
 @cache
 def code_digest() -> str:
-    """SHA-256 of the simulating code and its data files: another version of it makes different cells."""
+    """Return the SHA-256 of the simulating code and its data files: another version of it makes
+    different cells."""
     total, root = sha256(dagsim.__version__.encode()), Path(dagsim.__file__).parent
     for path in digested_files(root):
         total.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
@@ -168,7 +169,8 @@ def _code_changed(recorded: Mapping[str, Any]) -> str:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file or folder. It is cached until the size or the time of the file changes.
+    """Return the SHA-256 of a file or folder. It is cached until the size or the time of the file
+    changes.
 
     Raises:
         ConfigError: It does not exist.
@@ -185,8 +187,8 @@ def _digest(path: Path, _time_ns: int, _size: int) -> str:
 
 
 def _source(name: str) -> Iterator[Path]:
-    """The file of the module in ``module:attr``; None for modules of dagsim and for modules without
-    a file.
+    """Yield the file of the module in ``module:attr``; None for modules of dagsim and for modules
+    without a file.
     """
     path = source_file(name)
     if path is not None and not path.absolute().is_relative_to(_PACKAGE):
@@ -222,7 +224,7 @@ _PACKAGES = ("numpy", "pandas", "pydantic", "scipy", "simpy", "torch", "gymnasiu
 def manifest(
     command: str, created: datetime, config: Config, seeds: tuple[int, ...], policies: Iterable[str]
 ) -> dict[str, Any]:
-    """The manifest of a run, as plain values for JSON.
+    """Return the manifest of a run, as plain values for JSON.
 
     Raises:
         ConfigError: A file that determines the run is missing.
@@ -254,15 +256,15 @@ def _version(package: str) -> str | None:
 
 
 def _commit(checkout: Path) -> str | None:
-    """The commit that dagsim runs from, with ``-dirty`` if files differ from it; ``None`` outside a
-    checkout.
+    """Return the commit that dagsim runs from, with ``-dirty`` if files differ from it; ``None``
+    outside a checkout.
     """
     return _git(checkout, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*") or None
 
 
 def code_commit(checkout: Path) -> str | None:
-    """The commit, with ``-dirty`` only if the code differs: a script that makes a table writes into
-    ``results/``.
+    """Return the commit, with ``-dirty`` only if the code differs: a script that makes a table
+    writes into ``results/``.
     """
     commit = _git(checkout, "rev-parse", "HEAD")
     changed = _git(checkout, "status", "--porcelain", "--untracked-files=no", "--", "dagsim", "scripts", "configs")
@@ -270,7 +272,7 @@ def code_commit(checkout: Path) -> str | None:
 
 
 def _git(checkout: Path, *arguments: str) -> str | None:
-    """The output of git; ``None`` if git fails."""
+    """Return the output of git; ``None`` if git fails."""
     if not (checkout / ".git").exists():
         return None
     try:

@@ -54,8 +54,8 @@ def on_its_cluster(
 
 
 def experiment_seeds(config: Config) -> tuple[int, ...]:
-    """The seeds of an experiment: those of its replicates, or the numbers of the windows of its
-    trace.
+    """Return the seeds of an experiment: those of its replicates, or the numbers of the windows of
+    its trace.
     """
     trace = config.trace_file
     if trace is not None and trace.window is not None:
@@ -64,7 +64,7 @@ def experiment_seeds(config: Config) -> tuple[int, ...]:
 
 
 def window_seeds(config: Config, count: int) -> tuple[int, ...]:
-    """The numbers of ``count`` windows of the experiment's trace.
+    """Return the numbers of ``count`` windows of the experiment's trace.
 
     Raises:
         ConfigError: The configuration has a seed, which would change nothing.
@@ -78,8 +78,8 @@ def window_seeds(config: Config, count: int) -> tuple[int, ...]:
 
 
 def replicate_seeds(root: int, count: int) -> tuple[int, ...]:
-    """The seeds of ``count`` replicates: ``root`` itself, so that a single run uses the given seed,
-    then numbers drawn from it.
+    """Return the seeds of ``count`` replicates: ``root`` itself, so that a single run uses the
+    given seed, then numbers drawn from it.
 
     They are not ``root + 1`` and so on: the experiments with roots 0 and 1 would share all but one
     workload.
@@ -89,15 +89,16 @@ def replicate_seeds(root: int, count: int) -> tuple[int, ...]:
 
 
 def metric_of(config: Config) -> str:
-    """The metric by which policies are ranked: the merit of the experiment's system."""
+    """Return the metric by which policies are ranked: the merit of the experiment's system."""
     return config.world.merit
 
 
 def sample_of(config: Config) -> Sample:
-    """The kind of sample that one seed of the experiment is."""
+    """Return the kind of sample that one seed of the experiment is."""
     return config.world.sample
 
 
 def workload_label(config: Config) -> str:
-    """The workload in a few words: ``heterogeneous, load 0.7``, or ``jobs.csv, windows of 200 jobs``."""
+    """Return the workload in a few words: ``heterogeneous, load 0.7``, or ``jobs.csv, windows of
+    200 jobs``."""
     return config.world.label(WORKLOADS) or config.kind

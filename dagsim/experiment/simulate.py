@@ -103,7 +103,7 @@ def play_policy(config: Config, policy: str, seed: int, tell: Callable[[int], No
 
 
 def facts_of(decider: object, notes: Iterable[str] = ()) -> dict[str, Any]:
-    """Facts about a policy after its run (``Outcome.decider``), with further notes."""
+    """Return the facts about a policy after its run (``Outcome.decider``), with further notes."""
     facts: dict[str, Any] = {"clairvoyant": True} if getattr(decider, "clairvoyant", False) else {}
     if notes := [*notes, *getattr(decider, "notes", ())]:
         facts["notes"] = notes
@@ -112,7 +112,7 @@ def facts_of(decider: object, notes: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def measured(config: Config, schedule: Schedule) -> Summary:
-    """Every metric of a schedule, over the jobs that the configuration measures."""
+    """Return every metric of a schedule, over the jobs that the configuration measures."""
     summary = summarize(schedule, measured=config.world.measured)
     return replace(summary, own=own_values(config.metrics, schedule)) if config.metrics else summary
 
@@ -223,8 +223,9 @@ _ALL, _EVERY = 100, 17
 
 
 def is_agent(scenario: Scenario, spec: str) -> bool:
-    """True if ``spec`` names a trained agent: an algorithm that trains one, an agent that ships, or
-    ``agent`` for one of any algorithm. If a policy has the same name, the policy is meant.
+    """Return True if ``spec`` names a trained agent: an algorithm that trains one, an agent that
+    ships, or ``agent`` for one of any algorithm. If a policy has the same name, the policy is
+    meant.
     """
     if external_command(spec) is not None:
         return False
@@ -278,7 +279,8 @@ def agent_spec(
 
 
 def only_system_of(algo: str | None) -> str | None:
-    """The name of the system that an agent ships for, if it is only one, and not the default one."""
+    """Return the name of the system that an agent ships for, if it is only one, and not the default
+    one."""
     if algo is None or algo in system_named(DEFAULT_SYSTEM).policies or algo not in _agents():
         return None
     shipped_agents = service("shipped_agents")
@@ -339,7 +341,7 @@ class ExternalCommand(NamedTuple):
         return Spec.parse(self.head).params
 
     def words(self) -> list[str]:
-        """The words of the command that starts the program; empty if the user starts it."""
+        """Return the words of the command that starts the program; empty if the user starts it."""
         return (self.address if self.kind == "exec" else str(self.params.get("start", ""))).split()
 
 

@@ -147,7 +147,8 @@ class TotalDemand:
         self.gangs[shape] = max(self.gangs.get(shape, 1), instances if task.gang else 1)
 
     def _row(self, task: Task) -> tuple[Any, ...]:
-        """Names of GPU types, the types, and the task's shares of them; cached by set of names."""
+        """Return the names of GPU types, the types, and the task's shares of them; cached by set of
+        names."""
         key = task.gpu_types or (("",) if task.gpus else ())
         if key not in self._rows:
             named = [canonical(name) for name in task.gpu_types or () if canonical(name) in GPU_TYPES]
@@ -164,7 +165,7 @@ def trace_cluster(
     *,
     invented: bool = True,
 ) -> tuple[str, Mapping[str, Any]]:
-    """The option that chooses the cluster, and its keys of the configuration, for
+    """Return the option that chooses the cluster, and its keys of the configuration, for
     ``scenario.on_its_cluster``; no keys if the configuration already has it.
     """
     if cluster not in (None, "trace", "sized"):
@@ -250,7 +251,8 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     period_s = demand.arrivals.period_s if demand.period_s is None else demand.period_s
 
     def needed_for(seconds: float, at_once: float) -> float:
-        """Units needed for the load; never more than all jobs hold at once if none waits."""
+        """Return the units needed for the load; never more than all jobs hold at once if none
+        waits."""
         return min(seconds / (period_s * load), at_once) if period_s > 0 else at_once
 
     gpus = max(_NODE.gpus, _whole(demand.instance_gpus, "GPUs a node"))
@@ -288,8 +290,8 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
 
 
 def _totals(job: np.ndarray, amount: np.ndarray, share: np.ndarray) -> tuple[float, float]:
-    """The amounts of all tasks, summed by job and then over jobs; and the same weighted by each
-    job's share.
+    """Return the amounts of all tasks, summed by job and then over jobs; and the same weighted by
+    each job's share.
     """
     by_job = np.bincount(job, amount)
     return float(np.add.accumulate(by_job)[-1]), float(np.add.accumulate(by_job * share)[-1])

@@ -113,13 +113,13 @@ _RUNS, _TIMING, _FAILURES, _PROGRESS = "runs.jsonl", "timing.jsonl", "failures.j
 
 
 def is_sweep(path: Path) -> bool:
-    """True if the run folder at ``path`` holds the cells of a grid."""
+    """Return True if the run folder at ``path`` holds the cells of a grid."""
     return (path / _GRID).is_file() and (path / "manifest.json").is_file()
 
 
 def recorded_code(path: Path) -> dict[str, str]:
-    """SHA-256 of the source of all code outside dagsim that the run folder ``path`` used, by name;
-    see ``own_code.Allowed``.
+    """Return the SHA-256 of the source of all code outside dagsim that the run folder ``path``
+    used, by name; see ``own_code.Allowed``.
 
     Raises:
         RunFolderError: Its manifest cannot be read.
@@ -392,7 +392,7 @@ class Store:
         return self.grid
 
     def plan(self) -> Plan:
-        """The plan for which the folder was made.
+        """Return the plan for which the folder was made.
 
         Raises:
             InputError: A file that the plan needs cannot be read.
@@ -570,7 +570,7 @@ class Store:
     # Finished cells
 
     def done(self, cells: Iterable[Cell]) -> dict[Cell, CellRun]:
-        """The cells that are finished.
+        """Return the cells that are finished.
 
         Raises:
             RunFolderError: One of them cannot be read.
@@ -730,7 +730,7 @@ class Store:
     # Reading
 
     def lines(self) -> list[CellRun]:
-        """The finished runs, in order; an incomplete last line is ignored.
+        """Return the finished runs, in order; an incomplete last line is ignored.
 
         Raises:
             RunFolderError: They cannot be read.
@@ -761,8 +761,8 @@ class Store:
         return lines[number]
 
     def cells(self) -> list[CellRun]:
-        """All finished cells in the folder of a grid, by id, including cells that the grid no
-        longer names.
+        """Return all finished cells in the folder of a grid, by id, including cells that the grid
+        no longer names.
 
         Raises:
             RunFolderError: One of them cannot be read.
@@ -771,7 +771,7 @@ class Store:
         return [run for id_ in ids if (run := self._cell(id_)) is not None]
 
     def failures(self) -> list[CellRun]:
-        """The policies that failed, each with its error.
+        """Return the policies that failed, each with its error.
 
         Raises:
             RunFolderError: They cannot be read.
@@ -786,7 +786,7 @@ class Store:
         ]
 
     def whole(self) -> list[CellRun]:
-        """The finished runs of the policies that did not fail, which can be compared.
+        """Return the finished runs of the policies that did not fail, which can be compared.
 
         Raises:
             RunFolderError: They cannot be read.
@@ -795,8 +795,8 @@ class Store:
         return [run for run in self.lines() if run.policy not in failed]
 
     def missing(self) -> str | None:
-        """A sentence if the folder holds fewer runs than when it was finished, such as ``3 of 8
-        runs are there``.
+        """Return a sentence if the folder holds fewer runs than when it was finished, such as ``3
+        of 8 runs are there``.
 
         Raises:
             RunFolderError: The runs cannot be read.
@@ -813,7 +813,7 @@ class Store:
         return f"{self.path}: {count} of {due} runs are there, although its state is done; {command} runs the others"
 
     def progress(self) -> list[dict[str, Any]]:
-        """The events in ``progress.jsonl`` of a grid; an incomplete last line is ignored.
+        """Return the events in ``progress.jsonl`` of a grid; an incomplete last line is ignored.
 
         Raises:
             RunFolderError: They cannot be read.
@@ -833,7 +833,7 @@ class Store:
         }
 
     def schedule(self, number: int) -> Schedule:
-        """The schedule of finished run ``number``.
+        """Return the schedule of finished run ``number``.
 
         Raises:
             RunFolderError: It is missing or damaged.
@@ -841,7 +841,7 @@ class Store:
         return read_schedule(self.path / "schedules" / f"{number:03d}", self._cluster())
 
     def _cluster(self) -> Cluster:
-        """The machines of the experiment.
+        """Return the machines of the experiment.
 
         Raises:
             CodeNotAllowed: Its system is code outside dagsim, which was not imported.
@@ -854,7 +854,7 @@ class Store:
         return scenario_of(self.config).cluster
 
     def _engines(self) -> dict[str, EngineUse]:
-        """The engine of each policy's first run; empty for systems that have only one."""
+        """Return the engine of each policy's first run; empty for systems that have only one."""
         used: dict[str, EngineUse] = {}
         for line in read_lines(self.path / _TIMING):
             if "engine" in line:
@@ -903,7 +903,7 @@ class Store:
                 file.unlink(missing_ok=True)
 
     def _written(self) -> dict[str, int]:
-        """Length of each file after the last finished run."""
+        """Return the length of each file after the last finished run."""
         if self._ends is None:
             runs, timing = (whole_lines(self.path / name) for name in (_RUNS, _TIMING))
             count = min(len(runs), len(timing))

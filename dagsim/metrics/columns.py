@@ -199,7 +199,7 @@ class ScheduleColumns:
         return first
 
     def within(self, start_s: Floats, end_s: Floats) -> Floats:
-        """Seconds of each interval that lie in the window."""
+        """Return the seconds of each interval that lie in the window."""
         return np.clip(end_s, self.start_s, self.end_s) - np.clip(start_s, self.start_s, self.end_s)
 
     def at_horizon(self) -> ScheduleColumns:
@@ -230,13 +230,13 @@ def job_columns(source: Source) -> JobColumns:
 
 
 def total(keys: Ints, weight: Floats, count: int) -> Floats:
-    """Sum the weights of each key from 0 to ``count`` - 1."""
+    """Return the sum the weights of each key from 0 to ``count`` - 1."""
     return np.bincount(keys, weights=weight, minlength=count).astype(np.float64, copy=False)
 
 
 def _last_s(schedule: Schedule, rows: np.ndarray, jobs: JobColumns) -> float:
-    """Time of the last record in seconds, without repairs and other records after the last job is
-    done.
+    """Return the time of the last record in seconds, without repairs and other records after the
+    last job is done.
     """
     if len(jobs) and not jobs.unfinished.any():
         return float(rows["time_s"][rows["kind"] <= Kind.COMPLETED].max(initial=0.0))
@@ -283,7 +283,7 @@ def distinct(keys: Ints) -> int:
 
 
 def _among(kinds: tuple[Kind, ...]) -> Flags:
-    """Table that is True at each of these kinds of rows."""
+    """Return the table that is True at each of these kinds of rows."""
     table = np.zeros(max(Kind) + 1, bool)
     table[list(kinds)] = True
     return table

@@ -30,8 +30,8 @@ class Incomplete:
 
 
 def incomplete_jobs(schedule: Schedule, unfinished: Mapping[int, str]) -> list[Incomplete]:
-    """The jobs that did not complete by reason, the most frequent first. ``unfinished`` has the reasons of jobs that
-    are still there at the end, by number, where they are known.
+    """Return the jobs that did not complete by reason, the most frequent first. ``unfinished`` has
+    the reasons of jobs that are still there at the end, by number, where they are known.
     """
     rows = schedule.log.rows()
     rejected = rows[(rows["kind"] == Kind.REJECTED) & (rows["value"] != RejectReason.TIME_LIMIT)]
@@ -50,7 +50,8 @@ def incomplete_jobs(schedule: Schedule, unfinished: Mapping[int, str]) -> list[I
 
 
 def incomplete_facts(schedule: Schedule, unfinished: Mapping[int, str]) -> dict[str, Any]:
-    """The same as plain values under ``incomplete``, beside the number of all jobs; empty if all completed."""
+    """Return the same as plain values under ``incomplete``, beside the number of all jobs; empty if
+    all completed."""
     reasons = incomplete_jobs(schedule, unfinished)
     if not reasons:
         return {}
@@ -60,8 +61,8 @@ def incomplete_facts(schedule: Schedule, unfinished: Mapping[int, str]) -> dict[
 
 
 def incomplete_sentence(facts: Iterable[Mapping[str, Any]]) -> str:
-    """A sentence on all runs with ``facts`` under ``incomplete`` together; empty if no job is incomplete. ``facts``
-    without it count no jobs.
+    """Return a sentence on all runs with ``facts`` under ``incomplete`` together; empty if no job
+    is incomplete. ``facts`` without it count no jobs.
     """
     runs = [fact["incomplete"] for fact in facts if "incomplete" in fact]
     if not runs:

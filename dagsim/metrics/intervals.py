@@ -39,8 +39,8 @@ def two_sided_p(t: ArrayLike, df: int) -> Floats:
 
 @lru_cache(maxsize=4096)
 def t_quantile(level: float, df: int) -> float:
-    """Bound that |T| does not exceed with probability ``level``: 12.706 for .95 and 1 degree of
-    freedom.
+    """Return the bound that |T| does not exceed with probability ``level``: 12.706 for .95 and 1
+    degree of freedom.
 
     Raises:
         InputError: The level is not between 0 and 1, or there is no degree of freedom.
@@ -140,8 +140,8 @@ def geometric_mean(logs: Floats, level: float = 0.95) -> Bounds:
 
 
 def ratio_of_means(values: Floats, reference: Floats, level: float = 0.95) -> Bounds:
-    """Ratio of means r with the delta method on its log: r exp(+- t sd(d) / sqrt n), d = (a - r b)
-    / mean a.
+    """Return the ratio of means r with the delta method on its log: r exp(+- t sd(d) / sqrt n), d =
+    (a - r b) / mean a.
     """
     mean = values.mean(axis=-1, keepdims=True)
     ratio = mean / reference.mean(axis=-1, keepdims=True)
@@ -149,7 +149,7 @@ def ratio_of_means(values: Floats, reference: Floats, level: float = 0.95) -> Bo
 
 
 def _about(value: Floats, logs: Floats, level: float) -> Bounds:
-    """Value exp(+- t sd(logs) / sqrt n); no interval without two samples that differ."""
+    """Return the value exp(+- t sd(logs) / sqrt n); no interval without two samples that differ."""
     n = logs.shape[-1]
     if n < 2:
         return _no_interval(value)
@@ -159,8 +159,8 @@ def _about(value: Floats, logs: Floats, level: float) -> Bounds:
 
 
 def median(ratios: Floats, level: float = 0.95) -> Bounds:
-    """Median and its order-statistic interval: the k-th ratio from each end, exact for any
-    distribution.
+    """Return the median and its order-statistic interval: the k-th ratio from each end, exact for
+    any distribution.
     """
     ordered = np.sort(ratios, axis=-1)
     n = ordered.shape[-1]
@@ -189,7 +189,8 @@ def median_rank(n: int, level: float = 0.95) -> int | None:
 
 
 def standard_deviation(values: Floats) -> Floats:
-    """Standard deviation with n - 1; exactly 0 if all values are equal up to rounding."""
+    """Return the standard deviation with n - 1; exactly 0 if all values are equal up to
+    rounding."""
     sd: Floats = values.std(axis=-1, ddof=1)
     return np.where(np.ptp(values, axis=-1) <= SAME, 0.0, sd)
 
@@ -203,7 +204,8 @@ def skewness(values: Floats) -> Floats:
 
 
 def largest_job(mean: Floats, p95: Floats, p99: Floats, jobs: Floats) -> Floats:
-    """Share of all job-seconds in the largest of ``jobs`` jobs, from the mean and two percentiles.
+    """Return the share of all job-seconds in the largest of ``jobs`` jobs, from the mean and two
+    percentiles.
 
     With more than 100 jobs, the 99th percentile is not among the largest jobs. Pareto's law then
     extends the tail, with the index that leads from the 95th to the 99th percentile.
@@ -215,7 +217,8 @@ def largest_job(mean: Floats, p95: Floats, p99: Floats, jobs: Floats) -> Floats:
 
 
 def seeds_for_interval(logs: Floats, largest_job: Floats | float = 0.0) -> Floats:
-    """Number of seeds from which the t interval of each sample holds; 0 if a sample has enough.
+    """Return the number of seeds from which the t interval of each sample holds; 0 if a sample has
+    enough.
 
     ``largest_job`` is the share of a seed's job-seconds that its largest job takes. If it is more
     than 9 %, the values are those of single jobs: 300 seeds are needed, or more if the ratios are
@@ -237,8 +240,8 @@ def seeds_for_interval(logs: Floats, largest_job: Floats | float = 0.0) -> Float
 
 
 def seeds_for_mean(n: int, largest_job: float = 0.0) -> float:
-    """Number of seeds from which the t interval of a policy's own arithmetic mean holds; 0 if ``n``
-    is enough.
+    """Return the number of seeds from which the t interval of a policy's own arithmetic mean holds;
+    0 if ``n`` is enough.
 
     It is infinite if single jobs dominate a seed (``seeds_for_interval``): with Pareto(1.1) work,
     1,000 seeds cover the mean in 72 %, because the job times have no variance.
@@ -248,8 +251,8 @@ def seeds_for_mean(n: int, largest_job: float = 0.0) -> float:
 
 
 def samples_needed(seeds_needed: float, n: int, unit: str) -> float:
-    """Number of samples from which an interval of ``n`` holds: ``seeds_needed``, of windows at least
-    300; 0 if ``n`` is enough.
+    """Return the number of samples from which an interval of ``n`` holds: ``seeds_needed``, of
+    windows at least 300; 0 if ``n`` is enough.
     """
     return max(seeds_needed, ENOUGH_WINDOWS) if unit == "window" and n < ENOUGH_WINDOWS else seeds_needed
 
@@ -268,7 +271,8 @@ def _rounded(seeds: float) -> int:
 
 
 def t_of_mean(logs: Floats) -> Floats:
-    """Statistic of the paired t test, mean l / (sd(l) / sqrt n); NaN if all are equal."""
+    """Return the statistic of the paired t test, mean l / (sd(l) / sqrt n); NaN if all are
+    equal."""
     sd = standard_deviation(logs)
     statistic: Floats = logs.mean(axis=-1) * sqrt(logs.shape[-1]) / np.where(sd > 0, sd, np.nan)
     return statistic

@@ -41,12 +41,12 @@ METRICS: Registry[OwnMetric] = Registry(
 
 
 def value_name(spec: str) -> str:
-    """The name of the value of a metric: that of its class or entry point."""
+    """Return the name of the value of a metric: that of its class or entry point."""
     return Spec.parse(spec).name.rpartition(":")[2]
 
 
 def own_values(specs: Iterable[str], schedule: Schedule) -> dict[str, float]:
-    """The value of each metric, by its name.
+    """Return the value of each metric, by its name.
 
     Raises:
         ConfigError: There is no such metric, or two have the same name.

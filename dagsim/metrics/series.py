@@ -167,7 +167,7 @@ class JobSeries:
         return buffer.getvalue()
 
     def between(self, first: int, last: int | None) -> JobSeries:
-        """The jobs of a range by arrival."""
+        """Return the jobs of a range by arrival."""
         values = {name: column[first:last] for name, column in self.values.items()}
         labels = {kind: words[first:last] for kind, words in self.labels.items()}
         return replace(self, values=values, tenant=self.tenant[first:last], labels=labels)
@@ -178,13 +178,13 @@ class JobSeries:
         return np.isfinite(next(iter(self.values.values())))
 
     def where_completed(self, other: JobSeries) -> JobSeries:
-        """The same series, without the values of jobs that another run did not complete."""
+        """Return the same series, without the values of jobs that another run did not complete."""
         values = {name: np.where(other.completed, of, np.nan) for name, of in self.values.items()}
         return replace(self, values=values)
 
     def value(self, metric: str) -> float | None:
-        """The metric over these jobs; None if it is not a mean or a percentile of jobs, NaN if there
-        are none.
+        """Return the metric over these jobs; None if it is not a mean or a percentile of jobs, NaN
+        if there are none.
         """
         match = _NAME.fullmatch(metric)
         if match is None:
@@ -195,7 +195,8 @@ class JobSeries:
         return float(values.mean() if match["part"] == "mean" else np.quantile(values, _ORDERS[match["part"]]))
 
     def unknown_group(self, metric: str) -> str:
-        """A sentence on a metric of a group, such as a partition, that no job has; empty for others."""
+        """Return a sentence on a metric of a group, such as a partition, that no job has; empty for
+        others."""
         match = _NAME.fullmatch(metric)
         if match is None or (kind := match["kind"]) is None:
             return ""
@@ -206,7 +207,7 @@ class JobSeries:
         return f"there is no {kind} {match['group']!r}; {listed}"
 
     def _counted(self, match: re.Match[str]) -> Flags:
-        """True for the jobs that a metric counts."""
+        """Return True for the jobs that a metric counts."""
         counted: Flags = np.isfinite(self.values[match["values"]])
         kind, group = match["kind"], match["group"]
         if kind in self.labels:
@@ -218,7 +219,8 @@ class JobSeries:
         return counted
 
     def run_s(self) -> Floats:
-        """Seconds from the first start to the end of each job that completed. Without both times, all are equal."""
+        """Return the seconds from the first start to the end of each job that completed. Without
+        both times, all are equal."""
         if not {"jct_s", "wait_s"} <= self.values.keys():
             return np.ones(len(self.tenant))
         run_s = self.values["jct_s"] - self.values["wait_s"]
@@ -261,7 +263,7 @@ class JobSeries:
 
 
 def next_period(series: JobSeries, metric: str, value: float) -> Period:
-    """The interval of ``metric``, whose value in this run is ``value``, in the next period.
+    """Return the interval of ``metric``, whose value in this run is ``value``, in the next period.
 
     Its variance is that of this run's value and that of the next one, which are equal.
     """
@@ -278,9 +280,9 @@ def next_period(series: JobSeries, metric: str, value: float) -> Period:
 
 
 def change_of(series: JobSeries, value: float, before: JobSeries, value_before: float, metric: str) -> Change:
-    """The ratio of ``value`` to ``value_before``, the values of ``metric`` in two runs of the same
-    jobs. If a run did not complete all jobs of the other, it is the ratio over those that both
-    completed, NaN for metrics that are not of jobs.
+    """Return the ratio of ``value`` to ``value_before``, the values of ``metric`` in two runs of
+    the same jobs. If a run did not complete all jobs of the other, it is the ratio over those that
+    both completed, NaN for metrics that are not of jobs.
     """
     if not np.array_equal(series.completed, before.completed):
         series, before = series.where_completed(before), before.where_completed(series)
@@ -300,9 +302,9 @@ def change_of(series: JobSeries, value: float, before: JobSeries, value_before: 
 
 
 def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influences: Floats) -> tuple[float, int, float]:
-    """Distance of the ends of the interval of a change from its value, on a logarithmic scale; the
-    length of the run in integrated autocorrelation times; and how many times as long it would have to
-    be. The distance is NaN if the run is too short.
+    """Return the distance of the ends of the interval of a change from its value, on a logarithmic
+    scale; the length of the run in integrated autocorrelation times; and how many times as long it
+    would have to be. The distance is NaN if the run is too short.
 
     The spread of the influences between blocks misses what is rare. If N busy periods make the whole
     difference, waits of the long run may be larger than those of the log by as much as the largest mean
@@ -333,16 +335,16 @@ def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influenc
 
 
 def _spread(pieces: Sequence[Floats], blocks: int) -> float:
-    """Standard error of the mean of the first series, from blocks; at least that of the log of the mean of
-    the second, or of the ratio of it and the third (``_jackknife``).
+    """Return the standard error of the mean of the first series, from blocks; at least that of the
+    log of the mean of the second, or of the ratio of it and the third (``_jackknife``).
     """
     first, *levels = [_means(of, blocks) for of in pieces]
     return float(np.fmax(first.std(ddof=1) / sqrt(blocks), _jackknife(levels)))
 
 
 def _equals(values: Floats) -> float:
-    """Number of equal values with the same sum and the same sum of squares as these, which are 0 or more;
-    at least 1.
+    """Return the number of equal values with the same sum and the same sum of squares as these,
+    which are 0 or more; at least 1.
     """
     return max(float(values.sum() ** 2 / (values**2).sum()), 1.0) if values.any() else 1.0
 
@@ -356,26 +358,28 @@ def _more_than(number: float) -> float:
 
 
 def _around(value: float, reach: float) -> tuple[float, float]:
-    """The interval around a value that reaches that far on a logarithmic scale; NaN if it says nothing."""
+    """Return the interval around a value that reaches that far on a logarithmic scale; NaN if it
+    says nothing."""
     return (value / exp(reach), value * exp(reach)) if reach <= log(_BLIND) else (nan, nan)
 
 
 def _longer(reach: float) -> float:
-    """The factor by which a run would have to be longer for a narrow interval, given the distance of its
-    ends on a logarithmic scale, which shrinks with the square root of the length.
+    """Return the factor by which a run would have to be longer for a narrow interval, given the
+    distance of its ends on a logarithmic scale, which shrinks with the square root of the length.
     """
     return max((reach / log(_WIDE)) ** 2, 1.0)
 
 
 def _mean_of(metric: str) -> str:
-    """The mean of the same values as a metric. A percentile changes as slowly as the queue does,
-    although the jobs beyond it are few.
+    """Return the mean of the same values as a metric. A percentile changes as slowly as the queue
+    does, although the jobs beyond it are few.
     """
     return f"{metric.rpartition('.')[0]}.mean"
 
 
 def _of_quantile(values: Floats, order: float) -> Floats:
-    """Influences on a quantile. The density there is the slope of the neighbouring empirical quantiles."""
+    """Return the influences on a quantile. The density there is the slope of the neighbouring
+    empirical quantiles."""
     near = min(0.02, (1 - order) / 2)
     low, quantile, high = np.quantile(values, [order - near, order, order + near])
     influences: Floats = quantile + ((values > quantile) - (1 - order)) * ((high - low) / (2 * near))
@@ -383,8 +387,9 @@ def _of_quantile(values: Floats, order: float) -> Floats:
 
 
 def _half(influences: Floats, *levels: Floats | None) -> tuple[float, int, float]:
-    """Standard error of the mean of a stationary series from its blocks, their number, and how many
-    times as long the series would have to be for enough of them. NaN if there are too few.
+    """Return the standard error of the mean of a stationary series from its blocks, their number,
+    and how many times as long the series would have to be for enough of them. NaN if there are too
+    few.
 
     Blocks are long enough for the slowest of all series. The standard error is at least that of the
     log of the mean of the first level, or of the ratio of the two.
@@ -407,8 +412,8 @@ def _half(influences: Floats, *levels: Floats | None) -> tuple[float, int, float
 
 
 def _jackknife(levels: Sequence[Floats]) -> float:
-    """Standard error of the log of the mean of the first series of blocks, less that of the second.
-    NaN if one block has the whole sum.
+    """Return the standard error of the log of the mean of the first series of blocks, less that of
+    the second. NaN if one block has the whole sum.
     """
     others = [level.sum() - level for level in levels]
     if not all((other > 0).all() for other in others):
@@ -440,5 +445,5 @@ def _autocorrelation_time(values: Floats) -> float:
 
 
 def _means(values: Floats, parts: int) -> Floats:
-    """Means of consecutive parts of almost equal length."""
+    """Return the means of consecutive parts of almost equal length."""
     return np.array([part.mean() for part in np.array_split(values, parts)])

@@ -169,7 +169,7 @@ _KEYS = {"low": "ratio_low", "high": "ratio_high"}
 
 
 def lower_is_better(metric: str) -> bool:
-    """True if lower values of ``metric`` are better, as for nearly all metrics."""
+    """Return True if lower values of ``metric`` are better, as for nearly all metrics."""
     return metric not in _HIGHER_IS_BETTER
 
 
@@ -181,8 +181,8 @@ def mean(lines: Iterable[RunMetrics], metric: str) -> Mean:
 
 
 def largest_share(lines: Iterable[RunMetrics], metric: str) -> float:
-    """Share of the largest job in the sum of a per-job ``metric``: geometric mean over seeds; 0 if
-    unknown.
+    """Return the share of the largest job in the sum of a per-job ``metric``: geometric mean over
+    seeds; 0 if unknown.
     """
     name, runs = metric.rpartition(".")[0], list(lines)
     mean, p95, p99 = (_column(runs, f"{name}.{part}") for part in ("mean", "p95", "p99"))
@@ -191,7 +191,7 @@ def largest_share(lines: Iterable[RunMetrics], metric: str) -> float:
 
 
 def runs_by_policy(lines: Iterable[RunMetrics]) -> dict[str, dict[int, RunMetrics]]:
-    """The runs of each policy by seed, in order."""
+    """Return the runs of each policy by seed, in order."""
     runs: dict[str, dict[int, RunMetrics]] = {}
     for line in lines:
         runs.setdefault(line.policy, {})[line.seed] = line
@@ -254,7 +254,7 @@ def without_repeats(lines: Sequence[LineT]) -> list[LineT]:
 
 
 def not_done(line: RunMetrics) -> int:
-    """Number of jobs rejected or left unfinished."""
+    """Return the number of jobs rejected or left unfinished."""
     return int(line.metrics.get("jobs_arrived", 0)) - int(line.metrics.get("jobs_completed", 0))
 
 
@@ -307,7 +307,7 @@ def _mean(values: Floats) -> Mean:
 
 
 def plain_mean(lines: Iterable[RunMetrics], metric: str) -> float:
-    """The mean of ``metric`` over the lines; NaN if one of them lacks it."""
+    """Return the mean of ``metric`` over the lines; NaN if one of them lacks it."""
     values = [_number(line.metrics.get(metric)) for line in lines]
     return ordered_sum(values) / len(values)
 

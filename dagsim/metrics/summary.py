@@ -455,6 +455,7 @@ def _weighted_mean(values: Floats, weights: Floats) -> float:
 
 
 def _area_mean(values: Floats, areas: Floats) -> float:
-    """The mean weighted by area, added in one order: the benchmark compares it to the last bit."""
+    """Return the mean weighted by area, added in one order: the benchmark compares it to the last
+    bit."""
     whole = ordered_sum(areas.tolist())
     return ordered_sum((values * areas).tolist()) / whole if whole > 0 else math.nan

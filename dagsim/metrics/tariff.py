@@ -97,7 +97,7 @@ class Tariff:
             lap += 1
 
     def _until(self, time_s: float) -> float:
-        """Integral from the beginning of the series."""
+        """Return the integral from the beginning of the series."""
         edges_s, sums = self.edges_s, self._sums
         period_s = edges_s[-1] - edges_s[0]
         laps = floor((time_s - edges_s[0]) / period_s) if self.repeats else 0
@@ -162,7 +162,7 @@ def _rows(lines: Iterable[list[str]], path: Path, least: float | None) -> tuple[
 
 
 def _moment(text: str, place: str) -> float:
-    """Seconds since 1970 of an ISO date with its zone."""
+    """Return the seconds since 1970 of an ISO date with its zone."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -59,32 +59,32 @@ class Steps:
         return cls(time_s[step], value[step], last)
 
     def integral(self) -> float:
-        """Integral of the value over all of the time."""
+        """Return the integral of the value over all of the time."""
         return float(self.value @ np.diff(self.time_s, append=self.end_s))
 
     def mean(self) -> float:
-        """Time average; NaN if no time passed."""
+        """Return the time average; NaN if no time passed."""
         length = self.end_s - float(self.time_s[0])
         return self.integral() / length if length > 0 else float("nan")
 
     def max(self) -> float:
-        """Highest value that held for more than 0 s."""
+        """Return the highest value that held for more than 0 s."""
         return float(self.value.max())
 
     def at(self, time_s: Floats) -> Floats:
-        """The value at each moment. No moment may be earlier than the first step."""
+        """Return the value at each moment. No moment may be earlier than the first step."""
         values: Floats = self.value[np.searchsorted(self.time_s, time_s, "right") - 1]
         return values
 
     def until(self, time_s: Floats) -> Floats:
-        """Integral of the value from the first step to each of the moments."""
+        """Return the integral of the value from the first step to each of the moments."""
         edges = np.append(self.time_s, self.end_s)
         so_far = np.append(0.0, np.cumsum(self.value * np.diff(edges)))
         reached: Floats = np.interp(time_s, edges, so_far)
         return reached
 
     def binned(self, edges_s: Floats) -> Floats:
-        """Time average between each pair of consecutive edges."""
+        """Return the time average between each pair of consecutive edges."""
         averages: Floats = np.diff(self.until(edges_s)) / np.diff(edges_s)
         return averages
 
@@ -101,13 +101,14 @@ def jobs_waiting(source: Source) -> Steps:
 
 
 def jobs_running(source: Source) -> Steps:
-    """Jobs with at least one running run, over the window; waiting + running = in system."""
+    """Return the jobs with at least one running run, over the window; waiting + running = in
+    system."""
     return _in_phase(source, waiting=False)
 
 
 def littles_law(source: Source) -> tuple[float, float]:
-    """Both sides of Little's law in job-seconds: the integral of the jobs in the system, and the
-    sum of their JCTs.
+    """Return both sides of Little's law in job-seconds: the integral of the jobs in the system, and
+    the sum of their JCTs.
 
     They are equal up to rounding on every schedule (Little 1961, over the whole log). On both
     sides, an unfinished job counts up to the end of the log.
@@ -190,7 +191,7 @@ def utilization_by_type(source: Source) -> dict[str, float]:
 
 
 def availability(source: Source) -> float:
-    """GPU-seconds up / (GPUs x horizon)."""
+    """Return the GPU-seconds up / (GPUs x horizon)."""
     spent = gpu_seconds(source)
     return _share(spent.capacity.sum() - spent.down.sum(), spent.capacity.sum())
 
@@ -263,7 +264,7 @@ def goodput(source: Source) -> float:
 
 
 def gpus_held(source: Source, gpu_type: str | None = None) -> Steps:
-    """GPUs held by runs, of one type or of all, over the window."""
+    """Return the GPUs held by runs, of one type or of all, over the window."""
     cols = columns(source)
     chosen = _nodes_of(cols, gpu_type)[cols.runs.node]
     runs = cols.runs
@@ -271,7 +272,7 @@ def gpus_held(source: Source, gpu_type: str | None = None) -> Steps:
 
 
 def gpus_up(source: Source, gpu_type: str | None = None) -> Steps:
-    """GPUs on nodes that are up, of one type or of all, over the window."""
+    """Return the GPUs on nodes that are up, of one type or of all, over the window."""
     cols = columns(source)
     chosen = _nodes_of(cols, gpu_type)
     size = np.array([node.gpus for node in cols.cluster.nodes], float) * chosen
@@ -291,7 +292,7 @@ def node_types(cluster: Cluster) -> tuple[tuple[GpuType, ...], Ints]:
 
 
 def _nodes_of(cols: ScheduleColumns, gpu_type: str | None) -> np.ndarray:
-    """True for nodes that have GPUs of the type, or any GPUs."""
+    """Return True for nodes that have GPUs of the type, or any GPUs."""
     return np.array([node.gpu is not None and gpu_type in (None, node.gpu.name) for node in cols.cluster.nodes])
 
 
@@ -398,8 +399,8 @@ def energy(source: Source, power: PowerModel = DEFAULT_POWER) -> Energy:
 
 
 def job_energy_j(source: Source, power: PowerModel = DEFAULT_POWER) -> Floats:
-    """Joules drawn by each job's runs: busy watts x GPU-seconds held. Their sum is the allocated
-    energy.
+    """Return the joules drawn by each job's runs: busy watts x GPU-seconds held. Their sum is the
+    allocated energy.
     """
     cols = columns(source)
     types, type_of = node_types(cols.cluster)
@@ -409,8 +410,8 @@ def job_energy_j(source: Source, power: PowerModel = DEFAULT_POWER) -> Floats:
 
 
 def watts(source: Source, power: PowerModel = DEFAULT_POWER) -> Steps:
-    """Watts of all GPUs over the window. Their integral is the energy in joules. O(n log n) in the
-    runs.
+    """Return the watts of all GPUs over the window. Their integral is the energy in joules. O(n log
+    n) in the runs.
     """
     cols = columns(source)
     types, type_of = node_types(cols.cluster)

@@ -149,7 +149,7 @@ def wait_reasons(source: Source, job: int) -> WaitReasons:
 
 
 def _periods(cols: ScheduleColumns, job: int) -> tuple[tuple[float, float], ...]:
-    """Intervals in the system without a run. Adjacent ones are merged."""
+    """Return the intervals in the system without a run. Adjacent ones are merged."""
     phases = cols.phases
     places = np.flatnonzero((phases.job == job) & (phases.running == 0))
     joined: list[tuple[float, float]] = []
@@ -184,8 +184,8 @@ def _blocked(
 
 
 def _shape(cols: ScheduleColumns, job: int, mine: Ints, at_s: float) -> Floats:
-    """GPUs that the next run takes on each of its nodes, largest first. All on one node if it never
-    ran again.
+    """Return the GPUs that the next run takes on each of its nodes, largest first. All on one node
+    if it never ran again.
     """
     runs = cols.runs
     later = mine[runs.start_s[mine] >= at_s]
@@ -205,7 +205,7 @@ def _blocker(shape: Floats, free: Floats, up: Floats) -> Blocker:
 
 
 def _fits(shape: Floats, free: Floats) -> bool:
-    """True if each part fits on a node of its own."""
+    """Return True if each part fits on a node of its own."""
     best = np.sort(free)[::-1][: len(shape)]
     return len(best) == len(shape) and bool(np.all(best + _EPS >= shape))
 

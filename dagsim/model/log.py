@@ -284,7 +284,7 @@ class FactColumns(Sequence[JobFacts]):
     __hash__ = None  # type: ignore[assignment]
 
     def _made(self, start: int, stop: int) -> list[JobFacts]:
-        """Jobs ``start`` to ``stop``."""
+        """Return the jobs ``start`` to ``stop``."""
         first = self.first[start : stop + 1].tolist()
         begin, names = first[0], [self.names[place] for place in self.name[first[0] : first[-1]].tolist()]
         columns = {
@@ -324,15 +324,15 @@ class ScheduleLog:
             self._pack()
 
     def rows(self) -> np.ndarray:
-        """All rows as one structured array of dtype ``ROW``."""
+        """Return all rows as one structured array of dtype ``ROW``."""
         self._pack()
         if len(self._packed) > 1:
             self._packed = [np.concatenate(self._packed)]
         return self._packed[0] if self._packed else np.empty(0, ROW)
 
     def since(self, row: int) -> list[Row]:
-        """Rows from number ``row`` on, as tuples: those that a live reader, such as a reward, has
-        not read yet.
+        """Return the rows from number ``row`` on, as tuples: those that a live reader, such as a
+        reward, has not read yet.
         """
         if row >= self._packed_rows:
             return [*map(unpacked_row, self._tail[row - self._packed_rows :])]

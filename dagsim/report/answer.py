@@ -34,7 +34,7 @@ def write_answer(folder: Path, answer: Recommendation) -> None:
 
 
 def read_answer(folder: Path) -> Recommendation | None:
-    """The answer in a run folder; None if it holds none.
+    """Return the answer in a run folder; None if it holds none.
 
     Raises:
         RunFolderError: The file is damaged.

@@ -75,7 +75,7 @@ def _caveats(results: Sequence[PolicyResult], sample: Sample, n: int) -> Iterato
 
 
 def _heads(metrics: Sequence[str]) -> list[str]:
-    """Column heads: metrics with their units."""
+    """Return the column heads: metrics with their units."""
     units = {term.name: term.unit for term in glossary()}
     return [f"{metric_name(metric)}\n({units.get(metric) or '-'})" for metric in metrics]
 

@@ -157,8 +157,9 @@ def observed_table(policy: str, waits: Mapping[str, Any], tenants: int = _TENANT
 
 
 def fidelity_lines(policy: str, waits: Mapping[str, Any]) -> list[str]:
-    """The distance of the simulated waits of a log from the observed ones: the errors of mean and p95,
-    overall and for the worst account, partition and size, and jobs that start too early.
+    """Return the distance of the simulated waits of a log from the observed ones: the errors of
+    mean and p95, overall and for the worst account, partition and size, and jobs that start too
+    early.
     """
 
     def errors(pair: Mapping[str, Any]) -> str:
@@ -183,7 +184,7 @@ def fidelity_lines(policy: str, waits: Mapping[str, Any]) -> list[str]:
 
 
 def _gap(pair: Mapping[str, Any]) -> float:
-    """Logarithm of simulated over observed mean wait."""
+    """Return the logarithm of simulated over observed mean wait."""
     return log((pair["simulated_s"]["mean"] + 10) / (pair["observed_s"]["mean"] + 10))
 
 
@@ -194,7 +195,7 @@ def _relative(observed_s: float, simulated_s: float) -> str:
 
 
 def info_tables(info: WorkloadInfo) -> list[Table | Grid]:
-    """Statistics of a workload: distributions over jobs and tasks, and counts."""
+    """Return the statistics of a workload: distributions over jobs and tasks, and counts."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -219,7 +220,7 @@ _OWNERS = 20
 
 
 def hours_tables(info: TraceInfo) -> list[Grid]:
-    """GPU-hours (core-hours in a log without GPUs) by account, user and partition."""
+    """Return the GPU-hours (core-hours in a log without GPUs) by account, user and partition."""
     every = [row for rows in info.hours.values() for row in rows.values()]
     kind = "gpu" if any(row.gpu_hours for row in every) else "core"
     unit = "GPU-hours" if kind == "gpu" else "core-hours"
@@ -259,7 +260,8 @@ to 16 %.
 
 
 def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Notes on the jobs of some runs: their load, and the part of a trace that was read."""
+    """Return the notes on the jobs of some runs: their load, and the part of a trace that was
+    read."""
     loads = [max(of.get("gpu_load") or 0.0, of.get("cpu_load") or 0.0) for of in workloads]
     low, high = number(min(loads)), number(max(loads))
     clusters = dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)
@@ -290,7 +292,7 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The states in which runs of a part or of windows of a log begin."""
+    """Yield the states in which runs of a part or of windows of a log begin."""
     states = [of["state"] for of in workloads if "state" in of]
     first = states[:1] if len({state["begins_s"] for state in states}) == 1 else states
     running, waiting, lost = (sum(state[key] for state in first) for key in ("running", "waiting", "without_room"))
@@ -319,8 +321,9 @@ def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = True) -> list[str]:
-    """Sentences on policies that know a log in hindsight, and on where the input contradicts itself or the
-    site: what comes before any result, or what need not. Of several windows, those of the worst count.
+    """Return the sentences on policies that know a log in hindsight, and on where the input
+    contradicts itself or the site: what comes before any result, or what need not. Of several
+    windows, those of the worst count.
     """
     from dagsim.systems.cluster.audit import Audit
 
@@ -332,15 +335,17 @@ def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = Tru
 
 
 def knowledge_of(workloads: Iterable[Mapping[str, Any]]) -> Knowledge | None:
-    """The policies' knowledge of run times in these runs; None for systems that do not say."""
+    """Return the policies' knowledge of run times in these runs; None for systems that do not
+    say."""
     from dagsim.systems.cluster.knowledge import Knowledge
 
     return Knowledge.joined([of["knowledge"] for of in workloads if "knowledge" in of])
 
 
 def run_notes(lines: Iterable[CellRun]) -> list[str]:
-    """Notes on policies that read true durations, on agents far from the jobs and clusters of their
-    training, on jobs that ask for other GPU types, and on nodes that fail faster than jobs run.
+    """Return the notes on policies that read true durations, on agents far from the jobs and
+    clusters of their training, on jobs that ask for other GPU types, and on nodes that fail faster
+    than jobs run.
     """
     outside: dict[str, float] = {}
     clairvoyant = []
@@ -396,7 +401,8 @@ def _most(sentences: list[str], what: str) -> list[str]:
 
 
 def trace_notes(info: TraceInfo) -> list[str]:
-    """Notes on a trace for its statistics: the part that was read, its load, and published figures."""
+    """Return the notes on a trace for its statistics: the part that was read, its load, and
+    published figures."""
     busy = ", ".join(f"{number(value)} {name}" for name, value in info.mean_busy().items() if value)
     load = info.workload.load
     notes = [*info.audit.sentences(urgent=False), f"trace ({info.trace.format}): {info.trace.report}"]
@@ -465,7 +471,7 @@ def _shares(parts: Iterable[tuple[str, float]], wait_s: float) -> Iterator[str]:
 
 
 def causes_in_words(bound: Sequence[Stretch]) -> list[tuple[str, float]]:
-    """Each set of causes of a wait in words, with its seconds, the longest first."""
+    """Return each set of causes of a wait in words, with its seconds, the longest first."""
     from dagsim.systems.cluster.waits import causes_by_time
 
     return [("; and ".join(cause.what for cause in causes), seconds) for causes, seconds in causes_by_time(bound)]

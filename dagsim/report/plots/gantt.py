@@ -187,7 +187,8 @@ def _number_gpus(axes: Axes, first: float, count: int) -> None:
 
 
 def _boxes(left: Floats, right: Floats, top: Floats, bottom: Floats) -> Any:
-    """Corners of each box, (n, 4, 2). matplotlib accepts an array here, but its type stubs do not."""
+    """Return the corners of each box, (n, 4, 2). matplotlib accepts an array here, but its type
+    stubs do not."""
     return np.stack(
         [np.stack(corner, axis=-1) for corner in ((left, top), (right, top), (right, bottom), (left, bottom))], axis=1
     )
@@ -261,8 +262,8 @@ def shaded_nodes(cols: ScheduleColumns, title: str, note: str) -> Figure:
 
 
 def binned(row: Ints, start_s: Floats, end_s: Floats, weight: Floats, edges_s: Floats, rows: int) -> np.ndarray:
-    """Time average of the active weight in each of the equal bins, (rows, bins). O(intervals + rows
-    x bins).
+    """Return the time average of the active weight in each of the equal bins, (rows, bins).
+    O(intervals + rows x bins).
     """
     bins = len(edges_s) - 1
     width = (edges_s[-1] - edges_s[0]) / bins

@@ -140,7 +140,7 @@ def by_priority(source: Source) -> Figure:
 
 
 def _groups(priority: Floats) -> list[tuple[str, np.ndarray]]:
-    """Labels and masks of the jobs, from the lowest priority to the highest."""
+    """Return the labels and masks of the jobs, from the lowest priority to the highest."""
     values = np.unique(priority)
     if len(values) <= _MOST:
         return [(f"{value:g}", priority == value) for value in values.tolist()]

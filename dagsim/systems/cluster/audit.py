@@ -62,18 +62,19 @@ class Audit:
     """Other sentences that belong before any result, such as on a cluster that nobody described."""
 
     def shares(self, kind: str) -> tuple[float, float, float]:
-        """Shares of the jobs or rows, of the GPU-hours and of the core-hours that contradict in this way."""
+        """Return the shares of the jobs or rows, of the GPU-hours and of the core-hours that
+        contradict in this way."""
         of = self.contradictions[kind]
         pairs = ((of.count, self._whole(kind)), (of.hours.gpus, self.hours.gpus), (of.hours.cores, self.hours.cores))
         jobs, gpus, cores = (part / whole if whole else 0.0 for part, whole in pairs)
         return jobs, gpus, cores
 
     def is_urgent(self, kind: str) -> bool:
-        """True if the contradiction concerns more than ``URGENT`` of the jobs or hours."""
+        """Return True if the contradiction concerns more than ``URGENT`` of the jobs or hours."""
         return max(self.shares(kind)) > URGENT
 
     def worst(self) -> float:
-        """The largest share of jobs or hours that contradict in one way."""
+        """Return the largest share of jobs or hours that contradict in one way."""
         return max((max(self.shares(kind)) for kind in self.contradictions), default=0.0)
 
     def sentences(self, urgent: bool = True) -> list[str]:
@@ -99,7 +100,7 @@ class Audit:
             raise ContradictoryInput(f"{what}: {text} (--strict refuses above {URGENT:.0%} of the jobs or hours)")
 
     def to_dict(self) -> dict[str, Any]:
-        """The audit as plain data."""
+        """Return the audit as plain data."""
         kinds = [kind for kind in CONTRADICTIONS if kind in self.contradictions]
         of = {kind: self.contradictions[kind] for kind in kinds}
         most = {kind: sorted(of[kind].reasons.items(), key=lambda told: -told[1][0])[:_KEPT] for kind in kinds}
@@ -143,7 +144,7 @@ class Audit:
         return cls(facts["jobs"], facts["rows"], hours, kinds, unused, facts["hint"], doubts)
 
     def _whole(self, kind: str) -> int:
-        """Number of all jobs, or of all rows for a contradiction of rows."""
+        """Return the number of all jobs, or of all rows for a contradiction of rows."""
         return self.rows if kind in OF_ROWS else self.jobs
 
     def _sentence(self, kind: str) -> str:
@@ -165,7 +166,7 @@ class Audit:
 
 
 def _named(count: int, ids: tuple[str, ...], unit: str) -> str:
-    """A number of jobs or rows, and the first of them."""
+    """Return a number of jobs or rows, and the first of them."""
     what = f"1 {unit}: " if count == 1 else f"{count:,} {unit}s{', first' * (count > len(ids))}: "
     return what + ", ".join(ids)
 
@@ -263,7 +264,8 @@ class Auditor:
             self._judge_nodes(block, jobs.observed_nodes)
 
     def audit(self, report: ReadReport | None = None) -> Audit:
-        """The audit of all jobs so far; ``report`` has the contradictions that their reader found."""
+        """Return the audit of all jobs so far; ``report`` has the contradictions that their reader
+        found."""
         found = self._audit
         kinds = {kind: replace(of, reasons=dict(of.reasons)) for kind, of in found.contradictions.items()}
         for kind in ("impossible", "stuck"):
@@ -299,7 +301,7 @@ class Auditor:
         )
 
     def _unused(self) -> dict[str, tuple[int, tuple[str, ...]]]:
-        """Names of the site that no job so far has."""
+        """Return the names of the site that no job so far has."""
         known = {kind: names for kind, names in self._names.items() if self._log_names[kind]}
         if self._log_names["nodes"] and self._has_queues:
             known["nodes"] = {node.name: None for node in self._nodes.values()}
@@ -393,7 +395,7 @@ class Auditor:
     def _differences(
         self, names: tuple[str, ...], kind: TaskKind, instances: int, gpu: str
     ) -> tuple[tuple[str, str], ...]:
-        """Resources that a job held on its nodes although these have fewer or others."""
+        """Return the resources that a job held on its nodes although these have fewer or others."""
         key = (names, kind.demand, instances, gpu)
         if key not in self._smaller:
             self._smaller[key] = tuple(self._compared(names, kind.demand, instances, gpu))
@@ -418,7 +420,8 @@ class Auditor:
                 return
 
     def _is_like(self, gpu: str, there: str) -> bool:
-        """True if the log's name of a GPU type, or of a part of it, may mean the type of a node."""
+        """Return True if the log's name of a GPU type, or of a part of it, may mean the type of a
+        node."""
         like = named_types((gpu,))
         return there in like or any(there in map(canonical, self._accept.get(name, ())) for name in like)
 
@@ -437,7 +440,7 @@ class Auditor:
             told.add(reason, block.jobs.ids[places[:8]].tolist(), len(places))
 
     def _verdict(self, kind: TaskKind, gang: int, partition: str, request: Request | None) -> _Verdict | None:
-        """The reason a task can never run, or None if it can."""
+        """Return the reason a task can never run, or None if it can."""
         key = (kind, gang, partition, request)
         if key not in self._verdicts:
             self._verdicts[key] = self._judged(kind, gang, partition, request)
@@ -485,7 +488,7 @@ class Auditor:
         return _Verdict(f"instances at once{level}, more than fit on the nodes{where}", gang)
 
     def _open_types(self, kind: TaskKind) -> list[int]:
-        """Indices of the GPU types that may run a task of this kind."""
+        """Return the indices of the GPU types that may run a task of this kind."""
         demand, types = kind.demand, self._types
         allowed = None if demand.gpu_types is None else named_types(demand.gpu_types)
         chosen = [
@@ -524,7 +527,7 @@ class _Block(NamedTuple):
 
 
 def _names_of(queues: QueueTree) -> dict[str, dict[str, None]]:
-    """Names that a site has, by kind of contradiction, in its own order."""
+    """Return the names that a site has, by kind of contradiction, in its own order."""
     tree = queues.names()
     if not queues.partitions:
         return {"partitions": tree}
@@ -537,7 +540,7 @@ def _names_of(queues: QueueTree) -> dict[str, dict[str, None]]:
 
 
 def _with_range(reason: str, asked: tuple[float, float] | None) -> str:
-    """A reason with the least and the largest number that was asked for."""
+    """Return a reason with the least and the largest number that was asked for."""
     if asked is None or not asked[1]:
         return reason
     low, high = asked

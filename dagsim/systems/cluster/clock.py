@@ -68,7 +68,8 @@ class Clock(Environment):
                 break
 
     def scheduled(self) -> list[tuple[float, int, Event]]:
-        """All events on the clock in the order in which they will happen: time, order in the instant, event."""
+        """Return all events on the clock in the order in which they will happen: time, order in the
+        instant, event."""
         return [(time_s, order, event) for time_s, order, _, event in sorted(self._queue)]
 
     def tidy(self) -> None:

@@ -15,7 +15,8 @@ from dagsim.workload.arrays import JobArrays
 
 
 def any_depends(jobs: Iterable[Job] | JobArrays) -> bool:
-    """True if any of the jobs may have to wait for others, which is assumed of jobs that are read one by one."""
+    """Return True if any of the jobs may have to wait for others, which is assumed of jobs that are
+    read one by one."""
     if isinstance(jobs, JobArrays):
         return jobs.request is not None and any(_depends(request) for request in jobs.request.words)
     if isinstance(jobs, list | tuple):
@@ -30,7 +31,7 @@ def _depends(request: Request | None) -> bool:
 
 
 def _most(active: JobState) -> int:
-    """The most tasks that the array of a job may have in the system."""
+    """Return the most tasks that the array of a job may have in the system."""
     return (active.job.request and active.job.request.array_limit) or 1
 
 

@@ -48,7 +48,8 @@ class FreeIndex(Forked):
             self.used ^= 1 << level
 
     def room(self, size: int) -> int:
-        """Number of pieces of ``size`` that fit into the free amounts of all machines."""
+        """Return the number of pieces of ``size`` that fit into the free amounts of all
+        machines."""
         room, used, sets = 0, self.used >> size << size, self.sets
         while used:
             level = used.bit_length() - 1
@@ -57,12 +58,12 @@ class FreeIndex(Forked):
         return room
 
     def total(self) -> int:
-        """Sum of the free amounts of all machines."""
+        """Return the sum of the free amounts of all machines."""
         return self.room(1)
 
     def first(self, least: int) -> int:
-        """The machine with the least free amount of at least ``least``; ties go to the lowest
-        number; -1 if there is none.
+        """Return the machine with the least free amount of at least ``least``; ties go to the
+        lowest number; -1 if there is none.
         """
         used = self.used >> least << least
         if not used:
@@ -71,16 +72,18 @@ class FreeIndex(Forked):
         return (machines & -machines).bit_length() - 1
 
     def levels(self, least: int) -> Iterator[int]:
-        """The levels in use from ``least`` on, lowest first."""
+        """Return the levels in use from ``least`` on, lowest first."""
         return bits(self.used >> least << least)
 
     def from_least(self, least: int, among: int = ALL) -> Iterator[int]:
-        """Machines of the set ``among`` with at least ``least`` free, least free first, lowest number first."""
+        """Yield the machines of the set ``among`` with at least ``least`` free, least free first,
+        lowest number first."""
         for level in self.levels(least):
             yield from bits(self.sets[level] & among)
 
     def from_most(self, least: int, among: int = ALL) -> Iterator[int]:
-        """Machines of the set ``among`` with at least ``least`` free, most free first, lowest number first."""
+        """Yield the machines of the set ``among`` with at least ``least`` free, most free first,
+        lowest number first."""
         used = self.used >> least << least
         while used:
             level = used.bit_length() - 1
@@ -88,7 +91,7 @@ class FreeIndex(Forked):
             used ^= 1 << level
 
     def having(self, least: int) -> int:
-        """The machines with at least ``least`` free, as a bit set."""
+        """Return the machines with at least ``least`` free, as a bit set."""
         machines = 0
         for level in self.levels(least):
             machines |= self.sets[level]
@@ -126,9 +129,9 @@ class ShareIndex(Forked):
             del self._sets[free], self._amounts[bisect_left(self._amounts, free)]
 
     def tightest(self, share: int, among: int) -> Iterator[int]:
-        """Machines of the set ``among`` with a GPU that has room for ``share``: fullest such GPU
-        first, then the lowest number. A machine appears again for each further GPU with another
-        free amount.
+        """Yield the machines of the set ``among`` with a GPU that has room for ``share``: fullest
+        such GPU first, then the lowest number. A machine appears again for each further GPU with
+        another free amount.
         """
         amounts = self._amounts
         for place in range(bisect_left(amounts, share), len(amounts)):
@@ -163,7 +166,7 @@ class EnoughIndex(Forked):
             self._sets.insert(place, sum(bit for bit, there in free if there >= amount))
 
     def having(self, amount: int) -> int:
-        """The machines that have ``amount``. May include some that have less."""
+        """Return the machines that have ``amount``. May include some that have less."""
         place = bisect_right(self._amounts, amount)
         return self._sets[place - 1] if place else ALL
 

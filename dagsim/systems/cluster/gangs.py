@@ -37,7 +37,8 @@ class Gangs(Forked):
 
     @classmethod
     def of(cls, models: Models, types: tuple[GpuType | None, ...], carrier: Carrier | None) -> Gangs | None:
-        """The communication by the model passed in, or by that of the runtime; None if nothing is sent.
+        """Return the communication by the model passed in, or by that of the runtime; None if
+        nothing is sent.
 
         Raises:
             ModelError: There are two models, or one that the network or the other models do not allow.
@@ -95,8 +96,8 @@ class Gangs(Forked):
         return 1.0 if gang is None else self._carrier.expected(gang)
 
     def _gang(self, task: TaskState, type_: int, placement: Iterable[tuple[NodeState, int, int]], now: float) -> Any:
-        """The communication of a task on machines, each with its number of instances and the bit mask of their
-        GPUs; None if it sends nothing.
+        """Return the communication of a task on machines, each with its number of instances and the
+        bit mask of their GPUs; None if it sends nothing.
         """
         held = [(machine.index, count, mask) for machine, count, mask in placement]
         try:
@@ -126,8 +127,9 @@ def gang_step(
     gpu: GpuType | None,
     held: Iterable[tuple[int, int, int]],
 ) -> GangStep | None:
-    """The step of a task on nodes with GPUs of one type, None if it sends nothing. ``types`` are those of the
-    cluster, and ``held`` has each node with its number of instances and the bit mask of their GPUs (0: unknown).
+    """Return the step of a task on nodes with GPUs of one type, None if it sends nothing. ``types``
+    are those of the cluster, and ``held`` has each node with its number of instances and the bit
+    mask of their GPUs (0: unknown).
     """
     if not task.gang and task.gpus < 2:
         return None

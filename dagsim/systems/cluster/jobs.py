@@ -72,7 +72,7 @@ class JobsToCome:
         self._next = None
 
     def copy(self) -> JobsToCome:
-        """The same jobs, which are read once, by whichever needs them first."""
+        """Return the same jobs, which are read once, by whichever needs them first."""
         twin = JobsToCome(())
         self._source, twin._source = tee(self._source)
         twin._next, twin.any_left = self._next, self.any_left
@@ -138,8 +138,8 @@ class JobStream:
         return self._jobs.left if isinstance(self._jobs, StoredJobs) else None
 
     def outages(self) -> Outages:
-        """The times at which the trace's own machines are away (none in a window). Reads the first
-        job, because the clock counts from its arrival.
+        """Return the times at which the trace's own machines are away (none in a window). Reads the
+        first job, because the clock counts from its arrival.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -161,9 +161,9 @@ class JobStream:
         )
 
     def origin_s(self) -> float | None:
-        """The time of the log at 0 s: for a trace, the arrival of its first job on its own clock;
-        otherwise 0. None if the log's times do not apply, because arrivals are scaled or the jobs
-        are a window. Reads the first job.
+        """Return the time of the log at 0 s: for a trace, the arrival of its first job on its own
+        clock; otherwise 0. None if the log's times do not apply, because arrivals are scaled or the
+        jobs are a window. Reads the first job.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -173,7 +173,7 @@ class JobStream:
         return self.log_origin_s() if self._trace.options.time_scale == 1 else None
 
     def log_origin_s(self) -> float:
-        """The arrival of the first job of the trace on its own clock. Reads the first job.
+        """Return the arrival of the first job of the trace on its own clock. Reads the first job.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -191,8 +191,8 @@ class JobStream:
         return isinstance(self._jobs, StoredJobs)
 
     def may_have(self, tasks: int) -> bool:
-        """True if there are at least this many tasks, or if the jobs are a large trace that has not
-        been read yet. Makes no more jobs than necessary.
+        """Return True if there are at least this many tasks, or if the jobs are a large trace that
+        has not been read yet. Makes no more jobs than necessary.
         """
         if isinstance(self._jobs, StoredJobs):
             return self._jobs.arrays.tasks >= tasks
@@ -249,7 +249,7 @@ class JobStream:
         return self.change is not None or any(task.elastic is not None for job in listed for task in job.tasks)
 
     def arrays(self) -> JobArrays:
-        """All jobs as columns. A later iteration makes its objects from them.
+        """Return all jobs as columns. A later iteration makes its objects from them.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -303,7 +303,7 @@ class JobStream:
         return started_s, np.asarray(self._eligible_s), self._partitions
 
     def facts(self) -> dict[str, Any]:
-        """Facts of the jobs that arrived, as plain values."""
+        """Return the facts of the jobs that arrived, as plain values."""
         load = self.load
         audit = self.audit()
         facts: dict[str, Any] = {} if audit is None else {"audit": audit.to_dict()}
@@ -330,7 +330,8 @@ class JobStream:
         return facts
 
     def knowledge(self, estimates: Estimates) -> Knowledge:
-        """The policies' knowledge of the run times of the jobs that arrived; of a list, all jobs."""
+        """Return the policies' knowledge of the run times of the jobs that arrived; of a list, all
+        jobs."""
         jobs, limited = len(self._started_s), self._limited
         if isinstance(self._jobs, list | tuple):
             jobs, limited = len(self._jobs), sum(map(has_limit, self._jobs))
@@ -343,7 +344,7 @@ class JobStream:
         return Knowledge(estimates.kind, estimates.sigma, jobs, limited, self._auditor is not None)
 
     def audit(self) -> Audit | None:
-        """The contradictions of the jobs read so far; None if they come from no trace."""
+        """Return the contradictions of the jobs read so far; None if they come from no trace."""
         if self._auditor is None:
             return None
         return self._auditor.audit(None if self._trace is None else self._trace.report)
@@ -373,7 +374,7 @@ class JobStream:
         }
 
     def _metered(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """The jobs; iteration adds up their load."""
+        """Yield the jobs; iteration adds up their load."""
         add = self._meter.add
         self._started_s, self._eligible_s = started_s, eligible_s = array("d"), array("d")
         self._partitions = partitions = []

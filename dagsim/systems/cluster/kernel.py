@@ -234,8 +234,9 @@ class ClusterKernel(Forked):
         return rng
 
     def time_limit_s(self, job: Job, task: Task, seconds: tuple[float, ...]) -> float:
-        """The time limit under which a task keeps clear of reservations, on its slowest type; ``seconds``
-        are true. They count for a job without a limit where policies may know them.
+        """Return the time limit under which a task keeps clear of reservations, on its slowest
+        type; ``seconds`` are true. They count for a job without a limit where policies may know
+        them.
         """
         limits = self._site_limits(job)
         if task.estimate is None and self.models.estimates.kind != "predicted":
@@ -243,7 +244,7 @@ class ClusterKernel(Forked):
         return max([limit_s for limit_s in self._limits_s(job, task, seconds) if limit_s < inf], default=0.0)
 
     def _limits_s(self, job: Job, task: Task, seconds: tuple[float, ...]) -> tuple[float, ...]:
-        """The time limit of a task on each type, as the site's scheduler knows it."""
+        """Return the time limit of a task on each type, as the site's scheduler knows it."""
         runtime, types = self.models.runtime, self.machines.types
         return limit_seconds(task, job.id, lambda task: runtime.seconds(task, types), seconds, self._site_limits(job))
 
@@ -344,7 +345,8 @@ class ClusterKernel(Forked):
         self.schedule.ended_s = min(until_s, self.now)
 
     def _may_leave(self) -> bool:
-        """True if a node that is down may be gone for good: always in a site, and in a fork without disturbances."""
+        """Return True if a node that is down may be gone for good: always in a site, and in a fork
+        without disturbances."""
         return (
             self.machines.site is not None
             or not self._disturbing
@@ -367,15 +369,15 @@ class ClusterKernel(Forked):
             self.frontier.withdraw(stuck)
 
     def _least(self, task: TaskState) -> DemandClass:
-        """The least demand with which a task can start."""
+        """Return the least demand with which a task can start."""
         elastic = task.task.elastic
         if elastic is None:
             return task.demand
         return self.machines.compile(task.task.demand, elastic.least, task.demand.terms)
 
     def _only_rules_bind(self) -> bool:
-        """True if all that is left waits for ever, for a rule of the site or for other jobs. Asked only while
-        nothing runs.
+        """Return True if all that is left waits for ever, for a rule of the site or for other jobs.
+        Asked only while nothing runs.
         """
         if self.frontier.ready or self.applicants or self.upcoming.any_left:
             return False
@@ -384,7 +386,7 @@ class ClusterKernel(Forked):
     # Arrivals.
 
     def _arrivals(self) -> Generator[Event, object, None]:
-        """The SimPy process of arrivals. A job is read when the one before has arrived."""
+        """Yield the SimPy process of arrivals. A job is read when the one before has arrived."""
         if self.now == self.schedule.begins_s > 0:
             yield Timer(self.clock, self.now, ARRIVALS)  # runs of the past that end now make room first
         while (job := self.upcoming.peek()) is not None:
@@ -646,7 +648,8 @@ class ClusterKernel(Forked):
         return again
 
     def piece(self, run: Run, kind: int, kept: KeptWork) -> TaskState:
-        """The instances of a stopped run as a piece of their task, with the latest number."""
+        """Return the instances of a stopped run as a piece of their task, with the latest
+        number."""
         task = run.task
         if self.life is not None:
             again = self.life.piece(run, self._pieces, kind, kept)
@@ -789,8 +792,9 @@ class ClusterKernel(Forked):
         return twin
 
     def _runs_by_end(self) -> dict[Run, None]:
-        """All runs: first those whose end is on the clock, in its order, because runs that end together must do so
-        in the same order again; then those that wait for the network, or have rate 0.
+        """Return all runs: first those whose end is on the clock, in its order, because runs that
+        end together must do so in the same order again; then those that wait for the network, or
+        have rate 0.
         """
         events = [event for *_, event in self.clock.scheduled() if event.callbacks]
         ending = [run for event in events if isinstance(run := event if isinstance(event, Run) else event.value, Run)]

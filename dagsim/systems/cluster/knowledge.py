@@ -19,7 +19,8 @@ from dagsim.workload.arrays import JobArrays
 
 
 def states_limits(jobs: Iterable[Job] | JobArrays) -> bool:
-    """True if any of the jobs states a time limit. Of jobs that are read one by one, the first decides."""
+    """Return True if any of the jobs states a time limit. Of jobs that are read one by one, the
+    first decides."""
     if isinstance(jobs, JobArrays):
         return jobs.estimate is not None and not bool(np.isnan(jobs.estimate).all())
     if isinstance(jobs, CountedJobs):
@@ -30,7 +31,7 @@ def states_limits(jobs: Iterable[Job] | JobArrays) -> bool:
 
 
 def has_limit(job: Job) -> bool:
-    """True if a task of the job has a time limit."""
+    """Return True if a task of the job has a time limit."""
     return any(task.estimate is not None for task in job.graph.tasks)
 
 
@@ -80,12 +81,12 @@ class Knowledge:
         return f"policies know: limits of the {source} ({_percent(self.limited, self.jobs)} of jobs{rest}){ended}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The counts and the line as plain data."""
+        """Return the counts and the line as plain data."""
         return {"text": str(self), **asdict(self)}
 
     @classmethod
     def joined(cls, several: Iterable[Mapping[str, Any]]) -> Knowledge | None:
-        """The knowledge of several runs from their ``to_dict``; None if no run has any."""
+        """Return the knowledge of several runs from their ``to_dict``; None if no run has any."""
         facts = [{name: value for name, value in of.items() if name != "text"} for of in several]
         if not facts:
             return None
@@ -94,7 +95,7 @@ class Knowledge:
 
 
 def _percent(part: int, whole: int) -> str:
-    """A share in percent; only all is 100 %, and only none 0 %."""
+    """Return a share in percent; only all is 100 %, and only none 0 %."""
     share = 100 * part / max(whole, 1)
     if part in (0, whole):
         return "100 %" if part else "0 %"

@@ -20,8 +20,8 @@ from dagsim.systems.cluster.view import Simulation
 
 
 def starts_on(kernel: Simulation, task: Any, placement: Any) -> NodeState | None:
-    """The node of a usual start that is legal: independent instances, or a whole gang, on one node. None if
-    it is not legal, or ``started`` must look at it.
+    """Return the node of a usual start that is legal: independent instances, or a whole gang, on
+    one node. None if it is not legal, or ``started`` must look at it.
     """
     try:
         ((node, instances, gpu),) = placement
@@ -43,7 +43,7 @@ def starts_on(kernel: Simulation, task: Any, placement: Any) -> NodeState | None
 
 
 def started(kernel: Simulation, task: object, placement: object) -> list[Allotted]:
-    """The shares of a ``Start`` that can be carried out.
+    """Return the shares of a ``Start`` that can be carried out.
 
     Raises:
         IllegalDecision: The task cannot start now, or not there.
@@ -57,7 +57,7 @@ def started(kernel: Simulation, task: object, placement: object) -> list[Allotte
 
 
 def moved(kernel: Simulation, run: Run, placement: object) -> list[Allotted]:
-    """The shares of a legal ``Migrate``, once ``run`` has released its resources.
+    """Return the shares of a legal ``Migrate``, once ``run`` has released its resources.
 
     Raises:
         IllegalDecision: Its task cannot continue there.
@@ -76,7 +76,7 @@ def moved(kernel: Simulation, run: Run, placement: object) -> list[Allotted]:
 
 
 def resizable(kernel: Simulation, run: Run, placement: object) -> list[Allotted]:
-    """The shares of a legal ``Resize``, once ``run`` has released its resources.
+    """Return the shares of a legal ``Resize``, once ``run`` has released its resources.
 
     Raises:
         IllegalDecision: Its task is not elastic, or cannot continue there.
@@ -87,7 +87,7 @@ def resizable(kernel: Simulation, run: Run, placement: object) -> list[Allotted]
 
 
 def placed(kernel: Simulation, task: TaskState, shares: Sequence[Allotted]) -> TrainingState:
-    """The training of an elastic task on the shares.
+    """Return the training of an elastic task on the shares.
 
     Raises:
         IllegalDecision: Its model does not know this placement.
@@ -103,7 +103,7 @@ def placed(kernel: Simulation, task: TaskState, shares: Sequence[Allotted]) -> T
 
 
 def joinable(kernel: Simulation, task: object, run_id: object) -> Run:
-    """The run beside which a ``Join`` starts the task.
+    """Return the run beside which a ``Join`` starts the task.
 
     Raises:
         IllegalDecision: There is no sharing, or the two cannot share their GPUs.
@@ -148,7 +148,7 @@ def joinable(kernel: Simulation, task: object, run_id: object) -> Run:
 
 
 def stopped(kernel: Simulation, run_id: object) -> Run:
-    """The run that a ``Preempt`` or ``Migrate`` may stop.
+    """Return the run that a ``Preempt`` or ``Migrate`` may stop.
 
     Raises:
         IllegalDecision: It is not running, or has started in this instant.
@@ -167,7 +167,7 @@ def stopped(kernel: Simulation, run_id: object) -> Run:
 
 
 def wake_up(now: float, until_s: object) -> float:
-    """The end of a ``Wait``.
+    """Return the end of a ``Wait``.
 
     Raises:
         IllegalDecision: It is not a later time.
@@ -182,7 +182,7 @@ def wake_up(now: float, until_s: object) -> float:
 
 
 def applicant(kernel: Simulation, number: object) -> JobState:
-    """The job of an ``Admit`` or ``Reject``.
+    """Return the job of an ``Admit`` or ``Reject``.
 
     Raises:
         IllegalDecision: It does not wait to be admitted.
@@ -195,7 +195,7 @@ def applicant(kernel: Simulation, number: object) -> JobState:
 
 
 def resident(kernel: Simulation, decision: Kill) -> tuple[JobState, RejectReason]:
-    """The job of a ``Kill``, and the reason.
+    """Return the job of a ``Kill``, and the reason.
 
     Raises:
         IllegalDecision: It is not in the system, one of its runs has started in this instant, or the reason is invalid.
@@ -213,7 +213,7 @@ def resident(kernel: Simulation, decision: Kill) -> tuple[JobState, RejectReason
 
 
 def _why_not_ready(kernel: Simulation, task: TaskState) -> str:
-    """The reason why the task cannot start in this simulation now; empty if it can."""
+    """Return the reason why the task cannot start in this simulation now; empty if it can."""
     if task in kernel.frontier.ready:
         return ""
     number = task.job.number
@@ -234,8 +234,8 @@ def _why_not_ready(kernel: Simulation, task: TaskState) -> str:
 def _allotted(
     kernel: Simulation, task: TaskState, waiting: int, placement: object, machines: Sequence[NodeState]
 ) -> list[Allotted]:
-    """The shares of a placement of ``waiting`` instances on ``machines``, checked one by one and
-    then together.
+    """Return the shares of a placement of ``waiting`` instances on ``machines``, checked one by one
+    and then together.
     """
     if not isinstance(placement, tuple | list):
         _refuse_start(kernel, task, f"{placement!r} is not a placement; give a tuple of Share, as view.fit(task) does")
@@ -315,7 +315,7 @@ def _share(kernel: Simulation, task: TaskState, waiting: int, share: object, mac
 
 
 def _gpu(kernel: Simulation, task: TaskState, machine: NodeState, instances: int, named: object) -> int:
-    """The number of the GPU that a share names."""
+    """Return the number of the GPU that a share names."""
     name, gpu = machine.node.name, _whole(named)
     if not task.demand.share:
         _refuse_start(kernel, task, f"it asks for no share of a GPU, so none can be named; got gpu={named!r}")

@@ -67,7 +67,7 @@ class Life(Forked):
 
     @staticmethod
     def is_needed(models: Models, cluster: Cluster) -> bool:
-        """True if runs may be more than one timeout, even if no task is elastic."""
+        """Return True if runs may be more than one timeout, even if no task is elastic."""
         preemption = models.preemption
         costs = preemption.restart_s or preemption.checkpoint_s_per_gb or preemption.checkpoint_interval_s is not None
         others = (models.setup, models.network, models.sharing, models.communication)
@@ -306,7 +306,7 @@ class Life(Forked):
         progress.checkpoint = progress.done + self._preemption.checkpoint_interval_s
 
     def piece(self, run: Run, number: int, kind: int, kept: KeptWork) -> TaskState:
-        """The instances of a stopped run as a piece of their task, with this number."""
+        """Return the instances of a stopped run as a piece of their task, with this number."""
         task, elastic = run.task, run.task.task.elastic
         saves = kept is not KeptWork.NOTHING and run.computing_s is not None
         left = 1.0 if kept is KeptWork.NOTHING else self._left(run, kept)
@@ -335,7 +335,7 @@ class Life(Forked):
             self._transfers.cancel(number)
 
     def _left(self, run: Run, kept: KeptWork) -> float:
-        """The part of its task's work that a run leaves if it stops now."""
+        """Return the part of its task's work that a run leaves if it stops now."""
         task, progress, preemption = run.task, run.progress, self._preemption
         if progress is not None:
             self.settle(run, progress)

@@ -48,7 +48,7 @@ class FailureModel(Protocol):
     """The seam for failures: a configuration that makes the plain state of its processes."""
 
     def start(self, nodes: int, seed: int) -> FailureProcess:
-        """The state at time 0 for a cluster of ``nodes`` nodes."""
+        """Return the state at time 0 for a cluster of ``nodes`` nodes."""
         ...
 
 
@@ -58,7 +58,7 @@ class FailureProcess(Protocol):
     """
 
     def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
-        """The SimPy processes that continue from the present state."""
+        """Return the SimPy processes that continue from the present state."""
         ...
 
     def postpone(self, by_s: float) -> None:
@@ -66,12 +66,12 @@ class FailureProcess(Protocol):
         ...
 
     def copy(self) -> FailureProcess:
-        """An equal state that continues independently."""
+        """Return an equal state that continues independently."""
         ...
 
     def returning(self) -> Collection[int]:
-        """The nodes it holds down and will bring back at some time; a node it holds down twice
-        appears twice.
+        """Return the nodes it holds down and will bring back at some time; a node it holds down
+        twice appears twice.
         """
         ...
 
@@ -97,7 +97,7 @@ class NodeFailures:
             raise ModelError(f"node failures: rack must be at least 1 node, got {self.rack!r}")
 
     def start(self, nodes: int, seed: int) -> _Failing:
-        """Every node up, and each rack with its own random stream."""
+        """Return every node up, and each rack with its own random stream."""
         racks = [tuple(range(first, min(first + self.rack, nodes))) for first in range(0, nodes, self.rack)]
         rngs = [stream(seed, "failures", rack) for rack in range(len(racks))]
         up_s = [float(rng.exponential(self.mean_up_s)) for rng in rngs]
@@ -139,7 +139,7 @@ class SpotCapacity:
             raise ModelError(f"spot: notice_s must be 0 or more, got {self.notice_s!r}")
 
     def start(self, nodes: int, seed: int) -> _Failing:
-        """Every node there, each with its own random stream.
+        """Return every node there, each with its own random stream.
 
         Raises:
             ModelError: A node that the cluster does not have.
@@ -350,7 +350,7 @@ class _Calendar:
 
 
 def start_all(models: Iterable[FailureModel], nodes: int, seed: int, begins_s: float = 0.0) -> list[FailureProcess]:
-    """The state of all failures when the simulation begins; their times count from then. All
+    """Return the state of all failures when the simulation begins; their times count from then. All
     windows go into one calendar, so that the order of changes at one instant does not depend on the
     order of the models.
 
@@ -372,8 +372,8 @@ class Setup(Protocol):
     """The seam for set-up costs."""
 
     def seconds(self, task: Task, job: int, previous: tuple[int, ...]) -> float:
-        """Seconds before a run of ``task`` computes. ``previous`` holds, for each GPU of the run,
-        the number of the job that it served last, -1 for none.
+        """Return the seconds before a run of ``task`` computes. ``previous`` holds, for each GPU of
+        the run, the number of the job that it served last, -1 for none.
         """
         ...
 
@@ -469,21 +469,21 @@ class Preemption:
         return self.restart_s + (self.checkpoint_s_per_gb * memory_gb if kept else 0.0)
 
     def lost_s(self, memory_gb: float, done_s: float) -> float:
-        """Seconds of an instance that stopping it costs: set-up when it returns, and what it has done
-        (``done_s``) if that is not kept.
+        """Return the seconds of an instance that stopping it costs: set-up when it returns, and
+        what it has done (``done_s``) if that is not kept.
         """
         kept = self.on_resume == "resume"
         return self.cost_s(memory_gb, kept) + (0.0 if kept else done_s)
 
     def with_writes_s(self, work_s: float) -> float:
-        """Seconds that ``work_s`` of computing take with the checkpoints in between."""
+        """Return the seconds that ``work_s`` of computing take with the checkpoints in between."""
         if self.checkpoint_interval_s is None or not work_s:
             return work_s
         return work_s + self.checkpoint_write_s * max(0, ceil(work_s / self.checkpoint_interval_s - _ROUNDING) - 1)
 
     def next_checkpoint_s(self, saved_s: float, work_s: float) -> float:
-        """Work at which a run with ``work_s`` seconds of work writes the checkpoint after that at ``saved_s``;
-        ``inf`` if it ends before.
+        """Return the work at which a run with ``work_s`` seconds of work writes the checkpoint
+        after that at ``saved_s``; ``inf`` if it ends before.
         """
         if self.checkpoint_interval_s is None:
             return inf
@@ -491,8 +491,8 @@ class Preemption:
         return after_s if work_s > after_s + _ROUNDING * self.checkpoint_interval_s else inf
 
     def worked_s(self, passed_s: float, *, saved: bool = False) -> float:
-        """Seconds of computing in ``passed_s`` seconds with checkpoints; with ``saved`` only those that a
-        checkpoint holds.
+        """Return the seconds of computing in ``passed_s`` seconds with checkpoints; with ``saved``
+        only those that a checkpoint holds.
         """
         if self.checkpoint_interval_s is None:
             return passed_s

@@ -77,8 +77,8 @@ class EftWait:
     def worth_waiting(
         self, view: ClusterView, task: TaskState, type_: int, etas: dict[_Place, float] | None = None
     ) -> bool:
-        """True if the task would finish sooner by waiting for its fastest type than on ``type_``
-        now. ``etas`` caches the expected waits of this instant.
+        """Return True if the task would finish sooner by waiting for its fastest type than on
+        ``type_`` now. ``etas`` caches the expected waits of this instant.
         """
         best_s, threshold = task.best_s, self.theta * task.seconds[type_]
         if best_s >= threshold or best_s >= task.seconds[type_]:
@@ -92,8 +92,8 @@ class EftWait:
         return eta_s + best_s < threshold
 
     def eta_s(self, view: ClusterView, demand: DemandClass, type_: int) -> float:
-        """Seconds until ``type_`` is expected to have enough GPUs for ``demand`` (whatever their
-        nodes).
+        """Return the seconds until ``type_`` is expected to have enough GPUs for ``demand``
+        (whatever their nodes).
         """
         machines = view.machines
         if machines.fits_on(demand, type_):
@@ -438,7 +438,7 @@ def _area(task: TaskState) -> float:
 
 
 def _share(view: ClusterView, task: TaskState, type_: int) -> float:
-    """Number of lanes that the task takes: its GPUs, as each lane is one GPU."""
+    """Return the number of lanes that the task takes: its GPUs, as each lane is one GPU."""
     return max(width(task), 1.0) if type_ in task.demand.types else inf
 
 
