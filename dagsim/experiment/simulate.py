@@ -324,7 +324,9 @@ def _policy(scenario: Scenario, spec: str, seed: int | None) -> Policy[Any, Any]
 
 
 class ExternalCommand(NamedTuple):
-    """A scheduler in another program: ``kind[params]:address``."""
+    """A scheduler in another program: ``kind[params]:address``, or ``kind[params]`` where a parameter names
+    the program.
+    """
 
     kind: str
     """A name of ``PROGRAMS``, such as ``exec``."""
@@ -340,18 +342,19 @@ class ExternalCommand(NamedTuple):
 
     def words(self) -> list[str]:
         """The words of the command that starts the program; empty if the user starts it."""
-        return (self.address if self.kind == "exec" else str(self.params.get("start", ""))).split()
+        words = (self.address if self.kind == "exec" else str(self.params.get("start", ""))).split()
+        return words + [str(self.params[name]) for name in ("binary", "config") if self.params.get(name)]
 
 
 PROGRAMS: Registry[Any] = Registry("program", group="dagsim.programs", method="decide")
 """Policies that talk to a scheduler in another program, by kind."""
 
-_PROGRAM = re.compile(r"((\w+)(?:\[[^\]]*\])?):(.*)", re.DOTALL)
+_PROGRAM = re.compile(r"((\w[\w-]*)(?:\[[^\]]*\])?)(?::(.*))?", re.DOTALL)
 
 
 def external_command(spec: str) -> ExternalCommand | None:
-    """Return the scheduler in another program that ``exec:COMMAND`` or ``batsim:ENDPOINT`` names,
-    with or without parameters in brackets; None for any other policy.
+    """Return the scheduler in another program that ``exec:COMMAND``, ``batsim:ENDPOINT`` or
+    ``kube-scheduler[binary=PATH]`` names, with or without parameters in brackets; None for any other policy.
 
     Raises:
         ConfigError: The parameters cannot be read.
@@ -361,7 +364,7 @@ def external_command(spec: str) -> ExternalCommand | None:
         if match is not None:
             refuse_missing("programs", match[2])
         return None
-    command = ExternalCommand(match[2], match[3].strip(), match[1])
+    command = ExternalCommand(match[2], (match[3] or "").strip(), match[1])
     Spec.parse(command.head)
     return command
 
