@@ -40,7 +40,6 @@ counts seconds of the real clock, in which hundreds of simulated ones pass.
 """
 _PATIENCE_S = 0.5
 """Real seconds without a change after which the program is taken to rest, though its metrics do not add up."""
-_STILL_S = 0.05
 _LATER_S = 1e-3
 """Simulated seconds after which a pod is stopped that was told to go at the instant of its start."""
 _NOT_READY = [{"key": "node.kubernetes.io/not-ready", "effect": effect} for effect in ("NoSchedule", "NoExecute")]
@@ -58,7 +57,8 @@ class KubeScheduler:
     Each instance is a pod. A gang starts when its last pod is bound; until then its bound pods hold their
     nodes, as in a cluster without a gang plug-in. A preempted or lost pod comes back as another pod
     ``restart_s`` seconds later, and a victim holds its node for another ``grace_s`` seconds. ``timeout_s``
-    limits the wall-clock time of an instant.
+    limits the wall-clock time of an instant. A scheduler that serves no metrics of kube-scheduler is taken
+    to rest after ``still_s`` seconds of the real clock without a request.
 
     kube-scheduler draws among equally good nodes, so two runs may differ where nodes are alike.
 
@@ -75,13 +75,15 @@ class KubeScheduler:
         restart_s: float = 0.0,
         grace_s: float = 0.0,
         timeout_s: float = 60.0,
+        still_s: float = 0.1,
         command: str = "",
         endpoint: str = "",
     ) -> None:
         self.name = "kube-scheduler"
         self._binary = checked_program(self.name, binary or command, timeout_s)
-        for name, seconds in (("restart_s", restart_s), ("grace_s", grace_s)):
+        for name, seconds in (("restart_s", restart_s), ("grace_s", grace_s), ("still_s", still_s)):
             require(0 <= seconds < inf, f"{self.name}: {name} must be 0 or more", seconds)
+        self._still_s = still_s
         self._configuration = read_configuration(Path(config)) if config else {}
         self._arguments = shlex.split(arguments)
         self._restart_s, self._grace_s, self._timeout_s = restart_s, grace_s, timeout_s
@@ -100,7 +102,7 @@ class KubeScheduler:
         if self._session is None:
             beside = Beside(self.name, self._timeout_s)
             try:
-                self._session = _Session(view, beside, self._command, self._configuration)
+                self._session = _Session(view, beside, self._command, self._configuration, self._still_s)
             except BaseException:
                 beside.close()
                 raise
@@ -160,7 +162,12 @@ class _Session:
     """One simulation as kube-scheduler sees it."""
 
     def __init__(
-        self, view: ClusterView, beside: Beside, command: Callable[[str, int], list[str]], configuration: Manifest
+        self,
+        view: ClusterView,
+        beside: Beside,
+        command: Callable[[str, int], list[str]],
+        configuration: Manifest,
+        still_s: float,
     ) -> None:
         self.restart_s = 0.0
         self._beside, self._store = beside, beside.store
@@ -191,7 +198,7 @@ class _Session:
         self._undecided: set[Key] = set()
         self._serial = 0
         self._kept: set[tuple[object, Key]] = set()
-        self._rest = _Rest(beside)
+        self._rest = _Rest(beside, still_s)
         self._store.listeners.append(self._changed)
         port = beside.held_port()
         self._metrics = self._rest.metrics = Metrics(port)
@@ -369,12 +376,12 @@ class _Session:
                 if key not in self._leaving:
                     self._remove(key)
         self._ended.clear()
-        for key, waiting in list(self._waiting.items()):
-            if key[0] not in view.jobs or not waiting.task.waiting:
+        for place, waiting in list(self._waiting.items()):
+            if place[0] not in view.jobs or not waiting.task.waiting:
                 for pod in waiting.pods:
                     self._tasks.pop(pod, None)
                     self._remove(pod)
-                del self._waiting[key]
+                del self._waiting[place]
 
     def _nodes_changed(self, view: ClusterView) -> None:
         """Taint the nodes that went down, and take the taint from those that came back."""
@@ -465,8 +472,9 @@ class _Session:
 
     def _plain(self, task: TaskState) -> Manifest:
         asked = task.task
-        amounts = {"cpu": f"{asked.cpus:.9f}", "memory": int(asked.memory_gb * 2**30), self._gpu_name: int(asked.gpus)}
-        requests = {name: str(size) for name, size in amounts.items() if float(size)}
+        requests = {"cpu": f"{asked.cpus:.9f}"} if asked.cpus else {}
+        requests |= {"memory": str(int(asked.memory_gb * 2**30))} if asked.memory_gb else {}
+        requests |= {self._gpu_name: str(int(asked.gpus))} if asked.gpus else {}
         return {"requests": requests, "limits": {name: size for name, size in requests.items() if "/" in name}}
 
     def _restrict(self, task: TaskState, spec: Manifest, labels: dict[str, str], key: _TaskKey) -> None:
@@ -585,11 +593,11 @@ class _Rest:
     Every new pod needs a verdict. Then the metrics must add up: all changes that were sent have been
     handled, nothing is active, being bound or preempted, and as many attempts have ended as pods entered
     the queue. Where they do not, half a second without any change counts as rest; for a scheduler without
-    such metrics, 50 ms.
+    such metrics, ``still_s``.
     """
 
-    def __init__(self, beside: Beside) -> None:
-        self._beside = beside
+    def __init__(self, beside: Beside, still_s: float) -> None:
+        self._beside, self._still_s = beside, still_s
         self.metrics: Metrics | None = None
         self._has_metrics = True
         self._sent = Counter[str]()
@@ -630,7 +638,7 @@ class _Rest:
         deadline = time.monotonic() + beside.timeout_s
         await beside.until(lambda: not undecided and not beside.api.under_way, "left pods without a verdict", deadline)
         if not self._has_metrics:
-            await beside.still(_STILL_S, deadline)
+            await beside.still(self._still_s, deadline)
             return
         version, since, pause = -1, 0.0, 0.0005
         while True:

@@ -135,6 +135,7 @@ class ApiServer:
     async def start(self, port: int = 0) -> str:
         """Listen on loopback, on a free port unless one is named, and return the URL."""
         from uvicorn import Config
+        from uvicorn.protocols.http.h11_impl import H11Protocol
         from uvicorn.server import ServerState
 
         settings = Config(self, http="h11", lifespan="off", log_config=None, access_log=False, server_header=False,
@@ -144,7 +145,7 @@ class ApiServer:
         self._connections = state.connections
         listening = socket.create_server(("127.0.0.1", port), backlog=256)
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: settings.http_protocol_class(config=settings, server_state=state, app_state={}), sock=listening
+            lambda: H11Protocol(settings, state, {}), sock=listening
         )
         return f"http://127.0.0.1:{listening.getsockname()[1]}"
 
