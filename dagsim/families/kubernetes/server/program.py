@@ -313,4 +313,3 @@ def kubeconfig(url: str) -> Mapping[str, Any]:
         "users": [{"name": "dagsim", "user": {"token": "none"}}],
         "contexts": [{"name": "dagsim", "context": {"cluster": "dagsim", "user": "dagsim"}}],
     }
-
