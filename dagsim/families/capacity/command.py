@@ -340,12 +340,9 @@ def _grown(growth: str | None) -> list[str]:
 
 
 def _names(texts: list[str] | None) -> list[str]:
-    """Split the texts at commas outside brackets; return each name once, in order."""
-    from dagsim.experiment.simulate import external_command
+    from dagsim.systems.policy_spec import split_policies
 
-    parts = [[text] if external_command(text) is not None else re.split(r",(?![^\[]*\])", text) for text in texts or ()]
-    flat = [part.strip() for names in parts for part in names]
-    return list(dict.fromkeys(filter(None, flat)))
+    return split_policies(texts or ())
 
 
 def _drawable(path: Path) -> Path:

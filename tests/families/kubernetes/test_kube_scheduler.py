@@ -21,10 +21,11 @@ pytest.importorskip("uvicorn")
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, PolicyFailed, UnknownName
 from dagsim.experiment.scenario import scenario_of
-from dagsim.experiment.simulate import external_command, make_policy
+from dagsim.experiment.simulate import make_policy
 from dagsim.families.kubernetes.kube.kube_scheduler import KubeScheduler, _name, node_manifest
 from dagsim.model import Cluster, Job, Node, Task, canonical_json
 from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.policy_spec import PolicyKind, PolicySpec, split_policies
 
 FIRST_FIT = Path(__file__).with_name("first_fit_scheduler.py")
 REAL = os.environ.get("DAGSIM_KUBE_SCHEDULER")
@@ -117,7 +118,12 @@ def test_a_gang_starts_with_its_last_pod_and_on_one_type(binary: str, request: p
     blocker = Job.single("b", Task("t", 20.0, gpus=2, cpus=1, memory_gb=1), 0.0)
     cluster = machines(2, gpu=Cluster.of({"T4": 1}).nodes[0].gpu, gpus=2)
     rows = play(path, cluster, [blocker, gang])
-    assert list(dict.fromkeys(rows)) == [("STARTED", 0, 0), ("FINISHED", 20, 0), ("STARTED", 20, 1), ("FINISHED", 30, 1)]
+    assert list(dict.fromkeys(rows)) == [
+        ("STARTED", 0, 0),
+        ("FINISHED", 20, 0),
+        ("STARTED", 20, 1),
+        ("FINISHED", 30, 1),
+    ]
 
 
 def test_what_a_pod_cannot_be_is_an_error(fake: str) -> None:
@@ -161,10 +167,9 @@ def test_a_specification_names_the_program_with_and_without_an_address(fake: str
     scenario = scenario_of(load_config(None))
     for spec in (f"kube-scheduler[binary={fake}]", f"kube-scheduler[timeout_s=5]:{fake}"):
         assert isinstance(make_policy(scenario, spec), KubeScheduler)
-    command = external_command("kube-scheduler[binary=/x,config=y.yaml]")
-    assert command is not None
-    assert command.words() == ["/x", "y.yaml"]
-    assert external_command("sjf[strict=true]") is None
+    spec = PolicySpec.parse("kube-scheduler[binary=/x,config=y.yaml]")
+    assert (spec.kind, spec.words()) == (PolicyKind.PROGRAM, ["/x", "y.yaml"])
+    assert split_policies(["kube-scheduler[binary=/x,config=y],sjf"]) == ["kube-scheduler[binary=/x,config=y]", "sjf"]
 
 
 def test_manifests_become_objects_again() -> None:
