@@ -9,10 +9,13 @@ import os
 import queue
 import sys
 import threading
+import urllib.error
 import urllib.request
+from contextlib import suppress
+from pathlib import Path
 
-configuration = json.load(open(next(word for word in sys.argv if word.startswith("--config=")).partition("=")[2]))
-kubeconfig = json.load(open(configuration["clientConnection"]["kubeconfig"]))
+configuration = json.loads(Path(next(word for word in sys.argv if word.startswith("--config="))[9:]).read_text())
+kubeconfig = json.loads(Path(configuration["clientConnection"]["kubeconfig"]).read_text())
 URL = kubeconfig["clusters"][0]["cluster"]["server"]
 events = queue.Queue()
 tables = {"nodes": {}, "pods": {}}
@@ -72,7 +75,8 @@ def decide():
             if one["spec"].get("nodeName") and one["spec"]["priority"] < pod["spec"]["priority"]
         ]
         for victim in lower[-1:]:
-            send("DELETE", f"/api/v1/namespaces/default/pods/{victim['metadata']['name']}", {})
+            with suppress(urllib.error.HTTPError):  # it may be on its way out already
+                send("DELETE", f"/api/v1/namespaces/default/pods/{victim['metadata']['name']}", {})
             return
 
 
