@@ -16,7 +16,7 @@ from dagsim.systems.seam import Scenario
 PROGRAMS: Registry[Any] = Registry("program", group="dagsim.programs", method="decide")
 """Policies that talk to a scheduler in another program, by kind."""
 
-_PROGRAM = re.compile(r"((\w+)(?:\[[^\]]*\])?):(.*)", re.DOTALL)
+_PROGRAM = re.compile(r"((\w[\w-]*)(?:\[[^\]]*\])?)(?::(.*))?", re.DOTALL)
 _MODEL = re.compile(r"sb3(?:\[([^\]]*)\])?:(.+)", re.DOTALL)
 
 
@@ -36,7 +36,7 @@ class PolicyKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class PolicySpec:
     """The name of a policy, parsed: ``sjf``, ``easy[strict=true]``, ``own.py:Mine[k=2]``, ``ppo``,
-    ``sb3:model.zip``, ``exec:COMMAND`` or ``batsim[start=...]:ENDPOINT``.
+    ``sb3:model.zip``, ``exec:COMMAND``, ``batsim[start=...]:ENDPOINT`` or ``kube-scheduler[binary=PATH]``.
     """
 
     text: str
@@ -60,7 +60,7 @@ class PolicySpec:
         if (program := _PROGRAM.fullmatch(text.strip())) is not None:
             if program[2] in PROGRAMS:
                 name, params = Spec.parse(program[1])
-                return cls(text, PolicyKind.PROGRAM, name, params, program[3].strip())
+                return cls(text, PolicyKind.PROGRAM, name, params, (program[3] or "").strip())
             refuse_missing("programs", program[2])
         if (model := _MODEL.fullmatch(text.strip())) is not None:
             params = {"checkpoint": model[2].strip()} | Spec.parse(f"sb3[{model[1] or ''}]").params
@@ -87,7 +87,8 @@ class PolicySpec:
 
     def words(self) -> list[str]:
         """The words of the command that starts a program; empty if the user starts it."""
-        return (self.address if self.name == "exec" else str(self.params.get("start", ""))).split()
+        words = (self.address if self.name == "exec" else str(self.params.get("start", ""))).split()
+        return words + [str(self.params[name]) for name in ("binary", "config") if self.params.get(name)]
 
     def files(self) -> list[Path]:
         """The existing files that the parameters, or the words of a program's command, name."""
