@@ -61,7 +61,7 @@ class Spec(NamedTuple):
         return cls(name.strip(), params)
 
     def __str__(self) -> str:
-        """The text that ``parse`` reads as this."""
+        """Return the text that ``parse`` reads as this."""
         parts = ",".join(f"{param}={_written(value)}" for param, value in self.params.items())
         return f"{self.name}[{parts}]" if parts else self.name
 
@@ -380,7 +380,7 @@ def _value(text: str, whole: str) -> object:
 
 
 def _written(value: object) -> str:
-    """The text that ``_value`` reads as ``value``."""
+    """Return the text that ``_value`` reads as ``value``."""
     if isinstance(value, tuple):
         return f"[{','.join(map(_written, value))}]"
     if value is None or isinstance(value, bool):

@@ -104,11 +104,11 @@ class GridStore(Store):
         return read_grid(self.path / GRID, self.manifest["plan"]["sweep"]["name"])
 
     def plan(self) -> Plan:
-        """The plan for which the folder was made."""
+        """Return the plan for which the folder was made."""
         return Plan.of_grid(self.sweep, self.manifest["command"])
 
     def done(self, cells: Iterable[Cell]) -> dict[Cell, CellRun]:
-        """The cells that are finished."""
+        """Return the cells that are finished."""
         return {cell: run for cell in cells if (run := self._cell(cell.id)) is not None}
 
     def keep(self, cell: Cell, run: CellRun) -> None:
@@ -126,8 +126,8 @@ class GridStore(Store):
             raise unwritable(self.path, error) from None
 
     def cells(self) -> list[CellRun]:
-        """All finished cells in the folder of a grid, by id, including cells that the grid no
-        longer names.
+        """Return all finished cells in the folder of a grid, by id, including cells that the grid
+        no longer names.
 
         Raises:
             RunFolderError: One of them cannot be read.
@@ -158,7 +158,7 @@ class GridStore(Store):
         self._tell("ended", state=state, done=len(done), cells=len(plan.cells))
 
     def progress(self) -> list[dict[str, Any]]:
-        """The events in ``progress.jsonl``; an incomplete last line is ignored.
+        """Return the events in ``progress.jsonl``; an incomplete last line is ignored.
 
         Raises:
             RunFolderError: They cannot be read.
@@ -200,6 +200,6 @@ class GridStore(Store):
 
 
 def _text_of(plan: Plan) -> str:
-    """The grid of a plan as the text of ``sweep.yaml``."""
+    """Return the grid of a plan as the text of ``sweep.yaml``."""
     assert plan.grid is not None
     return yaml.dump(plan.grid.to_dict("config.yaml"))

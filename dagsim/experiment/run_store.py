@@ -91,12 +91,12 @@ class RunStore(Store):
         return store
 
     def plan(self) -> Plan:
-        """The plan for which the folder was made."""
+        """Return the plan for which the folder was made."""
         facts, about = self.manifest, self.manifest["plan"] or {}
         return Plan.of(facts["command"], self.config, facts["policies"], facts["seeds"], about=about)
 
     def done(self, cells: Iterable[Cell]) -> dict[Cell, CellRun]:
-        """The cells that are finished."""
+        """Return the cells that are finished."""
         runs = {(run.policy, run.seed): run for run in self.lines()}
         return {cell: runs[key] for cell in cells if (key := (cell.label, cell.seed)) in runs}
 
@@ -180,7 +180,7 @@ class RunStore(Store):
                 file.unlink(missing_ok=True)
 
     def _written(self) -> dict[str, int]:
-        """Length of each file after the last finished run."""
+        """Return the length of each file after the last finished run."""
         if self._ends is None:
             runs, timing = (whole_lines(self.path / name) for name in (RUNS, TIMING))
             count = min(len(runs), len(timing))

@@ -259,7 +259,8 @@ def agent_spec(
 
 
 def only_system_of(algo: str | None) -> str | None:
-    """The name of the system that an agent ships for, if it is only one, and not the default one."""
+    """Return the name of the system that an agent ships for, if it is only one, and not the default
+    one."""
     if algo is None or algo in system_named(DEFAULT_SYSTEM).policies or algo not in agent_names():
         return None
     shipped_agents = service("shipped_agents")

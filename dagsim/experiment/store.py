@@ -104,7 +104,7 @@ GRID, RUNS, TIMING, FAILURES = "sweep.yaml", "runs.jsonl", "timing.jsonl", "fail
 
 
 def is_sweep(path: Path) -> bool:
-    """True if the run folder at ``path`` holds the cells of a grid."""
+    """Return True if the run folder at ``path`` holds the cells of a grid."""
     return (path / GRID).is_file() and (path / "manifest.json").is_file()
 
 
@@ -495,15 +495,15 @@ class Store(ABC):
 
     @abstractmethod
     def _count_done(self) -> int:
-        """The number of finished cells."""
+        """Return the number of finished cells."""
 
     @abstractmethod
     def _due(self) -> int:
-        """The number of cells that were planned."""
+        """Return the number of cells that were planned."""
 
     @abstractmethod
     def _command_on(self) -> str:
-        """The command that goes on from here."""
+        """Return the command that goes on from here."""
 
     @abstractmethod
     def _mend(self) -> None:
@@ -651,7 +651,7 @@ class Store(ABC):
         }
 
     def _engines(self) -> dict[str, EngineUse]:
-        """The engine of each policy's first run; empty for systems that have only one."""
+        """Return the engine of each policy's first run; empty for systems that have only one."""
         used: dict[str, EngineUse] = {}
         for line in read_lines(self.path / TIMING):
             if "engine" in line:
@@ -681,7 +681,7 @@ class Store(ABC):
 
 
 def _kind(is_grid: bool) -> type[Store]:
-    """The class of folders of a grid, or of any other."""
+    """Return the class of folders of a grid, or of any other."""
     from dagsim.experiment.grid_store import GridStore
     from dagsim.experiment.run_store import RunStore
 

@@ -509,12 +509,13 @@ class JobArrays:
         return gpu_h, core_h
 
     def _described(self) -> list[list[Any]]:
-        """Columns of the optional fields of ``Job`` as lists, up to the last one that any job has."""
+        """Return the columns of the optional fields of ``Job`` as lists, up to the last one that
+        any job has."""
         there = [place for place, field in enumerate(JOB_FIELDS, 1) if getattr(self, field.name) is not None]
         return [self._listed(field) for field in JOB_FIELDS[: max(there, default=0)]]
 
     def _listed(self, field: JobField) -> list[Any]:
-        """The field of each job, as ``Job`` has it."""
+        """Return the field of each job, as ``Job`` has it."""
         column, default = getattr(self, field.name), None if field.kind == "float | None" else field.absent
         if column is None:
             return [default] * len(self)

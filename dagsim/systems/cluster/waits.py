@@ -474,7 +474,7 @@ class _NoRules:
 
 
 def _rules(policy: str, view: ClusterView) -> WaitRules:
-    """The rules of a policy given by name; no rules if it has none."""
+    """Return the rules of a policy given by name; no rules if it has none."""
     spec = PolicySpec.parse(policy)
     give = getattr(POLICIES.create(spec.call), "wait_rules", None) if spec.name in POLICIES.names() else None
     return _NoRules() if give is None else give(view)
