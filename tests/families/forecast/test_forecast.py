@@ -708,6 +708,12 @@ def test_pages_of_the_queue_and_of_a_back_test(
     (curve,) = re.findall(r'<polyline class="edge critical" points="([^"]*)"', text)
     assert len(curve.split()) == len(LEVELS)
     assert known in text
+    whole = next(iter(scores["by_horizon"].values()))
+    horizons = text.partition("<h2>By median forecast")[2].partition("</table>")[0]
+    cells = [horizons.find(f"{whole[score]:.2f}") for score in ("coverage_90", "crps_log", "median_abs_log")]
+    assert -1 not in cells
+    whole["crps_log"] = None
+    assert ">-<" in backtest_page("", scores).partition("<h2>By median forecast")[2].partition("</table>")[0]
     assert "alert(1)</script>" not in text.partition("</header>")[2].partition("<script")[0]
 
 
