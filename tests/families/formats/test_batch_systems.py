@@ -105,10 +105,10 @@ def test_flux_counts_gpus_by_its_summary_and_waits_for_dependencies(read: Readin
 
 def test_flux_names_the_user_and_else_the_number_of_the_user(samples: Path, tmp_path: Path) -> None:
     text = json.loads((samples / "flux" / "jobs.json").read_text())
-    one, other = text["jobs"]
-    one |= {"username": "ida", "userid": 31}
+    named, other = (dict(text["jobs"][0], id=number) for number in (1, 2))
+    named |= {"username": "ida", "userid": 31}
     other |= {"username": "", "userid": 32}
-    (tmp_path / "jobs.json").write_text(json.dumps(text))
+    (tmp_path / "jobs.json").write_text(json.dumps(text | {"jobs": [named, other]}))
     assert [job.user for job in open_trace(tmp_path / "jobs.json").jobs()] == ["ida", "32"]
 
 
