@@ -261,6 +261,7 @@ class SlurmMultifactor:
         """Time of the last main loop."""
         self._rounds = 0
         """Number of calculations up to the one by which the pending jobs are sorted."""
+        self.forgets = ""
         self.latest = "main"
         """Origin of the latest start: ``main`` (the main loop) or ``backfill``."""
 
@@ -271,8 +272,11 @@ class SlurmMultifactor:
     # Events.
 
     def push(self, task: TaskState) -> None:
-        """Note the user of a task that became ready: the association exists from then on."""
-        self._book.user(account_of(task.job), user_of(task.job))
+        """Note the user of a task that became ready before the beginning: the association exists from then on.
+        Later ones are noted when their jobs are listed, since one that may never run adds no association.
+        """
+        if self._recalls:
+            self._book.user(account_of(task.job), user_of(task.job), task.ready_s)
 
     def started(self, run: Run, now: float) -> None:
         """Add a run."""
@@ -282,6 +286,10 @@ class SlurmMultifactor:
         part, qos = rules.partition(run.job), rules.quality(run.job)
         if self._starting is not None and self._starting[0] is task:
             part = self._starting[1]
+        elif len(parts := [one for one in rules.parts(run.job) if rules.has(one, run.nodes)]) == 1:
+            (part,) = parts
+        elif parts:  # it ran before the beginning, and a log of runs does not say in which of its partitions
+            part, self.forgets = parts[0], "in which of several partitions a job had started"
         alone = rules.alone(run.job, part)
         amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
         asked = self._asked(task, part, run.instances)
@@ -335,14 +343,11 @@ class SlurmMultifactor:
                 self._rules.learn(view, job)
         self._now, self._some_fit = now, None
         view.follow(self)
+        self._recalls = False
         pending = view.index((PendingJobs, self), lambda: self._pending(view))
         if view.machines.released != self._released:  # a node may have come back
             self._released, self._changed = view.machines.released, True
         self._book.calculate(now)
-        stale = self._book.rounds != self._rounds and self._set.order != "basic"
-        if stale and (self._set.preempt != "off" or self._any_fits(view, pending)):  # else priorities are not used
-            self._rounds = self._book.rounds
-            pending.rank_anew(self._book, self._book.calculated_s)
         for task in pending.admit(now):
             self._some_fit = None
             self._rules.learn(view, task.job)
@@ -353,6 +358,10 @@ class SlurmMultifactor:
         if holdings.freed:
             freed, holdings.freed = holdings.freed, {}
             pending.recall(freed, holdings)
+        stale = self._book.rounds != self._rounds and self._set.order != "basic"
+        if stale and (self._set.preempt != "off" or self._any_fits(view, pending)):  # else priorities are not used
+            self._rounds = self._book.rounds
+            pending.rank_anew(self._book, self._book.calculated_s)
         if now == self._main_s or now >= self._main_s + self._set.sched_min_interval_s - _LATE_S:
             self._main_s = now
             yield from self._main(view, pending)
@@ -371,6 +380,8 @@ class SlurmMultifactor:
             self._set = _settings_of(view.queues)
             self._priorities = self._set.priorities()
         self._choice = NodeChoice(view.cluster, best=self._set.place == "best")
+        self._recalls = True
+        """True while it is told of the time before the beginning."""
         self._starting: tuple[TaskState, NodePartition] | None = None
         """The task that is being started, and its partition."""
         self._gpu_names = [gpu.name if gpu is not None else "" for gpu in view.gpu_types]
@@ -427,7 +438,7 @@ class SlurmMultifactor:
                     slot = self._ranks.add(key, tier, fixed, self._book.since_s(asked), asked.user)
                     at_s = max(min(self._now, self._eligible_s(task)), self._book.calculated_s)
                     at_s = at_s if task.job.queued_s is None else self._book.calculated_s  # its array's
-                    self._ranks.note(slot, self._book.priority(fixed, asked, at_s))
+                    self._ranks.note(slot, self._book.priority(fixed, asked, at_s), self._book.rounds)
             jobs.append(
                 PendingJob(
                     tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
@@ -445,7 +456,7 @@ class SlurmMultifactor:
     def _asked(self, task: TaskState, part: NodePartition, instances: int) -> Asked:
         job, (gpus, cpus, memory_gb, _) = task.job.job, task.demand.demand
         return Asked(
-            self._book.user(account_of(task.job), user_of(task.job)),
+            self._book.user(account_of(task.job), user_of(task.job), self._now),
             part.name,
             job.qos,
             job.arrival_s,
