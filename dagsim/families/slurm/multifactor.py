@@ -43,7 +43,7 @@ from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState
 from dagsim.systems.cluster.policies.preemption import make_room
 from dagsim.systems.cluster.policies.shares import Weights
 
-__all__ = ["SlurmMultifactor", "SlurmSettings"]
+__all__ = ["SlurmMultifactor", "SlurmSettings", "rules_of_site"]
 
 
 _LATE_S = 1e-6
@@ -178,6 +178,14 @@ def _settings_of(queues: QueueTree) -> SlurmSettings:
         names = ", ".join(SlurmSettings.__dataclass_fields__)
         raise ConfigError(f"queues.scheduler: slurm-multifactor has no parameter {unknown[0]!r}; it has {names}")
     return SlurmSettings(**queues.scheduler)  # type: ignore[arg-type]
+
+
+def rules_of_site(view: ClusterView) -> SlurmWaits | None:
+    """The rules of partitions, QOS and accounts of a site; None if its queues are none of Slurm's."""
+    queues = view.queues
+    if queues is None or queues.has_quota or not (queues.partitions or queues.qos or queues.tree):
+        return None
+    return SlurmWaits(view, distinct=_settings_of(queues).distinct)
 
 
 class _Kept(NamedTuple):

@@ -421,7 +421,14 @@ class ClusterScenario(Models, ClusterWorld):
             as_stated=as_stated,
             snapshot=trace is not None and trace.begins_s is not None,
             hint=_SPREAD if trace is not None and trace.format == "plain" else "",
+            broken=self._broken_rules if self.queues is not None and as_stated else None,
         )
+
+    def _broken_rules(self) -> Callable[[Job], str]:
+        """Set up the empty site, and return what describes the rules by which a job may never start there."""
+        from dagsim.systems.cluster.waits import Obstacles  # it knows this module
+
+        return Obstacles(self, None).rules_against
 
     def _period(self, file: TraceFile, trace: Trace) -> StoredJobs:
         """The jobs from an instant of a log until another, with those in the system at the first."""
