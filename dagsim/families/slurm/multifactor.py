@@ -291,13 +291,7 @@ class SlurmMultifactor:
         if self._book.knows(run.id):
             return
         task, rules = run.task, self._rules
-        part, qos = rules.partition(run.job), rules.quality(run.job)
-        if self._starting is not None and self._starting[0] is task:
-            part = self._starting[1]
-        elif len(parts := [one for one in rules.parts(run.job) if rules.has(one, run.nodes)]) == 1:
-            (part,) = parts
-        elif parts:  # it ran before the beginning, and a log of runs does not say in which of its partitions
-            part, self.forgets = parts[0], "in which of several partitions a job had started"
+        part, qos = self._part_of(run), rules.quality(run.job)
         alone = rules.alone(run.job, part)
         amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
         asked = self._asked(task, part, run.instances)
@@ -323,6 +317,15 @@ class SlurmMultifactor:
             for place in range(len(rules.parts(run.job))):
                 self._ranks.drop((task.order, task.piece, place))
         self._changed, self._some_fit = True, None
+
+    def _part_of(self, run: Run) -> NodePartition:
+        """The partition in which a run has started."""
+        if self._starting is not None and self._starting[0] is run.task:
+            return self._starting[1]
+        parts = [part for part in self._rules.parts(run.job) if self._rules.has(part, run.nodes)]
+        if len(parts) > 1:  # it ran before the beginning, and a log of runs does not say where
+            self.forgets = "in which of several partitions a job had started"
+        return parts[0] if parts else self._rules.partition(run.job)
 
     def ended(self, run: Run, now: float) -> None:
         """Remove a run."""
@@ -395,10 +398,10 @@ class SlurmMultifactor:
         self._gpu_names = [gpu.name if gpu is not None else "" for gpu in view.gpu_types]
         totals = [ordered_sum(getattr(node, name) for node in nodes) for name in ("cpus", "memory_gb", "gpus")]
         capacity = Capacity(len(nodes), *totals)
-        self._book = PriorityBook(self._priorities, view.queues or QueueTree(), capacity, self._set.origin_s)
+        self._book: PriorityBook = PriorityBook(self._priorities, view.queues or QueueTree(), capacity, self._set.origin_s)
         self._book.remember(self.past_usage)
-        self._rules = SlurmRules(view, kill=self._set.kill, distinct=self._set.distinct)
-        self._table = RunTable(len(nodes))
+        self._rules: SlurmRules = SlurmRules(view, kill=self._set.kill, distinct=self._set.distinct)
+        self._table: RunTable = RunTable(len(nodes))
         self._roomy: dict[tuple[DemandClass, str, bool, int], int] = {}
         """Nodes with room for an instance now, by demand, partition, exclusive use and type; of one cycle."""
         self._runs: dict[int, _Kept] = {}
@@ -406,11 +409,11 @@ class SlurmMultifactor:
         """Time of the latest start of each job."""
         self._count: dict[int, int] = {}
         """Number of runs by node."""
-        self._whole = 0
+        self._whole: int = 0
         """Bit set of the nodes that an exclusive run holds."""
         self._deadlines: list[tuple[float, int]] = []
         self._preemptable: dict[int, None] = {}
-        self._ranks = RankColumns()
+        self._ranks: RankColumns = RankColumns()
         self._rounds = 0
         self._main_s = -inf
         self._cycle_s = -inf

@@ -228,7 +228,8 @@ class Auditor:
         self._names = {} if queues is None else _names_of(queues)
         self._licences = {} if queues is None else dict(queues.licences)
         self._invented = cluster.name == INVENTED
-        self._queues, self._set_up, self._broken = queues, broken, None
+        self._queues, self._set_up = queues, broken
+        self._broken: Callable[[Job], str] | None = None
         self._broken_by: dict[object, str] = {}
         self._names_users = queues is not None and any(node.limits_of for node, _ in queues.walk())
         self._verdicts: dict[object, _Verdict | None] = {}
