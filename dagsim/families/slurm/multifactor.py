@@ -398,7 +398,8 @@ class SlurmMultifactor:
         self._gpu_names = [gpu.name if gpu is not None else "" for gpu in view.gpu_types]
         totals = [ordered_sum(getattr(node, name) for node in nodes) for name in ("cpus", "memory_gb", "gpus")]
         capacity = Capacity(len(nodes), *totals)
-        self._book: PriorityBook = PriorityBook(self._priorities, view.queues or QueueTree(), capacity, self._set.origin_s)
+        queues = view.queues or QueueTree()
+        self._book: PriorityBook = PriorityBook(self._priorities, queues, capacity, self._set.origin_s)
         self._book.remember(self.past_usage)
         self._rules: SlurmRules = SlurmRules(view, kill=self._set.kill, distinct=self._set.distinct)
         self._table: RunTable = RunTable(len(nodes))
