@@ -85,7 +85,7 @@ def play_policy(config: Config, policy: str, seed: int, tell: Callable[[int], No
     """Run ``policy`` once.
 
     Raises:
-        InputError, SimulationError: As ``run_policy``.
+        InputError, SimulationError: As in ``run_policy``.
     """
     scenario = scenario_of(config)
     kernel, engine = scenario.engaged(policy, seed, on_arrivals=tell)

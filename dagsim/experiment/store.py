@@ -356,7 +356,8 @@ class Store(ABC):
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Add to any error of the block what the folder keeps and the command that goes on from there."""
+        """Add to any error of the block what the folder keeps and the command that continues from
+        there."""
         try:
             yield
         except (KeyboardInterrupt, Exception) as error:
@@ -366,7 +367,8 @@ class Store(ABC):
             raise
 
     def _note(self, *, stopped: bool) -> str:
-        """Describe what the folder keeps, and name the command that goes on; empty if an error left nothing to keep."""
+        """Describe what the folder keeps, and name the command that continues; empty if an error
+        left nothing to keep."""
         command = self.manifest["command"]
         if command == "train":
             return (
@@ -506,7 +508,7 @@ class Store(ABC):
 
     @abstractmethod
     def _command_on(self) -> str:
-        """Return the command that goes on from here."""
+        """Return the command that continues from here."""
 
     @abstractmethod
     def _mend(self) -> None:
@@ -519,7 +521,8 @@ class Store(ABC):
 
     @property
     def aside(self) -> Path:
-        """The folder of logs of simulations after which something failed. The next start goes on from them."""
+        """The folder of logs of simulations after which something failed. The next start continues
+        from them."""
         return self.path / "aside"
 
     def set_aside(self, run: CellRun) -> None:

@@ -39,7 +39,7 @@ def two_sided_p(t: ArrayLike, df: int) -> Floats:
 
 @lru_cache(maxsize=4096)
 def t_quantile(level: float, df: int) -> float:
-    """Return the bound that |T| does not exceed with probability ``level``: 12.706 for .95 and 1
+    """Return the bound that |T| does not exceed with probability ``level``: 12.706 for 0.95 and 1
     degree of freedom.
 
     Raises:
@@ -116,7 +116,7 @@ digits.
 """
 
 _MEDIAN_SLACK = 1.4
-"""Factor by which the median's interval may miss more often than asked (7 % for 95 %).
+"""Factor by which the median's interval may miss more often than asked (7% for 95%).
 
 With a factor of 1, 5 seeds would have no interval.
 """
@@ -177,7 +177,7 @@ def median_rank(n: int, level: float = 0.95) -> int | None:
     too small.
 
     k - 1 is the largest j with 2 P(Bin(n, 1/2) <= j) <= 1.4 (1 - ``level``): 1 for 5 to 8 pairs (5:
-    93.75 %), 2 for 9.
+    93.75%), 2 for 9.
     """
     few, ways = 0, 1  # of n coins: ways with at most `rank` heads, and with exactly `rank`
     for rank in range(n // 2 + 1):
@@ -221,13 +221,13 @@ def seeds_for_interval(logs: Floats, largest_job: Floats | float = 0.0) -> Float
     enough.
 
     ``largest_job`` is the share of a seed's job-seconds that its largest job takes. If it is more
-    than 9 %, the values are those of single jobs: 300 seeds are needed, or more if the ratios are
-    skewed (12.35 g^2 seeds keep the coverage within 2 points of 95 %: Hall 1988, Annals of
+    than 9%, the values are those of single jobs: 300 seeds are needed, or more if the ratios are
+    skewed (12.35 g^2 seeds keep the coverage within 2 points of 95%: Hall 1988, Annals of
     Statistics 16, 927). Otherwise 10 seeds are enough, unless by their skewness 1,000 were not:
     then one seed of a hundred carries the ratio.
 
     Less visible signs in the ratios do not count. A sample that shows its tail has a long interval,
-    which holds in 96 to 98 % of the cases; a sample that missed the tail looks well-behaved. A mark
+    which holds in 96 to 98% of the cases; a sample that missed the tail looks well-behaved. A mark
     that depends on the sample's spread would stand beside the wrong intervals, and the others would
     hold less often than without it.
     """
@@ -244,7 +244,7 @@ def seeds_for_mean(n: int, largest_job: float = 0.0) -> float:
     0 if ``n`` is enough.
 
     It is infinite if single jobs dominate a seed (``seeds_for_interval``): with Pareto(1.1) work,
-    1,000 seeds cover the mean in 72 %, because the job times have no variance.
+    1,000 seeds cover the mean in 72%, because the job times have no variance.
     """
     needed = inf if largest_job > LARGE_JOB else ENOUGH_FOR_MEAN
     return needed if needed > n else 0.0
@@ -284,7 +284,8 @@ def _no_interval(value: Floats) -> Bounds:
 
 
 FEWEST_JOBS = 10_000
-"""Minimum number of jobs. Smaller blocks are correlated: at 5,000 jobs a 95 % interval covers 77 %."""
+"""Minimum number of jobs. Smaller blocks are correlated: at 5,000 jobs a 95% interval covers
+77%."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,7 +194,8 @@ def _side(low: float, high: float) -> int:
 
 
 ENOUGH_SEEDS = 5
-"""Minimum sample size for a verdict. With fewer, no distribution-free two-sided 95 % interval exists."""
+"""Minimum sample size for a verdict. With fewer, no distribution-free two-sided 95% interval
+exists."""
 
 
 class Verdict(StrEnum):
@@ -364,7 +365,7 @@ class Look:
     more: int
     """Seeds to add before the next look; 0 if the comparison has ended."""
     half_width: float
-    """Half-width of the interval, as a fraction: .02 if it extends from 1 / 1.02 to 1.02 times the
+    """Half-width of the interval, as a fraction: 0.02 if it extends from 1 / 1.02 to 1.02 times the
     ratio.
     """
     needs: float
@@ -399,7 +400,7 @@ class Precision:
     """
 
     within: float
-    """Target half-width as a fraction of the ratio, .02 for 2 %."""
+    """Target half-width as a fraction of the ratio, 0.02 for 2%."""
     start: int = 20
     step: int = 10
     cap: int = 500

@@ -66,8 +66,8 @@ _WIDE = 2.0
 _BLIND = 1000.0
 """An interval that reaches further than this factor is left out."""
 _FEWEST, _MOST = 3, 16
-"""Least and greatest number of blocks. Fewer give no interval; more would narrow it by less than 9 %,
-but would be shorter.
+"""Least and greatest number of blocks. Fewer give no interval; more would narrow it by less than
+9%, but would be shorter.
 """
 
 
@@ -136,8 +136,8 @@ class JobSeries:
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Other labels of each job, ``partition`` for example. Not part of the file."""
     goes_on: bool = True
-    """False for the jobs of one instant, which say nothing of other periods: no intervals. Not part
-    of the file.
+    """False for the jobs at the same time, which say nothing of other periods: no intervals. Not
+    part of the file.
     """
 
     @classmethod
@@ -350,8 +350,9 @@ def _equals(values: Floats) -> float:
 
 
 def _more_than(number: float) -> float:
-    """Relative distance from a number of events to the largest mean that explains it at the level of 2.5 %
-    (Byar's approximation, Breslow and Day 1987, "Statistical methods in cancer research II", section 2.3).
+    """Relative distance from a number of events to the largest mean that explains it at the level
+    of 2.5% (Byar's approximation, Breslow and Day 1987, "Statistical methods in cancer research
+    II", section 2.3).
     """
     following = number + 1
     return following * (1 - 1 / (9 * following) + 1.96 / (3 * sqrt(following))) ** 3 / number - 1

@@ -72,7 +72,7 @@ LineT = TypeVar("LineT", bound=RunMetrics)
 
 
 class Mean(NamedTuple):
-    """A mean over seeds and its 95 % interval, by Student's t on its logarithm; NaN if unknown."""
+    """A mean over seeds and its 95% interval, by Student's t on its logarithm; NaN if unknown."""
 
     value: float
     low: float

@@ -115,7 +115,7 @@ def read_tariff(path: Path | str, repeats: bool = True, least: float | None = No
 
     Raises:
         ConfigError: The file cannot be read, has no rows or other columns, a time has no zone or is not
-            after the one before it, or a value is no number or below ``least``.
+            after the one before it, or a value is not a number or below ``least``.
     """
     path = Path(path)
     try:

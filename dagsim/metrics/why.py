@@ -28,7 +28,7 @@ _EPS = 1e-6
 
 
 class Blocker(StrEnum):
-    """A reason why a job cannot start at an instant."""
+    """A reason why a job cannot start at a given time."""
 
     DOWN = "nodes were down"
     HELD = "too few GPUs were free"

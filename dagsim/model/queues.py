@@ -197,7 +197,7 @@ class NodeReservation:
 @dataclass(frozen=True, slots=True)
 class NodeOutage:
     """Nodes that were out of service from ``start_s`` to ``end_s`` (None: to the end), on the same
-    clock as reservations. ``drain``: what runs there goes on, and nothing starts. ``down``: runs
+    clock as reservations. ``drain``: what runs there continues, and nothing starts. ``down``: runs
     fail. Unlike a reservation, it is not known ahead.
 
     Raises:

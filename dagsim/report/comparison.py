@@ -37,9 +37,9 @@ class ResultCells(NamedTuple):
     mean: str
     ratio: str
     interval: str
-    """95 % interval of the ratio; ``~`` marks an approximate one."""
+    """95% interval of the ratio; ``~`` marks an approximate one."""
     median: str
-    """95 % interval of the median ratio."""
+    """95% interval of the median ratio."""
     won: str
     verdict: str
 

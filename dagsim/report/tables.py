@@ -80,7 +80,7 @@ _SPREADS = ("tasks_per_job", "depth", "width", "work", "critical_path_s", "insta
 
 
 def summary_table(lines: Sequence[RunMetrics], *, workload: str = "", sample: Sample = Sample.SEED) -> Grid:
-    """Summarise one policy over its seeds: the mean of each metric, its 95 % interval, and its
+    """Summarise one policy over its seeds: the mean of each metric, its 95% interval, and its
     range.
     """
     counts = [sum(int(line.metrics[name]) for line in lines) for name in ("jobs_arrived", "jobs_completed")]
@@ -254,8 +254,8 @@ def hours_tables(info: TraceInfo) -> list[Grid]:
 OUTSIDE = 0.01
 _MOST_NOTES = 5
 """Share of values outside the range of an agent's training from which a warning is due. Shipped agents on their own
-workload see at most 0.05 %, at other loads as well; on clusters ten times as large 1.4 %, on presets of real traces 10
-to 16 %.
+workload see at most 0.05%, at other loads as well; on clusters ten times as large 1.4%, on presets
+of real traces 10 to 16%.
 """
 
 

@@ -220,5 +220,6 @@ def _save(drawn: Figure, path: Path, kind: str) -> None:
     if layout is not None:
         layout.execute(drawn)
         drawn.set_layout_engine("none")
-    # savefig would draw everything twice. The default compression takes 50 % longer to save 20 % of the bytes.
+    # savefig would draw everything twice. The default compression takes 50% longer to save 20% of
+    # the bytes.
     canvas.print_png(path, metadata={"Software": None}, pil_kwargs={"compress_level": 3})

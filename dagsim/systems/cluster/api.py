@@ -79,7 +79,7 @@ whichever of these methods it has:
 
 - ``push(task)``: the task became ready, at its arrival or later, or instances of it came back as a
   further piece.
-- ``rated(run, now)``: the run goes on at another rate.
+- ``rated(run, now)``: the run continues at another rate.
 - ``started(run, now)``: the run has just started. Its nodes are taken and ``run.task.waiting`` is reduced.
 - ``ended(run, now)``: the run has just finished, failed or been preempted. Its nodes are free and it is
   no longer in ``running``. The consequences come later: its task may still count it as unfinished, and
@@ -95,11 +95,12 @@ it. The copy in a fork receives the runs there again, so ``started`` must accept
 already.
 
 **A past.** A simulation may begin in the middle of a log or from a snapshot. What is made or followed at
-its first decision hears of the past in its order and with its times: tasks that became ready, runs that
-started, ended or were stopped. A listener whose attribute ``remembers`` says what it keeps of jobs that have
-left (``"usage by account and user"``) also hears of those, if they are known; if not, results say so. What a
-policy keeps from decision to decision and no log holds (``"how many random numbers had been drawn"``), it
-states in an attribute ``forgets``, which is printed above the results of such a run.
+its first decision is told of the past in its order and with its times: tasks that became ready,
+runs that started, ended or were stopped. A listener whose attribute ``remembers`` says what it
+keeps of jobs that have left (``"usage by account and user"``) also is told of those, if they are
+known; if not, results say so. What a policy keeps from decision to decision and no log holds
+(``"how many random numbers had been drawn"``), it states in an attribute ``forgets``, which is
+printed above the results of such a run.
 """
 
 from dagsim.systems.cluster.models.shared_gpus import Sharing

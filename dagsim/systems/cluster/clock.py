@@ -51,7 +51,7 @@ class Clock(Environment):
         heappush(self._queue, entry)
 
     def settle(self) -> None:
-        """Process all events of the next instant, including those they cause in that instant.
+        """Process all events of the next instant, including those they cause at that time.
 
         This is ``Environment.step`` in a loop, without a call per event.
         """

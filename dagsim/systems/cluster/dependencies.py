@@ -71,7 +71,7 @@ class Dependencies(Forked):
         self.eligible_s: dict[int, float] = {}
         """When each job became eligible whose conditions or array decided that."""
         self.waiting: dict[int, JobState] = {}
-        """The jobs that wait, by number."""
+        """The waiting jobs, by number."""
         self._numbers: dict[str, list[int]] = {}
         """The jobs of each id; an array's own id has all of its tasks."""
         self._present: set[int] = set()

@@ -24,7 +24,8 @@ class Eligibility(Forked):
     control has none.
 
     Everything that makes a job eligible is a timer, a start of a run or a job that leaves, so the
-    kernel asks once (``holds``), when the job arrives, and then hears of the job through ``enter``.
+    kernel asks once (``holds``), when the job arrives, and then is told of the job through
+    ``enter``.
     """
 
     __slots__ = {

@@ -58,7 +58,7 @@ class Gangs(Forked):
 
     def begin(self, run: Run, now: float, set_rate: Callable[[float], None]) -> bool:
         """Let the gang of a run that computes send from now on; False if it sends nothing. ``set_rate`` is
-        called with each new rate, first in this instant.
+        called with each new rate, first at this time.
 
         Raises:
             ModelError: Its model has no entry for its task.
@@ -79,7 +79,7 @@ class Gangs(Forked):
             progress.gang = None
 
     def adopt(self, progress: WorkProgress, gang: Any, set_rate: Callable[[float], None]) -> None:
-        """In a fork, let the gang go on that the original of a run has."""
+        """In a fork, let the gang continue that the original of a run has."""
         if gang is not None:
             progress.gang = self._carrier.adopt(gang, set_rate)
 

@@ -91,9 +91,9 @@ class ClusterKernel(Forked):
     byte for byte.
 
     The simulation begins at ``begins_s``. Jobs that arrived earlier are in the system then, and
-    their runs go on (``Job.in_flight``): the log starts with this past. Times of failures count from
-    the beginning. ``left`` are the jobs that had left by then, with their runs: only policies that
-    remember them are told. None if they are not known.
+    their runs continue (``Job.in_flight``): the log starts with this past. Times of failures count
+    from the beginning. ``left`` are the jobs that had left by then, with their runs: only policies
+    that remember them are told. None if they are not known.
 
     Raises:
         ModelError: An instance in flight does not fit into the cluster, or gangs communicate without a
@@ -376,7 +376,7 @@ class ClusterKernel(Forked):
         return self.machines.compile(task.task.demand, elastic.least, task.demand.terms)
 
     def _only_rules_bind(self) -> bool:
-        """Return True if all that is left waits for ever, for a rule of the site or for other jobs.
+        """Return True if all that is left waits forever, for a rule of the site or for other jobs.
         Asked only while nothing runs.
         """
         if self.frontier.ready or self.applicants or self.upcoming.any_left:
@@ -513,7 +513,8 @@ class ClusterKernel(Forked):
         self, task: TaskState, shares: list[Allotted], training: TrainingState | None = None, *, in_flight: bool = False
     ) -> None:
         """Start the task on the checked shares: a gang as one run, otherwise one run per node. An
-        elastic task goes on with ``training``, by default with its own. What is ``in_flight`` computes already.
+        elastic task continues with ``training``, by default with its own. What is ``in_flight``
+        computes already.
         """
         take, demand = self.machines.take, task.demand
         if not demand.gang:
@@ -627,9 +628,10 @@ class ClusterKernel(Forked):
         """End a run before its time. Its instances become ready again, as a piece of its task that has the
         work that is not ``kept``. With ``notice_s``, its nodes can send its state for so long.
         """
-        # In this order: nothing of the run may happen any more; its nodes are free before anyone hears of that;
-        # and the piece is made last, from the work that the run has done until now. Pieces are numbered over the
-        # whole simulation, because two pieces of a task with equal keys are tried in the order of their numbers.
+        # In this order: nothing of the run may happen any more; its nodes are free before anyone is
+        # told of that; and the piece is made last, from the work that the run has done until now.
+        # Pieces are numbered over the whole simulation, because two pieces of a task with equal
+        # keys are tried in the order of their numbers.
         run.halt()
         self._release(run, kind)
         self.clock.tidy()
@@ -714,7 +716,7 @@ class ClusterKernel(Forked):
     # Clock and log.
 
     def call_at(self, time_s: float, callback: Callable[[Event], None]) -> None:
-        """Call back at ``time_s``, among the arrivals of that instant."""
+        """Call back at ``time_s``, among the arrivals at that time."""
         Timer(self.clock, time_s, ARRIVALS).callbacks.append(callback)
 
     def _set_clock(self) -> None:
@@ -755,7 +757,7 @@ class ClusterKernel(Forked):
     # again in the same order. Everything else is plain data, which ``Fork`` copies by the declarations of its slots.
 
     def fork(self, *, by_estimates: bool = False) -> ClusterKernel:
-        """Return an equal simulation at the present instant that continues independently. Costs
+        """Return an equal simulation at the current time that continues independently. Costs
         O(jobs in the system + machines).
 
         Observers stay with the original. Future jobs are shared and read once, by the first

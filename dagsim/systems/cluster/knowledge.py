@@ -95,7 +95,7 @@ class Knowledge:
 
 
 def _percent(part: int, whole: int) -> str:
-    """Return a share in percent; only all is 100 %, and only none 0 %."""
+    """Return a share in percent; only all is 100%, and only none 0%."""
     share = 100 * part / max(whole, 1)
     if part in (0, whole):
         return "100 %" if part else "0 %"

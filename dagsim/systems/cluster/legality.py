@@ -151,13 +151,14 @@ def stopped(kernel: Simulation, run_id: object) -> Run:
     """Return the run that a ``Preempt`` or ``Migrate`` may stop.
 
     Raises:
-        IllegalDecision: It is not running, or has started in this instant.
+        IllegalDecision: It is not running, or has started at this time.
     """
     number = _whole(run_id)
     run = None if number is None else kernel.running.get(number)
     if run is None:
         _refuse(kernel.now, f"run {run_id!r} is not running, so it cannot be preempted; take a key of view.running")
-    if run.started_s == kernel.now:  # or two policies' minds could go back and forth for ever inside one instant
+    # or two policies' minds could go back and forth forever inside one instant
+    if run.started_s == kernel.now:
         _refuse(
             kernel.now,
             f"run {run.id} of {run.task.name} started in this instant, so it cannot be preempted yet; "
@@ -198,7 +199,8 @@ def resident(kernel: Simulation, decision: Kill) -> tuple[JobState, RejectReason
     """Return the job of a ``Kill``, and the reason.
 
     Raises:
-        IllegalDecision: It is not in the system, one of its runs has started in this instant, or the reason is invalid.
+        IllegalDecision: It is not in the system, one of its runs has started at this time, or the
+        reason is invalid.
     """
     number = decision.job
     if decision.reason not in tuple(RejectReason):

@@ -116,7 +116,7 @@ class Life(Forked):
             kernel.record_run(Kind.COMPUTING, run)
         run.callbacks = [kernel.end]
         self.set_pace(run)
-        if run.progress is None:  # otherwise that has an event of its own, or gets one in this instant
+        if run.progress is None:  # otherwise that has an event of its own, or gets one at this time
             kernel.clock.at(end_s, COMPLETIONS, run)
 
     def _has_set_up(self, event: Event) -> None:
@@ -155,8 +155,9 @@ class Life(Forked):
     # Rates.
 
     def set_rate(self, run: Run, rate: float, until: float = inf, after_s: float | None = None) -> None:
-        """Let a run that computes go on at ``rate`` from now on, and time its end again. An elastic
-        task is asked for its pace again at the progress ``until``, or ``after_s`` seconds from now.
+        """Let a run that computes continue at ``rate`` from now on, and time its end again. An
+        elastic task is asked for its pace again at the progress ``until``, or ``after_s`` seconds
+        from now.
 
         Raises:
             ModelError: The run does not compute yet, or the rate is not a finite number of 0 or more.
@@ -187,7 +188,8 @@ class Life(Forked):
         self._tell_rate(run)
 
     def set_pace(self, run: Run) -> None:
-        """Let a run that computes go on at the rate that its training, its traffic or its partner leaves it."""
+        """Let a run that computes continue at the rate that its training, its traffic or its
+        partner leaves it."""
         task, training = run.task, run.task.training
         if run.process is not None:
             return  # it writes a checkpoint
@@ -280,7 +282,7 @@ class Life(Forked):
         self._tell_rate(run)
 
     def has_saved(self, run: Run, progress: WorkProgress) -> None:
-        """Let a run go on whose state is in the storage."""
+        """Let a run continue whose state is in the storage."""
         progress.saved = progress.done
         progress.checkpoint = self._preemption.next_checkpoint_s(progress.saved, run._seconds)
         if progress.rate:
@@ -289,7 +291,7 @@ class Life(Forked):
             self.set_pace(run)
 
     def _write_elastic(self, run: Run, progress: WorkProgress, training: TrainingState) -> None:
-        """Let an elastic run write a checkpoint, or go on after that."""
+        """Let an elastic run write a checkpoint, or continue after that."""
         if progress.phase == "work":
             self.settle(run, progress)
             progress.phase = "write"
@@ -379,7 +381,8 @@ class Life(Forked):
         return least
 
     def place_elastic(self, task: TaskState, shares: list[Allotted], training: TrainingState | None) -> None:
-        """Give an elastic task the size of its placement; it goes on with ``training``, by default its own."""
+        """Give an elastic task the size of its placement; it continues with ``training``, by
+        default its own."""
         assert task.task.elastic is not None
         task.training = training or placed(self._kernel, task, shares)
         task.restore_s += task.task.elastic.restart_s
@@ -406,12 +409,12 @@ class Life(Forked):
             fork.twins[id(self._transfers.carrier)] = self._transfers.carrier.fork(clock)
 
     def resume(self, *, by_estimates: bool) -> None:
-        """In a fork, go on with what the original wrote to the storage."""
+        """In a fork, continue with what the original wrote to the storage."""
         if self._transfers is not None:
             self._transfers.resume(by_estimates=by_estimates)
 
     def resume_run(self, run: Run, original: Run) -> None:
-        """In a fork, go on with the present phase of a run."""
+        """In a fork, continue with the present phase of a run."""
         progress = run.progress
         if progress is not None and original.progress is not None and self._gangs is not None:
             self._gangs.adopt(progress, original.progress.gang, partial(self.set_rate, run))

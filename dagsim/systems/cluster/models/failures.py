@@ -169,7 +169,7 @@ class _Failing:
 
     @property
     def takes_for_good(self) -> bool:
-        """True if a node may stay away for ever."""
+        """True if a node may stay away forever."""
         return self.rates.mean_down_s == inf
 
     def postpone(self, by_s: float) -> None:
@@ -305,11 +305,11 @@ class _Calendar:
     windows: tuple[tuple[int, float, float], ...]
     done: int = 0
     changes: list[tuple[float, bool, int]] = field(init=False)
-    """``(time_s, goes down, node)``, sorted: at one instant nodes return before others leave, each
+    """``(time_s, goes down, node)``, sorted: at one moment nodes return before others leave, each
     in order of number.
     """
     takes_for_good: bool = field(init=False)
-    """True if a node stays away for ever."""
+    """True if a node stays away forever."""
 
     def __post_init__(self) -> None:
         self._list_changes()
@@ -351,7 +351,7 @@ class _Calendar:
 
 def start_all(models: Iterable[FailureModel], nodes: int, seed: int, begins_s: float = 0.0) -> list[FailureProcess]:
     """Return the state of all failures when the simulation begins; their times count from then. All
-    windows go into one calendar, so that the order of changes at one instant does not depend on the
+    windows go into one calendar, so that the order of changes at one moment does not depend on the
     order of the models.
 
     Raises:
