@@ -1,5 +1,5 @@
-"""The log of a training: a CSV to which a resumed training appends, and TensorBoard events if it is
-installed.
+"""The log of a training run: a CSV to which a resumed training appends, and TensorBoard events if
+it is installed.
 """
 
 from __future__ import annotations

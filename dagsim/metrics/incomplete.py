@@ -1,4 +1,5 @@
-"""Jobs that did not complete: how many of a run, and why. Jobs killed at their time limits ran, and are not counted."""
+"""Jobs that did not complete: how many there are in a run, and why. Jobs killed at their time
+limits are not counted, because they ran."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from dagsim.model import Kind, RejectReason
 from dagsim.model.log import Schedule
 
 _FIRST = 3
-"""Number of jobs of a reason that are named."""
+"""Maximum number of jobs that are named for each reason."""
 _MOST_REASONS, _MOST_KEPT = 4, 50
 """Maximum number of reasons in a sentence, and in a run folder."""
 _ENDED = "it ran or waited when the simulation ended"
@@ -26,12 +27,12 @@ class Incomplete:
     rejected: bool
     count: int
     first: tuple[str, ...]
-    """Ids of the first of them."""
+    """Ids of the first of these jobs."""
 
 
 def incomplete_jobs(schedule: Schedule, unfinished: Mapping[int, str]) -> list[Incomplete]:
-    """Return the jobs that did not complete by reason, the most frequent first. ``unfinished`` has
-    the reasons of jobs that are still there at the end, by number, where they are known.
+    """Return the jobs that did not complete by reason, the most frequent first. ``unfinished`` has,
+    by job number, the known reasons for jobs that are still in the system at the end.
     """
     rows = schedule.log.rows()
     rejected = rows[(rows["kind"] == Kind.REJECTED) & (rows["value"] != RejectReason.TIME_LIMIT)]
@@ -50,8 +51,8 @@ def incomplete_jobs(schedule: Schedule, unfinished: Mapping[int, str]) -> list[I
 
 
 def incomplete_facts(schedule: Schedule, unfinished: Mapping[int, str]) -> dict[str, Any]:
-    """Return the same as plain values under ``incomplete``, beside the number of all jobs; empty if
-    all completed."""
+    """Return the incomplete jobs as plain values under ``incomplete``, beside the number of all
+    jobs; empty if all completed."""
     reasons = incomplete_jobs(schedule, unfinished)
     if not reasons:
         return {}

@@ -45,7 +45,7 @@ def wait(source: Source) -> Floats:
 def queueing(source: Source) -> Floats:
     """Queueing time in s: time that the job was in the system with none of its runs running.
 
-    It is the wait, plus the time between tasks and after a preemption or a failure. Parallel runs
+    It is the wait plus the time between tasks and after preemptions or failures. Parallel runs
     count once (their union, not their sum).
     """
     return _in_phase(columns(source), waiting=True)
@@ -164,7 +164,7 @@ def restarts(source: Source) -> int:
     stopped = runs.stopped
     order = np.flatnonzero(stopped)[np.argsort(runs.end_s[stopped], kind="stable")]
     stopped_task, first = np.unique(task[order], return_index=True)
-    stop = order[first]  # for each task that was ever stopped, its first stopped run
+    stop = order[first]  # the first stopped run of each task that was ever stopped
     place = np.searchsorted(stopped_task, task)
     was_stopped = place < len(stopped_task)
     was_stopped[was_stopped] = stopped_task[place[was_stopped]] == task[was_stopped]
@@ -237,7 +237,7 @@ def finish_time_fairness(source: Source, contention: float | Literal["lifetime"]
     """Finish-time fairness rho = JCT / ``isolated_s`` per job. Above 1, the job's own share would
     have been better.
 
-    Systems differ in N and in the time alone; this is the variant of ``isolated_s``. NaN if
+    Published systems differ in N and in the time alone; this variant uses ``isolated_s``. NaN if
     rejected or unfinished.
     """
     return _ratio(jct(source), isolated_s(source, contention))

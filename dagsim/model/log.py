@@ -67,7 +67,8 @@ class Kind(IntEnum):
     UP = 10
     """A node came back."""
     RATE = 11
-    """A run goes on at another rate; ``value`` is the rate. It is 1 if the run never had another."""
+    """A run continues at another rate; ``value`` is the rate. It is 1 if the run never had
+    another."""
     WRITTEN = 12
     """A run, perhaps stopped before, no longer writes its state to the storage of the network; ``value``
     is the GB that it has written from this node since its row RATE of 0, or since it was stopped.
@@ -180,7 +181,7 @@ packed_row: Callable[[int, float, int, int, int, int, int, int, float], bytes] =
 """Pack the fields of ``Record`` into the 49 bytes of a row.
 
 The garbage collector does not visit bytes, and joined bytes are the array. With tuples, a simulation
-of 10,000 jobs spent 10 % of its time on collections.
+of 10,000 jobs spent 10% of its time on collections.
 """
 
 unpacked_row: Callable[[bytes], Row] = _ROW.unpack

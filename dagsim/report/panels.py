@@ -83,8 +83,8 @@ def jobs_within(cols: ScheduleColumns, figure: str, shortest: float = 0.0) -> tu
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """One measure of several trainings: the points of each run, and the mean over the range common
-    to all runs.
+    """One measure of several training runs: the points of each run, and the mean over the range
+    common to all runs.
     """
 
     name: str

@@ -242,7 +242,8 @@ class System:
     agents: ClassVar[Mapping[str, str]] = {}
     """The agents that ship with it, by algorithm: files in the package. Families add more (``agents``)."""
     variants: ClassVar[tuple[str, ...]] = ()
-    """Tuned heuristics that a training also compares with. Default: those of ``dagsim tune``."""
+    """Tuned heuristics that a training run also compares with. Default: those of ``dagsim
+    tune``."""
     environment: ClassVar[str | None] = None
     """``module:Class`` of its Gymnasium environment, an ``EpisodeEnv``; or a family adds it (``environments``)."""
     takes_programs: ClassVar[bool] = False
@@ -384,7 +385,7 @@ class Scenario(System, ABC):
         """Return the kernel for a policy given by name, in the requested or the best engine.
 
         Raises:
-            InputError: As ``kernel``, or the requested engine cannot play this run.
+            InputError: As in ``kernel``, or the requested engine cannot play this run.
         """
         return Engaged(self.kernel(seed, on_arrivals=on_arrivals))
 

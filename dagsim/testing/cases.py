@@ -74,7 +74,7 @@ class Case:
         """Return the faults of the schedule under a policy, found in its log alone.
 
         Raises:
-            IllegalDecision, Stalled: As ``drive``.
+            IllegalDecision, Stalled: As in ``drive``.
         """
         kernel = self.kernel()
         whole = self.drive(kernel, make())

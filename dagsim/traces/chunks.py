@@ -300,7 +300,7 @@ def read_rows(
     """Yield the rows of a CSV source as texts, with the columns of ``csv_form``.
 
     Raises:
-        TraceError: As ``read_tables``.
+        TraceError: As in ``read_tables``.
     """
     every = range(len(columns) + len(optional))
     for table in read_tables(source, csv_form(columns, optional, numbers=(), texts=every, header=header), report):

@@ -112,7 +112,7 @@ class Reader(Protocol):
         return ()
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
-        """When a run of the jobs begins, on the clock of ``read``, with the jobs that run and wait
+        """When a run of the jobs begins, on the clock of ``read``, with the running jobs and wait
         then; ``None`` for logs, which may begin anywhere.
         """
         return None

@@ -127,7 +127,7 @@ class Trace:
         """``arrays`` of a large file, ``None`` for others. The last result is cached.
 
         Raises:
-            TraceError: As ``jobs``.
+            TraceError: As in ``jobs``.
         """
         if not self.is_large():
             return None
@@ -147,7 +147,7 @@ class Trace:
         ``report``.
 
         Raises:
-            TraceError: As ``jobs``.
+            TraceError: As in ``jobs``.
         """
         if self.options.time_scale == 1 and (arrays := self.arrays_if_large()) is not None:
             return arrays
@@ -157,7 +157,7 @@ class Trace:
         """Return all jobs of ``jobs`` as columns; also fills ``report``.
 
         Raises:
-            TraceError: As ``jobs``.
+            TraceError: As in ``jobs``.
         """
         return self._given(self._joined())
 

@@ -49,7 +49,7 @@ class TraceFile:
     windows; default: all.
     """
     since: str | float | None = None
-    """When the run begins, with the jobs that run and wait then (``--from``): a date such as
+    """When the run begins, with the running jobs and wait then (``--from``): a date such as
     2023-05-03T14:00, or a time after the first job of the log such as 36h or 7d, or seconds.
     """
     until: str | float | None = None
@@ -85,7 +85,7 @@ class TraceFile:
         """Return the trace with the time scale at which it offers the requested load to a cluster.
 
         Raises:
-            TraceError, WorkloadError: As ``open``.
+            TraceError, WorkloadError: As in ``open``.
         """
         if self.options.load is None:
             return self
@@ -122,7 +122,7 @@ class TraceFile:
         overlap: bool = False,
     ) -> JobArrays:
         """Return the jobs of the window of ``seed``, starting at 0 s, with arrivals scaled to the
-        requested load. ``past`` returns those of earlier jobs that run or wait at an instant; the
+        requested load. ``past`` returns those of earlier jobs that run or wait at a given time; the
         clock then starts at the first arrival of these, and the run when the window begins.
 
         Windows of experiments (``WINDOWS``) and of reports are disjoint, and so are those of

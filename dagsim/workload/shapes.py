@@ -87,7 +87,7 @@ _DEEPER = (0.977, 0.874, 0.788, 0.674, 0.629, 0.658, 0.557, 0.507, 0.465, 0.451,
 """
 
 _CROWDED = 3
-"""Exponent of the uniform number that places further tasks: 61 % are in the first 20 % of the
+"""Exponent of the uniform number that places further tasks: 61% are in the first 20% of the
 levels, as in 6,600 real jobs.
 """
 
@@ -96,11 +96,11 @@ levels, as in 6,600 real jobs.
 class Alibaba:
     """Tasks per job and levels as published: ``n`` tasks have 1 + a binomial of ``n - 1`` levels.
 
-    This matches the published mean per ``n``, and the spread within about 20 % (up to 16 tasks).
+    This matches the published mean per ``n``, and the spread within about 20% (up to 16 tasks).
     Each level has one task; further tasks concentrate on the first levels. A task waits for one of
     the level above. If no task waits for a task that is not on the last level, one of the next
-    level does. Of jobs with more than 2 tasks, 59 % gather (some task has two parents) and 33 %
-    scatter, against 65 % and 21 % of 6,600 real ones.
+    level does. Of jobs with more than 2 tasks, 59% gather (some task has two parents) and 33%
+    scatter, against 65% and 21% of 6,600 real ones.
     """
 
     kind: Literal["alibaba"] = "alibaba"

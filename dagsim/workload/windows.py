@@ -2,7 +2,7 @@
 measured jobs of a run.
 
 Each window is a separate sample. Consecutive windows cover only one period of the trace (with 30
-windows of ITP in a row, 95 % intervals cover 85 %), and overlapping windows count jobs twice. All
+windows of ITP in a row, 95% intervals cover 85%), and overlapping windows count jobs twice. All
 jobs of a run are simulated; only the measured ones, a range by arrival, are counted.
 """
 

@@ -33,7 +33,7 @@ _COLOURS = {Verdict.BETTER: BLUE, Verdict.WORSE: ORANGE}
 
 
 def comparison(ranked: Sequence[PolicyResult], metric: str = "mean JCT", workload: str = "") -> Figure:
-    """Plot a bar per scheduler from the reference to its ratio, best first. Lines are 95 %
+    """Plot a bar per scheduler from the reference to its ratio, best first. Lines are 95%
     intervals.
 
     Blue is better than the reference, orange is worse, and grey has no verdict.

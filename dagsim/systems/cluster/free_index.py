@@ -1,8 +1,8 @@
 """Free amounts of nodes, as bit sets of machines.
 
-A bit set is one integer with a bit per machine. Intersecting two of them and finding the first
-machine of the result are single operations, so finding room takes about as long on 4,000 machines
-as on 8.
+A bit set is one integer with a bit per machine. Intersecting two bit sets and finding the first
+machine of the result are single operations, so finding a machine on which something fits takes
+about as long with 4,000 machines as with 8.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ class FreeIndex(Forked):
             self.used ^= 1 << level
 
     def room(self, size: int) -> int:
-        """Return the number of pieces of ``size`` that fit into the free amounts of all
-        machines."""
+        """Return how many amounts of ``size`` fit into the free amounts of all machines."""
         room, used, sets = 0, self.used >> size << size, self.sets
         while used:
             level = used.bit_length() - 1
@@ -129,9 +128,9 @@ class ShareIndex(Forked):
             del self._sets[free], self._amounts[bisect_left(self._amounts, free)]
 
     def tightest(self, share: int, among: int) -> Iterator[int]:
-        """Yield the machines of the set ``among`` with a GPU that has room for ``share``: fullest
-        such GPU first, then the lowest number. A machine appears again for each further GPU with
-        another free amount.
+        """Yield the machines of the set ``among`` with a GPU on which ``share`` fits: fullest such
+        GPU first, then the lowest number. A machine appears again for each of its GPUs with another
+        free amount.
         """
         amounts = self._amounts
         for place in range(bisect_left(amounts, share), len(amounts)):
@@ -143,7 +142,7 @@ class EnoughIndex(Forked):
     """Machines with enough CPUs, or memory: a bit set of machines for each of up to 64 requested
     amounts.
 
-    For any further amount the next lower one is used, so a machine in ``having`` may still have too
+    For any other amount, the next lower one is used, so a machine in ``having`` may still have too
     little.
     """
 
@@ -166,7 +165,7 @@ class EnoughIndex(Forked):
             self._sets.insert(place, sum(bit for bit, there in free if there >= amount))
 
     def having(self, amount: int) -> int:
-        """Return the machines that have ``amount``. May include some that have less."""
+        """Return the machines that have ``amount`` free, perhaps with some that have less."""
         place = bisect_right(self._amounts, amount)
         return self._sets[place - 1] if place else ALL
 

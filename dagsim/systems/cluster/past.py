@@ -142,8 +142,9 @@ class PastEvents:
     """The events before the beginning, for the indexes and listeners of policies (``Frontier.build``).
 
     It listens to the kernel until the beginning is over, and tells everything again: which tasks became
-    ready, which runs started and ended, and when. Listeners that state what they ``remember`` also hear of the jobs
-    that had ``left``, which are not part of the simulation: their numbers and those of their runs are negative.
+    ready, which runs started and ended, and when. Listeners that state what they ``remember`` also
+    are told of the jobs that had ``left``, which are not part of the simulation: their numbers and
+    those of their runs are negative.
     """
 
     def __init__(self, kernel: ClusterKernel, left: Iterable[Job] | None, gone: Collection[int]) -> None:
@@ -512,7 +513,7 @@ def first_full_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> float |
 
 
 def why_no_state(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> str:
-    """Return the reason why the state of this cluster at an instant of a log is unknown; empty if
+    """Return the reason why the state of this cluster at a given time of a log is unknown; empty if
     the log states it: jobs have starts, and never hold more GPUs at once than the cluster has.
     """
     start_s = _observed_start_s(jobs)

@@ -113,7 +113,8 @@ class SiteState(Forked):
         """Number of each licence that is free."""
         gone_s = [closed.end_s for closed in reserved] + [drain.start_s for drain in drained if drain.end_s == inf]
         self.doubt_s = min(gone_s, default=inf)
-        """From then on some tasks may wait for ever: a reservation is over, or nodes are drained for good."""
+        """From then on some tasks may wait forever: a reservation is over, or nodes are drained for
+        good."""
         self._chosen: dict[str, int] = {}
         """Nodes that satisfy each constraint."""
 

@@ -1,4 +1,4 @@
-"""Simulations that cannot go on: who waits, and why. Nothing here changes anything."""
+"""Simulations that cannot continue: who waits, and why. Nothing here changes anything."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_SPEEDUP = 64.0
 
 class Wakes(Forked):
     """Count of the times that a policy was asked only because it had said ``Wait``, since a task last
-    ended or a job arrived. Rounds that stop and start runs for ever are found by it: they make no
+    ended or a job arrived. Rounds that stop and start runs forever are found by it: they make no
     progress, or there would be too many of them.
     """
 

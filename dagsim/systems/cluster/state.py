@@ -725,8 +725,8 @@ class Frontier(Forked):
             push(task)
 
     def build(self, index: object, key: object, running: Iterable[Run], now: float) -> None:
-        """Fill a new index with ready tasks and runs, and keep it up to date. At the beginning, it hears of the
-        whole past; later, of what waits and runs.
+        """Fill a new index with ready tasks and runs, and keep it up to date. At the beginning, it
+        is told of the whole past; later, of what waits and runs.
         """
         self.indexes[key] = index
         push, started, ended, rated = (getattr(index, name, None) for name in ("push", "started", "ended", "rated"))
@@ -750,7 +750,8 @@ class Frontier(Forked):
 
     def withdraw(self, tasks: Iterable[TaskState]) -> None:
         """Take ready tasks out that will never start. Indexes of ready tasks are made anew when they are next asked
-        for. Listeners, which are keys of their own, stay: they hold a past, and would hear of all runs again.
+        for. Listeners, which are keys of their own, stay: they hold a past, and would are told of
+        all runs again.
         """
         for task in tasks:
             task.waiting = 0

@@ -27,7 +27,7 @@ _WRITTEN = int(Kind.WRITTEN)
 
 class Transfers(Forked):
     """The transfers of a kernel with a network. Each is a SimPy process that waits for flows: that of a run
-    is interrupted if the run is stopped, that of a state that is written goes on.
+    is interrupted if the run is stopped, that of a state that is written continues.
     """
 
     __slots__ = {
@@ -149,7 +149,7 @@ class Transfers(Forked):
             return [0.0] * len(groups)
         return self.carrier.expected_s(groups)
 
-    # Checkpoints of runs that go on.
+    # Checkpoints of runs that continue.
 
     def saves(self, run: Run) -> bool:
         """Let a run write its state to the storage; False if that takes no time."""
@@ -204,7 +204,7 @@ class Transfers(Forked):
             self._cancel(write)
 
     def resume(self, *, by_estimates: bool) -> None:
-        """In a fork, go on with the writes of the original."""
+        """In a fork, continue with the writes of the original."""
         for write in {id(write): write for write in self.writes.values()}.values():
             for piece in write.pieces if by_estimates else ():
                 piece.believe_estimate()

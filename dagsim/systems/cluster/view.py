@@ -271,7 +271,7 @@ class ClusterView:
         return self._simulation.stream(name)
 
     def fork(self) -> Simulation:
-        """Return an independent simulation from the present instant, for trying decisions. Tasks
+        """Return an independent simulation from the current time, for trying decisions. Tasks
         take their estimates, no job arrives and nothing fails.
         """
         return self._simulation.fork(by_estimates=True)
@@ -320,7 +320,7 @@ class ExpectedFree:
         self._moving.pop(run.id, None)
 
     def rated(self, run: Run, now: float) -> None:
-        """Update the end of a run that goes on at another rate."""
+        """Update the end of a run that continues at another rate."""
         if run.id in self._of:
             self._forget(run)
             self.started(run, now)

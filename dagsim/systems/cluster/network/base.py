@@ -91,8 +91,8 @@ class Storage:
 
     - After ``Preemption.checkpoint_interval_s`` of work, a run pauses until its state is in the storage.
     - A preempted run leaves its GPUs at once, and its nodes send its state to the storage. When it starts
-      again, it waits for that and then reads its state; if it starts in the same instant (``Migrate``),
-      its state goes straight from its former nodes to the new ones.
+      again, it waits for that and then reads its state; if it starts at the same time
+      (``Migrate``), its state goes straight from its former nodes to the new ones.
     - A run that has notice before its node leaves keeps its work if its state arrives in time.
 
     Flows take the place of ``Preemption.checkpoint_write_s`` and ``checkpoint_s_per_gb``.
@@ -181,7 +181,7 @@ class GangCarrier(Protocol):
 
     def begin(self, gang: Any, tell: Callable[[float], None]) -> None:
         """Let a gang send from now on. ``tell`` is called with each new rate, in seconds of compute
-        per second, first in this instant.
+        per second, first at this time.
         """
         ...
 
@@ -190,7 +190,7 @@ class GangCarrier(Protocol):
         ...
 
     def adopt(self, gang: Any, tell: Callable[[float], None]) -> Any:
-        """In a forked simulation, let a copy of a gang go on."""
+        """In a forked simulation, let a copy of a gang continue."""
         ...
 
     def expected(self, gang: Any) -> float:

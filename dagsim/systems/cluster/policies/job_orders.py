@@ -81,7 +81,7 @@ class JobQueue:
             self._tell_key(run)
 
     def rank_again(self) -> None:
-        """Rank the jobs with ended runs again, and forget the jobs that have left."""
+        """Rank the jobs with ended runs again, and forget the finished jobs."""
         for job in self._moved:
             if job.tasks_left:
                 self.refresh(job)
@@ -146,7 +146,7 @@ class JobQueue:
         return tuple(self._heaps) if job is None else tuple(self._classes.get(job, ()))
 
     def waiting(self) -> Set[int]:
-        """Return the jobs that wait; may include jobs that no longer wait."""
+        """Return the waiting jobs; may include jobs that no longer wait."""
         return self._classes.keys()
 
     def _enter(self, demand: DemandClass, number: int) -> None:

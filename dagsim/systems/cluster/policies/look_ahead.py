@@ -78,7 +78,7 @@ class EftWait:
         self, view: ClusterView, task: TaskState, type_: int, etas: dict[_Place, float] | None = None
     ) -> bool:
         """Return True if the task would finish sooner by waiting for its fastest type than on
-        ``type_`` now. ``etas`` caches the expected waits of this instant.
+        ``type_`` now. ``etas`` caches the expected waits at this time.
         """
         best_s, threshold = task.best_s, self.theta * task.seconds[type_]
         if best_s >= threshold or best_s >= task.seconds[type_]:
@@ -371,7 +371,7 @@ class AlloX:
     seconds there, and waits until the lane is free. The first tasks of lanes that are free now
     start. The problem is solved again whenever something has changed.
 
-    ``window`` limits the number of competing tasks: 25 % are the tasks that have waited longest, so
+    ``window`` limits the number of competing tasks: 25% are the tasks that have waited longest, so
     that none starves, the others are the tasks with the least GPU time. Uses estimates; not
     preemptive. Costly by definition: an assignment of window x (lanes x places) takes about 1 ms
     (after AlloX, Le et al., EuroSys 2020; Bruno, Coffman and Sethi 1974).

@@ -99,7 +99,7 @@ class Rounds:
         self._lost_s: dict[int, float] = {}
         """For each job, the length of its longest run that lost its work."""
         self._skips = False
-        """True if jobs that wait and run are to be ranked again before the next round to check."""
+        """True if waiting jobs and run are to be ranked again before the next round to check."""
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self._service)
@@ -495,7 +495,7 @@ class Service:
 
     def __init__(self, remembers: str = "") -> None:
         self.remembers = remembers
-        """The facts that its user takes from the runs of jobs that have left."""
+        """The facts that its user takes from the runs of finished jobs."""
         self.now = 0.0
         """Time until which current runs are counted; to be set at each decision."""
         self._had: dict[int, Served] = {}
