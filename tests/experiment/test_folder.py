@@ -155,7 +155,7 @@ def damage(path: Path, name: str, content: bytes | None) -> None:
         (
             "manifest.json",
             b'{"schema": 99}',
-            r"manifest\.json: not of a .* this version reads \(schema 2\)",
+            r"manifest\.json: not from a .* this version can read \(schema 2\)",
         ),
         ("manifest.json", b"[", r"manifest\.json: not readable as JSON"),
         ("config.yaml", b"sed: 1\n", r"config\.yaml: was changed after the run"),

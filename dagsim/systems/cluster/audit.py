@@ -613,7 +613,7 @@ _NUMBER = re.compile(r"(?<=< )([\d.e+]+)(?=:| s:)")
 
 
 def _without_number(reason: str) -> tuple[str, float]:
-    """A reason with a gap in place of the number that a job asks for, and that number."""
+    """Return a reason with a gap in place of the number that a job asks for, and that number."""
     found = _NUMBER.findall(reason)
     if len(found) != 1:
         return reason, 0.0

@@ -482,7 +482,7 @@ def _rules(policy: str, view: ClusterView) -> WaitRules:
 
 
 def _rules_of_site(view: ClusterView) -> WaitRules:
-    """The rules that a family reads in the queues of a site; no rules if they are none's."""
+    """Return the rules that a family reads in the queues of a site; no rules if they are none's."""
     for _, entry in family_entries("site_rules"):
         rules: WaitRules | None = service(entry.name, "site_rules")(view)
         if rules is not None:
