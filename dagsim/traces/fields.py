@@ -1,4 +1,4 @@
-"""Conversion of a row's fields to numbers, or a reason for the failure."""
+"""Convert a row's fields to numbers, or give a reason for the failure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ MOST_GPUS = 1 << 16
 
 
 class Dirty(ValueError):
-    """An unusable row; the message is the reason for ``ReadReport.drop``."""
+    """A row cannot be used; the message is the reason for ``ReadReport.drop``."""
 
 
 class FaultsAt:
-    """Names the place, ``file:line``, and the subject of a fault that the body of a ``with`` statement
-    finds in a file that must be read as a whole, such as a list of machines.
+    """Adds the place, ``file:line``, and the subject to an error from the body of a ``with``
+    statement, for a file that must be read completely, such as a list of machines.
 
     Raises:
         TraceError: The body raised ``Dirty`` or ``ModelError``.
