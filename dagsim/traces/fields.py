@@ -92,11 +92,11 @@ def seconds_since_1970(text: str, field: str) -> float:
 _AFTER = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)")
 _UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _FIRST_DATE_S = 1e8
-"""A clock that starts before this number of seconds counts from something other than 1970."""
+"""A clock that starts below this number of seconds does not count from 1970."""
 
 
 def instant_s(name: str, value: str | float, origin_s: float, zone: tzinfo | None) -> float:
-    """Parse an instant of a log as seconds after its first job, which arrived at ``origin_s`` on the
+    """Parse a time in a log as seconds after its first job, which arrived at ``origin_s`` on the
     log's clock: a date (``2023-05-03T14:00``, in ``zone`` or UTC), or a time after the first job
     (``36h``, ``7d``, or seconds).
 
