@@ -152,7 +152,7 @@ def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads:
 
 
 def _cases(workloads: int) -> Iterator[tuple[Case, str]]:
-    """crowds on one GPU and on two, seeded workloads on all, then difficult random cases."""
+    """Crowds on one GPU and on two, seeded workloads on all, then difficult random cases."""
     yield crowd(1), "(a crowd on one GPU)"
     yield crowd(2), "(a crowd on two GPUs)"
     yield patience(), "(tasks of a second to a day)"
