@@ -56,7 +56,8 @@ _KINDS = tuple(
             (
                 "the output of bjobs, bhist or bacct of LSF",
                 "take the accounting instead: $LSB_SHAREDIR/CLUSTER/logdir/lsb.acct",
-                r"(?i)(JOBID\s+USER\s+(STAT|JOB_NAME)|Summary of time in seconds|(\w+ )?accounting information about jobs|Job <\d+)",
+                r"(?i)(JOBID\s+USER\s+(STAT|JOB_NAME)|Summary of time in seconds|(\w+ )?accounting information about|"
+                r"Job <\d+)",
             ),
             (
                 "the output of qstat of Grid Engine",

@@ -105,7 +105,7 @@ states in an attribute ``forgets``, which is printed above the results of such a
 from dagsim.systems.cluster.models.shared_gpus import Sharing
 from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.past import nodes_by_name, placement_on
-from dagsim.systems.cluster.site import SiteState, Terms, members
+from dagsim.systems.cluster.site import SiteState, Terms, members, nodes_by_counts
 from dagsim.systems.cluster.state import Index, JobState, Key, Queue, Run, RunIndex, TaskState, TypedKey, TypedQueue
 from dagsim.systems.cluster.view import NEVER_S, ClusterPolicy, ClusterView, ExpectedFree, Simulation
 
@@ -132,6 +132,7 @@ __all__ = [
     "TypedKey",
     "TypedQueue",
     "members",
+    "nodes_by_counts",
     "nodes_by_name",
     "placement_on",
 ]
