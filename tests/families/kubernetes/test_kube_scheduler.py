@@ -136,7 +136,7 @@ def test_what_a_pod_cannot_be_is_an_error(fake: str) -> None:
     ("line", "message"),
     [
         ("echo broken; exit 3", r"ended with exit code 3(.|\n)*broken"),
-        ("exec sleep 60 #", "did not watch pods, nodes within 2 s"),
+        ("exec sleep 30 #", "did not watch pods, nodes within 2 s"),
         (f"LINGER=1 exec {sys.executable} -SE {FIRST_FIT}", "left pods without a verdict within 2 s"),
         (f"QUIT=1 exec {sys.executable} -SE {FIRST_FIT}", r"ended with exit code 1(.|\n)*the first pod was too much"),
     ],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,6 +41,16 @@ counts seconds of the real clock, in which hundreds of simulated ones pass.
 """
 _PATIENCE_S = 0.5
 """Real seconds without a change after which the program is taken to rest, though its metrics do not add up."""
+_OPTIONAL = {
+    "--permit-port-sharing": "true",  # of a port that nobody else gets meanwhile
+    "--pod-max-in-unschedulable-pods-duration": "10000h",  # or 5 real minutes would wake every pod
+    # These are nine tenths of the page that tells whether it rests.
+    "--disabled-metrics": "scheduler_plugin_execution_duration_seconds,scheduler_plugin_evaluation_total,"
+    "scheduler_framework_extension_point_duration_seconds,scheduler_pod_scheduling_sli_duration_seconds,"
+    "kubernetes_feature_enabled,rest_client_rate_limiter_duration_seconds,rest_client_request_duration_seconds,"
+    "rest_client_response_size_bytes,rest_client_request_size_bytes",
+}
+"""Options that not every version has."""
 _LATER_S = 1e-3
 """Simulated seconds after which a pod is stopped that was told to go at the instant of its start."""
 _NOT_READY = [{"key": "node.kubernetes.io/not-ready", "effect": effect} for effect in ("NoSchedule", "NoExecute")]
@@ -113,16 +124,25 @@ class KubeScheduler:
         return self._session.decisions(view)
 
     def _command(self, configuration: str, port: int) -> list[str]:
+        known = self._help()
         return [
             self._binary,
             f"--config={configuration}",
             f"--secure-port={port}",
             "--bind-address=127.0.0.1",
-            "--permit-port-sharing=true",
             "--authentication-skip-lookup=true",
             "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
+            *[f"{name}={value}" for name, value in _OPTIONAL.items() if name in known],
             *self._arguments,
         ]
+
+    def _help(self) -> str:
+        """The options that the program knows."""
+        try:
+            known = subprocess.run([self._binary, "--help"], capture_output=True, timeout=min(5.0, self._timeout_s))
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return (known.stdout + known.stderr).decode("utf-8", "replace")
 
 
 def read_configuration(path: Path) -> Manifest:
@@ -201,7 +221,7 @@ class _Session:
         self._rest = _Rest(beside, still_s)
         self._store.listeners.append(self._changed)
         port = beside.held_port()
-        self._metrics = self._rest.metrics = Metrics(port)
+        self._rest.metrics = beside.metrics(port)
         beside.store.now_s = view.now
         beside.call(self._begin(view))
         beside.start(
