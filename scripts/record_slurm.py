@@ -203,12 +203,16 @@ class Recorder:
 
     def run(self) -> None:
         """Set everything up, submit, and keep what Slurm prints."""
-        self._private_files()
-        self._database()
-        self._fast_clock()
-        self._daemons()
-        self._submit()
-        self._results()
+        try:
+            self._private_files()
+            self._database()
+            self._fast_clock()
+            self._daemons()
+            self._submit()
+            self._results()
+        except BaseException:
+            shutil.copytree("/var/log", self.out / "logs", dirs_exist_ok=True)
+            raise
 
     def now(self) -> float:
         """The time of the fast clock."""
@@ -267,9 +271,10 @@ class Recorder:
         bind("/etc/hosts", f"127.0.0.1 localhost {HOST}\n")
 
     def _database(self) -> None:
-        words = ["mysql_install_db", "--user=mysql", "--auth-root-authentication-method=normal", "--skip-test-db"]
+        words = ["mysql_install_db", "--user=mysql", "--auth-root-authentication-method=normal", "--skip-test-db",
+                 "--tmpdir=/run/mysqld"]  # fmt: skip
         call(*words)
-        options = ["--user=mysql", "--skip-networking", "--innodb-flush-log-at-trx-commit=0"]
+        options = ["--user=mysql", "--skip-networking", "--tmpdir=/run/mysqld", "--innodb-flush-log-at-trx-commit=0"]
         self._start("mariadbd", *options, "--innodb-buffer-pool-size=64M")
         key = Path("/mnt/munge.key")
         key.write_bytes(os.urandom(64))

@@ -1,4 +1,4 @@
-"""The recorder of real Slurm runs: what it changes of a configuration, and one run of 50 jobs where Slurm is at hand."""
+"""The recorder of real Slurm runs: what it changes of a configuration, and one run where Slurm is at hand."""
 
 from __future__ import annotations
 
