@@ -272,7 +272,7 @@ def _tell_answer(
     from dagsim.report.tables import knowledge_of, losses
     from dagsim.report.terminal import show_grid
 
-    store = Store.open(folder)
+    store = Store.open(folder).as_grid()
     today_first = sorted(store.cells(), key=lambda run: run.at.get("cluster") != TODAY)
     lacking = losses([replace(run, policy=f"{run.at.get('cluster')}, {run.policy}") for run in today_first])
     knowledge = knowledge_of([run.workload for run in store.lines()])

@@ -103,7 +103,7 @@ _ASIDE = ("events", "leases", "tokenreviews", "subjectaccessreviews", "selfsubje
 """Kinds of which a request tells nothing about decisions."""
 
 
-class Target(NamedTuple):
+class ApiTarget(NamedTuple):
     """What a path stands for."""
 
     served: Served
@@ -168,7 +168,7 @@ class ApiServer:
         query = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
         path, method = unquote(scope["path"]), scope["method"]
         found = locate(path)
-        target = found if isinstance(found, Target) else None
+        target = found if isinstance(found, ApiTarget) else None
         watching = target is not None and method == "GET" and query.get("watch") in ("1", "true")
         self._note(method, path, found)
         counts = target is not None and not watching and target.resource.plural not in _ASIDE
@@ -192,12 +192,12 @@ class ApiServer:
                 self.activity.set()
 
     def _note(self, method: str, path: str, found: object) -> None:
-        if isinstance(found, Target):
+        if isinstance(found, ApiTarget):
             path = "/".join(filter(None, (found.served.name, found.resource.plural, found.part)))
         self.asked[f"{method} {path}{'' if found is not None else ' (404)'}"] += 1
 
     def _request(
-        self, method: str, target: Target, query: Mapping[str, str], headers: Mapping[str, str], body: Any
+        self, method: str, target: ApiTarget, query: Mapping[str, str], headers: Mapping[str, str], body: Any
     ) -> tuple[int, Any]:
         store, kind, source = self.store, target.resource, headers.get("user-agent") or "client"
         key = (target.namespace, target.name)
@@ -231,7 +231,7 @@ class ApiServer:
                 return 200, listed
         raise Refusal(405, "MethodNotAllowed", f"{method} is not served here")
 
-    def _delete(self, target: Target, query: Mapping[str, str], options: Manifest, source: str) -> Manifest:
+    def _delete(self, target: ApiTarget, query: Mapping[str, str], options: Manifest, source: str) -> Manifest:
         if (grace := query.get("gracePeriodSeconds", "")).isdigit():
             options = {**options, "gracePeriodSeconds": int(grace)}
         gone = self.store.delete(target.resource, (target.namespace, target.name), options, source)
@@ -240,7 +240,7 @@ class ApiServer:
         about = {"name": target.name, "kind": target.resource.plural, "uid": gone["metadata"]["uid"]}
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": about}
 
-    def _bind(self, target: Target, body: Manifest, source: str) -> Manifest:
+    def _bind(self, target: ApiTarget, body: Manifest, source: str) -> Manifest:
         """Put a pod on a node. It runs at once."""
         stated = body.get("metadata") or {}
         key = (target.namespace, target.name or stated.get("name", ""))
@@ -261,7 +261,7 @@ class ApiServer:
         store.assign(PODS, key, new, source)
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
-    def _list(self, target: Target, query: Mapping[str, str]) -> Manifest:
+    def _list(self, target: ApiTarget, query: Mapping[str, str]) -> Manifest:
         chosen = matcher(query.get("labelSelector", ""), query.get("fieldSelector", ""))
         listed = [one for one in self.store.listed(target.resource, target.namespace) if chosen(one)]
         metadata: Manifest = {"resourceVersion": str(self.store.version)}
@@ -284,7 +284,7 @@ class ApiServer:
 class _Watch:
     """A watch, with or without a list before it (a streaming list)."""
 
-    def __init__(self, api: ApiServer, target: Target, query: Mapping[str, str]) -> None:
+    def __init__(self, api: ApiServer, target: ApiTarget, query: Mapping[str, str]) -> None:
         self._api, self._target = api, target
         self._chosen = matcher(query.get("labelSelector", ""), query.get("fieldSelector", ""))
         self._initial = query.get("sendInitialEvents")
@@ -383,7 +383,7 @@ async def _answer(send: Send, code: int, content: Any) -> None:
         await send({"type": "http.response.body", "body": body})
 
 
-def _versioned(content: Any, target: Target) -> Any:
+def _versioned(content: Any, target: ApiTarget) -> Any:
     """An answer in the version that was asked for."""
     if not isinstance(content, dict) or content.get("kind") == "Status":
         return content
@@ -415,7 +415,7 @@ async def _body(receive: Receive, headers: Mapping[str, str]) -> Any:
     return content
 
 
-def locate(path: str) -> Target | Manifest | str | None:
+def locate(path: str) -> ApiTarget | Manifest | str | None:
     """Return what a path stands for: objects, or an answer that never changes (discovery); None for nothing."""
     match path.strip("/").split("/"):
         case ["healthz" | "readyz" | "livez", *_]:
@@ -444,7 +444,7 @@ def _group(name: str) -> Manifest:
     return {**head, "versions": versions, "preferredVersion": versions[0]}
 
 
-def _within(served: Served, rest: list[str]) -> Target | Manifest | None:
+def _within(served: Served, rest: list[str]) -> ApiTarget | Manifest | None:
     """What the end of a path stands for within a group and version."""
     if not rest or rest == [""]:
         return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": served.name,
@@ -456,7 +456,7 @@ def _within(served: Served, rest: list[str]) -> Target | Manifest | None:
     name, part = (*rest[1:], "", "")[:2]
     if kind is None or len(rest) > 3 or (part and part not in kind.subresources):
         return None
-    return Target(served, kind, namespace, name, part)
+    return ApiTarget(served, kind, namespace, name, part)
 
 
 def _entries(kind: Resource) -> Iterator[Manifest]:
