@@ -258,6 +258,7 @@ class Recorder:
     def _private_files(self) -> None:
         call("hostname", HOST)
         call("ip", "link", "set", "lo", "up")
+        call("ip", "addr", "add", "10.77.0.1/32", "dev", "lo")  # or nothing resolves: loopback alone does not count
         for folder in ("/var/spool", "/var/log", "/var/lib/mysql", "/run", "/etc/slurm", "/root", "/mnt"):
             Path(folder).mkdir(parents=True, exist_ok=True)
             call("mount", "-t", "tmpfs", "none", folder)
