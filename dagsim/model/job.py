@@ -120,7 +120,7 @@ def satisfies(constraint: str, features: Collection[str]) -> bool:
     ``--constraint``): ``&`` for and, ``|`` for or, ``!`` for not, and parentheses. In brackets,
     each alternative is allowed: in ``[a|b]``, all nodes of the job must take the same one
     (``ways``); in ``[a*2&b*2]``, they need not. A count outside brackets, ``a*2``, refers to some
-    of the job's nodes and restricts no single node.
+    of the job's nodes (``counts_of``) and restricts no single node.
 
     Raises:
         ModelError: The constraint cannot be read.
@@ -137,6 +137,31 @@ def ways(constraint: str) -> tuple[str, ...]:
         ModelError: The constraint cannot be read.
     """
     return _parsed(constraint).ways
+
+
+class Counted(NamedTuple):
+    """A part of a constraint that at least ``nodes`` of a job's nodes must satisfy; with ``apart``,
+    other nodes than those for the other parts."""
+
+    constraint: str
+    nodes: int
+    apart: bool
+
+
+def counts_of(constraint: str) -> tuple[Counted, ...] | None:
+    """Return the parts of a constraint that count nodes; the parts of ``[a*2&b*2]`` count separate
+    nodes. None if parts are alternatives, as in ``[a*2|b*4]``, which is not modelled.
+
+    Raises:
+        ModelError: The constraint cannot be read.
+    """
+    if not _parsed(constraint).counts:
+        return ()
+    found = _COUNTED.findall(constraint)
+    beside = _COUNTED.sub("", constraint)
+    if "|" in beside or len(found) != len(_parsed(constraint).counts):
+        return None
+    return tuple([Counted(part, int(number), "[" in beside) for part, number in found])
 
 
 def without_counts(constraint: str, nodes: int) -> str:
@@ -156,6 +181,7 @@ def without_counts(constraint: str, nodes: int) -> str:
 _Test: TypeAlias = Callable[[frozenset[str]], bool]
 _TOKEN = re.compile(r"\s*(?:([&,|!()\[\]])|\*(\d{1,6})|([^\s&,|!()\[\]*]+))")
 _COUNT = re.compile(r"\*(\d{1,6})")
+_COUNTED = re.compile(r"([^\s&,|!()\[\]*]+|\([^()]*\))\*(\d{1,6})")
 _DEEPEST = 64
 """Maximum number of nested brackets and negations; more count as damage."""
 

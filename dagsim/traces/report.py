@@ -83,7 +83,7 @@ _PHRASES = {
         ),
         "ids": ("id another", "(task|instance) another row", "id of an earlier"),
         "columns": ("disagree", "did not request", "mix GPU types", "wider than the machine", "column twice"),
-        "text": ("only in (their )?(text|command)", "GPUs of SubmitLine"),
+        "text": ("only in (their )?(text|command)", "GPUs of (SubmitLine|its submit arguments)"),
     }.items()
 }
 """Words in a reason for dropping or noting a row that mark it as a contradiction."""
