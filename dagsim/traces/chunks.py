@@ -194,7 +194,7 @@ class Table:
         return self.words_of[column]
 
     def words(self, column: int) -> Labels:
-        """The distinct texts of a column."""
+        """Return the distinct texts of a column."""
         place, words = distinct_texts(self.words_of[column])
         return Labels(place, tuple(words.tolist()))
 

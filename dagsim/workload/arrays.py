@@ -46,12 +46,12 @@ class Labels(NamedTuple):
 
     @classmethod
     def numbered(cls, words: Iterable[Any]) -> Labels:
-        """Number these words: store each distinct one once."""
+        """Return the number these words: store each distinct one once."""
         return cls(*numbered(words))
 
     @classmethod
     def of(cls, words: Iterable[Any]) -> Labels | None:
-        """Number these words; ``None`` if all are empty."""
+        """Return the number these words; ``None`` if all are empty."""
         labels = cls.numbered(words)
         return labels if any(labels.words) else None
 

@@ -706,7 +706,8 @@ class ClusterState(Forked):
         return max(rooms)
 
     def _could_count(self, demand: DemandClass, type_: int, here: int) -> bool:
-        """True if the counts of a gang hold on some of the nodes ``here`` of a type, if they are empty."""
+        """Return True if the counts of a gang hold on some of the nodes ``here`` of a type, if they
+        are empty."""
         empty = [
             machine.index
             for machine in self.list

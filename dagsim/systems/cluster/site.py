@@ -203,7 +203,7 @@ class SiteState(Forked):
         return Terms(nodes, limit_s if self.closed else 0.0, reservation, licences, domains, counts)
 
     def counts(self, request: Request) -> tuple[NodeCount, ...]:
-        """The numbers of nodes that the constraint of a job asks for."""
+        """Return the numbers of nodes that the constraint of a job asks for."""
         counted = counts_of(request.constraint) if "*" in request.constraint and any(self._features) else ()
         return tuple([NodeCount(self._satisfying(part), least, apart) for part, least, apart in counted or ()])
 
