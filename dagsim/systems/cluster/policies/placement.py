@@ -96,6 +96,8 @@ class ComparativeAdvantage:
 class _Losses:
     """Mean loss on each type, over the tasks that may run there."""
 
+    remembers = "on which types tasks have lost time"
+
     def __init__(self, types: int) -> None:
         self._sums = [0.0] * types
         self._counts = [0] * types
