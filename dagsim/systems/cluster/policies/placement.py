@@ -82,6 +82,8 @@ class ComparativeAdvantage:
     If the order has chosen the type (as sjf does), this is best fit. O(types) (after Ricardo 1817).
     """
 
+    forgets = "which tasks had been ready"
+
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         if type_ is not None:
             return view.fit(task, type_)
@@ -95,8 +97,6 @@ class ComparativeAdvantage:
 
 class _Losses:
     """Mean loss on each type, over the tasks that may run there."""
-
-    remembers = "on which types tasks have lost time"
 
     def __init__(self, types: int) -> None:
         self._sums = [0.0] * types
