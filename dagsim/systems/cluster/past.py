@@ -398,11 +398,12 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
 def _room_for_run(machine: NodeState, demand: DemandClass) -> int:
     """Return how many instances fit on a machine, even if nodes are closed to the demand, because a
     job that is already running may run there."""
-    closed, demand.nodes = demand.nodes, ALL
+    closed, counted = demand.nodes, demand.counted
+    demand.nodes, demand.counted = ALL, False
     try:
         return machine.room(demand)
     finally:
-        demand.nodes = closed
+        demand.nodes, demand.counted = closed, counted
 
 
 def may_mix_types(job: Job, demand: Demand) -> bool:
