@@ -156,7 +156,7 @@ def configuration(text: str, expanded: Mapping[str, list[str]]) -> tuple[str, st
     """Return ``slurm.conf`` and ``gres.conf`` for the recording. ``expanded`` are the names of each list of nodes."""
     own = {name.lower() for name in (*REPLACED, *DROPPED)}
     lines, devices = [f"{name}={value}" for name, value in REPLACED.items()], ["AutoDetect=off"]
-    joined = re.sub(r"\\\n\s*", " ", text)
+    joined = re.sub(r"\\\n\s*", " ", re.sub(r",\\\n\s*", ",", text))
     for line in (part.partition("#")[0].strip() for part in joined.splitlines()):
         key = re.split(r"[=\s]", line, maxsplit=1)[0]
         if key.lower() == "nodename":

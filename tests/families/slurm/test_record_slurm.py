@@ -69,7 +69,7 @@ def test_settings_of_hosts_and_hardware_are_replaced_and_rules_are_kept() -> Non
     assert "Prolog" not in conf
     assert "proctrack/linuxproc" in conf
     assert "cgroup" not in conf
-    assert "SchedulerParameters=bf_interval=60, bf_continue" in conf
+    assert "SchedulerParameters=bf_interval=60,bf_continue" in conf
     nodes = [line for line in conf.splitlines() if line.startswith("NodeName=")]
     assert [line.split()[0] for line in nodes] == ["NodeName=c1", "NodeName=c2", "NodeName=c3", "NodeName=g1"]
     ports = [part for line in nodes for part in line.split() if part.startswith("Port=")]
