@@ -188,6 +188,7 @@ def _table(rows: list[list[str]], delimiter: str) -> str:
 
 
 def assert_plain(text: str) -> None:
-    """Assert that a text contains only printable signs and line ends."""
+    """Assert that an output has only printable signs and line ends, and no line of a name's own."""
     wrong = {sign for sign in text if not (sign.isprintable() or sign == "\n")}
     assert not wrong, (wrong, text[:2000])
+    assert "\nerror: forged" not in f"\n{text}", text[:2000]

@@ -28,7 +28,7 @@ def config_show(config: ConfigFile = None, set_: Settings = None) -> None:
     """
     from dagsim.config.schema import dump_config
 
-    say(dump_config(configured(config, set_, own=False)), nl=False)
+    say(*dump_config(configured(config, set_, own=False)).rstrip("\n").split("\n"))
 
 
 @config_app.command("check")
@@ -60,14 +60,14 @@ def config_check(
         except CodeNotAllowed:
             unchecked = [config.policy]
         except InputError as error:
-            faults.append(str(error))
+            faults += error.args
             continue
         if unchecked:
             say(f"{file}: valid, but code outside dagsim was not checked: {', '.join(unchecked)}")
         else:
             say(f"{file}: fine")
     if faults:
-        raise ConfigError("\n".join(faults))
+        raise ConfigError(*faults)
 
 
 @config_app.command("schema")

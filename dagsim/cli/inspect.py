@@ -131,9 +131,9 @@ def convert_trace(
             say(str(text))
         return
     report, written = convert(path, to, format_, counted(f"converting {path.name}", wanted=True), to_format)
-    say(str(report))
+    say(report)
     if to_format is not None:
-        say(str(written))
+        say(written)
 
 
 @trace_app.command("fetch")

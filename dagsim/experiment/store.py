@@ -354,7 +354,7 @@ class Store:
         try:
             config = load_config(file, own=own)
         except ConfigError as error:
-            raise RunFolderError(f"{path}: its configuration cannot be read:\n{error}") from None
+            raise RunFolderError(f"{path}: its configuration cannot be read: {'; '.join(error.args)}") from None
         return cls(path, config, facts)
 
     # Its plan and its state
