@@ -31,6 +31,10 @@ class TableFormat(StrEnum):
     LATEX = "latex"
 
 
+class Lines(str):
+    """A cell of several lines. In other cells a line end comes from a name, and is no end of a line."""
+
+
 @dataclass(frozen=True, slots=True)
 class Grid:
     """Rows of text cells under column heads, with a title above and notes below.
@@ -50,7 +54,7 @@ class Grid:
         from rich.text import Text
 
         heads = [printable(head) for head in self.heads]  # some have two lines
-        rows = [[on_one_line(cell) for cell in row] for row in self.rows]
+        rows = [[cell if isinstance(cell, Lines) else on_one_line(cell) for cell in row] for row in self.rows]
         widths = self._column_widths([heads, *rows], options.max_width)
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False, show_edge=False)
         if self.title:
