@@ -23,6 +23,7 @@ from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.state import JobState, TaskState
 from dagsim.systems.cluster.view import ClusterView
+from dagsim.systems.policy_spec import PolicySpec
 
 
 class CauseKind(StrEnum):
@@ -473,8 +474,8 @@ class _NoRules:
 
 def _rules(policy: str, view: ClusterView) -> WaitRules:
     """The rules of a policy given by name; no rules if it has none."""
-    name = policy.partition("[")[0]
-    give = getattr(POLICIES.create(policy), "wait_rules", None) if name in POLICIES.names() else None
+    spec = PolicySpec.parse(policy)
+    give = getattr(POLICIES.create(spec.call), "wait_rules", None) if spec.name in POLICIES.names() else None
     return _NoRules() if give is None else give(view)
 
 

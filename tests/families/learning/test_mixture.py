@@ -11,7 +11,7 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError
-from dagsim.experiment.store import Store
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.training_log import read_log
 from dagsim.families.compiled import jit
 from dagsim.families.learning.codecs.codec import RelativeConfig
@@ -114,7 +114,7 @@ def test_a_training_judges_every_seed_by_its_own_reference(tmp_path: Path) -> No
         *("train.reference=sjf", "train.iterations=2", "train.validate_every=1", "train.validation_seeds=4"),
         *("train.algorithm.sequences=2", "train.algorithm.replicas=2", "train.net.hidden=8"),
     ]
-    folder = Store.create(tmp_path, "train", load_config(None, settings), argv=[], label="ppo")
+    folder = RunStore.create(tmp_path, "train", load_config(None, settings), argv=[], label="ppo")
     run = TrainingRun(folder)
     run.run()
     reference = run._reference_merits

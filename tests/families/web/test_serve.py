@@ -26,6 +26,7 @@ from runs import outcomes
 from dagsim.cli import app as commands
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.store import Store
 from dagsim.families.web.asgi import Connection, application
 from dagsim.families.web.folder_pages import Results
@@ -36,7 +37,7 @@ CONFIG = Config.model_validate({"workload": {"kind": "synthetic", "count": 12}, 
 
 
 def make(root: Path, *, finished: int = 4, state: str | None = "done", policies=("fifo", "sjf")) -> Store:
-    folder = Store.create(root, "baseline", CONFIG, argv=["dagsim"], policies=policies)
+    folder = RunStore.create(root, "baseline", CONFIG, argv=["dagsim"], policies=policies)
     for result in list(outcomes(CONFIG, ("fifo", "sjf")))[:finished]:
         folder.add(result)
     if state is not None:
@@ -378,7 +379,7 @@ def test_trainings_count_iterations_and_sweeps_cells(tmp_path: Path) -> None:
     from dagsim.experiment.store import Store
     from dagsim.experiment.training_log import TrainingLog
 
-    training = Store.create(tmp_path, "train", load_config(None, ["train.iterations=9"]), argv=["dagsim"])
+    training = RunStore.create(tmp_path, "train", load_config(None, ["train.iterations=9"]), argv=["dagsim"])
     log = TrainingLog(training.path)
     for number, ratio in ((1, 1.5), (2, 0.875)):
         log.add({"iteration": number, "samples": 10.0 * number, "ratio": ratio})

@@ -7,6 +7,7 @@ import pytest
 
 from dagsim.config.schema import Config
 from dagsim.errors import InputError, RunFolderError
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.store import Store
 from dagsim.experiment.training_log import COLUMNS
 from dagsim.families.web.charts import Packer, learning
@@ -17,7 +18,7 @@ HEADS = "policy,mean,ratio,ratio_low,ratio_high,wins,n,verdict"
 
 
 def training(root: Path, ratios: list[float]) -> Store:
-    folder = Store.create(root, "train", Config(), argv=["dagsim", "train"])
+    folder = RunStore.create(root, "train", Config(), argv=["dagsim", "train"])
     lines = [",".join(COLUMNS)]
     for number, ratio in enumerate(ratios, 1):
         values = {"iteration": number, "samples": 100 * number, "ratio": ratio, "reward": -float(number)}
@@ -83,7 +84,7 @@ def test_a_page_of_trainings_shows_their_report(tmp_path: Path) -> None:
 
 
 def test_trainings_and_other_runs_are_not_mixed(tmp_path: Path) -> None:
-    other = Store.create(tmp_path, "eval", Config(), argv=["dagsim"])
+    other = RunStore.create(tmp_path, "eval", Config(), argv=["dagsim"])
     with pytest.raises(InputError, match="pages of their own"):
         page([training(tmp_path, [1.0]), other])
 
