@@ -27,6 +27,7 @@ FAMILY = Family(
         "keys": (Entry("queues.kueue", ".kueue_objects:KueueObjects"),),
         "node_lists": (Entry("kubectl get nodes -o json (or yaml)", ".kube_nodes:KUBECTL"),),
         "sites": (Entry("Kueue", ".kueue_site:read_kueue_site", "Kueue's ClusterQueues"),),
+        "site_rules": (Entry("Kueue", ".kueue.kueue_policy:rules_of_site"),),
         "readers": (Entry("kubernetes", ".kubectl:Kubernetes"), Entry("kubernetes-now", ".kubectl:KubernetesNow")),
     },
 )

@@ -244,6 +244,11 @@ def test_events_bring_all_runs_first_and_then_what_changes(tmp_path: Path) -> No
     assert [[run["done"] for run in runs] for runs in messages] == [[1], [2]]
 
 
+def test_events_say_at_once_that_there_is_no_run_yet(tmp_path: Path) -> None:
+    answer = ask(served(tmp_path), "/events", enough=lambda answer: bool(answer.text))
+    assert answer.text == 'data: {"runs": [], "gone": []}\n\n'
+
+
 def test_events_say_which_runs_are_gone(tmp_path: Path) -> None:
     folder = make(tmp_path)
     name = folder.path.name

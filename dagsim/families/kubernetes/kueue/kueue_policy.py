@@ -30,6 +30,11 @@ class _Admitted:
     from_s: float
 
 
+def rules_of_site(view: ClusterView) -> KueueWaits | None:
+    """The quotas of a site; None if it has none."""
+    return KueueWaits(view, Site(view)) if view.queues is not None and view.queues.has_quota else None
+
+
 class Kueue:
     """Admission by quota, decided as Kueue v0.17 decides (docs/kubernetes.md): one head of each
     ClusterQueue per scheduling cycle, borrowing and lending in cohorts, flavors, classic preemption
