@@ -48,7 +48,7 @@ def config_check(
     from dagsim.experiment.simulate import check
     from dagsim.own_code import own_names
 
-    faults = []
+    faults: list[str] = []
     for file in files:
         try:
             config = configured(file, None, own=False)
