@@ -241,7 +241,7 @@ def test_a_run_with_a_job_that_can_run_nowhere_is_read_back(tmp_path: Path) -> N
     jobs = [Job.single("fits", Task("a", 10.0)), Job.single("other", Task("a", 10.0, gpu_types=("V100-16",)))]
     write_jobs(tmp_path / "jobs.jsonl", jobs)
     config = load_config(None, ["cluster.groups=[{name: t4, gpu: T4, gpus: 2}]", f"workload={tmp_path / 'jobs.jsonl'}"])
-    store = Store.create(tmp_path, "eval", config, argv=["dagsim"], policies=("fifo",))
+    store = RunStore.create(tmp_path, "eval", config, argv=["dagsim"], policies=("fifo",))
     store.add(run_policy(config, "fifo", config.seed))
     store.finish("done")
     facts = Store.open(store.path).schedule(0).jobs
