@@ -81,7 +81,7 @@ FAULTY: dict[str, tuple[str, ...]] = {
     "trace convert": ("trace", "convert", str(TRACE), "OUT/t.jsonl.gz"),
     "trace convert (parquet)": ("trace", "convert", "JOBS", "OUT/t.parquet"),
     "trace convert (batsim)": ("trace", "convert", "RUN", "OUT/t.json", "--to-format", "batsim"),
-    "trace convert (wfcommons)": ("trace", "convert", "JOBS", "OUT/graphs", "--to-format", "wfcommons"),
+    "trace convert (wfcommons)": ("trace", "convert", str(TRACE), "OUT/graphs", "--to-format", "wfcommons"),
     "trace convert (sacct)": ("trace", "convert", "RUN", "OUT/t.txt", "--to-format", "sacct"),
     "workload info": ("workload", "info", "heterogeneous-dag"),
     "workload save": ("workload", "save", "heterogeneous-dag", "OUT/jobs.jsonl", "--set", "workload.count=20"),
