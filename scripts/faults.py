@@ -43,6 +43,7 @@ from dagsim.traces import catalogue
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "workloads" / "site"
+WORKFLOW = ROOT / "workloads" / "samples" / "wfcommons" / "v15.json"
 LOG = ("--trace", str(SITE / "sacct.txt.gz"), "--config", str(SITE / "slurm.yaml"))
 ALONE = ("--workers", "1")
 HERE = ("--executor", "local:1")
@@ -81,8 +82,8 @@ FAULTY: dict[str, tuple[str, ...]] = {
     "trace convert": ("trace", "convert", str(TRACE), "OUT/t.jsonl.gz"),
     "trace convert (parquet)": ("trace", "convert", "JOBS", "OUT/t.parquet"),
     "trace convert (batsim)": ("trace", "convert", "RUN", "OUT/t.json", "--to-format", "batsim"),
-    "trace convert (wfcommons)": ("trace", "convert", str(TRACE), "OUT/graphs", "--to-format", "wfcommons"),
-    "trace convert (sacct)": ("trace", "convert", "RUN", "OUT/t.txt", "--to-format", "sacct"),
+    "trace convert (wfcommons)": ("trace", "convert", str(WORKFLOW), "OUT/graphs", "--to-format", "wfcommons"),
+    "trace convert (sacct)": ("trace", "convert", str(SITE / "sacct.txt.gz"), "OUT/t.txt", "--to-format", "sacct"),
     "workload info": ("workload", "info", "heterogeneous-dag"),
     "workload save": ("workload", "save", "heterogeneous-dag", "OUT/jobs.jsonl", "--set", "workload.count=20"),
     "config show": ("config", "show"),
