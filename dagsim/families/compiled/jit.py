@@ -281,14 +281,16 @@ def dispatched(function: Function) -> Function:
 @cache
 def _numba_cache() -> Any:
     """The class of numba's cache of one function, for which a file that is damaged, or cannot be read, is not there."""
-    from numba.core.caching import FunctionCache
+    from numba.core import caching
 
-    class SteadyCache(FunctionCache):
+    whole: Any = caching.FunctionCache
+
+    class SteadyCache(whole):  # type: ignore[misc]
         def load_overload(self, sig: Any, target_context: Any) -> Any:
             try:
                 if not all(map(_is_trusted, Path(self.cache_path).iterdir())):
                     return None
-                return super().load_overload(sig, target_context)
+                return whole.load_overload(self, sig, target_context)
             except Exception:  # damaged pickles raise anything
                 with suppress(Exception):
                     self.flush()
@@ -296,7 +298,7 @@ def _numba_cache() -> Any:
 
         def save_overload(self, sig: Any, data: Any) -> None:
             with suppress(Exception):
-                super().save_overload(sig, data)
+                whole.save_overload(self, sig, data)
 
     return SteadyCache
 
