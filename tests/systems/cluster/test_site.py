@@ -9,6 +9,7 @@ import pytest
 from dagsim.errors import ModelError
 from dagsim.families.compiled import choice
 from dagsim.model import (
+    GPU_TYPES,
     Caps,
     Cluster,
     InFlight,
@@ -122,6 +123,19 @@ def test_counts_of_a_constraint_hold_for_the_nodes_of_a_job_together(policy: str
     assert chosen("[red*1&gold*1]", 2) is not None
     assert chosen("[blue*3&gold*1]", 4) is None  # gold is one of the three
     assert chosen("gold*2", 3) is None
+
+
+def test_a_gang_that_ran_on_two_gpu_types_is_not_rejected_for_its_counts() -> None:
+    nodes = [Node(f"{name}{at}", GPU_TYPES[gpu], 2, 8, 64, (name,)) for name, gpu in (("t", "T4"), ("v", "V100-16"))
+             for at in range(2)]  # fmt: skip
+    part = Task("t", 5, instances=2, gang=True, gpus=1, cpus=1, estimate=5)
+    jobs = [
+        Job.single("both", part, 0, request=Request("[t*1&v*1]")),
+        Job.single("none", part, 0, request=Request("[t*1&x*1]")),
+    ]
+    log = ClusterKernel(Cluster(tuple(nodes)), jobs).run(POLICIES.create("fifo")).log
+    assert {row.job for row in log if row.kind == Kind.STARTED} == {0}
+    assert {row.job for row in log if row.kind == Kind.REJECTED} == {1}
 
 
 @pytest.mark.parametrize("policy", BINDING)
@@ -313,3 +327,12 @@ def test_outages_are_on_the_clock_of_the_log() -> None:
 def test_an_outage_that_ends_before_it_begins_is_refused() -> None:
     with pytest.raises(ModelError, match="outage: it must end after it begins, got 5 to 5"):
         NodeOutage(("s0",), 5, 5)
+
+
+def test_a_run_that_began_before_keeps_its_node_whatever_its_constraint_counts() -> None:
+    nodes = tuple([Node(f"n{at}", None, 0, 8, 64, features) for at, features in enumerate((("red",), (), ()))])
+    part = Task("t", 50, instances=2, gang=True, gpus=0, cpus=1, estimate=50)
+    past = (InFlight(0.0, (Share(1, 2),)),)
+    job = Job.single("j", part, 0, request=Request("red*1"), in_flight=past)
+    log = ClusterKernel(Cluster(nodes), [job], begins_s=10.0).run(POLICIES.create("fifo")).log
+    assert [row.time_s for row in log if row.kind == Kind.FINISHED] == [50.0]
