@@ -86,5 +86,5 @@ def test_the_page_on_the_protocol_runs(empty: Path) -> None:
 def test_the_sample_is_not_written_over_other_files(empty: Path) -> None:
     (empty / "site").mkdir()
     (empty / "site" / "nodes.txt").write_text("mine", encoding="utf-8")
-    assert "another file" in run("dagsim trace sample", code=2)
+    assert "a different file" in run("dagsim trace sample", code=2)
     assert (empty / "site" / "nodes.txt").read_text() == "mine"

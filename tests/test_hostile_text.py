@@ -333,4 +333,4 @@ def test_half_a_character_is_refused_where_it_stands(tmp_path: Path) -> None:
     config.write_text('cluster: {name: "a\\udc00"}\n')
     result = CliRunner().invoke(app, ["eval", "--config", str(config)])
     assert result.exit_code == 2
-    assert "c.yaml:1:17: 'a\\udc00' is no text" in result.output
+    assert "c.yaml:1:17: 'a\\udc00' is not text" in result.output

@@ -240,7 +240,7 @@ def agent_spec(
         ConfigError: The checkpoint is given twice, or the brackets of ``algo`` do not match.
     """
     spec, system = PolicySpec.parse(algo), system or system_named(DEFAULT_SYSTEM)
-    if spec.kind is not PolicyKind.AGENT:
+    if not spec.names_agent():
         if checkpoint is not None:
             raise UnknownName(f"--checkpoint applies only to --policy {', '.join(agent_names())}, not with {algo!r}")
         return algo

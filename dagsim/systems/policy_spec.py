@@ -24,9 +24,9 @@ class PolicyKind(StrEnum):
     """What stands behind the name of a policy."""
 
     NAMED = "policy"
-    """An entry of a system's registry of policies, or of another package."""
-    AGENT = "agent"
-    """A trained agent: an algorithm that trains one, an agent that ships, or a model in a file."""
+    """An entry of a system's registry of policies, or of another package; or a trained agent, by its algorithm."""
+    MODEL = "model"
+    """A trained agent in a file of another library."""
     PROGRAM = "program"
     """A scheduler in another program."""
     OWN = "own code"
@@ -64,11 +64,9 @@ class PolicySpec:
             refuse_missing("programs", program[2])
         if (model := _MODEL.fullmatch(text.strip())) is not None:
             params = {"checkpoint": model[2].strip()} | Spec.parse(f"sb3[{model[1] or ''}]").params
-            return cls(text, PolicyKind.AGENT, "sb3", params)
+            return cls(text, PolicyKind.MODEL, "sb3", params)
         name, params = Spec.parse(text)
-        if ":" in name:
-            return cls(text, PolicyKind.OWN, name, params)
-        return cls(text, PolicyKind.AGENT if name in agent_names() else PolicyKind.NAMED, name, params)
+        return cls(text, PolicyKind.OWN if ":" in name else PolicyKind.NAMED, name, params)
 
     @property
     def call(self) -> Spec:
@@ -83,7 +81,11 @@ class PolicySpec:
         """Return True for a trained agent. If one of the system's own policies has the same name,
         the name means that policy.
         """
-        return self.kind is PolicyKind.AGENT and self.name not in scenario.policies
+        return self.kind is not PolicyKind.PROGRAM and self.name not in scenario.policies and self.names_agent()
+
+    def names_agent(self) -> bool:
+        """Return True if an agent has this name; see ``is_agent``."""
+        return self.kind in (PolicyKind.MODEL, PolicyKind.NAMED) and self.name in agent_names()
 
     def words(self) -> list[str]:
         """Return the words of the command that starts a program; empty if the user starts it."""
