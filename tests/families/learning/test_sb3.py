@@ -195,5 +195,5 @@ def test_a_zip_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("system", ["spark", "ramp"])
 def test_other_systems_are_refused(tmp_path: Path, system: str) -> None:
     path = written(tmp_path / "model.zip", state())
-    with pytest.raises(ConfigError, match="the system 'cluster' only"):
+    with pytest.raises(ConfigError, match="can only schedule the system 'cluster'"):
         run_policy(load_config(None, [f"system.kind={system}"]), agent_spec(f"sb3:{path}"), 1)
