@@ -60,6 +60,11 @@ class Spec(NamedTuple):
             params[param.strip()] = _value(value.strip(), text)
         return cls(name.strip(), params)
 
+    def __str__(self) -> str:
+        """The text that ``parse`` reads as this."""
+        parts = ",".join(f"{param}={_written(value)}" for param, value in self.params.items())
+        return f"{self.name}[{parts}]" if parts else self.name
+
 
 class Registry(Generic[T]):
     """Everything of one kind that can be requested by name.
@@ -108,7 +113,7 @@ class Registry(Generic[T]):
 
         return add
 
-    def create(self, spec: str, **defaults: object) -> T:
+    def create(self, spec: str | Spec, **defaults: object) -> T:
         """Make the object that ``spec`` describes. ``defaults`` fill parameters that ``spec``
         leaves out.
 
@@ -117,7 +122,7 @@ class Registry(Generic[T]):
                 the nearest.
             ConfigError: ``spec`` cannot be parsed, or a parameter is missing.
         """
-        name, params = Spec.parse(spec)
+        name, params = Spec.parse(spec) if isinstance(spec, str) else spec
         target: Any = self.get(name)
         if not callable(target):
             if params:
@@ -370,6 +375,17 @@ def _value(text: str, whole: str) -> object:
     if text.startswith("[") and text.endswith("]"):
         return tuple(_value(part, whole) for part in _split(text[1:-1], whole))
     return scalar(text)
+
+
+def _written(value: object) -> str:
+    """The text that ``_value`` reads as ``value``."""
+    if isinstance(value, tuple):
+        return f"[{','.join(map(_written, value))}]"
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    text = str(value)
+    plain = not isinstance(value, str) or (re.fullmatch(r"[\w.-]+", text) and scalar(text) == text)
+    return text if plain else f"'{text}'" if '"' in text else f'"{text}"'
 
 
 Scalar: TypeAlias = bool | int | float | str | None

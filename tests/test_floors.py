@@ -48,7 +48,7 @@ OWNERS = {
     "starlette": "families/web",
     "torch": ("families/learning", "families/decima", "families/pac_ml"),
     "typer": "cli",
-    "uvicorn": "families/web",
+    "uvicorn": ("families/web", "families/kubernetes/server"),
     "zmq": "families/programs/batsim",
 }
 """The one part that imports a foreign library, or the few."""

@@ -51,13 +51,14 @@ def evaluate(
         resume_policies("eval", output, what, trace, policy=policy, checkpoint=checkpoint, windows=windows)
         return
     from dagsim.experiment.scenario import scenario_of
-    from dagsim.experiment.simulate import agent_spec, is_agent, only_system_of
+    from dagsim.experiment.simulate import agent_spec, only_system_of
+    from dagsim.systems.policy_spec import PolicySpec
 
     if what.config is None and what.system is None and (only := only_system_of(policy)):
         what = what._replace(config=only)
     chosen = experiment(what, trace, policy, windows=windows, watched=output.watched)
     repeats = policy is None and what.config is not None and Path(what.config, "manifest.json").is_file()
-    if checkpoint is not None or (not repeats and is_agent(scenario_of(chosen), chosen.policy)):
+    if checkpoint is not None or (not repeats and PolicySpec.parse(chosen.policy).is_agent(scenario_of(chosen))):
         agent = agent_spec(chosen.policy, checkpoint, system=chosen.world)
         chosen = chosen.model_copy(update={"policy": agent})
     run_policies("eval", chosen, (chosen.policy,), output, repeats=what.config)

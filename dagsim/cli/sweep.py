@@ -49,7 +49,7 @@ def sweep(
         if output.name is not None:
             raise InputError(f"--name: {grid} already has a name; leave --name out")
         opened, out = Store.open(grid), grid.parent
-        described, command = opened.sweep, opened.manifest["command"]
+        described, command = opened.as_grid().sweep, opened.manifest["command"]
         trust(grid / "config.yaml")
     else:
         described, command = read_grid(grid, output.name), "sweep"
@@ -120,7 +120,7 @@ def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], sh
     from dagsim.report.tables import run_notes
     from dagsim.report.terminal import show_grid
 
-    sweep, sample = folder.sweep, sample_of(folder.config)
+    sweep, sample = folder.as_grid().sweep, sample_of(folder.config)
     lines = [done[cell] for cell in cells if cell in done]
     groups = grouped_standings(lines, sweep.axes, shown.metric, sample, shown.reference)
     if shown.output.json_:

@@ -25,7 +25,7 @@ from dagsim.experiment.scenario import experiment_seeds
 from dagsim.family import service
 from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import check_metric
-from dagsim.registry import nearest
+from dagsim.registry import Spec, nearest
 
 Made = TypeVar("Made")
 
@@ -94,7 +94,7 @@ def _value(value: Any) -> Any:
     """A value of the configuration; ``{file: best.pt}`` is the agent in that checkpoint."""
     match value:
         case {"file": str(path), **rest} if not rest:
-            return f'{service("algorithm_of")(Path(path))}[checkpoint="{path}"]'
+            return str(Spec(service("algorithm_of")(Path(path)), {"checkpoint": path}))
     return value
 
 

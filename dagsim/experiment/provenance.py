@@ -19,11 +19,11 @@ import dagsim
 from dagsim.config.schema import Config, config_hash, plain
 from dagsim.errors import ConfigError, PluginError
 from dagsim.experiment.scenario import scenario_of
-from dagsim.experiment.simulate import external_command, is_agent, with_model
 from dagsim.family import families, service
 from dagsim.files import file_hash
 from dagsim.own_code import own_names, source_file
 from dagsim.registry import Spec
+from dagsim.systems.policy_spec import PolicyKind, PolicySpec, named_files
 from dagsim.systems.seam import Scenario
 
 _CANNOT_MATTER = ("cli", "report", "testing", "configs", "workloads", "ARCHITECTURE.md", "py.typed")
@@ -67,25 +67,22 @@ def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
     command that starts another program, or a scheduler's own configuration. Each comes with its kind
     (``code`` or ``checkpoints``) and the name to keep it under.
     """
-    if (command := external_command(policy)) is not None:
-        for word in command.words():
-            if Path(word).is_file():
-                yield "code", f"{command.kind}:{word}", Path(word)
-        return
-    spec = with_model(policy)
-    for name in own_names(spec):
-        for path in _source(name):
-            yield "code", name, path
-    name, params = Spec.parse(spec)
-    scenario = scenario_of(config)
-    if is_agent(scenario, policy):
-        yield "checkpoints", policy, Path(str(params.get("checkpoint") or service("shipped_agent")(name, scenario)))
-    elif (files := _checkpoints(scenario, name)) is not None:
-        for path in files(**params):
-            yield "checkpoints", policy, path
-    else:
-        for own in named_files(params):
-            yield "code", f"{name}:{own}", own
+    spec = PolicySpec.parse(policy)
+    if spec.kind is not PolicyKind.PROGRAM:
+        for own in own_names(str(spec.call)):
+            for path in _source(own):
+                yield "code", own, path
+        scenario = scenario_of(config)
+        if spec.is_agent(scenario):
+            checkpoint = spec.params.get("checkpoint") or service("shipped_agent")(spec.name, scenario)
+            yield "checkpoints", policy, Path(str(checkpoint))
+            return
+        if (checkpoints := _checkpoints(scenario, spec.name)) is not None:
+            for path in checkpoints(**spec.params):
+                yield "checkpoints", policy, path
+            return
+    for path in spec.files():
+        yield "code", f"{spec.name}:{path}", path
 
 
 def _checkpoints(scenario: Scenario, name: str) -> Callable[..., Iterable[Path]] | None:
@@ -98,15 +95,10 @@ def _checkpoints(scenario: Scenario, name: str) -> Callable[..., Iterable[Path]]
         return None
 
 
-def named_files(params: Mapping[str, Any]) -> list[Path]:
-    """Return the files among the parameters of a policy or metric."""
-    return [Path(value) for value in params.values() if isinstance(value, str) and value and Path(value).is_file()]
-
-
 def metric_files(config: Config) -> dict[str, Path]:
     """Return the files that the metrics of a configuration read, by metric and file."""
     specs = [Spec.parse(spec) for spec in config.metrics]
-    return {f"{name}:{path}": path for name, params in specs for path in named_files(params)}
+    return {f"{name}:{path}": path for name, params in specs for path in named_files(params.values())}
 
 
 def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -> list[str]:

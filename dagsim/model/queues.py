@@ -42,13 +42,41 @@ class Caps:
 
 
 @dataclass(frozen=True, slots=True)
+class JobCaps:
+    """Maximum resources of one job; None means no limit. A job that asks for more never starts.
+
+    Raises:
+        ModelError: A limit is negative.
+    """
+
+    gpus: float | None = None
+    cpus: float | None = None
+    memory_gb: float | None = None
+    nodes: float | None = None
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        for name, value in self.amounts().items():
+            require(value >= 0, f"job_limits: {name} must be 0 or more", value, ModelError)
+
+    def __bool__(self) -> bool:
+        return bool(self.amounts())
+
+    def amounts(self) -> dict[str, float]:
+        """The limits that are set, by resource."""
+        values = ((limit.name, getattr(self, limit.name)) for limit in fields(self))
+        return {name: value for name, value in values if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
 class QueueNode:
     """An account of Slurm, or a queue or cohort of Kueue, with everything below it.
 
     - ``weight`` is its shares among its siblings, ``users`` the shares of its users (default 1).
     - ``priority`` is that of its association, ``user_priorities`` those of users that differ.
     - ``limits`` hold for everything below it together, ``user_limits`` for each of its users,
-      ``limits_of`` for the users that it names.
+      ``limits_of`` for the users that it names, ``job_limits`` for each job.
     - ``quota`` is its own share, by GPU type or as ``gpus``, ``cpus``, ``memory_gb``.
     - ``borrow`` and ``lend`` are the maximum that it takes of others' quota or gives of its own; None
       means no limit.
@@ -69,6 +97,7 @@ class QueueNode:
     limits: Caps = field(default_factory=Caps)
     user_limits: Caps = field(default_factory=Caps)
     limits_of: Mapping[str, Caps] = field(default_factory=dict)
+    job_limits: JobCaps = field(default_factory=JobCaps)
     quota: Mapping[str, float] = field(default_factory=dict)
     borrow: Mapping[str, float] = field(default_factory=dict)
     lend: Mapping[str, float] = field(default_factory=dict)
@@ -109,6 +138,9 @@ class NodePartition:
     - ``billing`` weighs ``gpus``, ``cpus`` and ``memory_gb`` in usage.
     - ``exclusive`` gives whole nodes.
     - ``qos`` names the QOS whose limits hold for all of its jobs, in addition to those of their own.
+    - ``job_limits`` hold for each job.
+    - ``accounts`` and ``allowed_qos`` are those whose jobs may run here, with all accounts below them; empty
+      means all but ``denied_accounts`` and ``denied_qos``.
 
     Raises:
         ModelError: A number is out of range, or a resource is unknown.
@@ -125,6 +157,11 @@ class NodePartition:
     preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
     limits: Caps = field(default_factory=Caps)
     qos: str = ""
+    job_limits: JobCaps = field(default_factory=JobCaps)
+    accounts: tuple[str, ...] = ()
+    denied_accounts: tuple[str, ...] = ()
+    allowed_qos: tuple[str, ...] = ()
+    denied_qos: tuple[str, ...] = ()
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -140,8 +177,8 @@ class NodePartition:
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """A quality of service: a priority; limits in all, per user and per account; and the QOS that
-    it preempts.
+    """A quality of service: a priority; limits in all, per user, per account and per job; and the QOS
+    that it preempts.
 
     Raises:
         ModelError: A number is out of range.
@@ -156,6 +193,7 @@ class Qos:
     account_limits: Caps = field(default_factory=Caps)
     preempts: tuple[str, ...] = ()
     preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
+    job_limits: JobCaps = field(default_factory=JobCaps)
 
     __pydantic_config__ = {"extra": "forbid"}
 

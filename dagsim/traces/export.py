@@ -24,6 +24,7 @@ from xml.sax.saxutils import quoteattr
 from dagsim.errors import WorkloadError
 from dagsim.files import replaced
 from dagsim.model import Cluster, Job, Task
+from dagsim.model.job_fields import JOB_FIELDS
 from dagsim.traces.arrow import import_pyarrow
 from dagsim.traces.sites import folded
 
@@ -273,13 +274,11 @@ _BATCH = 1 << 16
 """Maximum number of rows of a batch of Arrow or Parquet."""
 
 _PLAIN = ("id", "arrival_s", "gpus", "duration_s", "gpu_type", "instances", "gang", "cpus", "memory_gb", "estimate_s")
-_PLAIN_JOB = ("priority", "tenant", "user", "account", "partition", "qos", "deadline_s", "weight", "eligible_s")
-
-
+_PLAIN_JOB = tuple(field.name for field in JOB_FIELDS if field.in_tables)
 _PLAIN_HEAD = (*_PLAIN, "model", "batch", *_PLAIN_JOB, "start_s", "task", "parents")
-_PLAIN_TEXTS = frozenset(
-    {"id", "gpu_type", "gang", "model", "tenant", "user", "account", "partition", "qos", "task", "parents"}
-)
+_PLAIN_TEXTS = {"id", "gpu_type", "gang", "model", "task", "parents"} | {
+    field.name for field in JOB_FIELDS if field.is_text and field.in_tables
+}
 
 
 def _plain_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:

@@ -19,16 +19,12 @@ import numpy as np
 from dagsim.errors import ModelError
 from dagsim.model import Demand, Edge, Job, Task, TaskGraph
 from dagsim.model.arithmetic import numbered
+from dagsim.model.job_fields import JOB_FIELDS, JobField
 from dagsim.model.log import Parents
 
-_NUMBERS = {"priority": 0.0, "deadline_s": inf, "weight": 1.0, "observed_start_s": nan, "eligible_s": nan}
+_NUMBERS = {field.name: field.absent for field in JOB_FIELDS if field.is_number}
 """Numeric columns, and the value of a job that has none."""
-_LABELS: dict[str, Any] = {"tenant": "", "user": "", "account": "", "partition": "", "qos": ""} | {
-    "observed_nodes": (),
-    "in_flight": (),
-    "request": None,
-    "observed_gpu": "",
-}
+_LABELS = {field.name: field.absent for field in JOB_FIELDS if not field.is_number}
 """Columns of labels, and the value of a job that has none."""
 
 
@@ -286,7 +282,7 @@ class JobArrays:
     def jobs(self) -> Iterator[Job]:
         """Yield the jobs as objects, lazily."""
         first, waits = self.first.tolist(), self.waits.tolist()
-        columns = (self.ids.tolist(), self.arrival_s.tolist(), self.parents(), *self.submitted(), *self._seen())
+        columns = (self.ids.tolist(), self.arrival_s.tolist(), self.parents(), *self._described())
         rows = zip(*columns, strict=True)
         outputs = self.output_bytes
         for start in range(0, len(self), _BLOCK):
@@ -495,16 +491,6 @@ class JobArrays:
         """The task at this index, and the id of its job."""
         return self._tasks(slice(place, place + 1))[0], str(self.ids[np.searchsorted(self.first, place, "right") - 1])
 
-    def submitted(self) -> tuple[list[float], list[str], list[float | None], list[float]]:
-        """Priority, tenant, deadline and weight of each job."""
-        jobs = len(self)
-        return (
-            [0.0] * jobs if self.priority is None else self.priority.tolist(),
-            [""] * jobs if self.tenant is None else self.tenant.tolist(),
-            [None] * jobs if self.deadline_s is None else [s if s < inf else None for s in self.deadline_s.tolist()],
-            [1.0] * jobs if self.weight is None else self.weight.tolist(),
-        )
-
     def asked(self, resource: str) -> np.ndarray:
         """(n,) float64: demand of an instance of each task for one resource, a field of ``Demand``."""
         demands: np.ndarray = np.array([getattr(kind.demand, resource) for kind in self.kinds], float)[self.kind]
@@ -520,22 +506,20 @@ class JobArrays:
         gpu_h, core_h = (np.rint(hours * (1 << 20)) / (1 << 20) for hours in by_job)
         return gpu_h, core_h
 
-    def _seen(self) -> list[list[Any]]:
-        """Columns of the fields after ``weight`` in ``Job``; ``None`` if no job sets any of them."""
-        times, nodes = (self.observed_start_s, self.eligible_s), self.observed_nodes
-        labels, request = (self.user, self.account, self.partition, self.qos), self.request
-        gpu = self.observed_gpu
-        if all(column is None for column in (*times, nodes, *labels, self.in_flight, request, gpu)):
-            return []
-        nobody: list[Any] = [None] * len(self)
-        return [
-            *[nobody if column is None else [s if s == s else None for s in column.tolist()] for column in times],
-            [()] * len(self) if nodes is None else nodes.tolist(),
-            *[[""] * len(self) if column is None else column.tolist() for column in labels],
-            [()] * len(self) if self.in_flight is None else self.in_flight.tolist(),
-            nobody if request is None else request.tolist(),
-            [""] * len(self) if gpu is None else gpu.tolist(),
-        ]
+    def _described(self) -> list[list[Any]]:
+        """Columns of the optional fields of ``Job`` as lists, up to the last one that any job has."""
+        there = [place for place, field in enumerate(JOB_FIELDS, 1) if getattr(self, field.name) is not None]
+        return [self._listed(field) for field in JOB_FIELDS[: max(there, default=0)]]
+
+    def _listed(self, field: JobField) -> list[Any]:
+        """The field of each job, as ``Job`` has it."""
+        column, default = getattr(self, field.name), None if field.kind == "float | None" else field.absent
+        if column is None:
+            return [default] * len(self)
+        values: list[Any] = column.tolist()
+        if field.kind != "float | None":
+            return values
+        return [None if value == field.absent or value != value else value for value in values]
 
     def _tasks(self, which: slice | np.ndarray) -> tuple[Task, ...]:
         kinds = self.kinds

@@ -11,6 +11,7 @@ import pytest
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import InputError
 from dagsim.experiment.compare import Precise, rule_for, run_until_precise, seeds_for
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.store import CellRun, Store
 from dagsim.metrics.paired import Ending
 from dagsim.seeds import WINDOWS, seeds_of
@@ -35,7 +36,7 @@ class Machine:
 
 
 def run(tmp_path: Path, machine: Machine, config: Config = CONFIG) -> tuple[Store, Precise]:
-    folder = Store.create(tmp_path, "baseline", config, argv=[], seeds=seeds_for(config, 20))
+    folder = RunStore.create(tmp_path, "baseline", config, argv=[], seeds=seeds_for(config, 20))
     return folder, run_until_precise(folder, config, machine)
 
 

@@ -25,12 +25,12 @@ from dagsim.errors import ConfigError, DagsimError
 from dagsim.model import Cluster
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
-from dagsim.registry import Spec
 from dagsim.systems.cluster.dependencies import any_depends
 from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.site import SiteState
+from dagsim.systems.policy_spec import PolicySpec
 from dagsim.systems.seam import Engaged, EngineUse
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.sessions import Sessions
@@ -129,7 +129,7 @@ def plan_for(policy: str, preemption: Preemption) -> LanePlan:
     """
     from dagsim.families.compiled.drive import plan_of
 
-    name, params = Spec.parse(policy)
+    name, params = PolicySpec.parse(policy).call
     if name not in POLICIES and ":" not in name:
         raise ConfigError(f"the compiled engine does not know the policy {name!r}")
     try:
@@ -244,7 +244,7 @@ def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engin
 
     For the runner: print it once per command, after the first run that returns a text.
     """
-    name = policy.partition("[")[0]
+    name = PolicySpec.parse(policy).name
     if engine.reason == BESIDE:
         return (
             f"the compiled engine for {name} is being compiled in the background, once for this machine; later runs "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -71,17 +72,27 @@ class SchedulingEnv(EpisodeEnv):
         Raises:
             ConfigError: The compiled engine is requested but cannot run them.
         """
-        config = env or _config_of(scenario, settings)
+        own = {name: value for name, value in settings.items() if name != "render_mode"}
+        config = env or _config_of(scenario, own)
         episodes: Any = "the compiled engine supports only the level task_type, and not the observation graph"
         if config.level == "task_type" and config.observation != "graph":
             episodes = scenario.episodes(count, config.codec, config.reward, config.reward_scale)
         if not isinstance(episodes, str):
+            render_mode = settings.get("render_mode")
             return VectorSchedulingEnv(
-                episodes, config, count, len(ClusterState(scenario.cluster).types), autoreset_mode
+                episodes,
+                config,
+                count,
+                len(ClusterState(scenario.cluster).types),
+                autoreset_mode,
+                again=partial(cls.vector, count, scenario, config, autoreset_mode, settings),
+                single=partial(cls, scenario, config, render_mode),
+                render_mode=render_mode,
             )
         if isinstance(scenario, ClusterScenario) and scenario.engine == "compiled":
             raise refused_engine(episodes)
-        return super().vector(count, scenario, config, autoreset_mode, {})
+        shown = {name: value for name, value in settings.items() if name == "render_mode"}
+        return super().vector(count, scenario, config, autoreset_mode, shown)
 
     def _begin(self, seed: int, **options: Any) -> None:
         self.codec = self._new_codec()

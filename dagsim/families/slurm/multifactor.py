@@ -42,7 +42,7 @@ from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState
 from dagsim.systems.cluster.policies.preemption import make_room
 from dagsim.systems.cluster.policies.shares import Weights
 
-__all__ = ["SlurmMultifactor", "SlurmSettings"]
+__all__ = ["SlurmMultifactor", "SlurmSettings", "rules_of_site"]
 
 
 _LATE_S = 1e-6
@@ -179,6 +179,15 @@ def _settings_of(queues: QueueTree) -> SlurmSettings:
     return SlurmSettings(**queues.scheduler)  # type: ignore[arg-type]
 
 
+def rules_of_site(view: ClusterView) -> SlurmWaits | None:
+    """Return the rules of partitions, QOS and accounts of a site; None if its queues are none of
+    Slurm's."""
+    queues = view.queues
+    if queues is None or queues.has_quota or not (queues.partitions or queues.qos or queues.tree):
+        return None
+    return SlurmWaits(view, distinct=_settings_of(queues).distinct)
+
+
 class _Kept(NamedTuple):
     """What is remembered about a run."""
 
@@ -261,6 +270,7 @@ class SlurmMultifactor:
         """Time of the last main loop."""
         self._rounds = 0
         """Number of calculations up to the one whose priorities sort the pending jobs."""
+        self.forgets = ""
         self.latest = "main"
         """Which part made the latest start: ``main`` (the main loop) or ``backfill``."""
 
@@ -271,18 +281,18 @@ class SlurmMultifactor:
     # Events.
 
     def push(self, task: TaskState) -> None:
-        """Register the user of a task that became ready, because the association exists from then
-        on."""
-        self._book.user(account_of(task.job), user_of(task.job))
+        """Note the user of a task that became ready before the beginning: the association exists from then on.
+        Later ones are noted when their jobs are listed, since one that may never run adds no association.
+        """
+        if self._recalls:
+            self._book.user(account_of(task.job), user_of(task.job), task.ready_s)
 
     def started(self, run: Run, now: float) -> None:
         """Add a run."""
         if self._book.knows(run.id):
             return
         task, rules = run.task, self._rules
-        part, qos = rules.partition(run.job), rules.quality(run.job)
-        if self._starting is not None and self._starting[0] is task:
-            part = self._starting[1]
+        part, qos = self._part_of(run), rules.quality(run.job)
         alone = rules.alone(run.job, part)
         amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
         asked = self._asked(task, part, run.instances)
@@ -309,6 +319,15 @@ class SlurmMultifactor:
             for place in range(len(rules.parts(run.job))):
                 self._ranks.drop((task.order, task.piece, place))
         self._changed, self._some_fit = True, None
+
+    def _part_of(self, run: Run) -> NodePartition:
+        """Return the partition in which a run has started."""
+        if self._starting is not None and self._starting[0] is run.task:
+            return self._starting[1]
+        parts = [part for part in self._rules.parts(run.job) if self._rules.has(part, run.nodes)]
+        if len(parts) > 1:  # it ran before the beginning, and a log of runs does not say where
+            self.forgets = "in which of several partitions a job had started"
+        return parts[0] if parts else self._rules.partition(run.job)
 
     def ended(self, run: Run, now: float) -> None:
         """Remove a run."""
@@ -338,15 +357,11 @@ class SlurmMultifactor:
                 self._rules.learn(view, job)
         self._now, self._some_fit = now, None
         view.follow(self)
+        self._recalls = False
         pending = view.index((PendingJobs, self), lambda: self._pending(view))
         if view.machines.released != self._released:  # a node may have come back
             self._released, self._changed = view.machines.released, True
         self._book.calculate(now)
-        stale = self._book.rounds != self._rounds and self._set.order != "basic"
-        # otherwise priorities are not used
-        if stale and (self._set.preempt != "off" or self._any_fits(view, pending)):
-            self._rounds = self._book.rounds
-            pending.rank_anew(self._book, self._book.calculated_s)
         for task in pending.admit(now):
             self._some_fit = None
             self._rules.learn(view, task.job)
@@ -357,6 +372,11 @@ class SlurmMultifactor:
         if holdings.freed:
             freed, holdings.freed = holdings.freed, {}
             pending.recall(freed, holdings)
+        stale = self._book.rounds != self._rounds and self._set.order != "basic"
+        # otherwise priorities are not used
+        if stale and (self._set.preempt != "off" or self._any_fits(view, pending)):
+            self._rounds = self._book.rounds
+            pending.rank_anew(self._book, self._book.calculated_s)
         if now == self._main_s or now >= self._main_s + self._set.sched_min_interval_s - _LATE_S:
             self._main_s = now
             yield from self._main(view, pending)
@@ -375,15 +395,18 @@ class SlurmMultifactor:
             self._set = _settings_of(view.queues)
             self._priorities = self._set.priorities()
         self._choice = NodeChoice(view.cluster, best=self._set.place == "best")
+        self._recalls = True
+        """True while it is told of the time before the beginning."""
         self._starting: tuple[TaskState, NodePartition] | None = None
         """The task that is being started, and its partition."""
         self._gpu_names = [gpu.name if gpu is not None else "" for gpu in view.gpu_types]
         totals = [ordered_sum(getattr(node, name) for node in nodes) for name in ("cpus", "memory_gb", "gpus")]
         capacity = Capacity(len(nodes), *totals)
-        self._book = PriorityBook(self._priorities, view.queues or QueueTree(), capacity, self._set.origin_s)
+        queues = view.queues or QueueTree()
+        self._book: PriorityBook = PriorityBook(self._priorities, queues, capacity, self._set.origin_s)
         self._book.remember(self.past_usage)
-        self._rules = SlurmRules(view, kill=self._set.kill, distinct=self._set.distinct)
-        self._table = RunTable(len(nodes))
+        self._rules: SlurmRules = SlurmRules(view, kill=self._set.kill, distinct=self._set.distinct)
+        self._table: RunTable = RunTable(len(nodes))
         self._roomy: dict[tuple[DemandClass, str, bool, int], int] = {}
         """Nodes on which an instance fits now, by demand, partition, exclusive use and type, for
         one cycle."""
@@ -392,11 +415,11 @@ class SlurmMultifactor:
         """Time of the latest start of each job."""
         self._count: dict[int, int] = {}
         """Number of runs on each node."""
-        self._whole = 0
+        self._whole: int = 0
         """Bit set of the nodes that exclusive runs hold."""
         self._deadlines: list[tuple[float, int]] = []
         self._preemptable: dict[int, None] = {}
-        self._ranks = RankColumns()
+        self._ranks: RankColumns = RankColumns()
         self._rounds = 0
         self._main_s = -inf
         self._cycle_s = -inf
@@ -431,7 +454,7 @@ class SlurmMultifactor:
                     at_s = max(min(self._now, self._eligible_s(task)), self._book.calculated_s)
                     # the time of the job's array
                     at_s = at_s if task.job.queued_s is None else self._book.calculated_s
-                    self._ranks.note(slot, self._book.priority(fixed, asked, at_s))
+                    self._ranks.note(slot, self._book.priority(fixed, asked, at_s), self._book.rounds)
             jobs.append(
                 PendingJob(
                     tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
@@ -449,7 +472,7 @@ class SlurmMultifactor:
     def _asked(self, task: TaskState, part: NodePartition, instances: int) -> Asked:
         job, (gpus, cpus, memory_gb, _) = task.job.job, task.demand.demand
         return Asked(
-            self._book.user(account_of(task.job), user_of(task.job)),
+            self._book.user(account_of(task.job), user_of(task.job), self._now),
             part.name,
             job.qos,
             job.arrival_s,

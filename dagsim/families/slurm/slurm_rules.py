@@ -8,7 +8,7 @@ from math import floor, inf
 from operator import or_
 from typing import NamedTuple, TypeAlias
 
-from dagsim.model import Caps, Demand, Node, NodePartition, Qos, QueueTree
+from dagsim.model import Caps, Demand, JobCaps, Node, NodePartition, Qos, QueueTree
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import ClusterState, ClusterView, JobState, NodeState, TaskState, members
 
@@ -53,7 +53,15 @@ class SlurmRules:
         self._per_user: dict[str, Caps] = {}
         self._of_user: dict[tuple[str, str], Caps] = {}
         """Limits of users by account and name, which replace the limits of all users."""
+        self._job_caps = {node.name: node.job_limits for node, _ in queues.walk() if node.job_limits}
+        """Limits of one job, by account."""
         self._limit(queues)
+        self._bars = bool(self._job_caps) or any(
+            part.job_limits or part.accounts or part.denied_accounts or part.allowed_qos or part.denied_qos
+            for part in queues.partitions
+        )
+        self._bars = self._bars or any(qos.job_limits for qos in queues.qos)
+        """True if some rule judges a job by itself, whatever runs."""
         self._holders: dict[tuple[str, str, str, str, str], tuple[Holder, ...]] = {}
         self._times: dict[int, list[list[tuple[float, float]]]] = {}
         """For each job and task, by type: the time limit, and the seconds until it is killed."""
@@ -88,6 +96,10 @@ class SlurmRules:
             listed = tuple([self.partitions[name] for name in names if name in self.partitions])
             parts = self._parts[job.number] = listed or (self.partition(job),)
         return parts
+
+    def has(self, part: NodePartition, nodes: Iterable[int]) -> bool:
+        """Return True if a partition has all of these nodes."""
+        return all(self.nodes[part.name] >> node & 1 for node in nodes)
 
     def claim(self, task: TaskState, part: NodePartition, gpu: str) -> tuple[tuple[Holder, ...], Amounts]:
         """Return the holders against which a start of the task counts, and its amounts, cached per
@@ -183,10 +195,42 @@ class SlurmRules:
             any(
                 self.holdings.ever(self.holders(job, part, gpu), self.least(task, part))
                 and self.holds(view, task, nodes)
+                and not any(self.barred(task, part))
                 for part, gpu, nodes in self.ways(view, task)
             )
             for task in job.tasks
         )
+
+    def barred(self, task: TaskState, part: NodePartition) -> Iterator[str]:
+        """Describe the rules for single jobs, of a partition, a QOS or an account, that a task breaks there, with
+        Slurm's names."""
+        if not self._bars:
+            return
+        job = task.job.job
+        if job.account:
+            line = self._above.get(job.account, (job.account,))
+            if part.accounts and not any(name in part.accounts for name in line):
+                yield f"AllowAccounts ({', '.join(part.accounts)}) without {job.account}: the partition {part.name}"
+            elif not part.accounts and (denied := [name for name in line if name in part.denied_accounts]):
+                yield f"DenyAccounts ({denied[0]}): the partition {part.name}"
+        if job.qos:
+            if part.allowed_qos and job.qos not in part.allowed_qos:
+                yield f"AllowQos ({', '.join(part.allowed_qos)}) without {job.qos}: the partition {part.name}"
+            elif not part.allowed_qos and job.qos in part.denied_qos:
+                yield f"DenyQos ({job.qos}): the partition {part.name}"
+        amounts = self.least(task, part)._asdict()
+        amounts["nodes"] = float(task.demand.gang or 1) if self.spread(task.job) else 1.0
+        caps: list[tuple[str, str, JobCaps]] = [("Partition", f"the partition {part.name}", part.job_limits)]
+        for qos in dict.fromkeys((self.quality(task.job).name, part.qos)):
+            caps += [("QOS", f"the QOS {qos}", self.qos[qos].job_limits)] if qos in self.qos else []
+        for name in self._above.get(account_of(task.job), ()):
+            caps += [("Assoc", f"the account {name}", self._job_caps[name])] if name in self._job_caps else []
+        for owner, words, limits in caps:
+            for what, limit in limits.amounts().items():
+                if amounts[what] > limit + _SLACK:
+                    reason = f"{owner}Max{_RESOURCES[what]}PerJob"
+                    reason = "PartitionNodeLimit" if (owner, what) == ("Partition", "nodes") else reason
+                    yield f"{reason} ({limit:g}) < {amounts[what]:g}: {words}"
 
     def ways(self, view: ClusterView, task: TaskState) -> Iterator[tuple[NodePartition, str, int]]:
         """Yield the ways in which a task may start: a partition, a GPU type if limits distinguish
@@ -405,7 +449,7 @@ _REASONS = {
     "qos account": "Max{0}PerAccount",
 }
 """Slurm's names for limits, with the resource that each limits."""
-_RESOURCES = {"gpus": "GRES", "cpus": "Cpu", "memory_gb": "Memory", "jobs": "Jobs"}
+_RESOURCES = {"gpus": "GRES", "cpus": "Cpu", "memory_gb": "Memory", "jobs": "Jobs", "nodes": "Node"}
 _UNITS = {"gpus": "GPUs", "cpus": "CPUs", "memory_gb": "GB of memory", "jobs": "running jobs"}
 
 
@@ -450,6 +494,7 @@ class SlurmWaits:
             plain = holder[2:] if holder[0] == "gpus" else holder
             reason = _REASONS[plain[0]].format(_RESOURCES[what])
             yield f"{reason} ({limit:g}) < {amount:g}: {_named(holder)}"
+        yield from rules.barred(task, part)
         requested_s = min(view.requested_s(task) or (inf,))
         if part.max_time_s is not None and part.max_time_s < requested_s < inf:
             yield f"PartitionTimeLimit ({part.max_time_s:g} s) < {requested_s:g} s: the partition {part.name}"

@@ -273,7 +273,7 @@ def options_of(line: str) -> dict[str, str]:
             name = _LONG.get(name, name)
         else:
             options.setdefault("job-name", word.rpartition("/")[2])
-            break  # the script comes here comes here
+            break  # the script comes here comes here comes here
         if not equals and name not in _BARE and at < len(words):
             value, at = words[at], at + 1
         if name == "wrap":

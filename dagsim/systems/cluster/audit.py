@@ -7,7 +7,8 @@ the facts of a run. Every command shows it in the same words (``sentences``). Co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagsim.errors import ModelError, TraceError
-from dagsim.model import Cluster, Demand, Node, QueueTree, Request
+from dagsim.model import Cluster, Demand, Job, Node, QueueTree, Request, TaskGraph
 from dagsim.model.gpu import canonical
 from dagsim.model.mig import named_types, parted_types
 from dagsim.systems.cluster.models.runtime import Runtime
@@ -207,9 +208,11 @@ class Auditor:
         as_stated: bool = True,
         snapshot: bool = False,
         hint: str = "",
+        broken: Callable[[], Callable[[Job], str]] | None = None,
     ) -> None:
         """``as_stated`` is False if the jobs will ask for other resources than the log states, so that
-        nothing can be said about room for them. In a ``snapshot``, jobs without a start wait.
+        nothing can be said about room for them. In a ``snapshot``, jobs without a start wait. ``broken`` sets up
+        what describes the rules of the site by which a job may never start.
         """
         self._types, self._site = cluster.gpu_types, SiteState(cluster, queues, levels=levels)
         self._runtime, self._accept, self._hint = runtime, accept or {}, hint
@@ -225,6 +228,10 @@ class Auditor:
         self._names = {} if queues is None else _names_of(queues)
         self._licences = {} if queues is None else dict(queues.licences)
         self._invented = cluster.name == INVENTED
+        self._queues, self._set_up = queues, broken
+        self._broken: Callable[[Job], str] | None = None
+        self._broken_by: dict[object, str] = {}
+        self._names_users = queues is not None and any(node.limits_of for node, _ in queues.walk())
         self._verdicts: dict[object, _Verdict | None] = {}
         self._smaller: dict[object, tuple[tuple[str, str], ...]] = {}
         self.begin()
@@ -266,7 +273,7 @@ class Auditor:
         """The audit of all jobs so far; ``report`` has the contradictions that their reader found."""
         found = self._audit
         kinds = {kind: replace(of, reasons=dict(of.reasons)) for kind, of in found.contradictions.items()}
-        for kind in ("impossible", "stuck"):
+        for kind in ("impossible", "stuck", "rules"):
             if kind in kinds:
                 ranges = self._impossible
                 kinds[kind].reasons = {
@@ -348,6 +355,64 @@ class Auditor:
                     low, high = self._impossible.get((kind_, what), (asked, asked))
                     self._impossible[kind_, what] = min(low, asked), max(high, asked)
             self._tell(kind_, block, chosen)
+        if self._set_up is not None:
+            self._judge_rules(block, job, np.array(sorted(verdicts), np.int64), waits)
+
+    def _judge_rules(self, block: _Block, job: np.ndarray, known: np.ndarray, waits: np.ndarray) -> None:
+        """Find the jobs that the rules of the site keep out for good, besides those ``known`` to find no room."""
+        jobs, texts = block.jobs, list[str]()
+        broken = np.full(len(jobs), -1)
+        """Index of the words of each job, -1 for none."""
+        labels = [jobs.partition, jobs.request, jobs.account, jobs.qos, jobs.user if self._names_users else None]
+        terms = [of.place[job] for of in labels if of is not None]
+
+        def judge(rows: np.ndarray, limits: np.ndarray | None) -> None:
+            """Judge the tasks of these rows, each combination of values once."""
+            columns = [column[rows] for column in (jobs.kind, jobs.instances, *terms)]
+            code, firsts = combinations([*columns, *([] if limits is None else [limits[rows]])])
+            found = np.full(len(firsts), -1)
+            for place, words in enumerate(self._words(jobs, job, rows[firsts], limits)):
+                if words:
+                    found[place] = len(texts)
+                    texts.append(words)
+            wrong = np.flatnonzero(found[code] >= 0)
+            broken[job[rows[wrong]]] = found[code[wrong]]
+
+        judge(np.arange(len(job)), None)
+        if jobs.estimate is not None and (queues := self._queues) is not None:
+            code, firsts = combinations([np.zeros(len(job), np.int32), *terms])
+            longest = np.array([queues.time_limits(one).most_s for one in jobs.chosen(job[firsts]).jobs()])
+            over = np.flatnonzero(jobs.estimate > longest[code] + _ROUNDING)
+            if len(over):
+                judge(over, jobs.estimate)
+        broken[known] = -1
+        for kind, picked in (("stuck", True), ("rules", False)):
+            chosen: dict[str, list[int]] = {}
+            places = np.flatnonzero((broken >= 0) & (waits == picked))
+            places = places[np.argsort(broken[places], kind="stable")]
+            for group in np.split(places, np.flatnonzero(np.diff(broken[places])) + 1):
+                if not len(group):
+                    continue
+                what, asked = _without_number(texts[broken[group[0]]])
+                chosen[what] = sorted([*chosen.get(what, ()), *group.tolist()])
+                low, high = self._impossible.get((kind, what), (asked, asked))
+                self._impossible[kind, what] = min(low, asked), max(high, asked)
+            self._tell(kind, block, chosen)
+
+    def _words(self, jobs: JobArrays, job: np.ndarray, rows: np.ndarray, limits: np.ndarray | None) -> Iterator[str]:
+        """Describe the rules by which the tasks of some rows, with their time limits, may never start."""
+        labels = (jobs.partition, jobs.request, jobs.account, jobs.qos, jobs.user if self._names_users else None)
+        for row, one in zip(rows.tolist(), jobs.chosen(job[rows]).jobs(), strict=True):
+            kind, instances = jobs.kinds[jobs.kind[row]], int(jobs.instances[row])
+            limit, place = None if limits is None else float(limits[row]), job[row]
+            key = (kind, instances, limit, *[None if of is None else of.words[of.place[place]] for of in labels])
+            if key not in self._broken_by:
+                if self._broken is None:
+                    assert self._set_up is not None
+                    self._broken = self._set_up()
+                graph = TaskGraph((kind.task("job", 1.0, instances, limit),))
+                self._broken_by[key] = self._broken(replace(one, graph=graph, in_flight=()))
+            yield self._broken_by[key]
 
     def _judge_names(self, kind: str, block: _Block, column: Labels) -> None:
         """Find the jobs that name a partition, an account and so on that the site lacks."""
@@ -536,9 +601,22 @@ def _names_of(queues: QueueTree) -> dict[str, dict[str, None]]:
     }
 
 
+_NUMBER = re.compile(r"(?<=< )([\d.e+]+)(?=:| s:)")
+
+
+def _without_number(reason: str) -> tuple[str, float]:
+    """A reason with a gap in place of the number that a job asks for, and that number."""
+    found = _NUMBER.findall(reason)
+    if len(found) != 1:
+        return reason, 0.0
+    return _NUMBER.sub("{}", reason), float(found[0])
+
+
 def _with_range(reason: str, asked: tuple[float, float] | None) -> str:
     """A reason with the least and the largest number that was asked for."""
     if asked is None or not asked[1]:
         return reason
     low, high = asked
+    if "< {}" in reason:
+        return reason.replace("{}", f"{low:,g}" if low == high else f"{low:,g} to {high:,g}", 1)
     return f"{low:,g} {reason}" if low == high else f"{low:,g} to {high:,g} {reason}"

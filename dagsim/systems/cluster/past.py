@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge
-from math import inf, isnan, nan
+from math import inf, isnan, nan, nextafter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -248,7 +248,8 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
     stopped: dict[tuple[int, int], TaskState] = {}
     """The piece that each stopped run left, by the number of the job and the row of its start."""
     for time_s, number, event in past_of(past, begins_s):
-        _pass_time(kernel, time_s)
+        # Within an instant, times that have come follow the ends of runs, and come before arrivals and starts.
+        _pass_time(kernel, time_s if isinstance(event, Ended) else nextafter(time_s, inf))
         kernel.now = time_s
         if isinstance(event, Job):
             kernel.arrive(event)

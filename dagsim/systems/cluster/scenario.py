@@ -376,13 +376,13 @@ class ClusterScenario(Models, ClusterWorld):
             case Iterable() as jobs:
                 return JobStream(jobs, self.cluster, self.runtime, begins_s=self.begins_s)
             case file if file.window is not None:
-                cut, auditor = partial(self._window, file), self._auditor()
+                cut, auditor = partial(self._window, file), self.auditor()
                 jobs = self._sequences.get(seed, cut)
                 auditor.add(jobs.arrays)
                 return JobStream(jobs, self.cluster, self.runtime, auditor=auditor)
             case file:
                 trace = file.open(self.cluster, self.runtime)
-                trace.change, auditor = self._accepted, self._auditor(trace)
+                trace.change, auditor = self._accepted, self.auditor(trace)
                 if file.has_period or trace.begins_s is not None:
                     stored = self._period(file, trace)
                     auditor.add(stored.arrays)
@@ -402,11 +402,11 @@ class ClusterScenario(Models, ClusterWorld):
         if isinstance(self.workload, Synthetic | Sessions | Iterable):
             return Audit()
         trace = self.workload.as_recorded()
-        trace.change, trace.watcher = self._accepted, (auditor := self._auditor(trace))
+        trace.change, trace.watcher = self._accepted, (auditor := self.auditor(trace))
         trace.unscaled()
         return auditor.audit(trace.report)
 
-    def _auditor(self, trace: Trace | None = None) -> Auditor:
+    def auditor(self, trace: Trace | None = None) -> Auditor:
         """The judge of the jobs of a trace, or of a window of one."""
         from dagsim.systems.cluster.audit import Auditor  # it knows traces, which other workloads do not need
 
@@ -421,7 +421,14 @@ class ClusterScenario(Models, ClusterWorld):
             as_stated=as_stated,
             snapshot=trace is not None and trace.begins_s is not None,
             hint=_SPREAD if trace is not None and trace.format == "plain" else "",
+            broken=self._broken_rules if self.queues is not None and as_stated else None,
         )
+
+    def _broken_rules(self) -> Callable[[Job], str]:
+        """Set up the empty site, and return what describes the rules by which a job may never start there."""
+        from dagsim.systems.cluster.waits import Obstacles  # it knows this module
+
+        return Obstacles(self, None).rules_against
 
     def _period(self, file: TraceFile, trace: Trace) -> StoredJobs:
         """The jobs from an instant of a log until another, with those in the system at the first."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from dagsim.errors import InputError
+from dagsim.family import family_entries, service
 from dagsim.model import Job, Kind, QueueTree, RejectReason, Request, Task
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.dependencies import Dependencies
@@ -23,6 +24,7 @@ from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.state import JobState, TaskState
 from dagsim.systems.cluster.view import ClusterView
+from dagsim.systems.policy_spec import PolicySpec
 
 
 class CauseKind(StrEnum):
@@ -473,9 +475,18 @@ class _NoRules:
 
 def _rules(policy: str, view: ClusterView) -> WaitRules:
     """The rules of a policy given by name; no rules if it has none."""
-    name = policy.partition("[")[0]
-    give = getattr(POLICIES.create(policy), "wait_rules", None) if name in POLICIES.names() else None
+    spec = PolicySpec.parse(policy)
+    give = getattr(POLICIES.create(spec.call), "wait_rules", None) if spec.name in POLICIES.names() else None
     return _NoRules() if give is None else give(view)
+
+
+def _rules_of_site(view: ClusterView) -> WaitRules:
+    """The rules that a family reads in the queues of a site; no rules if they are none's."""
+    for _, entry in family_entries("site_rules"):
+        rules: WaitRules | None = service(entry.name, "site_rules")(view)
+        if rules is not None:
+            return rules
+    return _NoRules()
 
 
 def _lacking(tally: RoomTally, elsewhere: str) -> Iterator[Cause]:
@@ -514,12 +525,29 @@ def _too_little(what: str, tally: RoomTally, places: tuple[NodeStanding, ...], l
 class Obstacles:
     """The rules of a site and of a policy that keep jobs from ever starting, even if nothing else runs."""
 
-    def __init__(self, scenario: ClusterScenario, policy: str) -> None:
-        """Set up the empty site. Reservations are on the clock of ``scenario.queues``."""
+    def __init__(self, scenario: ClusterScenario, policy: str | None) -> None:
+        """Set up the empty site. Reservations are on the clock of ``scenario.queues``. Without a policy, the rules
+        are those that a family reads in these queues (``site_rules``).
+        """
         empty = replace(scenario, workload=(), outages=False, failures=(), admission=False, engine="simpy")
         self._queues, self._kernel = scenario.queues or QueueTree(), empty.kernel(0)
-        self._rules, self._runtime = _rules(policy, ClusterView(self._kernel)), scenario.runtime
+        view, self._runtime = ClusterView(self._kernel), scenario.runtime
+        self._rules = _rules_of_site(view) if policy is None else _rules(policy, view)
         self._numbers = count()
+
+    def rules_against(self, job: Job) -> str:
+        """Describe the rules by which the job may never start, whatever room there is; empty if there are none."""
+        active, machines = JobState(job, next(self._numbers)), self._kernel.machines
+        for index, task in enumerate(job.graph.tasks):
+            demand = machines.compile(task.demand, task.instances if task.gang else 0)
+            if demand.rejected is not None:
+                return ""
+            seconds = self._runtime.seconds(task, machines.types)
+            active.tasks.append(TaskState(active, index, task, demand, seconds, 0))
+        return self._never(active)
+
+    def _never(self, active: JobState) -> str:
+        return "; ".join(dict.fromkeys(reason for task in active.tasks for reason in self._rules.never(task)))
 
     def of(self, job: Job, now_s: float) -> str:
         """Describe what prevents the job from ever starting after ``now_s``; empty if nothing does."""
@@ -536,7 +564,7 @@ class Obstacles:
             if terms is not None:
                 demand = machines.compile(task.demand, demand.gang, terms)
             active.tasks.append(TaskState(active, index, task, demand, seconds, 0))
-        return "; ".join(dict.fromkeys(reason for task in active.tasks for reason in self._rules.never(task)))
+        return self._never(active)
 
     def _outside(self, job: Job, task: Task, now_s: float) -> str:
         """Describe a term of the site that the job cannot meet."""

@@ -50,6 +50,7 @@ from dagsim.errors import GraphError, ModelError, TraceError
 from dagsim.model import Demand, Request, Task, TaskGraph
 from dagsim.model.arithmetic import numbered
 from dagsim.model.job import without_counts
+from dagsim.model.job_fields import JOB_FIELDS
 from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, are_counts
@@ -76,12 +77,13 @@ from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects,
 from dagsim.workload.records import clipped
 
 _NEEDED = ("id", "arrival_s")
+_LABELS = tuple(field.name for field in JOB_FIELDS if field.in_tables and field.is_text)
+_OF_JOBS = tuple(field.name for field in JOB_FIELDS if field.in_tables and field.is_number)
 _ALLOWED = (
     "gpus",
     "duration_s",
     "start_s",
     "end_s",
-    "eligible_s",
     "gpu_type",
     "instances",
     "gang",
@@ -90,14 +92,8 @@ _ALLOWED = (
     "estimate_s",
     "model",
     "batch",
-    "priority",
-    "tenant",
-    "user",
-    "account",
-    "partition",
-    "qos",
-    "deadline_s",
-    "weight",
+    *_LABELS,
+    *_OF_JOBS,
     "task",
     "parents",
     "nodes",
@@ -114,13 +110,12 @@ _NUMBERS = tuple(
     [
         _AT[name]
         for name in (
-            *("arrival_s", "gpus", "duration_s", "start_s", "end_s", "eligible_s", "instances", "cpus", "memory_gb"),
-            *("estimate_s", "priority", "deadline_s", "weight", "batch", "nodes", "segment"),
+            *("arrival_s", "gpus", "duration_s", "start_s", "end_s", "instances", "cpus", "memory_gb"),
+            *("estimate_s", "batch", "nodes", "segment", *_OF_JOBS),
         )
     ]
 )
 _REQUESTS = ("constraint", "level", "level_required", "segment")
-_LABELS = ("tenant", "user", "account", "partition", "qos")
 _DATES = ("arrival_s", "eligible_s", "start_s", "end_s")
 _DURATION = ("duration_s", "start_s", "end_s")
 _CANCELLED = ("CANCELLED", "CANCELED", "ABORTED", "DELETED")
@@ -297,9 +292,13 @@ class _Rows:
             "request": self._requests(checks),
             "observed_start_s": optional(times.start_s),
             "eligible_s": None if times.eligible_s is None else optional(times.eligible_s),
-            "priority": optional(checks.number(_AT["priority"], "priority", 0), 0.0),
-            "deadline_s": self._deadlines(checks),
-            "weight": optional(checks.number(_AT["weight"], "weight", 1), 1.0),
+            **{
+                field.name: self._deadlines(checks)
+                if field.name == "deadline_s"
+                else optional(checks.number(_AT[field.name], field.name, field.absent), field.absent)
+                for field in JOB_FIELDS
+                if field.name in _OF_JOBS and field.name != "eligible_s"
+            },
             **{name: checks.table.words(_AT[name]) for name in _LABELS if checks.table.has(_AT[name])},
         }
 

@@ -103,6 +103,15 @@ def test_flux_counts_gpus_by_its_summary_and_waits_for_dependencies(read: Readin
     )  # fmt: skip
 
 
+def test_flux_names_the_user_and_else_the_number_of_the_user(samples: Path, tmp_path: Path) -> None:
+    text = json.loads((samples / "flux" / "jobs.json").read_text())
+    named, other = (dict(text["jobs"][0], id=number) for number in (1, 2))
+    named |= {"username": "ida", "userid": 31}
+    other |= {"username": "", "userid": 32}
+    (tmp_path / "jobs.json").write_text(json.dumps(text | {"jobs": [named, other]}))
+    assert [job.user for job in open_trace(tmp_path / "jobs.json").jobs()] == ["ida", "32"]
+
+
 def test_the_queue_of_pbs_is_a_state(samples: Path) -> None:
     trace = open_trace(samples / "qstat" / "qstat.txt")
     running, waiting = list(trace.jobs())

@@ -188,6 +188,13 @@ def test_a_job_that_was_suspended_ends_later(tmp_path: Path) -> None:
     assert jobs_of(queue_of(tmp_path, back))["5"].tasks[0].work == 3600 + 200
 
 
+@pytest.mark.parametrize("ran", [{"pre_sus_time": 600}, {"pre_sus_time": None, "suspend_time": NOW_S}])
+def test_a_suspended_job_comes_back_for_the_rest_of_its_limit(tmp_path: Path, ran: dict[str, Any]) -> None:
+    """It has run for 600 s of its limit of 3600 s, says its count of seconds or the time at which it was suspended."""
+    (task,) = jobs_of(queue_of(tmp_path, json_job(job_state=["SUSPENDED"], **ran)))["5"].tasks
+    assert (task.work, task.estimate) == (3000, 3000)
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -500,20 +500,19 @@ def test_no_setting_is_passed_over_in_silence(folder: Path) -> None:
     assert (queues.scheduler["preempt"], queues.qos[1].preempts) == ("qos", ("normal",))
     assert not queues.tree[0].limits  # they are not enforced
     assert not queues.qos[1].user_limits
+    assert not queues.qos[1].job_limits
+    assert (queues.partitions[0].accounts, queues.partitions[0].denied_qos) == (("lab",), ("low",))
     listed = "\n".join(site.unmodelled)
     for what in (
         "AccountingStorageEnforce=associations,qos: slurmctld does not enforce the limits",
         "completewait=30 sec",
         "preemptexempttime=00:05:00",
-        "partition main: allowaccounts=lab",
-        "partition main: denyqos=low",
         "partition main: gracetime=60",
         "partition main: oversubscribe=YES:4",
         "partition main: preemptmode=gang",
         "partition main: state=DRAIN",
         "partition side: qos=side, which no file describes",
         "QOS urgent: grptresmins=cpu=9000",
-        "QOS urgent: maxtres=cpu=4",
         "account sub: an association of ada with the partition main",
         "account sub, user bo: maxwall=02:00:00",
         "cluster tide: maxtresperjob=node=50",
@@ -536,7 +535,11 @@ def test_limits_without_a_word_on_their_enforcement_are_taken_with_a_note(folder
     [
         ("dump", DUMP.replace("'tide'", "'ebb'"), "dump: it belongs to another cluster (ebb) than slurm.conf (tide)"),
         ("assoc", "Cluster|Account|User|Share\nebb|lab||1\n", "assoc: it belongs to another cluster (ebb) than"),
-        ("events", "Cluster|NodeName|TimeStart|TimeEnd|State\nebb|n1|5|9|DOWN\n", "events: it is of another cluster"),
+        (
+            "events",
+            "Cluster|NodeName|TimeStart|TimeEnd|State\nebb|n1|5|9|DOWN\n",
+            "events: it belongs to another cluster",
+        ),
     ],
 )
 def test_a_listing_of_another_cluster_is_refused(folder: Path, name: str, text: str, words: str) -> None:
@@ -597,7 +600,7 @@ def test_copies_of_other_files_are_not_read_either(folder: Path) -> None:
         ("gpu:4", "NodeName=g1 Name=gpu Type=h100 Count=2", (("h100", 4),), "gpu:4 and gres.conf gpu:h100:2"),
         ("gpu:h100:4", "NodeName=g1 Name=gpu Type=a100 Count=4", (("h100", 4),), "gpu:h100:4 and gres.conf gpu:a100:4"),
         ("gpu:h100:8", "NodeName=g1 Name=gpu Type=h100 File=/dev/nvidia[0-3]", (("h100", 8),), "gres.conf gpu:h100:4"),
-        ("", "NodeName=g1 Name=gpu Type=h100 Count=2", (("h100", 2),), "no Gres=gpu, which Slurm requires"),
+        ("", "NodeName=g1 Name=gpu Type=h100 Count=2", (("h100", 2),), "no Gres=gpu, which Slurm needs"),
         ("", "Name=gpu Type=h100 Count=2", (), ""),
     ],
 )  # fmt: skip

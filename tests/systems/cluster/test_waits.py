@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -223,6 +224,21 @@ def test_quotas_of_kueue_are_told_used_up_or_lent() -> None:
     few = [job("x", 6, 1, account="a"), job("y", 10, 1, account="b"), job("w", 1, 2, 1.0, account="a")]
     assert why(few, "w", nodes(1), "kueue", alone) == [(1, 6, ("limit", "gpus")), (6, 10, ("gpus",))]
     assert causes_of(more, 3) == ["the quota of 2 gpus of the queue a was used up, and its cohort could lend no more"]
+
+
+def test_a_quota_of_memory_is_told_in_the_gb_of_the_configuration() -> None:
+    tree = QueueNode("cohort", children=(QueueNode("a", quota={"memory_gb": 6}), QueueNode("b", quota={"gpus": 4})))
+
+    def asking(name: str, arrival_s: float) -> Job:
+        return Job.single(name, Task("t", 10.0, memory_gb=4.0), arrival_s, account="a")
+
+    roomy = tuple([replace(node, memory_gb=64.0) for node in nodes(1)])
+    queues, jobs = QueueTree(tree=(tree,)), [asking("x", 0.0), asking("y", 1.0)]
+    schedule = ClusterKernel(Cluster(roomy), jobs, Models(queues=queues)).run(POLICIES.create("kueue"))
+    (stretch,) = explained(schedule, jobs, 1, "kueue", queues)
+    assert [cause.what for cause in stretch.causes] == [
+        "the quota of 6 memory_gb of the queue a was used up, and its cohort could lend it no more"
+    ]
 
 
 def test_a_job_of_several_tasks_waits_for_the_task_that_starts_next() -> None:

@@ -134,7 +134,7 @@ class Group:
         self._last: _Heap = []
 
     def push(self, ready: ReadyTask) -> None:
-        """Add a task."""
+        """Add a task to the sums."""
         task = ready.task
         heappush(self.short, (task.best_s, task.order, task.piece, ready))
         heappush(self._last, (task.rank_s, task.order, task.piece, ready))

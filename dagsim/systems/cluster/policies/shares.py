@@ -308,7 +308,7 @@ class ShareTree:
 
     def __init__(self, accounts: Sequence[Account], decay: float) -> None:
         self.accounts = {account.name: account for account in accounts}
-        self.usage = dict.fromkeys(self.accounts, 0.0)
+        self._usage = dict.fromkeys(self.accounts, 0.0)
         self._decay = decay
         self._below: dict[str | None, list[str]] = {}
         for account in accounts:
@@ -323,6 +323,17 @@ class ShareTree:
             for above, below in self._below.items()
         }
         """Sum of the shares of all children of each account."""
+        self._passed_s = 0.0
+        """Time that has passed since the usage last decayed."""
+
+    @property
+    def usage(self) -> dict[str, float]:
+        """The decayed usage of each account and user."""
+        if self._passed_s:
+            left, self._passed_s = self._decay**self._passed_s, 0.0
+            for name in self._usage:
+                self._usage[name] *= left
+        return self._usage
 
     def add(self, account: Account) -> None:
         """Add an account or a user that appears later.
@@ -333,7 +344,7 @@ class ShareTree:
         if account.parent not in self.accounts:
             raise ConfigError(f"account {account.name!r}: there is no account {account.parent!r} above it")
         self.accounts[account.name] = account
-        self.usage[account.name] = 0.0
+        self._usage[account.name] = 0.0
         self._below.setdefault(account.parent, []).append(account.name)
         self._whole[account.parent] = self._whole.get(account.parent, 0.0) + account.shares
         if account.is_user:
@@ -347,16 +358,17 @@ class ShareTree:
 
     def add_usage(self, user: str, amount: float) -> None:
         """Add usage to a user and all accounts above."""
+        usage = self.usage
         name: str | None = user
         while name is not None:
-            self.usage[name] += amount
+            usage[name] += amount
             name = self.accounts[name].parent
 
     def pass_time(self, seconds: float) -> None:
-        """Let all usage decay."""
-        left = self._decay**seconds
-        for name in self.usage:
-            self.usage[name] *= left
+        """Let all usage decay. It is carried out before the next charge. Factors are ratios of usage,
+        so they do not need it, and the steps in which the time passes do not change the result.
+        """
+        self._passed_s += seconds
 
     def fair_tree(self) -> dict[str, float]:
         """The factor of each user by Fair Tree: its rank from the last (1) to the first, over the
@@ -382,7 +394,7 @@ class ShareTree:
         Uses the present usage of all, as documented; slurmctld uses that of accounts from its last
         round.
         """
-        whole = self.usage[ROOT]
+        whole = self._usage[ROOT]
         effective, shares = {ROOT: 1.0}, {ROOT: 1.0}
         for name in self._from_top():
             parent = self.accounts[name].parent
@@ -390,7 +402,7 @@ class ShareTree:
                 continue
             part = self._part(name)
             shares[name] = part * shares[parent]
-            used = self.usage[name] / whole if whole else 0.0
+            used = self._usage[name] / whole if whole else 0.0
             effective[name] = used if parent == ROOT else used + (effective[parent] - used) * part
         return {
             user: 2.0 ** (-(effective[user] / shares[user]) / damping) if shares[user] else 0.0 for user in self.users
@@ -419,8 +431,8 @@ class ShareTree:
         """Shares among its siblings divided by usage among them."""
         parent = self.accounts[name].parent
         assert parent is not None
-        above = self.usage[parent]
-        used = self.usage[name] / above if above else 0.0
+        above = self._usage[parent]
+        used = self._usage[name] / above if above else 0.0
         return self._part(name) / used if used else inf
 
     def _part(self, name: str) -> float:
