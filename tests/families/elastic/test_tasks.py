@@ -109,7 +109,7 @@ def test_a_configuration_makes_its_tasks_elastic_and_plays_in_simpy(tmp_path: Pa
     scenario = cluster_scenario_of(load_config(tmp_path / "c.yaml"))
     assert all(task.elastic is not None for job in scenario.jobs(0) for task in job.tasks)
     used = scenario.engaged("sjf", 0).engine
-    assert (used.used, used.reason) == ("simpy", "the compiled engine does not know elastic tasks")
+    assert (used.used, used.reason) == ("simpy", "the compiled engine does not support elastic tasks")
 
 
 @pytest.mark.data

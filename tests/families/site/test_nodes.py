@@ -150,7 +150,7 @@ def test_nodes_that_are_down_are_kept_if_all_are(tmp_path: Path) -> None:
 def test_names_that_could_do_harm_are_refused(tmp_path: Path, name: str) -> None:
     node = f'{{"name": "{name}", "gres": "", "state": ["IDLE"], "cpus": 1, "real_memory": 1024}}'
     (tmp_path / "n.json").write_text(f'{{"nodes": [{node}]}}')
-    with pytest.raises(TraceError, match=r"no name of a node|without a name"):
+    with pytest.raises(TraceError, match=r"not a valid node name|without a name"):
         grouped(read_nodes(Source(tmp_path / "n.json")))
 
 

@@ -299,7 +299,7 @@ def test_keys_of_kueue_that_have_no_effect_are_listed(tmp_path: Path) -> None:
 
 def test_files_of_two_schedulers_are_refused(tmp_path: Path) -> None:
     folder = _folder(tmp_path, qmgr=QMGR, kueue=KUEUE)
-    with pytest.raises(TraceError, match=r"of several schedulers \(Kueue: kueue; PBS: qmgr\)"):
+    with pytest.raises(TraceError, match=r"to several schedulers \(Kueue: kueue; PBS: qmgr\)"):
         read_site(site_files([folder]))
 
 

@@ -237,7 +237,7 @@ def test_a_quota_of_memory_is_told_in_the_gb_of_the_configuration() -> None:
     schedule = ClusterKernel(Cluster(roomy), jobs, Models(queues=queues)).run(POLICIES.create("kueue"))
     (stretch,) = explained(schedule, jobs, 1, "kueue", queues)
     assert [cause.what for cause in stretch.causes] == [
-        "the quota of 6 memory_gb of the queue a was used up, and its cohort could lend it no more"
+        "the quota of 6 memory_gb of the queue a was used up, and its cohort could lend no more"
     ]
 
 
