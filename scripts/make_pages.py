@@ -431,8 +431,8 @@ def _speeds() -> Iterator[tuple[str, str]]:
         cost_us, ratio = kernel(f"dag_fifo{suffix}_kernel_us"), kernel(f"dag_fifo{suffix}_ratio")
         figures = f"{cost_us:.1f} µs per task, {ratio:.1f} times a bare `heapq` loop"
         yield f"replay of DAGs with {size} single-GPU tasks, full records", figures
-    lane = f"{kernel('lane_us'):.2f} µs per task, {kernel('lane_us') / kernel('bare_us'):.2f} of the bare loop"
-    many = f"{kernel('lane_4000_nodes_us'):.2f} µs on 4,000 nodes"
+    lane = f"{kernel('engine_us'):.2f} µs per task, {kernel('engine_us') / kernel('bare_us'):.2f} of the bare loop"
+    many = f"{kernel('engine_4000_nodes_us'):.2f} µs on 4,000 nodes"
     yield "100,000 tasks in the compiled engine, full records", f"{lane}; {many}"
     yield "tasks of 20 identical instances", f"{kernel('instances20_us_per_instance'):.1f} µs per instance"
     replays = re.findall(r"^now +([\d.]+) user \+ ([\d.]+) sys", read_text("kernel/replay.txt"), re.MULTILINE)

@@ -37,8 +37,8 @@ from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 
 if TYPE_CHECKING:
-    from dagsim.families.compiled.drive import LanePlan
-    from dagsim.families.compiled.reading import LaneScenario
+    from dagsim.families.compiled.drive import EnginePlan
+    from dagsim.families.compiled.reading import EngineScenario
     from dagsim.systems.cluster.scenario import ClusterScenario
 
 INSTALL = "the compiled engine needs numba: pip install -e '.[fast]' in the checkout"
@@ -64,7 +64,9 @@ class CompiledKernel:
     """A simulation in the compiled engine. It runs to the end in one step and asks for no
     decisions."""
 
-    def __init__(self, cluster: Cluster, jobs: Iterable[Any], scene: LaneScenario, plan: LanePlan, seed: int) -> None:
+    def __init__(
+        self, cluster: Cluster, jobs: Iterable[Any], scene: EngineScenario, plan: EnginePlan, seed: int
+    ) -> None:
         self.jobs = jobs
         self.schedule = Schedule(cluster, seed=seed)
         self._scene, self._plan = scene, plan
@@ -116,8 +118,8 @@ def fewest() -> int:
     return min(int(cost["pays"]) for cost in costs().values())
 
 
-def plan_for(policy: str, preemption: Preemption) -> LanePlan:
-    """Return how the compiled engine would run a policy, given by name with its parameters in
+def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
+    """Return how the compiled engine would play a policy given by name, with its parameters in
     brackets.
 
     Raises:
@@ -271,7 +273,7 @@ def _few(tasks: int) -> str:
     return f"fewer than {tasks:,} tasks: the compiled engine takes longer to load"
 
 
-def too_much(scene: LaneScenario, loop: str) -> str:
+def too_much(scene: EngineScenario, loop: str) -> str:
     """Return the reason against the compiled engine that only the jobs reveal; empty if there is
     none."""
     from dagsim.families.compiled.memory import NAMED_GPUS

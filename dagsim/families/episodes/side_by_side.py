@@ -26,7 +26,7 @@ from dagsim.families.compiled.choice import too_much
 from dagsim.families.compiled.drive import placement_number
 from dagsim.families.compiled.jit import inner, int64, outer
 from dagsim.families.compiled.memory import BEST, State
-from dagsim.families.compiled.reading import LaneScenario, read_scenario
+from dagsim.families.compiled.reading import EngineScenario, read_scenario
 from dagsim.families.episodes.episode_state import (
     EpisodeCodec,
     EpisodeReward,
@@ -286,7 +286,7 @@ class Image:
     def __init__(
         self,
         cluster: Cluster,
-        scene: LaneScenario,
+        scene: EngineScenario,
         codec: EpisodeCodec,
         terms: EpisodeReward,
         log: np.recarray,
