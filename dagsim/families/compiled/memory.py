@@ -168,8 +168,8 @@ and its second tree, for gangs, at ``wide`` (-1 without). ``total`` is the room 
 ``seen`` the number of changes already applied."""
 QUEUE = record_type(i8="at held most")
 """A heap of ready tasks; it begins ``at`` and has space for ``most``."""
-TYPE = record_type(i8="By type: its nodes, its idle GPUs, and its free CPUs and memory in millionths.")
-"""Per type: its nodes, its idle GPUs, and its free CPUs and memory in millionths."""
+TYPE = record_type(i8="count idle cpus memory")
+"""By type: its nodes, its idle GPUs, and its free CPUs and memory in millionths."""
 
 
 @by_pointer
