@@ -1,4 +1,4 @@
-"""Folders of the cells of a grid, which end in any order (see ``store``)."""
+"""Folders for the cells of a grid, which end in any order (see ``store``)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class GridStore(Store):
 
     @classmethod
     def of_plan(cls, root: Path, plan: Plan, argv: Sequence[str]) -> GridStore:
-        """Create the folder of a grid, or go on with it; see ``begin``."""
+        """Create the folder of a grid, or continue it; see ``begin``."""
         assert plan.grid is not None
         path = root / f"{slug(f'{plan.command}-{plan.grid.name}', LONGEST_NAME)}"
         created = datetime.now(UTC)
@@ -72,7 +72,8 @@ class GridStore(Store):
             raise RunFolderError(f"{path}: belongs to dagsim {before.get('command')}; use another --name or --out")
         if before is not None and before.get("code_sha256") != facts["code_sha256"]:
             raise RunFolderError(
-                f"{path}: its cells were made by other code of dagsim and cannot be continued; use another --name or "
+                f"{path}: its cells were made by another version of dagsim's code and cannot be continued; use "
+                f"another --name or "
                 "--out, or delete the folder"
             )
         facts["created"] = facts["created"] if before is None else before["created"]
@@ -86,7 +87,7 @@ class GridStore(Store):
             part.unlink()
         store._describe(argv, **{GRID: _text_of(plan)})
         progress = path / _PROGRESS
-        if progress.exists():  # a process that was killed may have left half a line
+        if progress.exists():  # a killed process may have left half a line
             append(progress, b"", sum(map(len, whole_lines(progress))))
         return store
 
@@ -104,11 +105,11 @@ class GridStore(Store):
         return read_grid(self.path / GRID, self.manifest["plan"]["sweep"]["name"])
 
     def plan(self) -> Plan:
-        """The plan for which the folder was made."""
+        """Return the plan for which the folder was made."""
         return Plan.of_grid(self.sweep, self.manifest["command"])
 
     def done(self, cells: Iterable[Cell]) -> dict[Cell, CellRun]:
-        """The cells that are finished."""
+        """Return the cells that are finished."""
         return {cell: run for cell in cells if (run := self._cell(cell.id)) is not None}
 
     def keep(self, cell: Cell, run: CellRun) -> None:
@@ -126,8 +127,8 @@ class GridStore(Store):
             raise unwritable(self.path, error) from None
 
     def cells(self) -> list[CellRun]:
-        """All finished cells in the folder of a grid, by id, including cells that the grid no
-        longer names.
+        """Return all finished cells in the folder of a grid, by id, including cells that the grid
+        no longer names.
 
         Raises:
             RunFolderError: One of them cannot be read.
@@ -146,7 +147,7 @@ class GridStore(Store):
         """Write the finished cells of a grid as runs, named by their labels, and as a table."""
         done = self.done(plan.cells)
         times = {event["id"]: event for event in self.progress() if event.get("event") == "done"}
-        ends = dict.fromkeys(TABLES, 0)  # a grid has no tables to cut off
+        ends = dict.fromkeys(TABLES, 0)  # a grid has no tables that have to be truncated
         runs, timing = bytearray(), bytearray()
         for cell, run in done.items():
             who, clock = {"policy": cell.label, "seed": cell.seed}, times.get(cell.id, {})
@@ -158,7 +159,7 @@ class GridStore(Store):
         self._tell("ended", state=state, done=len(done), cells=len(plan.cells))
 
     def progress(self) -> list[dict[str, Any]]:
-        """The events in ``progress.jsonl``; an incomplete last line is ignored.
+        """Return the events in ``progress.jsonl``; an incomplete last line is ignored.
 
         Raises:
             RunFolderError: They cannot be read.
@@ -178,7 +179,7 @@ class GridStore(Store):
         return (self.path / "command.txt").read_text(encoding="utf-8").strip()
 
     def _mend(self) -> None:
-        """Nothing: a cell is there completely or not at all."""
+        """Do nothing, because a cell exists completely or not at all."""
 
     def _cell(self, id_: str) -> CellRun | None:
         path = self.path / _CELLS / f"{id_}.json"
@@ -200,6 +201,6 @@ class GridStore(Store):
 
 
 def _text_of(plan: Plan) -> str:
-    """The grid of a plan as the text of ``sweep.yaml``."""
+    """Return the grid of a plan as the text of ``sweep.yaml``."""
     assert plan.grid is not None
     return yaml.dump(plan.grid.to_dict("config.yaml"))

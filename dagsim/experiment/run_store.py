@@ -1,4 +1,4 @@
-"""Folders of runs one after the other, whose rows are appended to common tables (see ``store``)."""
+"""Folders for successive runs, whose rows are appended to common tables (see ``store``)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RunStore(Store):
     def __init__(self, path: Path, config: Config, manifest: dict[str, Any]) -> None:
         super().__init__(path, config, manifest)
         self._ends: dict[str, int] | None = None
-        """Length of each table after the last finished run; None if not yet read."""
+        """Length of each table after the last finished run; None if it has not been read yet."""
         self._count = 0
         """Number of finished runs, valid once ``_ends`` is read."""
 
@@ -65,14 +65,14 @@ class RunStore(Store):
         now: datetime | None = None,
     ) -> RunStore:
         """Create a new folder below ``root``, in the state ``running``. An existing folder is never
-        used.
+        reused.
 
         ``label`` describes the run in the folder's name (default: the policy); ``name`` is the
         user's name for it. ``seeds`` default to those of the configuration. ``policies`` and
         ``plan`` (further values of the command) are kept for ``--resume``.
 
         Raises:
-            RunFolderError: ``root`` cannot be written to, or ``name`` is not a line of text.
+            RunFolderError: ``root`` cannot be written to, or ``name`` is not a single line of text.
         """
         if name is not None and not (name.strip() and name.isprintable() and len(name) <= LONGEST_NAME):
             raise RunFolderError(f"--name {name!r}: expected a line of text of at most {LONGEST_NAME} characters")
@@ -91,12 +91,12 @@ class RunStore(Store):
         return store
 
     def plan(self) -> Plan:
-        """The plan for which the folder was made."""
+        """Return the plan for which the folder was made."""
         facts, about = self.manifest, self.manifest["plan"] or {}
         return Plan.of(facts["command"], self.config, facts["policies"], facts["seeds"], about=about)
 
     def done(self, cells: Iterable[Cell]) -> dict[Cell, CellRun]:
-        """The cells that are finished."""
+        """Return the cells that are finished."""
         runs = {(run.policy, run.seed): run for run in self.lines()}
         return {cell: runs[key] for cell in cells if (key := (cell.label, cell.seed)) in runs}
 
@@ -139,7 +139,7 @@ class RunStore(Store):
         self._ends, self._count = after, self._count + 1
 
     def started(self, cells: int, done: int, to_run: int) -> None:
-        """Nothing: its runs are recorded in the order of the plan."""
+        """Do nothing, because runs are recorded in the order of the plan."""
 
     def _note_failure(self, cell: Cell, run: CellRun) -> None:
         path = self.path / FAILURES
@@ -147,7 +147,7 @@ class RunStore(Store):
         append(path, json_line(line), path.stat().st_size if path.exists() else 0)
 
     def _list_cells(self, plan: Plan, state: str) -> None:
-        """Nothing: its cells are runs."""
+        """Do nothing, because the cells are runs."""
 
     def _count_done(self) -> int:
         return len(self.lines())
@@ -162,7 +162,7 @@ class RunStore(Store):
         """Cut off everything after the last finished run.
 
         Raises:
-            RunFolderError: Data before it is missing.
+            RunFolderError: Earlier data is missing.
             OSError: It cannot be written.
         """
         self._ends = None
@@ -180,7 +180,7 @@ class RunStore(Store):
                 file.unlink(missing_ok=True)
 
     def _written(self) -> dict[str, int]:
-        """Length of each file after the last finished run."""
+        """Return the length of each file after the last finished run."""
         if self._ends is None:
             runs, timing = (whole_lines(self.path / name) for name in (RUNS, TIMING))
             count = min(len(runs), len(timing))

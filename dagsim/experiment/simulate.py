@@ -1,4 +1,5 @@
-"""Run a policy once: the heuristic, trained agent or program that its name means, and the outcome."""
+"""Run a policy once: find the heuristic, trained agent or program that its name stands for, and
+return the outcome."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from dagsim.systems.seam import Conversation, EngineUse, Policy, Scenario, Syste
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A simulation that has ended, before anything is computed from its schedule."""
+    """A finished simulation, before anything is computed from its schedule."""
 
     schedule: Schedule
     policy: str
@@ -40,7 +41,7 @@ class Played:
         """Compute the metrics.
 
         Raises:
-            ConfigError, PluginError: A metric of the user's own does not exist, or failed.
+            ConfigError, PluginError: A user's own metric does not exist, or failed.
         """
         summary = measured(config, self.schedule)
         facts = (self.policy, self.seed, self.workload, self.wall_s, self.decider, self.engine)
@@ -49,7 +50,7 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of one simulation: the schedule, and every metric of it."""
+    """The outcome of one simulation: the schedule and all its metrics."""
 
     schedule: Schedule
     summary: Summary
@@ -63,7 +64,7 @@ class Outcome:
     """Wall-clock seconds of the simulation."""
     decider: Mapping[str, Any] = field(default_factory=dict)
     """Facts about the policy: ``clairvoyant`` if it declared that it reads true durations and, for an agent,
-    ``outside_training``: the share of the values it saw that lay outside the range of its training.
+    ``outside_training``: the share of its inputs that lay outside the range seen in training.
     """
     engine: EngineUse | None = None
     """The engine that was used, if the system has several."""
@@ -84,7 +85,7 @@ def play_policy(config: Config, policy: str, seed: int, tell: Callable[[int], No
     """Run ``policy`` once.
 
     Raises:
-        InputError, SimulationError: As ``run_policy``.
+        InputError, SimulationError: As in ``run_policy``.
     """
     scenario = scenario_of(config)
     kernel, engine = scenario.engaged(policy, seed, on_arrivals=tell)
@@ -102,7 +103,7 @@ def play_policy(config: Config, policy: str, seed: int, tell: Callable[[int], No
 
 
 def facts_of(decider: object, notes: Iterable[str] = ()) -> dict[str, Any]:
-    """Facts about a policy after its run (``Outcome.decider``), with further notes."""
+    """Return the facts about a policy after its run (``Outcome.decider``), with further notes."""
     facts: dict[str, Any] = {"clairvoyant": True} if getattr(decider, "clairvoyant", False) else {}
     if notes := [*notes, *getattr(decider, "notes", ())]:
         facts["notes"] = notes
@@ -111,13 +112,13 @@ def facts_of(decider: object, notes: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def measured(config: Config, schedule: Schedule) -> Summary:
-    """Every metric of a schedule, over the jobs that the configuration measures."""
+    """Return every metric of a schedule, over the jobs that the configuration measures."""
     summary = summarize(schedule, measured=config.world.measured)
     return replace(summary, own=own_values(config.metrics, schedule)) if config.metrics else summary
 
 
 def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) -> None:
-    """Build everything that an experiment needs, and discard it. With ``keep_going``, skip policies
+    """Check an experiment by building everything that it needs. With ``keep_going``, skip policies
     that fail.
 
     Raises:
@@ -163,7 +164,7 @@ class Timed:
     """A policy with a stopwatch, which measures the CPU time of its decisions without the kernel's
     work between them.
 
-    Reading that clock takes longer than many decisions. Long runs therefore time only every 17th
+    Because reading that clock takes longer than many decisions, long runs time only every 17th
     call, which represents the others. (The number is odd because calls that decide alternate with
     calls that decide nothing more.)
     """
@@ -229,9 +230,10 @@ def agent_spec(
 ) -> str:
     """Return the policy that ``--policy ALGO`` names, with its ``--checkpoint`` as a parameter.
 
-    The name of an algorithm stands for the agent of the newest training for ``system`` (or the
-    default system) below ``root``, or else for the agent that ships with dagsim. ``sb3:model.zip`` is the model of
-    Stable-Baselines3 in that file. Any other name is already a policy.
+    The name of an algorithm stands for the agent from the newest training run for ``system`` (or
+    the default system) below ``root``, or else for the agent that ships with dagsim.
+    ``sb3:model.zip`` is the model of Stable-Baselines3 in that file. Any other name is already a
+    policy.
 
     Raises:
         UnknownName: The agent does not exist, or a checkpoint is given for a policy that is not trained.
@@ -240,7 +242,7 @@ def agent_spec(
     spec, system = PolicySpec.parse(algo), system or system_named(DEFAULT_SYSTEM)
     if spec.kind is not PolicyKind.AGENT:
         if checkpoint is not None:
-            raise UnknownName(f"--checkpoint goes with --policy {', '.join(agent_names())}, not with {algo!r}")
+            raise UnknownName(f"--checkpoint applies only to --policy {', '.join(agent_names())}, not with {algo!r}")
         return algo
     if "checkpoint" in spec.params:
         if checkpoint is not None:
@@ -259,7 +261,8 @@ def agent_spec(
 
 
 def only_system_of(algo: str | None) -> str | None:
-    """The name of the system that an agent ships for, if it is only one, and not the default one."""
+    """Return the name of the system for which an agent ships, if there is only one and it is not
+    the default."""
     if algo is None or algo in system_named(DEFAULT_SYSTEM).policies or algo not in agent_names():
         return None
     shipped_agents = service("shipped_agents")

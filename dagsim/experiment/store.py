@@ -25,14 +25,15 @@ The cells of a grid end in any order, so the folder of a sweep (`whatif` and `pl
     ├── cells/ID.json     a finished cell: its value on each axis, policy, seed, workload, every metric
     ├── cells/ID.*        with `keep: jobs` also jobs.csv.gz; with `keep: log` also tasks.csv.gz and the schedule;
     │                     with `keep: series` (`whatif`, `plan`) values of each job
-    ├── progress.jsonl    a line for each event, to show progress; only this file and timing.jsonl have clock times
-    ├── results.csv       at the end: a row for each cell, sorted by ID
-    └── runs.jsonl, timing.jsonl, summary.json           at the end: the cells as the runs of a run folder
+    ├── progress.jsonl    a line for each event, to show progress; only this file and timing.jsonl
+    contain clock times ├── results.csv       at the end: a row for each cell, sorted by ID └──
+    runs.jsonl, timing.jsonl, summary.json           at the end: the cells as the runs of a run
+    folder
 
 Only one process writes. A cell is stored completely or not at all: the line in ``runs.jsonl``, or ``cells/ID.json``, is
-written last. ``runs.jsonl`` states the length of each table with the rows of the run (``ends``), so a later writer can
-cut off the remains of a killed process. A plan that was stopped in any way therefore ends with the same bytes as one
-that was not, apart from clock times.
+written last. ``runs.jsonl`` states the length of each table with the rows of the run (``ends``), so
+a later writer can cut off what a killed process left. So apart from clock times, a plan that was
+interrupted ends with the same bytes as one that was not.
 """
 
 from __future__ import annotations
@@ -104,13 +105,13 @@ GRID, RUNS, TIMING, FAILURES = "sweep.yaml", "runs.jsonl", "timing.jsonl", "fail
 
 
 def is_sweep(path: Path) -> bool:
-    """True if the run folder at ``path`` holds the cells of a grid."""
+    """Return True if the run folder at ``path`` holds the cells of a grid."""
     return (path / GRID).is_file() and (path / "manifest.json").is_file()
 
 
 def recorded_code(path: Path) -> dict[str, str]:
-    """SHA-256 of the source of all code outside dagsim that the run folder ``path`` used, by name;
-    see ``own_code.Allowed``.
+    """Return, by name, the SHA-256 of the source of all code outside dagsim that the run in the
+    folder ``path`` used; see ``own_code.Allowed``.
 
     Raises:
         RunFolderError: Its manifest cannot be read.
@@ -133,7 +134,7 @@ class Store(ABC):
     """
 
     _holds: str
-    """The folder in it that its finished cells are written to."""
+    """The subfolder for its finished cells."""
 
     def __init__(self, path: Path, config: Config, manifest: dict[str, Any]) -> None:
         self.path = path
@@ -148,10 +149,11 @@ class Store(ABC):
     @staticmethod
     def begin(root: Path, plan: Plan, *, argv: Sequence[str]) -> Store:
         """Return the folder of a plan below ``root``, ready for writing. The folder of a grid is
-        called ``COMMAND-NAME`` and may exist already; any other is always new.
+        called ``COMMAND-NAME`` and may already exist; any other folder is always new.
 
         Raises:
-            RunFolderError: Another process writes to it, it belongs to something else, or it cannot be written.
+            RunFolderError: Another process is writing to it, it belongs to something else, or it
+            cannot be written.
         """
         return _kind(plan.grid is not None).of_plan(root, plan, argv)
 
@@ -164,20 +166,20 @@ class Store(ABC):
     def _made(
         cls, path: Path, config: Config, facts: dict[str, Any], argv: Sequence[str], *, numbered: bool, **files: str
     ) -> Self | None:
-        """Create a folder, complete before it gets its name. If the name is taken, return a
+        """Create a folder that is complete before it gets its name. If the name is taken, return a
         numbered name or None.
         """
         unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
         store = cls(unfinished, config, facts)
         try:
-            if unfinished.exists():  # of a process that was killed: its number is ours now
+            if unfinished.exists():  # left by a killed process whose process number we now have
                 rmtree(unfinished)
             (unfinished / cls._holds).mkdir(parents=True)
             store.claim()
             store._describe(argv, **files)
             store.mark("running")
             renamed = rename_free(unfinished, path, numbered=numbered)
-        except BaseException:  # a signal as well: nobody would ever remove it
+        except BaseException:  # also after a signal, because otherwise nobody would ever remove it
             with suppress(OSError):
                 rmtree(unfinished)
             raise
@@ -189,8 +191,8 @@ class Store(ABC):
         return store
 
     def _describe(self, argv: Sequence[str], **files: str) -> None:
-        """Write the files that describe the plan, and further ones by name. The manifest is last, because it
-        makes a folder a run folder.
+        """Write the files that describe the plan, and additional files by name. The manifest comes
+        last, because it makes a folder a run folder.
         """
         write_whole(self.path / "config.yaml", dump_config(self.config))
         write_whole(self.path / "command.txt", shlex.join(argv) + "\n")
@@ -202,15 +204,15 @@ class Store(ABC):
     def open(path: Path, *, own: bool = False) -> Store:
         """Open the run folder at ``path``. If its process was killed, unfinished rows are cut off.
 
-        The folder is data: code outside dagsim that its configuration names is imported only with
-        ``own=True``, which is needed to run the experiment again.
+        The folder is treated as data: code outside dagsim that its configuration names is imported
+        only with ``own=True``, which is needed to run the experiment again.
 
         Raises:
-            RunFolderError: It is missing, damaged, of another version, or its configuration was changed afterwards.
-            CodeNotAllowed: It names code that this process may not import.
+            RunFolderError: It is missing, damaged, from another version, or its configuration was
+            changed afterwards. CodeNotAllowed: It names code that this process may not import.
         """
         store = Store.read(path, own=own)
-        with suppress(OSError, RunFolderError):  # a folder that is damaged or read-only stays as it is
+        with suppress(OSError, RunFolderError):  # a damaged or read-only folder is left as it is
             if store.state == "running" and store._lock.claim():
                 pid = read_json_file(path / "status.json").get("pid")
                 store._mend()
@@ -220,20 +222,20 @@ class Store(ABC):
 
     @staticmethod
     def read(path: Path, *, own: bool = False) -> Store:
-        """Read the run folder at ``path`` as it is: nothing is written, and another process can
-        write meanwhile.
+        """Read the run folder at ``path`` without writing anything; another process may be writing
+        meanwhile.
 
         Raises:
-            RunFolderError: As ``open``.
+            RunFolderError: As in ``open``.
         """
         if not path.is_dir():
             raise RunFolderError(f"{path}: no such run folder")
         if not (path / "manifest.json").exists():
-            raise RunFolderError(f"{path}: not a run folder, since it has no manifest.json")
+            raise RunFolderError(f"{path}: not a run folder, because it has no manifest.json")
         facts = read_json_file(path / "manifest.json")
         if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
             raise RunFolderError(
-                f"{path / 'manifest.json'}: not of a run folder that this version reads (schema {SCHEMA}); run it "
+                f"{path / 'manifest.json'}: not from a run folder that this version can read (schema {SCHEMA}); run it "
                 "again: its command is in command.txt"
             )
         check_shape(facts, _MANIFEST, path / "manifest.json")
@@ -242,7 +244,8 @@ class Store(ABC):
         if own and names is not None:
             names.trust_recorded(path, _recorded_code(facts))
         file = path / "config.yaml"
-        if file.is_file() and file_hash(file) != facts.get("config_sha256"):  # before any name in it is looked up
+        # checked before any name in it is looked up
+        if file.is_file() and file_hash(file) != facts.get("config_sha256"):
             raise RunFolderError(f"{file}: was changed after the run (its hash differs from the manifest's)")
         try:
             config = load_config(file, own=own)
@@ -264,16 +267,16 @@ class Store(ABC):
         return workload if self.name is None else f"{self.name}: {workload}"
 
     def as_grid(self) -> GridStore:
-        """This folder as that of a grid.
+        """Return this folder as the folder of a grid.
 
         Raises:
-            RunFolderError: It is the folder of another command.
+            RunFolderError: The folder belongs to another command.
         """
         raise RunFolderError(f"{self.path}: not the folder of a sweep: it contains no {GRID}")
 
     @abstractmethod
     def plan(self) -> Plan:
-        """The plan for which the folder was made.
+        """Return the plan for which the folder was made.
 
         Raises:
             InputError: A file that the plan needs cannot be read.
@@ -284,7 +287,7 @@ class Store(ABC):
         """The state of the run according to ``status.json``."""
         status = read_json_file(self.path / "status.json")
         if not isinstance(status, dict) or status.get("state") not in get_args(State):
-            raise RunFolderError(f"{self.path / 'status.json'}: its state is none of {', '.join(get_args(State))}")
+            raise RunFolderError(f"{self.path / 'status.json'}: its state is not one of {', '.join(get_args(State))}")
         state: State = status["state"]
         return state
 
@@ -353,7 +356,8 @@ class Store(ABC):
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Add to any error of the block what the folder keeps and the command that goes on from there."""
+        """Add to any error of the block what the folder keeps and the command that continues from
+        there."""
         try:
             yield
         except (KeyboardInterrupt, Exception) as error:
@@ -363,7 +367,8 @@ class Store(ABC):
             raise
 
     def _note(self, *, stopped: bool) -> str:
-        """Describe what the folder keeps, and name the command that goes on; empty if an error left nothing to keep."""
+        """Describe what the folder keeps, and name the command that continues; empty if an error
+        left nothing to keep."""
         command = self.manifest["command"]
         if command == "train":
             return (
@@ -445,7 +450,7 @@ class Store(ABC):
 
     @abstractmethod
     def done(self, cells: Iterable[Cell]) -> dict[Cell, CellRun]:
-        """The cells that are finished.
+        """Return the cells that are finished.
 
         Raises:
             RunFolderError: One of them cannot be read.
@@ -495,15 +500,15 @@ class Store(ABC):
 
     @abstractmethod
     def _count_done(self) -> int:
-        """The number of finished cells."""
+        """Return the number of finished cells."""
 
     @abstractmethod
     def _due(self) -> int:
-        """The number of cells that were planned."""
+        """Return the number of cells that were planned."""
 
     @abstractmethod
     def _command_on(self) -> str:
-        """The command that goes on from here."""
+        """Return the command that continues from here."""
 
     @abstractmethod
     def _mend(self) -> None:
@@ -516,7 +521,8 @@ class Store(ABC):
 
     @property
     def aside(self) -> Path:
-        """The folder of logs of simulations after which something failed. The next start goes on from them."""
+        """The folder of logs of simulations after which something failed. The next start continues
+        from them."""
         return self.path / "aside"
 
     def set_aside(self, run: CellRun) -> None:
@@ -567,7 +573,7 @@ class Store(ABC):
     # Reading
 
     def lines(self) -> list[CellRun]:
-        """The finished runs, in order; an incomplete last line is ignored.
+        """Return the finished runs, in order; an incomplete last line is ignored.
 
         Raises:
             RunFolderError: They cannot be read.
@@ -598,7 +604,7 @@ class Store(ABC):
         return lines[number]
 
     def failures(self) -> list[CellRun]:
-        """The policies that failed, each with its error.
+        """Return the policies that failed, each with its error.
 
         Raises:
             RunFolderError: They cannot be read.
@@ -613,7 +619,7 @@ class Store(ABC):
         ]
 
     def whole(self) -> list[CellRun]:
-        """The finished runs of the policies that did not fail, which can be compared.
+        """Return the finished runs of the policies that did not fail, which can be compared.
 
         Raises:
             RunFolderError: They cannot be read.
@@ -622,8 +628,8 @@ class Store(ABC):
         return [run for run in self.lines() if run.policy not in failed]
 
     def missing(self) -> str | None:
-        """A sentence if the folder holds fewer runs than when it was finished, such as ``3 of 8
-        runs are there``.
+        """Return a sentence if the folder holds fewer runs than when it was finished, such as ``3
+        of 8 runs are there``.
 
         Raises:
             RunFolderError: The runs cannot be read.
@@ -651,7 +657,7 @@ class Store(ABC):
         }
 
     def _engines(self) -> dict[str, EngineUse]:
-        """The engine of each policy's first run; empty for systems that have only one."""
+        """Return the engine of each policy's first run; empty for systems that have only one."""
         used: dict[str, EngineUse] = {}
         for line in read_lines(self.path / TIMING):
             if "engine" in line:
@@ -659,7 +665,7 @@ class Store(ABC):
         return used
 
     def schedule(self, number: int) -> Schedule:
-        """The schedule of finished run ``number``.
+        """Return the schedule of finished run ``number``.
 
         Raises:
             RunFolderError: It is missing or damaged.
@@ -667,7 +673,7 @@ class Store(ABC):
         return read_schedule(self.path / "schedules" / f"{number:03d}", self._cluster())
 
     def _cluster(self) -> Cluster:
-        """The machines of the experiment.
+        """Return the machines of the experiment.
 
         Raises:
             CodeNotAllowed: Its system is code outside dagsim, which was not imported.
@@ -681,7 +687,7 @@ class Store(ABC):
 
 
 def _kind(is_grid: bool) -> type[Store]:
-    """The class of folders of a grid, or of any other."""
+    """Return the class of folders of a grid, or of any other."""
     from dagsim.experiment.grid_store import GridStore
     from dagsim.experiment.run_store import RunStore
 

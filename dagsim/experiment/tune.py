@@ -72,7 +72,8 @@ def candidates(policy: str, grid: Mapping[str, Sequence[object]]) -> tuple[str, 
 
 
 def tuning_of(store: Store, lines: Sequence[CellRun]) -> tuple[Sequence[PolicyResult], PolicyResult, list[Path]]:
-    """The candidates in a run folder, best first, the best of them, and the files in which it is saved.
+    """Return the candidates in a run folder, best first, the best of them, and the files in which
+    it is saved.
 
     Raises:
         InputError: No candidate finished all jobs, or a file cannot be written.

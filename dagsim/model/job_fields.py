@@ -39,7 +39,8 @@ class JobField(NamedTuple):
 
 
 def _field(name: str, kind: str, default: Any) -> JobField:
-    """A field; no deadline is infinitely late in a column of numbers, and other unknown times are NaN."""
+    """Return a field; no deadline is infinitely late in a column of numbers, and other unknown
+    times are NaN."""
     unknown = inf if name == "deadline_s" else nan
     return JobField(name, kind, unknown if kind == "float | None" else default)
 

@@ -64,7 +64,7 @@ class JobCaps:
         return bool(self.amounts())
 
     def amounts(self) -> dict[str, float]:
-        """The limits that are set, by resource."""
+        """Return the limits that are set, by resource."""
         values = ((limit.name, getattr(self, limit.name)) for limit in fields(self))
         return {name: value for name, value in values if value is not None}
 
@@ -235,7 +235,7 @@ class NodeReservation:
 @dataclass(frozen=True, slots=True)
 class NodeOutage:
     """Nodes that were out of service from ``start_s`` to ``end_s`` (None: to the end), on the same
-    clock as reservations. ``drain``: what runs there goes on, and nothing starts. ``down``: runs
+    clock as reservations. ``drain``: what runs there continues, and nothing starts. ``down``: runs
     fail. Unlike a reservation, it is not known ahead.
 
     Raises:

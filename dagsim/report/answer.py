@@ -1,4 +1,4 @@
-"""Answers to questions about a cluster, kept in the folder of their runs for the page that shows them."""
+"""Answers to questions about a cluster, stored in their run folder for the page that shows them."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Chart:
     title: str
     marks: tuple[Mark, ...]
     unit: str
-    """What the values are, with their unit."""
+    """What the values mean, with their unit."""
     line: float | None = None
-    """A value to compare with: 1 of a ratio, or the bound of a target."""
+    """A value to compare with: 1 for a ratio, or the bound of a target."""
     across: str = ""
     """What the other axis shows; empty if the chart has rows."""
     joined: bool = False
-    """True if the marks, but today's, lie on one curve."""
+    """True if all marks except today's lie on one curve."""
     ratio: bool = False
     """True for a logarithmic axis, on which 0.5 and 2 are equally far from 1."""
 
@@ -58,12 +58,12 @@ class Recommendation:
 
 
 def write_answer(folder: Path, answer: Recommendation) -> None:
-    """Keep the answer in the folder of its runs."""
+    """Store the answer in its run folder."""
     write_text(folder / _FILE, json.dumps(asdict(answer), indent=1, ensure_ascii=False) + "\n")
 
 
 def read_answer(folder: Path) -> Recommendation | None:
-    """The answer in a run folder; None if it holds none.
+    """Return the answer in a run folder; None if there is none.
 
     Raises:
         RunFolderError: The file is damaged.
@@ -83,4 +83,6 @@ def read_answer(folder: Path) -> Recommendation | None:
         texts = tuple(content["sentences"]), table, tuple(content["assumptions"])
         return Recommendation(content["title"], *texts, charts)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunFolderError(f"{path}: not an answer of whatif or plan ({error}); ask again, or delete it") from None
+        raise RunFolderError(
+            f"{path}: not an answer from whatif or plan ({error}); run the command again, or delete the file"
+        ) from None

@@ -76,33 +76,34 @@ class PolicySpec:
         return Spec(self.name, dict(self.params))
 
     def with_checkpoint(self, path: Path) -> PolicySpec:
-        """The same agent from a file."""
+        """Return the same agent from a file."""
         return PolicySpec.parse(str(Spec(self.name, {"checkpoint": str(path), **self.params})))
 
     def is_agent(self, scenario: Scenario) -> bool:
-        """True for a trained agent. If one of the system's own policies has the same name, the name
-        means that policy.
+        """Return True for a trained agent. If one of the system's own policies has the same name,
+        the name means that policy.
         """
         return self.kind is PolicyKind.AGENT and self.name not in scenario.policies
 
     def words(self) -> list[str]:
-        """The words of the command that starts a program; empty if the user starts it."""
+        """Return the words of the command that starts a program; empty if the user starts it."""
         words = (self.address if self.name == "exec" else str(self.params.get("start", ""))).split()
         return words + [str(self.params[name]) for name in ("binary", "config") if self.params.get(name)]
 
     def files(self) -> list[Path]:
-        """The existing files that the parameters, or the words of a program's command, name."""
+        """Return the existing files that the parameters, or the words of a program's command,
+        name."""
         values = self.words() if self.kind is PolicyKind.PROGRAM else self.params.values()
         return named_files(values)
 
 
 def agent_names() -> tuple[str, ...]:
-    """All names of trained agents; none if the family that trains them is missing."""
+    """Return all names of trained agents; none if the family that trains them is missing."""
     return () if (known := offered("agent_names")) is None else tuple(known())
 
 
 def named_files(values: Iterable[object]) -> list[Path]:
-    """The existing files among the values of parameters."""
+    """Return the existing files among the values of parameters."""
     return [Path(value) for value in values if isinstance(value, str) and value and Path(value).is_file()]
 
 

@@ -201,7 +201,7 @@ def _episode(env: Any, seed: int, steps: int) -> list[tuple[bytes, float, bool, 
 
 
 def _action(env: Any, rng: np.random.Generator, step: int) -> Any:
-    """A random legal action: of all masked choices one, for an action of one part."""
+    """Return a random legal action: of all masked choices one, for an action of one part."""
     space = env.action_space
     masks = getattr(env.unwrapped, "action_masks", None)
     if masks is None:

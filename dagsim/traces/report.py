@@ -91,7 +91,8 @@ _PHRASES = {
 
 @cache
 def contradiction_in(reason: str) -> str:
-    """Kind of the contradiction that a reason for dropping or noting a row tells of; empty for others."""
+    """Return the kind of the contradiction that a reason for dropping or noting a row tells of;
+    empty for others."""
     return next((kind for kind, phrases in _PHRASES.items() if phrases.search(reason)), "")
 
 
@@ -182,7 +183,7 @@ class ReadReport:
         return self.rows - self.kept - self.dropped.total() - self.skipped.total()
 
     def to_dict(self) -> dict[str, Any]:
-        """The counts as plain data, for ``run.json``."""
+        """Return the counts as plain data, for ``run.json``."""
         return {
             "rows": self.rows,
             "kept": self.kept,

@@ -204,7 +204,7 @@ def _is_flight(value: Any) -> bool:
 
 
 def _past(task: int, until_s: float | None = None, stopped: Any = "", rows: Any = (-1, -1), resumes: int = -1) -> Any:
-    """The fields of ``InFlight`` after the placement."""
+    """Return the fields of ``InFlight`` after the placement."""
     return task, until_s, stopped, tuple(rows), resumes
 
 
@@ -278,7 +278,7 @@ _TASK_DEFAULTS = [
 
 
 def _given(value: Job | Task, defaults: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Fields of ``value`` that differ from their defaults."""
+    """Return the fields of ``value`` that differ from their defaults."""
     return {name: own for name, default in defaults if (own := getattr(value, name)) != default}
 
 
@@ -331,7 +331,7 @@ def read_jobs(path: Path) -> Iterator[Job]:
 
 
 def read_meta(path: Path) -> dict[str, Any]:
-    """The ``meta`` in the header of ``path``.
+    """Return the ``meta`` in the header of ``path``.
 
     Raises:
         TraceError: The file cannot be read, or has another format or version.

@@ -151,27 +151,27 @@ def damage(path: Path, name: str, content: bytes | None) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("manifest.json", None, r"not a run folder, since it has no manifest\.json"),
+        ("manifest.json", None, r"not a run folder, because it has no manifest\.json"),
         (
             "manifest.json",
             b'{"schema": 99}',
-            r"manifest\.json: not of a .* this version reads \(schema 2\)",
+            r"manifest\.json: not from a .* this version can read \(schema 2\)",
         ),
         ("manifest.json", b"[", r"manifest\.json: not readable as JSON"),
         ("config.yaml", b"sed: 1\n", r"config\.yaml: was changed after the run"),
         ("config.yaml", b"seed: 1\n", r"config\.yaml: was changed after the run"),
         ("runs.jsonl", b"{\n", r"runs\.jsonl:1: damaged: not a line of JSON"),
-        ("runs.jsonl", b'{"policy": "x"}\n', r"runs\.jsonl: not of this version: a line has no 'seed'"),
+        ("runs.jsonl", b'{"policy": "x"}\n', r"runs\.jsonl: from another version: a line has no 'seed'"),
         ("schedules/000.npy", b"\x93NUMPY", r"000\.npy: not a readable schedule log"),
         ("schedules/000.json.gz", b"\x1f\x8b", r"000\.json\.gz: not a readable list of jobs"),
         ("schedules/000.json.gz", None, r"000\.json\.gz: not a readable list of jobs"),
         (
             "schedules/000.json.gz",
             gzip.compress(b'{"fields": ["id"]}', mtime=0),
-            r"of another version \(its fields are id\)",
+            r"from another version \(its fields are id\)",
         ),
         ("status.json", b"", r"status\.json: not readable as JSON"),
-        ("status.json", b"[]", r"status\.json: its state is none of running, done, failed, interrupted"),
+        ("status.json", b"[]", r"status\.json: its state is not one of running, done, failed, interrupted"),
     ],
 )
 def test_damage_is_refused_with_the_file(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:

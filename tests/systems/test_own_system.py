@@ -184,5 +184,7 @@ def test_a_system_that_is_no_scenario_is_refused(tmp_path: Path, monkeypatch: py
         encoding="utf-8",
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ConfigError, match=r"system: loose_world:Loose is no Scenario .*derive the class from it"):
+    with pytest.raises(
+        ConfigError, match=r"system: loose_world:Loose is not a Scenario .*derive the class from Scenario"
+    ):
         load_config(None, ["system.kind=loose_world:Loose"])

@@ -113,7 +113,8 @@ class SiteState(Forked):
         """Number of each licence that is free."""
         gone_s = [closed.end_s for closed in reserved] + [drain.start_s for drain in drained if drain.end_s == inf]
         self.doubt_s = min(gone_s, default=inf)
-        """From then on some tasks may wait for ever: a reservation is over, or nodes are drained for good."""
+        """From then on some tasks may wait forever: a reservation is over, or nodes are drained for
+        good."""
         self._chosen: dict[str, int] = {}
         """Nodes that satisfy each constraint."""
 
@@ -121,7 +122,8 @@ class SiteState(Forked):
     def of(
         cls, cluster: Cluster, queues: QueueTree | None, origin_s: float, levels: Sequence[FabricLevel] | None
     ) -> SiteState | None:
-        """The restrictions of a cluster whose network has ``levels``; None if none could restrict a job."""
+        """Return the restrictions of a cluster whose network has ``levels``; None if none could
+        restrict a job."""
         if levels is None and not cls.binds(cluster, queues):
             return None
         return cls(cluster, queues, origin_s, domain_sets(levels, len(cluster.nodes)))
@@ -137,12 +139,12 @@ class SiteState(Forked):
                 kernel.call_at(time_s, kernel.wake)
 
     def pending(self, now: float) -> bool:
-        """True if nodes will open or close after ``now``."""
+        """Return True if nodes will open or close after ``now``."""
         return any(time_s > now for time_s in self.boundaries)
 
     @classmethod
     def binds(cls, cluster: Cluster, queues: QueueTree | None) -> bool:
-        """True if any job could be restricted."""
+        """Return True if any job could be restricted."""
         if queues is not None and (queues.reservations or queues.outages or queues.licences):
             return True
         if queues is not None and any(part.nodes for part in queues.partitions):
@@ -156,7 +158,8 @@ class SiteState(Forked):
         return sorted(times - {inf})
 
     def terms(self, job: Job, limit_s: float) -> Terms | None:
-        """The terms of a task of the job, which has a time limit; None if nothing restricts it."""
+        """Return the terms of a task of the job, which has a time limit; None if nothing restricts
+        it."""
         request = job.request or _NO_REQUEST
         nodes, reservation = self.nodes_of(job.partition, request), -1
         if self.closed:
@@ -179,7 +182,7 @@ class SiteState(Forked):
         return self.levels[request.level] if request.level_required and request.segment is None else ()
 
     def nodes_of(self, partition: str, request: Request | None) -> int:
-        """The nodes of the partitions of a job that satisfy its constraint, as a bit set."""
+        """Return the nodes of the partitions of a job that satisfy its constraint, as a bit set."""
         request, nodes = request or _NO_REQUEST, self.all_nodes
         if self._partitions:
             named = [name for name in request.partitions or (partition,) if name in self._partitions]
@@ -190,8 +193,8 @@ class SiteState(Forked):
         return nodes & self._satisfying(request.constraint) if request.constraint else nodes
 
     def refuses(self, job: Job, now: float) -> RejectReason | None:
-        """The reason for which a job that arrives now can never run, besides its resources: it wants more
-        licences than there are, or its reservation is over.
+        """Return the reason for which a job that arrives now can never run, besides its resources:
+        it wants more licences than there are, or its reservation is over.
         """
         request = job.request or _NO_REQUEST
         if any(count > self._owned.get(name, inf) for name, count in request.licences):
@@ -201,7 +204,8 @@ class SiteState(Forked):
         return RejectReason.CANCELLED if over else None
 
     def lasting(self, terms: Terms | None, now: float) -> int:
-        """The nodes on which a task with these terms may start now or ever after, as a bit set."""
+        """Return the nodes on which a task with these terms may start now or ever after, as a bit
+        set."""
         nodes = self.all_nodes if terms is None else terms.nodes
         if terms is not None and terms.reservation >= 0 and self.closed[terms.reservation].end_s <= now:
             return 0
@@ -211,14 +215,14 @@ class SiteState(Forked):
         return nodes
 
     def open(self, terms: Terms, now: float) -> int:
-        """The nodes on which a task with these terms may start now."""
+        """Return the nodes on which a task with these terms may start now."""
         if any(self.licences[name] < count for name, count in terms.licences):
             return 0
         return self.open_between(terms, now, now + terms.limit_s)
 
     def open_between(self, terms: Terms, begin_s: float, end_s: float) -> int:
-        """The nodes that a task with these terms may hold from ``begin_s`` to ``end_s``. A drain
-        matters only if it is under way at ``begin_s``, since no user knows of it before.
+        """Return the nodes that a task with these terms may hold from ``begin_s`` to ``end_s``. A
+        drain matters only if it is under way at ``begin_s``, since no user knows of it before.
         """
         nodes = terms.nodes
         if terms.reservation >= 0:
@@ -233,8 +237,9 @@ class SiteState(Forked):
         return nodes
 
     def next_s(self, terms: Terms, now: float) -> float:
-        """The next time at which the open nodes of these terms may change by themselves. A task may end in the
-        instant in which a reservation begins: until its last possible start nodes are open, and closed just after it.
+        """Return the next time at which the open nodes of these terms may change by themselves. A
+        task may end in the instant in which a reservation begins: until its last possible start
+        nodes are open, and closed just after it.
         """
         times = [closed.end_s for closed in self.closed]
         for closed in self.closed:
@@ -261,7 +266,8 @@ class SiteState(Forked):
 
 
 def domain_sets(levels: Sequence[FabricLevel] | None, nodes: int) -> dict[str, tuple[int, ...]]:
-    """The domains of each level as bit sets of nodes, ``host`` first; none if levels are None."""
+    """Return the domains of each level as bit sets of nodes, ``host`` first; none if levels are
+    None."""
     if levels is None:
         return {}
     sets = {"host": tuple([1 << node for node in range(nodes)])}
@@ -276,8 +282,8 @@ def domain_sets(levels: Sequence[FabricLevel] | None, nodes: int) -> dict[str, t
 def down_windows(
     queues: QueueTree, names: Sequence[str], origin_s: float, begins_s: float
 ) -> tuple[tuple[int, float, float], ...]:
-    """The times at which nodes are down, as ``(node, start_s, end_s)`` counted from the beginning of
-    the simulation; overlapping times of a node are joined.
+    """Return the times at which nodes are down, as ``(node, start_s, end_s)`` counted from the
+    beginning of the simulation; overlapping times of a node are joined.
 
     Raises:
         ConfigError: An outage names a node that the cluster lacks.

@@ -104,20 +104,20 @@ class WaitRules(Protocol):
         ...
 
     def nodes(self, task: TaskState) -> int:
-        """The nodes that the task may use now, as a bit set."""
+        """Return the nodes that the task may use now, as a bit set."""
         ...
 
     def alone(self, task: TaskState) -> bool:
-        """True if the task does not share its nodes with other tasks."""
+        """Return True if the task does not share its nodes with other tasks."""
         ...
 
     def distinct(self, task: TaskState) -> bool:
-        """True if each instance needs a node of its own."""
+        """Return True if each instance needs a node of its own."""
         ...
 
 
 def causes_by_time(stretches: Iterable[Stretch]) -> list[tuple[Causes, float]]:
-    """Seconds of each set of causes, the longest first."""
+    """Return the seconds of each set of causes, the longest first."""
     seconds: dict[Causes, float] = {}
     for stretch in stretches:
         seconds[stretch.causes] = seconds.get(stretch.causes, 0.0) + stretch.until_s - stretch.from_s
@@ -176,18 +176,18 @@ class RoomTally:
         self._add(*new, sign=1)
 
     def fits(self, *places: NodeStanding) -> bool:
-        """True if nodes of these standings have room for a start."""
+        """Return True if nodes of these standings have room for a start."""
         return self._fits(0, places)
 
     def lacking(self, *places: NodeStanding) -> Resources | None:
-        """The smallest set of resources lacking on nodes of these standings; ``None`` if even the
-        empty nodes would not be enough.
+        """Return the smallest set of resources lacking on nodes of these standings; ``None`` if
+        even the empty nodes would not be enough.
         """
         return next((resources for at, resources in enumerate(_SETS, 1) if self._fits(at, places)), None)
 
     def free_gpus(self, *places: NodeStanding) -> tuple[bool, bool]:
-        """Two booleans: enough GPUs of a type are idle, and enough parts of GPUs are free, on
-        whatever nodes.
+        """Return two booleans: enough GPUs of a type are idle, and enough parts of GPUs are free,
+        on whatever nodes.
         """
         whole = self.task.demand.whole * self._needed
         parts = (self.task.demand.share or self.task.demand.whole * MICRO) * self._needed
@@ -204,8 +204,8 @@ class RoomTally:
         return max(sums, default=0) >= wanted
 
     def _rooms(self, machine: NodeState) -> list[int]:
-        """Number of instances that the node has room for, now and without each set of resources,
-        and its free GPUs.
+        """Return the number of instances that the node has room for, now and without each set of
+        resources, and its free GPUs.
         """
         demand, now = self.task.demand, machine.copy()
         now.up = True
@@ -240,7 +240,7 @@ def binding_causes(
     policy: str,
     queues: QueueTree | None = None,
 ) -> tuple[Stretch, ...]:
-    """The causes of the waits ``periods`` of job number ``job``, in order of time.
+    """Return the causes of the waits ``periods`` of job number ``job``, in order of time.
 
     ``jobs`` are the jobs of the schedule in order of arrival; only as many as needed are read.
     Limits are those of ``queues``, if the policy (a spec) has rules. O(rows of the log up to the
@@ -351,7 +351,7 @@ class _Past:
         return next((task for task in tasks if task.index in open_ and not open_ & {*parents[task.index]}), first)
 
     def conditions(self, job: int, now_s: float) -> Causes:
-        """The conditions that keep a job from being eligible at ``now_s``."""
+        """Return the conditions that keep a job from being eligible at ``now_s``."""
         self._dependencies.passed(now_s)
         active = self._task(job, 0).job
         unmet = tuple([Cause(CauseKind.CONDITION, what) for what in self._dependencies.unmet(active, now_s)])
@@ -361,7 +361,8 @@ class _Past:
         return unmet
 
     def next_s(self, job: int, now_s: float) -> float:
-        """The next time after ``now_s`` at which a condition is met without a row of the log."""
+        """Return the next time after ``now_s`` at which a condition is met without a row of the
+        log."""
         eligible_s = self._task(job, 0).job.job.eligible_s
         times_s = [self._dependencies.next_s, inf if eligible_s is None else eligible_s]
         return min([time_s for time_s in times_s if time_s > now_s], default=inf)
@@ -373,7 +374,7 @@ class _Past:
         return RoomTally(task, distinct=self._rules.distinct(task))
 
     def causes(self, tally: RoomTally) -> Causes:
-        """All causes that keep the task from starting now."""
+        """Return all causes that keep the task from starting now."""
         task, rules = tally.task, self._rules
         allowed = rules.nodes(task)
         if allowed != self._allowed:
@@ -453,15 +454,15 @@ class _NoRules:
         """Do nothing, as there are no limits."""
 
     def limits(self, task: TaskState) -> Iterable[str]:
-        """No limits."""
+        """Return no limits."""
         return ()
 
     def never(self, task: TaskState) -> Iterable[str]:
-        """No rules."""
+        """Return no rules."""
         return ()
 
     def nodes(self, task: TaskState) -> int:
-        """All nodes."""
+        """Return all nodes."""
         return -1
 
     def alone(self, task: TaskState) -> bool:
@@ -474,14 +475,14 @@ class _NoRules:
 
 
 def _rules(policy: str, view: ClusterView) -> WaitRules:
-    """The rules of a policy given by name; no rules if it has none."""
+    """Return the rules of a policy given by name; no rules if it has none."""
     spec = PolicySpec.parse(policy)
     give = getattr(POLICIES.create(spec.call), "wait_rules", None) if spec.name in POLICIES.names() else None
     return _NoRules() if give is None else give(view)
 
 
 def _rules_of_site(view: ClusterView) -> WaitRules:
-    """The rules that a family reads in the queues of a site; no rules if they are none's."""
+    """Return the rules that a family reads in the queues of a site; no rules if they are none's."""
     for _, entry in family_entries("site_rules"):
         rules: WaitRules | None = service(entry.name, "site_rules")(view)
         if rules is not None:
@@ -588,7 +589,7 @@ class Obstacles:
         return ""
 
     def _holds(self, task: Task, nodes: int) -> bool:
-        """True if these nodes have room for a start of the task if they are empty."""
+        """Return True if these nodes have room for a start of the task if they are empty."""
         machines = self._kernel.machines
         demand = machines.compile(task.demand, task.instances if task.gang else 0)
         demand.open_to(nodes)

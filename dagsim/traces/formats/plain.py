@@ -175,7 +175,7 @@ class Plain(Reader):
 
 
 def _columns(source: Source, options: TraceOptions) -> NamedColumns:
-    """The table, with all required columns.
+    """Return the table, with all required columns.
 
     Raises:
         TraceError: A column is missing or unknown.
@@ -213,7 +213,8 @@ class _Rows:
         self._named = options.named_gpus()
 
     def in_order(self, table: Table, report: ReadReport) -> Table:
-        """The table, with local dates of repeated hours read such that they fit their order and the durations."""
+        """Return the table, with local dates of repeated hours read such that they fit their order
+        and the durations."""
         if self._zone is None or not any(_AT[name] in table.words_of for name in _DATES):
             return table
         stated = table.numbers(_AT["duration_s"])
@@ -226,7 +227,7 @@ class _Rows:
         return np.where(table.blank(_ARRIVAL), 0.0, seconds)
 
     def jobs(self, checks: Checks) -> JobArrays:
-        """One job per row, with one task."""
+        """Return one job per row, with one task."""
         tasks = self.tasks(checks)
         if checks.table.has(_AT["state"]):
             _check_states(checks, tasks.work)
@@ -234,7 +235,7 @@ class _Rows:
         return replace(tasks, arrival_s=arrival_s, **self.facts(checks, arrival_s, self._seconds(checks)))
 
     def tasks(self, checks: Checks) -> JobArrays:
-        """Task of each row, as a job of its own."""
+        """Return the task of each row, as a job of its own."""
         table, options = checks.table, self._options
         seconds = self._seconds(checks)
         constants = self._constants
@@ -282,8 +283,8 @@ class _Rows:
         return replace(jobs, name=task.place, names=objects(task.words))
 
     def facts(self, checks: Checks, arrival_s: np.ndarray, ran_s: np.ndarray | None = None) -> dict[str, Any]:
-        """Columns of jobs that do not describe tasks, one row per job; ``ran_s`` are their durations if they
-        have one task.
+        """Return the columns of jobs that do not describe tasks, one row per job; ``ran_s`` are
+        their durations if they have one task.
         """
         start_s, eligible_s = (self._moment(checks, name) for name in ("start_s", "eligible_s"))
         end_s = self._moments(checks.table, "end_s") if checks.table.has(_AT["end_s"]) else None
@@ -303,7 +304,8 @@ class _Rows:
         }
 
     def _requests(self, checks: Checks) -> Labels | None:
-        """Constraints, levels and segments of the jobs; None if the table has no such column."""
+        """Return the constraints, levels and segments of the jobs; None if the table has no such
+        column."""
         if not any(checks.table.has(_AT[name]) for name in _REQUESTS):
             return None
         words, levels, required = (checks.table.words(_AT[name]) for name in _REQUESTS[:3])
@@ -399,13 +401,14 @@ class _Rows:
         return optional(np.where(never, inf, seconds), inf)
 
     def _types(self, text: str) -> tuple[str, ...]:
-        """The GPU types that a field names."""
+        """Return the GPU types that a field names."""
         names = [name.strip() for name in text.split("|") if name.strip()]
         return tuple(dict.fromkeys([site_gpu(name, self._named) for name in names]))
 
 
 def _constrained(text: str) -> tuple[Request, bool]:
-    """The request for nodes by an expression over their features, and False if only a part of it can be read."""
+    """Return the request for nodes by an expression over their features, and False if only a part
+    of it can be read."""
     text = "" if is_unset(text) else text.strip()
     try:
         expression = without_counts(text, 0) if text else ""
@@ -436,8 +439,8 @@ def _over_nodes(
     cpus: np.ndarray,
     memory: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Instances and the demand of each where ``nodes`` are stated: one per node, or one per GPU if
-    the GPUs are not even over the nodes.
+    """Return the instances and the demand of each where ``nodes`` are stated: one per node, or one
+    per GPU if the GPUs are not even over the nodes.
     """
     nodes = np.where(are_counts(nodes), nodes, 1.0)  # rows with another number are dropped
     checks.drop((nodes > 1) & (instances > 1), "with both nodes and instances")
@@ -448,7 +451,7 @@ def _over_nodes(
 
 
 def _task_blocks(columns: NamedColumns, rows: _Rows, report: ReadReport, most: int | None) -> Iterator[Block]:
-    """Jobs of a table with one row per task."""
+    """Yield the jobs of a table with one row per task."""
 
     def read(report: ReadReport) -> Iterator[Table]:
         for table in columns.tables(_NEEDED, _ALLOWED, _NUMBERS, report):
@@ -466,7 +469,7 @@ def _task_blocks(columns: NamedColumns, rows: _Rows, report: ReadReport, most: i
 
 
 def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
-    """Jobs of task rows."""
+    """Return the jobs of task rows."""
     checks = Checks(table)
     tasks, group = rows.tasks(checks), groups.job_of_row()
     checks.drop(repeated(group * np.int64(len(tasks.names)) + tasks.name), "whose task another row has")

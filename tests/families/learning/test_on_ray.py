@@ -190,5 +190,5 @@ def test_a_training_whose_actors_are_always_lost_ends(tmp_path: Path) -> None:
 def test_workers_are_not_counted_on_ray(tmp_path: Path) -> None:
     ended = CliRunner().invoke(app, ["eval", "--on", "ray", "--workers", "2", "-o", str(tmp_path)])
     assert ended.exit_code == 2
-    assert "--workers 2: goes with processes of this machine only; leave out --executor" in ended.stderr
+    assert "--workers 2: is only for processes on this machine; leave out --executor" in ended.stderr
     assert not list(tmp_path.iterdir())

@@ -48,8 +48,8 @@ class FairShares:
         yield from start_of(self._place, view, turns.first(view))
 
     def share(self, holder: Hashable, held: _Amounts, total: _Amounts) -> float:
-        """Share of a holder with the resources ``held``, in a cluster of ``total``, divided by its
-        entitlement.
+        """Return the share of a holder with the resources ``held``, in a cluster of ``total``,
+        divided by its entitlement.
         """
         gpus, cpus, _ = held
         if self.dominant:
@@ -171,11 +171,11 @@ def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit")
 
 
 def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | PlacementRule = "best-fit") -> FairShares:
-    """Weighted fair: a job is entitled to GPUs in proportion to its weight times its work to the
-    power ``alpha``, where its work is its estimated GPU-seconds. With 0 only the weight counts,
-    with 1 the size too, and below 0 small jobs get more. Tuned, it is the strongest baseline of
-    Decima (Mao et al., SIGCOMM 2019, section 7.1). With ``by=tenant`` the first job of a tenant
-    sets its entitlement. Uses estimates. Cost: ``FairShares``.
+    """Return the weighted fair: a job is entitled to GPUs in proportion to its weight times its
+    work to the power ``alpha``, where its work is its estimated GPU-seconds. With 0 only the weight
+    counts, with 1 the size too, and below 0 small jobs get more. Tuned, it is the strongest
+    baseline of Decima (Mao et al., SIGCOMM 2019, section 7.1). With ``by=tenant`` the first job of
+    a tenant sets its entitlement. Uses estimates. Cost: ``FairShares``.
 
     Shares are those of tenants or of jobs (``by``).
 
@@ -255,8 +255,8 @@ class Weights:
 
 
 def total_priority(factors: Factors, weights: Weights, tres: Mapping[str, float], nice: float = 0.0) -> float:
-    """The sum of weight x factor over all factors, minus ``nice``. Slurm truncates it. ``tres``:
-    requested / in the cluster.
+    """Return the sum of weight x factor over all factors, minus ``nice``. Slurm truncates it.
+    ``tres``: requested / in the cluster.
     """
     fixed = weights.assoc * factors.assoc + weights.job_size * factors.job_size
     fixed += weights.partition * factors.partition + weights.qos * factors.qos
@@ -265,20 +265,20 @@ def total_priority(factors: Factors, weights: Weights, tres: Mapping[str, float]
 
 
 def truncated(priority: float) -> int:
-    """The priority as Slurm keeps and shows it."""
+    """Return the priority as Slurm keeps and shows it."""
     return max(0, trunc(priority))
 
 
 def age(waited_s: float, max_age_s: float) -> float:
-    """The time since the job became eligible, as a fraction of the maximum that counts."""
+    """Return the time since the job became eligible, as a fraction of the maximum that counts."""
     return min(1.0, max(0.0, waited_s) / max_age_s)
 
 
 def job_size(
     nodes: float, cpus: float, all_nodes: float, all_cpus: float, limit_minutes: float, *, small: bool, relative: bool
 ) -> float:
-    """The size factor of a job. With ``small`` (PriorityFavorSmall) smaller jobs get more; with
-    ``relative`` the size is relative to the time limit (SMALL_RELATIVE_TO_TIME).
+    """Return the size factor of a job. With ``small`` (PriorityFavorSmall) smaller jobs get more;
+    with ``relative`` the size is relative to the time limit (SMALL_RELATIVE_TO_TIME).
     """
     if relative:
         size = max(nodes * all_cpus / all_nodes, cpus) / limit_minutes / all_cpus
@@ -289,16 +289,16 @@ def job_size(
 
 
 def billing(amounts: Mapping[str, float], weights: Mapping[str, float], *, largest: bool = False) -> float:
-    """Usage per second of a job: the sum of amount x weight, or the largest of them (MAX_TRES); not
-    rounded. Without weights it is the CPUs.
+    """Return the usage per second of a job: the sum of amount x weight, or the largest of them
+    (MAX_TRES); not rounded. Without weights it is the CPUs.
     """
     terms = [amounts.get(name, 0.0) * weight for name, weight in weights.items()]
     return (max if largest else sum)(terms) if terms else amounts.get("cpu", 0.0)
 
 
 def decay_per_second(half_life_s: float) -> float:
-    """Factor by which past usage decays in one second: 1 - 0.693 / half-life in Slurm, which is not
-    exactly 2^(-1 / half-life).
+    """Return the factor by which past usage decays in one second: 1 - 0.693 / half-life in Slurm,
+    which is not exactly 2^(-1 / half-life).
     """
     return 1.0 - 0.693 / half_life_s if half_life_s else 1.0
 
@@ -371,8 +371,8 @@ class ShareTree:
         self._passed_s += seconds
 
     def fair_tree(self) -> dict[str, float]:
-        """The factor of each user by Fair Tree: its rank from the last (1) to the first, over the
-        number of users.
+        """Return the factor of each user by Fair Tree: its rank from the last (1) to the first,
+        over the number of users.
 
         Siblings are sorted by shares / usage, largest first. Users that tie share a rank, accounts
         that tie are merged, and the first user of an account that ties with a user shares the
@@ -388,7 +388,7 @@ class ShareTree:
         return factors
 
     def classic(self, damping: float = 1.0) -> dict[str, float]:
-        """The factor of each user by the classic formula, 2^(-(effective usage / shares) /
+        """Return the factor of each user by the classic formula, 2^(-(effective usage / shares) /
         damping).
 
         Uses the present usage of all, as documented; slurmctld uses that of accounts from its last
@@ -428,7 +428,7 @@ class ShareTree:
             tied = False
 
     def _level(self, name: str) -> float:
-        """Shares among its siblings divided by usage among them."""
+        """Return the shares among its siblings divided by usage among them."""
         parent = self.accounts[name].parent
         assert parent is not None
         above = self._usage[parent]
