@@ -174,6 +174,8 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
         for policy in [policies[place % len(policies)]] if not options.every else policies:
             try:
                 found, forgets = differing(drawn(seed), policy, seed)
+            except ConfigError:  # the policy plays no such site
+                continue
             except DagsimError as error:
                 found, forgets = [f"{type(error).__name__}: {error}"], ""
             except Exception as error:

@@ -254,6 +254,7 @@ def test_trace_info_describes_and_draws_a_trace(tmp_path: Path) -> None:
     assert (tmp_path / "trace-jobs.png").is_file()
     answer = json.loads(fine("trace", "info", TRACE, "--json", "--no-plot").stdout)
     assert answer["jobs"] == answer["read"]["jobs"] > 0
+    assert answer["plot"] is None
 
 
 def test_the_configuration_shown_is_the_configuration_used(tmp_path: Path) -> None:

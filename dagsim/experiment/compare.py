@@ -394,4 +394,5 @@ def explained_waits(
         raise InputError(f"{folder.path}: its trace is missing or has changed, so its jobs are not known") from None
     scenario = cluster_scenario_of(folder.config)
     jobs = list(scenario.jobs(schedule.seed))
-    return lambda job, periods: binding_causes(schedule, jobs, job, periods, policy, scenario.queues)
+    site = scenario.queues, scenario.network
+    return lambda job, periods: binding_causes(schedule, jobs, job, periods, policy, *site)

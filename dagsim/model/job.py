@@ -114,8 +114,8 @@ def satisfies(constraint: str, features: Collection[str]) -> bool:
     """Return True if a node with these features may be one of a job's nodes (sbatch(1),
     ``--constraint``): ``&`` for and, ``|`` for or, ``!`` for not, and parentheses. In brackets,
     each way is allowed: ``[a|b]``, of which all nodes of the job take the same (``ways``), and
-    ``[a*2&b*2]``. A count outside brackets, ``a*2``, speaks of some of the job's nodes and binds no
-    single one.
+    ``[a*2&b*2]``. A count outside brackets, ``a*2``, speaks of some of the job's nodes
+    (``counts_of``) and binds no single one.
 
     Raises:
         ModelError: The constraint cannot be read.
@@ -134,6 +134,30 @@ def ways(constraint: str) -> tuple[str, ...]:
     return _parsed(constraint).ways
 
 
+class Counted(NamedTuple):
+    """At least ``nodes`` nodes of a job satisfy a part of its constraint; ``apart`` from those of the other parts."""
+
+    constraint: str
+    nodes: int
+    apart: bool
+
+
+def counts_of(constraint: str) -> tuple[Counted, ...] | None:
+    """The parts of a constraint that count nodes: those of ``[a*2&b*2]`` count nodes of their own. None if parts
+    are alternatives, as in ``[a*2|b*4]``, which is not modelled.
+
+    Raises:
+        ModelError: The constraint cannot be read.
+    """
+    if not _parsed(constraint).counts:
+        return ()
+    found = _COUNTED.findall(constraint)
+    beside = _COUNTED.sub("", constraint)
+    if "|" in beside or len(found) != len(_parsed(constraint).counts):
+        return None
+    return tuple([Counted(part, int(number), "[" in beside) for part, number in found])
+
+
 def without_counts(constraint: str, nodes: int) -> str:
     """Return a constraint that says of each of a job's ``nodes`` nodes what this one says of all
     together. A count of as many nodes, ``a*4``, holds for each of them. A smaller count remains.
@@ -150,6 +174,7 @@ def without_counts(constraint: str, nodes: int) -> str:
 _Test: TypeAlias = Callable[[frozenset[str]], bool]
 _TOKEN = re.compile(r"\s*(?:([&,|!()\[\]])|\*(\d{1,6})|([^\s&,|!()\[\]*]+))")
 _COUNT = re.compile(r"\*(\d{1,6})")
+_COUNTED = re.compile(r"([^\s&,|!()\[\]*]+|\([^()]*\))\*(\d{1,6})")
 _DEEPEST = 64
 """Maximum number of nested brackets and negations; more count as damage."""
 

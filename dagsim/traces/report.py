@@ -83,7 +83,7 @@ _PHRASES = {
         ),
         "ids": ("id another", "(task|instance) another row", "id of an earlier"),
         "columns": ("disagree", "did not request", "mix GPU types", "wider than the machine", "column twice"),
-        "text": ("only in (their )?(text|command)", "GPUs of SubmitLine"),
+        "text": ("only in (their )?(text|command)", "GPUs of (SubmitLine|its submit arguments)"),
     }.items()
 }
 """Words of a reason for dropping or noting a row by which it is a contradiction."""

@@ -38,7 +38,7 @@ from dagsim.families.slurm.slurm_rules import (
 from dagsim.families.slurm.slurm_times import NodeChoice
 from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, QueueTree, RejectReason, Share, Start, Wait
 from dagsim.model.arithmetic import bits, ordered_sum
-from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState
+from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState, nodes_by_counts
 from dagsim.systems.cluster.policies.preemption import make_room
 from dagsim.systems.cluster.policies.shares import Weights
 
@@ -828,6 +828,9 @@ class SlurmMultifactor:
         open_ = sum([1 << node for node in rooms])
         free = {node: machines[node].cpus for node in rooms}
         spread = self._rules.spread(task.job)
+        if demand.counted and demand.terms is not None:
+            counted = nodes_by_counts(list(rooms), demand.gang, demand.terms.counts)
+            return None if counted is None else tuple([Share(node, 1) for node in sorted(counted)])
         if demand.gang:
             return self._choice.placement(open_, rooms, free, demand.gang, spread=spread)
         chosen = self._choice.nodes(open_, rooms, free, 1, spread=True)

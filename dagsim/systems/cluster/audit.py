@@ -17,11 +17,12 @@ import numpy as np
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Cluster, Demand, Job, Node, QueueTree, Request, TaskGraph
+from dagsim.model.arithmetic import bits
 from dagsim.model.gpu import canonical
 from dagsim.model.mig import named_types, parted_types
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.nodes import DemandClass, NodeState
-from dagsim.systems.cluster.site import SiteState
+from dagsim.systems.cluster.site import SiteState, nodes_by_counts
 from dagsim.text import on_one_line
 from dagsim.traces.report import CONTRADICTIONS, NO_HOURS, OF_ROWS, Contradiction, Hours, ReadReport
 from dagsim.workload.accept import Accept
@@ -544,6 +545,13 @@ class Auditor:
         rooms = {id(group): group.machine.room(compiled) for group in able}
         if not any(rooms.values()):
             return self._too_large(demand, [group.machine.node for group in able], where)
+        if gang > 1 and request is not None and (counts := self._site.counts(request)):
+            there = {type_: [group for group in able if group.machine.type == type_] for type_ in kinds}
+            of_type = [[node for group in groups if rooms[id(group)] for node in bits(group.mask & nodes)]
+                       for groups in there.values()]  # fmt: skip
+            if all(nodes_by_counts(sorted(listed), gang, counts) is None for listed in of_type):
+                where = where.partition(" with the features")[0]
+                return _Verdict(f"nodes that satisfy {named} together, which no choice of nodes{where} does", gang)
         domains = [nodes]
         if request is not None and request.level and request.level_required and request.segment is None and gang:
             domains = [nodes & domain for domain in self._site.levels.get(request.level, (nodes,))]

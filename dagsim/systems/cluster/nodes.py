@@ -14,7 +14,7 @@ from dagsim.model.log import RejectReason
 from dagsim.model.mig import MIG_TABLES, Layout, named_types, parted_types
 from dagsim.systems.cluster.forks import COPIED, EMPTY, SAME, Fork, Forked
 from dagsim.systems.cluster.free_index import ALL, EnoughIndex, FreeIndex, ShareIndex
-from dagsim.systems.cluster.site import SiteState, Terms
+from dagsim.systems.cluster.site import SiteState, Terms, nodes_by_counts
 
 __all__ = ["ALL", "Allotted", "ClusterState", "DemandClass", "NodeState"]
 
@@ -60,6 +60,7 @@ class DemandClass(Forked):
 
     __slots__ = {
         "blocked_at": SAME,
+        "counted": SAME,
         "cpus": SAME,
         "demand": SAME,
         "gang": SAME,
@@ -106,6 +107,8 @@ class DemandClass(Forked):
         self.memory = _needed(demand.memory_gb)
         self.plain = bool(self.whole) and not (self.cpus or self.memory or gang or terms)
         """True if it needs only whole GPUs of any node, so that room depends on idle GPUs alone."""
+        self.counted = bool(gang and terms is not None and terms.counts)
+        """True if it is a gang of which some numbers of nodes must be among some nodes: each instance takes a node."""
         self.rejected: RejectReason | None = None
         self.sliced: frozenset[str] = frozenset()
         """The GPU types of which it takes only parts that it names (``A100-40-3g.20gb``)."""
@@ -188,6 +191,8 @@ class NodeState(Forked):
             count = min(count, self.cpus // demand.cpus)
         if demand.memory:
             count = min(count, self.memory // demand.memory)
+        if count > 1 and demand.counted:
+            count = 1
         return count if self.up else 0
 
     def room_on(self, gpu: int, demand: DemandClass) -> int:
@@ -449,8 +454,11 @@ class ClusterState(Forked):
         Machines that lack CPUs or memory are skipped all at once.
         """
         machines = self.list
-        if demand.bound:
-            self._focus(demand, type_)
+        if demand.terms is not None and demand.gang:
+            if demand.bound:
+                self._focus(demand, type_)
+            if demand.counted:
+                self._choose(demand, type_)
         for index in self._candidates(demand, type_, most_free_first, self._enough(demand)):
             machine = machines[index]
             if machine.room(demand):
@@ -671,6 +679,8 @@ class ClusterState(Forked):
         """Return the number of instances that the machines of ``type_`` that are open to them could
         hold if empty."""
         room, here = 0, sum(machine.bit for machine in self.list if machine.up) if up else ALL
+        if demand.counted and not self._could_count(demand, type_, here):
+            return 0
         for equal in self._shapes[type_]:
             if open_ := equal & demand.nodes & here:
                 first = (open_ & -open_).bit_length() - 1
@@ -688,6 +698,29 @@ class ClusterState(Forked):
             rooms.append(self.room_on_idle(demand, type_))
         demand.nodes = everywhere
         return max(rooms)
+
+    def _could_count(self, demand: DemandClass, type_: int, here: int) -> bool:
+        """True if the counts of a gang hold on some of the nodes ``here`` of a type, if they are empty."""
+        empty = [
+            machine.index
+            for machine in self.list
+            if machine.type == type_
+            and machine.bit & demand.nodes & here
+            and NodeState(machine.index, machine.node, machine.type).room(demand)
+        ]
+        return nodes_by_counts(empty, demand.gang, demand.terms.counts) is not None  # type: ignore[union-attr]
+
+    def _choose(self, demand: DemandClass, type_: int) -> None:
+        """Set ``demand.nodes`` to as many nodes as a gang has instances, so that its counts hold, or to no node."""
+        if not demand.bound:
+            demand.nodes = demand.opened
+        there = [
+            index
+            for index in self._candidates(demand, type_, False, self._enough(demand))
+            if self.list[index].room(demand)
+        ]
+        chosen = nodes_by_counts(there, demand.gang, demand.terms.counts)  # type: ignore[union-attr]
+        demand.nodes = sum([1 << index for index in chosen or ()])
 
     def _focus(self, demand: DemandClass, type_: int) -> None:
         """Set ``demand.nodes`` to the domain with the least room that is enough for a bound gang, or to

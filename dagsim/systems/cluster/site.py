@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Cluster, Job, NodePartition, QueueTree, RejectReason, Request
-from dagsim.model.job import satisfies, ways
+from dagsim.model.job import counts_of, satisfies, ways
 from dagsim.systems.cluster.forks import COPIED, SAME, Forked
 
 if TYPE_CHECKING:
@@ -33,6 +33,33 @@ class Terms(NamedTuple):
     licences: tuple[tuple[str, int], ...] = ()
     domains: tuple[int, ...] = ()
     """Bit sets of nodes: a gang must lie within one of them."""
+    counts: tuple[NodeCount, ...] = ()
+    """Numbers of nodes of a gang that must be among some nodes."""
+
+
+class NodeCount(NamedTuple):
+    """At least ``least`` of a gang's nodes are among ``nodes``, a bit set; ``apart`` from those of other counts."""
+
+    nodes: int
+    least: int
+    apart: bool
+
+
+def nodes_by_counts(nodes: Sequence[int], wanted: int, counts: Sequence[NodeCount]) -> list[int] | None:
+    """Choose ``wanted`` of some nodes, the first ones where the counts allow it; None if there are too few.
+
+    Counts are met one by one, the one of the fewest nodes first, with nodes that no other count asks for before others.
+    """
+    chosen: list[int] = []
+    for count in sorted(counts, key=lambda count: count.nodes.bit_count()):
+        own = [node for node in nodes if count.nodes >> node & 1 and node not in chosen]
+        lacking = count.least - (0 if count.apart else sum(count.nodes >> node & 1 for node in chosen))
+        if lacking > len(own):
+            return None
+        own.sort(key=lambda node: sum(other.nodes >> node & 1 for other in counts))
+        chosen += own[: max(lacking, 0)]
+    rest = [node for node in nodes if node not in chosen]
+    return [*chosen, *rest[: wanted - len(chosen)]] if len(chosen) <= wanted <= len(chosen) + len(rest) else None
 
 
 class ClosedTime(NamedTuple):
@@ -170,9 +197,15 @@ class SiteState(Forked):
         if request.constraint and len(alternatives := ways(request.constraint)) > 1 and any(self._features):
             sets = [self._satisfying(alternative) for alternative in alternatives]
             domains = tuple([domain & alike for domain in domains or (self.all_nodes,) for alike in sets])
-        if nodes == self.all_nodes and not (self.closed or self.drained or licences or domains):
+        counts = self.counts(request)
+        if nodes == self.all_nodes and not (self.closed or self.drained or licences or domains or counts):
             return None
-        return Terms(nodes, limit_s if self.closed else 0.0, reservation, licences, domains)
+        return Terms(nodes, limit_s if self.closed else 0.0, reservation, licences, domains, counts)
+
+    def counts(self, request: Request) -> tuple[NodeCount, ...]:
+        """The numbers of nodes that the constraint of a job asks for."""
+        counted = counts_of(request.constraint) if "*" in request.constraint and any(self._features) else ()
+        return tuple([NodeCount(self._satisfying(part), least, apart) for part, least, apart in counted or ()])
 
     def _domains(self, job: str, request: Request) -> tuple[int, ...]:
         if request.level not in self.levels:

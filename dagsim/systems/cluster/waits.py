@@ -18,6 +18,7 @@ from dagsim.family import family_entries, service
 from dagsim.model import Job, Kind, QueueTree, RejectReason, Request, Task
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.dependencies import Dependencies
+from dagsim.systems.cluster.network.base import Network
 from dagsim.systems.cluster.nodes import ALL, MICRO, DemandClass, NodeState
 from dagsim.systems.cluster.past import demand_words
 from dagsim.systems.cluster.policies import POLICIES
@@ -154,16 +155,25 @@ class NodeStanding(IntEnum):
     """The rules do not allow the task on the node."""
 
 
+_EVERYWHERE = -1
+"""In place of the number of a domain: all nodes."""
+
+
 class RoomTally:
     """Room by type and standing of the nodes, kept up to date node by node. O(1) per changed node
-    and per query.
+    and per query. A gang must lie in one of the ``domains``, bit sets of nodes, if there are any.
     """
 
-    def __init__(self, task: TaskState, *, distinct: bool) -> None:
+    def __init__(self, task: TaskState, *, distinct: bool, domains: Sequence[int] = ()) -> None:
         self.task = task
+        self._domains = domains if task.demand.gang else ()
+        request = task.job.job.request
+        self.together = f"one {request.level or request.constraint}" if self._domains and request is not None else ""
+        """Description of the nodes that a gang needs, if they must be of one domain."""
         self._needed, self._distinct = task.demand.gang or 1, distinct and bool(task.demand.gang)
-        self._nodes: dict[int, tuple[tuple[NodeStanding, int], list[int]]] = {}
-        self._sums: dict[tuple[NodeStanding, int], list[int]] = {}
+        self._nodes: dict[int, tuple[tuple[NodeStanding, int], int, list[int]]] = {}
+        self._sums: dict[tuple[NodeStanding, int, int], list[int]] = {}
+        """By standing, type and domain."""
 
     def put(self, machine: NodeState, place: NodeStanding) -> None:
         """Update the count of a node."""
@@ -172,7 +182,7 @@ class RoomTally:
         old = self._nodes.get(machine.index)
         if old is not None:
             self._add(*old, sign=-1)
-        new = self._nodes[machine.index] = (place, machine.type), self._rooms(machine)
+        new = self._nodes[machine.index] = (place, machine.type), machine.bit, self._rooms(machine)
         self._add(*new, sign=1)
 
     def fits(self, *places: NodeStanding) -> bool:
@@ -194,14 +204,19 @@ class RoomTally:
         return self._sum_reaches(_WHOLE, whole, places), self._sum_reaches(_PARTS, parts, places)
 
     def _fits(self, at: int, places: tuple[NodeStanding, ...]) -> bool:
-        return self._sum_reaches(at, self._needed, places)
+        domains = range(len(self._domains)) if self._domains else (_EVERYWHERE,)
+        return self._sum_reaches(at, self._needed, places, domains)
 
-    def _sum_reaches(self, at: int, wanted: int, places: tuple[NodeStanding, ...]) -> bool:
-        types = self.task.demand.types
-        sums = [
-            sum(self._sums[place, type_][at] for place in places if (place, type_) in self._sums) for type_ in types
+    def _sum_reaches(
+        self, at: int, wanted: int, places: tuple[NodeStanding, ...], domains: Iterable[int] = (_EVERYWHERE,)
+    ) -> bool:
+        sums = self._sums
+        totals = [
+            sum(sums[place, type_, domain][at] for place in places if (place, type_, domain) in sums)
+            for type_ in self.task.demand.types
+            for domain in domains
         ]
-        return max(sums, default=0) >= wanted
+        return max(totals, default=0) >= wanted
 
     def _rooms(self, machine: NodeState) -> list[int]:
         """Return the number of instances that the node has room for, now and without each set of
@@ -222,10 +237,11 @@ class RoomTally:
             rooms = [min(room, 1) for room in rooms]
         return [*rooms, now.idle, now.idle * MICRO + sum(now.shares.values())]
 
-    def _add(self, key: tuple[NodeStanding, int], rooms: list[int], *, sign: int) -> None:
-        sums = self._sums.setdefault(key, [0] * len(rooms))
-        for at, room in enumerate(rooms):
-            sums[at] += sign * room
+    def _add(self, key: tuple[NodeStanding, int], bit: int, rooms: list[int], *, sign: int) -> None:
+        for domain in (_EVERYWHERE, *[number for number, nodes in enumerate(self._domains) if nodes & bit]):
+            sums = self._sums.setdefault((*key, domain), [0] * len(rooms))
+            for at, room in enumerate(rooms):
+                sums[at] += sign * room
 
 
 _ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
@@ -239,8 +255,10 @@ def binding_causes(
     periods: Sequence[tuple[float, float]],
     policy: str,
     queues: QueueTree | None = None,
+    network: Network | None = None,
 ) -> tuple[Stretch, ...]:
-    """Return the causes of the waits ``periods`` of job number ``job``, in order of time.
+    """Return the causes of the waits ``periods`` of job number ``job``, in order of time. ``network``
+    has the levels that jobs may require.
 
     ``jobs`` are the jobs of the schedule in order of arrival; only as many as needed are read.
     Limits are those of ``queues``, if the policy (a spec) has rules. O(rows of the log up to the
@@ -251,7 +269,7 @@ def binding_causes(
     """
     if not periods:
         return ()
-    past = _Past(schedule, jobs, policy, queues)
+    past = _Past(schedule, jobs, policy, queues, network)
     rows = schedule.log.rows()
     last = int(np.searchsorted(rows["time_s"], periods[-1][1], "right"))
     return tuple(_joined(_stretches(past, rows[:last].tolist(), job, periods)))
@@ -292,8 +310,15 @@ def _joined(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
 class _Past:
     """The state of the cluster after the last row that was read."""
 
-    def __init__(self, schedule: Schedule, jobs: Iterable[Job], policy: str, queues: QueueTree | None) -> None:
-        kernel = ClusterScenario(schedule.cluster, (), queues=queues).kernel(0)
+    def __init__(
+        self,
+        schedule: Schedule,
+        jobs: Iterable[Job],
+        policy: str,
+        queues: QueueTree | None,
+        network: Network | None,
+    ) -> None:
+        kernel = ClusterScenario(schedule.cluster, (), queues=queues, network=network).kernel(0)
         self._machines, self._policy = kernel.machines, policy
         self._rules = _rules(policy, ClusterView(kernel))
         self._facts, self._source = schedule.jobs, iter(jobs)
@@ -371,7 +396,9 @@ class _Past:
         """Return a tally of the room for a task, kept up to date from now on."""
         self._allowed = 0
         self._touched = {machine.index for machine in self._machines.list}
-        return RoomTally(task, distinct=self._rules.distinct(task))
+        site, job = self._machines.site, task.job.job
+        terms = None if site is None or not task.demand.gang else site.terms(job, 0.0)
+        return RoomTally(task, distinct=self._rules.distinct(task), domains=() if terms is None else terms.domains)
 
     def causes(self, tally: RoomTally) -> Causes:
         """Return all causes that keep the task from starting now."""
@@ -498,7 +525,8 @@ def _lacking(tally: RoomTally, elsewhere: str) -> Iterator[Cause]:
     places: tuple[NodeStanding, ...] = _UP
     lacking = tally.lacking(*places)
     if lacking is None:  # all that is up would not do even if it were empty
-        yield Cause(CauseKind.DOWN, "nodes were down")
+        words = f", and all of its nodes must be of {tally.together}" if tally.together else ""
+        yield Cause(CauseKind.DOWN, f"nodes were down{words}")
         places = (*_UP, NodeStanding.DOWN)
         lacking = () if tally.fits(*places) else tally.lacking(*places)
     for what in lacking or ():
@@ -513,7 +541,8 @@ def _too_little(what: str, tally: RoomTally, places: tuple[NodeStanding, ...], l
     if what == "gpus":
         idle, free = tally.free_gpus(*places)
         if idle and tally.task.demand.whole:
-            return Cause(CauseKind.SCATTERED, "enough GPUs were free, but not together")
+            where = f"in {tally.together}" if tally.together else "together"
+            return Cause(CauseKind.SCATTERED, f"enough GPUs were free, but not {where}")
         if free:
             return Cause(CauseKind.FRAGMENTED, "enough was free, but only in parts of shared GPUs")
         return Cause(CauseKind.GPUS, "too few GPUs were free")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import heapq
+import json
 import os
 import signal
 import subprocess
@@ -87,6 +88,19 @@ def test_the_real_scheduler_follows_the_formula_of_fifo() -> None:
     assert starts(rows) == first_come(60, 20, 100.0)
 
 
+@real
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["fifo-1", "preempt-one-1"])
+def test_the_real_scheduler_plays_its_recorded_timelines_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kubernetes_golden import kube
+
+    monkeypatch.setattr(kube, "BINARY", REAL)
+    file = Path(os.environ["DAGSIM_DATA"], "golden/kube/timelines", f"{name}.json")
+    verdicts = list(kube.verdicts(file, json.loads(file.read_text())))
+    assert len(verdicts) >= 80
+    assert {verdict.outcome for verdict in verdicts} == {"right"}
+
+
 def preemption(binary: str, **settings: Any) -> list[tuple[str, float]]:
     cluster = machines(1, cpus=2)
     jobs = [plain(0, 0.0), plain(1, 1.0), plain(2, 10.0, 20.0, priority=1.0)]
@@ -136,7 +150,7 @@ def test_what_a_pod_cannot_be_is_an_error(fake: str) -> None:
     ("line", "message"),
     [
         ("echo broken; exit 3", r"ended with exit code 3(.|\n)*broken"),
-        ("exec sleep 60 #", "did not watch pods, nodes within 2 s"),
+        ("exec sleep 30 #", "did not watch pods, nodes within 2 s"),
         (f"LINGER=1 exec {sys.executable} -SE {FIRST_FIT}", "left pods without a verdict within 2 s"),
         (f"QUIT=1 exec {sys.executable} -SE {FIRST_FIT}", r"ended with exit code 1(.|\n)*the first pod was too much"),
     ],

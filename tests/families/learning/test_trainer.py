@@ -78,9 +78,11 @@ def test_a_resumed_training_ends_bit_for_bit_as_one_that_was_not_stopped(folder:
     stopped = RunStore.create(tmp_path, "train", tiny(), argv=[], label="ppo")
     session = TrainingRun(stopped)
 
-    def stop(progress: object) -> None:
-        if getattr(progress, "what", "") == "training" and getattr(progress, "done", 0) == 2:
-            raise KeyboardInterrupt
+    def stop(progress: Progress) -> None:
+        if progress.what == "training":
+            assert progress.of == 4  # without a limit of minutes it ends with its last iteration
+            if progress.done == 2:
+                raise KeyboardInterrupt
 
     session._tell = stop
     with pytest.raises(KeyboardInterrupt):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,9 +41,22 @@ counts seconds of the real clock, in which hundreds of simulated ones pass.
 """
 _PATIENCE_S = 0.5
 """Real seconds without a change after which the program is taken to rest, though its metrics do not add up."""
+_OPTIONAL = {
+    "--permit-port-sharing": "true",  # of a port that nobody else gets meanwhile
+    "--pod-max-in-unschedulable-pods-duration": "10000h",  # or 5 real minutes would wake every pod
+    # These are nine tenths of the page that tells whether it rests.
+    "--disabled-metrics": "scheduler_plugin_execution_duration_seconds,scheduler_plugin_evaluation_total,"
+    "scheduler_framework_extension_point_duration_seconds,scheduler_pod_scheduling_sli_duration_seconds,"
+    "kubernetes_feature_enabled,rest_client_rate_limiter_duration_seconds,rest_client_request_duration_seconds,"
+    "rest_client_response_size_bytes,rest_client_request_size_bytes",
+}
+"""Options that not every version has."""
 _LATER_S = 1e-3
 """Simulated seconds after which a pod is stopped that was told to go at the instant of its start."""
 _NOT_READY = [{"key": "node.kubernetes.io/not-ready", "effect": effect} for effect in ("NoSchedule", "NoExecute")]
+_CORDONED = [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]
+_OWN_TAINTS = [taint["key"] for taint in (*_NOT_READY, *_CORDONED)]
+"""Taints that the node controller of a cluster sets."""
 _BUDGETS, _SERVICES = resource("poddisruptionbudgets", "policy"), resource("services")
 _NAMESPACES = resource("namespaces")
 
@@ -113,16 +127,25 @@ class KubeScheduler:
         return self._session.decisions(view)
 
     def _command(self, configuration: str, port: int) -> list[str]:
+        known = self._help()
         return [
             self._binary,
             f"--config={configuration}",
             f"--secure-port={port}",
             "--bind-address=127.0.0.1",
-            "--permit-port-sharing=true",
             "--authentication-skip-lookup=true",
             "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
+            *[f"{name}={value}" for name, value in _OPTIONAL.items() if name in known],
             *self._arguments,
         ]
+
+    def _help(self) -> str:
+        """The options that the program knows."""
+        try:
+            known = subprocess.run([self._binary, "--help"], capture_output=True, timeout=min(5.0, self._timeout_s))
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return (known.stdout + known.stderr).decode("utf-8", "replace")
 
 
 def read_configuration(path: Path) -> Manifest:
@@ -174,7 +197,12 @@ class _Session:
         self._nodes = [machine.node for machine in view.machines.list]
         self._numbers = {node.name: number for number, node in enumerate(self._nodes)}
         self._types = [machine.type for machine in view.machines.list]
-        self._up = [True] * len(self._nodes)
+        self._state = [(True, False)] * len(self._nodes)
+        """For each node, whether it is up, and whether it is drained."""
+        self._carried = [
+            bool(value_at(json.loads(node.manifest), "spec.unschedulable")) if node.manifest else False
+            for node in self._nodes
+        ]
         self._gpu_name = _gpu_name(self._nodes)
         profiles = configuration.get("profiles") or [{}]
         self._scheduler = str(profiles[0].get("schedulerName") or "default-scheduler")
@@ -201,7 +229,7 @@ class _Session:
         self._rest = _Rest(beside, still_s)
         self._store.listeners.append(self._changed)
         port = beside.held_port()
-        self._metrics = self._rest.metrics = Metrics(port)
+        self._rest.metrics = beside.metrics(port)
         beside.store.now_s = view.now
         beside.call(self._begin(view))
         beside.start(
@@ -283,6 +311,11 @@ class _Session:
         if event.node not in self._numbers:
             self._beside.fail(f"bound the pod {event.pod[1]} to the node {event.node!r}, which does not exist")
         task, node = waiting.task, self._numbers[event.node]
+        if task.demand.nodes != -1 and not task.demand.nodes >> node & 1:
+            self._beside.fail(
+                f"bound {task.name} to {event.node}, which a reservation or another rule of the site closes to it; "
+                "pods know no such rules"
+            )
         if not task.demand.gang:
             self._placed = [event.pod]
             yield Start(task, (Share(node),))
@@ -346,10 +379,12 @@ class _Session:
         store, now = self._store, view.now
         store.now_s = now
         before = store.version
+        # Before the room of pods that were lost there is free: no pod may be bound to a node that is gone.
+        await self._change_nodes(view, closing=True)
         for key in [key for key, when in self._leaving.items() if when <= now]:
             self._remove(key)
         self._forget(view)
-        self._nodes_changed(view)
+        await self._change_nodes(view, closing=False)
         for run in self._past:
             self._add_past(run)
         self._past.clear()
@@ -383,23 +418,50 @@ class _Session:
                     self._remove(pod)
                 del self._waiting[place]
 
-    def _nodes_changed(self, view: ClusterView) -> None:
-        """Taint the nodes that went down, and take the taint from those that came back."""
+    async def _change_nodes(self, view: ClusterView, *, closing: bool) -> None:
+        """Taint the nodes that are down, and cordon those that are drained (``closing``), or open those that are
+        back; and wait until kube-scheduler knows it.
+        """
+        drained, before = self._closed(), self._store.version
         for number, machine in enumerate(view.machines.list):
-            if machine.up != self._up[number]:
-                self._up[number] = machine.up
-                node = self._store.get(NODES, ("", machine.node.name))
-                kept = [
-                    taint for taint in value_at(node, "spec.taints") or () if taint.get("key") != _NOT_READY[0]["key"]
-                ]
-                ready = {"type": "Ready", "status": "True" if machine.up else "False"}
-                new = {
-                    **node,
-                    "metadata": dict(node["metadata"]),
-                    "spec": {**node["spec"], "taints": kept if machine.up else [*kept, *_NOT_READY]},
-                    "status": {**node["status"], "conditions": [ready]},
-                }
-                self._store.assign(NODES, ("", machine.node.name), new)
+            state = (machine.up, bool(drained >> number & 1))
+            was_up, was_drained = self._state[number]
+            closes = (was_up and not state[0]) or (state[1] and not was_drained)
+            if state == self._state[number] or closes != closing:
+                continue
+            self._state[number] = state
+            self._write_node(machine.node.name, *state, self._carried[number])
+        if self._store.version != before:
+            await self._rest.wait(self._undecided)
+
+    def _write_node(self, name: str, up: bool, drained: bool, cordoned: bool) -> None:
+        node = self._store.get(NODES, ("", name))
+        closed = drained or cordoned
+        taints = [taint for taint in value_at(node, "spec.taints") or () if taint.get("key") not in _OWN_TAINTS]
+        taints += ([] if up else _NOT_READY) + (_CORDONED if closed else [])
+        # The annotation makes each update one event that kube-scheduler counts.
+        note = {"annotations": {"dagsim/version": node["metadata"]["resourceVersion"]}}
+        ready = {"type": "Ready", "status": "True" if up else "False"}
+        spec = {"taints": taints, "unschedulable": closed}
+        new = {
+            **node,
+            "metadata": {**node["metadata"], **note},
+            "spec": {**node["spec"], **spec},
+            "status": {**node["status"], "conditions": [ready]},
+        }
+        self._store.assign(NODES, ("", name), new)
+
+    def _closed(self) -> int:
+        """The nodes that are closed now to all waiting tasks that could ever use them, as a bit set."""
+        demands = {id(one.demand): one.demand for one in [*[w.task for w in self._waiting.values()], *self._new]}
+        terms = [(demand.terms.nodes, demand.opened) for demand in demands.values() if demand.terms is not None]
+        if not terms or len(terms) < len(demands):
+            return 0
+        usable = closed = 0
+        for allowed, opened in terms:
+            usable |= allowed
+            closed |= opened
+        return usable & ~closed
 
     def _submit(self, task: TaskState) -> None:
         if not task.waiting:
@@ -483,8 +545,9 @@ class _Session:
         rules = []
         if not set(self._types) <= set(demand.types):
             rules.append({"key": _TYPE, "operator": "In", "values": [str(type_) for type_ in demand.types]})
-        if demand.nodes != -1:
-            names = [node.name for number, node in enumerate(self._nodes) if demand.nodes >> number & 1]
+        if demand.terms is not None and demand.terms.nodes != -1:
+            allowed = demand.terms.nodes
+            names = [node.name for number, node in enumerate(self._nodes) if allowed >> number & 1]
             rules.append({"key": HOSTNAME, "operator": "In", "values": names or ["-"]})
         affinity = json.loads(json.dumps(spec.get("affinity") or {}))
         if rules:
@@ -532,7 +595,8 @@ class _Session:
         if change.event == "DELETED" or ("deletionTimestamp" in metadata and not _is_leaving(was)):
             self._undecided.discard(key)
             if change.event != "DELETED":
-                self._leaving[key] = self._store.now_s + metadata["deletionGracePeriodSeconds"]
+                whole_s = float(metadata["deletionGracePeriodSeconds"])  # a grace_s of 2.5 s is 3 s there
+                self._leaving[key] = self._store.now_s + min(whole_s, self._store.grace_s)
             if value_at(was, "spec.nodeName"):
                 self._events.append(_Event("delete", key))
         elif value_at(change.object, "spec.nodeName") and not value_at(was, "spec.nodeName"):
@@ -620,8 +684,8 @@ class _Rest:
             nominated = value_at(change.object, "status.nominatedNodeName")
             if nominated and change.source and nominated != value_at(change.old, "status.nominatedNodeName"):
                 self._nominations += 1
-        elif change.resource == NODES and change.event != "MODIFIED":
-            self._sent["NodeAdd" if change.event == "ADDED" else "NodeDelete"] += 1
+        elif change.resource == NODES:
+            self._sent[{"ADDED": "NodeAdd", "MODIFIED": "NodeUpdate", "DELETED": "NodeDelete"}[change.event]] += 1
 
     async def reset(self) -> None:
         """Take the present account as that of a program at rest."""
@@ -673,6 +737,7 @@ class _Rest:
             labels.get("event", ""): value
             for labels, value in series(page, "scheduler_event_handling_duration_seconds_count")
         }
+        handled["NodeUpdate"] = sum(value for event, value in handled.items() if "NodeAnnotation" in event)
         unhandled = sum(count - handled.get(event, 0.0) for event, count in self._sent.items())
         preemptions = self._nominations - summed(page, "scheduler_preemption_goroutines_execution_total")
         busy = (

@@ -139,6 +139,12 @@ class Beside:
         port: int = holder.getsockname()[1]
         return port
 
+    def metrics(self, port: int) -> Metrics:
+        """Return the program's metrics page at a port."""
+        page = Metrics(port)
+        self._open.append(page)
+        return page
+
     async def until(self, condition: Callable[[], bool], what: str, deadline: float) -> None:
         """Wait for the program until ``condition`` holds, which only its requests can change.
 
@@ -224,7 +230,7 @@ def _end(
             except subprocess.TimeoutExpired:
                 one.kill()
                 one.wait()
-        elif isinstance(one, socket.socket):
+        elif isinstance(one, socket.socket | Metrics):
             one.close()
         else:
             one.cleanup()

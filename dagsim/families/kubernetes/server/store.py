@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
+from math import ceil
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID, uuid5
 
@@ -201,7 +202,7 @@ class Store:
         asked = options.get("gracePeriodSeconds")
         if asked is None:
             asked = field(old, "spec.terminationGracePeriodSeconds")
-        return int(min(30 if asked is None else asked, self.grace_s))
+        return ceil(min(30 if asked is None else asked, self.grace_s))
 
     def _commit(self, event: str, resource: Resource, new: Manifest, old: Manifest | None, source: str) -> Manifest:
         self.version += 1

@@ -105,6 +105,8 @@ class CheapHours:
         ConfigError: The series cannot be read, or ``wait_s`` is negative.
     """
 
+    forgets = "the GPUs that tasks had booked"
+
     def __init__(
         self,
         series: str = "",
