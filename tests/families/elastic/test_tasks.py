@@ -84,7 +84,7 @@ def test_shares_of_a_gpu_independent_instances_and_cpu_tasks_stay_rigid() -> Non
         ({"least": 4, "most": 2}, "1 <= least <= most must hold, got 4 to 2"),
         ({"restart_s": -1.0}, "restart_s must be 0 or more, got -1.0"),
         ({"batch": "worst"}, "batch must be best or asked, got 'worst'"),
-        ({"batch": "asked"}, "only jobs with profiles ask for a batch; name the folder"),
+        ({"batch": "asked"}, "only jobs with profiles request a batch; name the folder"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(keys: dict[str, object], message: str) -> None:
