@@ -91,6 +91,11 @@ class GridStore(Store):
             append(progress, b"", sum(map(len, whole_lines(progress))))
         return store
 
+    @property
+    def label(self) -> str:
+        """The name of the sweep, since its points may be different workloads."""
+        return f"sweep {self.sweep.name}"
+
     def as_grid(self) -> GridStore:
         """This folder."""
         return self

@@ -408,6 +408,10 @@ class CompiledEpisodes:
         self.now_s = np.zeros(count)
         """(count,) float64: seconds since the start of each episode."""
 
+    def keep(self, sequences: int) -> None:
+        """Keep the images of this many job sequences, so that each is made only once."""
+        self._image = lru_cache(max(sequences, _KEPT))(self._new_image)
+
     def begin(self, which: np.ndarray, seeds: Iterable[int]) -> np.ndarray:
         """Begin the episodes ``which`` on the job sequences with these seeds.
 

@@ -23,6 +23,11 @@ _HIDDEN = 1 << 40
 """The choice to wait; it is not a row of the observation."""
 
 
+def seeds_of(config: EnvConfig) -> range:
+    """Return the seeds of episodes that are begun without a seed."""
+    return EpisodeEnv.random_seeds[: config.pool]
+
+
 class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
     """``num_envs`` scheduling environments in the compiled engine.
 
@@ -55,7 +60,9 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         self.single_action_space = Discrete(config.slots)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._episodes, self._types = episodes, types
+        self._episodes, self._types, self._pool = episodes, types, seeds_of(config)
+        if config.pool is not None:
+            episodes.keep(config.pool)
         self._term = next(iter(config.reward))
         self._generators = [np_random()[0] for _ in range(num_envs)]
         self._every = np.arange(num_envs)
@@ -187,7 +194,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
 
     def _begin(self, which: np.ndarray, seeds: Sequence[int | None]) -> None:
         """Start episodes. An episode without a seed draws one from its environment's own generator."""
-        pool, numbers = EpisodeEnv.random_seeds, []
+        pool, numbers = self._pool, []
         for number, seed in zip(which.tolist(), seeds, strict=True):
             if seed is not None:
                 self._generators[number] = np_random(seed)[0]

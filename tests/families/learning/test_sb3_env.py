@@ -103,3 +103,22 @@ def test_a_vector_environment_is_drawn_as_one_alone() -> None:
     assert envs.render()[0] == env.render()
     assert envs.get_attr("render_mode") == ("ansi", "ansi")
     assert isinstance(envs, gymnasium.vector.VectorEnv)
+
+
+def test_episodes_of_a_pool_are_drawn_from_its_sequences() -> None:
+    envs = make_vector_env(3, pool=2, **COMMON)
+    envs.reset(seed=[1_000_000, 1_000_001, 7])
+    seeds = set()
+    for _ in range(300):
+        envs.step(first_legal(envs.call("action_masks")))
+        seeds |= {state.seed for state in envs.get_state()}
+    assert seeds == {1_000_000, 1_000_001, 7}
+    env = make_env(pool=2, **COMMON)
+    env.reset(seed=7)
+    assert {env.get_state().seed for _ in range(9) if env.reset()} == {1_000_000, 1_000_001}
+
+
+@pytest.mark.parametrize("pool", [0, 1_000_001])
+def test_a_pool_has_a_sensible_size(pool: int) -> None:
+    with pytest.raises(ConfigError, match="pool must be from 1 to 1,000,000"):
+        make_env(pool=pool, **COMMON)
