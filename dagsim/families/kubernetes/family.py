@@ -10,13 +10,13 @@ FAMILY = Family(
             Entry(
                 "kueue",
                 ".kueue.kueue_policy:Kueue",
-                "modelled on Kueue: quotas, borrowing and reclaim in cohorts",
+                "based on Kueue: quotas, borrowing and reclaim in cohorts",
                 ("preemptive",),
             ),
             Entry(
                 "kube-default",
                 ".kube.kube_default:KubeDefault",
-                "modelled on kube-scheduler: by priority, on the best node",
+                "based on kube-scheduler: by priority, on the best node",
                 ("preemptive",),
             ),
         ),

@@ -10,7 +10,7 @@ FAMILY = Family(
             Entry(
                 "slurm-multifactor",
                 ".multifactor:SlurmMultifactor",
-                "modelled on Slurm: multifactor priority, main loop and backfill",
+                "based on Slurm: multifactor priority, main loop and backfill",
                 ("estimates", "preemptive", "costly"),
             ),
         ),
