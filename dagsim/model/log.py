@@ -194,6 +194,7 @@ _OF_RUNS = (Kind.STARTED, Kind.COMPUTING, Kind.FINISHED, Kind.PREEMPTED, Kind.FA
 
 NUMBERS = ("arrival_s", "priority", "deadline_s", "weight", "ideal_s", "ideal_gpu_s", "gpus")
 """Names of the facts that are numbers."""
+_IDEAL = ("ideal_s", "ideal_gpu_s")
 
 Parents: TypeAlias = tuple[tuple[int, ...], ...]
 
@@ -438,9 +439,12 @@ class Schedule:
         rows, jobs = self.log.rows(), FactColumns.of(self.jobs)
         if rows.ndim != 1:
             raise ValueError(f"rows in {rows.ndim} dimensions")
-        numbers = np.array([getattr(jobs, name) for name in NUMBERS if name != "deadline_s"])
+        # A job that can run nowhere, and is rejected, has no end on an idle cluster either.
+        numbers = np.array([getattr(jobs, name) for name in NUMBERS if name not in ("deadline_s", *_IDEAL)])
+        ideals = np.array([getattr(jobs, name) for name in _IDEAL])
         ends = (self.seed, self.ended_s, self.begins_s)
-        if not np.isfinite(numbers).all() or not all(isinstance(end, int | float) and isfinite(end) for end in ends):
+        finite = np.isfinite(numbers).all() and all(isinstance(end, int | float) and isfinite(end) for end in ends)
+        if not finite or not (ideals >= 0).all():
             raise ValueError("a number of a job, its seed or its end that is not finite")
         texts = (*jobs.ids, *jobs.tenant, *jobs.names)
         if not all(isinstance(text, str) for text in texts):

@@ -210,7 +210,7 @@ class State(NamedTuple):
     fresh: np.ndarray  # (n + pieces,) int64: tasks that became ready since the last decision
     # (runs,) int64: slots of runs that ended since then; their records remain until the next start
     ended: np.ndarray
-    starts: np.ndarray  # (runs,) int64: entries of runs that started since then then
+    starts: np.ndarray  # (runs,) int64: entries of runs that started since then then then
     path: np.ndarray  # (N,) int64: working space for a search over nodes
 
 
