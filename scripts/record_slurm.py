@@ -15,8 +15,8 @@ nothing is left running. Settings of ``slurm.conf`` about hardware, hosts and pl
 (``REPLACED``).
 
 OUT gets the log and the configuration as Slurm prints them (``sacct-aDX.txt``, ``scontrol-show-*.txt``,
-``sacctmgr-*.txt``, ...), the queue every minute (``squeue.tsv.gz``), hourly ``snap/``, ``submit.tsv`` and
-``events.tsv``. At the end the distance to dagsim's simulation of the same jobs is printed (``validate_site.py``).
+``sacctmgr-*.txt``, ...), the queue every minute (``squeue.tsv.gz``), hourly snapshots, submissions
+and events. At the end the distance to dagsim's simulation of the same jobs is printed (``validate_site.py``).
 """
 
 from __future__ import annotations
