@@ -24,11 +24,14 @@ class Request:
 
     - ``constraint`` is an expression over features of nodes, as in Slurm: ``skl``, ``a100|v100``,
       ``icl&!nvl``. Each node of the job must satisfy it, and of ``[r1|r2]`` all of them the same way.
-      Counts of nodes, ``[skl*2&icl*2]``, only say which nodes may be among them.
+      Counts of nodes, ``[skl*2&icl*2]``, say which nodes may be among them; ``slurm-multifactor`` keeps
+      the counts as well.
     - ``partitions`` are all partitions that the job may run in, if there are several.
     - ``reservation`` names the reservation in which it runs.
     - ``licences`` are pairs of a name and a number, held while the job runs.
-    - ``exclusive``: it shares no node.
+    - ``nodes`` are the names of nodes that have to be among its nodes (``--nodelist``; kept by
+      ``slurm-multifactor``), ``excluded`` those that must not be.
+    - ``exclusive``: it shares no node. With ``exclusive_user`` only jobs of its own user share its nodes.
     - ``spread`` is True if every instance takes a node of its own, False if instances may share nodes,
       None if unknown.
     - ``array`` is its job array; at most ``array_limit`` tasks of the array run at a time.
@@ -58,6 +61,9 @@ class Request:
     level: str = ""
     level_required: bool = True
     segment: int | None = None
+    nodes: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+    exclusive_user: bool = False
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -129,6 +135,17 @@ def ways(constraint: str) -> tuple[str, ...]:
         ModelError: The constraint cannot be read.
     """
     return _parsed(constraint).ways
+
+
+def counted(constraint: str) -> tuple[tuple[str, int], ...]:
+    """The features with counts of a constraint: for ``[skl*2&icl*1]`` they are ``skl`` with 2 and ``icl`` with 1.
+
+    Raises:
+        ModelError: The constraint cannot be read.
+    """
+    if "*" not in constraint or not _parsed(constraint).counts:
+        return ()
+    return tuple([(feature, int(count)) for feature, count in re.findall(r"([^\s&,|!()\[\]*]+)\*(\d+)", constraint)])
 
 
 def without_counts(constraint: str, nodes: int) -> str:

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Maximum resources held at once; None means no limit. ``jobs`` counts runs, ``gpus_of`` limits
-    GPUs by type.
+    """Maximum resources held at once; None means no limit. ``jobs`` counts runs, ``nodes`` different
+    nodes, ``gpus_of`` limits GPUs by type. ``minutes`` is a budget of ``gpus``, ``cpus``, ``memory_gb`` or
+    ``nodes``, each times minutes: what was used, and what runs may still use until their time limits.
 
     Raises:
-        ModelError: A limit is negative.
+        ModelError: A limit is negative, or there is no such resource.
     """
 
     gpus: float | None = None
@@ -28,17 +29,20 @@ class Caps:
     memory_gb: float | None = None
     jobs: int | None = None
     gpus_of: Mapping[str, float] = field(default_factory=dict)
+    nodes: int | None = None
+    minutes: Mapping[str, float] = field(default_factory=dict)
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        amounts = {limit.name: getattr(self, limit.name) for limit in fields(self) if limit.name != "gpus_of"}
-        for name, value in (amounts | dict(self.gpus_of)).items():
+        amounts = {name: getattr(self, name) for name in ("gpus", "cpus", "memory_gb", "jobs", "nodes")}
+        for name, value in (*amounts.items(), *self.gpus_of.items(), *self.minutes.items()):
             require(value is None or value >= 0, f"limits: {name} must be 0 or more", value, ModelError)
+        _known("limits: minutes", self.minutes, ("gpus", "cpus", "memory_gb", "nodes"))
 
     def __bool__(self) -> bool:
-        amounts = (self.gpus, self.cpus, self.memory_gb, self.jobs)
-        return bool(self.gpus_of) or any(amount is not None for amount in amounts)
+        amounts = (self.gpus, self.cpus, self.memory_gb, self.jobs, self.nodes)
+        return bool(self.gpus_of or self.minutes) or any(amount is not None for amount in amounts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,8 @@ class QueueNode:
     - ``weight`` is its shares among its siblings, ``users`` the shares of its users (default 1).
     - ``priority`` is that of its association, ``user_priorities`` those of users that differ.
     - ``limits`` hold for everything below it together, ``user_limits`` for each of its users,
-      ``limits_of`` for the users that it names.
+      ``limits_of`` for the users that it names, ``job_limits`` for each job below it, and
+      ``job_limits_of`` for each job of the users that it names.
     - ``quota`` is its own share, by GPU type or as ``gpus``, ``cpus``, ``memory_gb``.
     - ``borrow`` and ``lend`` are the maximum that it takes of others' quota or gives of its own; None
       means no limit.
@@ -69,6 +74,8 @@ class QueueNode:
     limits: Caps = field(default_factory=Caps)
     user_limits: Caps = field(default_factory=Caps)
     limits_of: Mapping[str, Caps] = field(default_factory=dict)
+    job_limits: Caps = field(default_factory=Caps)
+    job_limits_of: Mapping[str, Caps] = field(default_factory=dict)
     quota: Mapping[str, float] = field(default_factory=dict)
     borrow: Mapping[str, float] = field(default_factory=dict)
     lend: Mapping[str, float] = field(default_factory=dict)
@@ -109,6 +116,10 @@ class NodePartition:
     - ``billing`` weighs ``gpus``, ``cpus`` and ``memory_gb`` in usage.
     - ``exclusive`` gives whole nodes.
     - ``qos`` names the QOS whose limits hold for all of its jobs, in addition to those of their own.
+    - ``grace_s`` is the time that a run goes on after it has been chosen to be preempted.
+    - ``job_limits`` hold for each of its jobs.
+    - ``accounts`` are those whose jobs may run there, ``allow_qos`` the QOS; empty means all.
+    - ``spreads`` is True if jobs go to the least loaded nodes first.
 
     Raises:
         ModelError: A number is out of range, or a resource is unknown.
@@ -125,11 +136,16 @@ class NodePartition:
     preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
     limits: Caps = field(default_factory=Caps)
     qos: str = ""
+    grace_s: float = 0.0
+    job_limits: Caps = field(default_factory=Caps)
+    accounts: tuple[str, ...] = ()
+    allow_qos: tuple[str, ...] = ()
+    spreads: bool = False
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        times = {name: getattr(self, name) for name in ("max_time_s", "default_time_s")}
+        times = {name: getattr(self, name) for name in ("max_time_s", "default_time_s", "grace_s")}
         set_times = {name: value for name, value in times.items() if value is not None}
         _check(f"partition {self.name!r}", {"priority": self.priority, **set_times})
         if self.max_time_s == 0:
@@ -140,8 +156,9 @@ class NodePartition:
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """A quality of service: a priority; limits in all, per user and per account; and the QOS that
-    it preempts.
+    """A quality of service: a priority; limits in all, per user, per account and per job; and the QOS
+    that it preempts. A run that is preempted goes on for ``grace_s``. If it ``keeps_usage``, budgets of
+    ``limits`` never recover (NoDecay).
 
     Raises:
         ModelError: A number is out of range.
@@ -156,11 +173,14 @@ class Qos:
     account_limits: Caps = field(default_factory=Caps)
     preempts: tuple[str, ...] = ()
     preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
+    grace_s: float = 0.0
+    job_limits: Caps = field(default_factory=Caps)
+    keeps_usage: bool = False
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        numbers = {"priority": self.priority, "usage_factor": self.usage_factor}
+        numbers = {"priority": self.priority, "usage_factor": self.usage_factor, "grace_s": self.grace_s}
         _check(f"qos {self.name!r}", numbers | ({} if self.max_time_s is None else {"max_time_s": self.max_time_s}))
         if self.max_time_s == 0:
             raise ModelError(f"qos {self.name!r}: max_time_s must be above 0")
@@ -319,7 +339,7 @@ def _check(where: str, numbers: Mapping[str, float]) -> None:
         require(value >= 0 and isfinite(value), f"{where}: {name} must be 0 or more", value, ModelError)
 
 
-def _known(where: str, names: Mapping[str, float]) -> None:
+def _known(where: str, names: Mapping[str, float], allowed: tuple[str, ...] = ("gpus", "cpus", "memory_gb")) -> None:
     for name in names:
-        if name not in ("gpus", "cpus", "memory_gb"):
-            raise ModelError(f"{where}: there is no {name!r}; allowed: gpus, cpus, memory_gb")
+        if name not in allowed:
+            raise ModelError(f"{where}: there is no {name!r}; allowed: {', '.join(allowed)}")

@@ -40,8 +40,8 @@ from dagsim.families.slurm.slurm_times import NodeChoice
 from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, QueueTree, RejectReason, Share, Start, Wait
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState
-from dagsim.systems.cluster.policies.preemption import make_room
-from dagsim.systems.cluster.policies.shares import Weights
+from dagsim.systems.cluster.policies.preemption import FreedNodes
+from dagsim.systems.cluster.policies.shares import Weights, decay_per_second
 
 __all__ = ["SlurmMultifactor", "SlurmSettings"]
 
@@ -57,6 +57,7 @@ _CHOICES = {
     "bf_ties": ("wait", "fit"),
     "gangs": ("packed", "distinct"),
     "place": ("first", "best"),
+    "limits": ("safe", "used"),
 }
 _POSITIVE = ("sched_interval_s", "bf_interval_s", "queue_depth", "bf_resolution_s")
 _NOT_NEGATIVE = (
@@ -124,6 +125,7 @@ class SlurmSettings:
     bf_ties: str = "wait"
     preempt: str = "off"
     requeue_delay_s: float = 121.0
+    limits: str = "safe"
     kill: str = "partition"
     over_time_s: float = 0.0
     gangs: str = "packed"
@@ -222,8 +224,9 @@ class SlurmMultifactor:
     ``bf_resolution_s`` are Slurm's SchedulerParameters of these names (default_queue_depth for the
     depth); the phase is the time of the first backfill cycle. Without ``backfill`` there is no
     backfill. With ``bf_ties=fit`` a job may start if its limit ends exactly when a reservation begins.
-    ``preempt`` says whether a partition's tier or a QOS may stop runs. A requeued job is eligible
-    again after ``requeue_delay_s``. With ``kill=limit`` a run ends at the user's own limit, too, and
+    With ``limits=safe`` a job starts only if its time limit fits into the budgets of its account and
+    QOS; with ``used`` if they are not used up. ``preempt`` says whether a partition's tier or a QOS may
+    stop runs. A requeued job is eligible again after ``requeue_delay_s``. With ``kill=limit`` a run ends at the user's own limit, too, and
     with ``never`` at none. A limit is exceeded by ``over_time_s`` before the run ends. With
     ``gangs=distinct`` each instance of a gang has a node of its own. With ``place=best`` the fullest
     node that fits is taken instead of the first.
@@ -290,7 +293,8 @@ class SlurmMultifactor:
             asked = asked._replace(cpus=amounts.cpus, memory_gb=amounts.memory_gb, gpus=amounts.gpus)
         self._book.begin(run.id, asked, now)
         gpu = self._gpu(run.type) if amounts.gpus else ""
-        rules.holdings.take(run.id, rules.holders(run.job, part, gpu), amounts)
+        amounts = amounts._replace(nodes=len(run.nodes))
+        rules.holdings.take(run.id, rules.holders(run.job, part, gpu), amounts, run.nodes, now)
         limit_s, kill_s = rules.limit_s(task, run.type), rules.kill_s(task, run.type) + self._set.over_time_s
         nodes = run.nodes
         self._table.started(run, now + limit_s)
@@ -303,6 +307,7 @@ class SlurmMultifactor:
             heappush(self._deadlines, (now + kill_s, run.id))
         if part.preempt != "off" or qos.preempt != "off":
             self._preemptable[run.id] = None
+        self._leaving.pop((task.order, task.piece), None)
         if not task.waiting:
             for place in range(len(rules.parts(run.job))):
                 self._ranks.drop((task.order, task.piece, place))
@@ -311,7 +316,7 @@ class SlurmMultifactor:
     def ended(self, run: Run, now: float) -> None:
         """Remove a run."""
         self._book.end(run.id, now)
-        self._rules.holdings.give(run.id)
+        self._rules.holdings.give(run.id, now)
         self._table.ended(run)
         kept = self._runs.pop(run.id)
         for node in kept.nodes:
@@ -320,6 +325,7 @@ class SlurmMultifactor:
                 del self._count[node]
                 self._whole &= ~(1 << node)
         self._preemptable.pop(run.id, None)
+        self._ending.pop(run.id, None)
         if run.job.tasks_left <= 1 and (not run.job.tasks or run.job.tasks[run.task.index].unfinished <= run.instances):
             self._latest.pop(kept.job, None)
             self._rules.forget(kept.job)
@@ -339,6 +345,9 @@ class SlurmMultifactor:
         if view.machines.released != self._released:  # a node may have come back
             self._released, self._changed = view.machines.released, True
         self._book.calculate(now)
+        if self._rules.holdings.budgets and self._book.rounds != self._charged:
+            self._charged = self._book.rounds
+            self._rules.holdings.charge(self._book.calculated_s, decay_per_second(self._priorities.half_life_s))
         stale = self._book.rounds != self._rounds and self._set.order != "basic"
         if stale and (self._set.preempt != "off" or self._any_fits(view, pending)):  # else priorities are not used
             self._rounds = self._book.rounds
@@ -349,6 +358,7 @@ class SlurmMultifactor:
             if self._rules.is_new(task.job) and not self._rules.admits(view, task.job):
                 yield Kill(task.job.number, RejectReason.CANCELLED)
         yield from self._kill_late(view)
+        yield from self._end_graced(view)
         holdings = self._rules.holdings
         if holdings.freed:
             freed, holdings.freed = holdings.freed, {}
@@ -358,7 +368,7 @@ class SlurmMultifactor:
             yield from self._main(view, pending)
         if self._set.backfill and (self._changed or pending.changed) and self._tick_s(now) <= now:
             self._cycle_s, self._changed, pending.changed = now, False, False
-            if self._any_fits(view, pending):  # otherwise there is nothing to plan
+            if self._any_fits(view, pending) or (self._preemptable and self._set.preempt != "off"):
                 yield from self._backfill(view, pending)
         wake_s = self._wake_s(view, pending)
         if wake_s < inf:
@@ -378,7 +388,11 @@ class SlurmMultifactor:
         capacity = Capacity(len(nodes), *totals)
         self._book = PriorityBook(self._priorities, view.queues or QueueTree(), capacity, self._set.origin_s)
         self._book.remember(self.past_usage)
-        self._rules = SlurmRules(view, kill=self._set.kill, distinct=self._set.distinct)
+        self._rules = SlurmRules(
+            view, kill=self._set.kill, distinct=self._set.distinct, safe=self._set.limits == "safe"
+        )
+        self._charged = 0
+        """Number of calculations up to the one at which the budgets were charged."""
         self._table = RunTable(len(nodes))
         self._roomy: dict[tuple[DemandClass, str, bool, int], int] = {}
         """Nodes with room for an instance now, by demand, partition, exclusive use and type; of one cycle."""
@@ -402,6 +416,10 @@ class SlurmMultifactor:
         """Time when the main loop next examines all jobs; otherwise it examines ``queue_depth`` of
         them.
         """
+        self._ending: dict[int, tuple[float, str]] = {}
+        """Until when each run may go on that has been chosen to be preempted, and how it is stopped then."""
+        self._leaving: dict[tuple[int, int], tuple[int, ...]] = {}
+        """The runs that leave for a task, by its order and piece."""
         self._no_delay = False
         """True while returning runs were suspended, and may continue at once."""
 
@@ -431,7 +449,7 @@ class SlurmMultifactor:
             jobs.append(
                 PendingJob(
                     tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
-                    rules.spread(task.job), rules.nodes[part.name], self._questions(task, part),
+                    rules.spread(task.job), rules.nodes[part.name], self._questions(task, part), rules.shares(task),
                 )
             )  # fmt: skip
         return jobs
@@ -470,12 +488,18 @@ class SlurmMultifactor:
         now, times_s = view.now, [pending.next_s(), self._sweep_s]
         if self._deadlines:
             times_s.append(self._deadlines[0][0])
+        times_s += [until_s for until_s, _ in self._ending.values()]
         if pending.listed and self._set.sched_min_interval_s:
             times_s.append(self._main_s + self._set.sched_min_interval_s)
         if pending.listed and self._set.backfill and (self._changed or pending.changed):
             times_s.append(self._tick_s(now))
         if view.running and self._set.order != "basic" and self._any_fits(view, pending):
             times_s.append(self._book.calculated_s + self._set.calc_period_s)
+        if self._rules.holdings.budgets:
+            after_s = pending.after_s(self._rules.holdings, decay_per_second(self._priorities.half_life_s))
+            if after_s < inf:
+                periods = max(1, ceil(after_s / self._set.calc_period_s))
+                times_s.append(self._book.calculated_s + periods * self._set.calc_period_s)
         return min([time_s for time_s in times_s if time_s > now], default=inf)
 
     def _any_fits(self, view: ClusterView, pending: PendingJobs) -> bool:
@@ -513,13 +537,16 @@ class SlurmMultifactor:
                 return
             room, holder = self._room(job)
             if not room and holder is not None:
-                pending.set_aside(at, holder, job.amounts)
+                if rules.holdings.never(holder, job.amounts):
+                    yield Kill(task.job.number, RejectReason.CANCELLED)
+                else:
+                    pending.set_aside(at, holder, job.amounts)
                 continue
             tested += 1
             nodes = rules.nodes[part.name] & ~blocked
             placement = self._fit(view, task, part, nodes, room)
             if placement is None and self._set.preempt != "off" and self._preemptable:
-                yield from self._make_way(view, task, part)
+                yield from self._make_way(view, task, part, nodes)
                 placement = self._fit(view, task, part, nodes, room)
             if placement is None:
                 if reservation >= 0:
@@ -529,7 +556,7 @@ class SlurmMultifactor:
                     blocked |= rules.nodes[part.name]
                 at += 1
                 continue
-            if job.alone and not self._may_hold(view, job, placement):
+            if not self._may_hold(view, job, placement):
                 at += 1
                 continue
             self.latest = "main"
@@ -603,6 +630,7 @@ class SlurmMultifactor:
             listed, tests, lambda job: job.task.waiting > 0 and self._room(job)[0] > 0, could, fits
         )
         considered: dict[tuple[str, str], int] = {}
+        preempting = self._set.preempt != "off" and bool(self._preemptable)
         at = tested = 0
         while at < len(listed) and tested < tests:
             job = listed[at]
@@ -621,8 +649,21 @@ class SlurmMultifactor:
                 continue
             ruled_out = outlook.knows_no(at) or not fits(task.demand)
             placement = None if ruled_out else self._fit_beside(view, task, part, plan, room)
+            if placement is None and preempting:
+                end_s, before = now + self._longest_s(task, task.demand.types), len(self._runs)
+                open_nodes = self._rules.nodes[part.name] & ~plan.kept(now, end_s, closed=ties)
+                yield from self._make_way(view, task, part, open_nodes)
+                if len(self._runs) < before:
+                    plan.started()
+                    fitting.clear()
+                    hoping = None
+                    self._roomy.clear()
+                    placement = self._fit_beside(view, task, part, plan, room)
             if placement is None:
                 at += 1
+                if preempting:  # a job behind it may stop runs, but none on reserved nodes
+                    plan.make_room(job)
+                    continue
                 if not outlook.any_fits(at, tests - tested):
                     return
                 if outlook.is_hopeful(at):
@@ -636,7 +677,7 @@ class SlurmMultifactor:
                         tested += 1
                         at += 1
                 continue
-            if job.alone and not self._may_hold(view, job, placement):
+            if not self._may_hold(view, job, placement):
                 at += 1
                 continue
             self.latest = "backfill"
@@ -684,10 +725,15 @@ class SlurmMultifactor:
         return self._rules.holdings.room(job.holders, job.amounts) if job.holders else (inf, None)
 
     def _may_hold(self, view: ClusterView, job: PendingJob, placement: Placement) -> bool:
-        """True if the limits of a job that shares no node allow all resources of these nodes, as they
-        count once Slurm has chosen them (acct_policy_job_runnable_post_select in acct_policy.c).
+        """True if the limits of a job allow these nodes, and all of their resources if it shares none, as
+        they count once Slurm has chosen them (acct_policy_job_runnable_post_select in acct_policy.c).
         """
-        if job.part.exclusive:
+        holders = self._rules.holders(job.task.job, job.part)
+        if self._rules.holdings.most_nodes and self._rules.holdings.full_of_nodes(
+            holders, [share.node for share in placement]
+        ):
+            return False
+        if job.part.exclusive or not job.alone:
             return True
         machines = [view.machines.list[share.node] for share in placement]
         amounts = of_nodes(self._rules.amounts(job.task), [machine.node for machine in machines])
@@ -797,7 +843,8 @@ class SlurmMultifactor:
         free = {node: machines[node].cpus for node in rooms}
         spread = self._rules.spread(task.job)
         if demand.gang:
-            return self._choice.placement(open_, rooms, free, demand.gang, spread=spread)
+            shares = self._rules.shares(task)
+            return self._choice.placement(open_, rooms, free, demand.gang, spread=spread, shares=shares)
         chosen = self._choice.nodes(open_, rooms, free, 1, spread=True)
         if not chosen:
             return None
@@ -806,26 +853,109 @@ class SlurmMultifactor:
 
     # Stopping.
 
-    def _make_way(self, view: ClusterView, task: TaskState, part: NodePartition) -> Iterator[Decision]:
-        """Stop the runs that prevent the task from fitting, each in the way set by its partition or
-        QOS.
+    def _make_way(self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int) -> Iterator[Decision]:
+        """Stop the runs that prevent the task from fitting on ``nodes``, each in the way set by its partition
+        or QOS, and once its grace time is over. While those of an earlier time are still ending, no
+        others are chosen (``preempt_in_progress``).
         """
+        key = task.order, task.piece
+        if any(run in self._runs for run in self._leaving.get(key, ())):
+            return
         modes = {run: mode for run in self._preemptable if (mode := self._mode(view, run, task, part)) != "off"}
-        order = sorted(modes, key=lambda run: (*self._worth(run), -self._runs[run].started_s, -run))
         killed: set[int] = set()
-        for run in make_room(view, task, [view.running[run] for run in order]):
-            job = self._runs[run].job if run in self._runs else -1
-            if modes[run] == "cancel" and job not in killed and job >= 0:
+        chosen = self._victims(view, task, part, nodes, sorted(modes, key=self._worth)) if modes else []
+        for run in chosen:
+            if run not in self._runs:  # its job was killed with another run
+                continue
+            job, grace_s = self._runs[run].job, self._grace_s(run)
+            if grace_s > 0:
+                self._ending[run] = min(view.now + grace_s, self._runs[run].limit_ends_s), modes[run]
+                self._table.shorten(view.running[run], self._ending[run][0])
+                self._changed = True
+            elif modes[run] == "cancel" and job not in killed:
                 killed.add(job)
                 yield Kill(job, RejectReason.CANCELLED)
             elif modes[run] != "cancel":
                 self._no_delay = modes[run] == "suspend"
                 yield Preempt(run)
                 self._no_delay = False
+        if chosen:
+            self._leaving[key] = tuple(chosen)
+
+    def _victims(
+        self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int, candidates: list[int]
+    ) -> list[int]:
+        """The runs whose end would let the task start on ``nodes``, taken from the ``candidates`` in their
+        order; none if all of them are not enough. As in ``_run_now`` (job_test.c), the last one that was needed
+        is then moved to the front and the search repeated, and only runs on the chosen nodes are stopped.
+        """
+        for again in (True, False):
+            freed, rest = FreedNodes(view), list(candidates)
+            gone: set[int] = set()
+            for place, run in enumerate(rest):
+                gone.add(run)
+                freed.without(view.running[run])
+                if not any(nodes >> node & 1 for node in view.running[run].nodes):
+                    continue
+                chosen = self._chosen_without(view, task, part, nodes, freed, gone)
+                if not chosen:
+                    continue
+                needed = [one for one in rest[: place + 1] if any(chosen >> node & 1 for node in self._runs[one].nodes)]
+                if not again or len(needed) < 2:
+                    return needed
+                candidates = [run, *[one for one in rest if one != run]]
+                break
+            else:
+                return []
+        return []
+
+    def _chosen_without(
+        self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int, freed: FreedNodes, gone: set[int]
+    ) -> int:
+        """The nodes that the task would take without some runs; 0 if it would not fit."""
+        demand, rules, machines = task.demand, self._rules, view.machines.list
+        alone = rules.alone(task.job, part)
+        for group in rules.groups(task):
+            room: dict[int, int] = {}
+            free: dict[int, int] = {}
+            for node in bits(nodes & group.nodes & demand.nodes):
+                machine = machines[node]
+                if not machine.up or (alone or self._whole >> node & 1) and self._count.get(node, 0):
+                    held = [run for run in self._table.ids[node] if run not in gone]
+                    if held or not machine.up:
+                        continue
+                if count := freed.room(node, demand):
+                    room[node], free[node] = count, freed.cpus(node)
+            open_ = sum([1 << node for node in room])
+            spread = rules.spread(task.job) or not demand.gang
+            wanted, shares = demand.gang or 1, rules.shares(task)
+            if chosen := self._choice.nodes(open_, room, free, wanted, spread=spread, shares=shares):
+                return chosen
+        return 0
+
+    def _grace_s(self, run: int) -> float:
+        """The time that a run goes on after it has been chosen to be preempted."""
+        kept, rules = self._runs[run], self._rules
+        if self._set.preempt == "qos":
+            return rules.qos[kept.qos].grace_s
+        return rules.partitions[kept.partition].grace_s
+
+    def _end_graced(self, view: ClusterView) -> Iterator[Decision]:
+        """Stop the runs whose grace time is over."""
+        for run in [run for run, (until_s, _) in self._ending.items() if until_s <= view.now + _LATE_S]:
+            _, mode = self._ending.pop(run)
+            if run not in self._runs:
+                continue
+            if mode == "cancel":
+                yield Kill(self._runs[run].job, RejectReason.CANCELLED)
+            else:
+                yield Preempt(run)
 
     def _mode(self, view: ClusterView, run: int, task: TaskState, part: NodePartition) -> str:
         """Return the way in which a run may be stopped for the task."""
         kept, rules = self._runs[run], self._rules
+        if run in self._ending:
+            return "off"
         if self._set.preempt == "qos":
             quality = rules.qos[kept.qos]
             mode = quality.preempt if kept.qos in rules.quality(task.job).preempts else "off"
@@ -833,13 +963,17 @@ class SlurmMultifactor:
             other = rules.partitions[kept.partition]
             mode = other.preempt if other.tier < part.tier else "off"
         latest_s = self._latest.get(kept.job, kept.started_s) if mode == "cancel" else kept.started_s
-        inside = all(rules.nodes[part.name] >> node & 1 for node in kept.nodes)
+        inside = any(rules.nodes[part.name] >> node & 1 for node in kept.nodes)
         return mode if inside and latest_s < view.now else "off"
 
-    def _worth(self, run: int) -> tuple[float, float]:
-        """Tier and QOS priority of a run; runs with the lowest are stopped first."""
+    def _worth(self, run: int) -> tuple[float, float, int]:
+        """The order in which runs are stopped: of the lowest priority of QOS or tier first, then of the
+        fewest nodes.
+        """
         kept, rules = self._runs[run], self._rules
-        return rules.partitions[kept.partition].tier, rules.qos[kept.qos].priority
+        qos = self._set.preempt == "qos"
+        rank = rules.qos[kept.qos].priority if qos else rules.partitions[kept.partition].tier
+        return rank, len(kept.nodes), run
 
     def _kill_late(self, view: ClusterView) -> Iterator[Decision]:
         """End jobs that have exceeded their time limit."""

@@ -82,6 +82,7 @@ _NOTES = (
 _IN_LINE = "with the GPUs of SubmitLine, since no list of resources has any (AccountingStorageTRES)"
 _AGAIN = "with the id of an earlier job of another time, user or cluster; jobs of their own"
 _NO_LIST = "whose list of nodes cannot be read, so their nodes are unknown"
+_UNFINISHED = "of requeued jobs that are not over at the end, taken to run for as long as their longest attempt"
 _OTHER_LENGTH = "whose list of nodes and NNodes disagree"
 _DAY_S = 86400.0
 _SHORT_TIME = 8  # characters of a number of seconds that is no date
@@ -102,7 +103,8 @@ class Sacct(Reader):
 
     Every job that held its nodes is kept, however it ended. An attempt that was requeued, preempted
     or lost its node is followed by another. Work is that of the last attempt
-    (``protocol="last-attempt"``) or of all attempts (``all-attempts``).
+    (``protocol="last-attempt"``) or of all attempts (``all-attempts``); the observed wait is that of the
+    first.
     """
 
     name = "sacct"
@@ -708,11 +710,13 @@ class _Reading:
             return None
 
     def _lasting(self, attempts: list[_Attempt]) -> list[_Attempt]:
-        """Attempts of a kept job that ran, in order; ``None`` if the job is dropped."""
+        """Attempts of a kept job that ran, in order; none if the job is dropped. A job that was requeued and
+        is not over when the log ends is kept, since it has held nodes.
+        """
         attempts.sort(key=lambda row: (row.submit_s, inf if row.start_s is None else row.start_s, row.place))
         ran = []
         for attempt in attempts:
-            reason = self._unusable(attempt)
+            reason = None if ran and attempt.ran and attempt.state == "RUNNING" else self._unusable(attempt)
             if reason is None:
                 ran.append(attempt)
                 continue
@@ -722,9 +726,7 @@ class _Reading:
                 self._note("array tasks never ran, at least", attempt.place, tasks)
             self._drop_row(reason, attempt.place, detail)
         if ran and not attempts[-1].is_over and not self.options.keep_partial:
-            for attempt in ran:
-                self._drop_row("of jobs that outlive the trace", attempt.place)
-            return []
+            self._note(_UNFINISHED, attempts[-1].place)
         if ran and ran[0].restarts:
             self._note("of requeued jobs whose first attempts are not in the file (sacct --duplicates)", ran[0].place)
         return ran
@@ -752,7 +754,7 @@ class _Reading:
         pieces = [piece for attempts in components for piece in self._by_type(attempts)]
         names = [f"component-{place}" for place in range(len(pieces))] if len(pieces) > 1 else ["job"]
         tasks = [self._task(piece, name) for piece, name in zip(pieces, names, strict=True)]
-        shown = components[0][0 if self.options.protocol == "all-attempts" else -1]
+        shown = components[0][0]  # later attempts are what the simulation's own preemptions and failures make
         request = self._request(first.terms, first.base, time)
         if len(several := dict.fromkeys(attempts[-1].submitted[2] for attempts in components)) > 1:
             request = replace(request or Request(), partitions=tuple(several))
@@ -817,8 +819,11 @@ class _Reading:
 
     def _task(self, attempts: list[_Attempt], name: str) -> Task:
         last = attempts[-1]
-        every = self.options.protocol == "all-attempts"
-        seconds = ordered_sum(attempt.ran_s for attempt in attempts) if every else last.ran_s
+        if self.options.protocol == "all-attempts":
+            seconds = ordered_sum(attempt.ran_s for attempt in attempts)
+        else:  # the last attempt of a job that is not over may be missing here, as it waits
+            begun = attempts if last.state in ("RUNNING", "PREEMPTED", "NODE_FAIL", "REQUEUED") else attempts[-1:]
+            seconds = max(attempt.ran_s for attempt in begun)
         alone = last.terms.request is not None and last.terms.request.exclusive and last.asked.is_stated
         requested = alone or (self.options.demand == "requested" and last.asked.is_stated)
         taken = last.asked if requested else last.allocated

@@ -109,6 +109,11 @@ class RunTable:
             gives[to : to + 3] = [float(demand.whole * count), float(demand.cpus * count), float(demand.memory * count)]
             self.runs[node] = len(ids)
 
+    def shorten(self, run: Run, limit_ends_s: float) -> None:
+        """Let the limit of a run end earlier."""
+        self.ended(run)
+        self.started(run, limit_ends_s)
+
     def ended(self, run: Run) -> None:
         """Remove a run."""
         for machine, *_ in run.held:
@@ -325,19 +330,29 @@ class NodePlan:
         """Reserve nodes for the earliest possible start of a job."""
         best: tuple[float, float, int] | None = None
         for limit_s, groups in job.asked:
-            earliest = self.earliest(job.task.demand, groups, job.span, limit_s, alone=job.alone, distinct=job.spread)
+            earliest = self.earliest(
+                job.task.demand, groups, job.span, limit_s, alone=job.alone, distinct=job.spread, shares=job.shares
+            )
             if earliest is not None and (best is None or earliest[0] < best[0]):
                 best = earliest[0], earliest[0] + limit_s, earliest[1]
         if best is not None:
             self.reserve(*best)
 
     def earliest(
-        self, demand: DemandClass, groups: tuple[int, ...], span: int, limit_s: float, *, alone: bool, distinct: bool
+        self,
+        demand: DemandClass,
+        groups: tuple[int, ...],
+        span: int,
+        limit_s: float,
+        *,
+        alone: bool,
+        distinct: bool,
+        shares: tuple[tuple[int, int], ...] = (),
     ) -> tuple[float, int] | None:
         """Return the first time within the window at which a group of nodes has room for a start of
         ``demand`` for ``limit_s``, and the first such nodes of the first such group. A gang takes one
         group. ``span`` are the nodes of the partition. ``alone`` requires nodes without other users,
-        ``distinct`` one node per instance.
+        ``distinct`` one node per instance, ``shares`` so many of some sets of nodes.
         """
         key = demand, alone, groups, span
         search = self._searches.get(key)
@@ -367,10 +382,21 @@ class NodePlan:
                 room = {node: int(out[node]) for node in search.listed if out[node] > 0}
                 free = sum([1 << node for node in room])
                 of_group = next(free & nodes for nodes in groups if free & nodes)
-                chosen = self._choice.nodes(of_group, room, room, wanted, spread=distinct)
+                chosen = self._choice.nodes(of_group, room, room, wanted, spread=distinct, shares=shares)
+                if not chosen:  # not enough of the nodes that it needs: try when further ones are free
+                    least_s = self._next_end_s(begin_s)
+                    if least_s > search.until_s:
+                        return None
+                    continue
             if begin_s <= least_s or not self._taken(chosen, begin_s, begin_s + limit_s):
                 return begin_s, chosen
             least_s = begin_s  # its nodes are reserved later on: Slurm tries again from then on
+
+    def _next_end_s(self, after_s: float) -> float:
+        """The next time at which the limit of a run ends; infinite if there is none."""
+        order = self._table.order
+        place = bisect_right(order, after_s)
+        return float(order[place]) if place < len(order) else inf
 
     def _taken(self, nodes: int, begin_s: float, end_s: float) -> bool:
         """True if any of the nodes is reserved for a job at some time between the two."""
@@ -500,6 +526,8 @@ class PendingJob(NamedTuple):
     """The nodes of its partition, as a bit set."""
     asked: tuple[tuple[float, tuple[int, ...]], ...]
     """The starts that it may reserve: a time limit, and the groups of nodes with that limit."""
+    shares: tuple[tuple[int, int], ...] = ()
+    """Sets of nodes of which so many must be among its nodes."""
 
 
 _BESIDE = 100
@@ -583,6 +611,16 @@ class PendingJobs:
     def set_aside(self, at: int, holder: Holder, amounts: Amounts) -> None:
         """Remove a listed job until ``holder`` frees something."""
         self._aside.setdefault(holder, {}).setdefault(amounts, []).append(self.listed.pop(at))
+
+    def after_s(self, holdings: Holdings, decay: float) -> float:
+        """Seconds until the decay of usage lets a job start that waits for a budget; infinite if none does."""
+        waits = [
+            holdings.budgets[holder].after_s(amounts, decay)
+            for holder, by_amounts in self._aside.items()
+            if holder in holdings.budgets
+            for amounts in by_amounts
+        ]
+        return min(waits, default=inf)
 
     def drop_left(self, most: int) -> None:
         """Remove jobs that have left from among the first ``most``."""

@@ -2,7 +2,7 @@
 
 Each file is recognised by its content: ``slurm.conf`` with its includes, ``gres.conf``,
 ``topology.conf``, listings of ``scontrol show`` (config, partition, node, reservation, license) and of
-``sacctmgr`` (``dump``, ``show assoc``, ``show qos``, ``show event``). A listing of ``scontrol`` shows
+``sacctmgr`` (``dump``, ``show assoc``, ``show qos``, ``show event``), and slurmctld's log. A listing of ``scontrol`` shows
 the settings that the controller uses, so it counts more than ``slurm.conf``. Settings are those of
 slurm.conf(5) and sacctmgr(1), version 24.11.
 """
@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
@@ -20,6 +21,7 @@ from zoneinfo import ZoneInfo
 from dagsim.errors import InputError, ModelError, TraceError
 from dagsim.families.site.node_lists import MOST_NODES, FoundNode, ImportedSite, read_nodes
 from dagsim.families.slurm.accounting import delimiter_of
+from dagsim.families.slurm.controller_log import ControllerLog, is_controller_log, read_controller_log
 from dagsim.families.slurm.slurm_nodes import is_scontrol, is_scontrol_json, is_sinfo
 from dagsim.model import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
 from dagsim.registry import nearest
@@ -67,6 +69,8 @@ class SlurmSite(ImportedSite):
     """Settings of each user, by account and user."""
     outages: list[tuple[str, float, float | None, str]] = field(default_factory=list)
     """Node, start, end and ``down`` or ``drain``, of each event."""
+    log: ControllerLog = field(default_factory=ControllerLog)
+    """What slurmctld's log says."""
     switches: dict[str, Switch] = field(default_factory=dict)
     blocks: list[str] = field(default_factory=list)
     """Names of the switches that are blocks."""
@@ -297,8 +301,10 @@ class SlurmSite(ImportedSite):
                 for user, fields in users.items()
                 if fields.get("priority")
             }
-            limits = _caps(self, row.get("grptres", ""), row.get("grpjobs", ""))
+            limits = _caps(self, row.get("grptres", ""), row.get("grpjobs", ""), row.get("grptresmins", ""))
             user_limits = _caps(self, "", row.get("maxjobs", ""))
+            job_limits = _caps_of_jobs(self, row)
+            of_jobs = {user: caps for user, fields in users.items() if (caps := _caps_of_jobs(self, fields))}
         return QueueNode(
             name,
             _shares(row),
@@ -308,6 +314,8 @@ class SlurmSite(ImportedSite):
             limits,
             user_limits,
             own,
+            job_limits,
+            of_jobs,
             children=tuple([self._account(child) for child, (parent, _) in self.accounts.items() if parent == name]),
         )
 
@@ -411,6 +419,8 @@ def _kind_of(file: Path) -> str:
         return "sacctmgr show qos"
     if {"nodename", "timestart", "timeend"} <= names:
         return "sacctmgr show event"
+    if is_controller_log(head):
+        return "slurmctld.log"
     if delimiter_of(source) is not None:
         return ""
     if re.search(r"^\s*(Switch|Block)Name\s*=", text, re.MULTILINE | re.IGNORECASE):
@@ -598,7 +608,25 @@ def _read_partitions(site: SlurmSite, file: Path) -> None:
 
 def _read_reservations(site: SlurmSite, file: Path) -> None:
     for block in _blocks(file, "ReservationName"):
-        site.reservations[block["reservationname"]] = block
+        name = block["reservationname"]
+        first = site.reservations.setdefault(name, block)
+        if (_start_s(site, block) or inf) < (_start_s(site, first) or inf):  # a repeated one, listed several times
+            site.reservations[name] = block
+
+
+def _start_s(site: SlurmSite, block: Mapping[str, str]) -> float | None:
+    with suppress(Dirty):
+        return moment_s(block.get("starttime", ""), "start", site.zone)
+    return None
+
+
+def _read_log(site: SlurmSite, file: Path) -> None:
+    """Outages of nodes, the times when reservations were made, and those reservations that no listing has."""
+    site.log = read_controller_log(file, site.zone)
+    known = set(site.outages)
+    site.outages += [outage for outage in site.log.outages if outage not in known]
+    for name, block in site.log.reservations.items():
+        site.reservations.setdefault(name, block)
 
 
 def _read_licences(site: SlurmSite, file: Path) -> None:
@@ -803,6 +831,7 @@ _READERS: dict[str, Callable[[SlurmSite, Path], None]] = {
     "sshare": _read_sshare,
     "sacctmgr show assoc": _read_assoc,
     "sacctmgr show event": _read_events,
+    "slurmctld.log": _read_log,
     "topology.conf": _read_topology,
 }
 """Readers by kind of file, in the order in which they must be read."""
@@ -863,23 +892,46 @@ def _long_s(text: str) -> float:
 _TRES = {"cpu": "cpus", "mem": "memory_gb", "gres/gpu": "gpus"}
 
 
-def _caps(site: SlurmSite, tres: str, jobs: str = "") -> Caps:
+def _caps(site: SlurmSite, tres: str, jobs: str = "", minutes: str = "") -> Caps:
     if not site.enforces():
         return Caps()
-    amounts: dict[str, float] = {}
+    amounts: dict[str, Any] = {}
     by_type: dict[str, float] = {}
-    for part in tres.split(",") if tres else ():
-        name, _, value = part.partition("=")
-        if value in ("", "-1"):
-            continue
-        if name.lower().startswith("gres/gpu:"):
+    for name, value in _stated_tres(tres):
+        if name.startswith("gres/gpu:"):
             by_type[site_gpu(name.partition(":")[2], site.named)] = finite_number(value, name)
-        elif name.lower() not in _TRES:
+        elif name == "node":
+            amounts["nodes"] = count(value, name, 0, _MOST)
+        elif name not in _TRES:
             site.drop(f"a limit on {name}")
         else:
-            amounts[_TRES[name.lower()]] = memory_gb(value) if name.lower() == "mem" else finite_number(value, name)
+            amounts[_TRES[name]] = memory_gb(value) if name == "mem" else finite_number(value, name)
+    used: dict[str, float] = {}
+    for name, value in _stated_tres(minutes):
+        if name not in _TRES and name != "node":
+            site.drop(f"a limit on minutes of {name}")
+        else:
+            per = 1 / 1024 if name == "mem" else 1.0  # megabytes
+            used["nodes" if name == "node" else _TRES[name]] = finite_number(value, name) * per
     most = count(jobs, "limit of jobs", 0, _MOST) if jobs and jobs != "-1" else None
-    return Caps(**amounts, jobs=most, gpus_of=by_type)
+    return Caps(**amounts, jobs=most, gpus_of=by_type, minutes=used)
+
+
+def _stated_tres(text: str) -> Iterator[tuple[str, str]]:
+    """Names in lower case and values of a list such as ``cpu=96,node=2``, without those that are unset."""
+    for part in text.split(",") if text else ():
+        name, _, value = part.partition("=")
+        if value not in ("", "-1"):
+            yield name.strip().lower(), value
+
+
+def _caps_of_jobs(site: SlurmSite, row: Mapping[str, str]) -> Caps:
+    """The limits of each job of an association or QOS."""
+
+    def first(*keys: str) -> str:
+        return next((row[key] for key in keys if row.get(key)), "")
+
+    return _caps(site, first("maxtres", "maxtresperjob"), "", first("maxtresmins", "maxtresminsperjob"))
 
 
 def _caps_of_user(site: SlurmSite, row: Mapping[str, str]) -> Caps:
@@ -888,7 +940,7 @@ def _caps_of_user(site: SlurmSite, row: Mapping[str, str]) -> Caps:
         for text in (row.get("maxjobs"), row.get("grpjobs"))
         if text and text != "-1"
     ]
-    return _caps(site, row.get("grptres", ""), str(min(jobs)) if jobs else "")
+    return _caps(site, row.get("grptres", ""), str(min(jobs)) if jobs else "", row.get("grptresmins", ""))
 
 
 _IDLE = frozenset({"cluster", "parent", "parentname", "description", "organization", "coordinator", "coordinators",
@@ -899,11 +951,12 @@ _IDLE = frozenset({"cluster", "parent", "parentname", "description", "organizati
                    "flags", "preemptexempttime", "norm_shares", "normshares", "rawusage", "normusage", "effectvusage",
                    "fairshare", "share", "levelfs", "grptresraw", "tresrunmins", "effectvusg", "normusg"})  # fmt: skip
 """Settings of associations and QOS that say nothing about the starts of jobs which a log lists."""
-_OF_ACCOUNTS = frozenset({"rawshares", "priority", "grptres", "grpjobs", "maxjobs"})
+_OF_JOBS = frozenset({"maxtres", "maxtresperjob", "maxtresmins", "maxtresminsperjob", "grptresmins"})
+_OF_ACCOUNTS = frozenset({"rawshares", "priority", "grptres", "grpjobs", "maxjobs"}) | _OF_JOBS
 _TOPMOST: frozenset[str] = frozenset()
 _OF_QOS = frozenset({"priority", "preempt", "preemptmode", "usagefactor", "grptres", "grpjobs", "maxwall",
                      "maxwalldurationperjob", "maxtrespu", "maxtresperuser", "maxjobspu", "maxjobsperuser", "maxtrespa",
-                     "maxtresperaccount", "maxjobspa", "maxjobsperaccount"})  # fmt: skip
+                     "maxtresperaccount", "maxjobspa", "maxjobsperaccount"}) | _OF_JOBS  # fmt: skip
 
 
 def _unused(site: SlurmSite, owner: str, row: Mapping[str, str], used: Collection[str]) -> None:
@@ -936,6 +989,9 @@ def _partition(
         ranks = finite_number(factor, "priorityjobfactor"), count(tier, "prioritytier", 0, _MOST)
         limit_s, default_s = (_minutes_s(row.get(key)) for key in ("maxtime", "defaulttime"))
         billing = _billed(site, row.get("tresbillingweights", ""))
+        grace = row.get("gracetime", "0").removesuffix(" sec")
+        grace_s = finite_number(grace, "gracetime") if grace.isdecimal() else _long_s(grace)
+        most = row.get("maxnodes", "UNLIMITED")
     return NodePartition(
         name,
         nodes,
@@ -947,13 +1003,26 @@ def _partition(
         mode,
         Caps(),
         own if own in qos else "",
+        grace_s,
+        Caps() if is_unset(most) or most.upper() == "UNLIMITED" else Caps(nodes=count(most, "maxnodes", 0, _MOST)),
+        _allowed(row, "accounts", site.accounts),
+        _allowed(row, "qos", site.qos),
+        row.get("lln", "no").upper() == "YES",
     )
 
 
-_PLAIN_PARTITION = {"maxnodes": "UNLIMITED", "minnodes": "1", "maxcpuspernode": "UNLIMITED", "lln": "NO",
+def _allowed(row: Mapping[str, str], what: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Accounts or QOS that a partition admits; empty if it admits all."""
+    admitted, denied = (row.get(f"{verb}{what}", "") for verb in ("allow", "deny"))
+    if not is_unset(admitted) and admitted.upper() != "ALL":
+        return tuple(admitted.split(","))
+    barred = () if is_unset(denied) or denied.upper() == "NONE" else denied.split(",")
+    return tuple([name for name in known if name not in barred]) if barred else ()
+
+
+_PLAIN_PARTITION = {"minnodes": "1", "maxcpuspernode": "UNLIMITED",
                     "maxcpuspersocket": "UNLIMITED", "maxmempernode": "UNLIMITED", "maxmempercpu": "UNLIMITED",
-                    "allowaccounts": "ALL", "denyaccounts": "NONE", "allowqos": "ALL", "denyqos": "NONE",
-                    "exclusiveuser": "NO", "exclusivetopo": "NO", "gracetime": "0", "reqresv": "NO",
+                    "exclusiveuser": "NO", "exclusivetopo": "NO", "reqresv": "NO",
                     "state": "UP"}  # fmt: skip
 """Keys of partitions that have no effect here, with the values by which they have none in Slurm."""
 
@@ -992,7 +1061,7 @@ def _qos(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
         return next((row[key] for key in keys if row.get(key)), "")
 
     _unused(site, f"QOS {name}", row, _OF_QOS)
-    flags = [flag for flag in row.get("flags", "").split(",") if flag and flag != "DenyOnLimit"]
+    flags = [flag for flag in row.get("flags", "").split(",") if flag and flag not in ("DenyOnLimit", "NoDecay")]
     if flags:
         site.drop(f"QOS {name}: flags {','.join(flags)}")
     preempts = tuple([other for other in row.get("preempt", "").split(",") if other in site.qos])
@@ -1006,11 +1075,14 @@ def _qos(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
             finite_number(row.get("priority") or "0", "priority"),
             _minutes_s(first("maxwall", "maxwalldurationperjob") or None),
             finite_number(row.get("usagefactor") or "1", "usagefactor"),
-            _caps(site, row.get("grptres", ""), row.get("grpjobs", "")),
+            _caps(site, row.get("grptres", ""), row.get("grpjobs", ""), row.get("grptresmins", "")),
             _caps(site, first("maxtrespu", "maxtresperuser"), first("maxjobspu", "maxjobsperuser")),
             _caps(site, first("maxtrespa", "maxtresperaccount"), first("maxjobspa", "maxjobsperaccount")),
             preempts,
             mode,
+            _long_s(row.get("gracetime") or "0"),
+            _caps_of_jobs(site, row),
+            "NoDecay" in row.get("flags", "").split(","),
         )
 
 
@@ -1103,6 +1175,11 @@ def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
     settings["preempt"] = {"preempt/partition_prio": "partition_prio", "preempt/qos": "qos"}.get(
         conf.get("preempttype", ""), "off"
     )
+    if settings["preempt"] != "off" or site.outages:
+        expires = re.search(r"cred_expire=(\d+)", conf.get("authinfo", ""))
+        settings["requeue_delay_s"] = float(int(expires[1]) if expires else 120) + 1.0
+    if "safe" not in conf.get("accountingstorageenforce", "safe").lower():
+        settings["limits"] = "used"
     over = conf.get("overtimelimit") or "0"
     if over.upper() in ("UNLIMITED", "INFINITE"):
         settings["kill"] = "never"

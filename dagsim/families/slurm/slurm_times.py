@@ -253,11 +253,35 @@ class NodeChoice:
         self._by_weight = [weights[weight] for weight in sorted(weights)]
         """Bit sets of the nodes of each weight, smallest weight first."""
 
-    def nodes(self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, *, spread: bool) -> int:
+    def nodes(
+        self,
+        nodes: int,
+        room: Mapping[int, int],
+        free: Mapping[int, int],
+        wanted: int,
+        *,
+        spread: bool,
+        shares: Sequence[tuple[int, int]] = (),
+    ) -> int:
         """Choose nodes for ``wanted`` instances among ``nodes``, which have ``room`` for instances
-        and ``free`` CPUs. With ``spread``, each instance takes a node of its own. Returns a bit set,
-        0 if there is not enough room.
+        and ``free`` CPUs. With ``spread``, each instance takes a node of its own. ``shares`` are sets of
+        nodes of which so many must be chosen; they are chosen first, one set after the other. Returns a
+        bit set, 0 if there is not enough room.
         """
+        if shares:
+            chosen = 0
+            for share, number in shares:
+                one = dict.fromkeys(bits(nodes & share & ~chosen), 1)
+                if len(one) < number or not (
+                    part := self.nodes(nodes & share & ~chosen, one, free, number, spread=True)
+                ):
+                    return 0
+                chosen |= part
+            left = wanted - sum(1 if spread else room[node] for node in bits(chosen))
+            if left > 0:
+                rest = self.nodes(nodes & ~chosen, room, free, left, spread=spread)
+                return chosen | rest if rest else 0
+            return chosen
         if self.in_order:
             return _in_order(bits(nodes), room, wanted, spread)
         open_, total = 0, 0
@@ -272,17 +296,26 @@ class NodeChoice:
         return 0
 
     def placement(
-        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, *, spread: bool
+        self,
+        nodes: int,
+        room: Mapping[int, int],
+        free: Mapping[int, int],
+        wanted: int,
+        *,
+        spread: bool,
+        shares: Sequence[tuple[int, int]] = (),
     ) -> Placement | None:
         """The same choice as a placement; None if there is not enough room."""
-        chosen = self.nodes(nodes, room, free, wanted, spread=spread)
-        shares = []
+        chosen = self.nodes(nodes, room, free, wanted, spread=spread, shares=shares)
+        placed, later = [], chosen.bit_count()
         for node in bits(chosen):
-            count = min(wanted, 1 if spread else room[node])
-            if count:  # a later block may have made an earlier node superfluous
-                shares.append(Share(node, count))
-            wanted -= count
-        return tuple(shares) or None
+            later -= 1
+            # A later block may have made an earlier node superfluous, but nodes that must be chosen get an instance.
+            count = min(wanted - later if shares else wanted, 1 if spread else room[node])
+            if count > 0:
+                placed.append(Share(node, count))
+            wanted -= max(count, 0)
+        return None if wanted > 0 else tuple(placed) or None
 
 
 def _in_order(nodes: Iterable[int], room: Mapping[int, int], wanted: int, spread: bool) -> int:

@@ -12,6 +12,8 @@ from dagsim.errors import ModelError
 from dagsim.families.slurm.accounting import gres_tres
 from dagsim.model import Request
 from dagsim.model.job import without_counts
+from dagsim.traces.sites import hosts
+from dagsim.traces.times import is_unset
 
 
 class Submission(NamedTuple):
@@ -63,8 +65,7 @@ _BARE = frozenset(
 _QUEUE = "squeue"
 _COMMANDS = ("sbatch", "srun", "salloc", _QUEUE)
 """Commands that submit; a listing of the queue states a few terms in the same way, but no shape."""
-_UNMODELLED = {"nodelist": "nodes by name", "exclude": "excluded nodes", "contiguous": "contiguous nodes",
-               "switches": "switches"}  # fmt: skip
+_UNMODELLED = {"contiguous": "contiguous nodes", "switches": "switches"}
 
 
 def submission(
@@ -109,8 +110,6 @@ def _read(
         notes.append(f"whose dependency {unread} is not modelled: eligible as in the log")
     try:
         constraint = without_counts(constraint, nodes) if constraint else ""
-        if "*" in constraint:
-            notes.append("whose constraint counts nodes, of which only the features are modelled")
         request = Request(
             constraint,
             partitions if len(partitions) > 1 else (),
@@ -123,6 +122,9 @@ def _read(
             after,
             after_one="?" in options.get("dependency", ""),
             segment=_segment(options) if spread else None,
+            nodes=_hosts(options.get("nodelist", "")),
+            excluded=_hosts(options.get("exclude", "")),
+            exclusive_user=options.get("exclusive", "") == "user",
         )
     except ModelError as error:
         request, notes = Request(), [*notes, "whose constraint cannot be read, ignored"]
@@ -141,6 +143,14 @@ def _read(
         _gpus(options),
         (_number(options, "ntasks"), _number(options, "ntasks-per-node"), _sockets(options)),
     )
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    """The nodes of a list; none if it is a file or cannot be read."""
+    try:
+        return () if is_unset(text) or "/" in text else hosts(text)
+    except ValueError:
+        return ()
 
 
 def _number(options: dict[str, str], name: str) -> int | None:

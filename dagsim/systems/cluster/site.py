@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Cluster, Job, NodePartition, QueueTree, RejectReason, Request
-from dagsim.model.job import satisfies, ways
+from dagsim.model.job import counted, satisfies, ways
 from dagsim.systems.cluster.forks import COPIED, SAME, Forked
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ class Terms(NamedTuple):
     licences: tuple[tuple[str, int], ...] = ()
     domains: tuple[int, ...] = ()
     """Bit sets of nodes: a gang must lie within one of them."""
+    shares: tuple[tuple[int, int], ...] = ()
+    """Bit sets of nodes, and how many of each a start should have."""
 
 
 class ClosedTime(NamedTuple):
@@ -58,6 +60,7 @@ class SiteState(Forked):
         "_chosen": COPIED,
         "_features": SAME,
         "_members": SAME,
+        "_named": SAME,
         "_numbers": SAME,
         "_over": SAME,
         "_owned": SAME,
@@ -85,6 +88,11 @@ class SiteState(Forked):
         names = [node.name for node in cluster.nodes]
         self.all_nodes = (1 << len(names)) - 1
         """All nodes, as a bit set."""
+        self._named: dict[str, int] = {}
+        """Bit of each node by its name, and of all parts of a node of several GPU types."""
+        for at, name in enumerate(names):
+            for alias in {name, name.partition(":")[0]}:
+                self._named[alias] = self._named.get(alias, 0) | 1 << at
         self._features = tuple([node.features for node in cluster.nodes])
         self._partitions = MappingProxyType({part.name: part for part in queues.partitions})
         self._members = MappingProxyType({part.name: members(part, names) for part in queues.partitions})
@@ -155,10 +163,19 @@ class SiteState(Forked):
         times = {time_s for closed in (*self.closed, *self.drained) for time_s in (closed.start_s, closed.end_s)}
         return sorted(times - {inf})
 
-    def terms(self, job: Job, limit_s: float) -> Terms | None:
-        """The terms of a task of the job, which has a time limit; None if nothing restricts it."""
+    def terms(self, job: Job, limit_s: float, gang: int = 0) -> Terms | None:
+        """The terms of a task of the job, which has a time limit, and ``gang`` instances if they start
+        together; None if nothing restricts it.
+        """
         request = job.request or _NO_REQUEST
         nodes, reservation = self.nodes_of(job.partition, request), -1
+        wanted = [nodes & self._named[name] for name in request.nodes if name in self._named]
+        shares = [(bit, 1) for bit in wanted]
+        if wanted and (len(wanted) >= max(gang, 1)):  # no room for others
+            nodes = sum(wanted)
+            shares = shares if gang > 1 else []
+        if request.constraint and "*" in request.constraint and any(self._features):
+            shares += [(nodes & self._satisfying(name), count) for name, count in counted(request.constraint)]
         if self.closed:
             reservation = self._numbers.get(request.reservation, -1)
             nodes &= self.all_nodes if reservation < 0 else self.closed[reservation].nodes
@@ -167,9 +184,9 @@ class SiteState(Forked):
         if request.constraint and len(alternatives := ways(request.constraint)) > 1 and any(self._features):
             sets = [self._satisfying(alternative) for alternative in alternatives]
             domains = tuple([domain & alike for domain in domains or (self.all_nodes,) for alike in sets])
-        if nodes == self.all_nodes and not (self.closed or self.drained or licences or domains):
+        if nodes == self.all_nodes and not (self.closed or self.drained or licences or domains or shares):
             return None
-        return Terms(nodes, limit_s if self.closed else 0.0, reservation, licences, domains)
+        return Terms(nodes, limit_s if self.closed else 0.0, reservation, licences, domains, tuple(shares))
 
     def _domains(self, job: str, request: Request) -> tuple[int, ...]:
         if request.level not in self.levels:
@@ -187,6 +204,8 @@ class SiteState(Forked):
             nodes = 0
             for name in named:
                 nodes |= self._members[name]
+        for name in request.excluded:
+            nodes &= ~self._named.get(name, 0)
         return nodes & self._satisfying(request.constraint) if request.constraint else nodes
 
     def refuses(self, job: Job, now: float) -> RejectReason | None:
