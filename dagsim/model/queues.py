@@ -186,6 +186,10 @@ class Qos:
             raise ModelError(f"qos {self.name!r}: max_time_s must be above 0")
 
 
+REPEATED_S = 60 * 86400.0
+"""How long a repeated reservation is repeated, in s."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeReservation:
     """Nodes that only the jobs of a reservation may use from ``start_s`` to ``end_s``.
@@ -194,14 +198,23 @@ class NodeReservation:
     the simulation. A job outside the reservation starts on its nodes only if its time limit ends
     before it begins. Jobs ask for it by name (``Request.reservation``).
 
+    - ``every_s`` repeats it at that interval (``DAILY``), for as long as ``REPEATED_S``.
+    - ``known_s`` is the time when it was made; None if it has been known from the beginning.
+    - ``magnetic``: jobs of its ``accounts`` and ``users`` use its nodes without asking for it.
+
     Raises:
-        ModelError: It has no name, no nodes, or ends before it begins.
+        ModelError: It has no name, no nodes, ends before it begins, or repeats before it ends.
     """
 
     name: str
     nodes: tuple[str, ...]
     start_s: float
     end_s: float
+    every_s: float | None = None
+    known_s: float | None = None
+    magnetic: bool = False
+    accounts: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -212,6 +225,14 @@ class NodeReservation:
             raise ModelError(
                 f"reservation {self.name!r}: it must end after it begins, got {self.start_s!r} to {self.end_s!r}"
             )
+        if self.every_s is not None and not self.end_s - self.start_s <= self.every_s < inf:
+            raise ModelError(f"reservation {self.name!r}: every_s must not be shorter than it, got {self.every_s!r}")
+
+    def times(self) -> list[tuple[float, float]]:
+        """The start and end of each time that it is held."""
+        count = 1 if self.every_s is None else max(1, int(REPEATED_S // self.every_s))
+        every_s = self.every_s or 0.0
+        return [(self.start_s + number * every_s, self.end_s + number * every_s) for number in range(count)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,8 +226,8 @@ class SlurmMultifactor:
     backfill. With ``bf_ties=fit`` a job may start if its limit ends exactly when a reservation begins.
     With ``limits=safe`` a job starts only if its time limit fits into the budgets of its account and
     QOS; with ``used`` if they are not used up. ``preempt`` says whether a partition's tier or a QOS may
-    stop runs. A requeued job is eligible again after ``requeue_delay_s``. With ``kill=limit`` a run ends at the user's own limit, too, and
-    with ``never`` at none. A limit is exceeded by ``over_time_s`` before the run ends. With
+    stop runs. A requeued job is eligible again after ``requeue_delay_s``. With ``kill=limit`` a run ends
+    at the user's own limit, too, and with ``never`` at none. A limit is exceeded by ``over_time_s`` before the run ends. With
     ``gangs=distinct`` each instance of a gang has a node of its own. With ``place=best`` the fullest
     node that fits is taken instead of the first.
 
@@ -303,6 +303,9 @@ class SlurmMultifactor:
         for node in nodes:
             self._count[node] = self._count.get(node, 0) + 1
             self._whole |= (1 << node) if alone else 0
+            for table in (self._users, self._owned) if rules.by_user(run.job) else (self._users,):
+                users = table.setdefault(node, {})
+                users[user_of(run.job)] = users.get(user_of(run.job), 0) + 1
         if kill_s < inf:
             heappush(self._deadlines, (now + kill_s, run.id))
         if part.preempt != "off" or qos.preempt != "off":
@@ -324,6 +327,12 @@ class SlurmMultifactor:
             if not self._count[node]:
                 del self._count[node]
                 self._whole &= ~(1 << node)
+            for table in (self._users, self._owned) if self._rules.by_user(run.job) else (self._users,):
+                table[node][user_of(run.job)] -= 1
+                if not table[node][user_of(run.job)]:
+                    del table[node][user_of(run.job)]
+                if not table[node]:
+                    del table[node]
         self._preemptable.pop(run.id, None)
         self._ending.pop(run.id, None)
         if run.job.tasks_left <= 1 and (not run.job.tasks or run.job.tasks[run.task.index].unfinished <= run.instances):
@@ -401,6 +410,10 @@ class SlurmMultifactor:
         """Time of the latest start of each job."""
         self._count: dict[int, int] = {}
         """Number of runs by node."""
+        self._users: dict[int, dict[str, int]] = {}
+        """Runs of each user by node."""
+        self._owned: dict[int, dict[str, int]] = {}
+        """Of these, the runs that share their nodes only with others of their user."""
         self._whole = 0
         """Bit set of the nodes that an exclusive run holds."""
         self._deadlines: list[tuple[float, int]] = []
@@ -449,7 +462,7 @@ class SlurmMultifactor:
             jobs.append(
                 PendingJob(
                     tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
-                    rules.spread(task.job), rules.nodes[part.name], self._questions(task, part), rules.shares(task),
+                    alone or rules.by_user(task.job), rules.spread(task.job), rules.nodes[part.name], self._questions(task, part), rules.shares(task),
                 )
             )  # fmt: skip
         return jobs
@@ -585,7 +598,7 @@ class SlurmMultifactor:
         plan = NodePlan(
             view,
             self._table,
-            self._whole,
+            self._whole | sum([1 << node for node in self._owned]),
             self._choice,
             window_s=self._set.bf_window_s,
             resolution_s=self._set.bf_resolution_s,
@@ -754,7 +767,7 @@ class SlurmMultifactor:
 
         def placed(nodes: int, types: tuple[int, ...]) -> Placement | None:
             end_s, ties = view.now + self._longest_s(task, types), self._set.bf_ties == "wait"
-            return self._on(view, task, nodes & ~plan.kept(view.now, end_s, closed=ties, of=nodes), room)
+            return self._on(view, task, part, nodes & ~plan.kept(view.now, end_s, closed=ties, of=nodes), room)
 
         return self._first(task, lambda types: self._roomy_nodes(view, task, part, types), placed)
 
@@ -800,7 +813,7 @@ class SlurmMultifactor:
                 nodes |= machines.candidate_set(task.demand, type_)
             return usable & nodes
 
-        return self._first(task, candidates, lambda open_, _: self._on(view, task, open_, room))
+        return self._first(task, candidates, lambda open_, _: self._on(view, task, part, open_, room))
 
     def _first(
         self,
@@ -829,11 +842,23 @@ class SlurmMultifactor:
         nodes = self._rules.nodes[part.name] & ~self._whole
         if self._rules.alone(task.job, part):
             nodes &= ~sum(1 << node for node in self._count)
+        if self._owned or self._rules.by_user(task.job):
+            nodes &= ~self._foreign(task)
         return nodes
 
-    def _on(self, view: ClusterView, task: TaskState, nodes: int, room: float) -> Placement | None:
+    def _foreign(self, task: TaskState) -> int:
+        """The nodes that other users keep from the task: those that they share with no one, or all that
+        they use if the task's user shares none.
+        """
+        user, whole = user_of(task.job), self._rules.by_user(task.job)
+        others = [node for node, users in (self._users if whole else self._owned).items() if {*users} - {user}]
+        return sum(
+            [1 << node for node in {*others, *[node for node, users in self._owned.items() if user not in users]}]
+        )
+
+    def _on(self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int, room: float) -> Placement | None:
         demand, machines = task.demand, view.machines.list
-        if self._set.place == "first" and not demand.gang:  # most jobs: no need to examine all nodes
+        if self._set.place == "first" and not (demand.gang or part.spreads):  # most jobs: no need to examine all nodes
             for node in bits(nodes):
                 if count := machines[node].room(demand):
                     return (Share(node, int(min(count, task.waiting, room))),)
@@ -844,8 +869,10 @@ class SlurmMultifactor:
         spread = self._rules.spread(task.job)
         if demand.gang:
             shares = self._rules.shares(task)
-            return self._choice.placement(open_, rooms, free, demand.gang, spread=spread, shares=shares)
-        chosen = self._choice.nodes(open_, rooms, free, 1, spread=True)
+            return self._choice.placement(
+                open_, rooms, free, demand.gang, spread=spread, shares=shares, idlest=part.spreads
+            )
+        chosen = self._choice.nodes(open_, rooms, free, 1, spread=True, idlest=part.spreads)
         if not chosen:
             return None
         node = chosen.bit_length() - 1
@@ -918,7 +945,8 @@ class SlurmMultifactor:
         for group in rules.groups(task):
             room: dict[int, int] = {}
             free: dict[int, int] = {}
-            for node in bits(nodes & group.nodes & demand.nodes):
+            barred = self._foreign(task) if self._owned or rules.by_user(task.job) else 0
+            for node in bits(nodes & group.nodes & demand.nodes & ~barred):
                 machine = machines[node]
                 if not machine.up or (alone or self._whole >> node & 1) and self._count.get(node, 0):
                     held = [run for run in self._table.ids[node] if run not in gone]

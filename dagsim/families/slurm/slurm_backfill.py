@@ -19,6 +19,7 @@ from dagsim.families.slurm.slurm_rules import Amounts, Holder, Holdings
 from dagsim.families.slurm.slurm_times import NodeChoice
 from dagsim.family import offered
 from dagsim.model import NodePartition
+from dagsim.model.queues import UNLIMITED_S
 from dagsim.model.arithmetic import bits
 from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, NodeState, Run, TaskState
 
@@ -289,9 +290,10 @@ class NodePlan:
         if machines.site is not None:
             for drain in machines.site.drained:
                 self._drained |= drain.nodes if drain.start_s <= self.now < drain.end_s else 0
-            for number, closed in enumerate(machines.site.closed):
-                for node in bits(closed.nodes):
-                    table.keep(node, closed.start_s, closed.end_s, number)
+            for closed in machines.site.closed:
+                if closed.known_s <= self.now < closed.end_s and closed.start_s < self.now + UNLIMITED_S:
+                    for node in bits(closed.nodes):
+                        table.keep(node, closed.start_s, closed.end_s, closed.number)
 
     def started(self) -> None:
         """A run has started: drop cached room."""
@@ -331,7 +333,7 @@ class NodePlan:
         best: tuple[float, float, int] | None = None
         for limit_s, groups in job.asked:
             earliest = self.earliest(
-                job.task.demand, groups, job.span, limit_s, alone=job.alone, distinct=job.spread, shares=job.shares
+                job.task.demand, groups, job.span, limit_s, alone=job.apart, distinct=job.spread, shares=job.shares
             )
             if earliest is not None and (best is None or earliest[0] < best[0]):
                 best = earliest[0], earliest[0] + limit_s, earliest[1]
@@ -416,9 +418,11 @@ class NodePlan:
         if site is not None and terms is not None:
             usable, own = usable & terms.nodes, terms.reservation if terms.reservation >= 0 else own
             if own >= 0:
-                closed = site.closed[own]
-                usable, least_s = usable & closed.nodes, max(least_s, closed.start_s)
-                until_s = min(until_s, nextafter(closed.end_s, -inf))
+                times = [closed for closed in site.closed if closed.number == own and closed.end_s > self.now]
+                until_s = min(until_s, nextafter(times[0].end_s, -inf)) if times else -inf
+                if times:
+                    usable, least_s = usable & times[0].nodes, max(least_s, times[0].start_s)
+            own = next((number for number in terms.welcome if site.is_under_way(number, self.now)), own)
         listed, members = self._table.members(tuple([usable & nodes for nodes in groups]))
         never_s = -inf if least_s > until_s or not usable else inf
         span &= self._all_up & ~self._drained
@@ -520,6 +524,8 @@ class PendingJob(NamedTuple):
     amounts: Amounts
     alone: bool
     """True if it shares no node."""
+    apart: bool
+    """True if it shares no node, or only with jobs of its user."""
     spread: bool
     """True if each instance of a gang takes a node of its own."""
     span: int

@@ -129,6 +129,10 @@ class SlurmRules:
         """True if the job shares no node."""
         return part.exclusive or (job.job.request is not None and job.job.request.exclusive)
 
+    def by_user(self, job: JobState) -> bool:
+        """True if only jobs of its own user share the nodes of the job."""
+        return job.job.request is not None and job.job.request.exclusive_user
+
     def spread(self, job: JobState) -> bool:
         """True if each instance of a gang takes a node of its own."""
         request = job.job.request

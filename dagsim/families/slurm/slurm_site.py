@@ -1043,8 +1043,8 @@ def _mode(site: SlurmSite, owner: str, stated: str) -> _Mode:
 
 
 def _billed(site: SlurmSite, weights: str) -> dict[str, float]:
-    """TRESBillingWeights. The weight of memory may have a unit, and counts per GB here."""
-    billing: dict[str, float] = {}
+    """TRESBillingWeights, by default the CPUs. The weight of memory may have a unit, and counts per GB here."""
+    billing: dict[str, float] = {"cpus": 1.0} if is_unset(weights) else {}
     for part in weights.strip('"').split(",") if not is_unset(weights) else ():
         name, _, weight = part.partition("=")
         if name.lower() not in _TRES:
@@ -1086,11 +1086,15 @@ def _qos(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
         )
 
 
+_REPEATED_S = {"HOURLY": 3600.0, "DAILY": 86400.0, "WEEKLY": 7 * 86400.0}
+
+
 def _reservation(site: SlurmSite, name: str, row: Mapping[str, str]) -> NodeReservation | None:
     flags = row.get("flags", "").split(",")
-    for flag in ("DAILY", "WEEKLY", "HOURLY", "WEEKDAY", "WEEKEND", "FLEX", "REPLACE", "MAGNETIC"):
+    for flag in ("WEEKDAY", "WEEKEND", "FLEX", "REPLACE"):
         if flag in flags:
             site.drop(f"reservation {name}: flag {flag}")
+    every_s = next((seconds for flag, seconds in _REPEATED_S.items() if flag in flags), None)
     if is_unset(row.get("nodes", "")):
         site.drop(f"reservation {name}: it has no nodes")
         return None
@@ -1103,7 +1107,20 @@ def _reservation(site: SlurmSite, name: str, row: Mapping[str, str]) -> NodeRese
         if end_s <= start_s:
             site.drop(f"reservation {name}: it ends ({row['endtime']}) before it starts ({row['starttime']}); left out")
             return None
-        return NodeReservation(name, _hosts(row["nodes"], f"reservation {name}"), start_s, end_s)
+        accounts, users = (
+            tuple([one for one in row.get(key, "").split(",") if not is_unset(one)]) for key in ("accounts", "users")
+        )
+        return NodeReservation(
+            name,
+            _hosts(row["nodes"], f"reservation {name}"),
+            start_s,
+            end_s,
+            every_s,
+            site.log.made_s.get(name),
+            "MAGNETIC" in flags,
+            accounts,
+            users,
+        )
     except (Dirty, ModelError) as error:
         raise TraceError(f"reservation {name}: {error}") from None
 

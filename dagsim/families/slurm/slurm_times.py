@@ -238,10 +238,10 @@ class NodeChoice:
 
     ``first`` takes the first nodes with room, in the order of the configuration. ``best`` is the
     rule of ``select/cons_tres`` without topology (``_eval_nodes_consec`` in eval_nodes.c, Slurm
-    22.05): nodes of the smallest weights that suffice together are divided into blocks of
-    consecutive nodes. The job takes the tightest block that suffices (the one with the fewest free
-    CPUs), else the largest blocks in turn. If one node of the block can hold it, it takes the one
-    with the fewest free CPUs; otherwise the block's nodes in order.
+    22.05): the nodes of the smallest weight are divided into blocks of consecutive nodes. The job
+    takes the tightest block that suffices (the one with the fewest free CPUs), else the largest
+    blocks in turn, and for the rest nodes of the next weight. If one node of the block can hold it,
+    it takes the one with the fewest free CPUs; otherwise the block's nodes in order.
     """
 
     def __init__(self, cluster: Cluster, *, best: bool) -> None:
@@ -250,6 +250,8 @@ class NodeChoice:
         weights: dict[float, int] = {}
         for index, node in enumerate(cluster.nodes):
             weights[node.weight] = weights.get(node.weight, 0) | 1 << index
+        self._weights = [node.weight for node in cluster.nodes]
+        self._cpus = [node.cpus or 1.0 for node in cluster.nodes]
         self._by_weight = [weights[weight] for weight in sorted(weights)]
         """Bit sets of the nodes of each weight, smallest weight first."""
 
@@ -262,11 +264,13 @@ class NodeChoice:
         *,
         spread: bool,
         shares: Sequence[tuple[int, int]] = (),
+        idlest: bool = False,
     ) -> int:
         """Choose nodes for ``wanted`` instances among ``nodes``, which have ``room`` for instances
         and ``free`` CPUs. With ``spread``, each instance takes a node of its own. ``shares`` are sets of
-        nodes of which so many must be chosen; they are chosen first, one set after the other. Returns a
-        bit set, 0 if there is not enough room.
+        nodes of which so many must be chosen; they are chosen first, one set after the other. With
+        ``idlest``, nodes of which the largest part is free come first among those of a weight
+        (``_eval_nodes_lln``). Returns a bit set, 0 if there is not enough room.
         """
         if shares:
             chosen = 0
@@ -284,15 +288,13 @@ class NodeChoice:
             return chosen
         if self.in_order:
             return _in_order(bits(nodes), room, wanted, spread)
-        open_, total = 0, 0
+        chosen = 0
         for of_weight in self._by_weight:
-            added = nodes & of_weight
-            if not added:
-                continue
-            open_ |= added
-            total += sum(1 if spread else room[node] for node in bits(added))
-            if total >= wanted:
-                return _tightest(open_, room, free, wanted, spread)
+            if added := nodes & of_weight:
+                part, wanted = _tightest(added, room, free, wanted, spread)
+                chosen |= part
+                if wanted <= 0:
+                    return chosen
         return 0
 
     def placement(
@@ -304,9 +306,10 @@ class NodeChoice:
         *,
         spread: bool,
         shares: Sequence[tuple[int, int]] = (),
+        idlest: bool = False,
     ) -> Placement | None:
         """The same choice as a placement; None if there is not enough room."""
-        chosen = self.nodes(nodes, room, free, wanted, spread=spread, shares=shares)
+        chosen = self.nodes(nodes, room, free, wanted, spread=spread, shares=shares, idlest=idlest)
         placed, later = [], chosen.bit_count()
         for node in bits(chosen):
             later -= 1
@@ -329,22 +332,24 @@ def _in_order(nodes: Iterable[int], room: Mapping[int, int], wanted: int, spread
     return 0
 
 
-def _tightest(open_: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, spread: bool) -> int:
-    """Choose among nodes that suffice together."""
+def _tightest(
+    open_: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, spread: bool
+) -> tuple[int, int]:
+    """Choose among nodes of one weight; returns them, and how many instances they leave."""
     blocks = _blocks(open_)
     chosen = 0
-    while wanted > 0:
+    while wanted > 0 and blocks:
         block = _best_block(blocks, room, free, wanted, spread)
         blocks.remove(block)
         alone = [node for node in block if room[node] >= wanted] if wanted == 1 or not spread else []
         if alone:
-            return chosen | 1 << min(alone, key=lambda node: (free[node], node))
+            return chosen | 1 << min(alone, key=lambda node: (free[node], node)), 0
         for node in block:
             chosen |= 1 << node
             wanted -= 1 if spread else room[node]
             if wanted <= 0:
                 break
-    return chosen
+    return chosen, wanted
 
 
 def _best_block(
