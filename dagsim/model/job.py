@@ -32,6 +32,8 @@ class Request:
     - ``nodes`` are the names of nodes that have to be among its nodes (``--nodelist``; kept by
       ``slurm-multifactor``), ``excluded`` those that must not be.
     - ``exclusive``: it shares no node. With ``exclusive_user`` only jobs of its own user share its nodes.
+    - ``together`` names jobs that were submitted together and start together (components of a
+      heterogeneous job; kept by ``slurm-multifactor``).
     - ``spread`` is True if every instance takes a node of its own, False if instances may share nodes,
       None if unknown.
     - ``array`` is its job array; at most ``array_limit`` tasks of the array run at a time.
@@ -64,6 +66,7 @@ class Request:
     nodes: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     exclusive_user: bool = False
+    together: str = ""
 
     __pydantic_config__ = {"extra": "forbid"}
 

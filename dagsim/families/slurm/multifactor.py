@@ -462,7 +462,7 @@ class SlurmMultifactor:
             jobs.append(
                 PendingJob(
                     tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
-                    alone or rules.by_user(task.job), rules.spread(task.job), rules.nodes[part.name], self._questions(task, part), rules.shares(task),
+                    rules.spread(task.job), rules.nodes[part.name], self._questions(task, part), rules.shares(task),
                 )
             )  # fmt: skip
         return jobs
@@ -542,7 +542,12 @@ class SlurmMultifactor:
                 continue
             reservation = _reservation(task)
             passed = part.name in closed if reservation < 0 else reservation in full
-            if passed or not self._licensed(view, task):
+            if passed or self._is_leaving(task) or not self._licensed(view, task):
+                at += 1
+                continue
+            if self._together(task):  # started by backfill alone, and until then it holds up its partition
+                closed.add(part.name)
+                blocked |= rules.nodes[part.name]
                 at += 1
                 continue
             if tested >= most:
@@ -562,7 +567,9 @@ class SlurmMultifactor:
                 yield from self._make_way(view, task, part, nodes)
                 placement = self._fit(view, task, part, nodes, room)
             if placement is None:
-                if reservation >= 0:
+                if named := rules.named(task):
+                    blocked |= named
+                elif reservation >= 0:
                     full.add(reservation)
                 elif self._is_held_up(view, task, part, nodes):
                     closed.add(part.name)
@@ -598,7 +605,7 @@ class SlurmMultifactor:
         plan = NodePlan(
             view,
             self._table,
-            self._whole | sum([1 << node for node in self._owned]),
+            self._whole,
             self._choice,
             window_s=self._set.bf_window_s,
             resolution_s=self._set.bf_resolution_s,
@@ -644,6 +651,9 @@ class SlurmMultifactor:
         )
         considered: dict[tuple[str, str], int] = {}
         preempting = self._set.preempt != "off" and bool(self._preemptable)
+        stoppable: dict[tuple[str, str], frozenset[int]] = {}
+        ready: dict[str, list[tuple[TaskState, NodePartition, Placement]]] = {}
+        """Components of heterogeneous jobs that could start now."""
         at = tested = 0
         while at < len(listed) and tested < tests:
             job = listed[at]
@@ -675,23 +685,30 @@ class SlurmMultifactor:
             if placement is None:
                 at += 1
                 if preempting:  # a job behind it may stop runs, but none on reserved nodes
-                    plan.make_room(job)
+                    if not self._is_leaving(task):
+                        plan.make_room(job, self._stoppable(view, task, part, stoppable), self._barred(task))
                     continue
                 if not outlook.any_fits(at, tests - tested):
-                    return
+                    break
                 if outlook.is_hopeful(at):
-                    plan.make_room(job)
+                    plan.make_room(job, barred=self._barred(task))
                     hopeful = outlook.hopeful_at
                     while at < hopeful and tested < tests and outlook.counts_all and could(listed[hopeful]):
                         job = listed[at]  # as above for a job that is known not to start, but in short
                         if most or job.holders or not job.task.waiting or not self._licensed(view, job.task):
                             break
-                        plan.make_room(job)
+                        plan.make_room(job, barred=self._barred(job.task))
                         tested += 1
                         at += 1
                 continue
             if not self._may_hold(view, job, placement):
                 at += 1
+                continue
+            if self._together(task):
+                at += 1
+                end_s = now + self._longest_s(task, task.demand.types)
+                plan.reserve(now, end_s, sum([1 << share.node for share in placement]))
+                ready.setdefault(self._together(task), []).append((task, part, placement))
                 continue
             self.latest = "backfill"
             self._starting = task, part
@@ -705,6 +722,28 @@ class SlurmMultifactor:
             fitting.clear()
             hoping = None
             self._roomy.clear()
+        yield from self._start_together(view, ready)
+
+    def _together(self, task: TaskState) -> str:
+        """The name that the task shares with those that it has to start with; empty if it starts alone."""
+        request = task.job.job.request
+        return "" if request is None else request.together
+
+    def _start_together(
+        self, view: ClusterView, ready: Mapping[str, list[tuple[TaskState, NodePartition, Placement]]]
+    ) -> Iterator[Decision]:
+        """Start the components of jobs of which all could start (``_het_job_start_test`` in backfill.c)."""
+        for name, parts in ready.items():
+            waiting = [job for job in view.jobs.values() if job.job.request is not None]
+            if len(parts) < sum(job.job.request.together == name for job in waiting if job.job.request is not None):
+                continue
+            for task, part, placement in parts:
+                nodes = sum([1 << share.node for share in placement])
+                if self._on(view, task, part, nodes, inf) is None:  # they took the same node
+                    break
+                self.latest = "backfill"
+                self._starting = task, part
+                yield Start(task, placement)
 
     def _is_over(
         self,
@@ -842,14 +881,14 @@ class SlurmMultifactor:
         nodes = self._rules.nodes[part.name] & ~self._whole
         if self._rules.alone(task.job, part):
             nodes &= ~sum(1 << node for node in self._count)
-        if self._owned or self._rules.by_user(task.job):
-            nodes &= ~self._foreign(task)
-        return nodes
+        return nodes & ~self._barred(task)
 
-    def _foreign(self, task: TaskState) -> int:
+    def _barred(self, task: TaskState) -> int:
         """The nodes that other users keep from the task: those that they share with no one, or all that
         they use if the task's user shares none.
         """
+        if not (self._owned or self._rules.by_user(task.job)):
+            return 0
         user, whole = user_of(task.job), self._rules.by_user(task.job)
         others = [node for node, users in (self._users if whole else self._owned).items() if {*users} - {user}]
         return sum(
@@ -885,8 +924,7 @@ class SlurmMultifactor:
         or QOS, and once its grace time is over. While those of an earlier time are still ending, no
         others are chosen (``preempt_in_progress``).
         """
-        key = task.order, task.piece
-        if any(run in self._runs for run in self._leaving.get(key, ())):
+        if self._is_leaving(task):
             return
         modes = {run: mode for run in self._preemptable if (mode := self._mode(view, run, task, part)) != "off"}
         killed: set[int] = set()
@@ -907,7 +945,21 @@ class SlurmMultifactor:
                 yield Preempt(run)
                 self._no_delay = False
         if chosen:
-            self._leaving[key] = tuple(chosen)
+            self._leaving[task.order, task.piece] = tuple(chosen)
+
+    def _is_leaving(self, task: TaskState) -> bool:
+        """True if runs are ending that had to make way for the task."""
+        return any(run in self._runs for run in self._leaving.get((task.order, task.piece), ()))
+
+    def _stoppable(
+        self, view: ClusterView, task: TaskState, part: NodePartition, known: dict[tuple[str, str], frozenset[int]]
+    ) -> frozenset[int]:
+        """The runs that the task may stop in a partition, without those that are suspended."""
+        key = self._rules.quality(task.job).name, part.name
+        if key not in known:
+            modes = {run: self._mode(view, run, task, part) for run in self._preemptable}
+            known[key] = frozenset([run for run, mode in modes.items() if mode in ("requeue", "cancel")])
+        return known[key]
 
     def _victims(
         self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int, candidates: list[int]
@@ -945,8 +997,7 @@ class SlurmMultifactor:
         for group in rules.groups(task):
             room: dict[int, int] = {}
             free: dict[int, int] = {}
-            barred = self._foreign(task) if self._owned or rules.by_user(task.job) else 0
-            for node in bits(nodes & group.nodes & demand.nodes & ~barred):
+            for node in bits(nodes & group.nodes & demand.nodes & ~self._barred(task)):
                 machine = machines[node]
                 if not machine.up or (alone or self._whole >> node & 1) and self._count.get(node, 0):
                     held = [run for run in self._table.ids[node] if run not in gone]

@@ -99,7 +99,8 @@ it is kept.
 
 
 class Sacct(Reader):
-    """One gang per job, with one instance per node; a heterogeneous job has one task per component.
+    """One gang per job, with one instance per node. Each component of a heterogeneous job is a job, and they
+    start together (``Request.together``).
 
     Every job that held its nodes is kept, however it ended. An attempt that was requeued, preempted
     or lost its node is followed by another. Work is that of the last attempt
@@ -216,8 +217,8 @@ class _Attempt:
 
     @property
     def base(self) -> str:
-        """Id of the job, without the number of a component."""
-        return self.id.partition("+")[0]
+        """Id of the job: the first component of a heterogeneous job has the id of all."""
+        return _job_id(self.id)
 
     @property
     def is_over(self) -> bool:
@@ -399,7 +400,7 @@ class _Reading:
 
     def keys(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
         """Job of each row, and its submission time."""
-        ids, submit = objects([id.partition("+")[0] for id in _ids(table).tolist()]), self._moments(table, "Submit")
+        ids, submit = objects([_job_id(id) for id in _ids(table).tolist()]), self._moments(table, "Submit")
         if self.reuse.numbers:
             owners = zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True)
             for row, key in enumerate(zip(map(hash, ids.tolist()), map(hash, owners), submit.tolist(), strict=True)):
@@ -425,8 +426,7 @@ class _Reading:
         for job in again:
             reading.findings.note(groups.row[groups.first[job] : groups.first[job] + 1], _AGAIN)
         kinds = _Kinds(table, reading.template)
-        whole = np.array(["+" not in id for id in _ids(table).tolist()], bool)
-        plain = whole & times.are_plain() & kinds.known
+        plain = times.are_plain() & kinds.known
         first, start = groups.row[groups.first[:-1]], times.moments["Start"]
         work = self.options.all_on_reference(times.ran_s, kinds.measured_on, kinds.place)
         eligible = times.moments["Eligible"]
@@ -474,7 +474,7 @@ class _Reading:
         """Take note of the attempts of a table, by which ``keys`` later tells jobs of one id apart. ``whole`` is
         True if it holds all rows.
         """
-        bases = [id.partition("+")[0] for id in _ids(table).tolist()]
+        bases = [_job_id(id) for id in _ids(table).tolist()]
         if whole and len(set(bases)) == len(bases):  # true of most logs: one row per job
             return
         owners = map(hash, zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True))
@@ -502,8 +502,8 @@ class _Reading:
         if not (several or counts_licences or any(any(column.words) for column in columns)):
             return None, None
         licences = asked.mapped(licences_or_none) if counts_licences else Labels(np.zeros(len(first), np.int32), ((),))
-        rows = zip(*[column.tolist() for column in (*columns, partition, licences, nodes)], strict=True)
-        terms = [submission(*row) for row in rows]
+        rows = zip(*[column.tolist() for column in (*columns, partition, licences, nodes)], ids.tolist(), strict=True)
+        terms = [submission(*row, _component(id)) for *row, id in rows]
         nice = np.array([-term.nice or 0.0 for term in terms])
         submit_s = self._moments(table, "Submit")[first].tolist()
         requests = [self._request(*job) for job in zip(terms, ids.tolist(), submit_s, strict=True)]
@@ -549,32 +549,27 @@ class _Reading:
 
     def job(self, time: float, rows: dict[int, list[str]]) -> tuple[Job, int] | None:
         """Job of its rows and their number, or ``None`` if it cannot be kept."""
-        components: dict[str, list[_Attempt]] = {}
-        seen: dict[str, list[list[str]]] = {}
+        attempts: list[_Attempt] = []
+        seen: list[list[str]] = []
         for place, row in rows.items():
             try:
                 attempt = self._attempt(place, dict(zip(COLUMNS, row, strict=True)))
-                if row in seen.setdefault(attempt.id, []):
+                if row in seen:
                     raise Dirty("given twice")
-                seen[attempt.id].append(row)
-                _refuse_again(attempt, components.get(attempt.id, []))
+                seen.append(row)
+                _refuse_again(attempt, attempts)
             except Dirty as reason:
                 self._drop_row(str(reason), place)
             else:
-                components.setdefault(attempt.id, []).append(attempt)
-        kept = {name: self._lasting(attempts) for name, attempts in components.items()}
-        attempts = [attempt for attempts in kept.values() for attempt in attempts]
-        if not attempts:
-            return None
-        if not all(kept.values()):
-            self._drop("of jobs that lost a component", attempts)
+                attempts.append(attempt)
+        if not (kept := self._lasting(attempts) if attempts else []):
             return None
         try:
-            return self._made(time, list(kept.values())), len(attempts)
+            return self._made(time, kept), len(kept)
         except Dirty as reason:
-            self._drop(str(reason), attempts)
+            self._drop(str(reason), kept)
         except ModelError as error:
-            self._drop("that describe an impossible job", attempts, str(error))
+            self._drop("that describe an impossible job", kept, str(error))
         return None
 
     def template(self, row: list[str]) -> tuple[Task, str | None] | None:
@@ -675,10 +670,8 @@ class _Reading:
 
     def _terms(self, place: int, row: dict[str, str], nodes: int) -> Submission:
         licences = resources(row["ReqTRES"]).licences
-        _, _, component = row["JobID"].partition("+")
-        number = int(component) if component.isdecimal() and len(component) < 6 else 0
         columns = (row["SubmitLine"], row["Constraints"], row["Reservation"], row["Partition"])
-        terms = submission(*columns, licences, nodes, number)
+        terms = submission(*columns, licences, nodes, _component(row["JobID"]))
         if terms.fault:
             raise Dirty(terms.fault)
         if terms.note:
@@ -692,6 +685,8 @@ class _Reading:
         """
         request = terms.request
         array, _, task = id.partition("_")
+        if terms.several:
+            request = replace(request or Request(), together=id.partition("+")[0])
         if request is not None and request.array_limit is not None:
             request = replace(request, array=array)
         if request is not None and any(entry.endswith("_*") for entry in request.after):
@@ -742,22 +737,18 @@ class _Reading:
             return "that outlive the trace"
         return None
 
-    def _made(self, time: float, components: list[list[_Attempt]]) -> Job:
-        """The job, with one task per component.
+    def _made(self, time: float, attempts: list[_Attempt]) -> Job:
+        """The job of its attempts.
 
         Raises:
             Dirty, ModelError: Its demand is unclear or invalid.
         """
-        first = components[0][0]
-        if len(components) > 1:
-            self._note("of several components, which need not start together here", first.place)
-        pieces = [piece for attempts in components for piece in self._by_type(attempts)]
-        names = [f"component-{place}" for place in range(len(pieces))] if len(pieces) > 1 else ["job"]
+        # Waits are those of the first attempt: later ones are what a simulation's own preemptions and failures make.
+        first = shown = attempts[0]
+        pieces = self._by_type(attempts)
+        names = [f"part-{place}" for place in range(len(pieces))] if len(pieces) > 1 else ["job"]
         tasks = [self._task(piece, name) for piece, name in zip(pieces, names, strict=True)]
-        shown = components[0][0]  # later attempts are what the simulation's own preemptions and failures make
         request = self._request(first.terms, first.base, time)
-        if len(several := dict.fromkeys(attempts[-1].submitted[2] for attempts in components)) > 1:
-            request = replace(request or Request(), partitions=tuple(several))
         return Job(
             first.base,
             TaskGraph(tuple(tasks)),
@@ -771,27 +762,25 @@ class _Reading:
             request=request,
             observed_start_s=None if shown.start_s is None else max(time, shown.start_s),
             eligible_s=max(time, shown.eligible_s if shown.start_s is None else min(shown.eligible_s, shown.start_s)),
-            observed_nodes=self._nodes([attempts[-1] for attempts in components]),
-            observed_gpu=(self._measured_on(shown) or "") if len(components) == 1 else "",
+            observed_nodes=self._nodes(attempts[-1]),
+            observed_gpu=self._measured_on(shown) or "",
         )
 
     def _tenant(self, user: str, account: str, partition: str) -> str:
         owners = {"user": user, "account": account, "partition": partition}
         return (account or user) if self.options.tenant is None else owners[self.options.tenant]
 
-    def _nodes(self, shown: list[_Attempt]) -> tuple[str, ...]:
-        """Nodes named in the log, without those of a list that cannot be read."""
-        for attempt in shown:
-            if (found := _listed_nodes(attempt.node_list)) < 0:
-                self._note(_NO_LIST, attempt.place)
-            elif found and attempt.nodes != found:
-                self._note(_OTHER_LENGTH, attempt.place)
-        listed = [readable_hosts(attempt.node_list) for attempt in shown]
-        return listed[0] if len(listed) == 1 else tuple([name for names in listed for name in names])
+    def _nodes(self, attempt: _Attempt) -> tuple[str, ...]:
+        """Nodes named in the log; none if their list cannot be read."""
+        if (found := _listed_nodes(attempt.node_list)) < 0:
+            self._note(_NO_LIST, attempt.place)
+        elif found and attempt.nodes != found:
+            self._note(_OTHER_LENGTH, attempt.place)
+        return readable_hosts(attempt.node_list)
 
     def _by_type(self, attempts: list[_Attempt]) -> list[list[_Attempt]]:
-        """Split a component by GPU type, since a gang runs on one type. Only a component that holds
-        whole nodes of several types is split.
+        """Split a job by GPU type, since a gang runs on one type. Only a job that holds whole nodes of several
+        types is split.
         """
         last = attempts[-1]
         allocated, nodes = last.allocated, last.nodes
@@ -885,6 +874,17 @@ def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:
     """User, account, partition and QOS, shared by all jobs with equal values."""
     partition = row["Partition"].partition(",")[0]
     return intern(row["User"]), intern(row["Account"]), intern(partition), intern(row["QOS"])
+
+
+def _job_id(id: str) -> str:
+    """The id of a job: of the components of a heterogeneous job, the first has the id of all."""
+    return id.removesuffix("+0")
+
+
+def _component(id: str) -> int:
+    """The number of a component of a heterogeneous job; 0 for other jobs."""
+    number = id.partition("+")[2].partition(":")[0]
+    return int(number) if number.isdecimal() and len(number) < 6 else 0
 
 
 def _ids(table: Table) -> np.ndarray:

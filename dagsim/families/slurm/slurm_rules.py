@@ -302,6 +302,14 @@ class SlurmRules:
         )
         return terms.shares if able else ()
 
+    def named(self, task: TaskState) -> int:
+        """The nodes that the job asks for by name, as a bit set, if it needs no others."""
+        request = task.job.job.request
+        if request is None or not request.nodes:
+            return 0
+        nodes = sum([1 << at for at, node in enumerate(self._machines) if node.name in request.nodes])
+        return nodes if nodes.bit_count() >= (task.demand.gang if self.spread(task.job) else 1) else 0
+
     def _limit(self, queues: QueueTree) -> None:
         for node, above in queues.walk():
             self._above[node.name] = (node.name, *above)

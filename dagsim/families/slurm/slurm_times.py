@@ -275,17 +275,21 @@ class NodeChoice:
         if shares:
             chosen = 0
             for share, number in shares:
-                one = dict.fromkeys(bits(nodes & share & ~chosen), 1)
-                if len(one) < number or not (
-                    part := self.nodes(nodes & share & ~chosen, one, free, number, spread=True)
-                ):
+                open_ = nodes & share & ~chosen
+                one, part = dict.fromkeys(bits(open_), 1), 0
+                if len(one) >= number:
+                    part = self.nodes(open_, one, free, number, spread=True, idlest=idlest)
+                if not part:
                     return 0
                 chosen |= part
             left = wanted - sum(1 if spread else room[node] for node in bits(chosen))
             if left > 0:
-                rest = self.nodes(nodes & ~chosen, room, free, left, spread=spread)
+                rest = self.nodes(nodes & ~chosen, room, free, left, spread=spread, idlest=idlest)
                 return chosen | rest if rest else 0
             return chosen
+        if idlest:
+            order = sorted(bits(nodes), key=lambda node: (self._weights[node], -free[node] / self._cpus[node], node))
+            return _in_order(order, room, wanted, spread)
         if self.in_order:
             return _in_order(bits(nodes), room, wanted, spread)
         chosen = 0

@@ -36,6 +36,8 @@ class Submission(NamedTuple):
     gpus: tuple[tuple[str, str], ...] = ()
     """The GPUs and shards that its line asks for: the unit (``job``, ``node``, ``task``, ``socket``), and the list."""
     units: tuple[int | None, int | None, int] = (None, None, 1)
+    several: bool = False
+    """True if the line has several components."""
     """Its number of tasks, tasks per node (if stated) and sockets per node."""
 
     def gpu_tres(self, nodes: int) -> str:
@@ -82,12 +84,14 @@ def submission(
     number of its nodes, 0 if unknown, and ``component`` that of the component of a heterogeneous job.
     """
     named = partition if "," in partition else ""
-    several = tuple([pair for pair in licences if pair[1]])
-    if " : " in line:  # each component has options of its own
+    counted = tuple([pair for pair in licences if pair[1]])
+    several = " : " in line
+    if several:  # each component has options of its own
         command, parts = line.split(maxsplit=1)[0], line.split(" : ")
         own = parts[component] if component < len(parts) else parts[0]
         line = own if own.startswith(command) else f"{command} {own}"
-    return _read(line, _stated(constraint), _stated(reservation), named, several, nodes)
+    terms = _read(line, _stated(constraint), _stated(reservation), named, counted, nodes)
+    return terms._replace(several=True) if several else terms
 
 
 @lru_cache(maxsize=1 << 14)
