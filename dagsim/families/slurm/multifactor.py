@@ -903,6 +903,11 @@ class SlurmMultifactor:
                     return (Share(node, int(min(count, task.waiting, room))),)
             return None
         rooms = {node: count for node in bits(nodes) if (count := machines[node].room(demand))}
+        most = part.job_limits.nodes
+        if most is not None and demand.gang and not self._rules.spread(task.job):  # nodes that suffice so few together
+            largest = sorted(rooms.values(), reverse=True)[: max(most - 1, 0)]
+            rooms = {node: count for node, count in rooms.items() if count + sum(largest) >= demand.gang}
+            rooms = dict(sorted(rooms.items(), key=lambda pair: (-pair[1], pair[0]))[:most])
         open_ = sum([1 << node for node in rooms])
         free = {node: machines[node].cpus for node in rooms}
         spread = self._rules.spread(task.job)
