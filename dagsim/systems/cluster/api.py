@@ -106,7 +106,18 @@ from dagsim.systems.cluster.models.shared_gpus import Sharing
 from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.past import nodes_by_name, placement_on
 from dagsim.systems.cluster.site import SiteState, Terms, members
-from dagsim.systems.cluster.state import Index, JobState, Key, Queue, Run, RunIndex, TaskState, TypedKey, TypedQueue
+from dagsim.systems.cluster.state import (
+    Index,
+    JobState,
+    Key,
+    Queue,
+    Run,
+    RunIndex,
+    TaskState,
+    TypedKey,
+    TypedQueue,
+    is_barred,
+)
 from dagsim.systems.cluster.view import NEVER_S, ClusterPolicy, ClusterView, ExpectedFree, Simulation
 
 __all__ = [
@@ -131,6 +142,7 @@ __all__ = [
     "Terms",
     "TypedKey",
     "TypedQueue",
+    "is_barred",
     "members",
     "nodes_by_name",
     "placement_on",
