@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from inspect import signature
 from math import ceil, floor, inf
@@ -915,19 +916,18 @@ class SlurmMultifactor:
                     return (Share(node, int(min(count, task.waiting, room))),)
             return None
         rooms = {node: count for node in bits(nodes) if (count := machines[node].room(demand))}
-        most = part.job_limits.nodes
-        if most is not None and demand.gang and not self._rules.spread(task.job):  # nodes that suffice so few together
-            largest = sorted(rooms.values(), reverse=True)[: max(most - 1, 0)]
-            rooms = {node: count for node, count in rooms.items() if count + sum(largest) >= demand.gang}
-            rooms = dict(sorted(rooms.items(), key=lambda pair: (-pair[1], pair[0]))[:most])
         open_ = sum([1 << node for node in rooms])
         free = {node: machines[node].cpus for node in rooms}
         spread = self._rules.spread(task.job)
         if demand.gang:
             shares = self._rules.shares(task)
-            return self._choice.placement(
-                open_, rooms, free, demand.gang, spread=spread, shares=shares, idlest=part.spreads
-            )
+            choose = partial(self._choice.placement, spread=spread, shares=shares, idlest=part.spreads)
+            placement = choose(open_, rooms, free, demand.gang)
+            most = part.job_limits.nodes
+            if placement is not None and most is not None and len(placement) > most:
+                largest = sorted(rooms, key=lambda node: (-rooms[node], node))[:most]
+                placement = choose(sum([1 << node for node in largest]), rooms, free, demand.gang)
+            return placement
         chosen = self._choice.nodes(open_, rooms, free, 1, spread=True, idlest=part.spreads)
         if not chosen:
             return None

@@ -16,6 +16,7 @@ from dagsim.systems.cluster.api import (
     JobState,
     NodeState,
     TaskState,
+    may_mix_types,
     members,
 )
 
@@ -274,10 +275,11 @@ class SlurmRules:
 
     def groups(self, task: TaskState) -> tuple[NodesOfTypes, ...]:
         """Sets of nodes that a start of the task may combine, each with its types: those of one GPU
-        type. A batch job that needs no GPUs, and a start on one node, may take any.
+        type. A batch job that needs no GPUs or counts nodes, and a start on one node, may take any.
         """
         demand = task.demand
-        mixes = not demand.demand.gpus and (task.job.job.request is not None or not demand.gang)
+        job = task.job.job
+        mixes = may_mix_types(job, demand.demand) or not (demand.demand.gpus or demand.gang)
         groups = self._groups.get((demand.types, mixes))
         if groups is None:
             by_type = [NodesOfTypes(self.of_type[type_], (type_,)) for type_ in demand.types]

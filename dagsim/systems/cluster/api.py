@@ -104,7 +104,7 @@ states in an attribute ``forgets``, which is printed above the results of such a
 
 from dagsim.systems.cluster.models.shared_gpus import Sharing
 from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass, NodeState
-from dagsim.systems.cluster.past import nodes_by_name, placement_on
+from dagsim.systems.cluster.past import may_mix_types, nodes_by_name, placement_on
 from dagsim.systems.cluster.site import SiteState, Terms, members
 from dagsim.systems.cluster.state import (
     Index,
@@ -143,6 +143,7 @@ __all__ = [
     "TypedKey",
     "TypedQueue",
     "is_barred",
+    "may_mix_types",
     "members",
     "nodes_by_name",
     "placement_on",

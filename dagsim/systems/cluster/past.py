@@ -14,6 +14,7 @@ import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, Demand, InFlight, Job, Kind, Placement, Record, RejectReason, Share
+from dagsim.model.job import counted
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.forks import Forked
 from dagsim.systems.cluster.models.runtime import Runtime
@@ -398,8 +399,10 @@ def _room_for_run(machine: NodeState, demand: DemandClass) -> int:
 
 
 def may_mix_types(job: Job, demand: Demand) -> bool:
-    """True if a gang may combine nodes of different GPU types: a batch job that needs no GPUs."""
-    return not demand.gpus and job.request is not None
+    """True if a gang may combine nodes of different GPU types: a batch job that needs no GPUs, or asks for
+    so many nodes of several kinds.
+    """
+    return job.request is not None and (not demand.gpus or bool(counted(job.request.constraint)))
 
 
 def demand_words(demand: Demand) -> str:
