@@ -176,7 +176,6 @@ READ_KEYS = (
     "count_pull",
     "spread",
     "keep_partial",
-    "keep_waiting",
     "strict",
 )
 """Keys of ``--read``. The other fields of ``TraceOptions`` have options of their own."""

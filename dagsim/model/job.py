@@ -32,8 +32,6 @@ class Request:
     - ``nodes`` are the names of nodes that have to be among its nodes (``--nodelist``; kept by
       ``slurm-multifactor``), ``excluded`` those that must not be.
     - ``exclusive``: it shares no node. With ``exclusive_user`` only jobs of its own user share its nodes.
-    - ``barred_s``: the log shows that the job has not started until so many seconds after its arrival, when it
-      was cancelled (infinite if it was not), so no simulation starts it.
     - ``together`` names jobs that were submitted together and start together (components of a
       heterogeneous job; kept by ``slurm-multifactor``).
     - ``spread`` is True if every instance takes a node of its own, False if instances may share nodes,
@@ -69,7 +67,6 @@ class Request:
     excluded: tuple[str, ...] = ()
     exclusive_user: bool = False
     together: str = ""
-    barred_s: float | None = None
 
     __pydantic_config__ = {"extra": "forbid"}
 

@@ -439,8 +439,6 @@ class Conversation(Generic[ViewT, DecisionT]):
         """
         if getattr(policy, "clairvoyant", False) and isinstance(self.kernel, HidesTruth):
             self.kernel.show_truth()
-        if getattr(policy, "keeps_barred", False) and hasattr(self.kernel, "keeps_barred"):
-            self.kernel.keeps_barred = True
         send, decide, view = self._talk.send, policy.decide, self.view
         try:
             while view is not None:

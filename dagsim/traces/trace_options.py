@@ -50,10 +50,6 @@ class TraceOptions:
     """Maximum number of jobs to keep."""
     keep_partial: bool = False
     """Keep the usable parts of jobs that did not finish as a whole."""
-    keep_waiting: bool = False
-    """Keep jobs that had not started when the log ended or they were cancelled. They take their place in
-    the queue of ``slurm-multifactor``, which never starts them; other policies reject them.
-    """
     strict: bool = False
     """Raise an error at the first row that would be dropped."""
     protocol: str | None = None

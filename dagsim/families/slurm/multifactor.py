@@ -40,7 +40,7 @@ from dagsim.families.slurm.slurm_rules import (
 from dagsim.families.slurm.slurm_times import NodeChoice
 from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, QueueTree, RejectReason, Share, Start, Wait
 from dagsim.model.arithmetic import bits, ordered_sum
-from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState, is_barred
+from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState
 from dagsim.systems.cluster.policies.preemption import FreedNodes
 from dagsim.systems.cluster.policies.shares import Weights, decay_per_second
 
@@ -228,9 +228,9 @@ class SlurmMultifactor:
     With ``limits=safe`` a job starts only if its time limit fits into the budgets of its account and
     QOS; with ``used`` if they are not used up. ``preempt`` says whether a partition's tier or a QOS may
     stop runs. A requeued job is eligible again after ``requeue_delay_s``. With ``kill=limit`` a run ends
-    at the user's own limit, too, and with ``never`` at none. A limit is exceeded by ``over_time_s`` before the run ends. With
-    ``gangs=distinct`` each instance of a gang has a node of its own. With ``place=best`` the fullest
-    node that fits is taken instead of the first.
+    at the user's own limit, too, and with ``never`` at none. A limit is exceeded by ``over_time_s`` before
+    the run ends. With ``gangs=distinct`` each instance of a gang has a node of its own. With
+    ``place=best`` the fullest node that fits is taken instead of the first.
 
     Uses estimates (for tasks without a requested time); preemptive if configured. Costly by definition: a
     backfill cycle is O(running + jobs tested x times x nodes), a calculation O(pending log
@@ -239,7 +239,6 @@ class SlurmMultifactor:
 
     __signature__ = signature(SlurmSettings)
     remembers = "usage by account and user"
-    keeps_barred = True
 
     def __init__(self, **settings: Any) -> None:
         """Set up the policy; ``settings`` are the fields of ``SlurmSettings`` by name.
@@ -366,16 +365,10 @@ class SlurmMultifactor:
         for task in pending.admit(now):
             self._some_fit = None
             self._rules.learn(view, task.job)
-            request = task.job.job.request
-            if request is not None and request.barred_s is not None and request.barred_s < inf:
-                heappush(self._cancelled, (task.job.job.arrival_s + request.barred_s, task.job.number))
             if self._rules.is_new(task.job) and not self._rules.admits(view, task.job):
                 yield Kill(task.job.number, RejectReason.CANCELLED)
         yield from self._kill_late(view)
         yield from self._end_graced(view)
-        while self._cancelled and self._cancelled[0][0] <= now:
-            if (number := heappop(self._cancelled)[1]) in view.jobs:
-                yield Kill(number, RejectReason.CANCELLED)
         holdings = self._rules.holdings
         if holdings.freed:
             freed, holdings.freed = holdings.freed, {}
@@ -437,8 +430,6 @@ class SlurmMultifactor:
         """Time when the main loop next examines all jobs; otherwise it examines ``queue_depth`` of
         them.
         """
-        self._cancelled: list[tuple[float, int]] = []
-        """When jobs that wait in vain were cancelled: a heap by time and job."""
         self._ending: dict[int, tuple[float, str]] = {}
         """Until when each run may go on that has been chosen to be preempted, and how it is stopped then."""
         self._leaving: dict[tuple[int, int], tuple[int, ...]] = {}
@@ -512,7 +503,6 @@ class SlurmMultifactor:
         if self._deadlines:
             times_s.append(self._deadlines[0][0])
         times_s += [until_s for until_s, _ in self._ending.values()]
-        times_s += [self._cancelled[0][0]] if self._cancelled else []
         if pending.listed and self._set.sched_min_interval_s:
             times_s.append(self._main_s + self._set.sched_min_interval_s)
         if pending.listed and self._set.backfill and (self._changed or pending.changed):
@@ -791,8 +781,6 @@ class SlurmMultifactor:
         """True if the limits of a job allow these nodes, and all of their resources if it shares none, as
         they count once Slurm has chosen them (acct_policy_job_runnable_post_select in acct_policy.c).
         """
-        if is_barred(job.task.job):
-            return False
         holders = self._rules.holders(job.task.job, job.part)
         if self._rules.holdings.most_nodes and self._rules.holdings.full_of_nodes(
             holders, [share.node for share in placement]

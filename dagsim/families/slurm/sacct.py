@@ -115,7 +115,6 @@ class Sacct(Reader):
         {
             "protocol",
             "keep_partial",
-            "keep_waiting",
             "gpus_per_task",
             "reference_gpu",
             "floor_s",
@@ -207,7 +206,6 @@ class _Attempt:
     eligible_s: float
     start_s: float | None
     ran_s: float
-    end_s: float
     limit_s: float | None
     nodes: int
     asked: Resources
@@ -648,7 +646,6 @@ class _Reading:
             self.times.moment("Eligible", place) or submit_s or 0.0,
             start_s,
             self._ran_s(place) if ran else 0.0,
-            inf if (end_s := self.times.moment("End", place)) is None else end_s,
             limit_s(row["TimelimitRaw"], row["Timelimit"]),
             nodes,
             asked,
@@ -723,7 +720,7 @@ class _Reading:
                 reason, detail = "of array tasks that never ran", f"{tasks:,} tasks"
                 self._note("array tasks never ran, at least", attempt.place, tasks)
             self._drop_row(reason, attempt.place, detail)
-        if ran and ran[-1].ran and not attempts[-1].is_over and not self.options.keep_partial:
+        if ran and not attempts[-1].is_over and not self.options.keep_partial:
             self._note(_UNFINISHED, attempts[-1].place)
         if ran and ran[0].restarts:
             self._note("of requeued jobs whose first attempts are not in the file (sacct --duplicates)", ran[0].place)
@@ -733,8 +730,6 @@ class _Reading:
         if attempt.state in _NEVER_KEPT:
             return _NEVER_KEPT[attempt.state]
         if not attempt.ran:
-            if self.options.keep_waiting and attempt.state in ("PENDING", "CANCELLED") and attempt.eligible_s < inf:
-                return None
             if attempt.state == "CANCELLED":
                 return "cancelled before they started"
             return "that never ran" if attempt.state in NOT_OVER else "that ended before they started"
@@ -754,8 +749,6 @@ class _Reading:
         names = [f"part-{place}" for place in range(len(pieces))] if len(pieces) > 1 else ["job"]
         tasks = [self._task(piece, name) for piece, name in zip(pieces, names, strict=True)]
         request = self._request(first.terms, first.base, time)
-        if not first.ran:
-            request = replace(request or Request(), barred_s=max(0.0, first.end_s - time))
         return Job(
             first.base,
             TaskGraph(tuple(tasks)),

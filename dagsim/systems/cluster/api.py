@@ -106,18 +106,7 @@ from dagsim.systems.cluster.models.shared_gpus import Sharing
 from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.past import may_mix_types, nodes_by_name, placement_on
 from dagsim.systems.cluster.site import SiteState, Terms, members
-from dagsim.systems.cluster.state import (
-    Index,
-    JobState,
-    Key,
-    Queue,
-    Run,
-    RunIndex,
-    TaskState,
-    TypedKey,
-    TypedQueue,
-    is_barred,
-)
+from dagsim.systems.cluster.state import Index, JobState, Key, Queue, Run, RunIndex, TaskState, TypedKey, TypedQueue
 from dagsim.systems.cluster.view import NEVER_S, ClusterPolicy, ClusterView, ExpectedFree, Simulation
 
 __all__ = [
@@ -142,7 +131,6 @@ __all__ = [
     "Terms",
     "TypedKey",
     "TypedQueue",
-    "is_barred",
     "may_mix_types",
     "members",
     "nodes_by_name",

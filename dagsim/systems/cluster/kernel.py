@@ -64,7 +64,7 @@ from dagsim.systems.cluster.nodes import Allotted, ClusterState, DemandClass
 from dagsim.systems.cluster.past import recall_past
 from dagsim.systems.cluster.site import SiteState, down_windows
 from dagsim.systems.cluster.stalled import GONE, OVER, Wakes, only_endless, why_stalled
-from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState, is_barred
+from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import decisions_of, drive
 
@@ -118,7 +118,6 @@ class ClusterKernel(Forked):
         "eligibility": AHEAD,
         "frontier": COPIED,
         "jobs": SAME,
-        "keeps_barred": SAME,
         "levels": SAME,
         "life": COPIED,
         "machines": COPIED,
@@ -168,8 +167,6 @@ class ClusterKernel(Forked):
         self.running: Live[int, Run] = Live()
         self.changed = False
         """True if the policy has to be asked after this instant."""
-        self.keeps_barred = False
-        """True if jobs that a log shows to wait in vain take their place in the queue."""
         self._wake_s = inf
         """The time at which the policy wants to be asked in any case."""
         self.wakes = Wakes()
@@ -380,7 +377,7 @@ class ClusterKernel(Forked):
         """True if all that is left waits for ever, for a rule of the site or for other jobs. Asked only while
         nothing runs.
         """
-        if self.applicants or self.upcoming.any_left or not all(is_barred(task.job) for task in self.frontier.ready):
+        if self.frontier.ready or self.applicants or self.upcoming.any_left:
             return False
         return not any(part is not None and part.pending for part in (self.eligibility, self.life))
 
@@ -411,8 +408,6 @@ class ClusterKernel(Forked):
         self._record_job(_ARRIVED, number)
         if machines.site is not None and rejected is None:
             rejected = machines.site.refuses(job, self.now)
-        if rejected is None and is_barred(active) and not self.keeps_barred:
-            rejected = RejectReason.CANCELLED
         if rejected is not None and not job.in_flight:  # what runs already may run
             self._record_job(_REJECTED, number, float(rejected))
             return

@@ -105,12 +105,6 @@ class JobState(Forked):
         return JobFacts(*submitted, self.ideal_s, gpu_s, float(most), job.graph.names, job.graph.parents)
 
 
-def is_barred(active: JobState) -> bool:
-    """True if no simulation starts the job, since a log shows that it waited in vain (``Request.barred_s``)."""
-    request = active.job.request
-    return request is not None and request.barred_s is not None
-
-
 class TaskState(Forked):
     """A task of a job in the system. It is *ready* once its parents are done (``missing`` is 0),
     and policies choose from the ready tasks.
