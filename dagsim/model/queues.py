@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 

@@ -89,7 +89,7 @@ def read_controller_log(file: Path, zone: ZoneInfo | None = None) -> ControllerL
         elif found := _BACK.search(text):
             change(found[1] or found[2], now, "")
         elif found := _RESERVED.search(text):
-            _reserve(log, *found.groups(), now)
+            _reserve(log, found[1], found[2], found[3], now)
         elif found := _BOOTED.search(text):
             if (since_s := allocated_s.pop(found[1], None)) is not None:
                 log.boots_s.append(now - since_s)
@@ -101,12 +101,12 @@ def read_controller_log(file: Path, zone: ZoneInfo | None = None) -> ControllerL
 
 def _reserve(log: ControllerLog, verb: str, name: str, settings: str, now: float) -> None:
     """Note that a reservation is made, changed or deleted."""
-    fields = dict(re.findall(r"(\w+)=(\S+)", settings))
+    fields: dict[str, str] = dict(re.findall(r"(\w+)=(\S+)", settings))
     if verb == "Created" and "start" in fields and "end" in fields:
         log.made_s.setdefault(name, now)
         names = {"start": "starttime", "end": "endtime"}
         row = {names.get(key, key): value for key, value in fields.items()}
-        log.reservations.setdefault(name, {"reservationname": name, **row})
+        log.reservations.setdefault(name, {"reservationname": name} | row)
 
 
 def _named(text: str) -> tuple[str, ...]:

@@ -263,8 +263,8 @@ class SlurmMultifactor:
         """``ClusterState.released`` when last seen; it changes when a node comes back."""
         self._main_s = -inf
         """Time of the last main loop."""
-        self._rounds = 0
-        """Number of calculations up to the one by which the pending jobs are sorted."""
+        self._rounds = self._charged = 0
+        """Numbers of calculations up to those by which the pending jobs are sorted and the budgets charged."""
         self.latest = "main"
         """Origin of the latest start: ``main`` (the main loop) or ``backfill``."""
 
@@ -402,8 +402,7 @@ class SlurmMultifactor:
             view, kill=self._set.kill, distinct=self._set.distinct, safe=self._set.limits == "safe"
         )
         self._charged = 0
-        """Number of calculations up to the one at which the budgets were charged."""
-        self._table = RunTable(len(nodes))
+        self._table: RunTable = RunTable(len(nodes))
         self._roomy: dict[tuple[DemandClass, str, bool, int], int] = {}
         """Nodes with room for an instance now, by demand, partition, exclusive use and type; of one cycle."""
         self._runs: dict[int, _Kept] = {}
@@ -415,11 +414,11 @@ class SlurmMultifactor:
         """Runs of each user by node."""
         self._owned: dict[int, dict[str, int]] = {}
         """Of these, the runs that share their nodes only with others of their user."""
-        self._whole = 0
+        self._whole: int = 0
         """Bit set of the nodes that an exclusive run holds."""
         self._deadlines: list[tuple[float, int]] = []
         self._preemptable: dict[int, None] = {}
-        self._ranks = RankColumns()
+        self._ranks: RankColumns = RankColumns()
         self._rounds = 0
         self._main_s = -inf
         self._cycle_s = -inf
@@ -1004,7 +1003,7 @@ class SlurmMultifactor:
             free: dict[int, int] = {}
             for node in bits(nodes & group.nodes & demand.nodes & ~self._barred(task)):
                 machine = machines[node]
-                if not machine.up or (alone or self._whole >> node & 1) and self._count.get(node, 0):
+                if not machine.up or ((alone or self._whole >> node & 1) and self._count.get(node, 0)):
                     held = [run for run in self._table.ids[node] if run not in gone]
                     if held or not machine.up:
                         continue

@@ -502,8 +502,9 @@ class _Reading:
         if not (several or counts_licences or any(any(column.words) for column in columns)):
             return None, None
         licences = asked.mapped(licences_or_none) if counts_licences else Labels(np.zeros(len(first), np.int32), ((),))
-        rows = zip(*[column.tolist() for column in (*columns, partition, licences, nodes)], ids.tolist(), strict=True)
-        terms = [submission(*row, _component(id)) for *row, id in rows]
+        components = map(_component, ids.tolist())
+        rows = zip(*[column.tolist() for column in (*columns, partition, licences, nodes)], components, strict=True)
+        terms = [submission(*row) for row in rows]
         nice = np.array([-term.nice or 0.0 for term in terms])
         submit_s = self._moments(table, "Submit")[first].tolist()
         requests = [self._request(*job) for job in zip(terms, ids.tolist(), submit_s, strict=True)]
@@ -709,7 +710,7 @@ class _Reading:
         is not over when the log ends is kept, since it has held nodes.
         """
         attempts.sort(key=lambda row: (row.submit_s, inf if row.start_s is None else row.start_s, row.place))
-        ran = []
+        ran: list[_Attempt] = []
         for attempt in attempts:
             reason = None if ran and attempt.ran and attempt.state == "RUNNING" else self._unusable(attempt)
             if reason is None:

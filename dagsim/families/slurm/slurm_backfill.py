@@ -20,8 +20,8 @@ from dagsim.families.slurm.slurm_rules import Amounts, Holder, Holdings
 from dagsim.families.slurm.slurm_times import NodeChoice
 from dagsim.family import offered
 from dagsim.model import NodePartition
-from dagsim.model.queues import UNLIMITED_S
 from dagsim.model.arithmetic import bits
+from dagsim.model.queues import UNLIMITED_S
 from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, NodeState, Run, TaskState
 
 __all__ = [
@@ -357,8 +357,8 @@ class NodePlan:
         for limit_s, listed in job.asked:
             groups = tuple([nodes & ~barred for nodes in listed]) if barred else listed
             earliest = self.earliest(
-                job.task.demand, groups, job.span & ~barred, limit_s, alone=job.alone, distinct=job.spread, shares=job.shares,
-                gone=gone,
+                job.task.demand, groups, job.span & ~barred, limit_s,
+                alone=job.alone, distinct=job.spread, shares=job.shares, gone=gone,
             )  # fmt: skip
             if earliest is not None and (best is None or earliest[0] < best[0]):
                 best = earliest[0], earliest[0] + limit_s, earliest[1]

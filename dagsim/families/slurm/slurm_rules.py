@@ -378,7 +378,7 @@ class Amounts(NamedTuple):
 
     def times(self, count: float) -> Amounts:
         """Return the amounts multiplied by ``count``."""
-        return Amounts(*[amount * count for amount in self[:5]], self.limit_s)
+        return Amounts(*[amount * count for amount in self])._replace(limit_s=self.limit_s)
 
 
 def of_nodes(amounts: Amounts, nodes: Sequence[Node]) -> Amounts:
@@ -524,8 +524,8 @@ class Holdings:
                 if amount and limit < inf and (count := floor((limit - has) / amount + _SLACK)) < room:
                     room, tightest = max(count, 0), holder
             budget = self.budgets.get(holder)
-            if budget is not None and (count := budget.room(start, safe=self._safe)) < room:
-                room, tightest = count, holder
+            if budget is not None and (starts := budget.room(start, safe=self._safe)) < room:
+                room, tightest = starts, holder
         self._rooms[key] = holders, (room, tightest)  # the holders live on, so no other object has their identity
         return room, tightest
 

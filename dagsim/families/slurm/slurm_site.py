@@ -2,9 +2,9 @@
 
 Each file is recognised by its content: ``slurm.conf`` with its includes, ``gres.conf``,
 ``topology.conf``, listings of ``scontrol show`` (config, partition, node, reservation, license) and of
-``sacctmgr`` (``dump``, ``show assoc``, ``show qos``, ``show event``), and slurmctld's log. A listing of ``scontrol`` shows
-the settings that the controller uses, so it counts more than ``slurm.conf``. Settings are those of
-slurm.conf(5) and sacctmgr(1), version 24.11.
+``sacctmgr`` (``dump``, ``show assoc``, ``show qos``, ``show event``), and slurmctld's log. A listing of
+``scontrol`` shows the settings that the controller uses, so it counts more than ``slurm.conf``. Settings
+are those of slurm.conf(5) and sacctmgr(1), version 24.11.
 """
 
 from __future__ import annotations

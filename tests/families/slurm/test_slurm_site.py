@@ -500,20 +500,16 @@ def test_no_setting_is_passed_over_in_silence(folder: Path) -> None:
     assert (queues.scheduler["preempt"], queues.qos[1].preempts) == ("qos", ("normal",))
     assert not queues.tree[0].limits  # they are not enforced
     assert not queues.qos[1].user_limits
+    assert (queues.partitions[0].accounts, queues.partitions[0].grace_s) == (("lab",), 60)
     listed = "\n".join(site.unmodelled)
     for what in (
         "AccountingStorageEnforce=associations,qos: slurmctld does not enforce the limits",
         "completewait=30 sec",
         "preemptexempttime=00:05:00",
-        "partition main: allowaccounts=lab",
-        "partition main: denyqos=low",
-        "partition main: gracetime=60",
         "partition main: oversubscribe=YES:4",
         "partition main: preemptmode=gang",
         "partition main: state=DRAIN",
         "partition side: qos=side, which no file describes",
-        "QOS urgent: grptresmins=cpu=9000",
-        "QOS urgent: maxtres=cpu=4",
         "account sub: an association of ada with the partition main",
         "account sub, user bo: maxwall=02:00:00",
         "cluster tide: maxtresperjob=node=50",
