@@ -373,6 +373,8 @@ class SlurmMultifactor:
         if holdings.freed:
             freed, holdings.freed = holdings.freed, {}
             pending.recall(freed, holdings)
+            for number in pending.hopeless(holdings):
+                yield Kill(number, RejectReason.CANCELLED)
         if now == self._main_s or now >= self._main_s + self._set.sched_min_interval_s - _LATE_S:
             self._main_s = now
             yield from self._main(view, pending)
@@ -403,8 +405,10 @@ class SlurmMultifactor:
         )
         self._charged = 0
         self._table: RunTable = RunTable(len(nodes))
-        self._roomy: dict[tuple[DemandClass, str, bool, int], int] = {}
-        """Nodes with room for an instance now, by demand, partition, exclusive use and type; of one cycle."""
+        self._roomy: dict[tuple[DemandClass, str, bool, int, int], int] = {}
+        """Nodes with room for an instance now, by demand, partition, exclusive use, type and barred nodes; of
+        one cycle.
+        """
         self._runs: dict[int, _Kept] = {}
         self._latest: dict[int, float] = {}
         """Time of the latest start of each job."""
@@ -812,9 +816,9 @@ class SlurmMultifactor:
 
     def _roomy_nodes(self, view: ClusterView, task: TaskState, part: NodePartition, types: tuple[int, ...]) -> int:
         """Return the usable nodes of these types with room for an instance, kept until a run starts."""
-        nodes, alone = 0, self._rules.alone(task.job, part)
+        nodes, alone, barred = 0, self._rules.alone(task.job, part), self._barred(task)
         for type_ in self._allowed(task, part, types):
-            key = task.demand, part.name, alone, type_
+            key = task.demand, part.name, alone, type_, barred
             roomy = self._roomy.get(key)
             if roomy is None:
                 roomy, machines = 0, view.machines.list

@@ -666,6 +666,18 @@ class PendingJobs:
         ]
         return min(waits, default=inf)
 
+    def hopeless(self, holdings: Holdings) -> list[int]:
+        """The numbers of jobs at a budget that will never have room for them."""
+        lost = [
+            job.task.job.number
+            for holder, by_amounts in self._aside.items()
+            for amounts, jobs in by_amounts.items()
+            if holdings.never(holder, amounts)
+            for job in jobs
+            if job.task.waiting
+        ]
+        return list(dict.fromkeys(lost))
+
     def drop_left(self, most: int) -> None:
         """Remove jobs that have left from among the first ``most``."""
         first = self.listed[:most]
