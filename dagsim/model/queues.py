@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -46,14 +46,41 @@ class Caps:
 
 
 @dataclass(frozen=True, slots=True)
+class JobCaps:
+    """Maximum resources of one job; None means no limit. A job that asks for more never starts.
+
+    Raises:
+        ModelError: A limit is negative.
+    """
+
+    gpus: float | None = None
+    cpus: float | None = None
+    memory_gb: float | None = None
+    nodes: float | None = None
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        for name, value in self.amounts().items():
+            require(value >= 0, f"job_limits: {name} must be 0 or more", value, ModelError)
+
+    def __bool__(self) -> bool:
+        return bool(self.amounts())
+
+    def amounts(self) -> dict[str, float]:
+        """Return the limits that are set, by resource."""
+        values = ((limit.name, getattr(self, limit.name)) for limit in fields(self))
+        return {name: value for name, value in values if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
 class QueueNode:
     """An account of Slurm, or a queue or cohort of Kueue, with everything below it.
 
     - ``weight`` is its shares among its siblings, ``users`` the shares of its users (default 1).
     - ``priority`` is that of its association, ``user_priorities`` those of users that differ.
     - ``limits`` hold for everything below it together, ``user_limits`` for each of its users,
-      ``limits_of`` for the users that it names, ``job_limits`` for each job below it, and
-      ``job_limits_of`` for each job of the users that it names.
+      ``limits_of`` for the users that it names, ``job_limits`` for each job.
     - ``quota`` is its own share, by GPU type or as ``gpus``, ``cpus``, ``memory_gb``.
     - ``borrow`` and ``lend`` are the maximum that it takes of others' quota or gives of its own; None
       means no limit.
@@ -74,8 +101,7 @@ class QueueNode:
     limits: Caps = field(default_factory=Caps)
     user_limits: Caps = field(default_factory=Caps)
     limits_of: Mapping[str, Caps] = field(default_factory=dict)
-    job_limits: Caps = field(default_factory=Caps)
-    job_limits_of: Mapping[str, Caps] = field(default_factory=dict)
+    job_limits: JobCaps = field(default_factory=JobCaps)
     quota: Mapping[str, float] = field(default_factory=dict)
     borrow: Mapping[str, float] = field(default_factory=dict)
     lend: Mapping[str, float] = field(default_factory=dict)
@@ -116,9 +142,10 @@ class NodePartition:
     - ``billing`` weighs ``gpus``, ``cpus`` and ``memory_gb`` in usage.
     - ``exclusive`` gives whole nodes.
     - ``qos`` names the QOS whose limits hold for all of its jobs, in addition to those of their own.
+    - ``job_limits`` hold for each job.
+    - ``accounts`` and ``allowed_qos`` are those whose jobs may run here, with all accounts below them; empty
+      means all but ``denied_accounts`` and ``denied_qos``.
     - ``grace_s`` is the time that a run goes on after it has been chosen to be preempted.
-    - ``job_limits`` hold for each of its jobs.
-    - ``accounts`` are those whose jobs may run there, ``allow_qos`` the QOS; empty means all.
     - ``spreads`` is True if jobs go to the least loaded nodes first.
 
     Raises:
@@ -136,10 +163,12 @@ class NodePartition:
     preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
     limits: Caps = field(default_factory=Caps)
     qos: str = ""
-    grace_s: float = 0.0
-    job_limits: Caps = field(default_factory=Caps)
+    job_limits: JobCaps = field(default_factory=JobCaps)
     accounts: tuple[str, ...] = ()
-    allow_qos: tuple[str, ...] = ()
+    denied_accounts: tuple[str, ...] = ()
+    allowed_qos: tuple[str, ...] = ()
+    denied_qos: tuple[str, ...] = ()
+    grace_s: float = 0.0
     spreads: bool = False
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -173,8 +202,8 @@ class Qos:
     account_limits: Caps = field(default_factory=Caps)
     preempts: tuple[str, ...] = ()
     preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
+    job_limits: JobCaps = field(default_factory=JobCaps)
     grace_s: float = 0.0
-    job_limits: Caps = field(default_factory=Caps)
     keeps_usage: bool = False
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -238,7 +267,7 @@ class NodeReservation:
 @dataclass(frozen=True, slots=True)
 class NodeOutage:
     """Nodes that were out of service from ``start_s`` to ``end_s`` (None: to the end), on the same
-    clock as reservations. ``drain``: what runs there goes on, and nothing starts. ``down``: runs
+    clock as reservations. ``drain``: what runs there continues, and nothing starts. ``down``: runs
     fail. Unlike a reservation, it is not known ahead.
 
     Raises:

@@ -445,11 +445,14 @@ def _form(
         there = [name.strip().lower() for name in first]
         names[:] = [_ALIASES.get(name, name) for name in (map(str.lower, columns) if columns else there)]
         header = not columns or there[: len(names)] == names
-        if columns and not there[-1] and len(there) > len(names):
+        lines = list(_split_head(source, mark, quoted)) if columns else []
+        if not any(len(line) == len(names) for line in lines) and any(
+            len(line) == len(names) + 1 and not line[-1] for line in lines
+        ):
             names.append("")  # sacct -p ends each row with a separator
         if whole:
             _check_header(names, where)
-        if columns and not any(len(line) == len(names) for line in _split_head(source, mark, quoted)):
+        if columns and not any(len(line) == len(names) for line in lines):
             raise TraceError(
                 f"{where}: {len(first)} fields, but --read columns= names {len(columns)}: {clipped(', '.join(columns))}"
             )

@@ -44,7 +44,7 @@ from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState
 from dagsim.systems.cluster.policies.preemption import FreedNodes
 from dagsim.systems.cluster.policies.shares import Weights, decay_per_second
 
-__all__ = ["SlurmMultifactor", "SlurmSettings"]
+__all__ = ["SlurmMultifactor", "SlurmSettings", "rules_of_site"]
 
 
 _LATE_S = 1e-6
@@ -183,6 +183,14 @@ def _settings_of(queues: QueueTree) -> SlurmSettings:
     return SlurmSettings(**queues.scheduler)  # type: ignore[arg-type]
 
 
+def rules_of_site(view: ClusterView) -> SlurmWaits | None:
+    """The rules of partitions, QOS and accounts of a site; None if its queues are none of Slurm's."""
+    queues = view.queues
+    if queues is None or queues.has_quota or not (queues.partitions or queues.qos or queues.tree):
+        return None
+    return SlurmWaits(view, distinct=_settings_of(queues).distinct)
+
+
 class _Kept(NamedTuple):
     """The facts that are kept of a run."""
 
@@ -265,6 +273,7 @@ class SlurmMultifactor:
         """Time of the last main loop."""
         self._rounds = self._charged = 0
         """Numbers of calculations up to those by which the pending jobs are sorted and the budgets charged."""
+        self.forgets = ""
         self.latest = "main"
         """Origin of the latest start: ``main`` (the main loop) or ``backfill``."""
 
@@ -275,17 +284,18 @@ class SlurmMultifactor:
     # Events.
 
     def push(self, task: TaskState) -> None:
-        """Note the user of a task that became ready: the association exists from then on."""
-        self._book.user(account_of(task.job), user_of(task.job))
+        """Note the user of a task that became ready before the beginning: the association exists from then on.
+        Later ones are noted when their jobs are listed, since one that may never run adds no association.
+        """
+        if self._recalls:
+            self._book.user(account_of(task.job), user_of(task.job), task.ready_s)
 
     def started(self, run: Run, now: float) -> None:
         """Add a run."""
         if self._book.knows(run.id):
             return
         task, rules = run.task, self._rules
-        part, qos = rules.partition(run.job), rules.quality(run.job)
-        if self._starting is not None and self._starting[0] is task:
-            part = self._starting[1]
+        part, qos = self._part_of(run), rules.quality(run.job)
         alone = rules.alone(run.job, part)
         amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
         asked = self._asked(task, part, run.instances)
@@ -316,6 +326,15 @@ class SlurmMultifactor:
             for place in range(len(rules.parts(run.job))):
                 self._ranks.drop((task.order, task.piece, place))
         self._changed, self._some_fit = True, None
+
+    def _part_of(self, run: Run) -> NodePartition:
+        """The partition in which a run has started."""
+        if self._starting is not None and self._starting[0] is run.task:
+            return self._starting[1]
+        parts = [part for part in self._rules.parts(run.job) if self._rules.has(part, run.nodes)]
+        if len(parts) > 1:  # it ran before the beginning, and a log of runs does not say where
+            self.forgets = "in which of several partitions a job had started"
+        return parts[0] if parts else self._rules.partition(run.job)
 
     def ended(self, run: Run, now: float) -> None:
         """Remove a run."""
@@ -351,6 +370,7 @@ class SlurmMultifactor:
                 self._rules.learn(view, job)
         self._now, self._some_fit = now, None
         view.follow(self)
+        self._recalls = False
         pending = view.index((PendingJobs, self), lambda: self._pending(view))
         if view.machines.released != self._released:  # a node may have come back
             self._released, self._changed = view.machines.released, True
@@ -358,10 +378,6 @@ class SlurmMultifactor:
         if self._rules.holdings.budgets and self._book.rounds != self._charged:
             self._charged = self._book.rounds
             self._rules.holdings.charge(self._book.calculated_s, decay_per_second(self._priorities.half_life_s))
-        stale = self._book.rounds != self._rounds and self._set.order != "basic"
-        if stale and (self._set.preempt != "off" or self._any_fits(view, pending)):  # else priorities are not used
-            self._rounds = self._book.rounds
-            pending.rank_anew(self._book, self._book.calculated_s)
         for task in pending.admit(now):
             self._some_fit = None
             self._rules.learn(view, task.job)
@@ -375,6 +391,10 @@ class SlurmMultifactor:
             pending.recall(freed, holdings)
             for number in pending.hopeless(holdings):
                 yield Kill(number, RejectReason.CANCELLED)
+        stale = self._book.rounds != self._rounds and self._set.order != "basic"
+        if stale and (self._set.preempt != "off" or self._any_fits(view, pending)):  # else priorities are not used
+            self._rounds = self._book.rounds
+            pending.rank_anew(self._book, self._book.calculated_s)
         if now == self._main_s or now >= self._main_s + self._set.sched_min_interval_s - _LATE_S:
             self._main_s = now
             yield from self._main(view, pending)
@@ -393,14 +413,17 @@ class SlurmMultifactor:
             self._set = _settings_of(view.queues)
             self._priorities = self._set.priorities()
         self._choice = NodeChoice(view.cluster, best=self._set.place == "best")
+        self._recalls = True
+        """True while it is told of the time before the beginning."""
         self._starting: tuple[TaskState, NodePartition] | None = None
         """The task that is being started, and its partition."""
         self._gpu_names = [gpu.name if gpu is not None else "" for gpu in view.gpu_types]
         totals = [ordered_sum(getattr(node, name) for node in nodes) for name in ("cpus", "memory_gb", "gpus")]
         capacity = Capacity(len(nodes), *totals)
-        self._book = PriorityBook(self._priorities, view.queues or QueueTree(), capacity, self._set.origin_s)
+        queues = view.queues or QueueTree()
+        self._book: PriorityBook = PriorityBook(self._priorities, queues, capacity, self._set.origin_s)
         self._book.remember(self.past_usage)
-        self._rules = SlurmRules(
+        self._rules: SlurmRules = SlurmRules(
             view, kill=self._set.kill, distinct=self._set.distinct, safe=self._set.limits == "safe"
         )
         self._charged = 0
@@ -462,7 +485,7 @@ class SlurmMultifactor:
                     slot = self._ranks.add(key, tier, fixed, self._book.since_s(asked), asked.user)
                     at_s = max(min(self._now, self._eligible_s(task)), self._book.calculated_s)
                     at_s = at_s if task.job.queued_s is None else self._book.calculated_s  # its array's
-                    self._ranks.note(slot, self._book.priority(fixed, asked, at_s))
+                    self._ranks.note(slot, self._book.priority(fixed, asked, at_s), self._book.rounds)
             jobs.append(
                 PendingJob(
                     tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
@@ -480,7 +503,7 @@ class SlurmMultifactor:
     def _asked(self, task: TaskState, part: NodePartition, instances: int) -> Asked:
         job, (gpus, cpus, memory_gb, _) = task.job.job, task.demand.demand
         return Asked(
-            self._book.user(account_of(task.job), user_of(task.job)),
+            self._book.user(account_of(task.job), user_of(task.job), self._now),
             part.name,
             job.qos,
             job.arrival_s,
@@ -916,7 +939,7 @@ class SlurmMultifactor:
             placement = choose(open_, rooms, free, demand.gang)
             most = part.job_limits.nodes
             if placement is not None and most is not None and len(placement) > most:
-                largest = sorted(rooms, key=lambda node: (-rooms[node], node))[:most]
+                largest = sorted(rooms, key=lambda node: (-rooms[node], node))[: int(most)]
                 placement = choose(sum([1 << node for node in largest]), rooms, free, demand.gang)
             return placement
         chosen = self._choice.nodes(open_, rooms, free, 1, spread=True, idlest=part.spreads)

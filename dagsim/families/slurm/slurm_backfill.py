@@ -541,10 +541,9 @@ def load_compiled() -> None:
 
 def may_fit(machines: ClusterState, demand: DemandClass) -> bool:
     """True if nodes may have room for a start. A gang without GPUs may combine nodes of different
-    types, as may one that counts nodes, so they are not judged here.
+    types, so it is not judged here.
     """
-    mixes = not demand.demand.gpus or (demand.terms is not None and demand.terms.shares)
-    return bool(demand.gang and mixes) or machines.fits(demand)
+    return bool(demand.gang and not demand.demand.gpus) or machines.fits(demand)
 
 
 class PendingJob(NamedTuple):

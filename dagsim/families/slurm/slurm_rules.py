@@ -8,7 +8,7 @@ from math import floor, inf, log
 from operator import or_
 from typing import Any, NamedTuple, TypeAlias
 
-from dagsim.model import Caps, Demand, Node, NodePartition, Qos, QueueTree
+from dagsim.model import Caps, Demand, JobCaps, Node, NodePartition, Qos, QueueTree
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import (
     ClusterState,
@@ -16,7 +16,6 @@ from dagsim.systems.cluster.api import (
     JobState,
     NodeState,
     TaskState,
-    may_mix_types,
     members,
 )
 
@@ -48,8 +47,6 @@ class SlurmRules:
         self.partitions = {part.name: part for part in queues.partitions} or {"": NodePartition("")}
         self.qos = {qos.name: qos for qos in queues.qos} or {"": Qos("")}
         self.holdings = Holdings(safe=safe)
-        self._job_limits: dict[Holder, Caps] = {}
-        """Limits of each job of an account, or of a user in an account."""
         names = [node.name for node in view.cluster.nodes]
         self.nodes = {part.name: members(part, names) for part in self.partitions.values()}
         """The nodes of each partition, as a bit set."""
@@ -65,7 +62,15 @@ class SlurmRules:
         self._per_user: dict[str, Caps] = {}
         self._of_user: dict[tuple[str, str], Caps] = {}
         """Limits of users by account and name; they replace those of all users."""
+        self._job_caps = {node.name: node.job_limits for node, _ in queues.walk() if node.job_limits}
+        """Limits of one job, by account."""
         self._limit(queues)
+        self._bars = bool(self._job_caps) or any(
+            part.job_limits or part.accounts or part.denied_accounts or part.allowed_qos or part.denied_qos
+            for part in queues.partitions
+        )
+        self._bars = self._bars or any(qos.job_limits for qos in queues.qos)
+        """True if some rule judges a job by itself, whatever runs."""
         self._holders: dict[tuple[str, str, str, str, str], tuple[Holder, ...]] = {}
         self._times: dict[int, list[list[tuple[float, float]]]] = {}
         """For each job and task, the time limit and the seconds until it is killed, by type."""
@@ -101,6 +106,10 @@ class SlurmRules:
             listed = tuple([self.partitions[name] for name in names if name in self.partitions])
             parts = self._parts[job.number] = listed or (self.partition(job),)
         return parts
+
+    def has(self, part: NodePartition, nodes: Iterable[int]) -> bool:
+        """True if a partition has all of these nodes."""
+        return all(self.nodes[part.name] >> node & 1 for node in nodes)
 
     def claim(self, task: TaskState, part: NodePartition, gpu: str) -> tuple[tuple[Holder, ...], Amounts]:
         """The holders that a start of the task counts against, and its amounts, kept per job."""
@@ -199,42 +208,45 @@ class SlurmRules:
         """True if no limit and no partition prevents a task of the job from ever starting."""
         return all(
             any(
-                self.is_open(job, part)
-                and self.holdings.ever(self.holders(job, part, gpu), self.least(task, part))
-                and not any(self.beyond(task, part))
+                self.holdings.ever(self.holders(job, part, gpu), self.least(task, part))
                 and self.holds(view, task, nodes)
+                and not any(self.barred(task, part))
                 for part, gpu, nodes in self.ways(view, task)
             )
             for task in job.tasks
         )
 
-    def is_open(self, job: JobState, part: NodePartition) -> bool:
-        """True if the partition admits the account, or one above it, and the QOS of the job."""
-        account = account_of(job)
-        names = self._above.get(account, (account,))
-        if part.accounts and not any(name in part.accounts for name in names):
-            return False
-        return not part.allow_qos or self.quality(job).name in part.allow_qos
-
-    def beyond(self, task: TaskState, part: NodePartition) -> Iterator[tuple[Holder, str, float, float]]:
-        """Yield the limits of a single job that the task exceeds in a partition: holder, resource, limit and amount."""
-        job, asked = task.job, self.least(task, part)
-        account, qos = account_of(job), self.quality(job).name
-        caps: list[tuple[Holder, Caps]] = [(("job partition", part.name), part.job_limits)]
-        caps += [(("job qos", name), self.qos[name].job_limits) for name in {qos, part.qos or qos} if name in self.qos]
-        for name in self._above.get(account, (account,)):
-            holders: tuple[Holder, ...] = (("job account", name), ("job user", name, user_of(job)))
-            caps += [(holder, self._job_limits[holder]) for holder in holders if holder in self._job_limits]
-        for holder, limits in caps:
-            if not limits:
-                continue
-            for name in ("gpus", "cpus", "memory_gb", "nodes"):
-                most, amount = getattr(limits, name), getattr(asked, name)
-                if most is not None and amount > most + _SLACK:
-                    yield holder, name, most, amount
-            for name, most in limits.minutes.items():
-                if (amount := getattr(asked, name) * asked.limit_s / 60) > most + _SLACK:
-                    yield holder, f"{name} minutes", most, amount
+    def barred(self, task: TaskState, part: NodePartition) -> Iterator[str]:
+        """Describe the rules for single jobs, of a partition, a QOS or an account, that a task breaks there, with
+        Slurm's names.
+        """
+        if not self._bars:
+            return
+        job = task.job.job
+        if job.account:
+            line = self._above.get(job.account, (job.account,))
+            if part.accounts and not any(name in part.accounts for name in line):
+                yield f"AllowAccounts ({', '.join(part.accounts)}) without {job.account}: the partition {part.name}"
+            elif not part.accounts and (denied := [name for name in line if name in part.denied_accounts]):
+                yield f"DenyAccounts ({denied[0]}): the partition {part.name}"
+        if job.qos:
+            if part.allowed_qos and job.qos not in part.allowed_qos:
+                yield f"AllowQos ({', '.join(part.allowed_qos)}) without {job.qos}: the partition {part.name}"
+            elif not part.allowed_qos and job.qos in part.denied_qos:
+                yield f"DenyQos ({job.qos}): the partition {part.name}"
+        amounts = self.least(task, part)._asdict()
+        amounts["nodes"] = float(task.demand.gang or 1) if self.spread(task.job) else 1.0
+        caps: list[tuple[str, str, JobCaps]] = [("Partition", f"the partition {part.name}", part.job_limits)]
+        for qos in dict.fromkeys((self.quality(task.job).name, part.qos)):
+            caps += [("QOS", f"the QOS {qos}", self.qos[qos].job_limits)] if qos in self.qos else []
+        for name in self._above.get(account_of(task.job), ()):
+            caps += [("Assoc", f"the account {name}", self._job_caps[name])] if name in self._job_caps else []
+        for owner, words, limits in caps:
+            for what, limit in limits.amounts().items():
+                if amounts[what] > limit + _SLACK:
+                    reason = f"{owner}Max{_RESOURCES[what]}PerJob"
+                    reason = "PartitionNodeLimit" if (owner, what) == ("Partition", "nodes") else reason
+                    yield f"{reason} ({limit:g}) < {amounts[what]:g}: {words}"
 
     def ways(self, view: ClusterView, task: TaskState) -> Iterator[tuple[NodePartition, str, int]]:
         """Yield the ways in which a task may start: a partition, a GPU type if limits tell types apart, and nodes."""
@@ -275,11 +287,10 @@ class SlurmRules:
 
     def groups(self, task: TaskState) -> tuple[NodesOfTypes, ...]:
         """Sets of nodes that a start of the task may combine, each with its types: those of one GPU
-        type. A batch job that needs no GPUs or counts nodes, and a start on one node, may take any.
+        type. A batch job that needs no GPUs, and a start on one node, may take any.
         """
         demand = task.demand
-        job = task.job.job
-        mixes = may_mix_types(job, demand.demand) or not (demand.demand.gpus or demand.gang)
+        mixes = not demand.demand.gpus and (task.job.job.request is not None or not demand.gang)
         groups = self._groups.get((demand.types, mixes))
         if groups is None:
             by_type = [NodesOfTypes(self.of_type[type_], (type_,)) for type_ in demand.types]
@@ -292,17 +303,15 @@ class SlurmRules:
         return groups
 
     def shares(self, task: TaskState) -> tuple[tuple[int, int], ...]:
-        """Sets of nodes of which so many must be among the nodes of a start; none if it would have to
-        combine GPU types for that, which no gang does here.
+        """Return sets of nodes of which so many must be among the nodes of a start: those that its job
+        names, and those that its constraint counts.
         """
         terms = task.demand.terms
-        if terms is None or not terms.shares:
+        if terms is None:
             return ()
-        able = any(
-            all((group.nodes & share).bit_count() >= count for share, count in terms.shares)
-            for group in self.groups(task)
-        )
-        return terms.shares if able else ()
+        counts = terms.counts if task.demand.gang else ()
+        counted = tuple([(count.nodes, count.least) for count in counts])
+        return tuple([(1 << node, 1) for node in bits(terms.named)]) + counted
 
     def named(self, task: TaskState) -> int:
         """The nodes that the job asks for by name, as a bit set, if it needs no others."""
@@ -316,10 +325,6 @@ class SlurmRules:
         for node, above in queues.walk():
             self._above[node.name] = (node.name, *above)
             self.holdings.limit(("account", node.name), node.limits)
-            users: dict[Holder, Caps] = {
-                ("job user", node.name, user): caps for user, caps in node.job_limits_of.items()
-            }
-            self._job_limits |= users | ({("job account", node.name): node.job_limits} if node.job_limits else {})
         for part in queues.partitions:
             self.holdings.limit(("partition", part.name), part.limits)
         for qos in queues.qos:
@@ -341,12 +346,11 @@ class SlurmRules:
 def _all_caps(queues: QueueTree) -> Iterator[Caps]:
     """Yield the limits of all owners."""
     for node, _ in queues.walk():
-        yield from (node.limits, node.user_limits, node.job_limits)
-        yield from (*node.limits_of.values(), *node.job_limits_of.values())
+        yield from (node.limits, node.user_limits, *node.limits_of.values())
     for part in queues.partitions:
-        yield from (part.limits, part.job_limits)
+        yield part.limits
     for qos in queues.qos:
-        yield from (qos.limits, qos.user_limits, qos.account_limits, qos.job_limits)
+        yield from (qos.limits, qos.user_limits, qos.account_limits)
 
 
 def account_of(job: JobState) -> str:
@@ -626,10 +630,6 @@ _WORDS = {
     "user": "the user {1} in the account {0}",
     "qos user": "the user {1} in the QOS {0}",
     "qos account": "the account {1} in the QOS {0}",
-    "job partition": "a job in the partition {0}",
-    "job qos": "a job of the QOS {0}",
-    "job account": "a job of the account {0}",
-    "job user": "a job of the user {1} in the account {0}",
 }
 _REASONS = {
     "partition": "Partition{0}Limit",
@@ -638,10 +638,6 @@ _REASONS = {
     "user": "AssocGrp{0}",
     "qos user": "QOSMax{0}PerUser",
     "qos account": "Max{0}PerAccount",
-    "job partition": "Partition{0}Limit",
-    "job qos": "QOSMax{0}PerJob",
-    "job account": "AssocMax{0}PerJob",
-    "job user": "AssocMax{0}PerJob",
 }
 """Slurm's names of limits, with the resource."""
 _RESOURCES = {"gpus": "GRES", "cpus": "Cpu", "memory_gb": "Memory", "jobs": "Jobs", "nodes": "Node"}
@@ -688,13 +684,11 @@ class SlurmWaits:
     def _never_in(self, task: TaskState, part: NodePartition, gpu: str, nodes: int) -> Iterator[str]:
         rules, view = self._rules, self._view
         holders = rules.holders(task.job, part, gpu)
-        if not rules.is_open(task.job, part):
-            yield f"the partition {part.name} does not admit the account or the QOS of the job"
-        over = rules.holdings.exceeded(holders, rules.least(task, part))
-        for holder, what, limit, amount in (*over, *rules.beyond(task, part)):
+        for holder, what, limit, amount in rules.holdings.exceeded(holders, rules.least(task, part)):
             plain = holder[2:] if holder[0] == "gpus" else holder
             reason = _REASONS[plain[0]].format(_RESOURCES[what])
             yield f"{reason} ({limit:g}) < {amount:g}: {_named(holder)}"
+        yield from rules.barred(task, part)
         requested_s = min(view.requested_s(task) or (inf,))
         if part.max_time_s is not None and part.max_time_s < requested_s < inf:
             yield f"PartitionTimeLimit ({part.max_time_s:g} s) < {requested_s:g} s: the partition {part.name}"

@@ -23,7 +23,7 @@ from dagsim.families.site.node_lists import MOST_NODES, FoundNode, ImportedSite,
 from dagsim.families.slurm.accounting import delimiter_of
 from dagsim.families.slurm.controller_log import ControllerLog, is_controller_log, read_controller_log
 from dagsim.families.slurm.slurm_nodes import is_scontrol, is_scontrol_json, is_sinfo
-from dagsim.model import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
+from dagsim.model import Caps, JobCaps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
 from dagsim.registry import nearest
 from dagsim.sections import Registered
 from dagsim.systems.cluster.network import NETWORKS
@@ -292,7 +292,8 @@ class SlurmSite(ImportedSite):
         _unused(self, f"account {name}", row, _OF_ACCOUNTS)
         users = {user: fields for (account, user), fields in self.users.items() if account == name}
         for user, fields in users.items():
-            _unused(self, f"account {name}, user {user}", fields, _OF_ACCOUNTS)
+            inherited = {key for key in (*_PER_JOB, *_NODES_PER_JOB) if fields.get(key) == row.get(key)}
+            _unused(self, f"account {name}, user {user}", fields, _OF_USERS | inherited)
         with _naming(f"account {name}"):
             own = {user: caps for user, fields in users.items() if (caps := _caps_of_user(self, fields))}
             priority = finite_number(row.get("priority") or "0", "priority")
@@ -303,8 +304,7 @@ class SlurmSite(ImportedSite):
             }
             limits = _caps(self, row.get("grptres", ""), row.get("grpjobs", ""), row.get("grptresmins", ""))
             user_limits = _caps(self, "", row.get("maxjobs", ""))
-            job_limits = _caps_of_jobs(self, row)
-            of_jobs = {user: caps for user, fields in users.items() if (caps := _caps_of_jobs(self, fields))}
+            job_limits = _job_caps(self, _first(row, _PER_JOB), _first(row, _NODES_PER_JOB))
         return QueueNode(
             name,
             _shares(row),
@@ -315,7 +315,6 @@ class SlurmSite(ImportedSite):
             user_limits,
             own,
             job_limits,
-            of_jobs,
             children=tuple([self._account(child) for child, (parent, _) in self.accounts.items() if parent == name]),
         )
 
@@ -925,13 +924,28 @@ def _stated_tres(text: str) -> Iterator[tuple[str, str]]:
             yield name.strip().lower(), value
 
 
-def _caps_of_jobs(site: SlurmSite, row: Mapping[str, str]) -> Caps:
-    """The limits of each job of an association or QOS."""
+def _first(row: Mapping[str, str], keys: Sequence[str]) -> str:
+    """The value of the first of some keys that has one."""
+    return next((row[key] for key in keys if row.get(key)), "")
 
-    def first(*keys: str) -> str:
-        return next((row[key] for key in keys if row.get(key)), "")
 
-    return _caps(site, first("maxtres", "maxtresperjob"), "", first("maxtresmins", "maxtresminsperjob"))
+def _job_caps(site: SlurmSite, tres: str, nodes: str = "") -> JobCaps:
+    """The limits of one job: MaxTRESPerJob, MaxNodes."""
+    if not site.enforces():
+        return JobCaps()
+    amounts: dict[str, float] = {}
+    for part in tres.split(",") if tres else ():
+        name, _, value = part.partition("=")
+        of = "nodes" if name.lower() == "node" else _TRES.get(name.lower())
+        if value in ("", "-1"):
+            continue
+        if of is None:
+            site.drop(f"a limit of one job on {name}")
+        else:
+            amounts[of] = memory_gb(value) if of == "memory_gb" else finite_number(value, name)
+    if nodes and nodes != "-1":
+        amounts["nodes"] = min(finite_number(nodes, "maxnodes"), amounts.get("nodes", inf))
+    return JobCaps(**amounts)
 
 
 def _caps_of_user(site: SlurmSite, row: Mapping[str, str]) -> Caps:
@@ -951,12 +965,15 @@ _IDLE = frozenset({"cluster", "parent", "parentname", "description", "organizati
                    "flags", "preemptexempttime", "norm_shares", "normshares", "rawusage", "normusage", "effectvusage",
                    "fairshare", "share", "levelfs", "grptresraw", "tresrunmins", "effectvusg", "normusg"})  # fmt: skip
 """Settings of associations and QOS that say nothing about the starts of jobs which a log lists."""
-_OF_JOBS = frozenset({"maxtres", "maxtresperjob", "maxtresmins", "maxtresminsperjob", "grptresmins"})
-_OF_ACCOUNTS = frozenset({"rawshares", "priority", "grptres", "grpjobs", "maxjobs"}) | _OF_JOBS
+_PER_JOB = ("maxtresperjob", "maxtrespj", "maxtres")
+_NODES_PER_JOB = ("maxnodesperjob", "maxnodes")
+_OF_USERS = frozenset({"rawshares", "priority", "grptres", "grpjobs", "maxjobs", "grptresmins"})
+_OF_ACCOUNTS = _OF_USERS | {*_PER_JOB, *_NODES_PER_JOB}
 _TOPMOST: frozenset[str] = frozenset()
 _OF_QOS = frozenset({"priority", "preempt", "preemptmode", "usagefactor", "grptres", "grpjobs", "maxwall",
                      "maxwalldurationperjob", "maxtrespu", "maxtresperuser", "maxjobspu", "maxjobsperuser", "maxtrespa",
-                     "maxtresperaccount", "maxjobspa", "maxjobsperaccount"}) | _OF_JOBS  # fmt: skip
+                     "maxtresperaccount", "maxjobspa", "maxjobsperaccount", "grptresmins", *_PER_JOB,
+                     *_NODES_PER_JOB})  # fmt: skip
 
 
 def _unused(site: SlurmSite, owner: str, row: Mapping[str, str], used: Collection[str]) -> None:
@@ -991,7 +1008,11 @@ def _partition(
         billing = _billed(site, row.get("tresbillingweights", ""))
         grace = row.get("gracetime", "0").removesuffix(" sec")
         grace_s = finite_number(grace, "gracetime") if grace.isdecimal() else _long_s(grace)
-        most = row.get("maxnodes", "UNLIMITED")
+        most_nodes = row.get("maxnodes", "")
+        job_limits = JobCaps(nodes=None if _is_unlimited(most_nodes) else finite_number(most_nodes, "maxnodes"))
+    accounts, denied_accounts, allowed_qos, denied_qos = (
+        _names(row.get(key, "")) for key in ("allowaccounts", "denyaccounts", "allowqos", "denyqos")
+    )
     return NodePartition(
         name,
         nodes,
@@ -1003,21 +1024,25 @@ def _partition(
         mode,
         Caps(),
         own if own in qos else "",
+        job_limits,
+        accounts,
+        denied_accounts,
+        allowed_qos,
+        denied_qos,
         grace_s,
-        Caps() if is_unset(most) or most.upper() == "UNLIMITED" else Caps(nodes=count(most, "maxnodes", 0, _MOST)),
-        _allowed(row, "accounts", site.accounts),
-        _allowed(row, "qos", site.qos),
         row.get("lln", "no").upper() == "YES",
     )
 
 
-def _allowed(row: Mapping[str, str], what: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Accounts or QOS that a partition admits; empty if it admits all."""
-    admitted, denied = (row.get(f"{verb}{what}", "") for verb in ("allow", "deny"))
-    if not is_unset(admitted) and admitted.upper() != "ALL":
-        return tuple(admitted.split(","))
-    barred = () if is_unset(denied) or denied.upper() == "NONE" else denied.split(",")
-    return tuple([name for name in known if name not in barred]) if barred else ()
+def _is_unlimited(text: str) -> bool:
+    return is_unset(text) or text.upper() in ("UNLIMITED", "INFINITE")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Names of accounts or QOS; ``ALL``, ``NONE`` and no value mean that there is no rule."""
+    return (
+        () if is_unset(text) or text.upper() in ("ALL", "NONE") else tuple([name.strip() for name in text.split(",")])
+    )
 
 
 _PLAIN_PARTITION = {"minnodes": "1", "maxcpuspernode": "UNLIMITED",
@@ -1057,9 +1082,6 @@ def _billed(site: SlurmSite, weights: str) -> dict[str, float]:
 
 
 def _qos(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
-    def first(*keys: str) -> str:
-        return next((row[key] for key in keys if row.get(key)), "")
-
     _unused(site, f"QOS {name}", row, _OF_QOS)
     flags = [flag for flag in row.get("flags", "").split(",") if flag and flag not in ("DenyOnLimit", "NoDecay")]
     if flags:
@@ -1073,15 +1095,17 @@ def _qos(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
         return Qos(
             name,
             finite_number(row.get("priority") or "0", "priority"),
-            _minutes_s(first("maxwall", "maxwalldurationperjob") or None),
+            _minutes_s(_first(row, ("maxwall", "maxwalldurationperjob")) or None),
             finite_number(row.get("usagefactor") or "1", "usagefactor"),
             _caps(site, row.get("grptres", ""), row.get("grpjobs", ""), row.get("grptresmins", "")),
-            _caps(site, first("maxtrespu", "maxtresperuser"), first("maxjobspu", "maxjobsperuser")),
-            _caps(site, first("maxtrespa", "maxtresperaccount"), first("maxjobspa", "maxjobsperaccount")),
+            _caps(site, _first(row, ("maxtrespu", "maxtresperuser")), _first(row, ("maxjobspu", "maxjobsperuser"))),
+            _caps(
+                site, _first(row, ("maxtrespa", "maxtresperaccount")), _first(row, ("maxjobspa", "maxjobsperaccount"))
+            ),
             preempts,
             mode,
+            _job_caps(site, _first(row, _PER_JOB), _first(row, _NODES_PER_JOB)),
             _long_s(row.get("gracetime") or "0"),
-            _caps_of_jobs(site, row),
             "NoDecay" in row.get("flags", "").split(","),
         )
 

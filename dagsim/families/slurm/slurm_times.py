@@ -282,6 +282,8 @@ class NodeChoice:
                 if not part:
                     return 0
                 chosen |= part
+            if spread and chosen.bit_count() > wanted:
+                return 0
             left = wanted - sum(1 if spread else room[node] for node in bits(chosen))
             if left > 0:
                 rest = self.nodes(nodes & ~chosen, room, free, left, spread=spread, idlest=idlest)

@@ -85,19 +85,6 @@ def test_usage_decays_until_a_job_fits_and_never_for_a_qos_that_keeps_it() -> No
     assert [row.value for row in schedule.log if row.kind == Kind.REJECTED] == [RejectReason.CANCELLED]
 
 
-def test_a_job_above_a_limit_of_each_job_never_runs() -> None:
-    queues = QueueTree(qos=(Qos("q", job_limits=Caps(cpus=3, minutes={"cpus": 4.0})),))
-    jobs = [job("wide", 0, 10, 4), job("long", 0, 10, 2, limit_s=121), job("fine", 0, 10, 2, limit_s=120)]
-    assert first(played(jobs, queues)) == {"fine": 0}
-
-
-def test_a_partition_admits_the_accounts_and_qos_that_it_names() -> None:
-    part = NodePartition("p", accounts=("lab",), allow_qos=("q",))
-    queues = QueueTree((QueueNode("lab", children=(QueueNode("sub"),)), QueueNode("x")), (part,), (Qos("q"), Qos("r")))
-    jobs = [job("below", 0, 1, account="sub", qos="q"), job("other", 0, 1, account="x", qos="q")]
-    assert first(played([*jobs, job("qos", 0, 1, account="lab", qos="r")], queues)) == {"below": 0}
-
-
 def test_different_nodes_count_against_a_limit_on_nodes() -> None:
     queues = QueueTree((QueueNode("lab", limits=Caps(nodes=1)),))
     jobs = [job("one", 0, 20, 3, account="lab"), job("same", 1, 5, account="lab"), job("next", 2, 5, 4, account="lab")]

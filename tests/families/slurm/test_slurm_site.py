@@ -500,7 +500,9 @@ def test_no_setting_is_passed_over_in_silence(folder: Path) -> None:
     assert (queues.scheduler["preempt"], queues.qos[1].preempts) == ("qos", ("normal",))
     assert not queues.tree[0].limits  # they are not enforced
     assert not queues.qos[1].user_limits
-    assert (queues.partitions[0].accounts, queues.partitions[0].grace_s) == (("lab",), 60)
+    assert not queues.qos[1].job_limits
+    assert (queues.partitions[0].accounts, queues.partitions[0].denied_qos) == (("lab",), ("low",))
+    assert queues.partitions[0].grace_s == 60
     listed = "\n".join(site.unmodelled)
     for what in (
         "AccountingStorageEnforce=associations,qos: slurmctld does not enforce the limits",

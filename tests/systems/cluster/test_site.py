@@ -98,6 +98,33 @@ def test_all_nodes_of_a_job_take_the_same_way_of_a_constraint_in_brackets(policy
 
 
 @pytest.mark.parametrize("policy", BINDING)
+def test_counts_of_a_constraint_hold_for_the_nodes_of_a_job_together(policy: str) -> None:
+    """Seven empty nodes: four red, two blue and one of both colours."""
+    if policy.startswith("slurm"):
+        policy = policy.replace("[", "[gangs=distinct,")
+    colours = [("red",)] * 4 + [("blue",)] * 2 + [("red", "blue", "gold")]
+    nodes = tuple([Node(f"m{number}", None, 0, 8, 64, features) for number, features in enumerate(colours)])
+
+    def chosen(constraint: str, width: int) -> list[set[str]] | None:
+        part = Task("t", 5, instances=width, gang=True, gpus=0, cpus=1, estimate=5)
+        kernel = ClusterKernel(Cluster(nodes), [Job.single("j", part, 0, request=Request(constraint))])
+        log = kernel.run(POLICIES.create(policy)).log
+        rows = [row for row in log if row.kind == Kind.STARTED]
+        assert len(rows) in (0, width)
+        return [set(colours[row.node]) for row in rows] or None
+
+    pairs = chosen("[red*2&blue*2]", 4)
+    assert pairs is not None
+    assert sum("blue" in of for of in pairs) == 2
+    assert sum("gold" in of for of in chosen("gold*1", 3) or ()) == 1
+    both = chosen("red*1&blue*1&gold*1", 1)  # one node may serve several counts, unless they stand in brackets
+    assert both == [{"red", "blue", "gold"}]
+    assert chosen("[red*1&gold*1]", 2) is not None
+    assert chosen("[blue*3&gold*1]", 4) is None  # gold is one of the three
+    assert chosen("gold*2", 3) is None
+
+
+@pytest.mark.parametrize("policy", BINDING)
 def test_jobs_hold_licences_while_they_run(policy: str) -> None:
     asked = Request(licences=(("matlab", 1),))
     jobs = [job("one", 0, 10, request=asked), job("two", 1, 5, request=asked), job("other", 2, 5)]
