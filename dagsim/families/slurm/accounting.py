@@ -701,6 +701,7 @@ def _json_row(job: Mapping[str, Any]) -> list[str]:
     so values are recognised by shape.
     """
     time, state, tres = (object_in(job.get(name)) for name in ("time", "state", "tres"))
+    allocated = _tres(tres.get("allocated"))
     row = {
         "JobIDRaw": unescaped_text(json_number(job.get("job_id"))),
         "JobID": _job_id(job),
@@ -710,9 +711,10 @@ def _json_row(job: Mapping[str, Any]) -> list[str]:
         "State": _state(state.get("current")),
         "TimelimitRaw": unescaped_text(json_number(time.get("limit"))),
         "NNodes": unescaped_text(json_number(job.get("allocation_nodes"))),
-        "NCPUS": unescaped_text(json_number(object_in(job.get("required")).get("CPUs"))),
+        # what was required is all that is known of a job without resources
+        "NCPUS": "" if allocated else unescaped_text(json_number(object_in(job.get("required")).get("CPUs"))),
         "ReqTRES": _tres(tres.get("requested")),
-        "AllocTRES": _tres(tres.get("allocated")),
+        "AllocTRES": allocated,
         "Restarts": unescaped_text(json_number(job.get("restart_cnt"))),
         "NodeList": text_in(job.get("nodes")),
         "QOS": text_in(job.get("qos")),

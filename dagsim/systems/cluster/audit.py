@@ -546,10 +546,8 @@ class Auditor:
         if not any(rooms.values()):
             return self._too_large(demand, [group.machine.node for group in able], where)
         if gang > 1 and request is not None and (counts := self._site.counts(request)):
-            there = {type_: [group for group in able if group.machine.type == type_] for type_ in kinds}
-            of_type = [[node for group in groups if rooms[id(group)] for node in bits(group.mask & nodes)]
-                       for groups in there.values()]  # fmt: skip
-            if all(nodes_by_counts(sorted(listed), gang, counts) is None for listed in of_type):
+            there = [node for group in able if rooms[id(group)] for node in bits(group.mask & nodes)]
+            if nodes_by_counts(sorted(there), gang, counts) is None:
                 where = where.partition(" with the features")[0]
                 return _Verdict(f"nodes that satisfy {named} together, which no choice of nodes{where} does", gang)
         domains = [nodes]

@@ -656,6 +656,9 @@ class ClusterState(Forked):
     ) -> DemandClass:
         compiled = DemandClass(demand, gang, types, len(self.classes), key, terms)
         compiled.sliced = parted_types(demand.gpu_types)
+        if compiled.counted and not any(self._could_count(compiled, (index,), ALL) for index in types):
+            # A gang has one type here. What only nodes of several types could satisfy binds by its features alone.
+            compiled.counted = not self._could_count(compiled, types, ALL)
         if not types:
             compiled.rejected = RejectReason.NO_SUCH_GPU
         elif not any(self._largest(compiled, index) >= max(gang, 1) for index in types):
@@ -680,7 +683,7 @@ class ClusterState(Forked):
         """Return the number of instances that the machines of ``type_`` that are open to them could
         hold if empty."""
         room, here = 0, sum(machine.bit for machine in self.list if machine.up) if up else ALL
-        if demand.counted and not self._could_count(demand, type_, here):
+        if demand.counted and not self._could_count(demand, (type_,), here):
             return 0
         for equal in self._shapes[type_]:
             if open_ := equal & demand.nodes & here:
@@ -700,12 +703,12 @@ class ClusterState(Forked):
         demand.nodes = everywhere
         return max(rooms)
 
-    def _could_count(self, demand: DemandClass, type_: int, here: int) -> bool:
-        """True if the counts of a gang hold on some of the nodes ``here`` of a type, if they are empty."""
+    def _could_count(self, demand: DemandClass, types: tuple[int, ...], here: int) -> bool:
+        """True if the counts of a gang hold on some of the nodes ``here`` of these types, if they are empty."""
         empty = [
             machine.index
             for machine in self.list
-            if machine.type == type_
+            if machine.type in types
             and machine.bit & demand.nodes & here
             and NodeState(machine.index, machine.node, machine.type).room(demand)
         ]

@@ -9,6 +9,7 @@ import pytest
 from dagsim.errors import ModelError
 from dagsim.families.compiled import choice
 from dagsim.model import (
+    GPU_TYPES,
     Caps,
     Cluster,
     InFlight,
@@ -122,6 +123,19 @@ def test_counts_of_a_constraint_hold_for_the_nodes_of_a_job_together(policy: str
     assert chosen("[red*1&gold*1]", 2) is not None
     assert chosen("[blue*3&gold*1]", 4) is None  # gold is one of the three
     assert chosen("gold*2", 3) is None
+
+
+def test_a_gang_that_ran_on_two_gpu_types_is_not_rejected_for_its_counts() -> None:
+    nodes = [Node(f"{name}{at}", GPU_TYPES[gpu], 2, 8, 64, (name,)) for name, gpu in (("t", "T4"), ("v", "V100-16"))
+             for at in range(2)]  # fmt: skip
+    part = Task("t", 5, instances=2, gang=True, gpus=1, cpus=1, estimate=5)
+    jobs = [
+        Job.single("both", part, 0, request=Request("[t*1&v*1]")),
+        Job.single("none", part, 0, request=Request("[t*1&x*1]")),
+    ]
+    log = ClusterKernel(Cluster(tuple(nodes)), jobs).run(POLICIES.create("fifo")).log
+    assert {row.job for row in log if row.kind == Kind.STARTED} == {0}
+    assert {row.job for row in log if row.kind == Kind.REJECTED} == {1}
 
 
 @pytest.mark.parametrize("policy", BINDING)

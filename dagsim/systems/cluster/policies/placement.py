@@ -82,6 +82,8 @@ class ComparativeAdvantage:
     If the order has chosen the type (as sjf does), this is best fit. O(types) (after Ricardo 1817).
     """
 
+    forgets = "which tasks had been ready"
+
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         if type_ is not None:
             return view.fit(task, type_)
