@@ -393,11 +393,12 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
 def _room_for_run(machine: NodeState, demand: DemandClass) -> int:
     """Return the room on a machine, whichever nodes are closed to the demand: what runs already may
     run there."""
-    closed, demand.nodes = demand.nodes, ALL
+    closed, counted = demand.nodes, demand.counted
+    demand.nodes, demand.counted = ALL, False
     try:
         return machine.room(demand)
     finally:
-        demand.nodes = closed
+        demand.nodes, demand.counted = closed, counted
 
 
 def may_mix_types(job: Job, demand: Demand) -> bool:
