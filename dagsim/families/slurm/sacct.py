@@ -814,8 +814,8 @@ class _Reading:
         last = attempts[-1]
         if self.options.protocol == "all-attempts":
             seconds = ordered_sum(attempt.ran_s for attempt in attempts)
-        else:  # the last attempt of a job that is not over may be missing here, as it waits
-            begun = attempts if last.state in ("RUNNING", "PREEMPTED", "NODE_FAIL", "REQUEUED") else attempts[-1:]
+        else:  # the last attempt may still be running
+            begun = attempts[-1:] if last.is_over else attempts
             seconds = max(attempt.ran_s for attempt in begun)
         alone = last.terms.request is not None and last.terms.request.exclusive and last.asked.is_stated
         requested = alone or (self.options.demand == "requested" and last.asked.is_stated)

@@ -456,10 +456,12 @@ def test_json_may_be_one_line_and_its_jobs_come_first(read: Reading, samples: Pa
 def test_the_hand_written_samples_give_what_was_expected_of_them(read: Reading, data: Path) -> None:
     folder = data / "traces" / "intake-samples"
     got = read(folder / "sacct-parsable2.txt")
-    assert [job.id for job in got.jobs] == ["910001", "910002_1", "910002_2", "910005", "910007", "910009"]
+    assert [job.id for job in got.jobs] == [
+        "910001", "910002_1", "910002_2", "910005", "910005+1", "910007", "910009",
+    ]  # fmt: skip
     assert got.job("910001").tasks[0].gpus * got.job("910001").tasks[0].work == 28_800
     assert got.noted["array tasks never ran, at least"] == 92
-    assert len(read(folder / "sacct-parsable2.txt", mig=True, shards=8).jobs) == 8
+    assert len(read(folder / "sacct-parsable2.txt", mig=True, shards=8).jobs) == 9
     assert read(folder / "sacct-parsable2.txt", protocol="all-attempts").job("910007").tasks[0].work == 5400
     assert [job.id for job in read(folder / "sacct.json").jobs] == ["910002_1", "910005"]
 
