@@ -1,4 +1,4 @@
-"""A folder of snapshots of a queue: forecasts of the newest one, made by a process of its own."""
+"""A folder with snapshots of a queue: forecasts from the newest one, made in a separate process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUEUE = "queue"
 _SUFFIXES = (".json", ".json.gz")
 _EMPTY = "no snapshot yet; write the output of squeue --json, or kubectl get pods -o json, there as NAME.json"
 FIRST = 5
-"""Number of futures of the first page of a snapshot."""
+"""Number of futures for the first page of a snapshot."""
 
 
 class ForecastSettings(NamedTuple):
@@ -41,9 +41,8 @@ class Forecasted(NamedTuple):
 
 
 class Snapshots:
-    """The newest snapshot below ``root`` and its page. A first page, of five futures and without
-    calibration, is there early; that of all futures replaces it.
-    """
+    """The newest snapshot below ``root`` and its page. A first page, from five futures and without
+    calibration, is available early; the page from all futures replaces it."""
 
     def __init__(self, root: Path, settings: ForecastSettings) -> None:
         self._root = root
@@ -58,11 +57,12 @@ class Snapshots:
 
     @property
     def policy(self) -> str:
-        """The policy that plays the futures, as far as it was named."""
+        """The policy that simulates the futures, if it was named."""
         return self._settings.policy or "of the site"
 
     def look(self) -> None:
-        """Take a finished forecast, and ask for the next: of a new snapshot, or of all futures."""
+        """Fetch a finished forecast, and request the next one: for a new snapshot, or from all
+        futures."""
         with self._guard:
             if self._pending is not None:
                 if not self._pending.done():
@@ -94,7 +94,8 @@ class Snapshots:
             self._pending = self._pool.submit(service("forecast_snapshot"), self._settings, path, whole)
 
     def _newest(self) -> tuple[Path, object] | None:
-        """The snapshot that was written last, and what changes with it. Links are not followed."""
+        """Return the snapshot that was written last, and a value that changes with it. Links are
+        not followed."""
         listed = []
         with suppress(OSError), os.scandir(self._root) as entries:
             for entry in entries:
@@ -109,6 +110,6 @@ class Snapshots:
         return self._root / stamp[1], stamp
 
     def close(self) -> None:
-        """End the process that forecasts."""
+        """End the forecasting process."""
         if self._pool is not None:
             kill_workers(self._pool)
