@@ -371,19 +371,21 @@ def _sacct_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
         task, _ = _single(job, "sacct")
         eligible_s = job.arrival_s if job.eligible_s is None else job.eligible_s
         start_s = eligible_s if job.observed_start_s is None else job.observed_start_s
-        if any(value != int(value) for value in (task.cpus, task.gpus, 1024 * task.memory_gb)):
-            raise _refused(job, "sacct", "its CPUs, GPUs or memory (MB) are not whole numbers")
+        nodes = task.instances
+        amounts = [nodes * amount for amount in (task.cpus, task.gpus, 1024 * task.memory_gb)]
+        cpus, gpus, memory = map(round, amounts)  # a third of a job's memory need not be whole, all of it must be
+        if any(abs(amount - round(amount)) > 1e-6 for amount in amounts):
+            raise _refused(job, "sacct", "all its CPUs, GPUs or memory (MB) are not whole numbers")
         limit = (
             ""
             if task.estimate is None
             else str(timedelta(seconds=task.estimate)).replace(" days, ", "-").replace(" day, ", "-")
         )
-        nodes, gpus, memory = task.instances, int(task.gpus * task.instances), int(1024 * task.memory_gb)
         kind = f":{task.gpu_types[0]}" if task.gpu_types else ""
         if len(task.gpu_types or ()) > 1:
             raise _refused(job, "sacct", "it may run on several GPU types")
-        tres = [f"cpu={int(task.cpus) * nodes}", f"node={nodes}"]
-        tres += [f"mem={memory * nodes}M"] if memory else []
+        tres = [f"cpu={cpus}", f"node={nodes}"]
+        tres += [f"mem={memory}M"] if memory else []
         tres += [f"gres/gpu={gpus}"] + ([f"gres/gpu{kind}={gpus}"] if kind else []) if gpus else []
         times = [_slurm_time(seconds) for seconds in (job.arrival_s, eligible_s, start_s, start_s + task.work)]
         named = (job.user, job.account or job.tenant, job.partition, job.qos)
@@ -393,7 +395,7 @@ def _sacct_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
             raise _refused(job, "sacct", "its id has a sign (. + [) by which Slurm names parts of jobs")
         demand = ",".join(tres)
         yield [
-            *(job.id, *times, task.work, "COMPLETED", limit, nodes, int(task.cpus) * nodes, demand, demand),
+            *(job.id, *times, task.work, "COMPLETED", limit, nodes, cpus, demand, demand),
             *(*named, folded(job.observed_nodes)),
         ]
 

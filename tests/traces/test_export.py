@@ -107,6 +107,15 @@ def test_the_workload_of_a_slurm_simulator_is_read_back(tmp_path: Path) -> None:
         )
 
 
+def test_memory_and_cores_that_are_whole_for_the_job_need_not_be_whole_on_each_node(tmp_path: Path) -> None:
+    job = Job.single("7", Task("t", 60.0, instances=3, gang=True, cpus=10 / 3, memory_gb=10 / 3))
+    export("sacct", tmp_path / "jobs.txt", [job], None)
+    assert "cpu=10,node=3,mem=10240M" in (tmp_path / "jobs.txt").read_text()
+    (read,) = open_trace(tmp_path / "jobs.txt").jobs()
+    task = read.tasks[0]
+    assert (task.instances * task.cpus, task.instances * task.memory_gb) == pytest.approx((10, 10))
+
+
 def test_accounting_of_slurm_is_read_back(tmp_path: Path) -> None:
     jobs = [
         Job.single(
