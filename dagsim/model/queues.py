@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Caps:
     """Maximum resources held at once; None means no limit. ``jobs`` counts runs, ``gpus_of`` limits
-    GPUs by type.
+    GPUs by type, ``nodes`` those of all runs.
 
     Raises:
         ModelError: A limit is negative.
@@ -28,6 +28,7 @@ class Caps:
     memory_gb: float | None = None
     jobs: int | None = None
     gpus_of: Mapping[str, float] = field(default_factory=dict)
+    nodes: float | None = None
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -37,7 +38,7 @@ class Caps:
             require(value is None or value >= 0, f"limits: {name} must be 0 or more", value, ModelError)
 
     def __bool__(self) -> bool:
-        amounts = (self.gpus, self.cpus, self.memory_gb, self.jobs)
+        amounts = (self.gpus, self.cpus, self.memory_gb, self.jobs, self.nodes)
         return bool(self.gpus_of) or any(amount is not None for amount in amounts)
 
 
@@ -49,6 +50,7 @@ class QueueNode:
     - ``priority`` is that of its association, ``user_priorities`` those of users that differ.
     - ``limits`` hold for everything below it together, ``user_limits`` for each of its users,
       ``limits_of`` for the users that it names.
+    - ``job_limits`` are the most that a job of it may take, ``job_limits_of`` those of users that differ.
     - ``quota`` is its own share, by GPU type or as ``gpus``, ``cpus``, ``memory_gb``.
     - ``borrow`` and ``lend`` are the maximum that it takes of others' quota or gives of its own; None
       means no limit.
@@ -77,6 +79,8 @@ class QueueNode:
     within: Literal["never", "lower-priority", "lower-or-newer-equal-priority"] = "never"
     aliases: tuple[str, ...] = ()
     children: tuple[QueueNode, ...] = ()
+    job_limits: Caps = field(default_factory=Caps)
+    job_limits_of: Mapping[str, Caps] = field(default_factory=dict)
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -109,6 +113,8 @@ class NodePartition:
     - ``billing`` weighs ``gpus``, ``cpus`` and ``memory_gb`` in usage.
     - ``exclusive`` gives whole nodes.
     - ``qos`` names the QOS whose limits hold for all of its jobs, in addition to those of their own.
+    - ``max_nodes`` is the most nodes that a job may take. Jobs of other accounts than ``allow_accounts`` or of
+      other QOS than ``allow_qos``, or of one that is denied, never start; empty means no restriction.
 
     Raises:
         ModelError: A number is out of range, or a resource is unknown.
@@ -125,6 +131,11 @@ class NodePartition:
     preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
     limits: Caps = field(default_factory=Caps)
     qos: str = ""
+    max_nodes: int | None = None
+    allow_accounts: tuple[str, ...] = ()
+    deny_accounts: tuple[str, ...] = ()
+    allow_qos: tuple[str, ...] = ()
+    deny_qos: tuple[str, ...] = ()
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -140,8 +151,8 @@ class NodePartition:
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """A quality of service: a priority; limits in all, per user and per account; and the QOS that
-    it preempts.
+    """A quality of service: a priority; limits in all, per user and per account, of one job and of its time
+    limit times its resources (``job_minutes``); and the QOS that it preempts.
 
     Raises:
         ModelError: A number is out of range.
@@ -156,6 +167,8 @@ class Qos:
     account_limits: Caps = field(default_factory=Caps)
     preempts: tuple[str, ...] = ()
     preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
+    job_limits: Caps = field(default_factory=Caps)
+    job_minutes: Caps = field(default_factory=Caps)
 
     __pydantic_config__ = {"extra": "forbid"}
 

@@ -43,6 +43,8 @@ class WaitingJob(NamedTuple):
     """The jobs and arrays that it still waits for."""
     one_of: bool = False
     """True if one of these is enough."""
+    priority: float | None = None
+    """Its priority as the scheduler computed it, if the listing has that."""
 
 
 class Reader(Protocol):

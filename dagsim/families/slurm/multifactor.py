@@ -41,7 +41,8 @@ from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, Queu
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState
 from dagsim.systems.cluster.policies.preemption import make_room
-from dagsim.systems.cluster.policies.shares import Weights
+from dagsim.systems.cluster.policies.shares import Weights, truncated
+from dagsim.systems.cluster.waits import Standing
 
 __all__ = ["SlurmMultifactor", "SlurmSettings"]
 
@@ -266,7 +267,53 @@ class SlurmMultifactor:
 
     def wait_rules(self, view: ClusterView) -> SlurmWaits:
         """Its limits and partitions, for explanations of waits."""
-        return SlurmWaits(view, distinct=self._set.distinct)
+        settings = self._of_site(view)
+        return SlurmWaits(view, SlurmRules(view, kill="never", distinct=settings.distinct))
+
+    def _of_site(self, view: ClusterView) -> SlurmSettings:
+        """Its parameters: those of the site if it was given without any."""
+        has_own = self._is_bare and view.queues is not None and view.queues.scheduler
+        return _settings_of(view.queues) if has_own and view.queues is not None else self._set
+
+    def outlook(self, view: ClusterView) -> tuple[SlurmWaits, list[Standing]]:
+        """Its limits with what runs now, and the waiting tasks in the order in which it examines them,
+        each with the parts of its priority. Nothing is decided.
+        """
+        self._now = view.now
+        self._set_up(view)
+        for active in view.jobs.values():
+            self._rules.learn(view, active)
+        view.follow(self)
+        pending = view.index((PendingJobs, self), lambda: self._pending(view))
+        self._book.calculate(view.now)
+        for task in pending.admit(view.now):
+            self._rules.learn(view, task.job)
+        pending.rank_anew(self._book, view.now)
+        standings = []
+        for job in pending.listed:
+            parts = self._parts(job.task, job.part) if self._set.order != "basic" else {}
+            priority = float(truncated(ordered_sum(parts.values())))
+            standings.append(Standing(job.task, job.part.name, job.tier, priority, parts, job.span))
+        return SlurmWaits(view, self._rules), standings
+
+    def _parts(self, task: TaskState, part: NodePartition) -> dict[str, float]:
+        """The parts of the priority of a task in a partition, by the names of ``sprio``."""
+        asked = self._asked(task, part, task.demand.gang or 1)
+        factors, weights = self._book.factors(asked, self._now), self._priorities.weights
+        whole = self._book.capacity.amounts()
+        amounts = {name: amount for name, amount in asked.amounts().items() if whole[name]}
+        tres = [weights.tres.get(name, 0.0) * amount / whole[name] for name, amount in amounts.items()]
+        parts = {
+            "age": weights.age * factors.age,
+            "association": weights.assoc * factors.assoc,
+            "fair share": weights.fair_share * factors.fair_share,
+            "job size": weights.job_size * factors.job_size,
+            "partition": weights.partition * factors.partition,
+            "QOS": weights.qos * factors.qos,
+            "TRES": ordered_sum(tres),
+            "nice": -asked.nice,
+        }
+        return {name: worth for name, worth in parts.items() if worth}
 
     # Events.
 
@@ -284,6 +331,7 @@ class SlurmMultifactor:
             part = self._starting[1]
         alone = rules.alone(run.job, part)
         amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
+        amounts = amounts._replace(nodes=float(len(run.nodes)))
         asked = self._asked(task, part, run.instances)
         if alone and not part.exclusive:  # the job pays for all of its nodes, and they count against its limits
             amounts = of_nodes(amounts, [machine.node for machine, *_ in run.held])
@@ -367,9 +415,8 @@ class SlurmMultifactor:
     def _set_up(self, view: ClusterView) -> None:
         """Begin a simulation."""
         nodes = view.cluster.nodes
-        if self._is_bare and view.queues is not None and view.queues.scheduler:
-            self._set = _settings_of(view.queues)
-            self._priorities = self._set.priorities()
+        self._set = self._of_site(view)
+        self._priorities = self._set.priorities()
         self._choice = NodeChoice(view.cluster, best=self._set.place == "best")
         self._starting: tuple[TaskState, NodePartition] | None = None
         """The task that is being started, and its partition."""

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 from dagsim.model import Caps, Demand, Node, NodePartition, Qos, QueueTree
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import ClusterState, ClusterView, JobState, NodeState, TaskState, members
+from dagsim.systems.cluster.waits import ReachedLimit
 
 __all__ = [
     "Amounts",
@@ -53,6 +54,8 @@ class SlurmRules:
         self._per_user: dict[str, Caps] = {}
         self._of_user: dict[tuple[str, str], Caps] = {}
         """Limits of users by account and name; they replace those of all users."""
+        self._job_limits: dict[tuple[str, str], Caps] = {}
+        """Limits of one job by account and user; those of all users under an empty name."""
         self._limit(queues)
         self._holders: dict[tuple[str, str, str, str, str], tuple[Holder, ...]] = {}
         self._times: dict[int, list[list[tuple[float, float]]]] = {}
@@ -76,7 +79,7 @@ class SlurmRules:
         """The amounts that one start of the task holds: of a whole gang, or of one instance."""
         gpus, cpus, memory_gb, _ = task.demand.demand
         count = task.demand.gang or 1
-        return Amounts(gpus * count, cpus * count, memory_gb * count)
+        return Amounts(gpus * count, cpus * count, memory_gb * count, nodes=count if self.spread(task.job) else 1)
 
     def parts(self, job: JobState) -> tuple[NodePartition, ...]:
         """All partitions that the job may run in."""
@@ -182,11 +185,47 @@ class SlurmRules:
         return all(
             any(
                 self.holdings.ever(self.holders(job, part, gpu), self.least(task, part))
+                and not any(self.refusals(view, task, part))
                 and self.holds(view, task, nodes)
                 for part, gpu, nodes in self.ways(view, task)
             )
             for task in job.tasks
         )
+
+    def refusals(self, view: ClusterView, task: TaskState, part: NodePartition) -> Iterator[str]:
+        """Yield what partition, QOS or association never permit to a job, with Slurm's names."""
+        job, start = task.job, self.least(task, part)
+        account, qos = account_of(job), self.quality(job)
+        accounts = self._above.get(account, (account,))
+        if part.max_nodes is not None and start.nodes > part.max_nodes:
+            yield f"PartitionNodeLimit ({part.max_nodes}) < {start.nodes:g}: the partition {part.name}"
+        allowed = not part.allow_accounts or any(name in part.allow_accounts for name in accounts)
+        if not allowed or any(name in part.deny_accounts for name in accounts):
+            admits = f", which admits {', '.join(part.allow_accounts)}" if part.allow_accounts else ""
+            yield f"AccountNotAllowed ({account}): the partition {part.name}{admits}"
+        if (part.allow_qos and qos.name not in part.allow_qos) or qos.name in part.deny_qos:
+            admits = f", which admits {', '.join(part.allow_qos)}" if part.allow_qos else ""
+            yield f"QOSNotAllowed ({qos.name}): the partition {part.name}{admits}"
+        limits = [
+            ("QOSMax{0}PerJobLimit", f"the QOS {name}", self.qos[name].job_limits)
+            for name in dict.fromkeys((qos.name, part.qos))
+            if name in self.qos
+        ]
+        limits += [
+            ("AssocMax{0}PerJobLimit", f"the account {name}", caps)
+            for name in accounts
+            if (caps := self._job_limits.get((name, user_of(job))) or self._job_limits.get((name, ""))) is not None
+        ]
+        for reason, owner, caps in limits:
+            for what in _RESOURCES if caps else ():
+                most, amount = getattr(caps, what), getattr(start, what)
+                if most is not None and amount > most + _SLACK:
+                    yield f"{reason.format(_RESOURCES[what])} ({most:g}) < {amount:g}: {owner}"
+        limit_s = min(view.requested_s(task) or (inf,))
+        for what in ("gpus", "cpus", "memory_gb", "nodes") if qos.job_minutes and limit_s < inf else ():
+            most, amount = getattr(qos.job_minutes, what), getattr(start, what) * limit_s / 60
+            if most is not None and amount > most + _SLACK:
+                yield f"QOSMax{_RESOURCES[what]}MinutesPerJobLimit ({most:g}) < {amount:g}: the QOS {qos.name}"
 
     def ways(self, view: ClusterView, task: TaskState) -> Iterator[tuple[NodePartition, str, int]]:
         """Yield the ways in which a task may start: a partition, a GPU type if limits tell types apart, and nodes."""
@@ -247,6 +286,9 @@ class SlurmRules:
         for qos in queues.qos:
             self.holdings.limit(("qos", qos.name), qos.limits)
         self._per_user |= {node.name: node.user_limits for node, _ in queues.walk() if node.user_limits}
+        self._job_limits |= {(node.name, ""): node.job_limits for node, _ in queues.walk() if node.job_limits}
+        of_users = [(node.name, user, caps) for node, _ in queues.walk() for user, caps in node.job_limits_of.items()]
+        self._job_limits |= {(name, user): caps for name, user, caps in of_users}
         self._of_user |= {(node.name, user): caps for node, _ in queues.walk() for user, caps in node.limits_of.items()}
 
     def _limit_users(self, account: str, user: str, qos: str) -> None:
@@ -282,6 +324,7 @@ class Amounts(NamedTuple):
     cpus: float
     memory_gb: float
     jobs: float = 1.0
+    nodes: float = 1.0
 
     def times(self, count: float) -> Amounts:
         """Return the amounts multiplied by ``count``."""
@@ -294,7 +337,10 @@ def of_nodes(amounts: Amounts, nodes: Sequence[Node]) -> Amounts:
     """
     cpus = ordered_sum(node.cpus for node in nodes)
     memory_gb = amounts.memory_gb * cpus / amounts.cpus if amounts.cpus else amounts.memory_gb
-    return Amounts(ordered_sum(node.gpus for node in nodes), cpus, memory_gb, amounts.jobs)
+    return Amounts(ordered_sum(node.gpus for node in nodes), cpus, memory_gb, amounts.jobs, float(len(nodes)))
+
+
+_NOTHING = (0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 class Holdings:
@@ -318,11 +364,11 @@ class Holdings:
         """Set the limits of a holder; a holder without limits is not stored."""
         self._rooms.clear()
         if caps:
-            most = (caps.gpus, caps.cpus, caps.memory_gb, caps.jobs)
+            most = (caps.gpus, caps.cpus, caps.memory_gb, caps.jobs, caps.nodes)
             self.most[holder] = tuple([inf if value is None else float(value) for value in most])
             self.limits_types = self.limits_types or bool(caps.gpus_of)
             for gpu, count in caps.gpus_of.items():
-                self.most["gpus", gpu, *holder] = (float(count), inf, inf, inf)
+                self.most["gpus", gpu, *holder] = (float(count), inf, inf, inf, inf)
 
     def room(self, holders: Sequence[Holder], start: Amounts) -> tuple[float, Holder | None]:
         """Return the number of such starts that all holders still allow, and the holder that allows
@@ -337,20 +383,24 @@ class Holdings:
             most = self.most.get(holder)
             if most is None:
                 continue
-            held = self._held.get(holder, (0.0, 0.0, 0.0, 0.0))
+            held = self._held.get(holder, _NOTHING)
             for limit, has, amount in zip(most, held, start, strict=True):
                 if amount and limit < inf and (count := floor((limit - has) / amount + _SLACK)) < room:
                     room, tightest = max(count, 0), holder
         self._rooms[key] = holders, (room, tightest)  # the holders live on, so no other object has their identity
         return room, tightest
 
-    def used_up(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float]]:
-        """Yield the limits that leave no room for one such start: holder, resource and limit."""
+    def used_up(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float, float]]:
+        """Yield the limits that leave no room for one such start: holder, resource, limit and what is held."""
         for holder in holders:
-            held = self._held.get(holder, (0.0, 0.0, 0.0, 0.0))
+            held = self._held.get(holder, _NOTHING)
             for name, limit, has, amount in zip(Amounts._fields, self.most.get(holder, ()), held, start, strict=False):
                 if amount and has + amount > limit + _SLACK * amount:
-                    yield holder, name, limit
+                    yield holder, name, limit, has
+
+    def runs_of(self, holder: Holder) -> tuple[int, ...]:
+        """The runs that a holder has, by id."""
+        return tuple([run for run, (holders, _) in self._runs.items() if holder in holders])
 
     def ever(self, holders: Iterable[Holder], start: Amounts) -> bool:
         """True if one such start stays within all limits when nothing else is held."""
@@ -371,7 +421,7 @@ class Holdings:
         self._runs[run] = limited, amounts
         self._rooms.clear()
         for holder in limited:
-            held = self._held.setdefault(holder, [0.0, 0.0, 0.0, 0.0])
+            held = self._held.setdefault(holder, list(_NOTHING))
             for place, amount in enumerate(amounts):
                 held[place] += amount
 
@@ -405,8 +455,8 @@ _REASONS = {
     "qos account": "Max{0}PerAccount",
 }
 """Slurm's names of limits, with the resource."""
-_RESOURCES = {"gpus": "GRES", "cpus": "Cpu", "memory_gb": "Memory", "jobs": "Jobs"}
-_UNITS = {"gpus": "GPUs", "cpus": "CPUs", "memory_gb": "GB of memory", "jobs": "running jobs"}
+_RESOURCES = {"gpus": "GRES", "cpus": "Cpu", "memory_gb": "Memory", "jobs": "Jobs", "nodes": "Node"}
+_UNITS = {"gpus": "GPUs", "cpus": "CPUs", "memory_gb": "GB of memory", "jobs": "running jobs", "nodes": "nodes"}
 
 
 class SlurmWaits:
@@ -414,8 +464,8 @@ class SlurmWaits:
 
     elsewhere = "there was room, but only outside its partition"
 
-    def __init__(self, view: ClusterView, *, distinct: bool) -> None:
-        self._rules, self._view = SlurmRules(view, kill="never", distinct=distinct), view
+    def __init__(self, view: ClusterView, rules: SlurmRules) -> None:
+        self._rules, self._view = rules, view
 
     def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
         """Add a run."""
@@ -429,8 +479,33 @@ class SlurmWaits:
     def limits(self, task: TaskState) -> Iterator[str]:
         """Describe the limits that leave no room for a start of the task now."""
         rules = self._rules
-        for holder, what, limit in rules.holdings.used_up(rules.holders(task.job), rules.amounts(task)):
+        for holder, what, limit, _ in rules.holdings.used_up(rules.holders(task.job), rules.amounts(task)):
             yield f"the limit of {limit:g} {_UNITS[what]} of {_named(holder)} was reached"
+
+    def reached(self, task: TaskState) -> Iterator[ReachedLimit]:
+        """The limits that leave no room for a start of the task now, in the first of its partitions with the
+        fewest of them; none if a partition admits it.
+        """
+        rules = self._rules
+        several: list[list[ReachedLimit]] = []
+        for part, gpu, _ in rules.ways(self._view, task):
+            start = rules.least(task, part)
+            holders = rules.holders(task.job, part, gpu)
+            several.append(
+                [
+                    ReachedLimit(
+                        _reason(holder, what),
+                        _named(holder),
+                        _UNITS[what],
+                        limit,
+                        held,
+                        getattr(start, what),
+                        runs=rules.holdings.runs_of(holder),
+                    )
+                    for holder, what, limit, held in rules.holdings.used_up(holders, start)
+                ]
+            )
+        yield from min(several, key=len, default=[])
 
     def never(self, task: TaskState) -> Iterator[str]:
         """Describe what keeps the task out of each of its partitions even if nothing else runs, with
@@ -448,9 +523,8 @@ class SlurmWaits:
         rules, view = self._rules, self._view
         holders = rules.holders(task.job, part, gpu)
         for holder, what, limit, amount in rules.holdings.exceeded(holders, rules.least(task, part)):
-            plain = holder[2:] if holder[0] == "gpus" else holder
-            reason = _REASONS[plain[0]].format(_RESOURCES[what])
-            yield f"{reason} ({limit:g}) < {amount:g}: {_named(holder)}"
+            yield f"{_reason(holder, what)} ({limit:g}) < {amount:g}: {_named(holder)}"
+        yield from rules.refusals(view, task, part)
         requested_s = min(view.requested_s(task) or (inf,))
         if part.max_time_s is not None and part.max_time_s < requested_s < inf:
             yield f"PartitionTimeLimit ({part.max_time_s:g} s) < {requested_s:g} s: the partition {part.name}"
@@ -472,6 +546,12 @@ class SlurmWaits:
     def distinct(self, task: TaskState) -> bool:
         """True if a gang of its job takes a node for each instance."""
         return self._rules.spread(task.job)
+
+
+def _reason(holder: Holder, what: str) -> str:
+    """Slurm's name for a limit of a holder on a resource."""
+    plain = holder[2:] if holder[0] == "gpus" else holder
+    return _REASONS[plain[0]].format(_RESOURCES[what])
 
 
 def _named(holder: Holder) -> str:

@@ -299,6 +299,8 @@ class SlurmSite(ImportedSite):
             }
             limits = _caps(self, row.get("grptres", ""), row.get("grpjobs", ""))
             user_limits = _caps(self, "", row.get("maxjobs", ""))
+            job_limits = _caps(self, _per_job(row))
+            job_limits_of = {user: caps for user, fields in users.items() if (caps := _caps(self, _per_job(fields)))}
         return QueueNode(
             name,
             _shares(row),
@@ -308,6 +310,8 @@ class SlurmSite(ImportedSite):
             limits,
             user_limits,
             own,
+            job_limits=job_limits,
+            job_limits_of=job_limits_of,
             children=tuple([self._account(child) for child, (parent, _) in self.accounts.items() if parent == name]),
         )
 
@@ -861,6 +865,7 @@ def _long_s(text: str) -> float:
 
 
 _TRES = {"cpu": "cpus", "mem": "memory_gb", "gres/gpu": "gpus"}
+_COUNTED = _TRES | {"node": "nodes"}
 
 
 def _caps(site: SlurmSite, tres: str, jobs: str = "") -> Caps:
@@ -874,12 +879,17 @@ def _caps(site: SlurmSite, tres: str, jobs: str = "") -> Caps:
             continue
         if name.lower().startswith("gres/gpu:"):
             by_type[site_gpu(name.partition(":")[2], site.named)] = finite_number(value, name)
-        elif name.lower() not in _TRES:
+        elif name.lower() not in _COUNTED:
             site.drop(f"a limit on {name}")
         else:
-            amounts[_TRES[name.lower()]] = memory_gb(value) if name.lower() == "mem" else finite_number(value, name)
+            amounts[_COUNTED[name.lower()]] = memory_gb(value) if name.lower() == "mem" else finite_number(value, name)
     most = count(jobs, "limit of jobs", 0, _MOST) if jobs and jobs != "-1" else None
     return Caps(**amounts, jobs=most, gpus_of=by_type)
+
+
+def _per_job(row: Mapping[str, str]) -> str:
+    """The limit of one job, MaxTRES, which each listing names otherwise."""
+    return next((row[key] for key in ("maxtres", "maxtresperjob", "maxtrespj") if row.get(key)), "")
 
 
 def _caps_of_user(site: SlurmSite, row: Mapping[str, str]) -> Caps:
@@ -899,11 +909,13 @@ _IDLE = frozenset({"cluster", "parent", "parentname", "description", "organizati
                    "flags", "preemptexempttime", "norm_shares", "normshares", "rawusage", "normusage", "effectvusage",
                    "fairshare", "share", "levelfs", "grptresraw", "tresrunmins", "effectvusg", "normusg"})  # fmt: skip
 """Settings of associations and QOS that say nothing about the starts of jobs which a log lists."""
-_OF_ACCOUNTS = frozenset({"rawshares", "priority", "grptres", "grpjobs", "maxjobs"})
+_OF_ACCOUNTS = frozenset({"rawshares", "priority", "grptres", "grpjobs", "maxjobs", "maxtres", "maxtresperjob",
+                          "maxtrespj"})  # fmt: skip
 _TOPMOST: frozenset[str] = frozenset()
 _OF_QOS = frozenset({"priority", "preempt", "preemptmode", "usagefactor", "grptres", "grpjobs", "maxwall",
                      "maxwalldurationperjob", "maxtrespu", "maxtresperuser", "maxjobspu", "maxjobsperuser", "maxtrespa",
-                     "maxtresperaccount", "maxjobspa", "maxjobsperaccount"})  # fmt: skip
+                     "maxtresperaccount", "maxjobspa", "maxjobsperaccount", "maxtres", "maxtresperjob", "maxtrespj",
+                     "maxtresmins", "maxtresminsperjob"})  # fmt: skip
 
 
 def _unused(site: SlurmSite, owner: str, row: Mapping[str, str], used: Collection[str]) -> None:
@@ -947,12 +959,18 @@ def _partition(
         mode,
         Caps(),
         own if own in qos else "",
+        None if is_unset(most := row.get("maxnodes", "")) or not most.isdigit() else int(most),
+        *[_names_in(row.get(key, "")) for key in ("allowaccounts", "denyaccounts", "allowqos", "denyqos")],
     )
 
 
-_PLAIN_PARTITION = {"maxnodes": "UNLIMITED", "minnodes": "1", "maxcpuspernode": "UNLIMITED", "lln": "NO",
+def _names_in(text: str) -> tuple[str, ...]:
+    """The names of a list; none if it says ALL or NONE, or is not set."""
+    return () if is_unset(text) or text.upper() in ("ALL", "NONE") else tuple(filter(None, text.split(",")))
+
+
+_PLAIN_PARTITION = {"minnodes": "1", "maxcpuspernode": "UNLIMITED", "lln": "NO",
                     "maxcpuspersocket": "UNLIMITED", "maxmempernode": "UNLIMITED", "maxmempercpu": "UNLIMITED",
-                    "allowaccounts": "ALL", "denyaccounts": "NONE", "allowqos": "ALL", "denyqos": "NONE",
                     "exclusiveuser": "NO", "exclusivetopo": "NO", "gracetime": "0", "reqresv": "NO",
                     "state": "UP"}  # fmt: skip
 """Keys of partitions that have no effect here, with the values by which they have none in Slurm."""
@@ -1011,6 +1029,8 @@ def _qos(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
             _caps(site, first("maxtrespa", "maxtresperaccount"), first("maxjobspa", "maxjobsperaccount")),
             preempts,
             mode,
+            _caps(site, _per_job(row)),
+            _caps(site, first("maxtresmins", "maxtresminsperjob")),
         )
 
 
