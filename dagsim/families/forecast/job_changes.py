@@ -102,8 +102,9 @@ def changed(log: JobLog, places: Sequence[int], change: Change) -> JobLog:
         columns["partition"] = Labels.of(partition)
     known = limit_s if jobs.estimate is None else jobs.estimate
     stated = np.where(np.isin(np.arange(len(log)), places), limit_s, known)
+    used = Labels.numbered([kinds[place] for place in kind.tolist()])  # kinds are those of the jobs that are there
     asked = replace(
-        jobs, kinds=tuple(kinds), kind=kind, instances=instances, work=limit_s, estimate=stated,
+        jobs, kinds=used.words, kind=used.place, instances=instances, work=limit_s, estimate=stated,
         request=Labels.numbered(requests), **columns,
     )  # fmt: skip
     return replace(log, jobs=asked, limit_s=limit_s, partition=partition)
