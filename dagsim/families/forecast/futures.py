@@ -405,12 +405,12 @@ class _Scene:
         self.zero_s = min(float(log.submit_s[numbers].min()), t - 1.0)
         self.begins_s = t - self.zero_s
         self._is_running = np.isin(numbers, state.running)
+        jobs = log.jobs.chosen(numbers)
         self.since_s = np.where(self._is_running, log.start_s[numbers] - self.zero_s, np.nan)
         eligible_s = np.full(len(numbers), np.nan)
         eligible_s[~self._is_running] = state.eligible_s
         self._eligible_s = np.where(np.isinf(eligible_s), np.nan, eligible_s) - self.zero_s
         self._releases = np.flatnonzero(np.isinf(eligible_s)).tolist()
-        jobs = log.jobs.chosen(numbers)
         self.elapsed_s = np.where(self._is_running, self.begins_s - self.since_s, 0.0)
         stated = replace(
             jobs,
@@ -421,6 +421,12 @@ class _Scene:
         )
         placed = jobs_at(stated, self.begins_s, inf, scenario.cluster, scenario.runtime, stated=True)
         self._jobs = replace(placed, observed_start_s=None, observed_nodes=None, begins_s=self.begins_s)
+        if len(placed) < len(numbers):  # of runs for which no node has room, nothing is played
+            there = np.isin(jobs.ids.astype(str), placed.ids.astype(str))
+            self._known, self._is_running = numbers[there], self._is_running[there]
+            self.since_s, self.elapsed_s = self.since_s[there], self.elapsed_s[there]
+            self._eligible_s = self._eligible_s[there]
+            self._releases = np.flatnonzero(np.isinf(eligible_s[there])).tolist()
         self._past_usage: Mapping[str, float] | None = None
         self.targets = log.jobs.ids[state.waiting].tolist()
 
