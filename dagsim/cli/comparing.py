@@ -153,9 +153,10 @@ def why(
 ) -> None:
     """Explain why a job waited: which resource, limit or rule held it back, who held the GPUs, who went first.
 
-    With --state, why a job of the queue waits now: what holds it back, who is ahead, what would help.
+    With --state now.json --config site.yaml, why a job of the queue waits now: what holds it back, who is ahead,
+    and which change would start it sooner.
 
-    Example: dagsim why results/RUN 1042; dagsim why --state now.json --config site.yaml 1042
+    Example: dagsim why results/RUN 1042
     """
     if state is not None:
         from dagsim.cli.options import Experiment

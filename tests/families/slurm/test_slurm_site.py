@@ -496,6 +496,8 @@ def test_no_setting_is_passed_over_in_silence(folder: Path) -> None:
     site = read_slurm_site(site_files([folder]))
     queues = site.queues()
     assert queues.partitions[0].preempt == "suspend"
+    assert queues.partitions[0].allow_accounts == ("lab",)
+    assert queues.partitions[0].deny_qos == ("low",)
     assert [qos.preempt for qos in queues.qos] == ["requeue", "requeue"]
     assert (queues.scheduler["preempt"], queues.qos[1].preempts) == ("qos", ("normal",))
     assert not queues.tree[0].limits  # they are not enforced
@@ -505,15 +507,12 @@ def test_no_setting_is_passed_over_in_silence(folder: Path) -> None:
         "AccountingStorageEnforce=associations,qos: slurmctld does not enforce the limits",
         "completewait=30 sec",
         "preemptexempttime=00:05:00",
-        "partition main: allowaccounts=lab",
-        "partition main: denyqos=low",
         "partition main: gracetime=60",
         "partition main: oversubscribe=YES:4",
         "partition main: preemptmode=gang",
         "partition main: state=DRAIN",
         "partition side: qos=side, which no file describes",
         "QOS urgent: grptresmins=cpu=9000",
-        "QOS urgent: maxtres=cpu=4",
         "account sub: an association of ada with the partition main",
         "account sub, user bo: maxwall=02:00:00",
         "cluster tide: maxtresperjob=node=50",
