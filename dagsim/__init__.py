@@ -1,4 +1,4 @@
-"""dagsim: DAG jobs on heterogeneous GPU clusters, simulated; schedulers compared with error bars.
+"""dagsim simulates DAG jobs on heterogeneous GPU clusters, and compares schedulers with error bars.
 
 The public names below are loaded when first used, so that ``import dagsim`` stays light.
 """

@@ -6,16 +6,16 @@ DagsimError
 │   │   └── GraphError              a cycle, a dangling or duplicate edge
 │   ├── ConfigError                 YAML or --set: file, line, key, what is allowed
 │   ├── TraceError                  a trace file: file:line and what is wrong with it
-│   ├── FetchError                  a published trace that cannot be downloaded, or is not what was published
-│   ├── WorkloadError               a synthetic workload that cannot be generated
-│   ├── UnknownName                 no policy, network, reader or other object of that name
-│   ├── PluginError                 another package's or a user's own code that cannot be imported
-│   ├── CodeNotAllowed              code that a file names, where files are data
-│   └── RunFolderError              a run folder or checkpoint that is missing, damaged or another's
-└── SimulationError
+│   ├── FetchError                  a published trace that cannot be downloaded, or differs from
+what was published │   ├── WorkloadError               a synthetic workload that cannot be generated
+│   ├── UnknownName                 no policy, network, reader or other object with that name │
+├── PluginError                 code from another package or a user that cannot be imported │
+├── CodeNotAllowed              code that is named by a file which is only data │   └──
+RunFolderError a run folder or checkpoint that is missing, damaged or from elsewhere └──
+SimulationError
     ├── IllegalDecision             an impossible decision: task, time, reason
-    ├── PolicyFailed                the code of a policy raised another exception
-    └── Stalled                     the policy waits for nothing, or for ever
+    ├── PolicyFailed                the policy's code raised another exception
+    └── Stalled                     the policy waits although nothing will happen, or forever
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class ModelError(InputError):
     """A GPU type, node, cluster, task or job that is impossible."""
 
     path: tuple[str | int, ...] = ()
-    """Keys that lead from the part that was checked to the one that is wrong."""
+    """Keys that lead from the checked part to the wrong one."""
 
     def below(self, *keys: str | int) -> Self:
-        """The same error, of a part further up: ``keys`` lead from there to this one."""
+        """Return the same error for an enclosing part, from which ``keys`` lead to this one."""
         self.path = (*keys, *self.path)
         return self
 
@@ -87,12 +87,12 @@ class UnknownName(InputError):
 
 
 def one_line(error: Exception) -> str:
-    """The text of an error as one line of at most 300 characters."""
+    """Return the text of an error as one line of at most 300 characters."""
     return " ".join(str(error).split())[:300]
 
 
 class PluginError(InputError):
-    """Code of a user or another package that cannot be imported; the message names it and the
+    """Code from a user or another package that cannot be imported; the message names it and the
     exception.
     """
 
@@ -102,11 +102,11 @@ class CodeNotAllowed(InputError):
 
 
 class RunFolderError(InputError):
-    """A run folder or checkpoint that is missing, damaged, or of another experiment."""
+    """A run folder or checkpoint that is missing, damaged, or from another experiment."""
 
 
 class SimulationError(DagsimError):
-    """A simulation failed while it ran."""
+    """A simulation failed."""
 
     def blame(self, policy: object) -> None:
         """Put the policy in front of the message: its ``name`` if it has one, otherwise its class."""
@@ -125,16 +125,18 @@ class PolicyFailed(SimulationError):
 
 
 class Stalled(SimulationError):
-    """Tasks are left, the policy waits, and no pending event could change that; or it would be asked
-    for ever, or practically for ever, before anything changes.
+    """Tasks are left and the policy waits, but no pending event could change anything; or the
+    policy would be asked forever, or practically forever, before anything changes.
     """
 
 
 def require(holds: object, rule: str, value: object, error: type[DagsimError] = ConfigError) -> None:
-    """Check a value against a rule in words, such as ``"width must be 1 or more"``.
+    """Check that a value satisfies a rule, which is given in words, such as ``"width must be 1 or
+    more"``.
 
     Raises:
-        DagsimError: It does not hold; of the type ``error``, with the rule and the value.
+        DagsimError: The value does not; the exception has the type ``error`` and states the rule
+        and the value.
     """
     if not holds:
         raise error(f"{rule}, got {value!r}")

@@ -1,9 +1,10 @@
-"""Families: subjects such as Slurm, Gavel or bounds, each in one folder that the core does not import.
+"""Families: subjects such as Slurm, Gavel or bounds, each in a folder that the core does not
+import.
 
-A folder ``dagsim/families/NAME`` holds everything of its subject. Its ``family.py`` holds a
-``Family``, which states what the folder adds to the registries of the core. Deleting the folder
-takes this away, and nothing else changes; ``families/names.json`` keeps the names, so that an error
-can say which family is missing.
+A folder ``dagsim/families/NAME`` contains everything about its subject. Its ``family.py`` contains
+a ``Family``, which states what the folder adds to the registries of the core. If you delete the
+folder, its entries disappear and nothing else changes; ``families/names.json`` keeps the names, so
+that an error can say which family is missing.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _HOME = "dagsim.families"
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One entry of a registry. ``target`` is a function or class that makes the object, or the
-    ``"module:attr"`` of one. ``moved`` are parameters that it no longer has, each with the spec that
-    has them now.
+    ``"module:attr"`` of one. ``moved`` lists parameters that it no longer has, each with the spec
+    that has them now.
     """
 
     name: str
@@ -42,21 +43,24 @@ class Family:
 
     summary: str
     needs: tuple[str, ...] = ()
-    """Other families that it imports."""
+    """Other families that this one imports."""
     adds: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
-    """The entries that it adds to each registry, by the entry-point group that other packages use for it, without
-    ``dagsim.`` (``policies``, ``readers``). ``services`` are functions that the core calls if they are there, and
-    ``keys`` are classes behind keys of a configuration.
+    """The entries that the family adds to each registry, by the registry's entry-point group
+    without ``dagsim.`` (``policies``, ``readers``). ``services`` are functions that the core calls
+    if they are available, and ``keys`` are the classes behind configuration keys.
     """
     commands: Mapping[str, str] = field(default_factory=dict)
-    """Its commands, each with the module that adds it to ``dagsim.cli.app.app`` when it is imported."""
+    """The family's commands, each with the module that adds it to ``dagsim.cli.app.app`` when
+    imported."""
     shows_only: bool = False
-    """True if nothing of it can change what a cell computes, so that its files are not in the digest of the code."""
+    """True if the family cannot change the result of a cell, so that its files are left out of the
+    code digest."""
 
 
 @cache
 def families() -> Mapping[str, Family]:
-    """Return the families whose folders are there, with all families that they need, by name."""
+    """Return the families, by name, whose folders are present and whose needed families are
+    present."""
     names = sorted(module.name for module in iter_modules(import_module(_HOME).__path__) if module.ispkg)
     whole: dict[str, Family] = {name: import_module(f"{_HOME}.{name}.family").FAMILY for name in names}
     while lacking := [name for name, family in whole.items() if not whole.keys() >= set(family.needs)]:
@@ -79,7 +83,8 @@ def command_modules() -> list[str]:
 
 
 def offered(name: str, group: str = "services") -> Any | None:
-    """Return what a family offers under a name, such as a service; None if no family here does."""
+    """Return what a family offers under a name, such as a service; None if no present family
+    does."""
     for home, entry in family_entries(group):
         if entry.name == name:
             module, _, attr = str(entry.target).partition(":")
@@ -88,10 +93,10 @@ def offered(name: str, group: str = "services") -> Any | None:
 
 
 def service(name: str, group: str = "services") -> Any:
-    """Return the function of a family that the core can do without.
+    """Return a family's function that the core can do without.
 
     Raises:
-        UnknownName: No family has it; the message names the one that would.
+        UnknownName: No present family has it; the message names the missing one.
     """
     answer = offered(name, group)
     if answer is None:
@@ -101,23 +106,24 @@ def service(name: str, group: str = "services") -> Any:
 
 
 def names_of(family: Family) -> dict[str, list[str]]:
-    """Return all names that a family adds, by group, as ``families/names.json`` holds them."""
+    """Return all names that a family adds, by group, in the form of ``families/names.json``."""
     names = {group: [entry.name for entry in entries] for group, entries in family.adds.items()}
     return names | ({"commands": list(family.commands)} if family.commands else {})
 
 
 def refuse_missing(group: str, name: str) -> None:
-    """Raise an error if ``name`` belongs to a family whose folder is not there.
+    """Raise an error if ``name`` belongs to a family whose folder is missing.
 
     Raises:
-        UnknownName: It does.
+        UnknownName: ``name`` belongs to a missing family.
     """
     if missing := missing_family(group, name):
         raise UnknownName(f"{name!r} {missing}")
 
 
 def missing_family(group: str, name: str) -> str:
-    """Return a text that names the family of ``name`` if its folder is not there; else an empty one."""
+    """Return a text that names the family of ``name`` if its folder is missing, and otherwise an
+    empty text."""
     for family, names in _all_names().items():
         if name in names.get(group, ()) and family not in families():
             return f"belongs to the family {family}, which this installation lacks"

@@ -1,4 +1,5 @@
-"""Files that appear completely or not at all, grow by whole pieces, and have one writer."""
+"""Files that are written completely or not at all, grow by whole records, and have a single
+writer."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from dagsim.errors import InputError
 
 try:
     import fcntl
-except ImportError:  # not on Windows: nothing is locked there
+except ImportError:  # not available on Windows, where nothing is locked
     fcntl = None  # type: ignore[assignment]
 
 
@@ -28,7 +29,7 @@ def parsed_json(text: str | bytes) -> Any:
 
     Raises:
         ValueError: The text is not JSON, or is nested too deeply, or a number has thousands of
-            digits, or it names half a character (``\ud800``), which no output could hold.
+            digits, or it contains half a character (``\ud800``), which no output could hold.
     """
     try:
         return whole_characters(json.loads(text), text)
@@ -40,10 +41,11 @@ _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def whole_characters(value: Any, written: str | bytes) -> Any:
-    """Return a value of JSON if all its texts consist of whole characters; ``written`` is its JSON.
+    """Return a JSON value if all its texts consist of whole characters; ``written`` is its JSON
+    text.
 
     Raises:
-        ValueError: Some are half a character.
+        ValueError: A text contains half a character.
     """
     written = written if isinstance(written, str) else written.decode("latin-1")
     if _HALF.search(written):
@@ -51,7 +53,7 @@ def whole_characters(value: Any, written: str | bytes) -> Any:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise ValueError(
-                f"half a character, \\u{ord(error.object[error.start]):x}, which UTF-8 cannot hold"
+                f"half a character, \\u{ord(error.object[error.start]):x}, which UTF-8 cannot encode"
             ) from None
     return value
 
@@ -61,8 +63,8 @@ LONGEST_LINE_B = 1 << 26
 
 
 class LineLimit(RawIOBase):
-    """Bytes of another stream. Reading beyond a line of ``LONGEST_LINE_B`` bytes raises ``error``,
-    which names the line.
+    """A view of another stream's bytes. Reading beyond a line of ``LONGEST_LINE_B`` bytes raises
+    ``error``, which names the line.
     """
 
     def __init__(self, stream: BinaryIO, where: str, error: type[InputError] = InputError) -> None:
@@ -80,8 +82,8 @@ class LineLimit(RawIOBase):
         self._line += data.count(b"\n")
         if self._length > LONGEST_LINE_B:
             raise self._error(
-                f"{self._where}:{self._line}: the line has more than {LONGEST_LINE_B:,} bytes; no row is so long, so "
-                "the file is damaged or of another format"
+                f"{self._where}:{self._line}: the line has more than {LONGEST_LINE_B:,} bytes; no row is that long, "
+                f"so the file is damaged or has another format"
             )
         buffer[: len(data)] = data
         return len(data)
@@ -89,11 +91,11 @@ class LineLimit(RawIOBase):
 
 @contextmanager
 def open_lines(path: Path | str, error: type[InputError] = InputError) -> Iterator[TextIOWrapper]:
-    """Open a UTF-8 file of lines, compressed if its name ends in ``.gz``.
+    """Open a UTF-8 file for reading by lines, compressed if its name ends in ``.gz``.
 
     Raises:
         OSError: It cannot be opened.
-        InputError: A line is too long (``LineLimit``); of the type ``error``.
+        InputError: A line is too long (``LineLimit``); the exception has the type ``error``.
     """
     with gzip.open(path) if str(path).endswith(".gz") else open(path, "rb") as file:
         limited = BufferedReader(LineLimit(file, str(path), error), 1 << 16)  # type: ignore[arg-type]
@@ -102,8 +104,8 @@ def open_lines(path: Path | str, error: type[InputError] = InputError) -> Iterat
 
 
 def is_there(path: Path | str) -> bool:
-    """True if the file or folder exists; False also for text that cannot be a path, for example
-    because it is too long.
+    """Return True if the file or folder exists; also False for text that cannot be a path, for
+    example because it is too long.
     """
     try:
         return Path(path).exists()
@@ -117,8 +119,8 @@ def replaced(path: Path, *, durable: bool = False) -> Iterator[Path]:
     it fails.
 
     Readers see either the old file or all of the new one. ``durable`` keeps this promise even if
-    the power fails. A device or a pipe (``/dev/null``, ``/dev/stdout``) is written to as it is: a
-    file in its place would remove it from the system.
+    the power fails. A device or a pipe (``/dev/null``, ``/dev/stdout``) is written to directly,
+    because replacing it by a file would remove it from the system.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         yield path
@@ -142,15 +144,15 @@ def _sync(path: Path) -> None:
     try:
         os.fsync(handle)
     except OSError:
-        pass  # some file systems cannot, for folders above all
+        pass  # some file systems do not support this, especially for folders
     finally:
         os.close(handle)
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[Path]:
-    """Write a file, completely or not at all, to the temporary path that the block gets (``replaced``); missing folders
-    are created.
+    """Write a file, completely or not at all, at the temporary path that the block receives
+    (``replaced``); missing folders are created.
 
     Raises:
         InputError: The file cannot be written.
@@ -174,7 +176,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file, or of all files of a folder in the order of their names, as hex digits."""
+    """Return the SHA-256 of a file, or of all files of a folder in the order of their names, as hex
+    digits."""
     total = sha256()
     for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
         if file.is_file():
@@ -189,7 +192,7 @@ def append(path: Path, data: bytes, at: int) -> int:
     size.
 
     If writing fails (the disk is full), the file keeps its first ``at`` bytes. If the process is
-    killed meanwhile, the file has at least these.
+    killed meanwhile, the file has at least those bytes.
 
     Raises:
         OSError: The file cannot be written, or is shorter than ``at``.
@@ -228,7 +231,7 @@ def cut(path: Path, size: int) -> None:
 
 
 class Lock:
-    """A lock that makes one process the only writer of a folder; it ends with the process."""
+    """A lock that makes a process the only writer of a folder; the lock ends with the process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -255,7 +258,7 @@ class Lock:
         return True
 
     def is_free(self) -> bool:
-        """True if no process has the lock, as far as can be known. Writes nothing."""
+        """Return True if no process has the lock, as far as can be known. Writes nothing."""
         if fcntl is None or self._release is not None:
             return False
         try:
@@ -266,14 +269,14 @@ class Lock:
             return False
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:  # another process holds it, or the file system has no locks
+        except OSError:  # another process holds the lock, or the file system has no locks
             return False
         finally:
             os.close(handle)
         return True
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         if self._release is not None:
             self._release()
             self._release = None
@@ -293,5 +296,7 @@ def _locked(handle: int) -> bool:
                 return False
             time.sleep(wait_s)
         except OSError:
-            return True  # a file system without locks: better unguarded than not at all
+            # on a file system without locks, writing without a guard is better than not writing at
+            # all
+            return True
     return False

@@ -1,9 +1,9 @@
-"""Code of the user's own: how a name finds it, which file it is in, and when it may be imported.
+"""The user's own code: how it is found by name, which file it is in, and when it may be imported.
 
 A name with a colon, ``module:attr`` or ``path/to/file.py:attr``, is code outside dagsim. Importing
 it runs it, so each command states which names it accepts: those on the command line and in a file
 given to ``--config``, and those of a run folder if the source file still has the SHA-256 that the
-folder recorded. Python programs are not restricted, since they run code anyway. See
+folder recorded. Python programs are not restricted, because they run code anyway. See
 docs/security.md.
 """
 
@@ -24,7 +24,7 @@ from dagsim.errors import CodeNotAllowed, UnknownName
 
 
 class Allowed:
-    """The names that a command may import. A new object allows none; ``command_line`` holds the
+    """The names that a command may import. A new object allows none; ``command_line`` contains the
     arguments.
 
     A name is allowed if it appears in text from the user: the command line, or a file given to
@@ -39,11 +39,12 @@ class Allowed:
         """True if every name is allowed (``--allow-code``)."""
 
     def trust_command_line(self) -> None:
-        """Allow the names on the command line. For commands that run what they are given."""
+        """Allow the names on the command line, for commands that run the code that they are
+        given."""
         self._texts += self._command_line
 
     def trust_values(self, value: object) -> None:
-        """Allow every name in the keys and values of a YAML file of the user's."""
+        """Allow every name in the keys and values of a user's YAML file."""
         if isinstance(value, Mapping):
             for key, part in value.items():
                 self.trust_values(key)
@@ -55,21 +56,21 @@ class Allowed:
             self._texts.append(value)
 
     def trust_recorded(self, folder: Path, hashes: Mapping[str, str]) -> None:
-        """Allow names of a run folder whose source file has the SHA-256 in ``hashes``, by name."""
+        """Allow those names from a run folder whose source file has the SHA-256 in ``hashes``."""
         self._recorded.append((folder, hashes))
 
     def check(self, kind: str, name: str) -> None:
-        """Check that code called ``name`` may be imported, or run in the case of ``exec:COMMAND``.
+        """Check that code called ``name`` may be imported, or run, in the case of ``exec:COMMAND``.
 
         Raises:
             CodeNotAllowed: It may not.
         """
-        whole_name = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.]|:\S)")  # "name: 1.0" is a key of YAML
+        whole_name = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.]|:\S)")  # in YAML, "name: 1.0" has the key "name"
         if self.everything or any(whole_name.search(text) for text in self._texts):
             return
         if _is_path(name) and _resolved(name) in map(_resolved, own_names(" ".join(self._texts))):
-            return  # a configuration that was read names the file by its absolute path
-        reason = "only read: names of code outside dagsim are not imported"
+            return  # a configuration that was read from a file names it by its absolute path
+        reason = "this command only reads, so it does not import code outside dagsim"
         for folder, hashes in self._recorded:
             recorded = hashes.get(name)
             if recorded is not None and recorded == source_sha256(name):
@@ -85,7 +86,7 @@ _allowed: Allowed | None = None
 
 
 def allowed() -> Allowed | None:
-    """The names that this process may import; None if there is no restriction, as in Python
+    """Return the names that this process may import; None if there is no restriction, as in Python
     programs.
     """
     return _allowed
@@ -94,7 +95,7 @@ def allowed() -> Allowed | None:
 @contextmanager
 def allow(names: Allowed) -> Iterator[Allowed]:
     """Restrict imports to ``names`` while the block runs."""
-    global _allowed  # not a context variable: it has to hold in threads that the block starts, too
+    global _allowed  # not a context variable, because it must also apply in threads that the block starts
     before, _allowed = _allowed, names
     try:
         yield names
@@ -103,12 +104,13 @@ def allow(names: Allowed) -> Iterator[Allowed]:
 
 
 def is_own(name: str) -> bool:
-    """True if ``name`` is code from outside dagsim: ``module:attr`` or ``file.py:attr``."""
+    """Return True if ``name`` is code from outside dagsim: ``module:attr`` or ``file.py:attr``."""
     return ":" in name
 
 
 def own_names(text: str) -> list[str]:
-    """Names of code outside dagsim in ``text``, a name with or without parameters in brackets."""
+    """Return the names of code outside dagsim in ``text``, a name with or without parameters in
+    brackets."""
     return _NAME.findall(text)
 
 
@@ -136,7 +138,7 @@ def _is_path(name: str) -> bool:
 
 
 def _resolved(name: str) -> tuple[Path | None, str]:
-    """The absolute path of the file that ``name`` names, without links, and the attribute in it."""
+    """Return the absolute path (without links) of the file in ``name``, and the attribute in it."""
     path, _, attr = name.rpartition(":")
     return (Path(path).expanduser().resolve() if _is_path(name) else None), attr
 
@@ -172,15 +174,16 @@ def _module_at(path: Path) -> object:
 
 
 def name_of(cls: type) -> str:
-    """The name that finds a class again: ``file.py:Class`` if it was imported by path, otherwise
-    ``module:Class``.
+    """Return the name by which a class can be found again: ``file.py:Class`` if it was imported by
+    path, otherwise ``module:Class``.
     """
     by_name = {name: str(file) for file, name in _BY_PATH.items()}
     return f"{by_name.get(cls.__module__, cls.__module__)}:{cls.__qualname__}"
 
 
 def source_file(name: str) -> Path | None:
-    """The file that ``name`` is in; None if there is no source file. Nothing is imported."""
+    """Return the file that contains the code called ``name``; None if there is no source file.
+    Nothing is imported."""
     if _is_path(name):
         file = Path(name.rpartition(":")[0]).expanduser()
         return file if file.is_file() else None
@@ -195,6 +198,7 @@ def source_file(name: str) -> Path | None:
 
 
 def source_sha256(name: str) -> str | None:
-    """SHA-256 of the file that ``name`` is in, as hex digits; None if there is no such file."""
+    """Return the SHA-256 of the file that contains ``name``, as hex digits; None if there is no
+    such file."""
     file = source_file(name)
     return None if file is None else sha256(file.read_bytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""Worker processes, the signals that stop a run, and the output of this process."""
+"""Worker processes, the signals that stop a run, and this process's output streams."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def end_with_parent() -> None:
-    """Make a worker exit as soon as its parent is gone, however the parent ended."""
+    """Make a worker exit as soon as its parent has ended, however it ended."""
     threading.Thread(target=_wait_for_parent, daemon=True).start()
 
 
 def _wait_for_parent() -> None:
-    from multiprocessing import parent_process  # takes a while to import, and most commands start no worker
+    # it takes a while to import, and most commands start no workers
+    from multiprocessing import parent_process
 
     parent = parent_process()
     if parent is not None:
@@ -48,8 +49,8 @@ def kill_workers(pool: ProcessPoolExecutor) -> None:
 
 
 class _StandardStream(io.RawIOBase):
-    """Standard output or error. Its own errors name it. After the first one, everything is dropped: the exit of
-    Python would otherwise fail on what is left.
+    """Standard output or standard error. Its errors name the stream. After the first error, all
+    further output is dropped, because Python's exit would otherwise fail on what is left.
     """
 
     def __init__(self, number: int, *, raises: bool) -> None:
@@ -87,12 +88,12 @@ def steady_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free file descriptor, which is this one
             os.set_inheritable(number, True)
     output, errors = (getattr(stream, "encoding", None) or "utf-8" for stream in (sys.stdout, sys.stderr))
     buffered = io.BufferedWriter(_StandardStream(1, raises=True))
     sys.stdout = io.TextIOWrapper(buffered, output, "backslashreplace", line_buffering=os.isatty(1))
-    quiet: Any = _StandardStream(2, raises=False)  # a raw stream, as Python's own with -u
+    quiet: Any = _StandardStream(2, raises=False)  # a raw stream, like Python's own with -u
     sys.stderr = io.TextIOWrapper(quiet, errors, "backslashreplace", line_buffering=True, write_through=True)
 
 
@@ -100,8 +101,8 @@ def steady_streams() -> None:
 def without_output() -> Iterator[None]:
     """Discard the standard output of this process, including that of C libraries.
 
-    HiGHS prints lines for its developers about some integer programs, even without ``disp``; they
-    would get into the JSON output of a command.
+    For some integer programs, HiGHS prints debugging output even without ``disp``, which would get
+    into the JSON output of a command.
     """
     library = ctypes.CDLL(None)
     sys.stdout.flush()
@@ -121,9 +122,9 @@ def without_output() -> Iterator[None]:
 def starting(*, main: bool = False) -> Iterator[None]:
     """Start worker processes inside this block.
 
-    They ignore the signals that stop a run, since their parent ends them, and use one thread in
-    numeric libraries. They import the main script only with ``main=True``, which objects defined
-    there need.
+    The workers ignore the signals that stop a run, because their parent ends them, and use one
+    thread in numeric libraries. They import the main script only with ``main=True``, which is
+    needed for objects defined there.
     """
     with _signals_blocked(), _one_thread(), nullcontext() if main else _no_main():
         yield
@@ -163,7 +164,8 @@ def _no_main() -> Iterator[None]:
 
 
 class Stopped(KeyboardInterrupt):
-    """A stop by a signal other than Ctrl-C. Handlers of ``KeyboardInterrupt`` handle it too."""
+    """A stop by a signal other than Ctrl-C. Code that handles ``KeyboardInterrupt`` handles it,
+    too."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)  # NumPy rebuilds an exception from its arguments
@@ -181,13 +183,13 @@ _stopped = threading.Event()
 
 
 def was_stopped() -> bool:
-    """True if a signal asked this process to stop."""
+    """Return True if a signal asked this process to stop."""
     return _stopped.is_set()
 
 
 class Stops:
-    """Handles stop signals while the block runs: raised as ``KeyboardInterrupt``, held back on
-    demand, never lost.
+    """Handles stop signals while the block runs: they are raised as ``KeyboardInterrupt``, can be
+    held back, and are never lost.
 
     NumPy drops an exception that is raised while it looks up attributes (of an enum, for example),
     even a KeyboardInterrupt. The signal is therefore also recorded, and raised at the latest by

@@ -1,13 +1,13 @@
-"""Registries: look up objects by ``"name"``, ``"name[param=value]"`` or ``"module:attr"``, and list
-the names.
+"""Registries, which find objects by ``"name"``, ``"name[param=value]"`` or ``"module:attr"``, and
+list the names.
 
 Built-in entries form a literal table (name, ``module:attr``, summary), so that listing them imports
 nothing. Other packages add entries with entry points.
 
-Plain words of a configuration as values, after the core schema of YAML 1.2.
+Plain words in a configuration are read as values according to the core schema of YAML 1.2.
 
-YAML 1.1, which PyYAML implements, reads ``3e-4`` as text and ``off`` as false. People mean the
-opposite of both."""
+YAML 1.1, which PyYAML implements, reads ``3e-4`` as text and ``off`` as false, which is the
+opposite of what people mean."""
 
 from __future__ import annotations
 
@@ -60,12 +60,17 @@ class Spec(NamedTuple):
             params[param.strip()] = _value(value.strip(), text)
         return cls(name.strip(), params)
 
+    def __str__(self) -> str:
+        """Return the text that ``parse`` reads as this."""
+        parts = ",".join(f"{param}={_written(value)}" for param, value in self.params.items())
+        return f"{self.name}[{parts}]" if parts else self.name
+
 
 class Registry(Generic[T]):
-    """Everything of one kind that can be requested by name.
+    """All objects of one kind that can be requested by name.
 
-    ``group`` is the entry-point group of other packages, ``listing`` the command that lists the
-    registry, and ``home`` the package that targets such as ``".orders:sjf"`` are relative to.
+    ``group`` is the entry-point group for other packages, ``listing`` is the command that lists the
+    registry, and ``home`` is the package to which targets such as ``".orders:sjf"`` are relative.
     ``method`` identifies objects of this kind: a user's own ``module:attr`` is accepted only if it
     has that method, or if it is a function whose return annotation has it. Without ``method``,
     users' own names are refused.
@@ -108,7 +113,7 @@ class Registry(Generic[T]):
 
         return add
 
-    def create(self, spec: str, **defaults: object) -> T:
+    def create(self, spec: str | Spec, **defaults: object) -> T:
         """Make the object that ``spec`` describes. ``defaults`` fill parameters that ``spec``
         leaves out.
 
@@ -117,7 +122,7 @@ class Registry(Generic[T]):
                 the nearest.
             ConfigError: ``spec`` cannot be parsed, or a parameter is missing.
         """
-        name, params = Spec.parse(spec)
+        name, params = Spec.parse(spec) if isinstance(spec, str) else spec
         target: Any = self.get(name)
         if not callable(target):
             if params:
@@ -126,8 +131,8 @@ class Registry(Generic[T]):
         return target(**self._arguments(name, target, params, defaults))  # type: ignore[no-any-return]
 
     def get(self, name: str, *, own: bool = True) -> object:
-        """The factory called ``name``: a class or a function, or any object for a user's own
-        ``module:attr``.
+        """Return the factory called ``name``: a class or a function, or for a user's own
+        ``module:attr`` any object.
 
         With ``own=False``, for names in data files, code outside dagsim is refused, except entry
         points.
@@ -135,7 +140,7 @@ class Registry(Generic[T]):
         Raises:
             UnknownName: There is no such name, module or attribute.
             CodeNotAllowed: ``name`` is code outside dagsim that may not be imported here.
-            ConfigError: The object is not of this kind.
+            ConfigError: The object is of another kind.
         """
         if self.is_own(name):
             if not own:
@@ -158,37 +163,37 @@ class Registry(Generic[T]):
             raise self._broken(name, _origin(plugin), error) from error
 
     def is_own(self, name: str) -> bool:
-        """True if ``name`` is a ``module:attr`` outside dagsim that no installed package offers by
-        an entry point.
+        """Return True if ``name`` is a ``module:attr`` outside dagsim that no installed package
+        registers as an entry point.
         """
         return is_own(name) and all(plugin.value != name for plugin in self._plugins().values())
 
     def __contains__(self, name: object) -> bool:
-        """True if there is an entry called ``name``."""
+        """Return True if there is an entry called ``name``."""
         return name in self._entries or name in self._plugins()
 
     def names(self) -> tuple[str, ...]:
-        """All names: built-ins in the order of the table, then registered names, then those of
-        other packages.
+        """Return all names: built-ins in the order of the table, then registered names, then those
+        of other packages.
         """
         return tuple(entry.name for entry in self.describe())
 
     def describe(self) -> tuple[Entry, ...]:
-        """All entries. If the registry has an entry-point group, this searches the installed
+        """Return all entries. If the registry has an entry-point group, this searches the installed
         packages.
         """
         plugins = self._plugins().values()
         return (*self._entries.values(), *(Entry(plugin.name, plugin.value, _origin(plugin)) for plugin in plugins))
 
     def _plugins(self) -> dict[str, EntryPoint]:
-        """Entry points of other packages. An entry point never hides a built-in name."""
+        """Return the entry points of other packages. An entry point never hides a built-in name."""
         if self.group is None:
             return {}
         plugins = sorted(entry_points(group=self.group), key=lambda plugin: plugin.name)
         return {plugin.name: plugin for plugin in plugins if plugin.name not in self._entries}
 
     def _own(self, name: str) -> object:
-        """Import a user's own object, if it is allowed, and check its kind before anything calls
+        """Import a user's own object if this is allowed, and check its kind before anything calls
         it.
         """
         names = allowed()
@@ -209,7 +214,8 @@ class Registry(Generic[T]):
         except ModuleNotFoundError as error:
             module = name.partition(":")[0]
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                raise self._broken(name, "", error) from error  # the module is there, and lacks something itself
+                # the module exists, but something that it imports does not
+                raise self._broken(name, "", error) from error
             raise UnknownName(f"{self.kind} {name!r}: there is no module {error.name!r}") from None
         except AttributeError as error:
             raise UnknownName(f"{self.kind} {name!r}: {error}") from None
@@ -221,7 +227,7 @@ class Registry(Generic[T]):
             raise self._broken(name, "", error) from error
 
     def _broken(self, name: str, origin: str, error: Exception) -> PluginError:
-        """The error for a user's or another package's code that cannot be imported."""
+        """Return the error for a user's or another package's code that cannot be imported."""
         text = f"{type(error).__name__}: {one_line(error)}"
         return PluginError(f"{self.kind} {name!r}{f' ({origin})' if origin else ''} cannot be imported: {text}")
 
@@ -263,8 +269,8 @@ class Registry(Generic[T]):
 
 
 def _has(value: object, method: str) -> bool:
-    """True if ``value`` is an object or class with that method, or a function annotated to return
-    one.
+    """Return True if ``value`` is an object or class with that method, or a function annotated to
+    return one.
     """
     if isinstance(value, type) or not inspect.isroutine(value):
         cls = value if isinstance(value, type) else type(value)
@@ -282,7 +288,7 @@ def _parameters(target: Callable[..., object]) -> tuple[inspect.Parameter, ...]:
 
 
 _of_class = lru_cache(1024)(_parameters)
-"""Cached parameters of a class: every episode of a training makes a reward and a placement."""
+"""Cached parameters of a class, because every training episode makes a reward and a placement."""
 
 
 def _number(value: object) -> bool:
@@ -310,7 +316,8 @@ _SAID = {
 
 
 def _kinds(annotation: object) -> tuple[str, ...]:
-    """The entries of ``_KINDS`` in an annotation; empty if the annotation allows any other type."""
+    """Return the entries of ``_KINDS`` in an annotation; empty if the annotation allows any other
+    type."""
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
     parts = tuple(part.strip() for part in text.split("|"))
     return parts if all(part in _KINDS for part in parts) else ()
@@ -319,8 +326,8 @@ def _kinds(annotation: object) -> tuple[str, ...]:
 def nearest(name: str, names: Iterable[str]) -> str:
     """Suggest one of the names, ``"; did you mean 'heft'?"``; empty if none is near.
 
-    An old name leads to the one that replaced it. Upper and lower case are the same here, and a
-    name that starts with ``name`` counts as near.
+    For an old name, it suggests the name that replaced it. Case is ignored, and a name that starts
+    with ``name`` counts as near.
     """
     names = list(names)
     if (new := new_name(name, names)) is not None:
@@ -372,6 +379,17 @@ def _value(text: str, whole: str) -> object:
     return scalar(text)
 
 
+def _written(value: object) -> str:
+    """Return the text that ``_value`` reads as ``value``."""
+    if isinstance(value, tuple):
+        return f"[{','.join(map(_written, value))}]"
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    text = str(value)
+    plain = not isinstance(value, str) or (re.fullmatch(r"[\w.-]+", text) and scalar(text) == text)
+    return text if plain else f"'{text}'" if '"' in text else f'"{text}"'
+
+
 Scalar: TypeAlias = bool | int | float | str | None
 
 _WORDS: dict[str, Scalar] = {"": None, "~": None}
@@ -383,16 +401,17 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _INF = re.compile(r"([-+]?)\.(inf|Inf|INF)")
 _NAN = re.compile(r"\.(nan|NaN|NAN)")
 _MOST_DIGITS = 1000
-"""Longest word that is read as a number. Python cannot print integers of more than 4,300 digits, so
-error messages could not show a larger one.
+"""Longest word that is read as a number, because Python cannot print integers with more than 4,300
+digits in error messages.
 """
 
 
 def scalar(text: str) -> Scalar:
-    """Value of an unquoted word: None, a truth value, a number, or the text itself (``off``).
+    """Return the value of an unquoted word: None, a truth value, a number, or the text itself
+    (``off``).
 
     The core schema of YAML 1.2. YAML 1.1, which PyYAML implements, reads ``3e-4`` as text and
-    ``off`` as false; people mean the opposite of both.
+    ``off`` as false, which is the opposite of what people mean.
     """
     if text in _WORDS:
         return _WORDS[text]

@@ -1,6 +1,6 @@
 """Old names of metrics, configuration keys and listed parts, with the names that replaced them.
 
-Errors about an unknown name consult this table, so that an old name leads to the new one.
+Errors about an unknown name consult this table, so that they can give the new name.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ NEW_NAMES = {
     "rho_above_one": "unfair_job_fraction",
     "flops_utilization": "peak_weighted_utilization",
     "slo_attainment": "deadline_hit_rate",
-    # keys of a configuration
+    # configuration keys
     "disturbances": "failures",
     "load_is": "load_mode",
     "interval_s": "checkpoint_interval_s",
     "write_s": "checkpoint_write_s",
     "claim": "requested_factor",
 }
-"""The name that replaces each old one. A name of which only the meaning changed is not here:
-``bounded_slowdown`` was what ``bounded_stretch`` is, and ``wait_s`` what ``queueing_s`` is.
+"""The name that replaces each old one. Names whose meaning changed are not listed:
+``bounded_slowdown`` used to mean what is now ``bounded_stretch``, and ``wait_s`` what is now
+``queueing_s``.
 """
 
 _PARTS = re.compile(r"((?:\w+\[.*\]\.)?)(\w+)((?:\.\w+)?)")
 
 
 def new_name(old: str, names: Collection[str]) -> str | None:
-    """Return what ``old`` is called now, if that is one of ``names``.
+    """Return the new name of ``old`` if it is one of ``names``.
 
-    The parts of a metric before and after the name stay: ``tenant[ann].slowdown.mean``.
+    The parts of a metric before and after the name are kept: ``tenant[ann].slowdown.mean``.
     """
     match = _PARTS.fullmatch(old)
     if match is None or (name := NEW_NAMES.get(match[2])) is None:

@@ -1,5 +1,5 @@
-"""Sections of a configuration, and parts that are chosen by name: ``kind`` names the class, the
-other keys are its fields. Systems describe their settings with these.
+"""Sections of a configuration, and parts that are selected by name: ``kind`` names the class, and
+the other keys are its fields. Systems describe their settings with these classes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WORDS = {
 
 
 def fault_in_words(fault: Mapping[str, Any]) -> str:
-    """Word a fault that pydantic reports, ``must be 1 or more, got 0``."""
+    """Word an error that pydantic reports, such as ``must be 1 or more, got 0``."""
     kind, context = fault["type"], fault.get("ctx", {})
     if kind in _LIMITS:
         key, words = _LIMITS[kind]
@@ -56,7 +56,8 @@ def _after(text: str, words: str) -> str:
 
 
 def got(fault: Mapping[str, Any]) -> str:
-    """Return the value of a fault, shortened: ``", got 'high'"``. A number on the command line is text."""
+    """Return the shortened value in an error: ``", got 'high'"``. A number on the command line is
+    text."""
     given = fault["input"]
     text = given if fault["type"] in _LIMITS and isinstance(given, str) else repr(given)
     return f", got {text if len(text) <= 60 else text[:57] + '...'}"
@@ -67,29 +68,27 @@ DEFAULT_KIND = "x-default-kind"
 
 
 class Section(BaseModel):
-    """A part of the configuration: frozen, and without unknown keys."""
+    """A part of the configuration. It is immutable and does not accept unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 @dataclass(frozen=True)
 class Foreign:
-    """A part of a configuration whose class is code outside dagsim, read without importing that
-    class.
-    """
+    """A part of a configuration whose class is code outside dagsim and was not imported."""
 
     kind: str
     settings: Mapping[str, Any]
-    """The part as it stands in the file, including ``kind``."""
+    """The part as written in the file, including ``kind``."""
 
 
 class Registered:
-    """``Annotated[Any, Registered(NETWORKS, "uniform")]``: a part whose class is named by ``kind``,
-    or is ``default``.
+    """``Annotated[Any, Registered(NETWORKS, "uniform")]``: a part whose class is named by ``kind``
+    or is the ``default``.
 
     The class is imported only when a configuration uses it. A user's own class (``module:attr`` or
-    an entry point) must be a dataclass, and needs no field ``kind``. If the validation context says
-    ``own: False``, a ``module:attr`` becomes a ``Foreign``.
+    an entry point) must be a dataclass, but does not need a field ``kind``. If the validation
+    context says ``own: False``, a ``module:attr`` becomes a ``Foreign``.
     """
 
     def __init__(self, registry: Registry[Any], default: str | None = None) -> None:
@@ -137,7 +136,7 @@ class Registered:
         except UnknownName as error:
             raise ConfigError(str(error)) from None
         if not isinstance(cls, type) or not is_dataclass(cls):
-            raise ConfigError(f"kind {kind!r}: {cls!r} is no dataclass, so it cannot be configured")
+            raise ConfigError(f"kind {kind!r}: {cls!r} is not a dataclass, so it cannot be configured")
         own = any(field.name == "kind" and field.default == kind for field in fields(cls))
         settings = value if own else {key: part for key, part in value.items() if key != "kind"}
         return _adapter(cls).validate_python(settings, context=context)
@@ -145,8 +144,8 @@ class Registered:
 
 class Later:
     """``Annotated[Any, Later("module:Class")]``: a section whose class is imported only if the
-    section is present. In a ``TaggedUnion`` it has a ``kind``. ``Later("train")`` is the class that a
-    family states for the key ``train``.
+    section is present. In a ``TaggedUnion`` it has a ``kind``. ``Later("train")`` stands for the
+    class that a family declares for the key ``train``.
     """
 
     def __init__(self, target: str, kind: str | None = None) -> None:
@@ -175,6 +174,7 @@ def _adapter(cls: type) -> TypeAdapter[Any]:
 
 
 def kind_of(value: Any) -> str | None:
-    """The ``kind`` that names a user's own class in a configuration; None for classes of dagsim."""
+    """Return the ``kind`` that names a user's own class in a configuration; None for dagsim's own
+    classes."""
     cls = type(value)
     return None if cls.__module__.split(".")[0] == "dagsim" else name_of(cls)

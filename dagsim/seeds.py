@@ -1,9 +1,10 @@
-"""Pools of seeds by purpose, so that no result is reported on the seeds by which it was chosen.
+"""Pools of seeds by purpose, so that no result is reported on the seeds that were used to choose
+it.
 
 Training draws from ``TRAIN``. Every choice (a parameter, a checkpoint, the best heuristic) is made
 on ``VALIDATION``. ``REPORT`` is used once, for the final table: each published table and each
-training has a separate part of it (``dagsim.experiment.ledger``). An experiment of ``dagsim eval``
-has other seeds (``replicate_seeds``).
+training run has a separate part of it (``dagsim.experiment.ledger``). ``dagsim eval`` uses other
+seeds (``replicate_seeds``).
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ _PARTS = {TRAIN: (0.0, 0.6), VALIDATION: (0.6, 0.8), REPORT: (0.8, 1.0)}
 
 
 def part_of(seed: int) -> tuple[float, float]:
-    """The part of a trace that belongs to the pool of ``seed``, as two fractions of its jobs.
+    """Return which part of a trace belongs to the pool of ``seed``, as two fractions of its jobs.
 
-    Training has the first 60 %, validation and report 20 % each. The seeds of experiments have the
+    Training has the first 60%, and validation and test have 20% each. Seeds of experiments have the
     whole trace.
     """
     return next((part for pool, part in _PARTS.items() if seed in pool), (0.0, 1.0))
 
 
 def seeds_of(pool: range, count: int) -> tuple[int, ...]:
-    """The first ``count`` seeds of a pool.
+    """Return the first ``count`` seeds of a pool.
 
     Raises:
         ConfigError: The pool has fewer seeds.

@@ -1,5 +1,6 @@
-"""Text from files stays text: one function for each format that gives some characters a meaning, called where the
-output is written. HTML has ``html.escape`` and JSON its own escapes.
+"""Escape text from files, so that it stays text: there is one function for each format in which
+some characters have a meaning, and it is called where the output is written. HTML has
+``html.escape`` and JSON its own escapes.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ __all__ = ["in_latex", "in_markdown", "in_spreadsheet", "is_text", "on_one_line"
 
 
 def is_text(text: str) -> bool:
-    """True if UTF-8 can hold ``text``: JSON and YAML can name halves of a character, and names of files can be
-    any bytes.
+    """Return True if UTF-8 can hold ``text``: JSON and YAML can contain halves of a character, and
+    file names can be any bytes.
     """
     try:
         text.encode()
@@ -30,12 +31,13 @@ def printable(text: str) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """Replace as ``printable`` does, and line ends by spaces."""
+    """Replace characters as ``printable`` does, and line ends by spaces."""
     return printable(text).replace("\n", " ")
 
 
 _MARKDOWN = re.compile(r"[\\`*|$]|~(?=~)|(?<=~)~|(?<!\w)_|_(?!\w)|(?<=\])\(|^[#>\[]")
-"""Match what Markdown would read as more than text. An underscore within a word is text."""
+"""Matches characters that Markdown would not read as plain text. An underscore within a word is
+plain text."""
 _HTML = re.compile(r"<(?=[A-Za-z/!?])|&(?=[#A-Za-z])")
 
 
@@ -54,7 +56,8 @@ _LATEX = {
 def in_latex(text: str) -> str:
     """Escape ``text`` for a paragraph or a cell of a table in LaTeX."""
     escaped = "".join(_LATEX.get(sign, sign) for sign in on_one_line(text))
-    # At the beginning of a row, both signs would be arguments of the line break or the rule before it.
+    # At the beginning of a row, either sign would be read as an argument of the preceding line
+    # break or rule.
     return f"{{{escaped[0]}}}{escaped[1:]}" if escaped.startswith(("[", "*")) else escaped
 
 

@@ -91,18 +91,18 @@ def simulated(scenario: ClusterScenario, seconds: float) -> float:
 
 def compiled(scenario: ClusterScenario, number: int, choose: Choose, seconds: float) -> float:
     """Decisions per CPU-second of ``number`` compiled episodes, which begin again when they are over."""
-    lane = CompiledEpisodes(scenario, number, CandidatesConfig(), EpisodeReward(1.0, 1000.0))
+    compiled = CompiledEpisodes(scenario, number, CandidatesConfig(), EpisodeReward(1.0, 1000.0))
     every, seeds = np.arange(number), count()
     for seed in range(SEQUENCES):
-        lane.begin(every[:1], [seed])
-    lane.begin(every, [next(seeds) % SEQUENCES for _ in range(number)])
+        compiled.begin(every[:1], [seed])
+    compiled.begin(every, [next(seeds) % SEQUENCES for _ in range(number)])
     decisions, began = 0, process_time()
     while process_time() - began < seconds:
         for _ in range(20):
-            _, over = lane.advance(every, choose(lane.observe(every)))
+            _, over = compiled.advance(every, choose(compiled.observe(every)))
             if over.any():
                 which = np.flatnonzero(over)
-                lane.begin(which, [next(seeds) % SEQUENCES for _ in which])
+                compiled.begin(which, [next(seeds) % SEQUENCES for _ in which])
         decisions += 20 * number
     return decisions / (process_time() - began)
 
@@ -125,13 +125,13 @@ def forks(scenario: ClusterScenario) -> tuple[float, float]:
     """Microseconds of a fork in the middle of an episode: in the kernel, and compiled."""
     kernel = scenario.kernel(0)
     episode = Episode(kernel, Candidates())
-    lane = CompiledEpisodes(scenario, 2, CandidatesConfig(), EpisodeReward())
-    lane.begin(np.arange(1), [0])
+    compiled = CompiledEpisodes(scenario, 2, CandidatesConfig(), EpisodeReward())
+    compiled.begin(np.arange(1), [0])
     for _ in range(300):
         episode.step(0)
-        lane.advance(np.arange(1), np.zeros(1, np.int64))
+        compiled.advance(np.arange(1), np.zeros(1, np.int64))
     times = []
-    for fork, copies in ((lambda: episode.view.fork(), 300), (lambda: lane.fork(0, 1), 10_000)):  # type: ignore[union-attr]
+    for fork, copies in ((lambda: episode.view.fork(), 300), (lambda: compiled.fork(0, 1), 10_000)):  # type: ignore[union-attr]
         fork()
         began = process_time()
         for _ in range(copies):
@@ -140,9 +140,9 @@ def forks(scenario: ClusterScenario) -> tuple[float, float]:
     return times[0], times[1]
 
 
-def ppo(scenario: ClusterScenario, in_lane: bool) -> tuple[float, bytes]:
+def ppo(scenario: ClusterScenario, in_engine: bool) -> tuple[float, bytes]:
     """Samples per CPU-second of whole iterations of PPO after the first one, and the weights."""
-    learner = fresh_ppo(scenario, compiled=in_lane)
+    learner = fresh_ppo(scenario, compiled=in_engine)
     learner.iterate(0, 0.0)
     samples, began = 0.0, process_time()
     for number in (1, 2, 3):

@@ -9,7 +9,7 @@ numbers, three heaps (events, ready tasks, free GPUs) and one row per start and 
 process, so that the ratio holds when the machine's speed drifts. The script prints the median.
 ``--large`` adds ten times as many tasks.
 
-``bare_us``, ``kernel_us``, ``lane_us``, ``lane_4000_nodes_us`` and ``simpy_idiom_us`` measure the
+``bare_us``, ``kernel_us``, ``engine_us``, ``engine_4000_nodes_us`` and ``simpy_idiom_us`` measure the
 same jobs, again in turn:
 
 - the bare loop and the kernel;
@@ -35,7 +35,7 @@ from simpy.events import Event
 from dagsim.families.compiled.choice import plan_for
 from dagsim.families.compiled.drive import whole_log as run_columns
 from dagsim.families.compiled.jit import jitted
-from dagsim.families.compiled.reading import LaneScenario, read_scenario
+from dagsim.families.compiled.reading import EngineScenario, read_scenario
 from dagsim.model import Cluster, Edge, Job, Kind, Task, TaskGraph
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import Estimates, MovingDelay, NodeFailures, UniformNetwork
@@ -200,16 +200,16 @@ def side_by_side(tasks: int, repeats: int) -> dict[str, float]:
     if jitted():
         one, many = (scene_of(cluster, jobs) for cluster in (one_node(), Cluster.of({"V100": 32_000}, per_node=8)))
         assert compiled(one).tobytes() == schedule.log.rows().tobytes(), "the compiled engine made another schedule"
-        ways["lane_us"], ways["lane_4000_nodes_us"] = lambda: compiled(one), lambda: compiled(many)
+        ways["engine_us"], ways["engine_4000_nodes_us"] = lambda: compiled(one), lambda: compiled(many)
     return {name: spent_s / tasks * 1e6 for name, spent_s in in_turn(ways, repeats).items()}
 
 
-def scene_of(cluster: Cluster, jobs: list[Job]) -> LaneScenario:
+def scene_of(cluster: Cluster, jobs: list[Job]) -> EngineScenario:
     """Return the jobs on the cluster as the compiled engine's columns."""
     return read_scenario(cluster, JobArrays.of(jobs), Recorded(), Estimates(), 0)
 
 
-def compiled(scene: LaneScenario, policy: str = "fifo") -> np.ndarray:
+def compiled(scene: EngineScenario, policy: str = "fifo") -> np.ndarray:
     """Return the log of one run of the compiled engine."""
     return run_columns(scene, plan_for(policy, Preemption()))[0]
 

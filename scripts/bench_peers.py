@@ -110,7 +110,7 @@ def kernel(load: Jobs) -> tuple[Ends, float]:
     return _ends(schedule.log.rows()), spent_s
 
 
-def lane(load: Jobs) -> tuple[Ends, float]:
+def by_engine(load: Jobs) -> tuple[Ends, float]:
     """Simulate with the compiled engine under ``fifo``, with full records. Its columns are built
     beforehand.
     """
@@ -187,7 +187,7 @@ def peers(options: command.Options) -> dict[str, Callable[[Jobs], tuple[Ends, fl
     """Return all simulators of the jobs by name."""
     return {
         "bare heapq loop": lambda load: timed(lambda: bare(load)),
-        "dagsim, compiled engine": lane,
+        "dagsim, compiled engine": by_engine,
         "dagsim, SimPy kernel": kernel,
         "SimPy, a process per job": lambda load: timed(lambda: plain_simpy(load)),
         "SimGrid 3.32, C++ actors": simgrid_cpp(options.simgrid),

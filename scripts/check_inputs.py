@@ -825,11 +825,207 @@ def _pod_spec(rng: Random, part: Part) -> dict[str, Any]:
     return spec
 
 
+# Other batch systems, of which a record is one finished job
+
+
+def _finished(rng: Random, *, nodes: int | None = None) -> list[tuple[TrueJob, Attempt, Part]]:
+    """Jobs of one part and one attempt, on at most ``nodes`` nodes."""
+    found = []
+    for job in draw_jobs(rng, again=False):
+        part = job.parts[0] if nodes is None else replace(job.parts[0], nodes=job.parts[0].nodes[:nodes])
+        job = replace(job, parts=(part,), attempts=job.attempts[-1:], suspended_s=0)
+        found.append((job, job.attempts[0], part))
+    return found
+
+
+def write_lsf(rng: Random, folder: Path) -> Written:
+    """``lsb.acct``: hosts once per slot or in the short form, GPUs as LSF's versions state them, odd texts."""
+    lines, known = [], []
+    form = rng.choice(("10.1", "9.11"))
+
+    def text(words: str) -> str:
+        return '"' + words.replace('"', '""').replace("\n", " ") + '"'
+
+    for job, attempt, part in _finished(rng):
+        number, _, index = job.id.partition("_")
+        held = [node for node in part.nodes for _ in range(part.cpus)]
+        if rng.random() < 0.5:
+            held = [f"{part.cpus}*{node}" for node in part.nodes]
+        gpus = rng.choice(
+            (
+                f"rusage[ngpus_physical={part.gpus}.00]",
+                f"rusage[ngpus={part.gpus}]",
+                f"rusage[ngpus_excl_p={part.gpus}.00,mem=4096.00]",
+            )
+        )
+        requirement = f"select[type == local] {gpus if part.gpus else ''}span[ptile={part.cpus}]"
+        asked = rng.choice((["n01"], [], ["n01", "n02"]))
+        fields = [
+            text("JOB_FINISH"), text(form), attempt.end_s, number, 1000, 33816578, part.cpus * len(part.nodes),
+            attempt.submit_s, rng.choice((0, attempt.eligible_s)), 0, attempt.start_s, text(job.user), text("normal"),
+            text(requirement), text(""), text(""), text("login"), text("/home/x y"), text(""), text("out"), text(""),
+            text(f"{attempt.submit_s}.{number}"), len(asked), *map(text, asked), len(held), *map(text, held),
+            rng.choice((64, 32)), 60.0, text(job.name), text(rng.choice(_PHRASES)), *[rng.choice((-1, 0.5))] * 19,
+            text(""), text(job.account or "default"), 0, part.cpus, text(""), text(""), index or 0, 1024, 2048,
+            text(""), text(""), text(""), text(""), 0, text(""), 0, text(""), -1, text(""), text(""), text("app"),
+        ]  # fmt: skip
+        lines.append(" ".join(map(str, fields)))
+        if rng.random() < 0.2:
+            lines.append(f'"JOB_RESIZE" "{form}" {attempt.end_s} {number} 0 0 "" 0')
+        known.append(Known.of(job))
+    path = folder / "lsb.acct"
+    path.write_text("\n".join(lines) + "\n")
+    return Written(path, known)
+
+
+def write_gridengine(rng: Random, folder: Path) -> Written:
+    """Grid Engine's accounting: seconds or milliseconds, categories with colons, slaves of parallel jobs."""
+    lines, known = [], []
+    milli = rng.choice((1, 1000))
+    for job, attempt, part in _finished(rng, nodes=1):
+        number, _, task = job.id.partition("_")
+        category = [f"-l {rng.choice(('gpu', 'ngpus'))}={part.gpus}"] if part.gpus else []
+        category += ["-l h_rt=24:00:00"] * (rng.random() < 0.5) + [f"-U staff -pe smp {part.cpus}"]
+        one = [
+            "all.q", part.nodes[0], "users", job.user, rng.choice(("job", "a job")), number, job.account or "sge", 0,
+            attempt.submit_s * milli, attempt.start_s * milli, attempt.end_s * milli, 0, 0,
+            attempt.end_s - attempt.start_s, *["0"] * 17, "NONE", "defaultdepartment", "smp", part.cpus, task or 0,
+            0.0, 0.0, 0.0, " ".join(category), 0.0, "NONE", 0.0, 0, 0,
+        ]  # fmt: skip
+        lines.append(":".join(map(str, one)))
+        if rng.random() < 0.2:  # a slave task of it, which counts in the job
+            slave = [*one]
+            slave[41] = f"1.{part.nodes[0]}"
+            lines.append(":".join(map(str, slave)))
+        known.append(Known.of(job))
+    path = folder / "accounting"
+    path.write_text("# Version: 8.1.9\n" * (rng.random() < 0.5) + "\n".join(lines) + "\n")
+    return Written(path, known)
+
+
+def write_htcondor(rng: Random, folder: Path) -> Written:
+    """``condor_history``: as JSON, as ads of one attribute a line, or as the history file with banners."""
+    ads, known = [], []
+    for job, attempt, part in _finished(rng, nodes=1):
+        if attempt.end_s == attempt.start_s:
+            continue
+        number, _, process = job.id.partition("_")
+        ad: dict[str, Any] = {
+            "ClusterId": int(number), "ProcId": int(process or 0), "Owner": job.user, "QDate": attempt.submit_s,
+            "JobStatus": rng.choice((4, 3)), "JobCurrentStartDate": attempt.start_s, "NumJobStarts": 1,
+            "CompletionDate": attempt.end_s, "EnteredCurrentStatus": attempt.end_s,
+            "RemoteWallClockTime": float(attempt.end_s - attempt.start_s), "RequestCpus": part.cpus,
+            "RequestMemory": part.memory_mb, "LastRemoteHost": f"slot1_2@{part.nodes[0]}", "JobUniverse": 5,
+            "Cmd": "/bin/x", "Args": job.name.replace("\n", " "),
+        }  # fmt: skip
+        ad |= {"RequestGPUs": part.gpus} if part.gpus or rng.random() < 0.3 else {}
+        if rng.random() < 0.5:
+            ad |= {"CpusProvisioned": part.cpus} | ({"GPUsProvisioned": part.gpus} if part.gpus else {})
+        entries = list(ad.items())
+        rng.shuffle(entries)
+        ads.append(dict(entries))
+        known.append(Known.of(job))
+    how = rng.choice(("json", "long", "file"))
+    path = folder / ("history.json" if how == "json" else "history")
+    if how == "json":
+        path.write_text(json.dumps(ads, indent=rng.choice((None, 1))))
+    else:
+        ends = [f"*** Offset = 0 ClusterId = {ad['ClusterId']}" if how == "file" else "" for ad in ads]
+        blocks = ["\n".join(f"{key} = {json.dumps(value)}" for key, value in ad.items()) for ad in ads]
+        path.write_text("".join(f"{block}\n{end}\n" for block, end in zip(blocks, ends, strict=True)))
+    return Written(path, known)
+
+
+def write_flux(rng: Random, folder: Path) -> Written:
+    """``flux jobs -a --json``: counts, or the summary of resources alone."""
+    jobs, known = [], []
+    for job, attempt, part in _finished(rng):
+        nodes = len(part.nodes)
+        entry: dict[str, Any] = {
+            "id": f"f{job.id}", "userid": 1000, "username": job.user, "urgency": 16, "priority": 16,
+            "t_submit": float(attempt.submit_s), "t_depend": attempt.eligible_s + 0.0, "t_run": attempt.start_s + 0.0,
+            "t_cleanup": attempt.end_s + 0.0, "t_inactive": attempt.end_s + 0.25, "state": "INACTIVE",
+            "name": job.name, "nnodes": nodes, "nodelist": folded(part.nodes), "ranks": f"[0-{nodes - 1}]",
+            "duration": 60.0 * (job.limit_min or 0), "bank": job.account, "queue": "batch", "result": "COMPLETED",
+        }  # fmt: skip
+        if rng.random() < 0.7:
+            entry |= {"ncores": nodes * part.cpus, "ngpus": nodes * part.gpus}
+        else:
+            summary = f"rank[0-{nodes - 1}]/core[0-{part.cpus - 1}]"
+            summary += f",gpu[0-{part.gpus - 1}]" if part.gpus else ""
+            entry |= {"annotations": {"sched": {"resource_summary": summary}}}
+        jobs.append(entry)
+        known.append(Known.of(job))
+    path = folder / "flux.json"
+    path.write_text(json.dumps({"jobs": jobs}, indent=rng.choice((None, 1))))
+    return Written(path, known)
+
+
+def write_qstat(rng: Random, folder: Path) -> Written:
+    """Finished jobs of ``qstat -x -f``, as text with broken lines or as JSON, with local dates; GPUs of some sites are
+    in the arguments of qsub alone.
+    """
+    zone = rng.choice((ZoneInfo("UTC"), ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")))
+    in_text, as_json = rng.random() < 0.3, rng.random() < 0.5
+    jobs, known = {}, []
+
+    def clock(seconds: int) -> str:
+        return datetime.fromtimestamp(seconds, UTC).astimezone(zone).strftime("%a %b %e %H:%M:%S %Y")
+
+    for job, attempt, part in _finished(rng):
+        number, _, task = job.id.partition("_")
+        nodes = len(part.nodes)
+        own = f":ngpus={part.gpus}" if part.gpus else ""
+        select = f"{nodes}:ncpus={part.cpus}"
+        line = f"-q work -l select={select}{own} run.sh"
+        if as_json and rng.random() < 0.5:
+            line = "".join(f"<jsdl-hpcpa:Argument>{word}</jsdl-hpcpa:Argument>" for word in line.split())
+        jobs[f"{number}[{task}].srv" if task else f"{number}.srv"] = {
+            "Job_Name": job.name.replace("\n", " "), "Job_Owner": f"{job.user}@login", "job_state": "F",
+            "queue": "work", "ctime": clock(attempt.submit_s), "qtime": clock(attempt.submit_s),
+            "etime": clock(attempt.eligible_s), "stime": clock(attempt.start_s), "obittime": clock(attempt.end_s),
+            "resources_used.walltime": _hours(attempt.end_s - attempt.start_s), "Account_Name": job.account,
+            "Resource_List.ncpus": str(nodes * part.cpus), "Resource_List.nodect": str(nodes),
+            "Resource_List.select": select + ("" if in_text else own), "Submit_arguments": line,
+            "exec_host": "+".join(f"{node}/0*{part.cpus}" for node in part.nodes),
+        }  # fmt: skip
+        known.append(Known.of(job))
+    path = folder / ("qstat.json" if as_json else "qstat.txt")
+    if as_json:
+        nested: dict[str, Any] = {}
+        for id, fields in jobs.items():
+            nested[id] = {}
+            for key, value in fields.items():
+                outer, _, inner = key.partition(".")
+                if inner:
+                    nested[id].setdefault(outer, {})[inner] = value
+                else:
+                    nested[id][key] = value
+        document = {"timestamp": 1, "pbs_version": "2022.1.1", "pbs_server": "srv", "Jobs": nested}
+        path.write_text(json.dumps(document, indent=rng.choice((1, 4))))
+    else:
+        lines = []
+        for id, fields in jobs.items():
+            lines.append(f"Job Id: {id}")
+            for key, value in fields.items():
+                words = f"    {key} = {value}"
+                cut = 70 if len(words) > 79 else len(words)
+                lines += [words[:cut], *[f"\t{words[at : at + 60]}" for at in range(cut, len(words), 60)]]
+            lines.append("")
+        path.write_text("\n".join(lines) + "\n")
+    return Written(path, known, TraceOptions(timezone=zone.key))
+
+
 WRITERS: dict[str, Callable[[Random, Path], Written]] = {
     "csv": write_csv,
+    "flux": write_flux,
+    "gridengine": write_gridengine,
+    "htcondor": write_htcondor,
     "json": write_json,
+    "lsf": write_lsf,
     "pbs": write_pbs,
     "pods": write_pods,
+    "qstat": write_qstat,
     "sacct": write_sacct,
     "sacct-folder": write_sacct_folder,
     "sacct-json": write_sacct_json,

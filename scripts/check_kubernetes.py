@@ -1,10 +1,11 @@
 """Ask dagsim's `kueue` and `kube-default` for decisions that the real programs took, and count the equal ones.
 
-    python scripts/check_kubernetes.py FOLDER [FOLDER ...] [--json] [--only TEXT]
+    python scripts/check_kubernetes.py FOLDER [FOLDER ...] [--json] [--only TEXT] [--binary kube-scheduler]
 
 Each state becomes the manifests that ``kubectl get -o json`` would give. The product's import reads
 them, and the product's policy decides. The script prints the right, wrong and inexpressible
-decisions of each family with their causes, and fails if a family is below its gate.
+decisions of each family with their causes, and fails if a family is below its gate. With ``--binary`` that
+kube-scheduler itself plays the timelines in dagsim's simulated time; decisions of single pods are left out.
 """
 
 from __future__ import annotations
@@ -96,7 +97,9 @@ def main() -> int:
     parser.add_argument("folder", type=Path, nargs="+")
     parser.add_argument("--json", action="store_true", help="print the counts as JSON")
     parser.add_argument("--only", default="", metavar="TEXT", help="check files whose path contains this text")
+    parser.add_argument("--binary", default="", metavar="PATH", help="a kube-scheduler that plays the timelines")
     arguments = parser.parse_args()
+    kube.BINARY = arguments.binary
     for folder in arguments.folder:
         if not folder.is_dir():
             parser.error(f"{folder} is not a folder")

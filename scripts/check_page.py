@@ -28,8 +28,8 @@ import numpy as np
 from PIL import Image
 
 from dagsim.config.schema import load_config
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.simulate import run_policy
-from dagsim.experiment.store import Store
 from dagsim.experiment.training_log import TrainingLog
 
 SIZES = ((1600, 1000), (400, 800))
@@ -252,7 +252,7 @@ LARGE = (
 def _interrupted(results: Path) -> None:
     """Make a run folder whose process was killed without a message."""
     config = load_config(None, ["workload.count=20", "seeds=4"])
-    folder = Store.create(results, "tune", config, argv=["dagsim", "tune"], policies=("sjf", "fifo"))
+    folder = RunStore.create(results, "tune", config, argv=["dagsim", "tune"], policies=("sjf", "fifo"))
     folder.add(run_policy(config, "sjf", config.seed))
 
 
@@ -261,7 +261,7 @@ def _trainings(results: Path) -> None:
     rng = np.random.default_rng(1)
     for seed in range(3):
         config = load_config(None, [f"seed={seed}", "train.iterations=60"])
-        folder = Store.create(results, "train", config, argv=["dagsim", "train", "--seed", str(seed)], label="ppo")
+        folder = RunStore.create(results, "train", config, argv=["dagsim", "train", "--seed", str(seed)], label="ppo")
         log = TrainingLog(folder.path)
         for step in range(1, 61):
             learned = 1 - np.exp(-step / 20)

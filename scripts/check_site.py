@@ -194,6 +194,12 @@ class Judge:
         request, queues = job.request or Request(), self.site.queues
         where = f"{now:g} s: {job.id} starts on {[f'n{node}' for node, _ in nodes]}"
         limit_s = self.limit_s(job, task)
+        counted = re.findall(r"(\w+)\*(\d+)", request.constraint) if task.gang else ()
+        if counted and any(node.features for node in self.site.cluster.nodes):
+            held = [self.site.cluster.nodes[node].features for node, _ in nodes]
+            for feature, least in counted:
+                if sum(feature in features for features in held) < int(least):
+                    self.faults.append(f"{where}, which has fewer than {least} nodes with {feature}")
         if request.constraint.startswith("[") and any(node.features for node in self.site.cluster.nodes):
             features = [set(self.site.cluster.nodes[node].features) for node, _ in nodes]
             if not any(all(way in of for of in features) for way in request.constraint.strip("[]").split("|")):

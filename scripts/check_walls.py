@@ -128,6 +128,8 @@ def main() -> int:
     tree = Path(tempfile.gettempdir()) / "dagsim-walls"
     shutil.rmtree(tree, ignore_errors=True)
     copied(tree)
+    if (ROOT / ".mypy_cache").is_dir():  # what the type checker knows already need not be found out again
+        shutil.copytree(ROOT / ".mypy_cache", tree / ".mypy_cache")
     for name in chosen(options.family, options.sample, options.seed):
         outcome = without(name, tree, options.tests)
         print(

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from itertools import product
+from math import exp
 from pathlib import Path
 from statistics import fmean, geometric_mean
 from typing import Any
@@ -431,8 +432,8 @@ def _speeds() -> Iterator[tuple[str, str]]:
         cost_us, ratio = kernel(f"dag_fifo{suffix}_kernel_us"), kernel(f"dag_fifo{suffix}_ratio")
         figures = f"{cost_us:.1f} µs per task, {ratio:.1f} times a bare `heapq` loop"
         yield f"replay of DAGs with {size} single-GPU tasks, full records", figures
-    lane = f"{kernel('lane_us'):.2f} µs per task, {kernel('lane_us') / kernel('bare_us'):.2f} of the bare loop"
-    many = f"{kernel('lane_4000_nodes_us'):.2f} µs on 4,000 nodes"
+    lane = f"{kernel('engine_us'):.2f} µs per task, {kernel('engine_us') / kernel('bare_us'):.2f} of the bare loop"
+    many = f"{kernel('engine_4000_nodes_us'):.2f} µs on 4,000 nodes"
     yield "100,000 tasks in the compiled engine, full records", f"{lane}; {many}"
     yield "tasks of 20 identical instances", f"{kernel('instances20_us_per_instance'):.1f} µs per instance"
     replays = re.findall(r"^now +([\d.]+) user \+ ([\d.]+) sys", read_text("kernel/replay.txt"), re.MULTILINE)
@@ -460,10 +461,29 @@ def validations() -> Iterator[str]:
 
 def plans() -> Iterator[str]:
     """The answers of ``dagsim plan`` on M/M/c queues beside the truth, from ``validate_plan.py``."""
-    rows = [row | {"interval": _interval(row)} for row in read_json("validation/plan.json")]
-    cells = "{queue} | {today_p95:,.0f}, {log_p95:,.0f} | {planned}, {least} | {interval}, {erlang_p95:,.0f}"
-    heads = "servers x load / servers per node", "p95 wait today, log (s)", "GPUs, least", "interval, Erlang (s)"
-    yield from markdown(heads, filled(cells, rows), numbers=(1, 2, 3))
+    rows = [row | _queue(row) | {"interval": _interval(row)} for row in read_json("validation/plan.json")]
+    cells = (
+        "{servers} | {load} | {per_node} | {today_p95:,.0f} | {log_p95:,.0f} | {planned} | {least} | {interval} | "
+        "{erlang_p95:,.0f}"
+    )
+    heads = (
+        *QUEUE,
+        "p95 wait today (s)",
+        "in the log (s)",
+        "GPUs by `plan`",
+        "GPUs needed",
+        "95% interval at that size (s)",
+        "Erlang's formula (s)",
+    )
+    yield from markdown(heads, filled(cells, rows), numbers=range(9))
+
+
+QUEUE = "servers", "load", "servers per node"
+
+
+def _queue(row: dict[str, Any]) -> dict[str, Any]:
+    """Split the name of a queue, such as ``8x0.7/1``."""
+    return dict(zip(("servers", "load", "per_node"), re.split("[x/]", row["queue"]), strict=True))
 
 
 def _interval(row: dict[str, Any]) -> str:
@@ -472,9 +492,10 @@ def _interval(row: dict[str, Any]) -> str:
 
 def held_periods() -> Iterator[str]:
     """How often intervals of the p95 held the next period of M/M/c queues, from ``validate_plan.py``."""
-    heads = "servers x load / servers per node", "held the next period", "held Erlang's value", "no interval", "reach"
-    cells = "{queue} | {next:.1%} | {erlang:.1%} | {too_short:.1%} | {reach:.2f}"
-    yield from markdown(heads, filled(cells, read_json("validation/coverage.json")), numbers=(1, 2, 3, 4))
+    heads = *QUEUE, "held the next period", "held Erlang's value", "no interval", "upper end"
+    cells = "{servers} | {load} | {per_node} | {next:.1%} | {erlang:.1%} | {too_short:.1%} | {reach:.2f}"
+    rows = [row | _queue(row) for row in read_json("validation/coverage.json")]
+    yield from markdown(heads, filled(cells, rows), numbers=range(7))
 
 
 def site() -> Iterator[str]:
@@ -494,7 +515,7 @@ def site() -> Iterator[str]:
         )
         judged = f"{worst} {error(accounts[worst]):+.0%}", f"{waits['median_abs_log_ratio']:.2f}", str(waits["early"])
         rows.append((f"`{name}`", *cells, *judged))
-    heads = "run of Slurm", "jobs", "mean wait, log (s)", "simulated mean", "worst account", "median ratio", "early"
+    heads = "run of Slurm", "jobs", "mean wait, log (s)", "simulated mean", "worst account", "median error", "early"
     yield from markdown(heads, rows, numbers=(1, 2, 3, 5, 6))
 
 
@@ -508,15 +529,15 @@ def sample() -> Iterator[str]:
 
 
 def forecasts() -> Iterator[str]:
-    """Back-tests of forecasts: the value of each gate, and those that were missed."""
+    """Errors of forecasts on each log, as factors, beside the best simple forecast."""
     rows = []
     for name, row in read_json("forecast/backtests.json").items():
-        gates = "; ".join(
-            f"{gate} {value:.2f} ({f'{least:g} to {most:g}' if least else f'at most {most:g}'})"
-            for gate, (value, least, most) in row["gates"].items()
-        )
-        rows.append((name, f"`{row['command']}`", f"{row['n']:,}", gates, ", ".join(row["missed"]) or "none"))
-    yield from markdown(("log", "command", "rows", "values (gates)", "missed"), rows, numbers=(2,))
+        simple = [raw for raw, _ in row.get("baselines", {}).values()]
+        best = f"{exp(min(simple)):.2f}" if simple else "-"
+        held = f"{row['coverage_90']:.0%}" if simple else "-"
+        rows.append((name, f"{row['n']:,}", held, f"{exp(row['crps_log']):.2f}", best))
+    heads = "log", "forecasts", "within the 90% interval", "error (factor)", "error of the best baseline (factor)"
+    yield from markdown(heads, rows, numbers=(1, 2, 3, 4))
 
 
 def cirrus() -> Iterator[str]:

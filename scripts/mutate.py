@@ -1,15 +1,16 @@
 """Put faults into dagsim, one at a time, and list those that no test notices.
 
-    python scripts/mutate.py [--mutants 300] [--seed 0] [--groups ramp,spark] [--reach FOLDER] [--seconds 60]
+    python scripts/mutate.py [--mutants 300] [--seed 0] [--over modules] [--groups ramp,spark] [--reach FOLDER]
 
 Mutants are drawn at random, with a fixed seed, evenly over every place of the package that an operator fits
-(``OPERATORS``). A *group* is a folder of the package (``GROUPS``). Each mutant is judged in a process of its own by the
-tests that run its block of statements, those of the closest folder first and the quick ones among them, then by the
-other tests of their files (a test may use what an earlier one has cached), until ``--seconds`` of their usual processor
-time are spent or a test fails. A mutant outside of functions is judged by the tests that run lines with the name that
-its statement binds, then by those that run any line of its file or whose file is named like it. A mutant is *caught*
-if a test fails, if the module cannot be imported, or if a test takes four times its usual processor time plus ten
-seconds.
+(``OPERATORS``), or evenly over its modules (``--over modules``): one place each of that many modules. They are judged
+in the order of the draw, so that the first ones of a draw that was stopped are a draw too. A *group* is a folder of
+the package (``GROUPS``). Each mutant is judged in a process of its own by the tests that run its block of statements,
+those of the closest folder first and the quick ones among them, then by the other tests of their files (a test may
+use what an earlier one has cached), until ``--seconds`` of their usual processor time are spent or a test fails. A
+mutant outside of functions is judged by the tests that run lines with the name that its statement binds, then by
+those that run any line of its file or whose file is named like it. A mutant is *caught* if a test fails, if the
+module cannot be imported, or if a test takes four times its usual processor time plus ten seconds.
 
 Left out, since no test could or should see a change: annotations, type aliases and type variables, docstrings,
 decorators, imports, ``__all__``, ``raise`` and ``assert`` with their texts, f-strings, the names and summaries of
@@ -51,7 +52,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
-from itertools import accumulate, zip_longest
+from itertools import accumulate, groupby, zip_longest
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -239,12 +240,14 @@ def places(group: str) -> tuple[Mutant, ...]:
     )
 
 
-def drawn(count: int, seed: int, groups: Sequence[str]) -> list[Mutant]:
-    """Draw ``count`` mutants, evenly over all places of the groups. They come in the order of the
-    groups.
-    """
+def drawn(count: int, seed: int, groups: Sequence[str], over: str = "places") -> list[Mutant]:
+    """Draw ``count`` mutants in random order, evenly over all places or over all modules of the groups."""
     every = [mutant for group in groups for mutant in places(group)]
-    return sorted(random.Random(seed).sample(every, count), key=lambda mutant: groups.index(mutant.group))
+    rng = random.Random(seed)
+    if over == "places":
+        return rng.sample(every, count)
+    modules = [list(mutants) for _, mutants in groupby(every, key=lambda mutant: mutant.file)]
+    return [rng.choice(mutants) for mutants in rng.sample(modules, count)]
 
 
 class Outcome(NamedTuple):
@@ -668,12 +671,12 @@ def _afresh(mutant: Mutant, tests: Sequence[str], reach: Reach) -> tuple[int, st
     return int(ended), notes.failed
 
 
-def table(outcomes: Mapping[Mutant, Outcome], reasons: Mapping[str, str], seed: int, count: int) -> str:
+def table(outcomes: Mapping[Mutant, Outcome], reasons: Mapping[str, str], draw: str, count: int) -> str:
     """Report the caught mutants by group, and the survivors. The head says if some drawn mutants
     did not run.
     """
     lines = [
-        f"# python scripts/mutate.py --mutants {count} --seed {seed}",
+        f"# python scripts/mutate.py {draw}",
         *([f"# NOT ALL WERE RUN: {len(outcomes)} of {count}"] if len(outcomes) < count else []),
         f"# one change each: {OPERATORS}",
         "",
@@ -706,6 +709,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mutants", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
+    parser.add_argument("--over", choices=("places", "modules"), default="places", help="what the draw is even over")
     parser.add_argument("--groups", default=",".join(GROUPS), help="which groups, separated by commas")
     parser.add_argument("--reach", type=Path, default=Path("reach"), help="folder of the maps of tests and lines")
     parser.add_argument("--seconds", type=float, default=60.0, help="processor time of the tests that judge a mutant")
@@ -718,7 +722,7 @@ def main() -> int:
     parser.add_argument("--reasons", type=Path, default=REASONS)
     options = parser.parse_args()
     prepare()
-    mutants = drawn(options.mutants, options.seed, options.groups.split(","))
+    mutants = drawn(options.mutants, options.seed, options.groups.split(","), options.over)
     mutants = [mutant for mutant in mutants if (options.only or "") in mutant.name]
     if options.survivors:
         survivors = {name for name, outcome in _read(options.survivors).items() if outcome.end == "survived"}
@@ -730,7 +734,8 @@ def main() -> int:
         judge(todo, options.reach, options.seconds, partial(_report, options.log), options.processes)
         done = _read(options.log)
     outcomes = {mutant: done[mutant.name] for mutant in mutants if mutant.name in done}
-    text = table(outcomes, _reasons(options.reasons), options.seed, len(mutants))
+    draw = f"--mutants {options.mutants} --seed {options.seed} --over {options.over}"
+    text = table(outcomes, _reasons(options.reasons), draw, len(mutants))
     print(text)
     if options.out:
         options.out.write_text(text)

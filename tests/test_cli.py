@@ -254,6 +254,7 @@ def test_trace_info_describes_and_draws_a_trace(tmp_path: Path) -> None:
     assert (tmp_path / "trace-jobs.png").is_file()
     answer = json.loads(fine("trace", "info", TRACE, "--json", "--no-plot").stdout)
     assert answer["jobs"] == answer["read"]["jobs"] > 0
+    assert answer["plot"] is None
 
 
 def test_the_configuration_shown_is_the_configuration_used(tmp_path: Path) -> None:
@@ -404,7 +405,7 @@ def test_a_trace_is_run_once_unless_seeds_or_windows_are_asked_for(tmp_path: Pat
         ("dagsim list policies 2> /dev/full", 0, ""),
         ("PYTHONIOENCODING=ascii dagsim list gpus", 0, ""),
         ("mkdir gone; cd gone; rmdir ../gone; dagsim list gpus", 2, "error: the working folder no longer exists"),
-        ("dagsim eval --out $(printf '\\377')", 2, "error: '\\udcff': not text in utf-8"),
+        ("dagsim eval --out $(printf '\\377')", 2, "error: '\\udcff': cannot be read as utf-8"),
         ("(dagsim list policies; echo $? >&2) | :", 0, "141\n"),
     ],
 )

@@ -103,7 +103,7 @@ def test_a_command_has_its_plain_name_too(other: str, name: str) -> None:
         (("eval", "--policy", "eft-wait[theta=-3]"), "error: eft-wait: theta must be 0 or more, got -3"),
         (("eval", "--policy"), "--policy needs a value"),
         (("list", "Policies"), "error: WHAT: there is no list 'Policies'; did you mean 'policies'?"),
-        (("compare", "."), "not a run folder, since it has no manifest.json"),
+        (("compare", "."), "not a run folder, because it has no manifest.json"),
         (("tune", "--policy", "eft-wait", "--metric", "wait"), "no metric 'wait'; did you mean 'wait_s.mean'?"),
     ],
 )  # fmt: skip

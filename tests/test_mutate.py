@@ -69,6 +69,12 @@ def test_the_same_seed_draws_the_same_mutants() -> None:
     assert mutants == mutate.drawn(60, 0, groups) != mutate.drawn(60, 1, groups)
 
 
+def test_a_draw_over_modules_takes_one_place_of_each_and_small_modules_as_often_as_large_ones() -> None:
+    files = list(dict.fromkeys(place.file for place in mutate.places("metrics")))
+    assert sorted(mutant.file for mutant in mutate.drawn(len(files), 0, ["metrics"], "modules")) == sorted(files)
+    assert len({mutate.drawn(1, seed, ["metrics"], "modules")[0].file for seed in range(200)}) > 0.9 * len(files)
+
+
 def test_a_fork_tells_what_became_of_the_tests() -> None:
     def endless() -> tuple[int, str]:
         while True:

@@ -29,6 +29,7 @@ WHOLE_NUMBERS = {
     "families/pbs/pbs_jobs.py": {
         "sum( int(last) - int(first) + 1 for first, dash, last in ranges_ if dash and (first + last).isdecimal() )",
         "sum(chunk.pieces for chunk in parsed)",
+        'sum(chunk.pieces * chunk.gpus for chunk in map(_chunk, chunks.split("+")))',
         "sum(not dash for _, dash, _ in ranges_)",
     },
     "families/formats/wfcommons.py": {

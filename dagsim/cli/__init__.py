@@ -1,5 +1,5 @@
 """The ``dagsim`` command: parse options, call the library, print. One file per command or group of
-commands; families bring commands of their own.
+commands; families add their own commands.
 
 Slow imports are inside the command that needs them.
 """

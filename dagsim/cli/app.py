@@ -34,7 +34,7 @@ GROUPS = {
     "Learn and bound": ("train", "bound"),
     "Inputs and settings": ("trace", "workload", "config", "list", "warm"),
 }
-"""Commands by what they are for, in the order of ``dagsim --help``."""
+"""Commands by purpose, in the order of ``dagsim --help``."""
 _PANELS = {name: panel for panel, names in GROUPS.items() for name in names}
 ORDER = tuple(_PANELS)
 ALIASES = {
@@ -45,7 +45,7 @@ ALIASES = {
     "size": "plan",
     "lower-bound": "bound",
 }
-"""Other names of commands."""
+"""Other names for commands."""
 SPELLINGS = {
     "--algo": ("--policy",),
     "--on": ("--executor",),
@@ -72,11 +72,11 @@ SPELLINGS = {
     "--num-seeds": ("--seeds",),
     "--show": ("--top",),
 }
-"""Other spellings of options, each with what it stands for where a command has that and not the
-spelling itself.
+"""Other spellings of options, each with the option that it stands for, in commands that have that
+option and not the other spelling.
 """
 _UNREAD = 128 + 13
-"""Exit code of a command whose reader closed the pipe, as of a program that SIGPIPE ended."""
+"""Exit code of a command whose reader closed the pipe: that of a program ended by SIGPIPE."""
 _READING = ("eval", "baseline", "replay", "tune", "whatif", "plan", "eta", "bound", "calibrate")
 """Commands that read traces with ``TraceFlags``."""
 _UsageError: Any = typer.BadParameter.__mro__[1]
@@ -100,7 +100,8 @@ class Command(typer.core.TyperCommand):
 
 
 def _in_new_spelling(args: Sequence[str], names: Collection[str]) -> list[str]:
-    """Return the arguments with the options that a command has, ``--policy sjf`` for ``--algo sjf``."""
+    """Replace other spellings by the options that the command has: ``--policy sjf`` for ``--algo
+    sjf``."""
     written: list[str] = []
     for arg in args:
         option, equals, value = arg.partition("=")
@@ -113,7 +114,7 @@ def _in_new_spelling(args: Sequence[str], names: Collection[str]) -> list[str]:
         if option == "--workers" and (equals or place + 1 < len(written)):
             count = value if equals else written.pop(place + 1)
             if any(other.partition("=")[0] == "--executor" for other in written):
-                raise InputError(f"--workers {count}: goes with processes of this machine only; leave out --executor")
+                raise InputError(f"--workers {count}: is only for processes on this machine; leave out --executor")
             if not count.isdigit() or not int(count):
                 raise InputError(f"--workers: must be a number of processes, 1 or more, got {count!r}")
             written[place : place + 1] = ["--executor", f"local:{count}"]
@@ -135,12 +136,14 @@ def _without_types(params: list[Any]) -> list[Any]:
 
 
 def say(text: object, *, err: bool = False, nl: bool = True) -> None:
-    """Print a line, in which names from files may stand: all output of commands that is no table goes this way."""
+    """Print a line that may contain names from files. All output of commands except tables is
+    printed here."""
     typer.echo(printable(str(text)), err=err, nl=nl)
 
 
 class CommandGroup(typer.core.TyperGroup):
-    """Commands, to which families add theirs; that of a missing family is refused with the family's name."""
+    """Commands of the core and of families. For a command of a missing family, the error names the
+    family."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and self.get_command(ctx, args[0]) is None:
@@ -180,7 +183,7 @@ def _joined(docstring: str) -> str:
 
 
 class _Guarded(CommandGroup):
-    """Report errors as one plain line instead of a traceback.
+    """Reports errors as one plain line instead of a traceback.
 
     A command may import code from outside dagsim only after it has called ``shared.trust``.
     """
@@ -188,7 +191,8 @@ class _Guarded(CommandGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         options = args[: args.index("--")] if "--" in args else args
         ctx.obj = Allowed([arg for arg in args if arg != ALLOW_CODE])
-        if ALLOW_CODE in options:  # wherever it stands: every command that runs something takes it
+        # anywhere on the line, because every command that runs something accepts it
+        if ALLOW_CODE in options:
             ctx.obj.everything = True
             args = [*(arg for arg in options if arg != ALLOW_CODE), *args[len(options) :]]
         _refuse_removed(options)
@@ -222,7 +226,8 @@ class _Guarded(CommandGroup):
 
 @contextmanager
 def _guarded() -> Iterator[None]:
-    """Turn the errors of a command into an exit. What it has printed is out before it ends, or the exit says so."""
+    """Turn the errors of a command into an exit. Its output is flushed before it ends, or the exit
+    reports the error."""
     try:
         try:
             yield
@@ -231,7 +236,7 @@ def _guarded() -> Iterator[None]:
     except DagsimError as error:
         raise _ended(error, str(error), 2 if isinstance(error, InputError) else 1) from None
     except BrokenPipeError as error:
-        _tell_notes(error)  # the reader has seen enough; whoever ran something should know where it is
+        _tell_notes(error)  # the reader closed the pipe; the user should still learn where the results are
         raise typer.Exit(_UNREAD) from None
     except OSError as error:
         named = f"{error.filename}: " if error.filename else ""
@@ -247,14 +252,14 @@ def _guarded() -> Iterator[None]:
 
 
 def _told(error: Any, group: Any) -> Exception:
-    """Print a fault in the command line as one sentence, and return the exit that ends the command."""
+    """Print a command-line error as one sentence, and return the exit that ends the command."""
     if type(error).__name__ == "NoArgsIsHelpError":
         return error  # type: ignore[no-any-return]
     return _ended(error, _sentence(error, group), 2)
 
 
 def _sentence(error: Any, group: Any) -> str:
-    """Word a fault in the command line as dagsim's own errors are."""
+    """Word a command-line error like dagsim's own errors."""
     command = error.ctx.command if error.ctx is not None else None
     below = error.ctx.command_path.partition(" ")[2] if error.ctx is not None else ""
     path = f"dagsim {below}".rstrip()
@@ -285,7 +290,8 @@ def _sentence(error: Any, group: Any) -> str:
 
 
 def _named(error: Any) -> str:
-    """Return the option or argument that a fault is about, as it is written; empty if it is unknown."""
+    """Return the option or argument that an error is about, as the user writes it; empty if it is
+    unknown."""
     if error.param_hint is not None:
         hint = error.param_hint if isinstance(error.param_hint, str) else " / ".join(error.param_hint)
         return hint.strip("'")
@@ -312,7 +318,8 @@ def _ended(error: Exception, text: str, code: int) -> typer.Exit:
 
 
 def _tell_notes(error: BaseException, before: str = "") -> None:
-    """Print what was added to an error on its way: what is kept, and how to go on (``Store.noting``)."""
+    """Print the notes that were added to an error: what is kept, and how to continue
+    (``Store.noting``)."""
     for note in getattr(error, "__notes__", ()):
         say(f"{before}{note}", err=True)
 
@@ -344,19 +351,22 @@ app = App(
 
 _GC_THRESHOLDS = 200_000, 20, 10
 """Thresholds of the garbage collector. A run creates millions of objects and few reference cycles;
-with Python's default thresholds a replay takes 10 % longer.
+with Python's default thresholds a replay takes 10% longer.
 """
 
 
 def main() -> None:
     """Run the command line."""
     gc.set_threshold(*_GC_THRESHOLDS)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # fits of goodput are small: threads take six times the CPU
+    # goodput fits are small, so threads would take six times the CPU
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     steady_streams()
     if fault := _unusable():
         raise SystemExit(_ended(InputError(), fault, 2).exit_code)
-    sys.path.append(str(Path.cwd()))  # where --policy my_module:MyPolicy is looked for, last
-    atexit.register(gc.freeze)  # the exit frees all memory; a last collection takes 10 % of a short command
+    # last, so that --policy my_module:MyPolicy is found in the current folder
+    sys.path.append(str(Path.cwd()))
+    # the exit frees all memory anyway; a last collection would take 10% of a short command
+    atexit.register(gc.freeze)
     with Stops() as stops:
         try:
             app()
@@ -376,7 +386,7 @@ def _unusable() -> str:
     if wrong is None:
         return ""
     code = sys.getfilesystemencoding()
-    return f"{wrong!a}: not text in {code}, the encoding of this system; rename it, or set LC_ALL=C.UTF-8"
+    return f"{wrong!a}: cannot be read as {code}, the encoding of this system; rename it, or set LC_ALL=C.UTF-8"
 
 
 def _version(wanted: bool) -> None:

@@ -32,23 +32,24 @@ def compare_runs(
         str | None, typer.Option(metavar="NAME", help="Policy to compare the others with (default: the first).")
     ] = None,
     metric: Annotated[
-        str | None, typer.Option(help="Metric to rank by (default: that of the system, such as jct_s.mean).")
+        str | None, typer.Option(help="Metric to rank by (default: the system's own, such as jct_s.mean).")
     ] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the table as CSV.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the ratios with their intervals.")] = None,
     precision: Annotated[
         float | None,
-        typer.Option(metavar="2%", parser=fraction, help="Print the number of seeds that intervals this narrow need."),
+        typer.Option(metavar="2%", parser=fraction, help="Print how many seeds are needed for intervals this narrow."),
     ] = None,
     bound: Annotated[
         bool,
-        typer.Option("--bound", help="Add each policy's share of the way from the reference to a lower bound."),
+        typer.Option("--bound", help="Add how far each policy has come from the reference towards a lower bound."),
     ] = False,
     json_: Json = False,
     wide: Wide = False,
     table: TableLook = TableFormat.TEXT,
 ) -> None:
-    """Compare finished runs, paired by seed: ratios to a reference with 95 % intervals, and a verdict on each.
+    """Compare finished runs, paired by seed: ratios to a reference with 95% intervals, and a
+    verdict on each.
 
     Example: dagsim compare results/RUN_A results/RUN_B --plot comparison.png
     """
@@ -103,15 +104,17 @@ def _to_bound(
     *,
     watched: bool,
 ) -> dict[str, float]:
-    """Share of the way from the reference to the bound, by policy."""
+    """Return the share of the way from the reference to the bound, by policy."""
     from dagsim.errors import InputError
     from dagsim.family import service
     from dagsim.report.terminal import counted
 
     if metric != "jct_s.mean":
-        raise InputError(f"--bound: goes with the metric jct_s.mean, not with {metric}")
+        raise InputError(f"--bound: applies only to the metric jct_s.mean, not to {metric}")
     if differences:
-        raise InputError(f"--bound: the runs need the same cluster and models, but differ: {'; '.join(differences)}")
+        raise InputError(
+            f"--bound: all runs must have the same cluster and models, but they differ in: {'; '.join(differences)}"
+        )
     bounds = service("bounds_of_runs")(folder.config, lines, counted("bounding", watched, "seeds", every=1))
     shares: dict[str, float] = service("shares_of_the_way")(lines, bounds, reference)
     return shares
@@ -151,7 +154,8 @@ def why(
     json_: Json = False,
     table: TableLook = TableFormat.TEXT,
 ) -> None:
-    """Explain why a job waited: which resource, limit or rule held it back, who held the GPUs, who went first.
+    """Explain why a job waited: which resource, limit or rule held it back, which jobs held the
+    GPUs, and which went first.
 
     With --state now.json --config site.yaml, why a job of the queue waits now: what holds it back, who is ahead,
     and which change would start it sooner.
@@ -207,7 +211,7 @@ def why(
 
 
 def _place(folder: Store, policy: str | None, number: int | None) -> int:
-    """Return the number of the run that the options name.
+    """Return the number of the run that the options select.
 
     Raises:
         InputError: The policy has no run, or its runs keep no schedule, or both options are given.
@@ -217,9 +221,7 @@ def _place(folder: Store, policy: str | None, number: int | None) -> int:
     from dagsim.registry import nearest
 
     if is_sweep(folder.path):
-        raise InputError(
-            f"{folder.path}: a sweep keeps no schedules of its runs; run the cell with dagsim eval or replay"
-        )
+        raise InputError(f"{folder.path}: a sweep keeps no schedules; run the cell again with dagsim eval or replay")
     if policy is not None and number is not None:
         raise InputError("why: --policy and --run both choose the run; give only one of them")
     if policy is None:

@@ -21,10 +21,12 @@ class PlotFormat(StrEnum):
 
 @app.command()
 def plot(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="A run folder, or several of trainings.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="A run folder, or several training runs.")],
     number: Annotated[
         int | None,
-        typer.Option("--run", min=0, help="Number of the run, from 0 (default: a comparison, or the first)."),
+        typer.Option(
+            "--run", min=0, help="Number of the run, from 0 (default: compare the runs, or draw the only one)."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder for the plots (default: plots/ in the run folder).")
@@ -35,8 +37,8 @@ def plot(
         typer.Option(metavar="FILE", help="Write a trace for ui.perfetto.dev instead: .json.gz or .json."),
     ] = None,
 ) -> None:
-    """Draw a run: Gantt chart, completion times, utilisation and queue over time, priorities. For trainings, draw
-    the learning curves, with a band over several.
+    """Draw a run: Gantt chart, completion times, utilisation and queue over time, priorities. For
+    training runs, draw the learning curves, with a band over several runs.
 
     Example: dagsim plot results/20261120T193000Z-eval-sjf-s0-3fa9c1
     """
@@ -54,13 +56,13 @@ def plot(
         say(_learning(runs, out, format_))
         return
     if len(runs) > 1:
-        raise InputError("plot: several runs are drawn together only if all of them are trainings (dagsim compare)")
+        raise InputError("plot: only training runs can be drawn together; to compare other runs, use dagsim compare")
     for path in draw(Store.open(runs[0]), number, out, format_):
         say(path)
 
 
 def _learning(runs: list[Path], out: Path | None, kind: str) -> Path:
-    """Draw the learning curves of trainings."""
+    """Draw the learning curves of training runs."""
     from dagsim.experiment.training_log import read_log
     from dagsim.report.plots import save
     from dagsim.report.plots.curves import learning_curves

@@ -43,7 +43,7 @@ def evaluate(
     ] = None,
     windows: Windows = None,
 ) -> None:
-    """Run one scheduler on several seeds; print a table and write a run folder.
+    """Run one scheduler on several seeds, print a table and write a run folder.
 
     Example: dagsim eval --policy sjf --workload steady --set workload.load=0.7
     """
@@ -51,13 +51,14 @@ def evaluate(
         resume_policies("eval", output, what, trace, policy=policy, checkpoint=checkpoint, windows=windows)
         return
     from dagsim.experiment.scenario import scenario_of
-    from dagsim.experiment.simulate import agent_spec, is_agent, only_system_of
+    from dagsim.experiment.simulate import agent_spec, only_system_of
+    from dagsim.systems.policy_spec import PolicySpec
 
     if what.config is None and what.system is None and (only := only_system_of(policy)):
         what = what._replace(config=only)
     chosen = experiment(what, trace, policy, windows=windows, watched=output.watched)
     repeats = policy is None and what.config is not None and Path(what.config, "manifest.json").is_file()
-    if checkpoint is not None or (not repeats and is_agent(scenario_of(chosen), chosen.policy)):
+    if checkpoint is not None or (not repeats and PolicySpec.parse(chosen.policy).is_agent(scenario_of(chosen))):
         agent = agent_spec(chosen.policy, checkpoint, system=chosen.world)
         chosen = chosen.model_copy(update={"policy": agent})
     run_policies("eval", chosen, (chosen.policy,), output, repeats=what.config)
@@ -105,7 +106,7 @@ def replay_trace(
     ] = None,
     policy: Algo = None,
     dropped: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="List every row that was dropped, and why, in this file.")
+        Path | None, typer.Option(metavar="FILE", help="Write every dropped row, with the reason, to this file.")
     ] = None,
     config: ConfigFile = None,
     set_: Settings = None,
@@ -121,7 +122,7 @@ def replay_trace(
     windows: Windows = None,
     blocks: Annotated[
         int | None,
-        typer.Option(min=2, max=100, help="Give the ratio an interval over time, from this many blocks of jobs."),
+        typer.Option(min=2, max=100, help="Add an interval of the ratio over time, from this many blocks of jobs."),
     ] = None,
 ) -> None:
     """Replay a real trace through a scheduler. The format is detected.
@@ -142,15 +143,17 @@ def replay_trace(
         _list_dropped(chosen, dropped, watched=output.watched)
     against = reference or (None if blocks is None else "fifo")
     if blocks is not None and against == chosen.policy:
-        raise typer.BadParameter(f"--blocks: {against} would be compared with itself; --reference names another")
+        raise typer.BadParameter(
+            f"--blocks: {against} would be compared with itself; name another policy with --reference"
+        )
     if blocks is not None and chosen.trace().window is not None:
-        raise typer.BadParameter("--blocks: windows have intervals of their own")
+        raise typer.BadParameter("--blocks: cannot be combined with --windows, which already give intervals")
     policies = (chosen.policy,) if against is None else tuple(dict.fromkeys((against, chosen.policy)))
     run_policies("replay", chosen, policies, output, blocks, repeats=config)
 
 
 def _list_dropped(config: Config, path: Path, *, watched: bool) -> None:
-    """Write a line for each row of the trace that was dropped or tolerated."""
+    """Write a line for each row in the trace that was dropped or tolerated."""
     from dagsim.files import write_text
     from dagsim.report.terminal import counted
 

@@ -1,4 +1,4 @@
-"""Commands on the inputs of an experiment: ``dagsim config``, ``workload``, ``cluster`` and
+"""Commands for the inputs of an experiment: ``dagsim config``, ``workload``, ``cluster`` and
 ``list``.
 """
 
@@ -34,7 +34,7 @@ def config_show(config: ConfigFile = None, set_: Settings = None) -> None:
 @config_app.command("check")
 def config_check(
     files: Annotated[
-        list[str], typer.Argument(metavar="YAML...", help="Files, run folders, or names of `dagsim list configs`.")
+        list[str], typer.Argument(metavar="YAML...", help="Files, run folders, or names from `dagsim list configs`.")
     ],
 ) -> None:
     """Check configurations, and report every error with its line, key and remedy.
@@ -53,9 +53,10 @@ def config_check(
         try:
             config = configured(file, None, own=False)
             unchecked = foreign_parts(config)
-            if not unchecked:  # a scenario of which a part is missing cannot be built
+            if not unchecked:  # a scenario cannot be built if a part of it is missing
                 check(config, (config.policy,))
-                # rewards, rivals and estimators of a training are imported only when it begins
+                # the rewards, baselines and estimators of a training run are imported only when it
+                # starts
                 unchecked = own_names(json.dumps(plain(config).get("train")))
         except CodeNotAllowed:
             unchecked = [config.policy]
@@ -72,7 +73,7 @@ def config_check(
 
 @config_app.command("schema")
 def config_schema() -> None:
-    """Print the JSON Schema of configurations, for editors.
+    """Print the JSON Schema for configurations, for editors.
 
     Example: dagsim config schema > dagsim.schema.json
     """
@@ -89,7 +90,9 @@ app.add_typer(workload_app, name="workload")
 def show_workload(
     workload: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="A name of `dagsim list workloads`, or a file (default: as configured)."),
+        typer.Argument(
+            metavar="[NAME]", help="A name from `dagsim list workloads`, or a file (default: as configured)."
+        ),
     ] = None,
     config: ConfigFile = None,
     set_: Settings = None,
@@ -129,11 +132,12 @@ def show_workload(
 
 @workload_app.command("save")
 def workload_save(
-    workload: Annotated[str, typer.Argument(help="A name of `dagsim list workloads`, or a file.")],
+    workload: Annotated[str, typer.Argument(help="A name from `dagsim list workloads`, or a file.")],
     path: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[OUT]", help="The file to write: JSON Lines, compressed if it ends in .gz; or give --out."
+            metavar="[OUT]",
+            help="The file to write, as JSON Lines, compressed if the name ends in .gz. You can also use --out.",
         ),
     ] = None,
     config: ConfigFile = None,
@@ -171,7 +175,7 @@ def list_(
     what: Annotated[str, typer.Argument(metavar="WHAT", help=f"One of {', '.join(LISTINGS)}.", callback=_known)],
     json_: Json = False,
 ) -> None:
-    """List the names that can be used: policies, workloads, GPUs, metrics and more.
+    """List the names that you can use: policies, workloads, GPUs, metrics and more.
 
     Example: dagsim list policies
     """

@@ -24,7 +24,9 @@ def trace_sample(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder to write the files to.")] = Path(
         "site"
     ),
-    long: Annotated[bool, typer.Option("--long", help="Write a log of 10,000 jobs, long enough for answers.")] = False,
+    long: Annotated[
+        bool, typer.Option("--long", help="Write a log of 10,000 jobs, which is long enough for clear answers.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Write the log and the nodes of a synthetic Slurm cluster: 500 jobs on 64 GPUs of three types.
@@ -40,7 +42,7 @@ def trace_sample(
     for file in sorted(shipped_folder("workloads", "site-long" if long else "site").iterdir()):
         copy = out / file.name
         if copy.exists() and copy.read_bytes() != file.read_bytes():
-            raise InputError(f"{copy}: another file of this name exists; choose another folder with --out")
+            raise InputError(f"{copy}: a different file with this name exists; choose another folder with --out")
         copyfile(file, copy)
         if not quiet:
             say(copy)
@@ -48,7 +50,7 @@ def trace_sample(
 
 @trace_app.command("info")
 def show_trace(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="The trace, as its publisher ships it.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The trace, as published.")],
     format_: TraceFormat = None,
     skip: Annotated[int, typer.Option(min=0, help="Number of jobs to skip at the beginning.")] = 0,
     max_jobs: Annotated[int | None, typer.Option(min=1, help="Maximum number of jobs to keep (default: all).")] = None,
@@ -57,7 +59,7 @@ def show_trace(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the plot.")] = Path("results"),
     plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the distributions.")] = True,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse a trace that contradicts itself for more than 1 % of its jobs.")
+        bool, typer.Option("--strict", help="Refuse a trace if more than 1% of its jobs contain contradictions.")
     ] = False,
     json_: Json = False,
     quiet: Quiet = False,
@@ -99,9 +101,10 @@ def show_trace(
 
 @trace_app.command("convert")
 def convert_trace(
-    path: Annotated[Path, typer.Argument(metavar="IN", help="The trace, as its publisher ships it, or a run folder.")],
+    path: Annotated[Path, typer.Argument(metavar="IN", help="The trace, as published, or a run folder.")],
     to: Annotated[
-        Path | None, typer.Argument(metavar="[OUT]", help="A file, or a folder for several workflows; or give --out.")
+        Path | None,
+        typer.Argument(metavar="[OUT]", help="A file, or a folder for several workflows. You can also use --out."),
     ] = None,
     out: OutFile = None,
     format_: TraceFormat = None,
@@ -116,7 +119,8 @@ def convert_trace(
 ) -> None:
     """Rewrite a trace as JSON Lines, which dagsim reads exactly, as a Parquet table, or for another simulator.
 
-    A run folder becomes the log of its first run: replayed with --policy recorded, jobs start and end as they did.
+    A run folder becomes the log of its first run. If you replay it with --policy recorded, jobs
+    start and end as before.
 
     Example: dagsim trace convert batch_task.csv.gz jobs.jsonl.gz
     """
@@ -137,14 +141,15 @@ def convert_trace(
 
 @trace_app.command("fetch")
 def fetch_trace(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="One of `dagsim trace list`.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name from `dagsim trace list`.")],
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder in which the trace gets its own folder.")
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder in which a new folder for the trace is made.")
     ] = Path("traces"),
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Download a published trace from its publisher and verify it; a second call resumes.
+    """Download a published trace from its publisher and verify it. A second call resumes the
+    download.
 
     Example: dagsim trace fetch ctc-sp2
     """

@@ -46,7 +46,7 @@ Algo = Annotated[
 ]
 ConfigFile = Annotated[
     str | None,
-    _experiment("--config", "-c", metavar="YAML", help="A file, a run folder, or a name of `dagsim list configs`."),
+    _experiment("--config", "-c", metavar="YAML", help="A file, a run folder, or a name from `dagsim list configs`."),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -54,14 +54,17 @@ Settings = Annotated[
 ]
 Jobs = Annotated[
     str | None,
-    _experiment("--workload", "-w", metavar="NAME", help="Jobs: a name of `dagsim list workloads`, or a file."),
+    _experiment("--workload", "-w", metavar="NAME", help="Jobs: a name from `dagsim list workloads`, or a file."),
 ]
 System = Annotated[
     str | None,
-    _experiment("--system", metavar="NAME", help="Simulated world (default: as configured; dagsim list systems)."),
+    _experiment(
+        "--system", metavar="NAME", help="Kind of system to simulate (default: as configured; dagsim list systems)."
+    ),
 ]
 Seeds = Annotated[
-    int | None, _experiment(min=1, help="Number of seeds: runs, each on its own workload (default: as configured).")
+    int | None,
+    _experiment(min=1, help="Number of seeds; each is a run with its own workload (default: as configured)."),
 ]
 Seed = Annotated[
     int | None, _experiment(min=0, help="The first seed, from which all randomness follows (default: as configured).")
@@ -81,13 +84,14 @@ Plots = Annotated[
     bool | None,
     _output(
         "--plots/--no-plots",
-        help="Draw the first run into the run folder, as dagsim plot does later (default: on a terminal).",
+        help="Draw plots of the first run into the run folder, as dagsim plot does (default: if the output is a "
+        "terminal).",
     ),
 ]
 Json = Annotated[bool, _output("--json", help="Print one JSON object instead of a table.")]
-Quiet = Annotated[bool, _output("--quiet", "-q", help="Print nothing but errors.")]
+Quiet = Annotated[bool, _output("--quiet", "-q", help="Print only errors.")]
 Workers = Annotated[
-    int | None, _output(min=1, help="Number of processes (default: one per core). It does not change results.")
+    int | None, _output(min=1, help="Number of processes (default: one per core). Results do not depend on it.")
 ]
 Name = Annotated[str | None, _output(metavar="NAME", help="Name of the run, in tables and in its folder.")]
 On = Annotated[
@@ -98,7 +102,7 @@ On = Annotated[
         help="Where to run: local, local:N processes, ray, ray://HOST:PORT or slurm (dagsim list executors).",
     ),
 ]
-Resume = Annotated[Path | None, _output(metavar="RUN", help="Continue a stopped run with its own configuration.")]
+Resume = Annotated[Path | None, _output(metavar="RUN", help="Continue an interrupted run with its own configuration.")]
 Wide = Annotated[bool, _output("--wide", help="Print every column, even if they need more than 80 characters.")]
 TableLook = Annotated[TableFormat, _output("--table", help="Print tables as text, Markdown or LaTeX.")]
 
@@ -109,15 +113,17 @@ TraceFormat = Annotated[
 ]
 TraceColumns = Annotated[
     str | None,
-    _of_trace("--map", metavar="OURS=THEIRS,...", help="Columns of a CSV or JSON Lines file, by dagsim's names."),
+    _of_trace(
+        "--map", metavar="OURS=THEIRS,...", help="Which columns of a CSV or JSON Lines file hold dagsim's fields."
+    ),
 ]
 
 
 def one_output(argument: Path | None, option: Path | None) -> Path:
-    """Return the file to write, which stands last or behind ``--out``.
+    """Return the file to write, which is the last argument or the value of ``--out``.
 
     Raises:
-        BadParameter: Neither or both are given.
+        BadParameter: Neither is given, or both.
     """
     path = argument or option
     if path is None or (argument and option):
@@ -126,7 +132,8 @@ def one_output(argument: Path | None, option: Path | None) -> Path:
 
 
 class WindowCount(NamedTuple):
-    """Number of windows of a trace, and jobs of each. Longer windows help more than more windows."""
+    """Number of windows of a trace, and jobs in each. Longer windows help more than more
+    windows."""
 
     windows: int
     jobs: int = 1000
@@ -140,7 +147,7 @@ class WindowCount(NamedTuple):
         return cls(*(int(number) for number in match.groups() if number is not None))
 
     def settings(self) -> list[Setting]:
-        """Return the settings that run these windows."""
+        """Return the settings that select these windows."""
         from dagsim.config.schema import Setting
 
         values = {"seeds": self.windows, "workload.window": self.jobs, "workload.windows": self.windows}
@@ -152,7 +159,7 @@ Windows = Annotated[
     _of_trace(
         metavar="N[xJOBS]",
         parser=WindowCount.parse,
-        help="Run on N disjoint windows, spread over the trace, of 1000 or JOBS jobs each.",
+        help="Simulate N disjoint windows of 1000 (or JOBS) jobs each, spread over the trace.",
     ),
 ]
 
@@ -178,7 +185,7 @@ READ_KEYS = (
     "keep_partial",
     "strict",
 )
-"""Keys of ``--read``. The other fields of ``TraceOptions`` have options of their own."""
+"""Keys of ``--read``. The other fields of ``TraceOptions`` have separate options."""
 
 REMOVED = {f"--{key.replace('_', '-')}": f"--read {key}={{}}" for key in READ_KEYS if key != "strict"} | {
     "--measure": "--set workload.measure={}",
@@ -193,16 +200,15 @@ Read = Annotated[
     list[str] | None,
     _of_trace(
         metavar="KEY=VALUE",
-        help=f"Option of the reader; repeatable: {', '.join(READ_KEYS)} (docs/reference/traces.md).",
+        help=f"Option for the reader; repeatable: {', '.join(READ_KEYS)} (docs/reference/traces.md).",
     ),
 ]
 
 
 def read_settings(texts: Iterable[str]) -> Iterator[Setting]:
-    """Yield the settings that values of ``--read`` stand for.
+    """Yield the settings for the values of ``--read``.
 
-    Raises:
-        BadParameter: One has no key.
+    Raises: BadParameter: A value has no key.
     """
     from dagsim.config.schema import Setting
 
@@ -215,7 +221,7 @@ def read_settings(texts: Iterable[str]) -> Iterator[Setting]:
 
 
 class Experiment(NamedTuple):
-    """Options that choose and change a configuration."""
+    """Options that select and change a configuration."""
 
     workload: Jobs = None
     config: ConfigFile = None
@@ -257,7 +263,7 @@ class Output(NamedTuple):
 
 
 class SweepOutput(NamedTuple):
-    """Options of commands that can run on other machines, and of their output."""
+    """Options for commands that can run on other machines, and for their output."""
 
     on: On = "local"
     name: Name = None
@@ -285,7 +291,9 @@ class TraceFlags(NamedTuple):
             "offered load of 0.9) or a configuration. Default: --config, then trace, then sized.",
         ),
     ] = None
-    load: Annotated[float | None, _of_trace(help="Offered load to scale the arrivals to (default: as traced).")] = None
+    load: Annotated[
+        float | None, _of_trace(help="Offered load to which the arrivals are scaled (default: as in the trace).")
+    ] = None
     max_jobs: Annotated[int | None, _of_trace(help="Maximum number of jobs to keep (default: all).")] = None
     map_: TraceColumns = None
     read: Read = None
@@ -294,20 +302,20 @@ class TraceFlags(NamedTuple):
         _of_trace(
             "--from",
             metavar="WHEN",
-            help="Begin at this instant of the log, with the jobs that run and wait then: a date, or a time after the "
-            "first job (36h, 7d).",
+            help="Begin at this time in the log, with the jobs that are running and waiting then: a date, or a time "
+            "after the first job (36h, 7d).",
         ),
     ] = None
-    until: Annotated[str | None, _of_trace(metavar="WHEN", help="Leave out the jobs that arrive later.")] = None
+    until: Annotated[str | None, _of_trace(metavar="WHEN", help="Leave out jobs that arrive after this time.")] = None
     strict: Annotated[
         bool,
         _of_trace(
-            "--strict", help="Refuse a log that contradicts itself or the site for over 1 % of its jobs or hours."
+            "--strict", help="Refuse a log if more than 1% of its jobs or hours contradict each other or the site."
         ),
     ] = False
 
     def settings(self) -> list[Setting]:
-        """Return settings for the options that were given.
+        """Return the settings for the options that were given.
 
         Raises:
             BadParameter: A ``--read`` option has no key.
@@ -330,8 +338,8 @@ class TraceFlags(NamedTuple):
 
 
 def expand_options(command: Callable[..., None], leave_out: Collection[str] = ()) -> Callable[..., None]:
-    """Decorate a command: replace each parameter that is a group of options by the options of the
-    group, except for those in ``leave_out``, which keep their defaults.
+    """Decorate a command: replace each parameter that is a group of options by the options in the
+    group, except those in ``leave_out``, which keep their defaults.
     """
     signature = inspect.signature(command, eval_str=True)
     groups = {

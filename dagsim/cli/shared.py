@@ -1,6 +1,4 @@
-"""Helpers of the commands: from options to a configuration, and from a configuration to a printed
-run.
-"""
+"""Functions that commands share: build a configuration from options, run it, and print the results."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def trust(*files: Path) -> None:
-    """Allow this command to import the code that its user names, on the command line and in
+    """Allow this command to import the code that the user names on the command line and in
     ``files`` (YAML).
 
     From a run folder, only code with the recorded SHA-256 is allowed.
@@ -86,12 +84,12 @@ def experiment(
 ) -> Config:
     """Return the configuration that the options of a command describe.
 
-    ``first`` chooses parts whose keys ``--set`` may change; ``more`` is applied last. If the
-    workload is a trace, ``scenario.on_its_cluster`` chooses its cluster, which is not ``invented``
-    for questions about a real one.
+    ``first`` selects parts whose keys ``--set`` may change; ``more`` is applied last. If the
+    workload is a trace, ``scenario.on_its_cluster`` chooses the cluster; with ``invented=False``
+    (for questions about a real cluster), none is made up.
 
     Raises:
-        InputError: An option is wrong, or does not go with the system or the workload.
+        InputError: An option is wrong, or does not apply to the system or the workload.
     """
     from dagsim.config.schema import Setting
 
@@ -114,7 +112,7 @@ def experiment(
         asked.append("--cluster")
     try:
         config = configured(what.config, what.set_, [*settings, *reading], what.workload)
-    except ConfigError:  # perhaps because of an option that fits no other workload than a trace
+    except ConfigError:  # perhaps because of an option that applies only to traces
         _refuse_without_trace(configured(what.config, what.set_, settings, what.workload), asked)
         raise
     _refuse_without_trace(config, [*asked, *(["--strict"] if trace.strict else [])])
@@ -127,8 +125,8 @@ def experiment(
 
 
 def audited(config: Config, *, told: bool, doubts: tuple[str, ...] = ()) -> Audit:
-    """Judge the log of a configuration before anything is simulated, and print what contradicts itself or
-    the site, and further ``doubts``.
+    """Check the log in a configuration before anything is simulated, and print where it contradicts
+    itself or the site, and the other ``doubts``.
     """
     from dagsim.systems.cluster.scenario import cluster_scenario_of
 
@@ -163,7 +161,7 @@ def trace_at(path: Path, option: str = "--trace") -> list[Setting]:
 
 
 def given(**options: Any) -> list[Setting]:
-    """Return settings for the options that were given, each by the key that it sets."""
+    """Return the settings for the options that were given, each under the key that it sets."""
     from dagsim.config.schema import Setting
 
     return [Setting(f"{_option(key)} {value}", key, value) for key, value in options.items() if value is not None]
@@ -182,7 +180,7 @@ def _refuse_without_trace(config: Config, asked: Sequence[str]) -> None:
     from dagsim.errors import InputError
 
     if asked and config.trace_file is None:
-        raise InputError(f"{', '.join(asked)}: goes with a workload that is a trace (--workload FILE)")
+        raise InputError(f"{', '.join(asked)}: applies only to a workload that is a trace (--workload FILE)")
 
 
 def run_policies(
@@ -196,9 +194,9 @@ def run_policies(
     """Run the policies into a new folder; print and draw the results. Exits with 1 if a policy
     failed.
 
-    ``blocks`` is a number of blocks of jobs of one run, over which the last policy is compared with
-    the first. If ``repeats`` (the value of ``--config``) is a run folder, files that have changed
-    since that run are reported.
+    ``blocks`` is the number of blocks into which the jobs of one run are cut, to compare the last
+    policy with the first over time. If ``repeats`` (the value of ``--config``) is a run folder,
+    files that have changed since that run are reported.
     """
     _warn_of_changes(repeats, config, policies)
     about = None if blocks is None else {"blocks": blocks}
@@ -239,7 +237,7 @@ def resume_policies(command: str, output: Output, *groups: Experiment | TraceFla
 
 
 class Kept(NamedTuple):
-    """A store, its runs and, if a precision was asked for, how it was reached."""
+    """A store, its runs and, if a precision was requested, how it was reached."""
 
     folder: Store
     lines: list[CellRun]
@@ -259,7 +257,7 @@ def run_kept(
     """Run the policies into a new folder under a progress bar. Ctrl-C keeps the finished runs and
     exits with 130.
 
-    ``seeds`` default to those of the configuration, or to as many as its precision needs.
+    ``seeds`` default to those in the configuration, or to as many as its precision needs.
     """
     from dagsim.experiment.carry_out import check_plan
     from dagsim.experiment.compare import rule_for, seeds_for
@@ -279,7 +277,7 @@ def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, 
     """Continue the run of ``--resume`` that ``run_kept`` started.
 
     Raises:
-        InputError: Another option would be ignored, or the run belongs to another command.
+        InputError: An option would be ignored, or the run was made by another command.
         RunFolderError: The run cannot be resumed.
     """
     from dagsim.errors import InputError
@@ -309,11 +307,11 @@ def refuse_beside_resume(
         wrong += [name for name, value in group._asdict().items() if value != group._field_defaults[name]]
     if wrong:
         names = ", ".join(f"--{name.strip('_').replace('_', '-')}" for name in wrong)
-        raise InputError(f"--resume goes on as the {what} was configured; leave out {names}")
+        raise InputError(f"--resume continues the {what} as it was configured; leave out {names}")
 
 
 def _kept(store: Store, plan: Plan, where: str, output: Output) -> Kept:
-    """Run the cells that the store lacks, or as many as the precision needs."""
+    """Run the cells that are missing from the store, or as many as the precision needs."""
 
     def succeeded(plan: Plan) -> list[CellRun]:
         runs = carried(store, plan, where, watched=output.watched)
@@ -336,7 +334,8 @@ def _kept(store: Store, plan: Plan, where: str, output: Output) -> Kept:
 
 
 def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int | None = None) -> dict[Cell, CellRun]:
-    """Carry out a plan under a progress bar. An error, Ctrl-C included, says what is kept."""
+    """Carry out a plan under a progress bar. After an error or Ctrl-C, the message says what is
+    kept."""
     from dagsim.experiment.carry_out import carry_out
     from dagsim.experiment.executors import executor_for
     from dagsim.report.terminal import progress
@@ -350,7 +349,8 @@ def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int |
 
 
 def _tell(kept: Kept, output: Output) -> None:
-    """Print and draw the results, which are in the folder by now. Exits with 1 if a policy failed."""
+    """Print and draw the results, which are already in the folder. Exits with 1 if a policy
+    failed."""
     with kept.folder.noting():
         _tell_kept(kept, output)
     if tell_failures(kept.folder):
@@ -376,7 +376,8 @@ def _tell_kept(kept: Kept, output: Output) -> None:
 
 
 def _audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
-    """The contradictions of the input of the first run that has some, and what policies knew, for JSON."""
+    """Return the contradictions in the input of the first run that has any, and what policies knew,
+    for JSON."""
     from dagsim.report.tables import knowledge_of
 
     knowledge = knowledge_of([line.workload for line in lines])
@@ -385,7 +386,7 @@ def _audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
 
 
 def _incomplete(lines: Iterable[CellRun]) -> dict[str, Any]:
-    """The jobs that did not complete, as sentences for JSON; each run has their numbers."""
+    """Return sentences about the jobs that did not complete, for JSON; each run has the numbers."""
     from dagsim.report.tables import losses
 
     lost = losses(lines)
@@ -401,7 +402,7 @@ def tell_failures(folder: Store) -> int:
 
 
 def _over_time(folder: Store) -> OverTime | None:
-    """The comparison over blocks of the jobs of one run; None if it was not asked for."""
+    """Return the comparison over blocks of the jobs of one run; None if it was not requested."""
     blocks = (folder.manifest["plan"] or {}).get("blocks")
     if blocks is None:
         return None
@@ -411,7 +412,7 @@ def _over_time(folder: Store) -> OverTime | None:
 
 
 def _comparison(kept: Kept, ranked: Sequence[PolicyResult], over: OverTime | None) -> dict[str, Any]:
-    """The comparison of several policies, and how a precision was reached, for JSON."""
+    """Return the comparison of several policies, and how a precision was reached, for JSON."""
     from dagsim.metrics.standings import METHOD
 
     facts: dict[str, Any] = {} if over is None else {"blocks": asdict(over)}
@@ -446,7 +447,7 @@ def _print(
 
     workloads = [line.workload for line in lines]
     urgent = [*contradictions(workloads), *losses(lines)]
-    for note in urgent:  # first of all, since every figure below lacks these jobs
+    for note in urgent:  # first, because all figures below leave these jobs out
         say(note, err=output.table is not TableFormat.TEXT)
     workload, sample = folder.label, sample_of(folder.config)
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):
@@ -459,7 +460,7 @@ def _print(
     show_grid(table, output.table, wide=output.wide)
     for failed in dict.fromkeys(failure.policy for failure in folder.failures()):
         say(f"failed: {failed}")
-    first = {line.policy: line for line in reversed(lines)}  # of several seeds the first
+    first = {line.policy: line for line in reversed(lines)}  # the first, if there are several seeds
     for policy, line in reversed(first.items()):
         if "observed" in line.workload:
             show_grid(observed_table(policy, line.workload["observed"]), output.table, wide=output.wide)

@@ -1,4 +1,4 @@
-"""``dagsim sweep``: an experiment under every combination of some settings."""
+"""``dagsim sweep``: an experiment with every combination of some settings."""
 
 from __future__ import annotations
 
@@ -25,18 +25,21 @@ if TYPE_CHECKING:
 def sweep(
     grid: Annotated[Path, typer.Argument(metavar="YAML|FOLDER", help="The grid, or the folder of a sweep.")],
     output: SweepOutput,
-    max_cells: Annotated[int | None, typer.Option(min=1, help="Run at most this many cells now.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells, and run none.")] = False,
-    show: Annotated[bool, typer.Option("--show", help="Print the results in the folder; run nothing.")] = False,
-    metric: Annotated[str | None, typer.Option(help="Metric to compare (default: the first of the sweep).")] = None,
+    max_cells: Annotated[int | None, typer.Option(min=1, help="Run at most this many cells in this call.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells without running them.")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Print the results in the folder without running anything.")
+    ] = False,
+    metric: Annotated[str | None, typer.Option(help="Metric to compare (default: the first in the sweep).")] = None,
     reference: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Policy or value to compare the others with (default: the first)."),
     ] = None,
 ) -> None:
-    """Run an experiment under every combination of some settings; print a table and write a folder.
+    """Run an experiment with every combination of some settings, print a table and write a folder.
 
-    Cells that are already in the folder are not run again: repeat the command after a stop, or with a larger grid.
+    Cells that are already in the folder are not run again, so repeat the command after an
+    interruption or with a larger grid.
 
     Example: dagsim sweep sweep.yaml --executor local:4
     """
@@ -49,7 +52,7 @@ def sweep(
         if output.name is not None:
             raise InputError(f"--name: {grid} already has a name; leave --name out")
         opened, out = Store.open(grid), grid.parent
-        described, command = opened.sweep, opened.manifest["command"]
+        described, command = opened.as_grid().sweep, opened.manifest["command"]
         trust(grid / "config.yaml")
     else:
         described, command = read_grid(grid, output.name), "sweep"
@@ -62,7 +65,7 @@ def sweep(
         return
     if show:
         if opened is None:
-            raise InputError("--show: give the folder of the sweep (results/sweep-NAME)")
+            raise InputError("--show: needs the folder of the sweep (results/sweep-NAME)")
         _tell(opened, plan.cells, opened.done(plan.cells), shown)
         return
     store, runs = swept(plan, output, out, limit=max_cells)
@@ -112,7 +115,7 @@ def _list(cells: Sequence[Cell], shown: _Shown) -> None:
 
 
 def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], shown: _Shown) -> None:
-    """Print the table of the finished cells, or all of it as JSON."""
+    """Print the table of the finished cells, or everything as JSON."""
     from dagsim.experiment.compare import compared_axis, grouped_standings
     from dagsim.experiment.scenario import sample_of, workload_label
     from dagsim.metrics.standings import METHOD
@@ -120,7 +123,7 @@ def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], sh
     from dagsim.report.tables import run_notes
     from dagsim.report.terminal import show_grid
 
-    sweep, sample = folder.sweep, sample_of(folder.config)
+    sweep, sample = folder.as_grid().sweep, sample_of(folder.config)
     lines = [done[cell] for cell in cells if cell in done]
     groups = grouped_standings(lines, sweep.axes, shown.metric, sample, shown.reference)
     if shown.output.json_:

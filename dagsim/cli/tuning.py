@@ -47,7 +47,9 @@ def tune(
     ] = None,
     metric: Annotated[str, typer.Option(help="Metric to choose by.")] = "jct_s.mean",
     seeds: Annotated[int, typer.Option(min=2, help="Validation seeds.")] = 30,
-    yaml: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the tuned configuration here.")] = None,
+    yaml: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the tuned configuration to this file.")
+    ] = None,
     workload: Jobs = None,
     config: ConfigFile = None,
     set_: Settings = None,

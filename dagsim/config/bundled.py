@@ -1,4 +1,4 @@
-"""Configurations and workloads by name: files of the current folder, files that ship with dagsim,
+"""Configurations and workloads by name: files in the current folder, files that ship with dagsim,
 and presets.
 """
 
@@ -22,7 +22,7 @@ Kind: TypeAlias = Literal["configs", "workloads"]
 
 
 def shipped(kind: Kind) -> dict[str, Path]:
-    """Files of ``configs/`` or ``workloads/``, by name without endings."""
+    """Return the files in ``configs/`` or ``workloads/``, by name without endings."""
     package = Path(__file__).parents[1]
     paths: dict[str, Path] = {}
     for folder in (Path(kind), package / kind, package.parent / kind):
@@ -37,17 +37,17 @@ def shipped_folder(kind: Kind, name: str) -> Path:
     """Find a folder below ``configs/`` or ``workloads/`` that ships with dagsim.
 
     Raises:
-        UnknownName: There is no folder of that name.
+        UnknownName: There is no folder with that name.
     """
     package = Path(__file__).parents[1]
     for root in (package, package.parent):
         if (root / kind / name).is_dir():
             return root / kind / name
-    raise UnknownName(f"no folder {name!r} comes with dagsim")
+    raise UnknownName(f"no folder {name!r} ships with dagsim")
 
 
 def find_config(text: str) -> Path:
-    """Find the file that ``--config`` means: a file, the configuration of a run folder, or a
+    """Find the file that ``--config`` names: a file, the configuration of a run folder, or a
     shipped one by name.
 
     Raises:
@@ -74,7 +74,7 @@ def find_config(text: str) -> Path:
 
 
 def opening_of(path: Path) -> str:
-    """Summary of a configuration: its first comment that is not meant for editors."""
+    """Return the summary of a configuration: its first comment that is not meant for editors."""
     for line in path.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             break
@@ -84,11 +84,11 @@ def opening_of(path: Path) -> str:
 
 
 FITTED = Path(__file__).parents[1] / "workload" / "fitted"
-"""Folder of the fits, which ``scripts/fit_workloads.py`` makes."""
+"""Folder with the fits, which ``scripts/fit_workloads.py`` makes."""
 
 
 class _Workloads(Mapping[str, Preset]):
-    """Presets by name. A fit is read from its file when it is first used."""
+    """Presets by name. A fit is read from its file only when it is used."""
 
     def __getitem__(self, name: str) -> Preset:
         return PRESETS[name] if name in PRESETS else _fit(FITTED / f"{name}.yaml")

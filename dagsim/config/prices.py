@@ -17,25 +17,26 @@ _Amount: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class PriceFile(Section):
-    """Prices of machines and power, in one currency."""
+    """Prices for machines and power, in one currency."""
 
     rent: Mapping[str, _Amount] = {}
-    """Price of a GPU hour, with the share of the node, by GPU type."""
+    """Price of a GPU hour by GPU type, including the GPU's share of the node."""
     buy: Mapping[str, _Amount] = {}
-    """Price of a GPU, with its share of the node, by GPU type."""
+    """Purchase price of a GPU by GPU type, including its share of the node."""
     years: float = Field(default=4.0, gt=0, allow_inf_nan=False)
     """Years over which purchases are written off."""
     power: _Amount = 0.0
     """Price of a kWh."""
     pue: float = Field(default=1.0, ge=1, allow_inf_nan=False)
-    """Energy of the whole site per energy of the machines (power usage effectiveness)."""
+    """Energy of the whole site divided by that of the machines (power usage effectiveness)."""
 
 
 def read_prices(path: Path) -> PriceFile:
     """Read a file of prices.
 
     Raises:
-        ConfigError: It cannot be read, has other contents, or one type is both rented and bought.
+        ConfigError: The file cannot be read, its contents are wrong, or a type is both rented and
+        bought.
     """
     document = read_yaml(path)
     try:
@@ -44,5 +45,5 @@ def read_prices(path: Path) -> PriceFile:
         raise ConfigError(explain(error, document, PriceFile.model_json_schema())) from None
     both = {canonical(name) for name in prices.rent} & {canonical(name) for name in prices.buy}
     if both:
-        raise ConfigError(f"{path}: {min(both)} is both in rent and in buy; keep one of them")
+        raise ConfigError(f"{path}: {min(both)} is in rent and in buy; keep only one of them")
     return prices

@@ -1,8 +1,8 @@
 """The configuration of an experiment: YAML and ``--set`` in, frozen objects out, all faults
 reported at once.
 
-Sections of lower floors (runtime, network, estimates and others) are dataclasses of those floors,
-chosen by ``kind``. All defaults are here, so that every command runs without a file.
+Sections for lower layers (runtime, network, estimates and others) are dataclasses from those
+layers, selected by ``kind``. All defaults are here, so that every command runs without a file.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ from dagsim.systems.seam import Scenario, System
 from dagsim.workload.windows import parse_measure
 
 _WRITTEN_AFTER = {"policy": "failures", "prices": "queues"}
-"""Keys of every system that are written among the top-level keys of the default one: after which."""
+"""Keys that every system has, and the top-level key of the default system after which each of them
+is written."""
 
 
 _PRESET = "workload.preset"
 
 
 def _spelled_out(workload: Any) -> Any:
-    """Spell out a workload given by name: the preset or file, with the keys beside it changed."""
+    """Replace the name of a workload by its preset or file, changed by the keys beside the name."""
     if isinstance(workload, str):
         workload = {"preset": workload}
     if isinstance(workload, dict) and isinstance(workload.get("measure"), str):
@@ -65,28 +66,29 @@ class Config(TopKeys):
     """An experiment: a cluster, a workload, the models of everything that takes time, a policy, and
     seeds.
 
-    ``system`` chooses the kind of world. The keys beside it describe the GPU cluster; any other
+    ``system`` selects what is simulated. The keys beside it describe the GPU cluster; any other
     system has its keys inside ``system``.
     """
 
     system: Annotated[Any, Registered(SYSTEMS, DEFAULT_SYSTEM)] = DefaultSystem()
-    """The simulated world: ``cluster`` (the default) or another of ``dagsim list systems``, with its settings."""
+    """The system to simulate: ``cluster`` (the default) or another from ``dagsim list systems``,
+    with its settings."""
     policy: str = "fifo"
-    """The scheduler: ``name``, ``name[param=value]`` or ``module:attr`` (``dagsim list policies``). A
-    system without ``fifo`` uses its first policy by default.
+    """The scheduler: ``name``, ``name[param=value]`` or ``module:attr`` (``dagsim list policies``).
+    In a system without ``fifo``, the default is its first policy.
     """
     prices: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
     """Price of a GPU hour by type, for ``dagsim whatif`` and ``plan``. Default: the list price."""
     metrics: tuple[str, ...] = ()
-    """Metrics of your own, computed for each run beside those of ``dagsim list metrics``: ``module:attr`` or
-    names of entry points (docs/own-system.md).
+    """Your own metrics, computed for each run in addition to those in ``dagsim list metrics``:
+    ``module:attr`` or names of entry points (docs/own-system.md).
     """
     train: Annotated[Any, Later("train")] | None = None
     """How ``dagsim train`` trains an agent. Default: the defaults of the system."""
     seed: int = Field(default=0, ge=0)
     """Root of all randomness."""
     seeds: int = Field(default=20, ge=1)
-    """Number of runs, each on a workload of its own."""
+    """Number of runs, each with its own workload."""
     precision: float | None = Field(default=None, gt=0, lt=1)
     """Add seeds until the intervals of the ratios extend at most this fraction to either side.
     Default: run ``seeds``.
@@ -101,7 +103,9 @@ class Config(TopKeys):
     @classmethod
     def _of_the_seam(cls, system: Any) -> Any:
         if not isinstance(system, System | Foreign):
-            raise ConfigError(f"{kind_of(system)} is no Scenario (dagsim.systems.seam): derive the class from it")
+            raise ConfigError(
+                f"{kind_of(system)} is not a Scenario (dagsim.systems.seam); derive the class from Scenario"
+            )
         return system
 
     @field_validator("train", mode="before")
@@ -118,7 +122,7 @@ class Config(TopKeys):
         terms = {term.name for term in glossary()}
         for place, name in enumerate(names := [value_name(spec) for spec in metrics]):
             if name in names[:place] or name in terms:
-                raise ConfigError(f"metrics: {name!r} is the name of another metric; rename the class")
+                raise ConfigError(f"metrics: {name!r} is already the name of another metric; rename the class")
         return metrics
 
     @field_validator("seeds")
@@ -136,8 +140,8 @@ class Config(TopKeys):
         for key in _top_keys():
             if key in self.model_fields_set:
                 raise ConfigError(
-                    f"{key} describes the system {DEFAULT_SYSTEM!r}, but the system is {self.kind!r}; its settings are "
-                    "keys of system"
+                    f"{key} describes the system {DEFAULT_SYSTEM!r}, but the system is {self.kind!r}; put its "
+                    f"settings under system"
                 )
         if (
             "policy" not in self.model_fields_set
@@ -149,7 +153,8 @@ class Config(TopKeys):
 
     @property
     def kind(self) -> str:
-        """The name in ``system.kind``. Several kinds can be of one system (``world.system``)."""
+        """The name in ``system.kind``. Several kinds can belong to one system
+        (``world.system``)."""
         return _name_of(self.system)
 
     @property
@@ -158,17 +163,19 @@ class Config(TopKeys):
         return _world_of(self.system).of(self)
 
     def changed(self, source: str, parts: Mapping[str, Any]) -> Config:
-        """This configuration with other values of top keys. It is checked, but not read again.
+        """Return this configuration with other values for top-level keys. It is checked, but not
+        read again.
 
         Raises:
-            ConfigError: A value is wrong, or does not fit the rest; the message begins with ``source``.
+            ConfigError: A value is wrong, or contradicts the rest; the message begins with
+            ``source``.
         """
         return _validate(
             yaml.Document({name: getattr(self, name) for name in self.model_fields_set} | dict(parts), source)
         )
 
     def training(self) -> Any:
-        """The section ``train``, or the defaults of the system.
+        """Return the section ``train``, or the defaults of the system.
 
         Raises:
             UnknownName: The family of learning is missing.
@@ -179,9 +186,8 @@ class Config(TopKeys):
         """Build the cluster that the section ``cluster`` describes.
 
         Raises:
-            ConfigError: It asks for the machines of a trace, but there is no trace or it lists
-                none; or the system has no such section.
-            TraceError: The machines cannot be read.
+            ConfigError: The section asks for the machines of a trace, but there is no trace or it
+            lists none; or the system has no such section. TraceError: The machines cannot be read.
         """
         if not self.world.has_top_keys:
             raise ConfigError(f"the system {self.kind!r} has no cluster section")
@@ -189,12 +195,13 @@ class Config(TopKeys):
 
 
 def _name_of(system: Any) -> str:
-    """The name of a system's class in a configuration; of a user's own class, how it is found."""
+    """Return the name of a system's class in a configuration; for a user's own class, where it is
+    found."""
     return str(getattr(system, "kind", None) or kind_of(system))
 
 
 class _Unread(System):
-    """A system whose class is code outside dagsim, and was not imported."""
+    """A system whose class is code outside dagsim, which was not imported."""
 
     def __init__(self, name: str) -> None:
         self.system = name  # type: ignore[misc]
@@ -214,13 +221,13 @@ def _world_of(system: Any) -> System:
 
 @cache
 def _top_keys() -> tuple[str, ...]:
-    """Keys of the default system. Every other system has its keys under ``system``."""
+    """Return the keys of the default system. Every other system has its keys under ``system``."""
     return tuple([key for key in TopKeys.model_fields if key not in TopKeys.shared_keys])
 
 
 @cache
 def _written_keys() -> tuple[str, ...]:
-    """All keys in the order of a written configuration."""
+    """Return all keys in the order of a written configuration."""
     keys = ["system", *TopKeys.model_fields]
     for key, before in _WRITTEN_AFTER.items():
         keys.insert(keys.index(before) + 1, key)
@@ -231,7 +238,7 @@ def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()
     """Load the configuration in the YAML file ``path`` (or the defaults) and apply ``settings``
     (``a.b=value``).
 
-    With ``own=False`` the file is only read: a part whose ``kind`` is code outside dagsim stays a
+    With ``own=False`` the file is only read: a part whose ``kind`` is code outside dagsim becomes a
     ``Foreign``.
 
     Raises:
@@ -242,23 +249,23 @@ def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()
 
 
 def config_in(document: yaml.Document, settings: Iterable[str | Setting] = (), *, own: bool = True) -> Config:
-    """Build the configuration that ``document`` holds; see ``load_config``."""
+    """Build the configuration that ``document`` describes; see ``load_config``."""
     applied = [setting if isinstance(setting, Setting) else Setting.parse(setting) for setting in settings]
-    # Other settings of a workload change its preset, wherever that stands among them.
+    # Other settings of a workload change its preset, whatever their order.
     applied.sort(key=lambda setting: setting.key != _PRESET)
     config = _with_settings(document, applied, own)
     for setting in applied:
         if setting.key != _PRESET and not _agrees(_part_at(config, setting.key), setting.value):
             others = [other for other in applied if other.key != setting.key]
             if _without_effect(document, others, own, config):
-                raise ConfigError(f"{setting.source}: changes nothing: the configuration is the same without it")
+                raise ConfigError(f"{setting.source}: has no effect: the configuration is the same without it")
     return config
 
 
 def _without_effect(document: yaml.Document, others: list[Setting], own: bool, config: Config) -> bool:
     try:
         return _with_settings(document, others, own) == config
-    except ConfigError:  # the rest is wrong without it
+    except ConfigError:  # without it, the rest is invalid
         return False
 
 
@@ -268,7 +275,7 @@ def _with_settings(document: yaml.Document, settings: Iterable[Setting], own: bo
         if key == _PRESET and isinstance(document.value, dict):
             match document.value.get("workload"):
                 case {"preset": _}:
-                    pass  # what stands beside a preset changes it, and changes another one as well
+                    pass  # keys beside a preset change it, and would change another preset as well
                 case _:
                     document.value["workload"] = {}
         document.put(key, value, source, _defaults(document, key, own))
@@ -276,7 +283,7 @@ def _with_settings(document: yaml.Document, settings: Iterable[Setting], own: bo
 
 
 def _part_at(config: Any, key: str) -> Any:
-    """The part of a configuration at ``a.b.0.c``; ``...`` if it has none."""
+    """Return the part of a configuration at ``a.b.0.c``; ``...`` if there is none."""
     for word in key.split("."):
         match config:
             case Mapping():
@@ -289,14 +296,14 @@ def _part_at(config: Any, key: str) -> Any:
 
 
 def _agrees(part: Any, value: Any) -> bool:
-    """True if a part of a configuration holds what a setting says."""
+    """Return True if a part of a configuration has the value of a setting."""
     match value:
         case dict():
             return all(_agrees(_part_at(part, key), below) for key, below in value.items())
         case list():
             return isinstance(part, tuple) and len(part) == len(value) and all(map(_agrees, part, value))
         case str() if not isinstance(part, str | int | float | None) and part is not ...:
-            return True  # a text that stands for several values: "1000:-1000", the name of a workload
+            return True  # a text that stands for several values, such as "1000:-1000" or the name of a workload
     return bool(part == value)
 
 
@@ -304,12 +311,14 @@ def dump_config(config: Config) -> str:
     """Write the whole configuration as YAML. ``load_config`` reads it back equal, and equal
     configurations give equal text.
     """
-    # Read again, so that a default that the code writes as 20 is 20.0 like one that was read from a file.
+    # Read it again, so that a default that the code writes as 20 becomes 20.0, like one read from a
+    # file.
     return yaml.dump(plain(Config.model_validate(plain(config), context={"own": not foreign_parts(config)})))
 
 
 def foreign_parts(value: Any) -> list[str]:
-    """Names of code outside dagsim in a configuration that was read with ``own=False``."""
+    """Return the names of code outside dagsim in a configuration that was read with
+    ``own=False``."""
     match value:
         case Foreign():
             return [value.kind]
@@ -325,17 +334,19 @@ def foreign_parts(value: Any) -> list[str]:
 
 
 def config_hash(config: Config) -> str:
-    """SHA-256 of ``dump_config`` as hex digits, so that comments and spelling do not matter."""
+    """Return the SHA-256 of ``dump_config`` as hex digits, so that comments and spelling do not
+    matter."""
     return sha256(dump_config(config).encode()).hexdigest()
 
 
 @cache
 def json_schema() -> dict[str, Any]:
-    """JSON Schema of the configuration, for editors (``# yaml-language-server: $schema=...``)."""
+    """Return the JSON Schema of the configuration, for editors (``# yaml-language-server:
+    $schema=...``)."""
     schema: dict[str, Any] = _any_of(Config.model_json_schema())
     for kind in ("Synthetic", "Sessions"):
         schema["$defs"][kind]["properties"]["preset"] = {"enum": list(WORKLOADS)}
-    schema["$defs"]["Sessions"]["required"].remove("kinds")  # a preset has them
+    schema["$defs"]["Sessions"]["required"].remove("kinds")  # a preset provides them
     schema["properties"]["workload"]["anyOf"].append({"type": "string"})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
@@ -353,13 +364,13 @@ def _validate(document: yaml.Document, *, own: bool = False) -> Config:
 
 
 def _defaults(document: yaml.Document, key: str, own: bool) -> Any:
-    """Defaults of the parts that ``document`` leaves out, where ``key`` will be set.
+    """Return the defaults of the parts that ``document`` leaves out, where ``key`` will be set.
 
     A workload given by name becomes a mapping with that name.
     """
     defaults = plain(Config())
     if key == _PRESET:
-        del defaults["workload"]  # the preset brings all keys that the document does not state
+        del defaults["workload"]  # the preset provides all keys that the document does not state
     if key.strip().startswith("train"):
         system = document.value.get("system") if isinstance(document.value, dict) else None
         kind = system.get("kind", DEFAULT_SYSTEM) if isinstance(system, dict) else system
@@ -374,7 +385,8 @@ def _defaults(document: yaml.Document, key: str, own: bool) -> Any:
 
 
 def _system_at(kind: Any, own: bool) -> type[System]:
-    """The class that ``system.kind`` names; the default system for a name that validation will refuse."""
+    """Return the class that ``system.kind`` names, or the default system if validation will refuse
+    the name."""
     if isinstance(kind, str) and (kind in SYSTEMS or (own and SYSTEMS.is_own(kind))):
         with suppress(DagsimError):
             system = system_named(kind)
@@ -383,7 +395,8 @@ def _system_at(kind: Any, own: bool) -> type[System]:
 
 
 def _left_out(config: Config) -> tuple[str, ...]:
-    """Keys that ``plain`` omits: those of other systems, and rare ones while they have no value."""
+    """Return the keys that ``plain`` omits: those of other systems, and rare keys without a
+    value."""
     rare = [name for name in ("prices", "communication", "metrics", "request") if not getattr(config, name)]
     return (*rare, *(() if config.world.has_top_keys else _top_keys()))
 

@@ -1,5 +1,5 @@
-"""YAML in and out: values as people mean them, the position of each, and faults with position and
-remedy.
+"""Read and write YAML: values as people mean them, the position of each value, and faults with
+position and remedy.
 
 Plain words follow YAML 1.2 (``dagsim.registry``), a duplicate key is an error, and mapping keys are
 text.
@@ -29,7 +29,7 @@ Key: TypeAlias = tuple[str | int, ...]
 
 _MOST_BYTES = 10_000_000
 _MOST_VALUES = 100_000
-"""Each use of an alias counts with all its values, because nine lines of aliases can stand for
+"""Each use of an alias counts with all its values, because nine lines of aliases can expand to
 billions of values.
 """
 _TEXT = "tag:yaml.org,2002:str"
@@ -73,11 +73,13 @@ class Document:
     keys: dict[Key, str] = field(default_factory=dict)
 
     def place(self, path: Key) -> str:
-        """Position of the value at ``path``, or else of the nearest part around it."""
+        """Return the position of the value at ``path``, or else of the nearest part that contains
+        it."""
         return _nearest(self.values, path) or self.source
 
     def key_place(self, path: Key) -> str:
-        """Position of the key at the end of ``path``, or else of the nearest part around it."""
+        """Return the position of the key at the end of ``path``, or else of the nearest part that
+        contains it."""
         return self.keys.get(path) or self.place(path)
 
     def override(self, setting: str, default: Any = None) -> None:
@@ -92,12 +94,12 @@ class Document:
     def put(self, key: str, value: Any, source: str, default: Any = None) -> None:
         """Set the part at ``key`` (``a.b.0.c``); ``source`` is its position in messages.
 
-        Missing parts on the way start as in ``default``. A new ``kind`` removes the settings of the
-        old one.
+        Missing parts on the way are filled in from ``default``. A new ``kind`` removes the settings
+        of the old one.
 
         Raises:
-            ConfigError: A value on the way has no such part, or what another option set would be
-                lost.
+            ConfigError: A value on the way has no such part, or the effect of another option would
+            be lost.
         """
         if self.value is None:
             self.value = {}
@@ -135,7 +137,7 @@ class Document:
             if path[: len(replaced)] != replaced or not option.startswith("--"):
                 continue
             if path != key or option not in ("--set", own):
-                raise ConfigError(f"{source}: would undo {place}; change the order, or leave one of them out")
+                raise ConfigError(f"{source}: would undo {place}; change their order, or leave one of them out")
 
 
 def read_yaml(path: Path) -> Document:
@@ -193,15 +195,15 @@ def dump(value: Any) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes text that ``scalar`` would read as another type, and text that YAML cannot hold on one
-    line.
+    """A dumper that quotes text that ``scalar`` would read as another type, or that YAML cannot
+    hold on one line.
     """
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        super().increase_indent(flow, False)  # list items stand in from their key
+        super().increase_indent(flow, False)  # indent list items below their key
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -213,17 +215,18 @@ _Dumper.add_representer(str, _text)
 
 
 def _value(node: yaml.Node, path: Key, document: Document, faults: list[str], within: tuple[yaml.Node, ...]) -> Any:
-    """Value of ``node``. Adds the positions of its parts to ``document``, and errors to ``faults``."""
+    """Return the value of ``node``. Adds the positions of its parts to ``document``, and errors to
+    ``faults``."""
     if len(document.values) >= _MOST_VALUES:
         raise ConfigError(f"{document.source}: more than {_MOST_VALUES:,} values (each use of an alias counts)")
     document.values[path] = place = _place(document.source, node)
     if node in within:
-        faults.append(f"{place}: an alias leads back into itself")
+        faults.append(f"{place}: an alias refers to a part that contains it")
         return None
     inside = (*within, node)
     match node:
         case yaml.ScalarNode() if not is_text(node.value):
-            faults.append(f"{place}: {node.value!a} is no text: UTF-8 cannot hold half a character")
+            faults.append(f"{place}: {node.value!a} is not text: UTF-8 cannot encode half a character")
             return None
         case yaml.ScalarNode() if node.tag == _TEXT:
             return scalar(node.value) if node.style is None else node.value
@@ -234,7 +237,7 @@ def _value(node: yaml.Node, path: Key, document: Document, faults: list[str], wi
                 key: _value(item, (*path, key), document, faults, inside)
                 for key, item in _items(node, path, document, faults)
             }
-    faults.append(f"{place}: tags such as {node.tag.replace('tag:yaml.org,2002:', '!!')!r} are not read")
+    faults.append(f"{place}: tags such as {node.tag.replace('tag:yaml.org,2002:', '!!')!r} are not supported")
     return None
 
 
@@ -245,7 +248,7 @@ def _items(node: yaml.MappingNode, path: Key, document: Document, faults: list[s
         if not isinstance(key, yaml.ScalarNode):
             faults.append(f"{place}: a key must be a plain word")
         elif not is_text(key.value):
-            faults.append(f"{place}: key {key.value!a} is no text: UTF-8 cannot hold half a character")
+            faults.append(f"{place}: key {key.value!a} is not text: UTF-8 cannot encode half a character")
         elif key.value in lines:
             faults.append(f"{place}: key {key.value!r} is given twice (first on line {lines[key.value]})")
         else:
@@ -263,7 +266,8 @@ def _nearest(places: dict[Key, str], path: Key) -> str | None:
 
 
 def _part(default: Any, holder: Any, word: str) -> Any:
-    """The part ``word`` of ``default``; None if there is none, or if ``holder`` is of another kind."""
+    """Return the part ``word`` of ``default``; None if there is none, or if ``holder`` is of
+    another kind."""
     if not isinstance(default, dict):
         return None
     if isinstance(holder, dict) and "kind" in holder and holder["kind"] != default.get("kind"):
@@ -272,7 +276,7 @@ def _part(default: Any, holder: Any, word: str) -> Any:
 
 
 def _step(holder: Any, word: str, path: Key, source: str) -> Any:
-    """The key or index in ``holder`` (at ``path``) that ``word`` means."""
+    """Return the key or index in ``holder`` (at ``path``) to which ``word`` refers."""
     at = ".".join(map(str, path))
     match holder:
         case dict():
@@ -280,7 +284,7 @@ def _step(holder: Any, word: str, path: Key, source: str) -> Any:
         case list() if word.isdigit() and int(word) < len(holder):
             return int(word)
         case list():
-            allowed = f"a place in 0..{len(holder) - 1}" if holder else "none: the list is empty"
+            allowed = f"an index in 0..{len(holder) - 1}" if holder else "none: the list is empty"
             raise ConfigError(f"{source}: {at} is a list, and has no {word!r}; allowed: {allowed}")
     raise ConfigError(f"{source}: {at} is {holder!r}, and has no part {word!r}")
 
@@ -328,13 +332,14 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
             place = document.place(path)
         case _:
             what = fault_in_words(fault)
-    while (said := what.partition(": "))[2] and said[0] in path:  # the path says it already
+    while (said := what.partition(": "))[2] and said[0] in path:  # the path already says this
         what = said[2]
     return f"{place}: {'.'.join(map(str, path)) or 'the file'}: {what}"
 
 
 def _path(fault: ErrorDetails, value: Any) -> Key:
-    """Path of the fault in the document: pydantic's path without the kinds that it inserts."""
+    """Return the path of the fault in the document: pydantic's path without the kinds that it
+    inserts."""
     path: list[str | int] = []
     missing = fault["type"] == "missing"
     for depth, key in enumerate(fault["loc"], 1):
@@ -372,14 +377,15 @@ def _named(message: str, path: Key, value: Any) -> Key:
 
 
 def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
-    """Keys that the schema allows at ``loc``. If ``value`` has a ``kind`` there, only the keys of
-    that kind.
+    """Return the keys that the schema allows at ``loc``. If ``value`` has a ``kind`` there, only
+    the keys of that kind.
     """
     node: Schema = schema
     for key in loc:
         node = _within(schema, node, key)
         part = _child(value, key)
-        value = value if part is _ABSENT else part  # pydantic names kinds on the way, which no document has
+        # pydantic's path includes kinds, which do not appear in the document
+        value = value if part is _ABSENT else part
     branches = _branches(schema, node)
     kind = value.get("kind", _default_kind(schema, node)) if isinstance(value, dict) else None
     own = [branch for branch in branches if branch.get("properties", {}).get("kind", {}).get("const") == kind]
@@ -388,14 +394,14 @@ def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
 
 
 def _default_kind(schema: Schema, node: Schema) -> str | None:
-    """The ``kind`` of a part that leaves it out, which ``Registered`` writes beside the union."""
+    """Return the ``kind`` of a part that omits it, which ``Registered`` writes beside the union."""
     nodes = [node, *(node.get("anyOf") or ())]
     return next((str(branch[DEFAULT_KIND]) for branch in nodes if DEFAULT_KIND in branch), None)
 
 
 def _within(schema: Schema, node: Schema, key: str | int) -> Schema:
-    """The part of the schema that ``key`` leads to: a property, the items of a list, or the branch
-    of that kind.
+    """Return the part of the schema that ``key`` leads to: a property, the items of a list, or the
+    branch of that kind.
     """
     for branch in _branches(schema, node):
         properties = branch.get("properties", {})
@@ -409,7 +415,7 @@ def _within(schema: Schema, node: Schema, key: str | int) -> Schema:
 
 
 def _branches(schema: Schema, node: Schema) -> list[Schema]:
-    """The alternatives that a node of the schema stands for, with references resolved."""
+    """Return the alternatives that a node of the schema stands for, with references resolved."""
     if "$ref" in node:
         return _branches(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
     alternatives = node.get("anyOf") or node.get("oneOf")

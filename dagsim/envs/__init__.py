@@ -10,7 +10,7 @@ import gymnasium
 
 from dagsim.family import family_entries, service
 
-__all__ = ["SCHEDULING_ID", "make_env", "make_vector_env"]
+__all__ = ["SCHEDULING_ID", "make_env", "make_sb3_env", "make_vector_env"]
 
 SCHEDULING_ID = "dagsim/Scheduling-v0"
 
@@ -31,6 +31,15 @@ def make_vector_env(*arguments: Any, **settings: Any) -> Any:
         InputError: The experiment or the environment cannot be built.
     """
     return service("make_vector_env")(*arguments, **settings)
+
+
+def make_sb3_env(*arguments: Any, **settings: Any) -> Any:
+    """Build many environments of an experiment as a ``VecEnv`` of Stable-Baselines3.
+
+    Raises:
+        InputError: The experiment or the environment cannot be built.
+    """
+    return service("make_sb3_env")(*arguments, **settings)
 
 
 gymnasium.register(SCHEDULING_ID, "dagsim.envs:make_env", vector_entry_point="dagsim.envs:make_vector_env")

@@ -1,1 +1,1 @@
-"""Experiments: configurations, runs over several seeds, and the folders that keep them."""
+"""Experiments: configurations, runs over several seeds, and the folders that store them."""

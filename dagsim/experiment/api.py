@@ -1,4 +1,4 @@
-"""Commands from Python: simulate, replay a trace, compare run folders."""
+"""The commands as Python functions: simulate, replay a trace, compare run folders."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ def replay(
     recognised.
 
     ``cluster`` is ``trace`` (the machines that the trace lists), ``sized`` (to a load of 0.9) or a
-    configuration. The default is the first that exists of: the cluster of ``config``, that of the
-    trace, one sized to the trace. ``config`` is a file or a name of ``dagsim list configs``, and
-    ``settings`` (``key=value``) change it as ``--set`` does.
+    configuration. The default is the first of these that exists: the cluster in ``config``, the
+    machines in the trace, a cluster sized to the trace. ``config`` is a file or a name from
+    ``dagsim list configs``, and ``settings`` (``key=value``) change it as ``--set`` does.
 
     Raises:
         InputError: The trace cannot be read, an argument is wrong, or ``settings`` ask for windows.
@@ -111,22 +111,20 @@ def replay(
     """
     chosen = config_on_trace(trace, policy, cluster, config, settings, seed)
     if chosen.trace().window is not None:
-        raise ConfigError(
-            "replay: this function runs whole traces; dagsim replay --windows (or dagsim.plan) runs windows of it"
-        )
+        raise ConfigError("replay: this function runs whole traces; for windows, use dagsim replay --windows")
     return run_policy(chosen, chosen.policy, chosen.seed)
 
 
 def compare(*runs: str | Path, metric: str | None = None, reference: str | None = None) -> tuple[PolicyResult, ...]:
-    """Compare finished run folders, paired by seed, as ``dagsim compare`` does: best first, with 95
-    % intervals.
+    """Compare finished run folders, paired by seed, as ``dagsim compare`` does: best first, with
+    95% intervals.
 
-    ``metric`` defaults to the metric of their system. Every policy is compared with ``reference``
+    ``metric`` defaults to the system's own metric. Every policy is compared with ``reference``
     (default: the first).
 
     Raises:
         InputError: The folders have no seed in common, differ in their workload, or lack the metric or reference.
-        RunFolderError: A folder cannot be read, or holds fewer runs than it was finished with.
+        RunFolderError: A folder cannot be read, or contains fewer runs than when it was finished.
     """
     stores = [Store.open(Path(run)) for run in runs]
     if not stores:

@@ -1,4 +1,5 @@
-"""A run as the log of a cluster: its jobs with the starts, nodes and run times that it gave them."""
+"""Write a run as the log of a cluster: the jobs with their simulated starts, nodes and run
+times."""
 
 from __future__ import annotations
 
@@ -25,18 +26,18 @@ class _Run(NamedTuple):
 
 
 def is_run(path: Path) -> bool:
-    """True if the path is a run folder."""
+    """Return True if the path is a run folder."""
     return path.is_dir() and (path / "manifest.json").is_file()
 
 
 def write_run(
     path: Path, to: Path, to_format: str | None, counted: Callable[[Iterable[Job]], Iterator[Job]] = iter
 ) -> tuple[str, Written]:
-    """Write the first run of a folder as a log in ``to_format``; return what was left out of it, and
-    the files. A job's work is its last run.
+    """Write the first run of a folder as a log in ``to_format``; return what was left out, and the
+    files. A job's work is the length of its last run.
 
     Raises:
-        InputError: It is no run of the GPU cluster, or its jobs cannot be made again.
+        InputError: It is not a run of the GPU cluster, or its jobs cannot be generated again.
         WorkloadError: The format cannot hold a job.
     """
     if to_format not in FORMATS:
@@ -50,7 +51,7 @@ def write_run(
     jobs = list(scenario.jobs(line.seed))
     ran = [_as_it_ran(job, runs[number], scenario) for number, job in enumerate(jobs) if number in runs]
     parts = [f"{len(jobs) - len(ran):,} jobs that did not end"] if len(ran) < len(jobs) else []
-    parts += [f"{earlier:,} runs that were stopped, before the last of their job"] if earlier else []
+    parts += [f"{earlier:,} stopped runs before the last run of their job"] if earlier else []
     summary = f"{line.policy}, seed {line.seed}: {len(ran):,} jobs" + (
         f"; left out {', '.join(parts)}" if parts else ""
     )
@@ -58,7 +59,8 @@ def write_run(
 
 
 def _last_runs(store: Store) -> tuple[dict[int, _Run], int]:
-    """The last run of each job that completed, by its number, and the number of runs that were stopped."""
+    """Return the last run of each completed job, by the job's number, and the number of stopped
+    runs."""
     starts: dict[int, float] = {}
     where: dict[int, dict[int, int]] = defaultdict(dict)
     job_of: dict[int, int] = {}
@@ -78,11 +80,12 @@ def _last_runs(store: Store) -> tuple[dict[int, _Run], int]:
 
 
 def _as_it_ran(job: Job, run: _Run, scenario: ClusterScenario) -> Job:
-    """The job with the run as its recorded one; equal instances on equal nodes become one per node."""
+    """Return the job with the run as its recorded one; identical instances on a node become a
+    single one."""
     cluster: Cluster = scenario.cluster
     nodes = [cluster.nodes[number] for number in run.nodes]
     if len(job.tasks) > 1:
-        return job  # the format refuses it
+        return job  # the format will refuse it
     task, each = job.tasks[0], set(run.nodes.values())
     ran_s = run.end_s - run.start_s
     together = each.pop() if len(each) == 1 else 1

@@ -1,5 +1,5 @@
-"""Carry out a plan: an executor runs the cells that the store lacks, until all are done or it is
-stopped.
+"""Carry out a plan: an executor runs the cells that are missing from the store, until all are done
+or it is stopped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Watch = Callable[[RunProgress], None]
 
 
 def check_plan(plan: Plan) -> None:
-    """Check the plan: build everything that the cells need, with each policy once, and discard it.
+    """Check the plan by building everything that the cells need, with each policy once.
 
     Raises:
         InputError: Something cannot be built.
@@ -63,8 +63,8 @@ def carry_out(
     limit: int | None = None,
     advise: Callable[[str], None] | None = None,
 ) -> dict[Cell, CellRun]:
-    """Run the cells that ``store`` lacks, at most ``limit`` of them, and save each as soon as it is
-    finished.
+    """Run the cells that are missing from ``store``, at most ``limit`` of them, and save each as
+    soon as it is finished.
 
     Apart from times, the final contents of the store do not depend on the executor or on
     interruptions. In a grid, a failed cell is recorded and the others continue. With several
@@ -78,7 +78,7 @@ def carry_out(
     have an ``error``.
 
     Raises:
-        KeyboardInterrupt: The user stopped it; finished cells are kept.
+        KeyboardInterrupt: The user stopped the plan; finished cells are kept.
         DagsimError: No cell could be finished, or the executor was lost; finished cells are kept.
     """
     try:
@@ -88,7 +88,7 @@ def carry_out(
             done = {cell: run for cell, run in done.items() if cell.label not in broken}
         what = "policy" if plan.grid is None else "cell"
         if failed and not done:
-            raise SimulationError(f"every {what} failed; the first with {next(iter(failed.values())).error}")
+            raise SimulationError(f"every {what} failed; the error of the first is {next(iter(failed.values())).error}")
         if plan.grid is None and len(plan.policies) > 1:
             store.ranked = standings(done.values(), metric_of(plan.config), sample=sample_of(plan.config))
         if len(store.ranked) > 1:
@@ -98,7 +98,7 @@ def carry_out(
             store.finish("failed", f"{len(failed)} of the policies failed: {names}", plan)
         elif failed:
             first = next(iter(failed.values())).error
-            store.finish("failed", f"{len(failed)} cells failed, the first with {first}", plan)
+            store.finish("failed", f"{len(failed)} cells failed; the error of the first is {first}", plan)
         elif left:
             store.finish("interrupted", f"{left} cells are still to be run", plan)
         else:
@@ -122,7 +122,8 @@ def _run(
     limit: int | None,
     advise: Callable[[str], None] | None,
 ) -> tuple[dict[Cell, CellRun], dict[Cell, CellRun], int]:
-    """The finished cells, the failed cells, and the number of cells left out by ``limit``."""
+    """Return the finished cells, the failed cells, and the number of cells left out by
+    ``limit``."""
     done, failed = store.done(plan.cells), dict[Cell, CellRun]()
     todo = [cell for cell in plan.cells if cell not in done]
     cells = todo[:limit]
@@ -162,7 +163,7 @@ def _run(
 
 
 def _advice(cell: Cell, run: CellRun) -> str:
-    """The engine that would have been faster for a long run; empty if there is none."""
+    """Return the engine that would have been faster for a long run; empty if there is none."""
     if "engine" not in run.timing:
         return ""
     return cell.config.world.faster_engine(cell.policy, EngineUse(**run.timing["engine"]), run.timing["wall_s"])
@@ -193,14 +194,14 @@ def _in_turn(cells: Sequence[Cell], runs: Iterator[CellRun], wanted: Wanted) -> 
 
 
 def raise_failures(runs: Mapping[Cell, CellRun]) -> None:
-    """Check that all cells could be run.
+    """Raise an error if a cell failed.
 
     Raises:
         SimulationError: A cell failed.
     """
     errors = [run.error for run in runs.values() if run.error]
     if errors:
-        raise SimulationError(f"{len(errors)} runs failed; the first with {errors[0]}")
+        raise SimulationError(f"{len(errors)} runs failed; the error of the first is {errors[0]}")
 
 
 def write_comparison(ranked: Sequence[PolicyResult], path: Path) -> None:

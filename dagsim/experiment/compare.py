@@ -41,17 +41,17 @@ if TYPE_CHECKING:
 _NOT_THE_JOBS = {"policy", "precision", "seeds"}
 """Keys of the configuration that change neither the jobs nor the machines."""
 _KEYS_SHOWN = 2
-"""Maximum number of keys in a label; longer labels are hard to read."""
+"""Maximum number of keys in a label, because longer labels are hard to read."""
 
 
 class Pairing(NamedTuple):
-    """Runs to compare, and remarks on the folders that they come from."""
+    """Runs to compare, and remarks about their folders."""
 
     lines: list[CellRun]
     differences: list[str]
     """Keys of the configuration, besides the policy, in which the folders differ."""
     missing: list[str]
-    """Remarks on folders that hold fewer runs than when they were finished."""
+    """Remarks about folders that contain fewer runs than when they were finished."""
 
 
 def paired_lines(folders: Sequence[Store]) -> Pairing:
@@ -61,7 +61,7 @@ def paired_lines(folders: Sequence[Store]) -> Pairing:
     their names.
 
     Raises:
-        InputError: The folders have no seed in common, or differ in their workload.
+        InputError: The folders have no seed in common, or their workloads differ.
         RunFolderError: A folder cannot be read.
     """
     by_folder = {folder.path: folder.lines() for folder in folders}
@@ -137,19 +137,20 @@ class CellGroup:
     """Cells that differ only in the compared axis and the seed."""
 
     at: Mapping[str, str]
-    """Their common labels, by the short names of the other axes."""
+    """The labels that they share, by the short names of the other axes."""
     standings: tuple[PolicyResult, ...]
     """One row for each value of the compared axis, best first; empty if no seed has all values."""
     metrics: Mapping[str, Mapping[str, float]]
     """The mean of each metric, by label."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, safe for JSON."""
+        """Return plain values that are safe for JSON."""
         return {"at": dict(self.at), "standings": [result.to_dict() for result in self.standings]}
 
 
 def compared_axis(axes: Sequence[Axis]) -> Axis:
-    """The axis whose values are compared: the policies, or else the first axis with several values."""
+    """Return the axis whose values are compared: the policies, or else the first axis with several
+    values."""
     several = [axis for axis in axes if len(axis.values) > 1] or list(axes)
     return next((axis for axis in several if axis.key == "policy"), several[0])
 
@@ -185,7 +186,7 @@ def grouped_standings(
 
 
 def _paired_only(rows: Sequence[CellRun], axis: Axis) -> list[CellRun]:
-    """The rows on the seeds that all labels have, in the order of the labels."""
+    """Return the rows on the seeds that all labels have, in the order of the labels."""
     seeds = [{row.seed for row in rows if row.policy == label} for label in axis.labels]
     common = set.intersection(*seeds)
     ordered = sorted(rows, key=lambda row: axis.labels.index(row.policy))
@@ -193,12 +194,12 @@ def _paired_only(rows: Sequence[CellRun], axis: Axis) -> list[CellRun]:
 
 
 def _with_holm(groups: Sequence[CellGroup]) -> list[CellGroup]:
-    """The groups with Holm's p computed over all of them, because they form one table."""
+    """Return the groups with Holm's p computed over all of them, because they form one table."""
     tests: dict[tuple[int, frozenset[str]], float] = {}
     for place, group in enumerate(groups):
         for result in group.standings:
             if not result.is_reference and result.pair is not None:
-                # Policies that are alike are one comparison.
+                # Policies with the same results count as one comparison.
                 tests.setdefault((place, frozenset({result.policy, *result.alike})), result.pair.p)
     p = dict(zip(tests, holm(list(tests.values())), strict=True))
     return [
@@ -227,13 +228,13 @@ def block_ratios(folder: Store, policy: str, reference: str, blocks: int) -> Ove
     policy.
 
     Raises:
-        InputError: A job did not complete under one of the policies, or as ``over_time``.
+        InputError: A job did not complete under one of the policies; or as in ``over_time``.
     """
     return over_time(_jcts(folder, policy), _jcts(folder, reference), blocks)
 
 
 def _jcts(folder: Store, policy: str) -> Floats:
-    """Completion times of the admitted jobs, in order of arrival."""
+    """Return the completion times of the admitted jobs, in order of arrival."""
     number = next(place for place, line in enumerate(folder.lines()) if line.policy == policy)
     schedule = columns(folder.schedule(number))
     if schedule.jobs.unfinished.any():
@@ -265,7 +266,7 @@ class Precise:
                 yield f"precision of {name}: {look}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; None if there is no forecast."""
+        """Return plain values for JSON; None if there is no forecast."""
         return {
             name: {
                 "ending": str(look.ending),
@@ -279,11 +280,11 @@ class Precise:
 
 
 def rule_for(config: Config) -> Precision:
-    """Return the stopping rule for ``config.precision``. On a trace it ends when the disjoint
-    windows are used up.
+    """Return the stopping rule for ``config.precision``. On a trace, it also stops when the
+    disjoint windows are used up.
 
     Raises:
-        InputError: The whole trace is one sample, or there are too few windows to begin with.
+        InputError: The whole trace is one sample, or there are too few windows to start.
     """
     if config.precision is None:
         raise InputError("precision: the configuration has no precision; set it with --precision")
@@ -291,14 +292,17 @@ def rule_for(config: Config) -> Precision:
     if workload is None:
         return Precision(config.precision)
     if workload.window is None:
-        raise InputError("precision: all of a trace is one sample; --set workload.window=1000 cuts it into windows")
+        raise InputError(
+            "precision: a whole trace is a single sample; cut it into windows with --set workload.window=1000"
+        )
     if workload.windows is not None:
-        raise InputError("precision: --precision finds the number of windows itself; leave --windows out")
+        raise InputError("precision: --precision chooses the number of windows itself; leave out --windows")
     return Precision(config.precision, cap=min(500, workload.most_windows()), unit=Sample.WINDOW)
 
 
 def seeds_for(config: Config, count: int) -> tuple[int, ...]:
-    """The first ``count`` seeds of the experiment; a larger count begins with the same seeds."""
+    """Return the first ``count`` seeds of the experiment; a larger count begins with the same
+    seeds."""
     return replicate_seeds(config.seed, count) if config.trace_file is None else window_seeds(config, count)
 
 
@@ -310,11 +314,11 @@ def run_until_precise(
 ) -> Precise:
     """Add seeds until every comparison with the first policy is precise enough or cannot become so.
 
-    ``run`` runs all policies on further seeds into ``folder`` and returns all runs so far. For a
-    single policy, the interval is that of its geometric mean.
+    ``run`` runs all policies on additional seeds, stores them in ``folder`` and returns all runs so
+    far. For a single policy, the interval is that of its geometric mean.
 
     Raises:
-        InputError: As ``rule_for``, or raised by ``run``.
+        InputError: As in ``rule_for``, or raised by ``run``.
     """
     rule = rule_for(config)
     seeds = seeds_for(config, rule.cap)
@@ -356,13 +360,14 @@ def _logs(values: Iterable[float | None]) -> Floats:
 
 
 def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
-    """The traffic on the links of the shared network in a run of the folder; none without one.
+    """Return the traffic on the links of the shared network in a run of the folder; empty without
+    such a network.
 
     Raises:
-        InputError: The trace of the run is gone or has changed.
+        InputError: The run's trace is missing or has changed.
     """
     traffic = offered("link_traffic")
-    if getattr(folder.config.network, "kind", None) != "shared" or traffic is None:  # other systems have none
+    if getattr(folder.config.network, "kind", None) != "shared" or traffic is None:  # other systems have no networks
         return []
     folder.check_trace()
     scenario = cluster_scenario_of(folder.config)
@@ -377,7 +382,7 @@ def explained_waits(
     the folder.
 
     Raises:
-        InputError: The run belongs to another system, or its trace is gone or has changed.
+        InputError: The run belongs to another system, or its trace is missing or has changed.
     """
     from dagsim.systems.cluster.waits import binding_causes
 
@@ -386,7 +391,8 @@ def explained_waits(
     try:
         folder.check_trace()
     except InputError:
-        raise InputError(f"{folder.path}: its trace is gone or has changed, so that its jobs are not known") from None
+        raise InputError(f"{folder.path}: its trace is missing or has changed, so its jobs are not known") from None
     scenario = cluster_scenario_of(folder.config)
     jobs = list(scenario.jobs(schedule.seed))
-    return lambda job, periods: binding_causes(schedule, jobs, job, periods, policy, scenario.queues)
+    site = scenario.queues, scenario.network
+    return lambda job, periods: binding_causes(schedule, jobs, job, periods, policy, *site)

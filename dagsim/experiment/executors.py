@@ -1,5 +1,5 @@
-"""Where cells are run: in processes of this machine (``--executor local:4``), or by another named
-executor.
+"""Executors, which run cells: in processes on this machine (``--executor local:4``), or through
+another named executor.
 
 An executor only runs cells. All files are written by the process that calls it.
 """
@@ -37,35 +37,35 @@ Wanted: TypeAlias = Callable[[Cell], bool]
 """Returns false for a cell that is no longer needed."""
 
 _KILLS = 3
-"""Number of workers killed in a row, without a finished cell in between, after which the run is
-given up.
+"""Number of workers killed in a row, without a finished cell in between, after which the run fails.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class CellWork:
-    """Runs cells. The object itself is sent to workers; traces must be at the configured paths
-    there.
+    """Runs cells. The object itself is sent to workers, where traces must be at the configured
+    paths.
     """
 
     keep: Keep = "log"
     raises: bool = False
-    """True if an error of a policy is raised, not kept in its run."""
+    """True if a policy's error is raised instead of being stored in its run."""
     named: bool = False
     """True if runs carry the ids of their cells."""
     code: str | None = None
-    """Digest of the simulating code, which must be the same in the worker; None for no check."""
+    """Digest of the simulating code, which must be the same in the worker; None to skip this
+    check."""
     trace: str | None = None
     """Path of the trace on this machine, if it differs from the configured one."""
     aside: str | None = None
-    """Folder of logs that were set aside because something failed after their simulations."""
+    """Folder with logs that were set aside because something failed after their simulations."""
 
     def __call__(self, cell: Cell, tell: Callable[[int], None]) -> CellRun:
         """Simulate ``cell``; now and then, call ``tell`` with the number of jobs that have arrived.
 
         Raises:
             RunFolderError: The code here differs from that of the calling process.
-            InputError: As ``run_policy``.
+            InputError: As in ``run_policy``.
         """
         if self.code is not None:
             check_code(self.code)
@@ -77,13 +77,13 @@ class CellWork:
         except Exception as error:
             lost = CellRun(cell.policy, cell.seed) if log is None else log()
             if self.raises or not isinstance(error, SimulationError | PluginError):
-                error.__dict__["log"] = replace(lost, id=cell.id)  # so that whoever catches it can keep the log
+                error.__dict__["log"] = replace(lost, id=cell.id)  # so that the code that catches it can keep the log
                 raise
             run = replace(lost, error=f"{type(error).__name__}: {error}")
         return replace(run, at=cell.at, id=cell.id) if self.named else run
 
     def _set_aside(self, cell: Cell) -> Played | None:
-        """The simulation of a cell whose log an earlier start has kept."""
+        """Return the simulation of a cell whose log was kept by an earlier start."""
         if self.aside is None or not Path(self.aside).is_dir():
             return None
         return played_from(Path(self.aside, cell.id), scenario_of(self._config(cell)).cluster)
@@ -93,31 +93,31 @@ class CellWork:
 
 
 def check_code(code: str) -> None:
-    """Check that the simulating code here is that of the calling machine, by its digest.
+    """Check by its digest that the simulating code is the same as on the calling machine.
 
     Raises:
-        RunFolderError: It differs.
+        RunFolderError: The code differs.
     """
     if code != code_digest():
         raise RunFolderError("the version of dagsim on this worker differs from that of the calling machine")
 
 
 def with_trace_at(config: Config, path: str) -> Config:
-    """``config`` with its trace at another path; itself if it has none."""
+    """Return ``config`` with its trace at another path; ``config`` itself if it has no trace."""
     return config if config.world.trace_path is None else config.model_copy(update=config.world.read_from(path))
 
 
 class CellExecutor(Protocol):
-    """Runs cells somewhere. It writes nothing: runs are returned to the caller, in any order."""
+    """Runs cells somewhere. It writes nothing, but returns the runs to the caller, in any order."""
 
     def run(
         self, work: CellWork, cells: Sequence[Cell], on_progress: OnProgress | None = None, wanted: Wanted | None = None
     ) -> Iterator[CellRun]:
-        """Yield the runs of all cells, each once, as they finish. ``on_progress`` may be called for cells
+        """Yield the run of every cell once, as they finish. ``on_progress`` may be called for cells
         in progress. Cells that are no longer ``wanted`` may be left out.
 
         Raises:
-            DagsimError: An error that ``work`` raised, or all workers are lost.
+            DagsimError: ``work`` raised this error, or all workers are lost.
         """
         ...
 
@@ -125,7 +125,7 @@ class CellExecutor(Protocol):
 EXECUTORS: Registry[Any] = Registry(
     "executor",
     [
-        Entry("local", ".executors:Local", "processes of this machine: local, or local:4 for four of them"),
+        Entry("local", ".executors:Local", "processes on this machine: local, or local:4 for four of them"),
         Entry("ray", ".on_ray:OnRay", "a Ray cluster: ray, or ray://HOST:10001 (pip install -e '.[ray]')"),
         Entry("slurm", ".on_slurm:OnSlurm", "jobs of Slurm: slurm, or slurm:partition=short,jobs=50 ('.[slurm]')"),
     ],
@@ -151,12 +151,12 @@ def executor_for(text: str) -> CellExecutor:
 
 
 def cores() -> int:
-    """Number of processor cores that this process may use."""
+    """Return the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Local:
-    """Runs cells in processes of this machine: ``address`` is their number, by default one per
+    """Runs cells in processes on this machine: ``address`` is their number, by default one per
     core.
 
     Raises:
@@ -179,13 +179,13 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _WORTH_S = 3.0
-"""Seconds of work below which starting workers does not pay."""
+"""Seconds of work below which starting workers is not worthwhile."""
 _WARM_UP_S = 0.5
 """CPU seconds that the first item may have spent on imports."""
 _LISTEN_S = 0.05
-"""Seconds between two looks at the counts of the workers."""
+"""Seconds between two readings of the workers' counts."""
 _HELD_BYTES = 1 << 28
-"""Maximum bytes of pickled results that wait for their turn. Above it, workers get no further
+"""Maximum bytes of pickled results that wait for their turn. Above this limit, workers get no more
 items.
 """
 
@@ -199,13 +199,13 @@ def in_order(
 ) -> Iterator[Result]:
     """Yield the results of all items that are still ``wanted`` at their turn, in order.
 
-    This process starts the work itself, and starts workers once they clearly save time. Workers end
-    with the iterator, and with this process, however it ends. If a worker is killed, new ones
+    This process begins the work itself, and starts workers once they clearly save time. The workers
+    end with the iterator and with this process, however it ends. If a worker is killed, new workers
     continue with the remaining items.
 
     Raises:
         Exception: An error of ``work``, at the turn of its item.
-        SimulationError: Workers are killed again and again.
+        SimulationError: Workers are killed repeatedly.
     """
     index, kills, began = 0, 0, process_time()
     pool: _Pool[Item, Result] | None = None
@@ -213,7 +213,8 @@ def in_order(
     try:
         while index < len(items):
             left = len(items) - index
-            spent_s = max(process_time() - began - _WARM_UP_S, 0.0)  # by the clock, busy cores would ask for workers
+            # measured by the clock, busy cores would lead to more workers
+            spent_s = max(process_time() - began - _WARM_UP_S, 0.0)
             if pool is None and min(workers, left) > 1 and spent_s * left > _WORTH_S * max(index, 1):
                 pool = _Pool(work, min(workers, left), telling=on_progress is not None)
             if pool is not None and pool.is_ready():
@@ -227,7 +228,8 @@ def in_order(
                     pool.end()
                     if (kills := kills + 1) == _KILLS:
                         raise error from None
-                    # Not in this process meanwhile: an item that takes all memory would end it, too.
+                    # Do not work in this process meanwhile, because an item that takes all memory
+                    # would kill it, too.
                     pool = _Pool(work, min(workers, left), telling=on_progress is not None)
                     pool.wait()
                     continue
@@ -251,11 +253,12 @@ class _Pool(Generic[Item, Result]):
             self._executor = ProcessPoolExecutor(
                 count, context, _begin, (pickle.dumps(work), self._counts if telling else None)
             )
-            self._first = [self._executor.submit(_nothing) for _ in range(count)]  # each starts a process
+            # each submission starts a process
+            self._first = [self._executor.submit(_nothing) for _ in range(count)]
         self._processes = set(active_children()) - others
 
     def is_ready(self) -> bool:
-        """True once a worker has started up."""
+        """Return True once a worker has started up."""
         return any(future.done() for future in self._first)
 
     def wait(self) -> None:
@@ -293,12 +296,14 @@ class _Pool(Generic[Item, Result]):
             tell(index, turn, count)
 
     def killed(self) -> SimulationError:
-        """The error to raise for a worker that was killed."""
+        """Return the error to raise for a worker that was killed."""
         for process in self._processes:
             process.join(5)
-        self._executor.shutdown()  # its thread may have reaped a process and not stored the exit code yet
+        # its thread may have reaped a process without having stored the exit code yet
+        self._executor.shutdown()
         codes = [process.exitcode for process in self._processes if process.exitcode]
-        code = next((code for code in codes if code != -signal.SIGTERM), None)  # the others were ended for it
+        # the others were ended because of this one
+        code = next((code for code in codes if code != -signal.SIGTERM), None)
         how = "" if code is None else f"signal {-code}; " if code < 0 else f"exit code {code}; "
         return SimulationError(
             f"a worker process was killed ({how}check that there is enough memory; one worker needs the least)"
@@ -311,7 +316,7 @@ class _Pool(Generic[Item, Result]):
         self._executor.shutdown(cancel_futures=True)
 
     def _has_room(self, futures: Collection[Future[bytes]]) -> bool:
-        """True if a worker is idle and the waiting results leave memory for more."""
+        """Return True if a worker is idle and the waiting results leave enough memory for more."""
         done = [future for future in futures if future.done()]
         held = sum(len(future.result()) for future in done if future.exception() is None)
         return len(futures) - len(done) < self._count and held < _HELD_BYTES
@@ -326,11 +331,11 @@ _counts: Any
 def _begin(pickled: bytes, counts: Any) -> None:
     global _work, _counts
     end_with_parent()
-    _work, _counts = pickle.loads(pickled), counts  # imports everything that it needs
+    _work, _counts = pickle.loads(pickled), counts  # this imports everything that a worker needs
 
 
 def _nothing() -> None:
-    """An empty task, which makes a worker start up."""
+    """Do nothing: an empty task that makes a worker start up."""
 
 
 def _made(index: int, item: Any) -> bytes:
@@ -341,7 +346,7 @@ def _made(index: int, item: Any) -> bytes:
 
 
 def portable(error: Exception) -> Exception:
-    """The error, or a similar one that can be pickled."""
+    """Return the error, or a similar one that can be pickled."""
     try:
         sent: Exception = pickle.loads(pickle.dumps(error))
     except Exception:

@@ -1,5 +1,5 @@
-"""The files of a run folder: tables and the schedule of a finished run as bytes, JSON, lines that are
-only appended, and summaries of all runs.
+"""The files in a run folder: tables and the schedule of a finished run as bytes, JSON, files to
+which lines are only appended, and summaries of all runs.
 """
 
 from __future__ import annotations
@@ -29,34 +29,33 @@ from dagsim.model.log import NUMBERS, ROW, FactColumns, Schedule, ScheduleLog
 from dagsim.systems.seam import EngineUse
 
 CLOCKED = "decision_time_us"
-"""The only metric that a clock measures. It differs in every run, so it is stored apart from the
-others.
+"""The only metric that is measured by a clock. It differs in every run, so it is stored separately.
 """
 
 Keep: TypeAlias = Literal["summary", "series", "jobs", "log"]
-"""Files kept of each run besides its metrics: ``summary`` none, ``series`` values of each job for
-intervals (``metrics.series``), ``jobs`` its table of jobs, ``log`` both tables and its schedule.
+"""Files kept of each run besides its metrics: ``summary`` keeps none, ``series`` values for each
+job that intervals need (``metrics.series``), ``jobs`` the table of jobs, and ``log`` both tables
+and the schedule.
 """
 
 TABLES = ("jobs.csv.gz", "tasks.csv.gz")
-"""The tables that hold the rows of all runs, each run as a gzip member of its own. Large runs have
-no rows here: ``metrics.jobs_table`` and ``metrics.runs_table`` compute them from the schedule.
+"""The tables that contain the rows of all runs, each run as a separate gzip member. Large runs have
+no rows in them: ``metrics.jobs_table`` and ``metrics.runs_table`` compute them from the schedule.
 """
 
 
 FACTS_OF_LOG = ".facts.json"
-"""End of the name of the file with the facts of a run whose log was set aside."""
+"""Suffix of the file with the facts about a run whose log was set aside."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellRun:
-    """One cell, finished or failed: its line in the store and, until it is written, its files.
-
-    Any process can make it; a single process writes it.
+    """A finished or failed cell: its line in the store and, until they are written, its files. Any
+    process can make one; only a single process writes it.
     """
 
     policy: str
-    """Its name in tables; for a cell of a grid that is not yet listed, the policy."""
+    """Its name in tables; for a cell in a grid that is not listed yet, the policy."""
     seed: int
     workload: dict[str, Any] = field(default_factory=dict)
     """Facts about its jobs, and under ``decider`` about its policy (``Outcome.decider``), if there are any."""
@@ -68,7 +67,7 @@ class CellRun:
     error: str = ""
     """The reason why it failed; empty if it did not."""
     timing: Mapping[str, Any] = field(default_factory=dict)
-    """Its line of ``timing.jsonl``."""
+    """Its line in ``timing.jsonl``."""
     tables: Mapping[str, tuple[bytes, bytes]] = field(default_factory=dict)
     """The first line and the rows of each of ``TABLES``, compressed separately."""
     schedule: Mapping[str, bytes] = field(default_factory=dict)
@@ -109,14 +108,15 @@ def run_of(outcome: Outcome, keep: Keep = "log") -> CellRun:
 
 
 def log_of(played: Played | Outcome) -> CellRun:
-    """The log of a simulation and the facts of its run: all from which ``played_from`` makes it again."""
+    """Return the log of a simulation and the facts about its run, from which ``played_from`` can
+    restore it."""
     run = CellRun(played.policy, played.seed, _facts(played))
     return replace(run, timing=_timing(played), schedule=_log_files(played.schedule))
 
 
 def played_from(stem: Path, cluster: Cluster) -> Played | None:
-    """Read a simulation whose ``log_of`` is in the files that begin with ``stem``; None if there are none, or they
-    cannot be used.
+    """Read a simulation from the files of ``log_of`` whose names begin with ``stem``; None if there
+    are none or they cannot be used.
     """
     facts = stem.with_name(f"{stem.name}{FACTS_OF_LOG}")
     if not facts.exists():
@@ -153,7 +153,7 @@ def _log_files(schedule: Schedule) -> dict[str, bytes]:
 
 
 def _packed_table(who: dict[str, Any], table: dict[str, Any]) -> tuple[bytes, bytes]:
-    """The first line of the table as CSV, and its rows, compressed separately."""
+    """Return the first line of the table as CSV, and its rows, compressed separately."""
     rows = len(next(iter(table.values())))
     head, _, rest = to_csv({key: [value] * rows for key, value in who.items()} | table).partition("\n")
     return _packed(f"{head}\n"), _packed(rest)
@@ -166,7 +166,7 @@ def _small_files(schedule: Schedule) -> dict[str, bytes]:
 
 
 def _packed(text: str) -> bytes:
-    """A gzip member without name and time, so that equal texts give equal bytes."""
+    """Return a gzip member without name and time stamp, so that equal texts give equal bytes."""
     return gzip.compress(text.encode(), compresslevel=6, mtime=0)
 
 
@@ -177,7 +177,8 @@ _ALONE: tuple[tuple[int, ...], ...] = ((),)
 
 
 def jobs_text(schedule: Schedule) -> str:
-    """Seed, end and jobs. Equal graphs are written once, and only for jobs with several tasks."""
+    """Return the seed, end and jobs. Equal graphs are written once, and only for jobs with several
+    tasks."""
     content: dict[str, Any] = {
         "fields": FACTS,
         "seed": schedule.seed,
@@ -193,7 +194,8 @@ def jobs_text(schedule: Schedule) -> str:
 
 
 def jobs_from(content: dict[str, Any]) -> list[JobFacts]:
-    """Read the jobs back. The parents of tasks are unknown if an older dagsim wrote them.
+    """Read the jobs back. The parents of tasks are unknown if an older version of dagsim wrote the
+    file.
 
     Raises:
         KeyError, TypeError, ValueError, IndexError: The value has another structure.
@@ -212,7 +214,7 @@ def read_schedule(stem: Path, cluster: Cluster) -> Schedule:
     """Read the files of a schedule, whose names begin with ``stem``.
 
     Raises:
-        RunFolderError: One is missing, damaged, or of another version.
+        RunFolderError: A file is missing, damaged, or from another version.
     """
     if (columns := stem.with_name(f"{stem.name}.npz")).exists():
         return _unpacked_schedule(columns, cluster)
@@ -220,7 +222,7 @@ def read_schedule(stem: Path, cluster: Cluster) -> Schedule:
     try:
         facts = parsed_json(gzip.decompress(path.read_bytes()))
         if tuple(facts["fields"]) != FACTS:
-            raise RunFolderError(f"{path}: of another version (its fields are {', '.join(facts['fields'])})")
+            raise RunFolderError(f"{path}: from another version (its fields are {', '.join(facts['fields'])})")
         jobs = jobs_from(facts)
         seed, ended_s, begins_s = facts["seed"], facts["ended_s"], facts.get("begins_s", 0.0)
     except RunFolderError:
@@ -232,10 +234,10 @@ def read_schedule(stem: Path, cluster: Cluster) -> Schedule:
 
 
 def _checked(schedule: Schedule, path: Path) -> Schedule:
-    """Check a schedule that was read.
+    """Check a schedule that was read from a file.
 
     Raises:
-        RunFolderError: No simulation has written it.
+        RunFolderError: It cannot have been written by a simulation.
     """
     try:
         schedule.check()
@@ -251,7 +253,7 @@ LARGE_ROWS = 500_000
 """Number of rows in a log from which a run counts as large."""
 
 _LEVEL = 1
-"""The default level, 6, takes four times as long and saves 20 %."""
+"""The default level, 6, takes four times as long and saves only 20%."""
 _WHEN = (1980, 1, 1, 0, 0, 0)
 """Constant time stamp of every file, so that equal schedules give equal bytes."""
 
@@ -264,7 +266,8 @@ def packed_schedule(schedule: Schedule) -> bytes:
             file = io.BytesIO()
             np.lib.format.write_array(file, np.ascontiguousarray(column), allow_pickle=False)
             info = zipfile.ZipInfo(f"{name}.npy", _WHEN)
-            # ZipFile's own level is for names; for a ZipInfo it has to be passed each time.
+            # ZipFile's own level applies only to names; for a ZipInfo, it has to be passed each
+            # time.
             archive.writestr(info, file.getbuffer(), zipfile.ZIP_DEFLATED, _LEVEL)
     return buffer.getvalue()
 
@@ -328,7 +331,7 @@ def _fact_columns(file: Any) -> FactColumns:
 
 
 def engine_of(used: Mapping[str, EngineUse]) -> dict[str, str]:
-    """The engines by policy as an entry of the manifest: the engine asked for, the engine used, and
+    """Return the manifest's entry on engines, by policy: the requested engine, the engine used, and
     the reason.
     """
     asked = next(iter(used.values())).asked
@@ -344,8 +347,8 @@ def engine_of(used: Mapping[str, EngineUse]) -> dict[str, str]:
 
 
 def summary_of(runs: Iterable[CellRun]) -> dict[str, dict[str, Any]]:
-    """Number of seeds and mean of every number, per policy. The mean is None if any seed has no
-    value.
+    """Return the number of seeds and the mean of every number, for each policy. The mean is None if
+    any seed has no value.
     """
     by_policy: dict[str, list[Mapping[str, Any]]] = {}
     for run in runs:
@@ -366,7 +369,8 @@ def _means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
 
 
 def cells_table(runs: Sequence[CellRun]) -> str:
-    """One row for each cell, sorted by id; a metric that a cell lacks is empty."""
+    """Return one row for each cell, sorted by id; if a cell has no value for a metric, the field is
+    empty."""
     ordered = sorted(runs, key=lambda run: run.id)
     keys = list(dict.fromkeys(key for run in ordered for key in run.at))
     names = list(dict.fromkeys(name for run in ordered for name in run.metrics))
@@ -387,7 +391,7 @@ def rename_free(folder: Path, wanted: Path, *, numbered: bool) -> Path | None:
             if not path.exists() or not numbered:
                 folder.rename(path)
                 return path
-        except OSError as error:  # made by another process meanwhile
+        except OSError as error:  # made by another process in the meantime
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
             if not numbered:
@@ -400,20 +404,20 @@ def slug(text: str, most: int = 40) -> str:
 
 
 def value_in(line: Mapping[str, Any], key: str, file: str) -> Any:
-    """The value in a line of a run folder's file.
+    """Return the value in a line of a run folder's file.
 
     Raises:
-        RunFolderError: The line lacks it.
+        RunFolderError: The line has no such key.
     """
     if key not in line:
-        raise RunFolderError(f"{file}: not of this version: a line has no {key!r}")
+        raise RunFolderError(f"{file}: from another version: a line has no {key!r}")
     return line[key]
 
 
 def check_shape(value: Any, shape: Any, where: object, *, inner: bool = False) -> None:
-    """Check the types of what a JSON file states: a type, a list of one, or a mapping with the shapes of its keys
-    (``None`` stands for every key). Null is allowed everywhere but in lists. Keys may be missing, but not those of
-    an ``inner`` object.
+    """Check the types in a JSON file. A shape is a type, a list of one shape, or a mapping with the
+    shapes of its keys (``None`` stands for every key). Null is allowed everywhere except in lists.
+    Keys may be missing, but not those of an ``inner`` object.
 
     Raises:
         RunFolderError: A value has another type.
@@ -444,7 +448,8 @@ def _expected(shape: Any) -> str:
 
 
 def whole_lines(path: Path) -> list[bytes]:
-    """The complete lines, with line ends. An unfinished last line of a stopped writer is left out."""
+    """Return the complete lines, with line ends. An incomplete last line that a stopped writer left
+    is omitted."""
     try:
         lines = path.read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
@@ -455,7 +460,7 @@ def whole_lines(path: Path) -> list[bytes]:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file of JSON objects; an incomplete last line is ignored.
+    """Return the lines of a file of JSON objects; an incomplete last line is ignored.
 
     Raises:
         RunFolderError: A line is not a JSON object; the message gives its number.
@@ -466,7 +471,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
             value = parsed_json(line)
             if not isinstance(value, dict):
                 raise ValueError(f"expected an object, got {value!r:.60}")
-        except ValueError as error:  # UnicodeDecodeError is one, too
+        except ValueError as error:  # UnicodeDecodeError is a ValueError, too
             raise RunFolderError(
                 f"{path}:{number}: damaged: not a line of JSON ({error}); restore the file, or run "
                 "the command in command.txt again"
@@ -491,7 +496,7 @@ def read_json_file(path: Path) -> Any:
 
 
 def write_whole(path: Path, text: str, *, durable: bool = False) -> None:
-    """Replace the file atomically: a reader sees the old text or the new."""
+    """Replace the file atomically, so that a reader sees either the old or the new text."""
     with replaced(path, durable=durable) as temporary:
         temporary.write_text(text, encoding="utf-8")
 

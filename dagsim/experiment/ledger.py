@@ -1,18 +1,18 @@
-"""The ledger of report seeds: each published table and each training has its own pool, and uses
+"""The ledger of test seeds: each published table and each training run has its own pool, and uses
 each seed only once.
 
 A ledger is the file ``seeds.yaml`` in the folder that holds the run folders. ``results/seeds.yaml``
 is the ledger of this project.
 
-Each training reports on a block of seeds that no other training in the same folder has
-(``claim_report_seeds``). If all used the same seeds, choosing the best of several trainings by
-their reports would be choosing on the test set. A training claims its block at its first report,
+Each training run is tested on a block of seeds that no other training run in the same folder has
+(``claim_report_seeds``). If all used the same seeds, choosing the best of several training runs by
+their tests would be choosing on the test set. A training run claims its block at its first test,
 records it in its run folder, and keeps it when it is resumed.
 
 A script that makes a table requests seeds (``Ledger.spend``) before its first run, and closes the
 entry (``Ledger.close``) when the table is written. A second request for the same table is refused,
 unless the script takes unused seeds (``fresh``) or the table states how often its seeds were used
-(``again``). A script that was stopped gets its open entry back.
+(``again``). A script that was stopped continues with its open entry.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dagsim.seeds import REPORT
 BLOCK = 1_000
 """Number of seeds in a pool."""
 FIRST = REPORT.start + 10_000
-"""The first seed of the first pool. Seeds before it were used before the ledger existed."""
+"""The first seed of the first pool. Earlier seeds were used before the ledger existed."""
 _WAIT_S = 60.0
 """Seconds that a process waits for another to finish its entry."""
 _RECORD = "report_seeds.yaml"
@@ -43,7 +43,7 @@ _HEAD = "# Report seeds by published table: its pool, and who spent which (dagsi
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Report seeds of a table, and how often they have been used for it."""
+    """Test seeds of a table, and how often they have been used for it."""
 
     table: str
     seeds: range
@@ -56,8 +56,8 @@ class Spending:
     """The commit at which a stopped script was continued, if it differs."""
 
     def sentence(self, method: str, unit: str = "report seeds", n: int | None = None) -> str:
-        """The line below a table that states command, commit, seeds, n (of those granted, if not
-        all) and method.
+        """Return the line below a table that states command, commit, seeds, n (of those granted, if
+        not all) and method.
         """
         used = self.seeds[: len(self.seeds) if n is None else n]
         again = "" if self.times == 1 else f", used {self.times} times (results/seeds.yaml)"
@@ -69,14 +69,14 @@ class Spending:
 
 
 def claim_report_seeds(folder: Path, count: int, first: int | None = None) -> tuple[int, ...]:
-    """Return the report seeds of the training in the run folder ``folder``.
+    """Return the test seeds of the training run in the run folder ``folder``.
 
-    Reads them from the run folder. A training without seeds takes the next free block of the ledger
-    next to its run folder. With ``first`` it takes the seeds from there on, to repeat an earlier
-    report.
+    They are read from the run folder. A training run without seeds takes the next free block from
+    the ledger beside its run folder. With ``first`` it takes the seeds from there on, to repeat an
+    earlier test.
 
     Raises:
-        ConfigError: The ledger has not enough seeds left, or ``first`` is not a report seed.
+        ConfigError: The ledger does not have enough seeds left, or ``first`` is not a test seed.
     """
     record = folder / _RECORD
     if record.exists():
@@ -100,7 +100,8 @@ def claim_report_seeds(folder: Path, count: int, first: int | None = None) -> tu
 
 
 class Ledger:
-    """The pools of report seeds in the YAML file at ``path``, which is created by the first entry."""
+    """The pools of test seeds in the YAML file at ``path``, which is created with the first
+    entry."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -164,7 +165,7 @@ class Ledger:
             return _spending(table, spent[-1], spent)
 
     def close(self, spending: Spending) -> None:
-        """Record that the table is made, so that its seeds are used up.
+        """Record that the table has been made, so its seeds are used up.
 
         Raises:
             ConfigError: The entry does not exist.
@@ -179,7 +180,7 @@ class Ledger:
         raise ConfigError(f"{self.path}: {spending.table!r} has no entry for {spending.command!r}")
 
     def tables(self) -> dict[str, Any]:
-        """Pools and their used seeds, by table.
+        """Return the pools and their used seeds, by table.
 
         Raises:
             ConfigError: The file is not a ledger.
@@ -221,8 +222,8 @@ def _spending(table: str, entry: Mapping[str, Any], spent: list[dict[str, Any]])
 
 
 def _next_block(tables: Mapping[str, Any], count: int) -> range:
-    """The first free block of whole thousands that holds ``count`` seeds. Pools of windows, and
-    pools outside the report seeds, do not count.
+    """Return the first free block of whole thousands that holds ``count`` seeds. Pools of windows,
+    and pools outside the report seeds, do not count.
     """
     blocks = [entry["pool"][1] for entry in tables.values() if FIRST <= entry["pool"][0] < REPORT.stop]
     first = max(blocks, default=FIRST)

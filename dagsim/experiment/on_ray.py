@@ -1,6 +1,4 @@
-"""Run cells on a Ray cluster of one machine, or of several that
-share no disk.
-"""
+"""Run cells on a Ray cluster with one machine, or with several that need not share a disk."""
 
 from __future__ import annotations
 
@@ -28,22 +26,24 @@ _AHEAD = 4
 _MOST_BYTES = 2_000_000_000
 """Maximum size in bytes of a trace that is sent to workers."""
 PATIENCE_S = 600.0
-"""Seconds to wait for the first actor, or for one after all others were lost."""
+"""Seconds to wait for the first actor, or for a new one after all others were lost."""
 
 
 class OnRay:
-    """Runs cells on a Ray cluster: the one that runs here or that ``RAY_ADDRESS`` names, or else a
-    new one on this machine. With ``address``, it is a remote one (``ray://HOST:10001``).
+    """Runs cells on a Ray cluster: the one that runs on this machine or that ``RAY_ADDRESS`` names,
+    or else a new one on this machine. With ``address`` (``ray://HOST:10001``), it uses a remote
+    cluster.
 
     Every machine needs the same version of dagsim. Traces are sent to the machines, and results are
-    sent back. The usage statistics that Ray sends to its makers are switched off.
+    sent back. Ray's usage statistics are switched off.
 
     Raises:
         ConfigError: Ray is not installed.
     """
 
     def __init__(self, address: str = "") -> None:
-        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # before it is imported: nothing is sent anywhere
+        # this must be set before Ray is imported, so that nothing is sent anywhere
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         try:
             import ray
         except ImportError:
@@ -92,7 +92,8 @@ class OnRay:
 
     @contextmanager
     def rollouts(self, config: Config, factory: Any, lockstep: int) -> Iterator[Any]:
-        """Roll-outs of a training of ``config``, on one actor for each core of the cluster.
+        """Return the roll-outs for a training run of ``config``, with one actor for each core of
+        the cluster.
 
         Raises:
             SimulationError: The cluster cannot be reached.
@@ -108,7 +109,7 @@ class OnRay:
                     self._ray.shutdown()
 
     def _joined(self) -> bool:
-        """Join the cluster; return true if the caller must leave it again."""
+        """Connect to the cluster; return True if the caller must disconnect afterwards."""
         if self._ray.is_initialized():
             return False
         try:
@@ -136,11 +137,11 @@ def _run_remotely(work: CellWork, cell: Cell, trace: str | None, ship: Mapping[s
 
 
 _PLACED: dict[str, Path] = {}
-"""Traces that this worker has, by SHA-256."""
+"""Traces that this worker already has, by SHA-256."""
 
 
 def local_trace(sha: str, shipped: Any) -> Path:
-    """The trace as a file on this worker."""
+    """Return the trace as a file on this worker."""
     import ray
 
     if sha not in _PLACED:
@@ -154,7 +155,7 @@ def local_trace(sha: str, shipped: Any) -> Path:
 
 
 def bytes_of(file: Path) -> tuple[str, bytes]:
-    """The name and the content of a trace.
+    """Return the name and the content of a trace.
 
     Raises:
         ConfigError: The trace is a folder, or too large.

@@ -1,4 +1,4 @@
-"""Run cells as jobs of Slurm, through ``submitit``. The machines share the disk of this one."""
+"""Run cells as Slurm jobs, through ``submitit``. The machines must share this machine's disk."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from dagsim.experiment.provenance import code_digest
 from dagsim.registry import nearest
 
 _TRIES = 3
-"""Number of times that a job which was lost is submitted again."""
+"""Number of times that a lost job is submitted again."""
 _LISTEN_S = {"slurm": 5.0, "local": 0.1}
-"""Seconds between two looks at the jobs. Each look may ask Slurm's accounting."""
+"""Seconds between two checks of the jobs. Each check may query Slurm's accounting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class SubmitSettings:
     """The text after ``slurm:``, as ``partition=short,jobs=50``."""
 
     cluster: str = "slurm"
-    """``slurm``; ``local`` runs the same jobs as processes of this machine, as a trial."""
+    """``slurm``; ``local`` runs the same jobs as processes on this machine, as a trial."""
     partition: str = ""
     account: str = ""
     qos: str = ""
@@ -41,7 +41,8 @@ class SubmitSettings:
     at_once: int = 100
     """Maximum number of jobs that run at the same time."""
     folder: str = "slurm-jobs"
-    """Folder for what ``submitit`` writes: scripts, logs and results. All machines must see it."""
+    """Folder for the files that ``submitit`` writes: scripts, logs and results. All machines must
+    have access to it."""
 
     @classmethod
     def parse(cls, text: str) -> SubmitSettings:
@@ -68,10 +69,10 @@ class SubmitSettings:
 
 
 class OnSlurm:
-    """Runs cells as jobs of Slurm. ``address`` is read by ``SubmitSettings``.
+    """Runs cells as Slurm jobs. ``address`` is parsed by ``SubmitSettings``.
 
     Every machine needs the same dagsim, and the traces at the same paths. A job that is lost (its
-    node failed, its time is over) is submitted again, up to three times.
+    node failed, or it reached its time limit) is submitted again, up to three times.
 
     Raises:
         ConfigError: ``submitit`` or ``sbatch`` is not installed, or ``address`` is wrong.
@@ -98,7 +99,7 @@ class OnSlurm:
         """Yield the runs of each job when it has ended.
 
         Raises:
-            SimulationError: Slurm cannot be reached, or a job was lost again and again.
+            SimulationError: Slurm cannot be reached, or a job was lost repeatedly.
         """
         indices = [index for index, cell in enumerate(cells) if wanted is None or wanted(cell)]
         count = min(self.settings.jobs, len(indices))
@@ -135,7 +136,7 @@ class OnSlurm:
                         yield run
         except DagsimError:
             raise
-        except RuntimeError as error:  # sbatch is missing, or refuses the job
+        except RuntimeError as error:  # sbatch is missing, or refused the job
             raise SimulationError(f"--executor slurm: {one_line(error)}") from None
         finally:
             for job in pending.values():
@@ -170,7 +171,7 @@ class _Share:
 
 
 def _run_share(share: _Share) -> list[CellRun | Exception]:
-    """Run the cells of a job, in order. An error ends the list, as it ends the plan."""
+    """Run the cells of a job, in order. An error ends the list, because it also ends the plan."""
     runs: list[CellRun | Exception] = []
     for cell in share.cells:
         try:
@@ -181,6 +182,6 @@ def _run_share(share: _Share) -> list[CellRun | Exception]:
 
 
 def _lines_of(job: Any, error: Exception) -> str:
-    """The reason of a job that was lost, with the file of its log."""
+    """Return why a job was lost, with the path of its log file."""
     reason = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
     return f"job {job.job_id} was lost {_TRIES + 1} times: {reason.strip()[:200]}; its log is {job.paths.stderr}"

@@ -25,13 +25,13 @@ from dagsim.experiment.scenario import experiment_seeds
 from dagsim.family import service
 from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import check_metric
-from dagsim.registry import nearest
+from dagsim.registry import Spec, nearest
 
 Made = TypeVar("Made")
 
 _MOST_VALUES = 100_000
 _LABEL = 40
-"""Maximum length in characters of a label of a value that is not a plain word."""
+"""Maximum length, in characters, of the label of a value that is not a plain word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +43,20 @@ class Axis:
     values: tuple[Any, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Labels to values, as ``axis_of`` reads them."""
+        """Return the labels to values, as ``axis_of`` reads them."""
         return dict(zip(self.labels, self.values, strict=True))
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
-    """The last word of each key (``count`` for ``cluster.groups.0.count``) if that is unique."""
+    """Return the last word of each key (``count`` for ``cluster.groups.0.count``) if that is
+    unique."""
     last = {key: next((word for word in reversed(key.split(".")) if not word.isdigit()), key) for key in keys}
     words = list(last.values())
     return {key: word if words.count(word) == 1 else key for key, word in last.items()}
 
 
 def axis_of(key: str, value: Any, place: str) -> Axis:
-    """Read an axis of a sweep file: a list, ``{from, to, step}``, or labels with their values.
+    """Read an axis in a sweep file: a list, ``{from, to, step}``, or labels with their values.
 
     Raises:
         ConfigError: There is no value, a value is repeated, or the form is wrong. The message begins with ``place``.
@@ -91,10 +92,11 @@ def _steps(first: Any, last: Any, step: Any, place: str) -> tuple[float, ...]:
 
 
 def _value(value: Any) -> Any:
-    """A value of the configuration; ``{file: best.pt}`` is the agent in that checkpoint."""
+    """Return a value for the configuration; ``{file: best.pt}`` stands for the agent in that
+    checkpoint."""
     match value:
         case {"file": str(path), **rest} if not rest:
-            return f'{service("algorithm_of")(Path(path))}[checkpoint="{path}"]'
+            return str(Spec(service("algorithm_of")(Path(path)), {"checkpoint": path}))
     return value
 
 
@@ -119,7 +121,7 @@ _MOST_CELLS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class SweepGrid:
-    """A base configuration and the axes along which it is changed."""
+    """A base configuration and the axes along which it varies."""
 
     name: str
     base: Path | None
@@ -128,13 +130,14 @@ class SweepGrid:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Keys that are the same in all cells, besides the base."""
     seeds: int | Sequence[int] | None = None
-    """Number of replicates of each point, or their seeds; ``None`` uses those of the configuration."""
+    """Number of replicates of each point, or their seeds; ``None`` uses those in the
+    configuration."""
     keep: Keep = "summary"
     metrics: tuple[str, ...] = _METRICS
-    """Columns of the table; policies are compared by the first."""
+    """Columns of the table; policies are compared by the first one."""
 
     def config(self) -> Config:
-        """The base configuration with the settings for all cells.
+        """Return the base configuration with the settings for all cells.
 
         Raises:
             ConfigError: The base or a setting is wrong.
@@ -142,10 +145,11 @@ class SweepGrid:
         return load_config(self.base, self._common())
 
     def cells(self) -> list[Cell]:
-        """Yield all cells in the order of the grid, whose last axis changes fastest.
+        """Yield all cells in the order of the grid, in which the last axis changes fastest.
 
         Raises:
-            InputError: A value does not fit its key, a file cannot be read, or two points are the same experiment.
+            InputError: A value is not valid for its key, a file cannot be read, or two points are
+            the same experiment.
         """
         cells: dict[str, Cell] = {}
         for cell in self._points():
@@ -173,12 +177,12 @@ class SweepGrid:
                 yield Cell(config, config.policy, seed, label, at)
 
     def count(self) -> int:
-        """The points of the grid."""
+        """Return the number of points in the grid."""
         return prod(len(axis.values) for axis in self.axes)
 
     def to_dict(self, base: str) -> dict[str, Any]:
-        """The sweep in the form that ``read_grid`` reads. ``base`` contains the base configuration
-        and all settings.
+        """Return the sweep in the form that ``read_grid`` reads. ``base`` contains the base
+        configuration and all settings.
         """
         return {
             "base": base,
@@ -195,7 +199,7 @@ class SweepGrid:
 
 
 def read_grid(path: Path, name: str | None = None) -> SweepGrid:
-    """Read the sweep in a YAML file; its name is ``name``, or that of the file.
+    """Read the sweep in a YAML file; its name is ``name``, or the name of the file.
 
     Raises:
         ConfigError: The file cannot be read, or a key or value in it is wrong.
@@ -232,7 +236,8 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
 
 
 def _of_files(axis: Axis, path: Path, document: yaml.Document) -> Axis:
-    """The axis; the values of ``base`` are configurations, as for the key ``base`` of a sweep."""
+    """Return the axis; the values of ``base`` are configurations, as for the key ``base`` of a
+    sweep."""
     if axis.key != "base":
         return axis
     place = document.place(("over", "base"))
@@ -241,11 +246,11 @@ def _of_files(axis: Axis, path: Path, document: yaml.Document) -> Axis:
 
 
 def _base(value: Any, path: Path, place: str) -> Path | None:
-    """A file next to that of the sweep or below the current folder, or a configuration by name."""
+    """Return a file beside the sweep's or below the current folder, or a configuration by name."""
     if value is None:
         return None
     if not isinstance(value, str):
-        raise ConfigError(f"{place}: base: expected a file or a name of `dagsim list configs`, got {value!r}")
+        raise ConfigError(f"{place}: base: expected a file or a name from `dagsim list configs`, got {value!r}")
     beside = path.parent / value
     return beside if beside.is_file() else find_config(value)
 
@@ -259,7 +264,7 @@ def _mapping(value: Any, place: str) -> Mapping[str, Any]:
 
 
 def _seeds(value: Any, place: str) -> int | Sequence[int] | None:
-    """The number of seeds, or with ``{first, count}`` or a list the seeds themselves."""
+    """Return the number of seeds, or the seeds themselves (for ``{first, count}`` or a list)."""
     match value:
         case None:
             return None
@@ -294,7 +299,7 @@ def _keep(value: Any, place: str) -> Keep:
 
 
 def _own_metrics(content: Mapping[str, Any], path: Path) -> list[str]:
-    """Names of the metrics of the user's own that a sweep sets, or its base."""
+    """Return the names of the user's own metrics that a sweep or its base sets."""
     changed = content.get("set")
     specs: Any = changed.get("metrics") if isinstance(changed, dict) else None
     if specs is None and isinstance(base := content.get("base"), str):
@@ -314,16 +319,17 @@ def _metrics(value: Any, place: str, own: Iterable[str]) -> tuple[str, ...]:
 
 
 _NOT_THE_CELL = ("engine", "policy", "precision", "seed", "seeds", "train")
-"""Keys of the configuration that do not change the numbers of a cell, or are hashed separately."""
+"""Configuration keys that do not affect the numbers of a cell, or are hashed separately."""
 _ID = 16
-"""Number of hexadecimal digits in an id. In a sweep of a million cells, two share an id with a
-probability of 10^-7.
+"""Number of hexadecimal digits in an id. In a sweep of a million cells, the probability that two
+share an id is 10^-7.
 """
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One simulation of a plan: a configuration, a policy and a seed. It can be sent to another process or machine."""
+    """A single simulation in a plan: a configuration, a policy and a seed. It can be sent to
+    another process or machine."""
 
     config: Config
     policy: str
@@ -335,15 +341,15 @@ class Cell:
 
     @cached_property
     def id(self) -> str:
-        """The hash of everything that its numbers depend on, in hexadecimal digits.
+        """Hash of everything on which the cell's numbers depend, in hexadecimal digits.
 
         Raises:
-            ConfigError: A file that it depends on is missing.
+            ConfigError: A file on which the cell depends is missing.
         """
         return sha256(f"{_content(self.config, self.policy)} {self.seed}".encode()).hexdigest()[:_ID]
 
     def trace(self) -> tuple[str, Path] | None:
-        """SHA-256 and path of the trace that the jobs come from.
+        """Return the SHA-256 and path of the trace from which the jobs come.
 
         Raises:
             ConfigError: The file does not exist.
@@ -356,8 +362,8 @@ class Cell:
 
 
 def _cell(config: bytes, policy: str, seed: int, label: str, at: Mapping[str, str], id_: str | None) -> Cell:
-    """Rebuild a cell that was received. In each process, cells of one configuration share the
-    object and its caches.
+    """Rebuild a received cell. In each process, cells with the same configuration share the object
+    and its caches.
     """
     cell = Cell(_unpickled(config), policy, seed, label, at)
     if id_ is not None:
@@ -372,8 +378,8 @@ def _unpickled(config: bytes) -> Config:
 
 
 def _last_config(make: Callable[..., Made]) -> Callable[..., Made]:
-    """Cache the result of ``make`` for the last configuration, because cells of one configuration
-    follow each other.
+    """Cache the result of ``make`` for the last configuration, because cells with the same
+    configuration follow each other.
     """
     last: tuple[Config, tuple[Any, ...], Made] | None = None
 
@@ -394,10 +400,10 @@ def _pickled(config: Config) -> bytes:
 
 @_last_config
 def _content(config: Config, policy: str) -> str:
-    """Everything that the numbers of a cell depend on, apart from its seed."""
+    """Return everything on which the numbers of a cell depend, except its seed."""
     described = {key: value for key, value in plain(config).items() if key not in _NOT_THE_CELL}
     trace = config.world.trace_path
-    if trace is not None:  # the contents of the trace count, not its path
+    if trace is not None:  # the contents of the trace matter, not its path
         part, key = ("workload", "path") if "workload" in described else ("system", "trace")
         described = {**described, part: {**described[part], key: digest(trace)}}
     files = [digest(path) for _, _, path in sources_of(config, policy)]
@@ -408,16 +414,16 @@ def _content(config: Config, policy: str) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """The cells that a command runs, in order, and the facts to be stored in its folder."""
+    """The cells that a command runs, in order, and the facts that its folder records."""
 
     command: str
     config: Config
-    """The configuration that all cells have in common."""
+    """The configuration that all cells share."""
     cells: tuple[Cell, ...]
     grid: SweepGrid | None = None
-    """The grid that the cells come from; None for policies on seeds."""
+    """The grid from which the cells come; None for policies on seeds."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """Further values that the command needs to continue the plan."""
+    """Additional values that the command needs to continue the plan."""
     label: str | None = None
     """A few words for the name of the folder (default: the policy)."""
     name: str | None = None
@@ -438,8 +444,7 @@ class Plan:
         """Return a plan of all policies (default: the configured one) on all seeds (default: those
         of the configuration).
 
-        Cells are ordered by seed, so that a plan that was stopped has all policies on its first
-        seeds.
+        Cells are ordered by seed, so that a stopped plan has all policies on its first seeds.
         """
         policies = tuple(policies) or (config.policy,)
         cells = [
@@ -455,13 +460,14 @@ class Plan:
         """Return a plan of all points of a grid, on all seeds.
 
         Raises:
-            InputError: A configuration of the grid is wrong, or a file in it cannot be read.
+            InputError: A configuration in the grid is wrong, or a file that it names cannot be
+            read.
         """
         return cls(command, grid.config(), tuple(grid.cells()), grid)
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """Names of the policies (in a grid: of its points) in tables, each once."""
+        """Names of the policies (in a grid, of its points) in tables, each once."""
         return tuple(dict.fromkeys(cell.label for cell in self.cells))
 
     @property
@@ -472,17 +478,17 @@ class Plan:
 
 
 def _check_cluster(config: Config) -> None:
-    """Raise an error if a trace would run on the default cluster without a request for it."""
+    """Raise an error if a trace would run on the default cluster without being asked to."""
     described = {"cluster", "gpu_types"} & config.model_fields_set
     if config.trace_file is not None and not described:
         raise ConfigError(
-            "sweep: the jobs come from a trace, and no cluster is given: add one to base or set (of dagsim cluster "
+            "sweep: the jobs come from a trace, and no cluster is given: add one to base or set (from dagsim site "
             "import; or cluster: {name: trace, from_trace: true}, the machines that the trace lists)"
         )
 
 
 def _whole_numbers(value: Any) -> Any:
-    """The value with whole floats as integers: 20.0 and 20 are the same setting."""
+    """Return the value with whole floats as integers, because 20.0 and 20 are the same setting."""
     match value:
         case float() if value.is_integer():
             return int(value)

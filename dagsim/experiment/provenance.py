@@ -1,6 +1,6 @@
 """Files that determine a run: the user's own code, checkpoints and traces, each with its SHA-256.
 
-The manifest of a run folder keeps them, so that a repetition can detect changes.
+The manifest of a run folder records them, so that a repetition can detect changes.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ import dagsim
 from dagsim.config.schema import Config, config_hash, plain
 from dagsim.errors import ConfigError, PluginError
 from dagsim.experiment.scenario import scenario_of
-from dagsim.experiment.simulate import external_command, is_agent, with_model
 from dagsim.family import families, service
 from dagsim.files import file_hash
 from dagsim.own_code import own_names, source_file
 from dagsim.registry import Spec
+from dagsim.systems.policy_spec import PolicyKind, PolicySpec, named_files
 from dagsim.systems.seam import Scenario
 
 _CANNOT_MATTER = ("cli", "report", "testing", "configs", "workloads", "ARCHITECTURE.md", "py.typed")
-"""What in the package cannot change the numbers of a cell. Everything else counts, also each data
-file, so a new file is safe by default. ``configs`` and ``workloads`` are in the wheel only; what
-a configuration takes from them is part of its own hash. A family says itself if nothing of it can
-(``shows_only``).
+"""Parts of the package that cannot affect the numbers of a cell. Everything else counts, including
+data files, so a new file is covered by default. ``configs`` and ``workloads`` exist only in the
+wheel; what a configuration takes from them is part of its own hash. A family declares itself if it
+cannot affect them (``shows_only``).
 """
 _STATING = ("__init__.py", "family.py")
-"""Files of each family that every process reads."""
+"""Files in each family that every process reads."""
 _KINDS = {"code": "the source of", "checkpoints": "the checkpoint of", "traces": "the trace"}
 _PACKAGE = Path(__file__).parents[1]
 
@@ -41,8 +41,8 @@ Sources = dict[str, dict[str, Any]]
 
 
 def provenance(config: Config, policies: Iterable[str]) -> dict[str, Sources]:
-    """The files that ``policies`` and ``config`` use, as ``code``, ``checkpoints`` and ``traces``:
-    by name ``{"file": path, "sha256": hex digits}``.
+    """Return the files that ``policies`` and ``config`` use, as ``code``, ``checkpoints`` and
+    ``traces``: by name ``{"file": path, "sha256": hex digits}``.
 
     Raises:
         ConfigError: One of them is missing.
@@ -63,34 +63,31 @@ def provenance(config: Config, policies: Iterable[str]) -> dict[str, Sources]:
 
 
 def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
-    """Yield the files of a policy: the checkpoint of an agent, the user's own module, the files of the
-    command that starts another program, or a scheduler's own configuration. Each comes with its kind
-    (``code`` or ``checkpoints``) and the name to keep it under.
+    """Yield the files of a policy: the checkpoint of an agent, the user's own module, the files of
+    the command that starts another program, or a scheduler's own configuration. Each comes with its
+    kind (``code`` or ``checkpoints``) and the name under which it is recorded.
     """
-    if (command := external_command(policy)) is not None:
-        for word in command.words():
-            if Path(word).is_file():
-                yield "code", f"{command.kind}:{word}", Path(word)
-        return
-    spec = with_model(policy)
-    for name in own_names(spec):
-        for path in _source(name):
-            yield "code", name, path
-    name, params = Spec.parse(spec)
-    scenario = scenario_of(config)
-    if is_agent(scenario, policy):
-        yield "checkpoints", policy, Path(str(params.get("checkpoint") or service("shipped_agent")(name, scenario)))
-    elif (files := _checkpoints(scenario, name)) is not None:
-        for path in files(**params):
-            yield "checkpoints", policy, path
-    else:
-        for own in named_files(params):
-            yield "code", f"{name}:{own}", own
+    spec = PolicySpec.parse(policy)
+    if spec.kind is not PolicyKind.PROGRAM:
+        for own in own_names(str(spec.call)):
+            for path in _source(own):
+                yield "code", own, path
+        scenario = scenario_of(config)
+        if spec.is_agent(scenario):
+            checkpoint = spec.params.get("checkpoint") or service("shipped_agent")(spec.name, scenario)
+            yield "checkpoints", policy, Path(str(checkpoint))
+            return
+        if (checkpoints := _checkpoints(scenario, spec.name)) is not None:
+            for path in checkpoints(**spec.params):
+                yield "checkpoints", policy, path
+            return
+    for path in spec.files():
+        yield "code", f"{spec.name}:{path}", path
 
 
 def _checkpoints(scenario: Scenario, name: str) -> Callable[..., Iterable[Path]] | None:
-    """Return what names the checkpoints of a policy; None if it has none, or cannot be imported: then
-    its runs say so, and the other policies of the experiment still run.
+    """Return the method that names a policy's checkpoints; None if there is none, or if the policy
+    cannot be imported. In that case its runs report the error, and the other policies still run.
     """
     try:
         return getattr(scenario.policies.get(name), "checkpoints", None) if name in scenario.policies else None
@@ -98,21 +95,16 @@ def _checkpoints(scenario: Scenario, name: str) -> Callable[..., Iterable[Path]]
         return None
 
 
-def named_files(params: Mapping[str, Any]) -> list[Path]:
-    """Return the files among the parameters of a policy or metric."""
-    return [Path(value) for value in params.values() if isinstance(value, str) and value and Path(value).is_file()]
-
-
 def metric_files(config: Config) -> dict[str, Path]:
     """Return the files that the metrics of a configuration read, by metric and file."""
     specs = [Spec.parse(spec) for spec in config.metrics]
-    return {f"{name}:{path}": path for name, params in specs for path in named_files(params)}
+    return {f"{name}:{path}": path for name, params in specs for path in named_files(params.values())}
 
 
 def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -> list[str]:
-    """Return sentences on the simulating code and the files in a manifest that differ from those in
-    ``now`` (``provenance``), or without ``now`` from the present files at their paths. Names that
-    ``now`` lacks are not compared.
+    """Return sentences about the simulating code and the files in a manifest that differ from those
+    in ``now`` (``provenance``), or without ``now`` from the current files at their paths. Names
+    that are not in ``now`` are not compared.
     """
     sentences = [changed] if (changed := _code_changed(recorded)) else []
     for kind, noun in _KINDS.items():
@@ -135,7 +127,8 @@ def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -
 
 @cache
 def code_digest() -> str:
-    """SHA-256 of the simulating code and its data files: another version of it makes different cells."""
+    """Return the SHA-256 of the simulating code and its data files, because another version makes
+    different cells."""
     total, root = sha256(dagsim.__version__.encode()), Path(dagsim.__file__).parent
     for path in digested_files(root):
         total.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
@@ -143,7 +136,7 @@ def code_digest() -> str:
 
 
 def digested_files(package: Path) -> list[Path]:
-    """Return the files of the package that decide what a cell computes, sorted."""
+    """Return the files of the package that determine what a cell computes, sorted."""
     home = package / "families"
     shown = tuple([home / name for name, family in families().items() if family.shows_only])
     return [
@@ -158,7 +151,7 @@ def digested_files(package: Path) -> list[Path]:
 
 
 def _code_changed(recorded: Mapping[str, Any]) -> str:
-    """Say how the simulating code differs from that of a manifest; empty if it is the same."""
+    """Say how the simulating code differs from that in a manifest; empty if it is the same."""
     code = recorded.get("code_sha256")
     if code == code_digest():
         return ""
@@ -168,7 +161,8 @@ def _code_changed(recorded: Mapping[str, Any]) -> str:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file or folder. It is cached until the size or the time of the file changes.
+    """Return the SHA-256 of a file or folder. It is cached until the file's size or modification
+    time changes.
 
     Raises:
         ConfigError: It does not exist.
@@ -185,8 +179,8 @@ def _digest(path: Path, _time_ns: int, _size: int) -> str:
 
 
 def _source(name: str) -> Iterator[Path]:
-    """The file of the module in ``module:attr``; None for modules of dagsim and for modules without
-    a file.
+    """Yield the file of the module in ``module:attr``; None for modules of dagsim and for modules
+    without a file.
     """
     path = source_file(name)
     if path is not None and not path.absolute().is_relative_to(_PACKAGE):
@@ -212,8 +206,8 @@ def _names_in(value: Any) -> Iterator[str]:
 
 
 SCHEMA = 2
-"""The layout of run folders; 2 records where the rows of each run end, and which policies were to
-run.
+"""The version of the layout of run folders; 2 records where the rows of each run end, and which
+policies were to run.
 """
 
 _PACKAGES = ("numpy", "pandas", "pydantic", "scipy", "simpy", "torch", "gymnasium")
@@ -222,7 +216,7 @@ _PACKAGES = ("numpy", "pandas", "pydantic", "scipy", "simpy", "torch", "gymnasiu
 def manifest(
     command: str, created: datetime, config: Config, seeds: tuple[int, ...], policies: Iterable[str]
 ) -> dict[str, Any]:
-    """The manifest of a run, as plain values for JSON.
+    """Return the manifest of a run, as plain values for JSON.
 
     Raises:
         ConfigError: A file that determines the run is missing.
@@ -241,7 +235,7 @@ def manifest(
         "git_commit": _commit(Path(__file__).parents[2]),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "versions": {"dagsim": dagsim.__version__}  # not by its distribution, whose name is another
+        "versions": {"dagsim": dagsim.__version__}  # not by its distribution, which has a different name
         | {name: number for name in _PACKAGES if (number := _version(name))},
     }
 
@@ -254,15 +248,15 @@ def _version(package: str) -> str | None:
 
 
 def _commit(checkout: Path) -> str | None:
-    """The commit that dagsim runs from, with ``-dirty`` if files differ from it; ``None`` outside a
-    checkout.
+    """Return the commit from which dagsim runs, with ``-dirty`` if files differ from it; ``None``
+    outside a checkout.
     """
     return _git(checkout, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*") or None
 
 
 def code_commit(checkout: Path) -> str | None:
-    """The commit, with ``-dirty`` only if the code differs: a script that makes a table writes into
-    ``results/``.
+    """Return the commit, with ``-dirty`` only if the code differs, because a script that makes a
+    table writes into ``results/``.
     """
     commit = _git(checkout, "rev-parse", "HEAD")
     changed = _git(checkout, "status", "--porcelain", "--untracked-files=no", "--", "dagsim", "scripts", "configs")
@@ -270,7 +264,7 @@ def code_commit(checkout: Path) -> str | None:
 
 
 def _git(checkout: Path, *arguments: str) -> str | None:
-    """The output of git; ``None`` if git fails."""
+    """Return the output of git; ``None`` if git fails."""
     if not (checkout / ".git").exists():
         return None
     try:

@@ -1,5 +1,5 @@
-"""The contents of a configuration: its scenario, its seeds and their population, and its workload
-in words.
+"""What a configuration describes: its scenario, its seeds and what they sample, and its workload in
+words.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ def on_its_cluster(
 ) -> Config:
     """Return ``config`` with the cluster of its trace.
 
-    A workload that is a trace gets the first of these clusters that exists: ``cluster`` (``trace``,
-    ``sized`` or a configuration), that of the configuration, the machines that the trace lists, one
-    sized to the trace. A whole trace runs on one seed unless more were asked for, because most
-    further runs would be identical. ``watch`` passes on the jobs that are read to size a cluster.
+    If the workload is a trace, the first of these clusters that exists is used: ``cluster``
+    (``trace``, ``sized`` or a configuration), the cluster in the configuration, the machines that
+    the trace lists, a cluster sized to the trace. A whole trace runs on one seed unless more were
+    requested, because most other runs would be identical. ``watch`` sees the jobs that are read to
+    size a cluster.
 
     Raises:
-        InputError: The cluster is wrong, or the trace cannot be read; or nothing says what the cluster
-            is, and it may not be ``invented``.
+        InputError: The cluster is wrong, or the trace cannot be read; or no cluster is given, and
+        none may be ``invented``.
     """
     if cluster is not None or config.trace_file is not None:
         from dagsim.experiment.sizing import trace_cluster
@@ -54,8 +55,8 @@ def on_its_cluster(
 
 
 def experiment_seeds(config: Config) -> tuple[int, ...]:
-    """The seeds of an experiment: those of its replicates, or the numbers of the windows of its
-    trace.
+    """Return the seeds of an experiment: those of its replicates, or the numbers of the windows of
+    its trace.
     """
     trace = config.trace_file
     if trace is not None and trace.window is not None:
@@ -64,40 +65,42 @@ def experiment_seeds(config: Config) -> tuple[int, ...]:
 
 
 def window_seeds(config: Config, count: int) -> tuple[int, ...]:
-    """The numbers of ``count`` windows of the experiment's trace.
+    """Return the numbers of ``count`` windows of the experiment's trace.
 
     Raises:
-        ConfigError: The configuration has a seed, which would change nothing.
+        ConfigError: The configuration has a seed, which would have no effect.
     """
     if config.seed:
         raise ConfigError(
-            f"seed: {config.seed} would change nothing: windows are spread evenly over the trace and numbered; "
-            "workload.windows chooses how many, workload.part from which part of it"
+            f"seed: {config.seed} would have no effect: windows are spread evenly over the trace and numbered; "
+            f"workload.windows sets how many, and workload.part from which part of the trace"
         )
     return seeds_of(WINDOWS, count)
 
 
 def replicate_seeds(root: int, count: int) -> tuple[int, ...]:
-    """The seeds of ``count`` replicates: ``root`` itself, so that a single run uses the given seed,
-    then numbers drawn from it.
+    """Return the seeds of ``count`` replicates: ``root`` itself, so that a single run uses the
+    given seed, then numbers drawn from it.
 
-    They are not ``root + 1`` and so on: the experiments with roots 0 and 1 would share all but one
-    workload.
+    They are not ``root + 1`` and so on, because the experiments with roots 0 and 1 would then share
+    all but one workload.
     """
     drawn = stream(root, "replicates").integers(2**32, size=count - 1)
     return (root, *map(int, drawn))
 
 
 def metric_of(config: Config) -> str:
-    """The metric by which policies are ranked: the merit of the experiment's system."""
+    """Return the metric by which policies are ranked, which the experiment's system defines
+    (``merit``)."""
     return config.world.merit
 
 
 def sample_of(config: Config) -> Sample:
-    """The kind of sample that one seed of the experiment is."""
+    """Return the kind of sample that one seed of the experiment is."""
     return config.world.sample
 
 
 def workload_label(config: Config) -> str:
-    """The workload in a few words: ``heterogeneous, load 0.7``, or ``jobs.csv, windows of 200 jobs``."""
+    """Return the workload in a few words: ``heterogeneous, load 0.7``, or ``jobs.csv, windows of
+    200 jobs``."""
     return config.world.label(WORKLOADS) or config.kind

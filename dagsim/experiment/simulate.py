@@ -1,33 +1,33 @@
-"""Run a policy once: the heuristic, trained agent or program that its name means, and the outcome."""
+"""Run a policy once: find the heuristic, trained agent or program that its name stands for, and
+return the outcome."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter, process_time
 from traceback import extract_tb
-from typing import Any, NamedTuple
+from typing import Any
 
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, DagsimError, PluginError, PolicyFailed, UnknownName, one_line
 from dagsim.experiment.scenario import scenario_of
-from dagsim.family import offered, refuse_missing, service
+from dagsim.family import refuse_missing, service
 from dagsim.metrics import Summary, summarize
 from dagsim.metrics.incomplete import incomplete_facts
 from dagsim.metrics.own import METRICS, own_values
 from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
-from dagsim.registry import Registry, Spec
 from dagsim.systems import DEFAULT_SYSTEM, all_systems, system_named
+from dagsim.systems.policy_spec import PROGRAMS, PolicyKind, PolicySpec, agent_names
 from dagsim.systems.seam import Conversation, EngineUse, Policy, Scenario, System, View, decisions_of
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A simulation that has ended, before anything is computed from its schedule."""
+    """A finished simulation, before anything is computed from its schedule."""
 
     schedule: Schedule
     policy: str
@@ -41,7 +41,7 @@ class Played:
         """Compute the metrics.
 
         Raises:
-            ConfigError, PluginError: A metric of the user's own does not exist, or failed.
+            ConfigError, PluginError: A user's own metric does not exist, or failed.
         """
         summary = measured(config, self.schedule)
         facts = (self.policy, self.seed, self.workload, self.wall_s, self.decider, self.engine)
@@ -50,7 +50,7 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of one simulation: the schedule, and every metric of it."""
+    """The outcome of one simulation: the schedule and all its metrics."""
 
     schedule: Schedule
     summary: Summary
@@ -64,7 +64,7 @@ class Outcome:
     """Wall-clock seconds of the simulation."""
     decider: Mapping[str, Any] = field(default_factory=dict)
     """Facts about the policy: ``clairvoyant`` if it declared that it reads true durations and, for an agent,
-    ``outside_training``: the share of the values it saw that lay outside the range of its training.
+    ``outside_training``: the share of its inputs that lay outside the range seen in training.
     """
     engine: EngineUse | None = None
     """The engine that was used, if the system has several."""
@@ -85,7 +85,7 @@ def play_policy(config: Config, policy: str, seed: int, tell: Callable[[int], No
     """Run ``policy`` once.
 
     Raises:
-        InputError, SimulationError: As ``run_policy``.
+        InputError, SimulationError: As in ``run_policy``.
     """
     scenario = scenario_of(config)
     kernel, engine = scenario.engaged(policy, seed, on_arrivals=tell)
@@ -103,7 +103,7 @@ def play_policy(config: Config, policy: str, seed: int, tell: Callable[[int], No
 
 
 def facts_of(decider: object, notes: Iterable[str] = ()) -> dict[str, Any]:
-    """Facts about a policy after its run (``Outcome.decider``), with further notes."""
+    """Return the facts about a policy after its run (``Outcome.decider``), with further notes."""
     facts: dict[str, Any] = {"clairvoyant": True} if getattr(decider, "clairvoyant", False) else {}
     if notes := [*notes, *getattr(decider, "notes", ())]:
         facts["notes"] = notes
@@ -112,13 +112,13 @@ def facts_of(decider: object, notes: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def measured(config: Config, schedule: Schedule) -> Summary:
-    """Every metric of a schedule, over the jobs that the configuration measures."""
+    """Return every metric of a schedule, over the jobs that the configuration measures."""
     summary = summarize(schedule, measured=config.world.measured)
     return replace(summary, own=own_values(config.metrics, schedule)) if config.metrics else summary
 
 
 def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) -> None:
-    """Build everything that an experiment needs, and discard it. With ``keep_going``, skip policies
+    """Check an experiment by building everything that it needs. With ``keep_going``, skip policies
     that fail.
 
     Raises:
@@ -164,7 +164,7 @@ class Timed:
     """A policy with a stopwatch, which measures the CPU time of its decisions without the kernel's
     work between them.
 
-    Reading that clock takes longer than many decisions. Long runs therefore time only every 17th
+    Because reading that clock takes longer than many decisions, long runs time only every 17th
     call, which represents the others. (The number is odd because calls that decide alternate with
     calls that decide nothing more.)
     """
@@ -222,23 +222,6 @@ _ALL, _EVERY = 100, 17
 """Number of first calls that are all timed, and the period of the timed later ones."""
 
 
-def is_agent(scenario: Scenario, spec: str) -> bool:
-    """True if ``spec`` names a trained agent: an algorithm that trains one, an agent that ships, or
-    ``agent`` for one of any algorithm. If a policy has the same name, the policy is meant.
-    """
-    if external_command(spec) is not None:
-        return False
-    name = Spec.parse(with_model(spec)).name
-    if ":" in name or name in scenario.policies:
-        return False
-    return name in _agents()
-
-
-def _agents() -> tuple[str, ...]:
-    names: tuple[str, ...] = () if (known := offered("agent_names")) is None else known()
-    return names
-
-
 def agent_spec(
     algo: str,
     checkpoint: Path | None = None,
@@ -247,56 +230,44 @@ def agent_spec(
 ) -> str:
     """Return the policy that ``--policy ALGO`` names, with its ``--checkpoint`` as a parameter.
 
-    The name of an algorithm stands for the agent of the newest training for ``system`` (or the
-    default system) below ``root``, or else for the agent that ships with dagsim. ``sb3:model.zip`` is the model of
-    Stable-Baselines3 in that file. Any other name is already a policy.
+    The name of an algorithm stands for the agent from the newest training run for ``system`` (or
+    the default system) below ``root``, or else for the agent that ships with dagsim.
+    ``sb3:model.zip`` is the model of Stable-Baselines3 in that file. Any other name is already a
+    policy.
 
     Raises:
         UnknownName: The agent does not exist, or a checkpoint is given for a policy that is not trained.
         ConfigError: The checkpoint is given twice, or the brackets of ``algo`` do not match.
     """
-    algo, system = with_model(algo), system or system_named(DEFAULT_SYSTEM)
-    name, bracket, rest = algo.partition("[")
-    if name not in _agents():
+    spec, system = PolicySpec.parse(algo), system or system_named(DEFAULT_SYSTEM)
+    if spec.kind is not PolicyKind.AGENT:
         if checkpoint is not None:
-            raise UnknownName(f"--checkpoint goes with --policy {', '.join(_agents())}, not with {algo!r}")
+            raise UnknownName(f"--checkpoint applies only to --policy {', '.join(agent_names())}, not with {algo!r}")
         return algo
-    if "checkpoint" in Spec.parse(algo).params:
+    if "checkpoint" in spec.params:
         if checkpoint is not None:
             raise ConfigError(f"--checkpoint {checkpoint}: --policy {algo} also names one; leave one of them out")
-        return algo
+        return str(spec.call)
     if checkpoint is None:
-        checkpoint = service("newest_agent")(name, root, system.system)
+        checkpoint = service("newest_agent")(spec.name, root, system.system)
     if checkpoint is not None:
-        return f'{name}[checkpoint="{checkpoint}"{f",{rest}" if bracket else "]"}'
-    if name not in service("shipped_agents")(system):
+        return spec.with_checkpoint(checkpoint).text
+    if spec.name not in service("shipped_agents")(system):
         raise UnknownName(
-            f"no trained {name} below {root}/ for the system {system.system!r}: train one (dagsim train --algo {name}) "
-            "or give --checkpoint"
+            f"no trained {spec.name} below {root}/ for the system {system.system!r}: train one "
+            f"(dagsim train --algo {spec.name}) or give --checkpoint"
         )
     return algo
 
 
 def only_system_of(algo: str | None) -> str | None:
-    """The name of the system that an agent ships for, if it is only one, and not the default one."""
-    if algo is None or algo in system_named(DEFAULT_SYSTEM).policies or algo not in _agents():
+    """Return the name of the system for which an agent ships, if there is only one and it is not
+    the default."""
+    if algo is None or algo in system_named(DEFAULT_SYSTEM).policies or algo not in agent_names():
         return None
     shipped_agents = service("shipped_agents")
     able = [system.system for system in all_systems().values() if algo in shipped_agents(system)]
     return able[0] if len(able) == 1 and able[0] != DEFAULT_SYSTEM else None
-
-
-_SB3 = re.compile(r"sb3(?:\[([^\]]*)\])?:(.+)", re.DOTALL)
-
-
-def with_model(spec: str) -> str:
-    """``sb3:model.zip``, with or without parameters in brackets, as an agent with a checkpoint; any
-    other policy as it is.
-    """
-    model = _SB3.fullmatch(spec.strip())
-    if model is None:
-        return spec
-    return f'sb3[checkpoint="{model[2].strip()}"{f",{model[1]}" if model[1] else ""}]'
 
 
 def make_policy(scenario: Scenario, spec: str, seed: int | None = None) -> Policy[Any, Any]:
@@ -308,70 +279,25 @@ def make_policy(scenario: Scenario, spec: str, seed: int | None = None) -> Polic
     return scenario.fitted(_policy(scenario, spec, seed))
 
 
-def _policy(scenario: Scenario, spec: str, seed: int | None) -> Policy[Any, Any]:
-    if (command := external_command(spec)) is not None:
-        return _external(scenario, spec, command)
-    spec = with_model(spec)
-    name = Spec.parse(spec).name
-    if not is_agent(scenario, spec):
-        if name not in scenario.policies:
-            for group in ("agents", "algorithms", "loaders"):
-                refuse_missing(group, name)
-        heuristic: Policy[Any, Any] = scenario.policies.create(spec, **({} if seed is None else {"seed": seed}))
-        return heuristic
-    agent: Policy[Any, Any] = service("agent")(scenario, spec)
-    return agent
+def _policy(scenario: Scenario, text: str, seed: int | None) -> Policy[Any, Any]:
+    spec = PolicySpec.parse(text)
+    if spec.kind is PolicyKind.PROGRAM:
+        return _program(scenario, spec)
+    if spec.is_agent(scenario):
+        agent: Policy[Any, Any] = service("agent")(scenario, spec.call)
+        return agent
+    if spec.name not in scenario.policies:
+        for group in ("agents", "algorithms", "loaders"):
+            refuse_missing(group, spec.name)
+    policy: Policy[Any, Any] = scenario.policies.create(spec.call, **({} if seed is None else {"seed": seed}))
+    return policy
 
 
-class ExternalCommand(NamedTuple):
-    """A scheduler in another program: ``kind[params]:address``."""
-
-    kind: str
-    """A name of ``PROGRAMS``, such as ``exec``."""
-    address: str
-    """The command, or the endpoint of Batsim's protocol."""
-    head: str
-    """The kind with its parameters, as written."""
-
-    @property
-    def params(self) -> dict[str, object]:
-        """The parameters in brackets."""
-        return Spec.parse(self.head).params
-
-    def words(self) -> list[str]:
-        """The words of the command that starts the program; empty if the user starts it."""
-        return (self.address if self.kind == "exec" else str(self.params.get("start", ""))).split()
-
-
-PROGRAMS: Registry[Any] = Registry("program", group="dagsim.programs", method="decide")
-"""Policies that talk to a scheduler in another program, by kind."""
-
-_PROGRAM = re.compile(r"((\w+)(?:\[[^\]]*\])?):(.*)", re.DOTALL)
-
-
-def external_command(spec: str) -> ExternalCommand | None:
-    """Return the scheduler in another program that ``exec:COMMAND`` or ``batsim:ENDPOINT`` names,
-    with or without parameters in brackets; None for any other policy.
-
-    Raises:
-        ConfigError: The parameters cannot be read.
-    """
-    match = _PROGRAM.fullmatch(spec.strip())
-    if match is None or match[2] not in PROGRAMS:
-        if match is not None:
-            refuse_missing("programs", match[2])
-        return None
-    command = ExternalCommand(match[2], match[3].strip(), match[1])
-    Spec.parse(command.head)
-    return command
-
-
-def _external(scenario: Scenario, spec: str, command: ExternalCommand) -> Policy[Any, Any]:
+def _program(scenario: Scenario, spec: PolicySpec) -> Policy[Any, Any]:
     if (names := allowed()) is not None:
-        names.check("policy", spec)
+        names.check("policy", spec.text)
     if not scenario.takes_programs:
         able = [name for name, system in all_systems().items() if system.takes_programs]
-        raise UnknownName(f"policy {spec!r}: other programs can schedule the system {able[0]!r} only")
-    address = command.address
-    program: Policy[Any, Any] = PROGRAMS.create(command.head, command=address, endpoint=address)
+        raise UnknownName(f"policy {spec.text!r}: other programs can schedule the system {able[0]!r} only")
+    program: Policy[Any, Any] = PROGRAMS.create(spec.call, command=spec.address, endpoint=spec.address)
     return program

@@ -1,4 +1,5 @@
-"""The cluster of a trace: its own machines, or one sized so that its jobs offer a load of 0.9."""
+"""The cluster for a trace: its own machines, or a cluster sized so that its jobs offer a load of
+0.9."""
 
 from __future__ import annotations
 
@@ -26,11 +27,12 @@ LOAD = 0.9
 """The offered load for which a cluster is sized."""
 
 _NODE = NodeGroup(name="node", gpus=8, gpu="T4", cpus=96.0, memory_gb=1024.0)
-"""A node of any type; it is enlarged if an instance needs more."""
+"""A node for any GPU type; it is enlarged if an instance needs more."""
 _MOST = {"nodes": 100_000, "GPUs a node": 1_024, "cores a node": 1_000_000, "GB a node": 10_000_000}
 """Limits of a plausible cluster. A larger need means that a field of the trace is damaged."""
 _MOST_INVENTED = 128
-"""The most GPUs of an invented node. Real nodes have 16 at most, and racks that act as a node 72."""
+"""Maximum number of GPUs in an invented node. Real nodes have at most 16, and racks that act as one
+node have 72."""
 _ROUNDING = 1e-9
 _USUAL = {group.gpu: group.count * group.gpus for group in ClusterSection().groups if group.gpu}
 """The types of the default cluster with their GPUs, for tasks that name no type."""
@@ -58,21 +60,22 @@ class TotalDemand:
         else over the default ones.
         """
         self.gpus_at_once: defaultdict[str, float] = defaultdict(float)
-        """GPUs by type that all jobs hold if none waits; each job counts with its average over its
-        critical path.
+        """GPUs by type that all jobs together hold if none waits; each job counts with its average
+        over its critical path.
         """
         self.cores_at_once = self.gb_at_once = 0.0
-        """Cores and GB that all jobs hold if none waits."""
+        """Cores and GB that all jobs together hold if none waits."""
         self.gangs: dict[tuple[str, float, float, float], int] = {}
-        """Instances of the widest gang by GPU type and by GPUs, cores and GB of an instance. A gang runs
-        on a single type; it is counted for the last type that its tasks may use, or for "" without GPUs.
+        """Number of instances in the widest gang, by GPU type and by GPUs, cores and GB per
+        instance. A gang runs on a single type; it is counted for the last type that its tasks may
+        use, or for "" without GPUs.
         """
         self.core_s = self.gb_s = 0.0
         self.instance_gpus, self.instance_cpus, self.instance_gb = 0.0, 0.0, 0.0
-        """Maximum that one instance takes."""
+        """The largest amounts that one instance takes."""
         self.arrivals = ArrivalTimes()
         self.period_s: float | None = None
-        """Seconds for which the arrivals stand, if that is known."""
+        """Seconds over which the jobs arrive, if known."""
 
     def add(self, job: Job) -> None:
         """Add ``job``."""
@@ -147,7 +150,8 @@ class TotalDemand:
         self.gangs[shape] = max(self.gangs.get(shape, 1), instances if task.gang else 1)
 
     def _row(self, task: Task) -> tuple[Any, ...]:
-        """Names of GPU types, the types, and the task's shares of them; cached by set of names."""
+        """Return the names of GPU types, the types, and the task's share for each, cached by the
+        set of names."""
         key = task.gpu_types or (("",) if task.gpus else ())
         if key not in self._rows:
             named = [canonical(name) for name in task.gpu_types or () if canonical(name) in GPU_TYPES]
@@ -164,8 +168,8 @@ def trace_cluster(
     *,
     invented: bool = True,
 ) -> tuple[str, Mapping[str, Any]]:
-    """The option that chooses the cluster, and its keys of the configuration, for
-    ``scenario.on_its_cluster``; no keys if the configuration already has it.
+    """Return the option that selects the cluster, and the configuration keys for it, for
+    ``scenario.on_its_cluster``; no keys if the configuration already has the cluster.
     """
     if cluster not in (None, "trace", "sized"):
         other = load_config(find_config(cluster), own=False)
@@ -180,8 +184,8 @@ def trace_cluster(
         cluster = "trace" if trace.lists_machines() else "sized"
         if cluster == "sized" and not invented:
             raise ConfigError(
-                f"{trace.path}: the cluster is unknown, since the log does not list its machines; give --cluster FILE "
-                f"(dagsim site import makes one), or --cluster sized to invent one for an offered load of {LOAD}"
+                f"{trace.path}: the cluster is unknown, because the log does not list its machines; give --cluster "
+                f"FILE (dagsim site import makes one), or --cluster sized to invent one for an offered load of {LOAD}"
             )
     if cluster == "trace":
         return "--cluster trace", {"cluster": {"name": "trace", "from_trace": True}}
@@ -197,8 +201,8 @@ def _sized_to_part(
     part: tuple[JobArrays, float], trace: TraceFile, every: JobArrays, runtime: Runtime
 ) -> ClusterSection:
     """Return the cluster to which the jobs that arrive in a part of a log offer the usual load. It
-    is large enough for the widest job of the whole log, since earlier jobs run and wait when the
-    part begins.
+    is large enough for the widest job in the whole log, because earlier jobs are running and
+    waiting when the part begins.
     """
     jobs, begins_s = part
     demand, widest = TotalDemand(runtime), TotalDemand(runtime)
@@ -234,11 +238,11 @@ def sized_to(jobs: JobArrays, runtime: HasRates, load: float = LOAD) -> ClusterS
 
 def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     """Return the smallest cluster of 8-GPU nodes on which ``demand`` is a load of ``load``. Its
-    nodes have 96 cores, and no GPUs if no job needs one.
+    nodes have 96 cores, and no GPUs if no job needs any.
 
-    It has nodes of the types that tasks name, and of those of the default cluster for tasks that
-    name none. There are enough of them for the widest gang. Nodes without GPUs are added if the
-    nodes with GPUs have too few cores or too little memory.
+    It has nodes with the types that tasks name, and for tasks that name none with the types of the
+    default cluster. There are enough of them for the widest gang. Nodes without GPUs are added if
+    the nodes with GPUs have too few cores or too little memory.
 
     The load refers to the period for which the arrivals stand (``ArrivalTimes``). If jobs last much
     longer than that, this rule would give more machines than all jobs use at once; the cluster is then just
@@ -250,21 +254,23 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     period_s = demand.arrivals.period_s if demand.period_s is None else demand.period_s
 
     def needed_for(seconds: float, at_once: float) -> float:
-        """Units needed for the load; never more than all jobs hold at once if none waits."""
+        """Return the amount needed for the load, but never more than all jobs hold at once if none
+        waits."""
         return min(seconds / (period_s * load), at_once) if period_s > 0 else at_once
 
     gpus = max(_NODE.gpus, _whole(demand.instance_gpus, "GPUs a node"))
     if gpus > _MOST_INVENTED:
         raise ConfigError(
-            f"the cluster would be invented for a job that asks for {demand.instance_gpus:,.0f} GPUs on one node, and "
-            "no real node has so many; let jobs run on several nodes (--read spread, if the log is a plain table), "
+            f"the cluster would be invented for a job that asks for {demand.instance_gpus:,.0f} GPUs on one node, "
+            f"and no real node has that many; let jobs run on several nodes (--read spread, if the log is a plain "
+            f"table), "
             "mend that row, or give a cluster with --cluster"
         )
     cpus = max(_NODE.cpus, float(_whole(demand.instance_cpus, "cores a node")))
     memory_gb = max(_NODE.memory_gb, float(_whole(demand.instance_gb, "GB a node")))
     node = _NODE.model_copy(update={"cpus": cpus, "memory_gb": memory_gb})
     groups = []
-    widest: defaultdict[str, int] = defaultdict(int)  # nodes of each type that some gang needs
+    widest: defaultdict[str, int] = defaultdict(int)  # number of nodes of each type that gangs need
     for (name, *asked), instances in demand.gangs.items():
         rooms = [there / amount for there, amount in zip((gpus, cpus, memory_gb), asked, strict=True) if amount]
         per_node = floor(min(rooms) + _ROUNDING) if rooms else instances
@@ -279,7 +285,7 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
         0 if groups else 1,
     )
     count = _whole(needed - there, "nodes") if needed > there else 0
-    if widest[""] > max([count, *[group.count for group in groups]]):  # a gang runs on nodes of one type
+    if widest[""] > max([count, *[group.count for group in groups]]):  # a gang runs only on nodes of one type
         count = _whole(widest[""], "nodes")
     if count:
         more = {"name": "cpu", "gpu": None, "gpus": 0, "count": count}
@@ -288,8 +294,8 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
 
 
 def _totals(job: np.ndarray, amount: np.ndarray, share: np.ndarray) -> tuple[float, float]:
-    """The amounts of all tasks, summed by job and then over jobs; and the same weighted by each
-    job's share.
+    """Return the amounts of all tasks, summed by job and then over jobs, and the same sums weighted
+    by each job's share.
     """
     by_job = np.bincount(job, amount)
     return float(np.add.accumulate(by_job)[-1]), float(np.add.accumulate(by_job * share)[-1])

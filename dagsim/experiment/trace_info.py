@@ -62,7 +62,7 @@ class TraceInfo:
     """By ``account``, ``user`` and ``partition``, where jobs name one; the largest first."""
 
     def to_dict(self) -> dict[str, Any]:
-        """All statistics as plain values, ready for JSON."""
+        """Return all statistics as plain values, ready for JSON."""
         return {
             "audit": self.audit.to_dict(),
             "path": str(self.trace.source),
@@ -80,7 +80,8 @@ class TraceInfo:
         }
 
     def mean_busy(self) -> dict[str, float | None]:
-        """GPUs and cores that would be busy on average over the period of the log if no job waited."""
+        """Return the GPUs and cores that would be busy on average over the period of the log if no
+        job waited."""
         period_s = self.workload.period_s
         parts = {"gpus": self.workload.gpu_work, "cores": self.workload.cpu_work}
         return {name: work / period_s if period_s else None for name, work in parts.items()}
@@ -110,7 +111,7 @@ def trace_info(file: TraceFile, runtime: Runtime, watch: Callable[[Iterable[Job]
 
 
 def hours_by_owner(jobs: Iterable[Job]) -> dict[str, dict[str, ResourceHours]]:
-    """Hours by account, user and partition, for each of these that any job names."""
+    """Return the hours by account, user and partition, for each of these that any job names."""
     kinds: dict[str, dict[str, ResourceHours]] = {
         kind: defaultdict(ResourceHours) for kind in ("account", "user", "partition")
     }
@@ -125,14 +126,15 @@ def hours_by_owner(jobs: Iterable[Job]) -> dict[str, dict[str, ResourceHours]]:
 
 
 def _every_attempt(file: TraceFile, format: str) -> TraceFile:
-    """The same jobs with all of their attempts, and with those that still ran or held MIG slices."""
+    """Return the same jobs with all of their attempts, and with those that still ran or held MIG
+    slices."""
     if format != "sacct":
         return file
     return replace(file, options=replace(file.options, protocol="all-attempts", keep_partial=True, mig=True))
 
 
 def _value(info: WorkloadInfo, statistic: str) -> float:
-    """The statistic that ``PublishedFigure`` names."""
+    """Return the statistic that ``PublishedFigure`` names."""
     if statistic == "gpu_hours":
         return info.gpu_work / 3600
     value: Any = info

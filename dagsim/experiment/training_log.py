@@ -1,5 +1,5 @@
-"""The log of a training: a CSV to which a resumed training appends, and TensorBoard events if it is
-installed.
+"""The log of a training run: a CSV to which a resumed training appends, and TensorBoard events if
+it is installed.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ class TrainingLog:
 
 
 def has_rows(folder: Path) -> bool:
-    """True if at least one iteration was logged."""
+    """Return True if at least one iteration was logged."""
     path = folder / "progress.csv"
     return path.exists() and path.read_bytes().count(b"\n") > 1
 
 
 def read_log(folder: Path, iterations: int | None = None) -> list[dict[str, float | None]]:
-    """The rows of ``progress.csv``, or the first ``iterations`` of them. Missing values are
+    """Return the rows of ``progress.csv``, or the first ``iterations`` of them. Missing values are
     ``None``.
 
     Raises:

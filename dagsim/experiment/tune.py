@@ -17,6 +17,7 @@ from dagsim.experiment.store import Store
 from dagsim.files import write_text
 from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.registry import Spec, scalar
+from dagsim.systems.policy_spec import PolicySpec
 
 MOST = 2000
 """Maximum number of combinations; more is probably a mistake."""
@@ -39,7 +40,7 @@ def grid_of(policy: str, texts: Sequence[str] = ()) -> dict[str, tuple[object, .
         ConfigError: A text cannot be read, or there is nothing to try.
     """
     if not texts:
-        name = Spec.parse(policy).name
+        name = PolicySpec.parse(policy).name
         if name not in TUNABLE:
             tunable = ", ".join(TUNABLE)
             raise ConfigError(
@@ -61,18 +62,18 @@ def candidates(policy: str, grid: Mapping[str, Sequence[object]]) -> tuple[str, 
     Raises:
         ConfigError: There are more than ``MOST`` combinations.
     """
-    name, fixed = Spec.parse(policy)
+    name, fixed = PolicySpec.parse(policy).call
     specs = dict.fromkeys([policy])
     for values in product(*grid.values()):
-        params = fixed | dict(zip(grid, values, strict=True))
-        specs[f"{name}[{','.join(f'{param}={_text(value)}' for param, value in params.items())}]"] = None
+        specs[str(Spec(name, fixed | dict(zip(grid, values, strict=True))))] = None
         if len(specs) > MOST:
             raise ConfigError(f"tune: more than {MOST} combinations; try fewer values of {', '.join(grid)}")
     return tuple(specs)
 
 
 def tuning_of(store: Store, lines: Sequence[CellRun]) -> tuple[Sequence[PolicyResult], PolicyResult, list[Path]]:
-    """The candidates in a run folder, best first, the best of them, and the files in which it is saved.
+    """Return the candidates in a run folder, best first, the best of them, and the files in which
+    it is saved.
 
     Raises:
         InputError: No candidate finished all jobs, or a file cannot be written.
@@ -110,9 +111,3 @@ def write_tuned(path: Path, config: Config, best: PolicyResult, metric: str, see
         pair = best.pair
         text += f"# {pair.ratio:.4f} [{pair.low:.4f}, {pair.high:.4f}] times {config.policy}, {pair.n} seeds\n"
     write_text(path, text + dump_config(config.model_copy(update={"policy": best.policy})))
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)

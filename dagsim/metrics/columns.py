@@ -1,4 +1,4 @@
-"""Columns of a schedule: one array per fact of its jobs, runs and outages. Every metric starts
+"""Columns of a schedule: one array per fact about its jobs, runs and outages. Every metric starts
 here.
 
 A run that spans nodes has one row per node. All times are seconds; NaN means "not known (yet)" or
@@ -26,7 +26,7 @@ _STILL_RUNNING = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobColumns(FactColumns):
-    """The facts of every job that arrived, in the order of ``Record.job``, and its outcome."""
+    """The facts about every job that arrived, in the order of ``Record.job``, and its outcome."""
 
     completed_s: Floats
     """NaN if the job was rejected or is unfinished."""
@@ -52,8 +52,8 @@ class JobColumns(FactColumns):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunColumns:
-    """One entry per run and node, in order of start. Fields with names of ``Record`` have the same
-    meaning.
+    """One entry per run and node, in order of start. Fields with the same names as in ``Record``
+    have the same meaning.
     """
 
     run: Ints
@@ -103,10 +103,10 @@ class NodeOutages:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Phases:
-    """Lifetime of every accepted job, cut at each start and end of its runs.
+    """The lifetime of every accepted job, cut at each start and end of its runs.
 
-    During a piece, ``running`` entries of ``RunColumns`` were running. All pieces are longer than 0
-    s. They cover the time of a job in the system without gap or overlap.
+    During a phase, ``running`` entries of ``RunColumns`` were running. All phases are longer than 0
+    s. They cover a job's time in the system without gaps or overlaps.
     """
 
     job: Ints
@@ -117,8 +117,8 @@ class Phases:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScheduleColumns:
-    """Columns of a schedule, and the window from ``start_s`` to ``end_s`` of capacity, queues and
-    energy.
+    """Columns of a schedule, and the window from ``start_s`` to ``end_s`` over which capacity,
+    queues and energy are counted.
     """
 
     cluster: Cluster
@@ -137,7 +137,7 @@ class ScheduleColumns:
     decision_s: float
     decisions: int
     begins_s: float = 0.0
-    """When the simulation began; rows before it are its past."""
+    """When the simulation began; earlier rows are its past."""
 
     @classmethod
     def of(cls, schedule: Schedule, *, start_s: float | None = None, end_s: float | None = None) -> ScheduleColumns:
@@ -173,9 +173,9 @@ class ScheduleColumns:
 
     @property
     def counted(self) -> Flags:
-        """True for the jobs that count: those that arrived when the simulation had begun. The past
-        is not a result. If nothing arrived later (a snapshot), the jobs that waited at the
-        beginning count.
+        """True for the jobs that count: those that arrived after the simulation had begun, because
+        the past is not a result. If no jobs arrived later (as with a snapshot), the jobs that were
+        waiting at the beginning count.
         """
         later = self.jobs.arrival_s >= self.begins_s
         if later.any() or not self.begins_s:
@@ -186,7 +186,7 @@ class ScheduleColumns:
 
     @property
     def started(self) -> Flags:
-        """True for jobs of which a run ever started."""
+        """True for jobs that ever had a run."""
         started = np.zeros(len(self.jobs), bool)
         started[self.runs.job] = True
         return started
@@ -199,7 +199,7 @@ class ScheduleColumns:
         return first
 
     def within(self, start_s: Floats, end_s: Floats) -> Floats:
-        """Seconds of each interval that lie in the window."""
+        """Return the seconds of each interval that lie in the window."""
         return np.clip(end_s, self.start_s, self.end_s) - np.clip(start_s, self.start_s, self.end_s)
 
     def at_horizon(self) -> ScheduleColumns:
@@ -216,7 +216,8 @@ class ScheduleColumns:
 
 
 Source: TypeAlias = Schedule | ScheduleColumns
-"""Input of a metric: a schedule, or its columns to avoid unrolling it for each of several metrics."""
+"""Input of a metric: a schedule, or its columns, so that it need not be unrolled for each of
+several metrics."""
 
 
 def columns(source: Source) -> ScheduleColumns:
@@ -225,18 +226,18 @@ def columns(source: Source) -> ScheduleColumns:
 
 
 def job_columns(source: Source) -> JobColumns:
-    """Return the job columns of ``source``. Nothing else of a schedule is unrolled."""
+    """Return the job columns of ``source``, without unrolling the rest of a schedule."""
     return source.jobs if isinstance(source, ScheduleColumns) else _jobs(source, source.log.rows())
 
 
 def total(keys: Ints, weight: Floats, count: int) -> Floats:
-    """Sum the weights of each key from 0 to ``count`` - 1."""
+    """Return the sum the weights of each key from 0 to ``count`` - 1."""
     return np.bincount(keys, weights=weight, minlength=count).astype(np.float64, copy=False)
 
 
 def _last_s(schedule: Schedule, rows: np.ndarray, jobs: JobColumns) -> float:
-    """Time of the last record in seconds, without repairs and other records after the last job is
-    done.
+    """Return the time in seconds of the last record, ignoring repairs and other records after the
+    last job is done.
     """
     if len(jobs) and not jobs.unfinished.any():
         return float(rows["time_s"][rows["kind"] <= Kind.COMPLETED].max(initial=0.0))
@@ -283,7 +284,7 @@ def distinct(keys: Ints) -> int:
 
 
 def _among(kinds: tuple[Kind, ...]) -> Flags:
-    """Table that is True at each of these kinds of rows."""
+    """Return the table that is True at each of these kinds of rows."""
     table = np.zeros(max(Kind) + 1, bool)
     table[list(kinds)] = True
     return table
@@ -301,10 +302,10 @@ def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
     change[list(_ENDS)] = -1
     kind = np.ascontiguousarray(rows["kind"])
     places = np.flatnonzero(_among((Kind.ARRIVED, Kind.COMPLETED, Kind.STARTED, *_ENDS))[kind])
-    # rows are in order of time, and stay so within each job
+    # rows are in order of time, and remain so within each job
     places = places[np.argsort(rows["job"][places], kind="stable")]
     job, time_s, change = rows["job"][places], rows["time_s"][places], change[kind[places]]
-    del places  # large runs are short of memory here
+    del places  # this saves memory, which is scarce here in large runs
 
     last = np.append(job[1:] != job[:-1], True)[: len(job)]
     count = np.cumsum(change, dtype=np.int64)

@@ -1,4 +1,5 @@
-"""Jobs that did not complete: how many of a run, and why. Jobs killed at their time limits ran, and are not counted."""
+"""Jobs that did not complete: how many there are in a run, and why. Jobs killed at their time
+limits are not counted, because they ran."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from dagsim.model import Kind, RejectReason
 from dagsim.model.log import Schedule
 
 _FIRST = 3
-"""Number of jobs of a reason that are named."""
+"""Maximum number of jobs that are named for each reason."""
 _MOST_REASONS, _MOST_KEPT = 4, 50
 """Maximum number of reasons in a sentence, and in a run folder."""
 _ENDED = "it ran or waited when the simulation ended"
@@ -26,12 +27,12 @@ class Incomplete:
     rejected: bool
     count: int
     first: tuple[str, ...]
-    """Ids of the first of them."""
+    """Ids of the first of these jobs."""
 
 
 def incomplete_jobs(schedule: Schedule, unfinished: Mapping[int, str]) -> list[Incomplete]:
-    """The jobs that did not complete by reason, the most frequent first. ``unfinished`` has the reasons of jobs that
-    are still there at the end, by number, where they are known.
+    """Return the jobs that did not complete by reason, the most frequent first. ``unfinished`` has,
+    by job number, the known reasons for jobs that are still in the system at the end.
     """
     rows = schedule.log.rows()
     rejected = rows[(rows["kind"] == Kind.REJECTED) & (rows["value"] != RejectReason.TIME_LIMIT)]
@@ -50,7 +51,8 @@ def incomplete_jobs(schedule: Schedule, unfinished: Mapping[int, str]) -> list[I
 
 
 def incomplete_facts(schedule: Schedule, unfinished: Mapping[int, str]) -> dict[str, Any]:
-    """The same as plain values under ``incomplete``, beside the number of all jobs; empty if all completed."""
+    """Return the incomplete jobs as plain values under ``incomplete``, beside the number of all
+    jobs; empty if all completed."""
     reasons = incomplete_jobs(schedule, unfinished)
     if not reasons:
         return {}
@@ -60,8 +62,8 @@ def incomplete_facts(schedule: Schedule, unfinished: Mapping[int, str]) -> dict[
 
 
 def incomplete_sentence(facts: Iterable[Mapping[str, Any]]) -> str:
-    """A sentence on all runs with ``facts`` under ``incomplete`` together; empty if no job is incomplete. ``facts``
-    without it count no jobs.
+    """Return a sentence on all runs with ``facts`` under ``incomplete`` together; empty if no job
+    is incomplete. ``facts`` without it count no jobs.
     """
     runs = [fact["incomplete"] for fact in facts if "incomplete" in fact]
     if not runs:

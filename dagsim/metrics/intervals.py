@@ -39,8 +39,8 @@ def two_sided_p(t: ArrayLike, df: int) -> Floats:
 
 @lru_cache(maxsize=4096)
 def t_quantile(level: float, df: int) -> float:
-    """Bound that |T| does not exceed with probability ``level``: 12.706 for .95 and 1 degree of
-    freedom.
+    """Return the bound that |T| does not exceed with probability ``level``: 12.706 for 0.95 and 1
+    degree of freedom.
 
     Raises:
         InputError: The level is not between 0 and 1, or there is no degree of freedom.
@@ -50,8 +50,11 @@ def t_quantile(level: float, df: int) -> float:
     tail = 1 - level
     log_norm = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - math.log(df * math.pi) / 2
     normal = NormalDist().inv_cdf(1 - tail / 2)
-    bound = normal + (normal**3 + normal) / (4 * df)  # Fisher's expansion, cut short: still below the quantile
-    for _ in range(200):  # the tail is convex: from the left Newton climbs and cannot overshoot
+    # Fisher's expansion, truncated so that the result is below the quantile
+    bound = normal + (normal**3 + normal) / (4 * df)
+    # the tail is convex, so Newton's method from the left approaches the quantile and cannot
+    # overshoot
+    for _ in range(200):
         density = math.exp(log_norm - (df + 1) / 2 * math.log1p(bound * bound / df))
         step = (float(two_sided_p(bound, df)) - tail) / (2 * density)
         bound += step
@@ -66,7 +69,8 @@ def _incomplete_beta(a: float, b: float, x: Floats, rest: Floats) -> Floats:
         front = np.exp(
             math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * np.log(x) + b * np.log(rest)
         )  # 0 at both ends
-    direct = x < (a + 1) / (a + b + 2)  # the fraction converges fast on this side, on the other by I_x = 1 - I_rest
+    # the fraction converges fast on this side; on the other side, use I_x = 1 - I_rest
+    direct = x < (a + 1) / (a + b + 2)
     near = front * _fraction(a, b, np.where(direct, x, 0.0)) / a
     far = 1 - front * _fraction(b, a, np.where(direct, 0.0, rest)) / b
     return np.where(np.isnan(x), np.nan, np.where(direct, near, far))
@@ -94,16 +98,16 @@ def _never_zero(values: Floats) -> Floats:
 
 
 LARGE_JOB = 0.09
-"""Share of a seed's job-seconds in one job above which the seeds cannot show the tail."""
+"""Share of a seed's job-seconds in a single job above which the seeds cannot show the tail."""
 ENOUGH_FOR_TAILS = 300
-"""Number of seeds with such jobs from which intervals of ratios hold."""
+"""Number of seeds with such jobs that intervals of ratios need."""
 ENOUGH_FOR_T = 10
-"""Number of seeds from which intervals of ratios hold on populations without such jobs."""
+"""Number of seeds that intervals of ratios need on populations without such jobs."""
 ENOUGH_FOR_MEAN = 30
-"""Number of seeds from which intervals of a policy's own mean hold on such populations."""
+"""Number of seeds that intervals of a policy's own mean need on such populations."""
 ENOUGH_WINDOWS = 300
-"""Windows of a real trace from which intervals of means have enough coverage. With fewer, they are
-approximate.
+"""Number of windows of a real trace from which intervals of means have enough coverage. With fewer
+windows, they are approximate.
 """
 MOST_SEEDS = 1000
 """Largest number of seeds recommended for an approximate interval. Beyond it, use the median's
@@ -116,7 +120,7 @@ digits.
 """
 
 _MEDIAN_SLACK = 1.4
-"""Factor by which the median's interval may miss more often than asked (7 % for 95 %).
+"""Factor by which the median's interval may miss more often than asked (7% for 95%).
 
 With a factor of 1, 5 seeds would have no interval.
 """
@@ -140,8 +144,8 @@ def geometric_mean(logs: Floats, level: float = 0.95) -> Bounds:
 
 
 def ratio_of_means(values: Floats, reference: Floats, level: float = 0.95) -> Bounds:
-    """Ratio of means r with the delta method on its log: r exp(+- t sd(d) / sqrt n), d = (a - r b)
-    / mean a.
+    """Return the ratio of means r with the delta method on its log: r exp(+- t sd(d) / sqrt n), d =
+    (a - r b) / mean a.
     """
     mean = values.mean(axis=-1, keepdims=True)
     ratio = mean / reference.mean(axis=-1, keepdims=True)
@@ -149,7 +153,7 @@ def ratio_of_means(values: Floats, reference: Floats, level: float = 0.95) -> Bo
 
 
 def _about(value: Floats, logs: Floats, level: float) -> Bounds:
-    """Value exp(+- t sd(logs) / sqrt n); no interval without two samples that differ."""
+    """Return the value exp(+- t sd(logs) / sqrt n); no interval without two samples that differ."""
     n = logs.shape[-1]
     if n < 2:
         return _no_interval(value)
@@ -159,8 +163,8 @@ def _about(value: Floats, logs: Floats, level: float) -> Bounds:
 
 
 def median(ratios: Floats, level: float = 0.95) -> Bounds:
-    """Median and its order-statistic interval: the k-th ratio from each end, exact for any
-    distribution.
+    """Return the median and its order-statistic interval: the k-th ratio from each end, exact for
+    any distribution.
     """
     ordered = np.sort(ratios, axis=-1)
     n = ordered.shape[-1]
@@ -177,9 +181,9 @@ def median_rank(n: int, level: float = 0.95) -> int | None:
     too small.
 
     k - 1 is the largest j with 2 P(Bin(n, 1/2) <= j) <= 1.4 (1 - ``level``): 1 for 5 to 8 pairs (5:
-    93.75 %), 2 for 9.
+    93.75%), 2 for 9.
     """
-    few, ways = 0, 1  # of n coins: ways with at most `rank` heads, and with exactly `rank`
+    few, ways = 0, 1  # number of outcomes of n coin tosses with at most `rank` heads, and with exactly `rank`
     for rank in range(n // 2 + 1):
         few += ways
         if 2 * few / 2**n > _MEDIAN_SLACK * (1 - level):
@@ -189,7 +193,8 @@ def median_rank(n: int, level: float = 0.95) -> int | None:
 
 
 def standard_deviation(values: Floats) -> Floats:
-    """Standard deviation with n - 1; exactly 0 if all values are equal up to rounding."""
+    """Return the standard deviation with n - 1; exactly 0 if all values are equal up to
+    rounding."""
     sd: Floats = values.std(axis=-1, ddof=1)
     return np.where(np.ptp(values, axis=-1) <= SAME, 0.0, sd)
 
@@ -203,7 +208,8 @@ def skewness(values: Floats) -> Floats:
 
 
 def largest_job(mean: Floats, p95: Floats, p99: Floats, jobs: Floats) -> Floats:
-    """Share of all job-seconds in the largest of ``jobs`` jobs, from the mean and two percentiles.
+    """Return the share of all job-seconds in the largest of ``jobs`` jobs, from the mean and two
+    percentiles.
 
     With more than 100 jobs, the 99th percentile is not among the largest jobs. Pareto's law then
     extends the tail, with the index that leads from the 95th to the 99th percentile.
@@ -215,16 +221,17 @@ def largest_job(mean: Floats, p95: Floats, p99: Floats, jobs: Floats) -> Floats:
 
 
 def seeds_for_interval(logs: Floats, largest_job: Floats | float = 0.0) -> Floats:
-    """Number of seeds from which the t interval of each sample holds; 0 if a sample has enough.
+    """Return how many seeds each sample needs for its t interval to have nominal coverage; 0 if it
+    already has enough.
 
     ``largest_job`` is the share of a seed's job-seconds that its largest job takes. If it is more
-    than 9 %, the values are those of single jobs: 300 seeds are needed, or more if the ratios are
-    skewed (12.35 g^2 seeds keep the coverage within 2 points of 95 %: Hall 1988, Annals of
-    Statistics 16, 927). Otherwise 10 seeds are enough, unless by their skewness 1,000 were not:
-    then one seed of a hundred carries the ratio.
+    than 9%, the values are those of single jobs: 300 seeds are needed, or more if the ratios are
+    skewed (12.35 g^2 seeds keep the coverage within 2 points of 95%: Hall 1988, Annals of
+    Statistics 16, 927). Otherwise 10 seeds are enough, unless their skewness shows that even 1,000
+    would not be, because one seed in a hundred dominates the ratio.
 
     Less visible signs in the ratios do not count. A sample that shows its tail has a long interval,
-    which holds in 96 to 98 % of the cases; a sample that missed the tail looks well-behaved. A mark
+    which holds in 96 to 98% of the cases; a sample that missed the tail looks well-behaved. A mark
     that depends on the sample's spread would stand beside the wrong intervals, and the others would
     hold less often than without it.
     """
@@ -237,19 +244,19 @@ def seeds_for_interval(logs: Floats, largest_job: Floats | float = 0.0) -> Float
 
 
 def seeds_for_mean(n: int, largest_job: float = 0.0) -> float:
-    """Number of seeds from which the t interval of a policy's own arithmetic mean holds; 0 if ``n``
-    is enough.
+    """Return how many seeds the t interval of a policy's own arithmetic mean needs for nominal
+    coverage; 0 if ``n`` is enough.
 
     It is infinite if single jobs dominate a seed (``seeds_for_interval``): with Pareto(1.1) work,
-    1,000 seeds cover the mean in 72 %, because the job times have no variance.
+    1,000 seeds cover the mean in 72%, because the job times have no variance.
     """
     needed = inf if largest_job > LARGE_JOB else ENOUGH_FOR_MEAN
     return needed if needed > n else 0.0
 
 
 def samples_needed(seeds_needed: float, n: int, unit: str) -> float:
-    """Number of samples from which an interval of ``n`` holds: ``seeds_needed``, of windows at least
-    300; 0 if ``n`` is enough.
+    """Return how many samples an interval from ``n`` of them needs: ``seeds_needed``, or for
+    windows at least 300; 0 if ``n`` is enough.
     """
     return max(seeds_needed, ENOUGH_WINDOWS) if unit == "window" and n < ENOUGH_WINDOWS else seeds_needed
 
@@ -268,7 +275,8 @@ def _rounded(seeds: float) -> int:
 
 
 def t_of_mean(logs: Floats) -> Floats:
-    """Statistic of the paired t test, mean l / (sd(l) / sqrt n); NaN if all are equal."""
+    """Return the statistic of the paired t test, mean l / (sd(l) / sqrt n); NaN if all are
+    equal."""
     sd = standard_deviation(logs)
     statistic: Floats = logs.mean(axis=-1) * sqrt(logs.shape[-1]) / np.where(sd > 0, sd, np.nan)
     return statistic
@@ -280,7 +288,8 @@ def _no_interval(value: Floats) -> Bounds:
 
 
 FEWEST_JOBS = 10_000
-"""Minimum number of jobs. Smaller blocks are correlated: at 5,000 jobs a 95 % interval covers 77 %."""
+"""Minimum number of jobs. Smaller blocks are correlated: at 5,000 jobs a 95% interval covers
+77%."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def wait(source: Source) -> Floats:
 def queueing(source: Source) -> Floats:
     """Queueing time in s: time that the job was in the system with none of its runs running.
 
-    It is the wait, plus the time between tasks and after a preemption or a failure. Parallel runs
+    It is the wait plus the time between tasks and after preemptions or failures. Parallel runs
     count once (their union, not their sum).
     """
     return _in_phase(columns(source), waiting=True)
@@ -85,7 +85,7 @@ def bounded_slowdown(source: Source, tau_s: float = _TAU_S) -> Floats:
 
 
 def makespan(source: Source) -> float:
-    """Last completion - first arrival in s, over the accepted jobs.
+    """Return the last completion - first arrival in s, over the accepted jobs.
 
     NaN if a job is unfinished or if no job was accepted.
     """
@@ -95,7 +95,7 @@ def makespan(source: Source) -> float:
 
 
 def throughput(source: Source) -> float:
-    """Jobs completed per hour of the window (first arrival to the end of the log)."""
+    """Return the jobs completed per hour of the window (first arrival to the end of the log)."""
     cols = columns(source)
     done = cols.jobs.completed_s[cols.jobs.finished]
     count = np.count_nonzero((done >= cols.start_s) & (done <= cols.end_s))
@@ -120,7 +120,8 @@ def _bounded(above: Floats, below: Floats, tau_s: float) -> Floats:
 
 
 def deadline_hit_rate(source: Source) -> float:
-    """Jobs that completed by their deadline / jobs with a deadline. NaN if no job has a deadline.
+    """Return the jobs that completed by their deadline / jobs with a deadline. NaN if no job has a
+    deadline.
 
     A rejected job has missed its deadline. An unfinished job has missed it if it has passed, and is
     left out otherwise.
@@ -141,17 +142,19 @@ def tardiness(source: Source) -> Floats:
 
 
 def preemptions(source: Source) -> int:
-    """Number of runs stopped by a decision. A run that spans nodes counts once."""
+    """Return the number of runs stopped by a decision. A run that spans nodes counts once."""
     return _ended(source, Kind.PREEMPTED)
 
 
 def failures(source: Source) -> int:
-    """Number of runs stopped because a node went down. A run that spans nodes counts once."""
+    """Return the number of runs stopped because a node went down. A run that spans nodes counts
+    once."""
     return _ended(source, Kind.FAILED)
 
 
 def restarts(source: Source) -> int:
-    """Number of runs of a task that started after one of its runs was preempted or failed.
+    """Return the number of runs of a task that started after one of its runs was preempted or
+    failed.
 
     For a task with one instance, this is the number of restarts. For a task with many instances,
     every run after the first stop counts, because the log does not distinguish instances.
@@ -161,7 +164,7 @@ def restarts(source: Source) -> int:
     stopped = runs.stopped
     order = np.flatnonzero(stopped)[np.argsort(runs.end_s[stopped], kind="stable")]
     stopped_task, first = np.unique(task[order], return_index=True)
-    stop = order[first]  # for each task that was ever stopped, its first stopped run
+    stop = order[first]  # the first stopped run of each task that was ever stopped
     place = np.searchsorted(stopped_task, task)
     was_stopped = place < len(stopped_task)
     was_stopped[was_stopped] = stopped_task[place[was_stopped]] == task[was_stopped]
@@ -171,7 +174,7 @@ def restarts(source: Source) -> int:
 
 
 def node_failures(source: Source) -> int:
-    """Number of times that a node went down, for any reason."""
+    """Return the number of times that a node went down, for any reason."""
     return len(columns(source).outages.node)
 
 
@@ -196,7 +199,8 @@ def jain_fairness_index(values: Iterable[float]) -> float:
 
 
 def tenant_gpu_seconds(source: Source) -> dict[str, float]:
-    """GPU-seconds held by the accepted jobs of each tenant that has any, in order of first arrival."""
+    """Return the GPU-seconds held by the accepted jobs of each tenant that has any, in order of
+    first arrival."""
     cols = columns(source)
     per_job = total(cols.runs.job, cols.runs.gpu_s, len(cols.jobs))
     place, tenants = numbered(cols.jobs.tenant)
@@ -206,8 +210,8 @@ def tenant_gpu_seconds(source: Source) -> dict[str, float]:
 
 
 def isolated_s(source: Source, contention: float | Literal["lifetime"] = "lifetime") -> Floats:
-    """Time that each job would take alone on 1/N of the cluster: max(ideal time, ideal GPU-seconds
-    x N / GPUs).
+    """Return the time that each job would take alone on 1/N of the cluster: max(ideal time, ideal
+    GPU-seconds x N / GPUs).
 
     ``contention`` sets N:
 
@@ -233,7 +237,7 @@ def finish_time_fairness(source: Source, contention: float | Literal["lifetime"]
     """Finish-time fairness rho = JCT / ``isolated_s`` per job. Above 1, the job's own share would
     have been better.
 
-    Systems differ in N and in the time alone; this is the variant of ``isolated_s``. NaN if
+    Published systems differ in N and in the time alone; this variant uses ``isolated_s``. NaN if
     rejected or unfinished.
     """
     return _ratio(jct(source), isolated_s(source, contention))
@@ -265,8 +269,8 @@ def exclusive_fairness(source: Source, round_s: float | None = None) -> Floats:
 
 
 def unfair_job_fraction(rho: Floats) -> float:
-    """Fraction of jobs with rho above 1 (by more than rounding); NaN if any value is NaN or there
-    are no jobs.
+    """Return the fraction of jobs with rho above 1 (by more than rounding); NaN if any value is NaN
+    or there are no jobs.
     """
     if not len(rho) or np.isnan(rho).any():
         return float("nan")

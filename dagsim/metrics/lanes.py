@@ -1,5 +1,6 @@
-"""Positions of runs in a Gantt chart, one lane per GPU, nodes one below the other; and the times of each
-task of a job: ready, started, ended, and the parent that it waited for last.
+"""Positions of runs in a Gantt chart, with one lane per GPU and the nodes below each other; and for
+each task of a job the times at which it became ready, started and ended, and the parent for which
+it waited last.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Lanes:
 class Bars:
     """Rectangles: the entry of ``Runs`` that each shows, and its vertical extent in lanes.
 
-    A run on GPUs that are not neighbours has several rectangles.
+    A run on non-adjacent GPUs has several rectangles.
     """
 
     run: Ints
@@ -166,8 +167,8 @@ def _coloured(cols: ScheduleColumns, chosen: np.ndarray, need: Ints) -> list[tup
 
 
 class FreeSlots:
-    """Numbers for what overlaps in time, by owner: always the lowest free ones. Takes must be in the
-    order of their starts.
+    """Assigns slots to intervals that overlap in time, separately for each owner, and always the
+    lowest free ones. Calls of ``take`` must be in the order of the starts.
     """
 
     def __init__(self) -> None:

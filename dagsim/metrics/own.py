@@ -1,9 +1,9 @@
-"""Metrics of your own: a class with ``of(schedule)``, named in the configuration.
+"""Your own metrics: a class with ``of(schedule)``, named in the configuration.
 
     metrics: ["my_metrics.py:UrgentWait[least=2]"]
 
-The value stands beside those of ``dagsim list metrics``, under the name of the class or of the
-entry point, in every table and file of the run.
+The value appears beside those in ``dagsim list metrics``, under the name of the class or entry
+point, in every table and file of the run.
 """
 
 from __future__ import annotations
@@ -37,20 +37,21 @@ METRICS: Registry[OwnMetric] = Registry(
     listing="dagsim list metrics",
     method="of",
 )
-"""Metrics that need a file, and those of other packages, by name."""
+"""Metrics that need a file, and metrics from other packages, by name."""
 
 
 def value_name(spec: str) -> str:
-    """The name of the value of a metric: that of its class or entry point."""
+    """Return the name under which a metric's value appears: the name of its class or entry
+    point."""
     return Spec.parse(spec).name.rpartition(":")[2]
 
 
 def own_values(specs: Iterable[str], schedule: Schedule) -> dict[str, float]:
-    """The value of each metric, by its name.
+    """Return the value of each metric, by its name.
 
     Raises:
         ConfigError: There is no such metric, or two have the same name.
-        PluginError: A metric raised an exception, or returned something else than a number.
+        PluginError: A metric raised an exception or did not return a number.
     """
     values: dict[str, float] = {}
     for spec in specs:

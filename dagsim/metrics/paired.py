@@ -1,10 +1,10 @@
 """Paired comparison of two policies, with one value of each per seed: ratios, intervals, and
-verdicts; and a sequential rule for the number of seeds: add seeds and look again, until the
+verdicts; and a sequential rule for the number of seeds: add seeds and check again, until the
 interval is as narrow as requested.
 
-Starting at 20 seeds and looking at every tenth keeps the interval's coverage. Looking after every
-seed from the second on loses up to 9 points on generated workloads and 47 on a trace
-(``scripts/validate_intervals.py`` measures the rule).
+If the rule starts at 20 seeds and checks after every ten, the interval keeps its coverage. Checking
+after every seed from the second on loses up to 9 points of coverage on generated workloads and 47
+on a trace (``scripts/validate_intervals.py`` measures the rule).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dagsim.metrics.intervals import (
 )
 
 _FAR = 3.0
-"""Standard deviations from the mean beyond which a single seed has too much weight in it."""
+"""Number of standard deviations from the mean beyond which a single seed has too much weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ class Paired:
     equal.
     """
     seeds_needed: int
-    """Number of seeds from which the interval of ``ratio`` holds; 0 if ``n`` is enough, as far as
-    the data show.
+    """Number of seeds that the interval of ``ratio`` needs; 0 if ``n`` is enough, as far as the
+    data show.
     """
     level: float = 0.95
 
@@ -176,7 +176,8 @@ def log_ratios(
         )
     for column, name in ((a, names[0]), (b, names[1])):
         _check_positive(column, name, seeds)
-    logs: Floats = np.log(a) - np.log(b)  # not the log of the quotient: swapping the two must exactly negate it
+    # not the log of the quotient, because swapping the two must exactly negate the result
+    logs: Floats = np.log(a) - np.log(b)
     return logs
 
 
@@ -194,7 +195,8 @@ def _side(low: float, high: float) -> int:
 
 
 ENOUGH_SEEDS = 5
-"""Minimum sample size for a verdict. With fewer, no distribution-free two-sided 95 % interval exists."""
+"""Minimum sample size for a verdict. With fewer, no distribution-free two-sided 95% interval
+exists."""
 
 
 class Verdict(StrEnum):
@@ -335,7 +337,8 @@ def _sentence(answer: Verdict, pair: Paired, unit: str) -> str:
             return f"{pair.ratio:.4g} times in every {unit}"
         case Verdict.NOT_TOLD_APART:
             could = f"{100 * (pair.low - 1):+.1f} % to {100 * (pair.high - 1):+.1f} %"
-            alone = pair.p < 1 - pair.level  # Holm takes the difference back, and the row's own interval leaves 1 out
+            # not significant by Holm's method, although the row's own interval excludes 1
+            alone = pair.p < 1 - pair.level
             return f"not told apart in this table (alone: {could})" if alone else f"not told apart (could be {could})"
         case _:
             return answer.value
@@ -346,7 +349,7 @@ MUST_DIFFER = 5
 
 
 class Ending(StrEnum):
-    """State of a comparison after a look."""
+    """State of a comparison after a check."""
 
     GOES_ON = "goes on"
     ENOUGH = "precise enough"
@@ -357,14 +360,14 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at a comparison."""
+    """One check of a comparison."""
 
     ending: Ending
     n: int
     more: int
-    """Seeds to add before the next look; 0 if the comparison has ended."""
+    """Seeds to add before the next check; 0 if the comparison has ended."""
     half_width: float
-    """Half-width of the interval, as a fraction: .02 if it extends from 1 / 1.02 to 1.02 times the
+    """Half-width of the interval, as a fraction: 0.02 if it extends from 1 / 1.02 to 1.02 times the
     ratio.
     """
     needs: float
@@ -399,7 +402,7 @@ class Precision:
     """
 
     within: float
-    """Target half-width as a fraction of the ratio, .02 for 2 %."""
+    """Target half-width as a fraction of the ratio, 0.02 for 2%."""
     start: int = 20
     step: int = 10
     cap: int = 500
@@ -419,8 +422,8 @@ class Precision:
             raise InputError(f"precision: needs {self.start} seeds or windows to start with, there are {self.cap}")
 
     def look(self, logs: Floats, largest_job: float = 0.0) -> Look:
-        """Return the state after ``logs``, the log ratios of all seeds in the order drawn.
-        ``largest_job`` is that of ``seeds_for_interval``.
+        """Return the state after ``logs``, the log ratios of all seeds in the order in which they
+        were run. ``largest_job`` is as in ``seeds_for_interval``.
         """
         n = len(logs)
         if n < self.start:

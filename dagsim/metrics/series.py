@@ -8,17 +8,19 @@ of blocks of consecutive jobs. A block is at least two integrated autocorrelatio
 1997, "Monte Carlo methods in statistical mechanics", section 3), because shorter blocks are not
 independent.
 
-A few busy weeks make most of the waits, so the density at a percentile is often that of one episode,
-and the influences hide how far other periods are. A percentile varies at least as much as the level
-of the values, so its standard error is not below that of the log of their mean, which the jackknife
-over the same blocks gives (Quenouille 1956). ``scripts/validate_plan.py --coverage`` measures the coverage.
+A few busy weeks cause most of the waiting, so the density at a percentile often comes from a single
+episode, and the influences hide how different other periods are. A percentile varies at least as
+much as the level of the values, so its standard error is not below that of the log of their mean,
+which the jackknife over the same blocks gives (Quenouille 1956). ``scripts/validate_plan.py
+--coverage`` measures the coverage.
 
-The interval of a change is one of the long run: of the ratio after many logs like this one. Few long
-jobs decide it, and a log that missed them looks calm. So the interval has three parts
-(``_reach_of_change``): the spread of blocks, the number of busy periods that make the difference, and
-the number of jobs that make the second moment of run times, on which mean waits depend (Pollaczek
-1930, Kingman 1961). Where these are too few, there is none. Its constants were chosen on some seeds of
-M/G/c queues; ``scripts/validate_coverage.py`` measures the coverage on others.
+The interval of a change is for the ratio in the long run, over many logs like this one. A few long
+jobs determine this ratio, and a log that happens not to contain any looks calm. So the interval has
+three parts (``_reach_of_change``): the spread of blocks, the number of busy periods that cause the
+difference, and the number of jobs that dominate the second moment of run times, on which mean waits
+depend (Pollaczek 1930, Kingman 1961). If these numbers are too small, there is no interval. Its
+constants were chosen on some seeds of M/G/c queues; ``scripts/validate_coverage.py`` measures the
+coverage on others.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ _NAME = re.compile(
 )
 
 _PIECES = 400
-"""Number of pieces of the run in which autocorrelation is measured."""
+"""Number of parts of the run in which autocorrelation is measured."""
 _TIMES = 2
 """Length of a block in integrated autocorrelation times. Neighbouring blocks are still correlated,
 which makes the variance of their mean too small by about 1 / (2 x _TIMES); ``_half`` corrects that.
@@ -59,36 +61,39 @@ _SOKAL = 4
 """Autocorrelations count up to this number of integrated autocorrelation times."""
 _SHORT = 16
 """A run of n integrated autocorrelation times gets a variance that is 1 + _SHORT / n times as large:
-short runs look calmer than they are, since they miss the longest queues. Measured on M/M/c queues.
+short runs look calmer than the system is, because they miss the longest queues. Measured on M/M/c
+queues.
 """
 _WIDE = 2.0
-"""An interval that reaches further than this factor from its value says too little."""
+"""An interval that extends further than this factor from its value says too little."""
 _BLIND = 1000.0
-"""An interval that reaches further than this factor is left out."""
+"""An interval that extends further than this factor is left out."""
 _FEWEST, _MOST = 3, 16
-"""Least and greatest number of blocks. Fewer give no interval; more would narrow it by less than 9 %,
-but would be shorter.
+"""Smallest and largest number of blocks. Fewer give no interval; more would narrow it by less than
+9%, but would be shorter.
 """
 
 
 _PERIODS = 80
-"""Least length of a run in integrated autocorrelation times for an interval of a change. A run n times
-as long has an interval that is 1 + 1 / n^2 times as wide, since runs that look long by chance look calm.
+"""Minimum length of a run, in integrated autocorrelation times, for an interval of a change. The
+interval from a run n times as long is widened by the factor 1 + 1 / n^2, because runs that look
+long by chance also look calm.
 """
 _LONG_JOBS = 40
-"""Least number of jobs that make the second moment of run times, for an interval of a change."""
+"""Minimum number of jobs that dominate the second moment of run times, for an interval of a
+change."""
 _ENOUGH_LONG_JOBS = 300
-"""Number of such jobs from which nothing is added for longer ones that the log missed."""
+"""Number of such jobs from which nothing is added for longer jobs that the log missed."""
 _CHANGE_BLOCKS = range(4, 17)
-"""Numbers of blocks whose spread is taken for a change, the largest of which counts."""
+"""Numbers of blocks for which the spread of a change is computed; the largest spread counts."""
 _MOST_EPISODES = 100
-"""Most blocks in which busy periods are counted."""
+"""Maximum number of blocks in which busy periods are counted."""
 _SKEW = 1.25
-"""Factor on that spread, since differences are skewed and neighbouring blocks are correlated."""
+"""Factor on that spread, because differences are skewed and neighbouring blocks are correlated."""
 _EPISODES = 2.0
 """Factor on the uncertainty of the number of busy periods, which differ in size."""
 _LEAST_REACH = 1e-3
-"""An interval of a change does not say more than this."""
+"""An interval of a change is never narrower than this."""
 
 
 class Period(NamedTuple):
@@ -103,8 +108,8 @@ class Period(NamedTuple):
     blocks: int
     """Number of independent blocks of the run; 0 if the metric has no series."""
     longer: float
-    """How many times as long the run would have to be for an interval that reaches no further than a
-    factor of 2 from the value; 1 if it is long enough.
+    """How many times as long the run would have to be for an interval that extends no further than
+    a factor of 2 from the value; 1 if it is long enough.
     """
 
 
@@ -118,7 +123,8 @@ class Change(NamedTuple):
     high: float
     """NaN without an interval."""
     p: float
-    """Two-sided p of a ratio of 1, below 0.05 if the interval leaves 1 out; NaN without an interval."""
+    """Two-sided p for a ratio of 1, which is below 0.05 if the interval excludes 1; NaN without an
+    interval."""
     blocks: int
     """Length of the run in integrated autocorrelation times; 0 if the metric has no series."""
     longer: float
@@ -134,10 +140,10 @@ class JobSeries:
     tenant: Ints
     tenants: tuple[str, ...]
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Other labels of each job, ``partition`` for example. Not part of the file."""
+    """Other labels of each job, such as ``partition``. They are not part of the file."""
     goes_on: bool = True
-    """False for the jobs of one instant, which say nothing of other periods: no intervals. Not part
-    of the file.
+    """False for the jobs at the same time, which say nothing of other periods: no intervals. Not
+    part of the file.
     """
 
     @classmethod
@@ -167,7 +173,7 @@ class JobSeries:
         return buffer.getvalue()
 
     def between(self, first: int, last: int | None) -> JobSeries:
-        """The jobs of a range by arrival."""
+        """Return the jobs of a range by arrival."""
         values = {name: column[first:last] for name, column in self.values.items()}
         labels = {kind: words[first:last] for kind, words in self.labels.items()}
         return replace(self, values=values, tenant=self.tenant[first:last], labels=labels)
@@ -178,13 +184,13 @@ class JobSeries:
         return np.isfinite(next(iter(self.values.values())))
 
     def where_completed(self, other: JobSeries) -> JobSeries:
-        """The same series, without the values of jobs that another run did not complete."""
+        """Return the same series without the values of jobs that another run did not complete."""
         values = {name: np.where(other.completed, of, np.nan) for name, of in self.values.items()}
         return replace(self, values=values)
 
     def value(self, metric: str) -> float | None:
-        """The metric over these jobs; None if it is not a mean or a percentile of jobs, NaN if there
-        are none.
+        """Return the metric over these jobs; None if it is not a mean or a percentile of jobs, NaN
+        if there are none.
         """
         match = _NAME.fullmatch(metric)
         if match is None:
@@ -195,7 +201,8 @@ class JobSeries:
         return float(values.mean() if match["part"] == "mean" else np.quantile(values, _ORDERS[match["part"]]))
 
     def unknown_group(self, metric: str) -> str:
-        """A sentence on a metric of a group, such as a partition, that no job has; empty for others."""
+        """Return a sentence about a metric of a group, such as a partition, that no job belongs to;
+        empty for other metrics."""
         match = _NAME.fullmatch(metric)
         if match is None or (kind := match["kind"]) is None:
             return ""
@@ -206,7 +213,7 @@ class JobSeries:
         return f"there is no {kind} {match['group']!r}; {listed}"
 
     def _counted(self, match: re.Match[str]) -> Flags:
-        """True for the jobs that a metric counts."""
+        """Return True for the jobs that a metric counts."""
         counted: Flags = np.isfinite(self.values[match["values"]])
         kind, group = match["kind"], match["group"]
         if kind in self.labels:
@@ -218,7 +225,8 @@ class JobSeries:
         return counted
 
     def run_s(self) -> Floats:
-        """Seconds from the first start to the end of each job that completed. Without both times, all are equal."""
+        """Return the seconds from the first start to the end of each job that completed. Without
+        both times, all are equal."""
         if not {"jct_s", "wait_s"} <= self.values.keys():
             return np.ones(len(self.tenant))
         run_s = self.values["jct_s"] - self.values["wait_s"]
@@ -254,16 +262,18 @@ class JobSeries:
         if match["part"] != "mean":
             mine = _of_quantile(mine, _ORDERS[match["part"]])
         centre = mine.mean()
-        # Scaled up where jobs are missing, so that the mean over all jobs varies as that of the counted ones does.
+        # Scaled up where jobs are missing, so that the mean over all jobs varies as the mean over
+        # the counted jobs does.
         influences = np.full(len(values), centre)
         influences[counted] = centre + (mine - centre) * (len(values) / len(mine))
         return influences
 
 
 def next_period(series: JobSeries, metric: str, value: float) -> Period:
-    """The interval of ``metric``, whose value in this run is ``value``, in the next period.
+    """Return the interval of ``metric``, whose value in this run is ``value``, in the next period.
 
-    Its variance is that of this run's value and that of the next one, which are equal.
+    Its variance is the sum of the variances of this run's value and the next one's, which are
+    equal.
     """
     influences = series.influences(metric) if series.goes_on else None
     if influences is None or not isfinite(value):
@@ -278,9 +288,9 @@ def next_period(series: JobSeries, metric: str, value: float) -> Period:
 
 
 def change_of(series: JobSeries, value: float, before: JobSeries, value_before: float, metric: str) -> Change:
-    """The ratio of ``value`` to ``value_before``, the values of ``metric`` in two runs of the same
-    jobs. If a run did not complete all jobs of the other, it is the ratio over those that both
-    completed, NaN for metrics that are not of jobs.
+    """Return the ratio of ``value`` to ``value_before``, the values of ``metric`` in two runs of
+    the same jobs. If a run did not complete all jobs of the other, it is the ratio over those that
+    both completed, NaN for metrics that are not of jobs.
     """
     if not np.array_equal(series.completed, before.completed):
         series, before = series.where_completed(before), before.where_completed(series)
@@ -300,15 +310,16 @@ def change_of(series: JobSeries, value: float, before: JobSeries, value_before: 
 
 
 def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influences: Floats) -> tuple[float, int, float]:
-    """Distance of the ends of the interval of a change from its value, on a logarithmic scale; the
-    length of the run in integrated autocorrelation times; and how many times as long it would have to
-    be. The distance is NaN if the run is too short.
+    """Return the distance of the ends of the interval of a change from its value, on a logarithmic
+    scale; the length of the run in integrated autocorrelation times; and how many times as long it
+    would have to be. The distance is NaN if the run is too short.
 
-    The spread of the influences between blocks misses what is rare. If N busy periods make the whole
-    difference, waits of the long run may be larger than those of the log by as much as the largest mean
-    of a Poisson number exceeds N, in both runs. N is (sum of d)^2 / (sum of d^2) of the absolute
-    differences d between blocks. Even where the two runs are equal, one busy period may differ. Long
-    jobs are counted in the same way, by squares of their run times.
+    The spread of the influences between blocks misses rare events. If N busy periods cause the
+    whole difference, the waits in the long run may exceed those in the log, in both runs, by as
+    much as the largest plausible mean of a Poisson variable that took the value N exceeds N. N is
+    (sum of d)^2 / (sum of d^2) of the absolute differences d between blocks. Even where the two
+    runs are equal, one busy period may differ. Long jobs are counted in the same way, by the
+    squares of their run times.
     """
     parts = min(_PIECES, len(influences))
     levels = [jobs.influences(_mean_of(metric)) for jobs in (series, before)]
@@ -333,49 +344,52 @@ def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influenc
 
 
 def _spread(pieces: Sequence[Floats], blocks: int) -> float:
-    """Standard error of the mean of the first series, from blocks; at least that of the log of the mean of
-    the second, or of the ratio of it and the third (``_jackknife``).
+    """Return the standard error of the mean of the first series, from blocks; at least that of the
+    log of the mean of the second, or of the ratio of it and the third (``_jackknife``).
     """
     first, *levels = [_means(of, blocks) for of in pieces]
     return float(np.fmax(first.std(ddof=1) / sqrt(blocks), _jackknife(levels)))
 
 
 def _equals(values: Floats) -> float:
-    """Number of equal values with the same sum and the same sum of squares as these, which are 0 or more;
-    at least 1.
+    """Return the number of equal values with the same sum and the same sum of squares as these,
+    which are 0 or more; at least 1.
     """
     return max(float(values.sum() ** 2 / (values**2).sum()), 1.0) if values.any() else 1.0
 
 
 def _more_than(number: float) -> float:
-    """Relative distance from a number of events to the largest mean that explains it at the level of 2.5 %
-    (Byar's approximation, Breslow and Day 1987, "Statistical methods in cancer research II", section 2.3).
+    """Relative distance from a number of events to the largest mean that explains it at the level
+    of 2.5% (Byar's approximation, Breslow and Day 1987, "Statistical methods in cancer research
+    II", section 2.3).
     """
     following = number + 1
     return following * (1 - 1 / (9 * following) + 1.96 / (3 * sqrt(following))) ** 3 / number - 1
 
 
 def _around(value: float, reach: float) -> tuple[float, float]:
-    """The interval around a value that reaches that far on a logarithmic scale; NaN if it says nothing."""
+    """Return the interval that extends that far around a value on a logarithmic scale; NaN if it
+    says nothing."""
     return (value / exp(reach), value * exp(reach)) if reach <= log(_BLIND) else (nan, nan)
 
 
 def _longer(reach: float) -> float:
-    """The factor by which a run would have to be longer for a narrow interval, given the distance of its
-    ends on a logarithmic scale, which shrinks with the square root of the length.
+    """Return the factor by which a run would have to be longer for a narrow interval, given the
+    distance of its ends on a logarithmic scale, which shrinks with the square root of the length.
     """
     return max((reach / log(_WIDE)) ** 2, 1.0)
 
 
 def _mean_of(metric: str) -> str:
-    """The mean of the same values as a metric. A percentile changes as slowly as the queue does,
-    although the jobs beyond it are few.
+    """Return the mean of the values of which the metric is a statistic. A percentile changes as
+    slowly as the queue does, although few jobs lie beyond it.
     """
     return f"{metric.rpartition('.')[0]}.mean"
 
 
 def _of_quantile(values: Floats, order: float) -> Floats:
-    """Influences on a quantile. The density there is the slope of the neighbouring empirical quantiles."""
+    """Return the influences on a quantile. The density there is estimated from the slope of the
+    neighbouring empirical quantiles."""
     near = min(0.02, (1 - order) / 2)
     low, quantile, high = np.quantile(values, [order - near, order, order + near])
     influences: Floats = quantile + ((values > quantile) - (1 - order)) * ((high - low) / (2 * near))
@@ -383,8 +397,9 @@ def _of_quantile(values: Floats, order: float) -> Floats:
 
 
 def _half(influences: Floats, *levels: Floats | None) -> tuple[float, int, float]:
-    """Standard error of the mean of a stationary series from its blocks, their number, and how many
-    times as long the series would have to be for enough of them. NaN if there are too few.
+    """Return the standard error of the mean of a stationary series from its blocks, their number,
+    and how many times as long the series would have to be for enough of them. NaN if there are too
+    few.
 
     Blocks are long enough for the slowest of all series. The standard error is at least that of the
     log of the mean of the first level, or of the ratio of the two.
@@ -407,8 +422,8 @@ def _half(influences: Floats, *levels: Floats | None) -> tuple[float, int, float
 
 
 def _jackknife(levels: Sequence[Floats]) -> float:
-    """Standard error of the log of the mean of the first series of blocks, less that of the second.
-    NaN if one block has the whole sum.
+    """Return the standard error of the log of the mean of the first series of blocks, less that of
+    the second. NaN if a single block contains the whole sum.
     """
     others = [level.sum() - level for level in levels]
     if not all((other > 0).all() for other in others):
@@ -440,5 +455,5 @@ def _autocorrelation_time(values: Floats) -> float:
 
 
 def _means(values: Floats, parts: int) -> Floats:
-    """Means of consecutive parts of almost equal length."""
+    """Return the means of consecutive parts of almost equal length."""
     return np.array([part.mean() for part in np.array_split(values, parts)])

@@ -48,7 +48,7 @@ _HIGHER_IS_BETTER = {
 
 
 class Sample(StrEnum):
-    """Unit that a comparison counts."""
+    """The unit that a comparison counts."""
 
     SEED = "seed"
     WINDOW = "window"
@@ -72,7 +72,7 @@ LineT = TypeVar("LineT", bound=RunMetrics)
 
 
 class Mean(NamedTuple):
-    """A mean over seeds and its 95 % interval, by Student's t on its logarithm; NaN if unknown."""
+    """A mean over seeds and its 95% interval, by Student's t on its logarithm; NaN if unknown."""
 
     value: float
     low: float
@@ -93,10 +93,10 @@ class PolicyResult:
     """Other policies with the same values on every seed."""
     is_reference: bool
     best: bool
-    """True for the policy ranked first by the metric. This is not a verdict."""
+    """True for the policy that is ranked first by the metric. This is not a verdict."""
     sample: Sample
     n: int
-    """Number of seeds or windows that every policy ran on."""
+    """Number of seeds or windows on which every policy ran."""
     lower_is_better: bool
     beside: Mapping[str, float]
     """Means of ``SECONDARY_METRICS``; NaN if a seed has no value."""
@@ -107,8 +107,8 @@ class PolicyResult:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Better, worse or neither. None for the reference, for a single trace, and without a
-        ratio.
+        """Whether it is better, worse or neither. None for the reference, for a single trace, and
+        without a ratio.
         """
         if self.pair is None or self.is_reference or self.sample is Sample.TRACE:
             return None
@@ -116,7 +116,7 @@ class PolicyResult:
 
     @property
     def words(self) -> str:
-        """Verdict in words."""
+        """The verdict in words."""
         if self.is_reference:
             return "reference"
         if self.pair is None:
@@ -127,7 +127,8 @@ class PolicyResult:
 
     @property
     def seeds_needed(self) -> int:
-        """Number of seeds or windows from which the interval holds; 0 if it already holds or does not exist."""
+        """Number of seeds or windows that the interval needs; 0 if there are enough or there is no
+        interval."""
         if self.pair is None or self.sample is Sample.TRACE or not isfinite(self.pair.low):
             return 0
         return int(samples_needed(self.pair.seeds_needed, self.n, self.sample))
@@ -169,7 +170,7 @@ _KEYS = {"low": "ratio_low", "high": "ratio_high"}
 
 
 def lower_is_better(metric: str) -> bool:
-    """True if lower values of ``metric`` are better, as for nearly all metrics."""
+    """Return True if lower values of ``metric`` are better, as for nearly all metrics."""
     return metric not in _HIGHER_IS_BETTER
 
 
@@ -181,8 +182,8 @@ def mean(lines: Iterable[RunMetrics], metric: str) -> Mean:
 
 
 def largest_share(lines: Iterable[RunMetrics], metric: str) -> float:
-    """Share of the largest job in the sum of a per-job ``metric``: geometric mean over seeds; 0 if
-    unknown.
+    """Return the share of the largest job in the sum of a per-job ``metric``: geometric mean over
+    seeds; 0 if unknown.
     """
     name, runs = metric.rpartition(".")[0], list(lines)
     mean, p95, p99 = (_column(runs, f"{name}.{part}") for part in ("mean", "p95", "p99"))
@@ -191,7 +192,7 @@ def largest_share(lines: Iterable[RunMetrics], metric: str) -> float:
 
 
 def runs_by_policy(lines: Iterable[RunMetrics]) -> dict[str, dict[int, RunMetrics]]:
-    """The runs of each policy by seed, in order."""
+    """Return the runs of each policy by seed, in order."""
     runs: dict[str, dict[int, RunMetrics]] = {}
     for line in lines:
         runs.setdefault(line.policy, {})[line.seed] = line
@@ -246,7 +247,7 @@ def without_repeats(lines: Sequence[LineT]) -> list[LineT]:
     """Return the lines of the first seed only if all seeds have the same metrics, otherwise all
     lines.
 
-    Metrics of the clock may differ.
+    Metrics measured by a clock may differ.
     """
     first = {line.policy: line for line in reversed(lines)}
     repeated = all(_but_clock(line) == _but_clock(first[line.policy]) for line in lines)
@@ -254,7 +255,7 @@ def without_repeats(lines: Sequence[LineT]) -> list[LineT]:
 
 
 def not_done(line: RunMetrics) -> int:
-    """Number of jobs rejected or left unfinished."""
+    """Return the number of jobs rejected or left unfinished."""
     return int(line.metrics.get("jobs_arrived", 0)) - int(line.metrics.get("jobs_completed", 0))
 
 
@@ -307,7 +308,7 @@ def _mean(values: Floats) -> Mean:
 
 
 def plain_mean(lines: Iterable[RunMetrics], metric: str) -> float:
-    """The mean of ``metric`` over the lines; NaN if one of them lacks it."""
+    """Return the mean of ``metric`` over the lines; NaN if a line has no value."""
     values = [_number(line.metrics.get(metric)) for line in lines]
     return ordered_sum(values) / len(values)
 

@@ -79,7 +79,7 @@ class Distribution:
         """Return the distribution of ``values``."""
         if not len(values) or np.isnan(values).any():
             return cls(*[math.nan] * 4)
-        with np.errstate(invalid="ignore"):  # percentiles between two infinities
+        with np.errstate(invalid="ignore"):  # percentiles interpolated between two infinities
             return cls(float(values.mean()), *np.percentile(values, [50, 95, 99]).tolist())
 
 
@@ -108,7 +108,7 @@ class GpuGroup:
 
 
 class PerJob(NamedTuple):
-    """Per-job metrics that the groups and the whole schedule have in common."""
+    """Per-job metrics that are computed for groups and for the whole schedule."""
 
     jct_s: Floats
     wait_s: Floats
@@ -392,10 +392,10 @@ def glossary() -> list[MetricTerm]:
 
 
 def check_metric(name: str, own: Iterable[str] = ()) -> None:
-    """Refuse a name that no metric can have, before anything is simulated.
+    """Raise an error for a name that no metric can have, before anything is simulated.
 
-    Groups may be anything (``partition[gpu].wait_s.mean``), since only the run has them. ``own`` are
-    the user's metrics.
+    Groups may have any name (``partition[gpu].wait_s.mean``), because they are known only after the
+    run. ``own`` are the user's metrics.
 
     Raises:
         InputError: There is no such metric; the message suggests the nearest.
@@ -417,7 +417,7 @@ _GROUP_OF = {"by_priority": ("priority", JobGroup), "by_tenant": ("tenant", JobG
 
 def _terms(of: type) -> Iterator[MetricTerm]:
     for name, hint in get_type_hints(of, include_extras=True).items():
-        if name == "own":  # their names are the user's
+        if name == "own":  # users choose their names
             continue
         unit, meaning = hint.__metadata__
         if name in _GROUP_OF:
@@ -455,6 +455,7 @@ def _weighted_mean(values: Floats, weights: Floats) -> float:
 
 
 def _area_mean(values: Floats, areas: Floats) -> float:
-    """The mean weighted by area, added in one order: the benchmark compares it to the last bit."""
+    """Return the mean weighted by area, summed in a fixed order, because the benchmark compares it
+    to the last bit."""
     whole = ordered_sum(areas.tolist())
     return ordered_sum((values * areas).tolist()) / whole if whole > 0 else math.nan

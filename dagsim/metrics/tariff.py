@@ -5,7 +5,7 @@ of a kWh in any currency (it may be negative) or grams of CO2 per kWh. A value h
 one, and the last value as long as the one before it. Then the series repeats from its beginning,
 or it ends, and a run that lasts longer is refused.
 
-A log with dates (Slurm's, for example) meets the series at these dates. In a run of generated jobs,
+If the log has dates (as Slurm's do), the values of those dates apply. In a run of generated jobs,
 0 s is the first time of the series, or ``begins``.
 """
 
@@ -27,13 +27,14 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
 
 _DATED_S = 631_152_000.0
-"""A clock that reads more than the seconds from 1970 to 1990 tells dates."""
+"""A clock whose value exceeds the seconds from 1970 to 1990 shows dates."""
 _J_PER_KWH, _G_PER_KG = 3.6e6, 1e3
 
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """A value per kWh as a step function of time, without any numerics that differ by machine.
+    """A value per kWh as a step function of time, computed without arithmetic that differs between
+    machines.
 
     ``edges_s`` are seconds since 1970: the beginning of each value, and the end of the last one.
     """
@@ -57,7 +58,7 @@ class Tariff:
         (an ISO date with its zone), or the first time of the series; a clock with dates keeps them.
 
         Raises:
-            ConfigError: ``begins`` is no such date, or the clock has dates of its own.
+            ConfigError: ``begins`` is not such a date, or the clock already shows dates.
         """
         if first_s > _DATED_S:
             if begins:
@@ -97,7 +98,7 @@ class Tariff:
             lap += 1
 
     def _until(self, time_s: float) -> float:
-        """Integral from the beginning of the series."""
+        """Return the integral from the beginning of the series."""
         edges_s, sums = self.edges_s, self._sums
         period_s = edges_s[-1] - edges_s[0]
         laps = floor((time_s - edges_s[0]) / period_s) if self.repeats else 0
@@ -107,7 +108,7 @@ class Tariff:
 
 
 NIGHTS = Tariff("nights at half the price", (0.0, 21_600.0, 79_200.0, 86_400.0), (0.5, 1.0, 0.5))
-"""A day in UTC whose hours from 22 to 6 cost half, for want of a series."""
+"""A day in UTC whose hours from 22 to 6 cost half, used if no series is given."""
 
 
 def read_tariff(path: Path | str, repeats: bool = True, least: float | None = None) -> Tariff:
@@ -115,7 +116,7 @@ def read_tariff(path: Path | str, repeats: bool = True, least: float | None = No
 
     Raises:
         ConfigError: The file cannot be read, has no rows or other columns, a time has no zone or is not
-            after the one before it, or a value is no number or below ``least``.
+            after the one before it, or a value is not a number or below ``least``.
     """
     path = Path(path)
     try:
@@ -162,7 +163,7 @@ def _rows(lines: Iterable[list[str]], path: Path, least: float | None) -> tuple[
 
 
 def _moment(text: str, place: str) -> float:
-    """Seconds since 1970 of an ISO date with its zone."""
+    """Return the seconds since 1970 of an ISO date with its zone."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -177,7 +178,7 @@ def _date(time_s: float) -> str:
 
 
 class _Priced:
-    """Energy of all GPUs that were up, held and idle, times a series.
+    """The energy of all GPUs that were up (held or idle), multiplied by a series.
 
     Args:
         series: A CSV file with the columns time and value.

@@ -59,32 +59,32 @@ class Steps:
         return cls(time_s[step], value[step], last)
 
     def integral(self) -> float:
-        """Integral of the value over all of the time."""
+        """Return the integral of the value over all of the time."""
         return float(self.value @ np.diff(self.time_s, append=self.end_s))
 
     def mean(self) -> float:
-        """Time average; NaN if no time passed."""
+        """Return the time average; NaN if no time passed."""
         length = self.end_s - float(self.time_s[0])
         return self.integral() / length if length > 0 else float("nan")
 
     def max(self) -> float:
-        """Highest value that held for more than 0 s."""
+        """Return the highest value that held for more than 0 s."""
         return float(self.value.max())
 
     def at(self, time_s: Floats) -> Floats:
-        """The value at each moment. No moment may be earlier than the first step."""
+        """Return the value at each moment. No moment may be earlier than the first step."""
         values: Floats = self.value[np.searchsorted(self.time_s, time_s, "right") - 1]
         return values
 
     def until(self, time_s: Floats) -> Floats:
-        """Integral of the value from the first step to each of the moments."""
+        """Return the integral of the value from the first step to each of the moments."""
         edges = np.append(self.time_s, self.end_s)
         so_far = np.append(0.0, np.cumsum(self.value * np.diff(edges)))
         reached: Floats = np.interp(time_s, edges, so_far)
         return reached
 
     def binned(self, edges_s: Floats) -> Floats:
-        """Time average between each pair of consecutive edges."""
+        """Return the time average between each pair of consecutive edges."""
         averages: Floats = np.diff(self.until(edges_s)) / np.diff(edges_s)
         return averages
 
@@ -101,13 +101,14 @@ def jobs_waiting(source: Source) -> Steps:
 
 
 def jobs_running(source: Source) -> Steps:
-    """Jobs with at least one running run, over the window; waiting + running = in system."""
+    """Return the jobs with at least one running run, over the window; waiting + running = in
+    system."""
     return _in_phase(source, waiting=False)
 
 
 def littles_law(source: Source) -> tuple[float, float]:
-    """Both sides of Little's law in job-seconds: the integral of the jobs in the system, and the
-    sum of their JCTs.
+    """Return both sides of Little's law in job-seconds: the integral of the jobs in the system, and
+    the sum of their JCTs.
 
     They are equal up to rounding on every schedule (Little 1961, over the whole log). On both
     sides, an unfinished job counts up to the end of the log.
@@ -147,7 +148,7 @@ class GpuSeconds:
 
     @property
     def idle(self) -> Floats:
-        """GPU-seconds up, but held by no run."""
+        """GPU-seconds on nodes that were up, but held by no run."""
         return self.capacity - self.down - self.held
 
 
@@ -190,15 +191,16 @@ def utilization_by_type(source: Source) -> dict[str, float]:
 
 
 def availability(source: Source) -> float:
-    """GPU-seconds up / (GPUs x horizon)."""
+    """Return the GPU-seconds up / (GPUs x horizon)."""
     spent = gpu_seconds(source)
     return _share(spent.capacity.sum() - spent.down.sum(), spent.capacity.sum())
 
 
 def gpu_allocation_ratio(source: Source) -> float:
-    """GAR: time average of GPUs held / GPUs up. Moments at which all GPUs are down do not count.
+    """GAR: time average of GPUs held / GPUs up. Times at which all GPUs are down are ignored.
 
-    The name is that of Kant (Zeng et al. 2025, arXiv:2510.01256), where it belongs to one moment.
+    The name comes from Kant (Zeng et al. 2025, arXiv:2510.01256), where the ratio is defined for a
+    single moment.
     """
     cols = columns(source)
     held, up = gpus_held(cols), gpus_up(cols)
@@ -211,8 +213,8 @@ def gpu_allocation_ratio(source: Source) -> float:
 
 def scheduling_occupancy_rate(source: Source) -> float:
     """SOR: GPU-seconds held / GPU-seconds up (Kant: Zeng et al. 2025, arXiv:2510.01256, over a
-    period). Differs from ``gpu_utilization`` if nodes go down, and from the GAR if how many are up
-    changes.
+    period). It differs from ``gpu_utilization`` if nodes go down, and from the GAR if the number of
+    nodes that are up changes.
     """
     spent = gpu_seconds(source)
     return _share(spent.held.sum(), spent.capacity.sum() - spent.down.sum())
@@ -231,7 +233,7 @@ def gpu_node_fragmentation_ratio(source: Source) -> float:
     change = np.concatenate((runs.held[chosen], -runs.held[chosen]))
     order = np.lexsort((time_s, node))
     node, time_s = node[order], time_s[order]
-    # each node ends with nothing held, so one running sum serves all of them
+    # each node ends with no GPUs held, so one running sum works for all nodes
     held = np.round(np.cumsum(change[order]), _DECIMALS)
     partly = (held[:-1] > 0) & (held[:-1] < size[node[:-1]])
     with_gpus = size > 0
@@ -243,12 +245,13 @@ def gpu_node_fragmentation_ratio(source: Source) -> float:
 def goodput(source: Source) -> float:
     """Useful GPU-seconds / GPU-seconds held, a lower bound.
 
-    Useful is what a job computed in runs that finished, without set-up and transfers; of a completed
-    job at least what it needs on its fastest GPUs, since all of its work was done in the end. This
-    is exact where all GPUs are equally fast. Of work that checkpoints kept of other jobs, only
-    completed runs are known. Times ``scheduling_occupancy_rate``, it is the useful part of all GPU
-    time up. It follows the scheduling and runtime goodput of Google's "ML Productivity Goodput"
-    (2024) and the effective training time ratio of Kokolis et al. 2024 (arXiv:2410.21680).
+    Useful is the time that a job computed in finished runs, without set-up and transfers; for a
+    completed job, it is at least the time that the job needs on its fastest GPUs, because all of
+    its work was done in the end. This is exact if all GPUs are equally fast. For other jobs, only
+    finished runs count, not work that checkpoints kept. Multiplied by
+    ``scheduling_occupancy_rate``, goodput is the useful share of the time of all available GPUs. It
+    follows the scheduling and runtime goodput of Google's "ML Productivity Goodput" (2024) and the
+    effective training time ratio of Kokolis et al. 2024 (arXiv:2410.21680).
     """
     cols = columns(source)
     runs, jobs = cols.runs, cols.jobs
@@ -263,7 +266,7 @@ def goodput(source: Source) -> float:
 
 
 def gpus_held(source: Source, gpu_type: str | None = None) -> Steps:
-    """GPUs held by runs, of one type or of all, over the window."""
+    """Return the GPUs held by runs, of one type or of all, over the window."""
     cols = columns(source)
     chosen = _nodes_of(cols, gpu_type)[cols.runs.node]
     runs = cols.runs
@@ -271,7 +274,7 @@ def gpus_held(source: Source, gpu_type: str | None = None) -> Steps:
 
 
 def gpus_up(source: Source, gpu_type: str | None = None) -> Steps:
-    """GPUs on nodes that are up, of one type or of all, over the window."""
+    """Return the GPUs on nodes that are up, of one type or of all, over the window."""
     cols = columns(source)
     chosen = _nodes_of(cols, gpu_type)
     size = np.array([node.gpus for node in cols.cluster.nodes], float) * chosen
@@ -291,7 +294,7 @@ def node_types(cluster: Cluster) -> tuple[tuple[GpuType, ...], Ints]:
 
 
 def _nodes_of(cols: ScheduleColumns, gpu_type: str | None) -> np.ndarray:
-    """True for nodes that have GPUs of the type, or any GPUs."""
+    """Return True for nodes that have GPUs of the type, or any GPUs."""
     return np.array([node.gpu is not None and gpu_type in (None, node.gpu.name) for node in cols.cluster.nodes])
 
 
@@ -320,8 +323,8 @@ class PowerModel:
     ``activity``.
 
     ``busy_fraction`` is the fraction of the TDP that training draws while it computes (0.75 to 0.9
-    for deep learning; an assumption, therefore a parameter). ``activity`` is the mean share of its
-    time that a held GPU computes. ``watts`` overrides types by name: ``{"T4": (9.0, 60.0)}``.
+    for deep learning; an assumption, therefore a parameter). ``activity`` is the mean share of the
+    time in which a held GPU computes. ``watts`` overrides types by name: ``{"T4": (9.0, 60.0)}``.
 
     Raises:
         ModelError: A fraction is outside 0..1, or idle watts are negative or above the busy ones.
@@ -368,7 +371,7 @@ class Energy:
     """Energy drawn in the window, in kWh."""
 
     allocated_kwh: float
-    """Energy of GPUs while runs held them (of a shared GPU, the held share)."""
+    """Energy of GPUs while runs held them (for a shared GPU, of the held share)."""
     idle_kwh: float
     """Energy of GPUs that were up and not held."""
     by_type_kwh: dict[str, float]
@@ -398,23 +401,24 @@ def energy(source: Source, power: PowerModel = DEFAULT_POWER) -> Energy:
 
 
 def job_energy_j(source: Source, power: PowerModel = DEFAULT_POWER) -> Floats:
-    """Joules drawn by each job's runs: busy watts x GPU-seconds held. Their sum is the allocated
-    energy.
+    """Return the joules drawn by each job's runs: busy watts x GPU-seconds held. Their sum is the
+    allocated energy.
     """
     cols = columns(source)
     types, type_of = node_types(cols.cluster)
-    busy_w = np.append(_table(types, power)[1], 0.0)  # the last entry serves CPU machines, type -1
+    busy_w = np.append(_table(types, power)[1], 0.0)  # the last entry is for CPU machines, type -1
     drawn = cols.runs.gpu_s * busy_w[type_of[cols.runs.node]]
     return total(cols.runs.job, drawn, len(cols.jobs))
 
 
 def watts(source: Source, power: PowerModel = DEFAULT_POWER) -> Steps:
-    """Watts of all GPUs over the window. Their integral is the energy in joules. O(n log n) in the
-    runs.
+    """Return the watts of all GPUs over the window. Their integral is the energy in joules. O(n log
+    n) in the runs.
     """
     cols = columns(source)
     types, type_of = node_types(cols.cluster)
-    idle_w, busy_w = (np.append(column, 0.0) for column in _table(types, power))  # the last entry serves CPU machines
+    # the last entry is for CPU machines
+    idle_w, busy_w = (np.append(column, 0.0) for column in _table(types, power))
     runs, outages = cols.runs, cols.outages
     idle = idle_w[type_of] * np.array([node.gpus for node in cols.cluster.nodes], float)
     held = runs.held * (busy_w - idle_w)[type_of[runs.node]]

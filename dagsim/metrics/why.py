@@ -1,8 +1,9 @@
-"""Reasons why a job waited, from the log: who held the GPUs, who went first, and what was missing.
+"""Reasons why a job waited, from the log: which jobs held the GPUs, which went first, and what was
+missing.
 
 The log has GPUs and outages. It does not show which other GPU types a job could have used, nor
-CPUs, memory and limits of a policy. If enough GPUs of the right kind were free, one of these or the
-policy's order made the job wait.
+CPUs, memory or a policy's limits. If enough GPUs of the right kind were free, one of these, or the
+policy's order, made the job wait.
 
 Waits on the real cluster, from its log, are compared with simulated waits of the same jobs
 (``observed_against_simulated``).
@@ -28,7 +29,7 @@ _EPS = 1e-6
 
 
 class Blocker(StrEnum):
-    """A reason why a job cannot start at an instant."""
+    """A reason why a job cannot start at a given time."""
 
     DOWN = "nodes were down"
     HELD = "too few GPUs were free"
@@ -67,9 +68,9 @@ class WaitReasons:
     job: str
     tenant: str
     gpus: float
-    """Number of GPUs that it asked for at once."""
+    """Number of GPUs that it requested at once."""
     types: tuple[str, ...]
-    """GPU types that it ran on; those of the whole cluster if it never ran."""
+    """GPU types on which it ran; all types in the cluster if it never ran."""
     arrival_s: float
     start_s: float | None
     """First start."""
@@ -149,7 +150,7 @@ def wait_reasons(source: Source, job: int) -> WaitReasons:
 
 
 def _periods(cols: ScheduleColumns, job: int) -> tuple[tuple[float, float], ...]:
-    """Intervals in the system without a run. Adjacent ones are merged."""
+    """Return the intervals in the system without a run. Adjacent ones are merged."""
     phases = cols.phases
     places = np.flatnonzero((phases.job == job) & (phases.running == 0))
     joined: list[tuple[float, float]] = []
@@ -174,7 +175,7 @@ def _name(cols: ScheduleColumns, node: int) -> str:
 def _blocked(
     cols: ScheduleColumns, job: int, mine: Ints, periods: tuple[tuple[float, float], ...], nodes: Ints
 ) -> dict[Blocker, float]:
-    """Split the wait by what was missing, instant by instant."""
+    """Split the wait by what was missing at each time."""
     blocked_s = dict.fromkeys(Blocker, 0.0)
     for start_s, end_s in periods:
         shape = _shape(cols, job, mine, end_s)
@@ -184,8 +185,8 @@ def _blocked(
 
 
 def _shape(cols: ScheduleColumns, job: int, mine: Ints, at_s: float) -> Floats:
-    """GPUs that the next run takes on each of its nodes, largest first. All on one node if it never
-    ran again.
+    """Return the GPUs that the next run takes on each of its nodes, largest first; all on one node
+    if it never ran again.
     """
     runs = cols.runs
     later = mine[runs.start_s[mine] >= at_s]
@@ -205,7 +206,7 @@ def _blocker(shape: Floats, free: Floats, up: Floats) -> Blocker:
 
 
 def _fits(shape: Floats, free: Floats) -> bool:
-    """True if each part fits on a node of its own."""
+    """Return True if each part fits on a separate node."""
     best = np.sort(free)[::-1][: len(shape)]
     return len(best) == len(shape) and bool(np.all(best + _EPS >= shape))
 
@@ -276,7 +277,8 @@ def _overtakers(
 
 
 _SLACK_S = 10.0
-"""Added to both waits before their ratio is taken, because short waits are noise."""
+"""Added to both waits before their ratio is taken, because differences between short waits are
+noise."""
 _EARLY_S = 1.0
 """Slurm's clock counts whole seconds."""
 SIZES = ((0.0, "0 GPUs"), (0.999, "under 1 GPU"), (1.0, "1 GPU"), (4.0, "2-4 GPUs"), (8.0, "5-8 GPUs"),
@@ -313,7 +315,8 @@ class WaitPair:
 
 @dataclass(frozen=True, slots=True)
 class ObservedWaits:
-    """Waits of the jobs for which both are known: overall, by tenant, partition and number of GPUs."""
+    """Waits of the jobs whose observed and simulated waits are known: overall, by tenant, partition
+    and number of GPUs."""
 
     total: WaitPair
     by_tenant: dict[str, WaitPair]

@@ -61,7 +61,7 @@ def _are_equal(value: Any, other: Any) -> bool:
 
 
 def bits(mask: int) -> Iterator[int]:
-    """Positions of the bits that are set, lowest first."""
+    """Yield the positions of the bits that are set, lowest first."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
@@ -72,7 +72,7 @@ T = TypeVar("T")
 
 
 def numbered(values: Iterable[T]) -> tuple[np.ndarray, tuple[T, ...]]:
-    """Number the distinct values in the order of their first appearance.
+    """Return the number the distinct values in the order of their first appearance.
 
     Returns (n,) int32, the number of each value, and the distinct values.
     """

@@ -129,7 +129,7 @@ class Cluster:
         return ordered_sum(node.memory_gb for node in self.nodes)
 
     def gpus_by_type(self) -> dict[str, int]:
-        """GPU counts by type name, in node order."""
+        """Return the GPU counts by type name, in node order."""
         counts: dict[str, int] = {}
         for node in self.nodes:
             if node.gpu is not None:

@@ -46,14 +46,14 @@ class Preempt(NamedTuple):
 
 
 class Migrate(NamedTuple):
-    """Preempt a run and start its instances elsewhere at the same instant."""
+    """Preempt a run and start its instances elsewhere at the same time."""
 
     run: int
     placement: Placement
 
 
 class Resize(NamedTuple):
-    """Preempt a run of an elastic task and continue it at the same instant on another number of
+    """Preempt a run of an elastic task and continue it at the same time on another number of
     GPUs, or elsewhere. It pays the task's restart.
     """
 

@@ -47,7 +47,7 @@ class TrainingState(Protocol):
         ...
 
     def pace(self, interference: float = 0.0) -> Pace:
-        """The present rate; ``interference`` is the part of it that is lost to others.
+        """Return the present rate; ``interference`` is the part of it that is lost to others.
 
         Raises:
             ModelError: The placement is outside the range that the model knows.
@@ -63,7 +63,7 @@ class TrainingState(Protocol):
         ...
 
     def copy(self) -> TrainingState:
-        """An equal state that continues independently."""
+        """Return an equal state that continues independently."""
         ...
 
 
@@ -71,7 +71,7 @@ class TrainingModel(Protocol):
     """The seam for the progress of elastic tasks."""
 
     def start(self) -> TrainingState:
-        """The state before the first start."""
+        """Return the state before the first start."""
         ...
 
 

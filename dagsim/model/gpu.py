@@ -57,7 +57,8 @@ class GpuType:
             raise ModelError(f"GPU type {self.name!r}: nvlink_gb_s must not be negative, got {self.nvlink_gb_s!r}")
 
     def tflops(self, precision: str = "fp32") -> float:
-        """Peak TFLOPS at ``precision`` (``fp32``, ``tf32`` or ``fp16``), or the next slower mode the GPU has."""
+        """Return the peak TFLOPS at ``precision`` (``fp32``, ``tf32`` or ``fp16``), or the next
+        slower mode the GPU has."""
         match precision:
             case "fp32":
                 return self.fp32_tflops
@@ -159,7 +160,8 @@ _ALIASES = {"A100": "A100-40", "V100": "V100-16", "V100M16": "V100-16", "V100M32
 
 
 def canonical(name: str) -> str:
-    """The catalogue's name for ``name``; ``A100`` and ``V100`` mean the smaller memory size."""
+    """Return the catalogue's name for ``name``; ``A100`` and ``V100`` mean the smaller memory
+    size."""
     return _ALIASES.get(name, name)
 
 
@@ -168,8 +170,8 @@ _SLICES, _A30_SLICES = 7, 4
 
 
 def mig_slice(gpu: GpuType, profile: str) -> GpuType:
-    """A slot of the MIG profile ``1g.5gb`` on ``gpu``: its share of the compute slices, and the
-    memory in its name.
+    """Return a slot of the MIG profile ``1g.5gb`` on ``gpu``: its share of the compute slices, and
+    the memory in its name.
 
     Raises:
         ModelError: The GPU has no such profile.

@@ -75,7 +75,7 @@ class Request:
         return self != _NOTHING
 
     def over(self, default: Request) -> Request:
-        """These terms, and those of ``default`` where they state nothing. A level comes with
+        """Return these terms, and those of ``default`` where they state nothing. A level comes with
         ``level_required``.
         """
         own = {field.name: value for field in fields(Request) if (value := getattr(self, field.name)) != field.default}
@@ -105,15 +105,17 @@ class Condition(NamedTuple):
 
 
 def canonical_json(document: Any) -> str:
-    """JSON that is the same text for equal documents: the form of ``Task.manifest`` and ``Node.manifest``."""
+    """Return the JSON that is the same text for equal documents: the form of ``Task.manifest`` and
+    ``Node.manifest``."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
 
 def satisfies(constraint: str, features: Collection[str]) -> bool:
-    """True if a node with these features may be one of a job's nodes (sbatch(1), ``--constraint``):
-    ``&`` for and, ``|`` for or, ``!`` for not, and parentheses. In brackets, each way is allowed:
-    ``[a|b]``, of which all nodes of the job take the same (``ways``), and ``[a*2&b*2]``. A count
-    outside brackets, ``a*2``, speaks of some of the job's nodes and binds no single one.
+    """Return True if a node with these features may be one of a job's nodes (sbatch(1),
+    ``--constraint``): ``&`` for and, ``|`` for or, ``!`` for not, and parentheses. In brackets,
+    each way is allowed: ``[a|b]``, of which all nodes of the job take the same (``ways``), and
+    ``[a*2&b*2]``. A count outside brackets, ``a*2``, speaks of some of the job's nodes
+    (``counts_of``) and binds no single one.
 
     Raises:
         ModelError: The constraint cannot be read.
@@ -122,8 +124,9 @@ def satisfies(constraint: str, features: Collection[str]) -> bool:
 
 
 def ways(constraint: str) -> tuple[str, ...]:
-    """The constraints of which all nodes of a job must satisfy the same one: for ``[r1|r2]&skl`` they are
-    ``(r1)&skl`` and ``(r2)&skl``; a constraint without such brackets is its only way.
+    """Return the constraints of which all nodes of a job must satisfy the same one: for
+    ``[r1|r2]&skl`` they are ``(r1)&skl`` and ``(r2)&skl``; a constraint without such brackets is
+    its only way.
 
     Raises:
         ModelError: The constraint cannot be read.
@@ -131,9 +134,33 @@ def ways(constraint: str) -> tuple[str, ...]:
     return _parsed(constraint).ways
 
 
+class Counted(NamedTuple):
+    """At least ``nodes`` nodes of a job satisfy a part of its constraint; ``apart`` from those of the other parts."""
+
+    constraint: str
+    nodes: int
+    apart: bool
+
+
+def counts_of(constraint: str) -> tuple[Counted, ...] | None:
+    """The parts of a constraint that count nodes: those of ``[a*2&b*2]`` count nodes of their own. None if parts
+    are alternatives, as in ``[a*2|b*4]``, which is not modelled.
+
+    Raises:
+        ModelError: The constraint cannot be read.
+    """
+    if not _parsed(constraint).counts:
+        return ()
+    found = _COUNTED.findall(constraint)
+    beside = _COUNTED.sub("", constraint)
+    if "|" in beside or len(found) != len(_parsed(constraint).counts):
+        return None
+    return tuple([Counted(part, int(number), "[" in beside) for part, number in found])
+
+
 def without_counts(constraint: str, nodes: int) -> str:
-    """A constraint that says of each of a job's ``nodes`` nodes what this one says of all together. A count
-    of as many nodes, ``a*4``, holds for each of them. A smaller count remains.
+    """Return a constraint that says of each of a job's ``nodes`` nodes what this one says of all
+    together. A count of as many nodes, ``a*4``, holds for each of them. A smaller count remains.
 
     Raises:
         ModelError: The constraint cannot be read.
@@ -147,6 +174,7 @@ def without_counts(constraint: str, nodes: int) -> str:
 _Test: TypeAlias = Callable[[frozenset[str]], bool]
 _TOKEN = re.compile(r"\s*(?:([&,|!()\[\]])|\*(\d{1,6})|([^\s&,|!()\[\]*]+))")
 _COUNT = re.compile(r"\*(\d{1,6})")
+_COUNTED = re.compile(r"([^\s&,|!()\[\]*]+|\([^()]*\))\*(\d{1,6})")
 _DEEPEST = 64
 """Maximum number of nested brackets and negations; more count as damage."""
 
@@ -223,7 +251,7 @@ def _has(feature: str) -> _Test:
 
 
 def _alternatives(tokens: Sequence[str]) -> tuple[str, ...]:
-    """The ways of the only pair of brackets, with what stands around them."""
+    """Return the ways of the only pair of brackets, with what stands around them."""
     if "]" not in tokens:
         return ()
     first, last = tokens.index("["), tokens.index("]")
@@ -301,8 +329,8 @@ class TaskGraph:
         return cls(listed, tuple(edges))
 
     def upward_rank(self, seconds: Sequence[float]) -> list[float]:
-        """Longest path from the start of each task to the end of the job, including the task
-        itself.
+        """Return the longest path from the start of each task to the end of the job, including the
+        task itself.
 
         ``seconds`` are per task.
         """
@@ -317,7 +345,7 @@ class TaskGraph:
         return rank
 
     def critical_path(self, seconds: Sequence[float]) -> float:
-        """Length of the longest path through the graph, with ``seconds`` per task."""
+        """Return the length of the longest path through the graph, with ``seconds`` per task."""
         return max(self.upward_rank(seconds))
 
     @property
@@ -327,7 +355,7 @@ class TaskGraph:
         return (tasks[0].name,) if len(tasks) == 1 else tuple([task.name for task in tasks])
 
     def depth(self) -> int:
-        """Number of tasks on the longest chain."""
+        """Return the number of tasks on the longest chain."""
         return int(self.critical_path([1.0] * len(self.tasks)))
 
     def _set(

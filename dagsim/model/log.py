@@ -67,7 +67,8 @@ class Kind(IntEnum):
     UP = 10
     """A node came back."""
     RATE = 11
-    """A run goes on at another rate; ``value`` is the rate. It is 1 if the run never had another."""
+    """A run continues at another rate; ``value`` is the rate. It is 1 if the run never had
+    another."""
     WRITTEN = 12
     """A run, perhaps stopped before, no longer writes its state to the storage of the network; ``value``
     is the GB that it has written from this node since its row RATE of 0, or since it was stopped.
@@ -180,7 +181,7 @@ packed_row: Callable[[int, float, int, int, int, int, int, int, float], bytes] =
 """Pack the fields of ``Record`` into the 49 bytes of a row.
 
 The garbage collector does not visit bytes, and joined bytes are the array. With tuples, a simulation
-of 10,000 jobs spent 10 % of its time on collections.
+of 10,000 jobs spent 10% of its time on collections.
 """
 
 unpacked_row: Callable[[bytes], Row] = _ROW.unpack
@@ -284,7 +285,7 @@ class FactColumns(Sequence[JobFacts]):
     __hash__ = None  # type: ignore[assignment]
 
     def _made(self, start: int, stop: int) -> list[JobFacts]:
-        """Jobs ``start`` to ``stop``."""
+        """Return the jobs ``start`` to ``stop``."""
         first = self.first[start : stop + 1].tolist()
         begin, names = first[0], [self.names[place] for place in self.name[first[0] : first[-1]].tolist()]
         columns = {
@@ -324,15 +325,15 @@ class ScheduleLog:
             self._pack()
 
     def rows(self) -> np.ndarray:
-        """All rows as one structured array of dtype ``ROW``."""
+        """Return all rows as one structured array of dtype ``ROW``."""
         self._pack()
         if len(self._packed) > 1:
             self._packed = [np.concatenate(self._packed)]
         return self._packed[0] if self._packed else np.empty(0, ROW)
 
     def since(self, row: int) -> list[Row]:
-        """Rows from number ``row`` on, as tuples: those that a live reader, such as a reward, has
-        not read yet.
+        """Return the rows from number ``row`` on, as tuples: those that a live reader, such as a
+        reward, has not read yet.
         """
         if row >= self._packed_rows:
             return [*map(unpacked_row, self._tail[row - self._packed_rows :])]

@@ -25,7 +25,7 @@ class MigProfile(NamedTuple):
     starts: tuple[int, ...]
 
     def mask(self, start: int) -> int:
-        """The memory slices that it takes from ``start`` on, as a bit set."""
+        """Return the memory slices that it takes from ``start`` on, as a bit set."""
         return ((1 << self.memory) - 1) << start
 
 
@@ -50,14 +50,14 @@ class MigTable:
     profiles: tuple[MigProfile, ...]
 
     def profile(self, gpus: float, gpu_types: tuple[str, ...] | None = None) -> int | None:
-        """The profile for a demand of up to one GPU: the smallest of those that it names as
+        """Return the profile for a demand of up to one GPU: the smallest of those that it names as
         ``TYPE-PROFILE`` among its types, else the smallest with enough compute slices. None if there is none.
         """
         return _profile_of(self, gpus, gpu_types)
 
     def opening(self, layout: Layout, profile: int) -> tuple[int, bool] | None:
-        """The start at which a part of a profile would be used next, and True if a free part exists
-        there; None if there is no room.
+        """Return the start at which a part of a profile would be used next, and True if a free part
+        exists there; None if there is no room.
 
         A free part of the profile comes first. A new part takes the place of free parts. Among places,
         the one is chosen that leaves room for the largest profiles.
@@ -65,22 +65,23 @@ class MigTable:
         return _opening(self, layout, profile)
 
     def room(self, layout: Layout, profile: int) -> int:
-        """Number of parts of a profile that could be used beside those in use."""
+        """Return the number of parts of a profile that could be used beside those in use."""
         taken, mask = self.taken(layout), self.profiles[profile].mask
         return sum([not taken & mask(start) for start in self.profiles[profile].starts])
 
     def taken(self, layout: Layout) -> int:
-        """The memory slices in use, as a bit set."""
+        """Return the memory slices in use, as a bit set."""
         return sum([self.profiles[part.profile].mask(part.start) for part in layout if part.busy])
 
     def used(self, layout: Layout, start: int, profile: int) -> Layout:
-        """The layout with a part in use at ``start``, without the free parts in its way."""
+        """Return the layout with a part in use at ``start``, without the free parts in its way."""
         mask = self.profiles[profile].mask(start)
         kept = [part for part in layout if not self.profiles[part.profile].mask(part.start) & mask]
         return tuple(sorted([*kept, MigPart(start, profile, True)]))
 
     def freed(self, layout: Layout, start: int) -> Layout:
-        """The layout after the part at ``start`` has become free; it stays until its room is needed."""
+        """Return the layout after the part at ``start`` has become free; it stays until its room is
+        needed."""
         return tuple([part._replace(busy=False) if part.start == start else part for part in layout])
 
 
@@ -89,7 +90,8 @@ def _table(gpu: str, compute: int, *rows: tuple[str, int, int, tuple[int, ...]])
 
 
 def _sevenths(gpu: str, *gb: int) -> MigTable:
-    """The table of a type with 7 compute and 8 memory slices; GB of its 1, 2, 4 and 8 memory slices."""
+    """Return the table of a type with 7 compute and 8 memory slices; GB of its 1, 2, 4 and 8 memory
+    slices."""
     one, two, four, eight = gb
     return _table(
         gpu,
@@ -116,20 +118,21 @@ MIG_TABLES: Mapping[str, MigTable] = {
 
 
 def slice_type(name: str) -> tuple[str, str] | None:
-    """GPU type and profile of a name such as ``A100-40-3g.20gb``; None for any other name."""
+    """Return the GPU type and profile of a name such as ``A100-40-3g.20gb``; None for any other
+    name."""
     gpu, dash, profile = name.rpartition("-")
     table = MIG_TABLES.get(canonical(gpu)) if dash else None
     return None if table is None or profile not in [one.name for one in table.profiles] else (table.gpu, profile)
 
 
 def parted_types(gpu_types: tuple[str, ...] | None) -> frozenset[str]:
-    """The GPU types that a task names only by their parts."""
+    """Return the GPU types that a task names only by their parts."""
     names = {canonical(name) for name in gpu_types or ()}
     return frozenset([part[0] for part in map(slice_type, names) if part is not None]) - names
 
 
 def named_types(gpu_types: tuple[str, ...]) -> frozenset[str]:
-    """The GPU types that a task names, whole or by a part."""
+    """Return the GPU types that a task names, whole or by a part."""
     return parted_types(gpu_types) | {canonical(name) for name in gpu_types}
 
 

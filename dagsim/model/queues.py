@@ -43,14 +43,41 @@ class Caps:
 
 
 @dataclass(frozen=True, slots=True)
+class JobCaps:
+    """Maximum resources of one job; None means no limit. A job that asks for more never starts.
+
+    Raises:
+        ModelError: A limit is negative.
+    """
+
+    gpus: float | None = None
+    cpus: float | None = None
+    memory_gb: float | None = None
+    nodes: float | None = None
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        for name, value in self.amounts().items():
+            require(value >= 0, f"job_limits: {name} must be 0 or more", value, ModelError)
+
+    def __bool__(self) -> bool:
+        return bool(self.amounts())
+
+    def amounts(self) -> dict[str, float]:
+        """Return the limits that are set, by resource."""
+        values = ((limit.name, getattr(self, limit.name)) for limit in fields(self))
+        return {name: value for name, value in values if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
 class QueueNode:
     """An account of Slurm, or a queue or cohort of Kueue, with everything below it.
 
     - ``weight`` is its shares among its siblings, ``users`` the shares of its users (default 1).
     - ``priority`` is that of its association, ``user_priorities`` those of users that differ.
     - ``limits`` hold for everything below it together, ``user_limits`` for each of its users,
-      ``limits_of`` for the users that it names.
-    - ``job_limits`` are the most that a job of it may take, ``job_limits_of`` those of users that differ.
+      ``limits_of`` for the users that it names, ``job_limits`` for each job.
     - ``quota`` is its own share, by GPU type or as ``gpus``, ``cpus``, ``memory_gb``.
     - ``borrow`` and ``lend`` are the maximum that it takes of others' quota or gives of its own; None
       means no limit.
@@ -71,6 +98,7 @@ class QueueNode:
     limits: Caps = field(default_factory=Caps)
     user_limits: Caps = field(default_factory=Caps)
     limits_of: Mapping[str, Caps] = field(default_factory=dict)
+    job_limits: JobCaps = field(default_factory=JobCaps)
     quota: Mapping[str, float] = field(default_factory=dict)
     borrow: Mapping[str, float] = field(default_factory=dict)
     lend: Mapping[str, float] = field(default_factory=dict)
@@ -79,8 +107,6 @@ class QueueNode:
     within: Literal["never", "lower-priority", "lower-or-newer-equal-priority"] = "never"
     aliases: tuple[str, ...] = ()
     children: tuple[QueueNode, ...] = ()
-    job_limits: Caps = field(default_factory=Caps)
-    job_limits_of: Mapping[str, Caps] = field(default_factory=dict)
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -113,8 +139,9 @@ class NodePartition:
     - ``billing`` weighs ``gpus``, ``cpus`` and ``memory_gb`` in usage.
     - ``exclusive`` gives whole nodes.
     - ``qos`` names the QOS whose limits hold for all of its jobs, in addition to those of their own.
-    - ``max_nodes`` is the most nodes that a job may take. Jobs of other accounts than ``allow_accounts`` or of
-      other QOS than ``allow_qos``, or of one that is denied, never start; empty means no restriction.
+    - ``job_limits`` hold for each job.
+    - ``accounts`` and ``allowed_qos`` are those whose jobs may run here, with all accounts below them; empty
+      means all but ``denied_accounts`` and ``denied_qos``.
 
     Raises:
         ModelError: A number is out of range, or a resource is unknown.
@@ -131,11 +158,11 @@ class NodePartition:
     preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
     limits: Caps = field(default_factory=Caps)
     qos: str = ""
-    max_nodes: int | None = None
-    allow_accounts: tuple[str, ...] = ()
-    deny_accounts: tuple[str, ...] = ()
-    allow_qos: tuple[str, ...] = ()
-    deny_qos: tuple[str, ...] = ()
+    job_limits: JobCaps = field(default_factory=JobCaps)
+    accounts: tuple[str, ...] = ()
+    denied_accounts: tuple[str, ...] = ()
+    allowed_qos: tuple[str, ...] = ()
+    denied_qos: tuple[str, ...] = ()
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -151,8 +178,8 @@ class NodePartition:
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """A quality of service: a priority; limits in all, per user and per account, of one job and of its time
-    limit times its resources (``job_minutes``); and the QOS that it preempts.
+    """A quality of service: a priority; limits in all, per user, per account and per job; and the QOS
+    that it preempts.
 
     Raises:
         ModelError: A number is out of range.
@@ -167,8 +194,7 @@ class Qos:
     account_limits: Caps = field(default_factory=Caps)
     preempts: tuple[str, ...] = ()
     preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
-    job_limits: Caps = field(default_factory=Caps)
-    job_minutes: Caps = field(default_factory=Caps)
+    job_limits: JobCaps = field(default_factory=JobCaps)
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -210,7 +236,7 @@ class NodeReservation:
 @dataclass(frozen=True, slots=True)
 class NodeOutage:
     """Nodes that were out of service from ``start_s`` to ``end_s`` (None: to the end), on the same
-    clock as reservations. ``drain``: what runs there goes on, and nothing starts. ``down``: runs
+    clock as reservations. ``drain``: what runs there continues, and nothing starts. ``down``: runs
     fail. Unlike a reservation, it is not known ahead.
 
     Raises:

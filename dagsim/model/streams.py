@@ -14,8 +14,8 @@ from dagsim.errors import InputError
 
 
 def stream(root: int, name: str, index: int = 0) -> np.random.Generator:
-    """The generator called ``name`` with number ``index`` under the seed ``root``. Equal arguments
-    give equal numbers.
+    """Return the generator called ``name`` with number ``index`` under the seed ``root``. Equal
+    arguments give equal numbers.
 
     Raises:
         InputError: ``root`` or ``index`` is negative.

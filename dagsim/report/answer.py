@@ -1,20 +1,48 @@
-"""Answers to questions about a cluster, kept in the folder of their runs for the page that shows them."""
+"""Answers to questions about a cluster, stored in their run folder for the page that shows them."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dagsim.errors import RunFolderError
 from dagsim.files import parsed_json, write_text
 from dagsim.report.grid import Grid
 
-if TYPE_CHECKING:
-    pass
-
 _FILE = "answer.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One value of a chart, with its interval if it has one."""
+
+    label: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    tone: str = "plain"
+    """``good``, ``bad``, ``chosen``, ``today`` or ``plain``: the colour or the shape."""
+    across: float | None = None
+    """The position on the other axis, in a chart that has two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A picture of an answer: a row for each mark, or a curve if the marks lie on two axes."""
+
+    title: str
+    marks: tuple[Mark, ...]
+    unit: str
+    """What the values mean, with their unit."""
+    line: float | None = None
+    """A value to compare with: 1 for a ratio, or the bound of a target."""
+    across: str = ""
+    """What the other axis shows; empty if the chart has rows."""
+    joined: bool = False
+    """True if all marks except today's lie on one curve."""
+    ratio: bool = False
+    """True for a logarithmic axis, on which 0.5 and 2 are equally far from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +54,16 @@ class Recommendation:
     """The first is the answer, or says that the simulation does not reproduce the log."""
     grid: Grid
     assumptions: tuple[str, ...]
+    charts: tuple[Chart, ...] = ()
 
 
 def write_answer(folder: Path, answer: Recommendation) -> None:
-    """Keep the answer in the folder of its runs."""
+    """Store the answer in its run folder."""
     write_text(folder / _FILE, json.dumps(asdict(answer), indent=1, ensure_ascii=False) + "\n")
 
 
 def read_answer(folder: Path) -> Recommendation | None:
-    """The answer in a run folder; None if it holds none.
+    """Return the answer in a run folder; None if there is none.
 
     Raises:
         RunFolderError: The file is damaged.
@@ -47,6 +76,13 @@ def read_answer(folder: Path) -> Recommendation | None:
         grid = content["grid"]
         parts = {name: tuple(grid[name]) for name in ("heads", "notes", "texts")}
         table = Grid(grid["title"], rows=[tuple(row) for row in grid["rows"]], **parts)
-        return Recommendation(content["title"], tuple(content["sentences"]), table, tuple(content["assumptions"]))
+        charts = tuple(
+            Chart(**chart | {"marks": tuple(Mark(**mark) for mark in chart["marks"])})
+            for chart in content.get("charts", ())
+        )
+        texts = tuple(content["sentences"]), table, tuple(content["assumptions"])
+        return Recommendation(content["title"], *texts, charts)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunFolderError(f"{path}: not an answer of whatif or plan ({error}); ask again, or delete it") from None
+        raise RunFolderError(
+            f"{path}: not an answer from whatif or plan ({error}); run the command again, or delete the file"
+        ) from None

@@ -37,15 +37,15 @@ class ResultCells(NamedTuple):
     mean: str
     ratio: str
     interval: str
-    """95 % interval of the ratio; ``~`` marks an approximate one."""
+    """95% interval of the ratio; ``~`` marks an approximate one."""
     median: str
-    """95 % interval of the median ratio."""
+    """95% interval of the median ratio."""
     won: str
     verdict: str
 
 
 def result_cells(result: PolicyResult) -> ResultCells:
-    """Return the cells of ``result``: its mean, and its comparison with the reference."""
+    """Return the cells for ``result``: its mean, and its comparison with the reference."""
     mean, pair = short(result.mean.value), result.pair
     if pair is None:
         return ResultCells(mean, "-", "-", "-", "-", "not known" if isnan(result.mean.value) else "no ratio")
@@ -64,18 +64,18 @@ def result_cells(result: PolicyResult) -> ResultCells:
 
 
 def _caveats(results: Sequence[PolicyResult], sample: Sample, n: int) -> Iterator[str]:
-    """Yield notes on how reliable results from ``n`` seeds or windows are."""
+    """Yield notes about how reliable results from ``n`` seeds or windows are."""
     if n < ENOUGH_SEEDS:
         yield f"too few {sample}s for a verdict: {n} of {ENOUGH_SEEDS}."
     if needed := max((result.seeds_needed for result in results), default=0):
-        exact = " The interval of the median ratio holds (--wide)." if n >= ENOUGH_SEEDS else ""
+        exact = " The interval of the median ratio is exact (--wide)." if n >= ENOUGH_SEEDS else ""
         yield f"~ approximate: {enough_seeds(needed, sample)} (docs/reference/statistics.md).{exact}"
     if any(result.pair is not None and result.pair.is_decided_by_few and result.verdict for result in results):
         yield f"! a few {sample}s decide (docs/reference/statistics.md)."
 
 
 def _heads(metrics: Sequence[str]) -> list[str]:
-    """Column heads: metrics with their units."""
+    """Return the column heads: metrics with their units."""
     units = {term.name: term.unit for term in glossary()}
     return [f"{metric_name(metric)}\n({units.get(metric) or '-'})" for metric in metrics]
 
@@ -96,8 +96,8 @@ def comparison_table(
 
     ``ranked`` are the ``standings`` by ``metric``. Policies with equal results on every seed share
     a row. Without ``wide`` the table fits 80 columns; ``wide`` adds the ratio of means, the median
-    ratio, Holm's p and other metrics. ``to_bound`` adds each policy's share of the way to a lower
-    bound (the family ``bounds``).
+    ratio, Holm's p and other metrics. ``to_bound`` adds how far each policy has come towards a
+    lower bound (the family ``bounds``).
     """
     sample, n = ranked[0].sample, ranked[0].n
     policies = "1 policy" if len(ranked) == 1 else f"{len(ranked)} policies"
@@ -152,7 +152,7 @@ def comparison_table(
 
 
 def metric_name(metric: str) -> str:
-    """Return the name of the metric as tables show it."""
+    """Return the name of the metric as shown in tables."""
     return "mean JCT" if metric == "jct_s.mean" else metric
 
 
@@ -164,8 +164,8 @@ def _unit(sample: Sample) -> str:
 
 
 def _merged(ranked: Sequence[PolicyResult], *, wide: bool) -> Iterator[list[PolicyResult]]:
-    """Group policies that share a row: equal results on every seed, and equal in all that the table
-    shows.
+    """Group policies that share a row: those with equal results on every seed that are also equal
+    in everything that the table shows.
     """
     done: set[str] = set()
     for result in ranked:
@@ -203,7 +203,7 @@ def _notes(ranked: Sequence[PolicyResult]) -> Iterator[str]:
     if len(ranked) < 2:
         return
     if sample is Sample.TRACE:
-        yield "One trace is one sample: no interval and no verdict. Windows of it give both (--windows)."
+        yield "One trace is one sample: no interval and no verdict. Windows of the trace give both (--windows)."
         return
     if any(result.pair is not None for result in ranked):
         yield _method(ranked, sample)
@@ -237,7 +237,7 @@ def sweep_table(
 ) -> Grid:
     """List all groups one below the other, each with its best result first.
 
-    ``wide`` adds a column for each of ``metrics`` but the first.
+    ``wide`` adds a column for each of ``metrics`` except the first.
     """
     axis = compared_axis(axes)
     others = list(short_names([other.key for other in axes if other is not axis]).values())

@@ -1,5 +1,5 @@
-"""Plots and traces of run folders: which plots a folder gets, and where the files go; and a schedule as a
-film: jobs move from the queue through the GPUs.
+"""Plots and Perfetto traces of run folders (which plots a folder gets, and where the files go), and
+films of a schedule, in which jobs move from the queue through the GPUs.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _frames(schedule: Schedule, title: str, count: int, width: int) -> list[Imag
 
 
 def _write_gif(images: list[Image], path: Path) -> None:
-    """Give all frames one palette, so that unchanged areas take no space in the file."""
+    """Give all frames the same palette, so that unchanged areas take no space in the file."""
     from PIL import Image
 
     sample = Image.new("RGB", (images[0].width, images[0].height * 4))

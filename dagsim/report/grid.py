@@ -201,7 +201,7 @@ def listing(kind: str) -> Listing:
 
 
 def _registry(target: str, thing: str) -> Listing:
-    """The entries of the registry at ``module:attr``."""
+    """Return the entries of the registry at ``module:attr``."""
     from dagsim.own_code import attribute
 
     entries = attribute(target).describe()

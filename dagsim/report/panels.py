@@ -40,8 +40,8 @@ class Panel:
 
 
 def jobs_over_time(cols: ScheduleColumns) -> list[Panel]:
-    """Jobs over time, and on a cluster with GPUs, GPUs by type and their power. Empty if no time
-    passed.
+    """Return the jobs over time, and on a cluster with GPUs, GPUs by type and their power. Empty if
+    no time passed.
     """
     if not cols.horizon_s > 0:
         return []
@@ -58,13 +58,14 @@ _MOST_LINKS = 5
 
 
 def links_over_time(cols: ScheduleColumns, usage: Sequence[LinkUse]) -> list[Panel]:
-    """The busiest links over time, as shares of their bandwidth; empty if nothing was sent."""
+    """Return the busiest links over time, as shares of their bandwidth; empty if nothing was
+    sent."""
     steps = {use.link.name: link_steps(cols, use) for use in busiest(usage, _MOST_LINKS)}
     return [Panel("Busiest links of the network", "share of the bandwidth", steps)] if steps else []
 
 
 def link_steps(cols: ScheduleColumns, use: LinkUse) -> Steps:
-    """The share of its bandwidth that a link carries over time."""
+    """Return the share of its bandwidth that a link carries over time."""
     start_s, end_s, bytes_s = np.array(use.traffic).T
     return Steps.of(start_s, end_s, bytes_s / use.link.bandwidth, window=(cols.start_s, cols.end_s))
 
@@ -82,8 +83,8 @@ def jobs_within(cols: ScheduleColumns, figure: str, shortest: float = 0.0) -> tu
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """One measure of several trainings: the points of each run, and the mean over the range common
-    to all runs.
+    """One measure of several training runs: the points of each run, and the mean over the range
+    common to all runs.
     """
 
     name: str
@@ -108,7 +109,8 @@ def learning_panels(logs: Mapping[str, Sequence[Row]]) -> list[Learning]:
 
 
 def _common(curves: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats, Floats, Floats]:
-    """Samples in the range of all curves, and there the mean, the lowest and the highest value."""
+    """Return the samples in the range of all curves, and there the mean, the lowest and the highest
+    value."""
     first, last = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
     if len(curves) < 2 or not last > first:
         none = np.zeros(0)
@@ -119,7 +121,7 @@ def _common(curves: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats, Fl
 
 
 def _points(rows: Sequence[Row], name: str) -> tuple[Floats, Floats]:
-    """Samples and values of the rows that have both."""
+    """Return the samples and values of the rows that have both."""
     pairs = [(row["samples"], row[name]) for row in rows if row[name] is not None and row["samples"] is not None]
     x, y = np.array(pairs, float).reshape(-1, 2).T
     finite = np.isfinite(y)

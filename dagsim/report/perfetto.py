@@ -123,8 +123,8 @@ def _apart(cols: ScheduleColumns, entry: Ints, slot: Ints, shared: np.ndarray) -
 
 
 def _numbered(threads: list[_Thread]) -> dict[_Thread, int]:
-    """Number the threads of each node from 1: GPUs in order, each before its shares; runs without a
-    GPU come last.
+    """Return the number the threads of each node from 1: GPUs in order, each before its shares;
+    runs without a GPU come last.
     """
     numbers: dict[_Thread, int] = {}
     last: dict[int, int] = {}
@@ -155,7 +155,7 @@ def _name(kind: str, process: int, thread: int, name: str) -> Event:
 
 
 def _places(cols: ScheduleColumns, entries: list[int], threads: list[int]) -> dict[int, Place]:
-    """First slice of each entry of ``Runs``."""
+    """Return the first slice of each entry of ``Runs``."""
     starts, ends = _microseconds(cols.runs.start_s), _microseconds(cols.runs.end_s)
     node = cols.runs.node.tolist()
     places: dict[int, Place] = {}
@@ -253,7 +253,7 @@ def flows(facts: Sequence[JobFacts], cols: ScheduleColumns, places: dict[int, Pl
 
 
 def _outer_runs(tasks: TaskColumns, cols: ScheduleColumns) -> tuple[list[int], list[int]]:
-    """First and last entry of ``Runs`` of each task, or -1 if it never ran."""
+    """Return the first and last entry of ``Runs`` of each task, or -1 if it never ran."""
     runs = cols.runs
     entries = np.flatnonzero(tasks.first[runs.job] >= 0)
     task = tasks.first[runs.job[entries]] + runs.task[entries]

@@ -1,4 +1,4 @@
-"""Tables of one run, workload or trace for the terminal, and the reasons why a job waited."""
+"""Tables for the terminal about a run, workload or trace, and the reasons why a job waited."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dagsim.workload.info import Percentiles, WorkloadInfo
 
 _FEW_WAITS = 30
-"""Minimum number of jobs of a group whose error is shown as the worst."""
+"""Minimum number of jobs in a group whose error may be shown as the worst."""
 _TENANTS, _PARTS = 8, 12
 """Maximum number of tenants shown, those with the most jobs. ``runs.jsonl`` has them all."""
 _SHOWN = (
@@ -55,7 +55,7 @@ _SHOWN = (
     "failures",
     "node_failures",
 )
-"""Metrics of the table. The run folder has all metrics."""
+"""Metrics in the table. The run folder has all metrics."""
 
 _IF_ANY = (
     "energy_kwh",
@@ -80,7 +80,7 @@ _SPREADS = ("tasks_per_job", "depth", "width", "work", "critical_path_s", "insta
 
 
 def summary_table(lines: Sequence[RunMetrics], *, workload: str = "", sample: Sample = Sample.SEED) -> Grid:
-    """Summarise one policy over its seeds: the mean of each metric, its 95 % interval, and its
+    """Summarise one policy over its seeds: the mean of each metric, its 95% interval, and its
     range.
     """
     counts = [sum(int(line.metrics[name]) for line in lines) for name in ("jobs_arrived", "jobs_completed")]
@@ -157,8 +157,9 @@ def observed_table(policy: str, waits: Mapping[str, Any], tenants: int = _TENANT
 
 
 def fidelity_lines(policy: str, waits: Mapping[str, Any]) -> list[str]:
-    """The distance of the simulated waits of a log from the observed ones: the errors of mean and p95,
-    overall and for the worst account, partition and size, and jobs that start too early.
+    """Return lines on how far the simulated waits are from the observed ones: the errors of the
+    mean and p95, overall and for the worst account, partition and size, and jobs that start too
+    early.
     """
 
     def errors(pair: Mapping[str, Any]) -> str:
@@ -183,7 +184,7 @@ def fidelity_lines(policy: str, waits: Mapping[str, Any]) -> list[str]:
 
 
 def _gap(pair: Mapping[str, Any]) -> float:
-    """Logarithm of simulated over observed mean wait."""
+    """Return the logarithm of simulated over observed mean wait."""
     return log((pair["simulated_s"]["mean"] + 10) / (pair["observed_s"]["mean"] + 10))
 
 
@@ -194,7 +195,7 @@ def _relative(observed_s: float, simulated_s: float) -> str:
 
 
 def info_tables(info: WorkloadInfo) -> list[Table | Grid]:
-    """Statistics of a workload: distributions over jobs and tasks, and counts."""
+    """Return the statistics of a workload: distributions over jobs and tasks, and counts."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -208,7 +209,7 @@ def info_tables(info: WorkloadInfo) -> list[Table | Grid]:
     for name in ("gpus_per_instance", "models", "priorities", "tenants"):
         parts = [f"{key or '(none)'}: {count:,}" for key, count in getattr(info, name).items()]
         more = f", and {len(parts) - _PARTS:,} more" if len(parts) > _PARTS else ""
-        counts.add_row(name, escape(printable(", ".join(parts[:_PARTS]) + more)))  # names are anything
+        counts.add_row(name, escape(printable(", ".join(parts[:_PARTS]) + more)))  # names may contain anything
     counts.add_row("arrivals by hour", " ".join(map(str, info.arrivals_by_hour)))
     counts.add_row("span", f"{info.span_s / 3600:.2f} h")
     return [spreads, counts]
@@ -219,7 +220,7 @@ _OWNERS = 20
 
 
 def hours_tables(info: TraceInfo) -> list[Grid]:
-    """GPU-hours (core-hours in a log without GPUs) by account, user and partition."""
+    """Return the GPU-hours (core-hours in a log without GPUs) by account, user and partition."""
     every = [row for rows in info.hours.values() for row in rows.values()]
     kind = "gpu" if any(row.gpu_hours for row in every) else "core"
     unit = "GPU-hours" if kind == "gpu" else "core-hours"
@@ -252,18 +253,19 @@ def hours_tables(info: TraceInfo) -> list[Grid]:
 
 OUTSIDE = 0.01
 _MOST_NOTES = 5
-"""Share of values outside the range of an agent's training from which a warning is due. Shipped agents on their own
-workload see at most 0.05 %, at other loads as well; on clusters ten times as large 1.4 %, on presets of real traces 10
-to 16 %.
+"""Share of input values outside the range seen in an agent's training from which there is a
+warning. Shipped agents see at most 0.05% of such values on their own workload, even at other loads,
+1.4% on clusters ten times as large, and 10 to 16% on presets of real traces.
 """
 
 
 def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Notes on the jobs of some runs: their load, and the part of a trace that was read."""
+    """Return notes about the jobs of some runs: their load, and the part of a trace that was
+    read."""
     loads = [max(of.get("gpu_load") or 0.0, of.get("cpu_load") or 0.0) for of in workloads]
     low, high = number(min(loads)), number(max(loads))
     clusters = dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)
-    named = re.compile(r"cluster \((.*)\)")  # the default name says nothing
+    named = re.compile(r"cluster \((.*)\)")  # the default name is not informative
     notes = [f"cluster: {match[1] if (match := named.fullmatch(of)) else of}" for of in clusters]
     if any(loads):
         notes += [f"offered load: {low if low == high else f'{low} to {high}'} ({_LOAD})"]
@@ -290,7 +292,7 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The states in which runs of a part or of windows of a log begin."""
+    """Yield notes on the states in which runs of a part or of windows of a log begin."""
     states = [of["state"] for of in workloads if "state" in of]
     first = states[:1] if len({state["begins_s"] for state in states}) == 1 else states
     running, waiting, lost = (sum(state[key] for state in first) for key in ("running", "waiting", "without_room"))
@@ -319,8 +321,9 @@ def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = True) -> list[str]:
-    """Sentences on policies that know a log in hindsight, and on where the input contradicts itself or the
-    site: what comes before any result, or what need not. Of several windows, those of the worst count.
+    """Return sentences about policies that know a log in hindsight, and about contradictions in the
+    input or with the site: either those that come before any result, or the others. If there are
+    several windows, the worst one counts.
     """
     from dagsim.systems.cluster.audit import Audit
 
@@ -332,15 +335,17 @@ def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = Tru
 
 
 def knowledge_of(workloads: Iterable[Mapping[str, Any]]) -> Knowledge | None:
-    """The policies' knowledge of run times in these runs; None for systems that do not say."""
+    """Return what policies knew about run times in these runs; None for systems that do not record
+    it."""
     from dagsim.systems.cluster.knowledge import Knowledge
 
     return Knowledge.joined([of["knowledge"] for of in workloads if "knowledge" in of])
 
 
 def run_notes(lines: Iterable[CellRun]) -> list[str]:
-    """Notes on policies that read true durations, on agents far from the jobs and clusters of their
-    training, on jobs that ask for other GPU types, and on nodes that fail faster than jobs run.
+    """Return notes about policies that read true durations, about agents far from the jobs and
+    clusters of their training, about jobs that ask for other GPU types, and about nodes that fail
+    faster than jobs run.
     """
     outside: dict[str, float] = {}
     clairvoyant = []
@@ -368,8 +373,9 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
 
 
 def losses(lines: Iterable[CellRun]) -> list[str]:
-    """List what comes before the figures of some runs, since they lack it: the jobs that did not complete, with their
-    reasons, under each policy that differs from the first, and what policies noted about their runs.
+    """List what must precede the figures of some runs, because they leave it out: the jobs that did
+    not complete, with the reasons, for each policy that differs from the first, and the policies'
+    notes about their runs.
     """
     lines = list(lines)
     by_policy: dict[str, list[Mapping[str, Any]]] = {}
@@ -385,7 +391,7 @@ def losses(lines: Iterable[CellRun]) -> list[str]:
     }
     strange = any(
         (line.metrics.get("rejected_no_such_gpu") or 0) for line in lines if "audit" not in line.workload
-    )  # an audit has this hint itself
+    )  # an audit already contains this hint
     hint = "warning: --read gpu_names=SITE=TYPE gives a GPU type of the log another name (dagsim list gpus)"
     return [*_most(notes, "policies"), *([hint] if strange else []), *_most(list(noted), "notes of policies")]
 
@@ -396,7 +402,8 @@ def _most(sentences: list[str], what: str) -> list[str]:
 
 
 def trace_notes(info: TraceInfo) -> list[str]:
-    """Notes on a trace for its statistics: the part that was read, its load, and published figures."""
+    """Return notes on the statistics of a trace: the part that was read, its load, and published
+    figures."""
     busy = ", ".join(f"{number(value)} {name}" for name, value in info.mean_busy().items() if value)
     load = info.workload.load
     notes = [*info.audit.sentences(urgent=False), f"trace ({info.trace.format}): {info.trace.report}"]
@@ -411,7 +418,7 @@ def trace_notes(info: TraceInfo) -> list[str]:
 
 
 def published_table(info: TraceInfo) -> Table:
-    """Compare published figures of a whole trace with those of the part that was read."""
+    """Compare published figures for a whole trace with those of the part that was read."""
     from rich.table import Table
 
     table = Table("", title="published of the whole trace", title_justify="left")
@@ -427,10 +434,10 @@ _WIDTH = 80
 
 
 def why_lines(wait: WaitReasons, run: str, bound: Sequence[Stretch] | None = None, unknown: str = "") -> Iterator[str]:
-    """Yield sentences on the wait of a job: its length, and its reasons.
+    """Yield sentences about the wait of a job: its length and its reasons.
 
-    If ``bound`` is None (``unknown`` says why), only GPUs and outages are reported; the log has
-    nothing else.
+    If ``bound`` is None (``unknown`` says why), only GPUs and outages are reported, because the log
+    contains nothing else.
     """
     for line in _lines(wait, run, bound, unknown):
         yield from wrap(printable(line), _WIDTH, subsequent_indent="  ") or [""]
@@ -465,15 +472,15 @@ def _shares(parts: Iterable[tuple[str, float]], wait_s: float) -> Iterator[str]:
 
 
 def causes_in_words(bound: Sequence[Stretch]) -> list[tuple[str, float]]:
-    """Each set of causes of a wait in words, with its seconds, the longest first."""
+    """Return each set of causes of a wait in words, with its seconds, longest first."""
     from dagsim.systems.cluster.waits import causes_by_time
 
     return [("; and ".join(cause.what for cause in causes), seconds) for causes, seconds in causes_by_time(bound)]
 
 
 def why_tables(wait: WaitReasons, count: int) -> Iterator[Grid]:
-    """Yield tables of the jobs that held the GPUs meanwhile and of those that went first, at most
-    ``count`` rows each.
+    """Yield tables of the jobs that held the GPUs during the wait and of those that went first,
+    with at most ``count`` rows each.
     """
     if wait.holders:
         total = sum(holder.gpu_s for holder in wait.holders)

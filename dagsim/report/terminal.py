@@ -39,18 +39,18 @@ _WIDTH, _WIDE = 80, 320
 
 
 LINE_S = 30.0
-"""Seconds between two lines of progress if standard error is not a terminal."""
+"""Seconds between two progress lines if standard error is not a terminal."""
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Raise the error as every other output does; rich would exit."""
+        """Raise the error as all other output does, whereas rich would exit."""
         raise
 
 
 def console(*, wide: bool = False) -> Console:
-    """Return a console for standard output. If ``wide``, it ignores the width of the terminal, which is
-    that of ``COLUMNS`` if standard output is no terminal.
+    """Return a console for standard output. If ``wide``, it ignores the width of the terminal;
+    without a terminal, the width is that in ``COLUMNS``.
     """
     return _Console(width=_WIDE if wide else None if sys.stdout.isatty() or _columns() else _WIDTH)
 
@@ -70,7 +70,7 @@ def show_grid(grid: Grid, look: TableFormat = TableFormat.TEXT, *, wide: bool = 
 def show(heads: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> None:
     """Print rows as a table as wide as the terminal, or as one JSON array of objects.
 
-    The first column holds names, which are never cut or broken. In a pipe, each row is one line.
+    The first column contains names, which are never cut or broken. In a pipe, each row is one line.
     """
     if as_json:
         print(json.dumps([dict(zip(heads, row, strict=True)) for row in rows]))
@@ -127,8 +127,8 @@ def _plan_lines(*, every_run: bool) -> Watch:
 
 
 def counted(what: str, wanted: bool, unit: str = "jobs", every: int = 1000) -> Callable[[Iterable[T]], Iterator[T]]:
-    """Yield the items, and count them on standard error if wanted: on one line of a terminal, else
-    by a line every 30 s.
+    """Yield the items, and count them on standard error if wanted: in one line on a terminal, or
+    else with a new line every 30 s.
     """
 
     def telling(items: Iterable[T]) -> Iterator[T]:

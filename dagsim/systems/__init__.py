@@ -1,4 +1,4 @@
-"""Systems: kinds of simulated worlds behind one seam (``dagsim.systems.seam``)."""
+"""Systems: kinds of simulations behind a common interface (``dagsim.systems.seam``)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ SYSTEMS: Registry[Any] = Registry(
     home="dagsim.systems",
     method="kernel",
 )
-"""Every system by name, as the class of its settings: what ``system`` means in a configuration."""
+"""Every system by name, as the class of its settings. The key ``system`` of a configuration selects
+one."""
 
 DEFAULT_SYSTEM = "cluster"
-"""The system of a configuration that names none. Its keys are at the top level (``default.TopKeys``)."""
+"""The system of a configuration that does not name one. Its keys are at the top level
+(``default.TopKeys``)."""
 
 
 LISTS: Registry[Any] = Registry(
@@ -52,13 +54,13 @@ def system_named(name: str) -> type[System]:
 
     Raises:
         UnknownName: There is no such system.
-        PluginError: It belongs to another package, and cannot be imported.
+        PluginError: It belongs to another package and cannot be imported.
     """
     return cast("type[System]", SYSTEMS.get(name))
 
 
 def all_systems() -> dict[str, type[System]]:
-    """Return every system by its name in a configuration, without those of other packages that
+    """Return every system by its name in a configuration, except those from other packages that
     cannot be imported.
     """
     systems: dict[str, type[System]] = {}

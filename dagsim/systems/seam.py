@@ -69,8 +69,8 @@ class View(Protocol):
         ...
 
     def stream(self, name: str) -> np.random.Generator:
-        """The random stream with that name. Each name has its own stream, so draws from others do
-        not affect it.
+        """Return the random stream with that name. Each name has its own stream, so draws from
+        others do not affect it.
         """
         ...
 
@@ -120,8 +120,8 @@ class Policy(Protocol[AskedT, AnswerT]):
     """
 
     def decide(self, view: AskedT) -> Iterable[AnswerT]:
-        """Decisions for this instant, carried out one by one as they are yielded. No decision means
-        to wait for the next change.
+        """Return the decisions for this instant, carried out one by one as they are yielded. No
+        decision means to wait for the next change.
         """
         ...
 
@@ -141,17 +141,18 @@ class Codec(Protocol):
     """Translates between arrays and the views of one simulation, about which it may keep state."""
 
     def encode(self, view: Any) -> Any | None:
-        """The observation: the available choices; ``None`` if waiting is the only option."""
+        """Return the observation: the available choices; ``None`` if waiting is the only option."""
         ...
 
     def decode(self, view: Any, choice: Any) -> Iterable[Any]:
-        """The decisions that ``choice`` of the last observation stands for. An empty result means
-        to wait for a change.
+        """Return the decisions that ``choice`` of the last observation stands for. An empty result
+        means to wait for a change.
         """
         ...
 
     def choice_of(self, decisions: Iterable[Any]) -> Any | None:
-        """The choice of the last observation that stands for a heuristic's decisions; ``None`` if there is none."""
+        """Return the choice of the last observation that stands for a heuristic's decisions;
+        ``None`` if there is none."""
         ...
 
 
@@ -168,7 +169,7 @@ class CodecSettings(Protocol):
         ...
 
     def build(self) -> Codec:
-        """A codec for one simulation."""
+        """Return a codec for one simulation."""
         ...
 
 
@@ -179,7 +180,7 @@ class RewardTerm(Protocol):
     """
 
     def cost(self, now: float) -> float:
-        """The cost since the last call, until ``now`` (s)."""
+        """Return the cost since the last call, until ``now`` (s)."""
         ...
 
 
@@ -241,7 +242,8 @@ class System:
     agents: ClassVar[Mapping[str, str]] = {}
     """The agents that ship with it, by algorithm: files in the package. Families add more (``agents``)."""
     variants: ClassVar[tuple[str, ...]] = ()
-    """Tuned heuristics that a training also compares with. Default: those of ``dagsim tune``."""
+    """Tuned heuristics that a training run also compares with. Default: those of ``dagsim
+    tune``."""
     environment: ClassVar[str | None] = None
     """``module:Class`` of its Gymnasium environment, an ``EpisodeEnv``; or a family adds it (``environments``)."""
     takes_programs: ClassVar[bool] = False
@@ -250,7 +252,8 @@ class System:
     """Why jobs are blocked, if they cannot wait."""
 
     def of(self, keys: Any) -> System:
-        """The system with the top-level ``keys`` of a configuration, if its settings are there."""
+        """Return the system with the top-level ``keys`` of a configuration, if its settings are
+        there."""
         return self
 
     def scenario(self) -> Scenario:
@@ -262,8 +265,8 @@ class System:
         raise NotImplementedError
 
     def label(self, named: Mapping[str, Any]) -> str:
-        """The workload in a few words; empty for the name in the configuration. ``named`` are the
-        workloads that ship with dagsim.
+        """Return the workload in a few words; empty for the name in the configuration. ``named``
+        are the workloads that ship with dagsim.
         """
         return ""
 
@@ -298,7 +301,7 @@ class System:
         return () if self.trace_path is None else (self.trace_path,)
 
     def read_from(self, path: str) -> Mapping[str, Any]:
-        """The keys of a configuration with its trace at another path."""
+        """Return the keys of a configuration with its trace at another path."""
         raise NotImplementedError
 
     @property
@@ -313,8 +316,8 @@ class System:
         return ""
 
     def told(self, estimates: str) -> Mapping[str, Any]:
-        """The keys of a configuration in which policies know durations ``exact``, ``noisy`` or
-        ``hidden``; none if the system does not hide them.
+        """Return the keys of a configuration in which policies know durations ``exact``, ``noisy``
+        or ``hidden``; none if the system does not hide them.
         """
         return {}
 
@@ -340,7 +343,7 @@ class Scenario(System, ABC):
     def kernel(
         self, seed: int, *, record: bool = True, on_arrivals: Callable[[int], None] | None = None
     ) -> Kernel[Any, Any]:
-        """A new kernel: the same seed gives the same jobs, failures and outages every time.
+        """Return a new kernel: the same seed gives the same jobs, failures and outages every time.
 
         ``record=False`` allows a kernel to keep only part of the runs in its log if that is faster;
         arrivals and completions of jobs are always kept. ``on_arrivals`` is called from time to time with
@@ -352,16 +355,18 @@ class Scenario(System, ABC):
 
     @abstractmethod
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Facts of the jobs of ``kernel`` as plain values: their number, their load, and the source
-        that was read.
+        """Return the facts of the jobs of ``kernel`` as plain values: their number, their load, and
+        the source that was read.
         """
 
     def notes(self, kernel: Kernel[Any, Any], policy: object) -> list[str]:
-        """The facts that a reader of a run has to know first, besides the policy's own notes."""
+        """Return the facts that a reader of a run has to know first, besides the policy's own
+        notes."""
         return []
 
     def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
-        """Reasons why jobs of ``kernel`` that are there at its end are unfinished, by number, where they are known."""
+        """Return the reasons why jobs of ``kernel`` that are there at its end are unfinished, by
+        number, where they are known."""
         return {}
 
     @abstractmethod
@@ -373,14 +378,14 @@ class Scenario(System, ABC):
         """
 
     def scenario(self) -> Scenario:
-        """The scenario itself: its settings are all under ``system``."""
+        """Return the scenario itself: its settings are all under ``system``."""
         return self
 
     def engaged(self, policy: str, seed: int, *, on_arrivals: Callable[[int], None] | None = None) -> Engaged:
-        """The kernel for a policy given by name, in the requested or the best engine.
+        """Return the kernel for a policy given by name, in the requested or the best engine.
 
         Raises:
-            InputError: As ``kernel``, or the requested engine cannot play this run.
+            InputError: As in ``kernel``, or the requested engine cannot play this run.
         """
         return Engaged(self.kernel(seed, on_arrivals=on_arrivals))
 
@@ -392,11 +397,12 @@ class Scenario(System, ABC):
         """
 
     def fitted(self, policy: Policy[Any, Any]) -> Policy[Any, Any]:
-        """The policy with what the scenario demands of it and it does not do itself."""
+        """Return the policy with what the scenario demands of it and it does not do itself."""
         return policy
 
     def why_no_episodes(self, codec: CodecSettings, terms: Mapping[str, float]) -> str:
-        """The reason against playing many episodes at once in a compiled engine; empty if there is none."""
+        """Return the reason against playing many episodes at once in a compiled engine; empty if
+        there is none."""
         return f"episodes of the system {self.system!r} are not compiled"
 
     def episodes(

@@ -54,20 +54,20 @@ magnitude.
 
 
 def chain(*work: float) -> TaskGraph:
-    """One task after the other; its critical path is ``sum(work)``."""
+    """Return one task after the other; its critical path is ``sum(work)``."""
     return _graph(work, [(index, index + 1) for index in range(len(work) - 1)])
 
 
 def diamond(first: float = 1.0, left: float = 2.0, right: float = 5.0, last: float = 1.0) -> TaskGraph:
-    """A task, then two parallel tasks, then a last task; its critical path is ``first + max(left,
-    right) + last``.
+    """Return a task, then two parallel tasks, then a last task; its critical path is ``first +
+    max(left, right) + last``.
     """
     return _graph((first, left, right, last), [(0, 1), (0, 2), (1, 3), (2, 3)])
 
 
 def fork_join(width: int, work: float = 1.0) -> TaskGraph:
-    """A task, then ``width`` parallel ones, then a last one, all equal: on m GPUs it takes ``(2 +
-    ceil(width / m)) * work``.
+    """Return a task, then ``width`` parallel ones, then a last one, all equal: on m GPUs it takes
+    ``(2 + ceil(width / m)) * work``.
     """
     inner = range(1, width + 1)
     edges = [(0, index) for index in inner] + [(index, width + 1) for index in inner]
@@ -75,8 +75,8 @@ def fork_join(width: int, work: float = 1.0) -> TaskGraph:
 
 
 def heft_example() -> TaskGraph:
-    """The ten tasks of a published example, with seconds on the types P1, P2 and P3: figure 2 of
-    Topcuoglu, Hariri and Wu (2002).
+    """Return the ten tasks of a published example, with seconds on the types P1, P2 and P3: figure
+    2 of Topcuoglu, Hariri and Wu (2002).
 
     Each edge carries as many GB as its communication cost in the paper, so at 1 GB/s it takes that
     many seconds between nodes. With one processor per type the makespan of HEFT is 80, that of CPOP

@@ -46,15 +46,15 @@ class Case:
     seed: int = 0
 
     def kernel(self) -> ClusterKernel:
-        """A kernel at time 0."""
+        """Return a kernel at time 0."""
         return ClusterScenario(self.cluster, self.jobs, admission=self.admission, **self.models).kernel(self.seed)
 
     def admitting(self, policy: ClusterPolicy) -> ClusterPolicy:
-        """The policy, with a wrapper that admits jobs if the case requires admission."""
+        """Return the policy, with a wrapper that admits jobs if the case requires admission."""
         return Admitting(policy, self.seed) if self.admission else policy
 
     def play(self, make: Callable[[], ClusterPolicy]) -> Schedule:
-        """The whole schedule under a policy.
+        """Return the whole schedule under a policy.
 
         Raises:
             IllegalDecision, Stalled: As ``ClusterKernel.run``.
@@ -71,10 +71,10 @@ class Case:
         return not stuck(kernel.schedule, self.jobs)
 
     def faults(self, make: Callable[[], ClusterPolicy]) -> list[str]:
-        """The faults of the schedule under a policy, found in its log alone.
+        """Return the faults of the schedule under a policy, found in its log alone.
 
         Raises:
-            IllegalDecision, Stalled: As ``drive``.
+            IllegalDecision, Stalled: As in ``drive``.
         """
         kernel = self.kernel()
         whole = self.drive(kernel, make())
@@ -106,9 +106,9 @@ class Admitting:
 
 
 def crowd(gpus: int = 2, jobs: int = 9) -> Case:
-    """Jobs that all arrive at once, the longest first, and short jobs that arrive while those run,
-    with far too few GPUs. They expose a policy that starts tasks before it checks later ones,
-    and then tries to stop a run that it has just started.
+    """Return the jobs that all arrive at once, the longest first, and short jobs that arrive while
+    those run, with far too few GPUs. They expose a policy that starts tasks before it checks later
+    ones, and then tries to stop a run that it has just started.
     """
     cluster = Cluster((Node("n", gpu_type("T4"), gpus, 16, 64),))
     tasks = [Task("t", float(jobs - number), gpus=1 + number % gpus) for number in range(jobs)]
@@ -118,9 +118,9 @@ def crowd(gpus: int = 2, jobs: int = 9) -> Case:
 
 
 def random_case(seed: int) -> Case:
-    """A random case that may combine all features: DAGs, gangs, shares of GPUs, CPU-only tasks,
-    CPUs and memory, bursts and equal times, two GPU types, nodes that fail, leave for good or
-    all go down at once, networks, set-ups, wrong estimates, costly preemption and admission.
+    """Return a random case that may combine all features: DAGs, gangs, shares of GPUs, CPU-only
+    tasks, CPUs and memory, bursts and equal times, two GPU types, nodes that fail, leave for good
+    or all go down at once, networks, set-ups, wrong estimates, costly preemption and admission.
     """
     rng = stream(seed, "case")
     cluster = _cluster(rng)
@@ -258,7 +258,7 @@ def check_blind(make: Callable[[], ClusterPolicy]) -> None:
 
 
 def blind_kernels(seed: int) -> tuple[ClusterKernel, ClusterKernel]:
-    """Two kernels with equal jobs and estimates but different true durations, all above
+    """Return two kernels with equal jobs and estimates but different true durations, all above
     ``BLIND_UNTIL_S``.
 
     Tasks arrive in bursts and nodes one after the other, so that there is something to choose
@@ -329,7 +329,7 @@ class Watched:
 
 
 def _state(view: ClusterView) -> dict[str, Any]:
-    """Everything that a view shows and only the kernel may change, by name."""
+    """Return everything that a view shows and only the kernel may change, by name."""
     jobs = [*view.jobs.values(), *view.applicants.values()]
     tasks = [task for job in jobs for task in job.tasks] + [task for task in view.ready if task.piece]
     state: dict[str, Any] = {"view.ready": list(view.ready), "view.running": list(view.running)}

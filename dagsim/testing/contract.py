@@ -14,6 +14,7 @@ from dagsim.errors import DagsimError, IllegalDecision
 from dagsim.metrics import jobs_table, runs_table, summarize
 from dagsim.model import Kind
 from dagsim.model.log import Schedule
+from dagsim.systems.policy_spec import PolicySpec
 from dagsim.systems.seam import Conversation, Kernel, Policy, Scenario, drive
 
 _ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
@@ -71,7 +72,7 @@ def _check_scenario(scenario: Scenario, policy: str | None) -> None:
         assert isinstance(value, str), f"{meaning}, got {value!r}"
     names = scenario.policies.names()
     assert names, "policies has no entry"
-    assert policy is None or policy.partition("[")[0] in names, f"there is no policy {policy!r} in {names}"
+    assert policy is None or PolicySpec.parse(policy).name in names, f"there is no policy {policy!r} in {names}"
     assert scenario.cluster.nodes, "cluster has no nodes"
     for registry in ("codecs", "terms"):
         assert hasattr(getattr(scenario, registry), "names"), f"{registry} must be a Registry; it may be empty"
@@ -200,7 +201,7 @@ def _episode(env: Any, seed: int, steps: int) -> list[tuple[bytes, float, bool, 
 
 
 def _action(env: Any, rng: np.random.Generator, step: int) -> Any:
-    """A random legal action: of all masked choices one, for an action of one part."""
+    """Return a random legal action: of all masked choices one, for an action of one part."""
     space = env.action_space
     masks = getattr(env.unwrapped, "action_masks", None)
     if masks is None:

@@ -61,8 +61,8 @@ def as_recorded(task: Task, gpu: GpuType | None) -> float:
 
 
 def stuck(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
-    """The unfinished ready tasks that no node that is up at the end could hold, counting nodes as
-    empty. Only such tasks justify that a simulation has ended before all jobs have left.
+    """Return the unfinished ready tasks that no node that is up at the end could hold, counting
+    nodes as empty. Only such tasks justify that a simulation has ended before all jobs have left.
     """
     reading = _Reading(schedule, jobs, None)
     for record in schedule.log:
@@ -93,7 +93,7 @@ class _Running:
         return sum(row.instances for row in self.rows.values())
 
     def done(self, now: float) -> float:
-        """Work done until ``now``."""
+        """Return the work done until ``now``."""
         begun_s = self.started_s if self.computing_s is None else self.computing_s
         return self.work + self.rate * (now - (begun_s if self.since_s is None else self.since_s))
 
@@ -179,7 +179,7 @@ class _Reading:
                 self.found.append(f"task {task} of job {job} did {done!r} of {work} instances' work")
 
     def ready(self) -> Iterator[tuple[int, int]]:
-        """Tasks with parents done and instances that neither run nor have finished."""
+        """Yield the tasks with parents done and instances that neither run nor have finished."""
         for number, state in self.state.items():
             if state not in ("arrived", "admitted"):
                 continue
@@ -189,8 +189,8 @@ class _Reading:
                     yield number, index
 
     def fits(self, job: int, task: int) -> bool:
-        """True if the nodes that are up could hold an instance (a gang: all of it) if they were
-        empty.
+        """Return True if the nodes that are up could hold an instance (a gang: all of it) if they
+        were empty.
         """
         asked = self.jobs[job].tasks[task]
         room: Counter[GpuType | None] = Counter()
@@ -377,19 +377,19 @@ class _Reading:
 
 
 def _range(task: Task) -> tuple[int, int]:
-    """The least and the largest number of instances of a task at one time."""
+    """Return the least and the largest number of instances of a task at one time."""
     return (task.instances, task.instances) if task.elastic is None else (task.elastic.least, task.elastic.most)
 
 
 def _allows(task: Task, node: Node) -> bool:
-    """True if the node has a type that may run the task."""
+    """Return True if the node has a type that may run the task."""
     if node.gpu is None:
         return not task.gpus and task.gpu_types is None
     return task.gpu_types is None or node.gpu.name in named_types(task.gpu_types)
 
 
 def _room(task: Task, node: Node) -> int:
-    """Number of instances that the empty node can hold."""
+    """Return the number of instances that the empty node can hold."""
     counts = [1 << 40]
     if task.gpus >= 1:
         counts.append(int(node.gpus // task.gpus))

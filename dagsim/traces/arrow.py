@@ -120,14 +120,14 @@ class ArrowFile:
         return texts
 
     def as_csv(self) -> BufferedReader:
-        """The whole table as CSV text in UTF-8, made while it is read, for readers of lines.
+        """Return the whole table as CSV text in UTF-8, made while it is read, for readers of lines.
 
         Columns of unsupported types are empty.
         """
         return BufferedReader(_Chunks(self._csv()))
 
     def _open(self) -> Any:
-        """The file, opened by pyarrow."""
+        """Return the file, opened by pyarrow."""
         if self._is_parquet:
             return import_module("pyarrow.parquet").ParquetFile(self._path, memory_map=True)
         return import_module("pyarrow.ipc").open_file(self._arrow.memory_map(str(self._path)))
@@ -201,7 +201,7 @@ class _Chunks(RawIOBase):
 
 
 def _plain(arrow: Any, array: Any) -> Any:
-    """The array without its dictionary and extension type."""
+    """Return the array without its dictionary and extension type."""
     if isinstance(array, arrow.ExtensionArray):
         array = array.storage
     return array.dictionary_decode() if isinstance(array, arrow.DictionaryArray) else array

@@ -137,7 +137,7 @@ class BatchReader(Reader):
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """One job of one task per record."""
+    """Return one job of one task per record."""
     table, named = checks.table, options.named_gpus()
     checks.drop_for(table.words(_AT["fault"]))
     numbers = {name: table.numbers(_AT[name]) for name in BatchJob._fields[1 : _AT["memory_gb"] + 1]}
@@ -180,8 +180,8 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
 
 
 def even_parts(slots: dict[str, int], gpus: float = 0.0) -> tuple[int, float, float]:
-    """Parts of a job, and cores and GPUs of each: one per node if the slots on its nodes are equal, else
-    one per slot. ``gpus`` is a number per node.
+    """Return the parts of a job, and cores and GPUs of each: one per node if the slots on its nodes
+    are equal, else one per slot. ``gpus`` is a number per node.
     """
     counts = list(slots.values())
     if len(set(counts)) == 1:

@@ -116,7 +116,7 @@ _GOOGLE_2011_TASK = (
 
 
 def _shards(table: str, measured: tuple[tuple[int, str], ...]) -> tuple[Remote, ...]:
-    """The first shards of a table of Google's 2011 trace."""
+    """Return the first shards of a table of Google's 2011 trace."""
     paths = [f"{table}/part-{place:05}-of-00500.csv.gz" for place in range(len(measured))]
     return tuple(
         [Remote(f"{_GOOGLE}/{path}", size, sha256, path) for path, (size, sha256) in zip(paths, measured, strict=True)]
@@ -124,7 +124,7 @@ def _shards(table: str, measured: tuple[tuple[int, str], ...]) -> tuple[Remote, 
 
 
 def _archived(title: str, folder: str, log: str, size: int | None = None, sha256: str | None = None) -> PublishedTrace:
-    """A log of the Parallel Workloads Archive."""
+    """Return a log of the Parallel Workloads Archive."""
     file = Remote(f"{_ARCHIVE}/{folder}/{log}.swf.gz", size, sha256)
     return PublishedTrace(title, "swf", f"{_ARCHIVE}/{folder}/", _PWA_TERMS, (file,), file.name)
 

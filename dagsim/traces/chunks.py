@@ -85,7 +85,7 @@ class Form:
         return line.split() if self.separator == " " else line.split(self.separator)
 
     def passes_over(self, line: str) -> bool:
-        """True if a line is blank or a comment."""
+        """Return True if a line is blank or a comment."""
         if not self.quoted:
             text = line.strip()
             return not text or bool(self.comment and text.startswith(self.comment))
@@ -102,7 +102,8 @@ def csv_form(
     separator: str = ",",
     header: bool = False,
 ) -> Form:
-    """The form of a CSV file, with ``columns`` and then ``optional`` ones, which are empty if a file lacks them.
+    """Return the form of a CSV file, with ``columns`` and then ``optional`` ones, which are empty
+    if a file lacks them.
 
     The first row of a file is its header if it holds every name of ``columns`` (in any case and order). Otherwise
     its fields are named ``names``, or ``columns + optional``, in this order. ``header=True`` requires a header.
@@ -136,7 +137,7 @@ class _Lines(NamedTuple):
     ends: np.ndarray  # (n,) int64: end of each line
 
     def line(self, number: int) -> str:
-        """The line with this number."""
+        """Return the line with this number."""
         place = number - self.first
         begin = int(self.ends[place - 1]) + 1 if place else 0
         return self.data[begin : int(self.ends[place])].decode()
@@ -159,7 +160,7 @@ class Table:
         return len(self.line)
 
     def has(self, column: int) -> bool:
-        """True if any file has the column."""
+        """Return True if any file has the column."""
         return any(layout.places[column] is not None for layout in self.layouts.values())
 
     def numbers(self, column: int, blank: float = nan) -> np.ndarray:
@@ -196,7 +197,7 @@ class Table:
         return Labels(place, tuple(words.tolist()))
 
     def fields(self, row: int) -> list[str]:
-        """All columns of one row as texts."""
+        """Return all columns of one row as texts."""
         raw = self._raw(row)
         if raw is None:
             return [self._text(column, row) for column in range(len(self._places(row)))]
@@ -208,7 +209,7 @@ class Table:
         return self.source.where(int(self.line[row]))
 
     def chosen(self, rows: np.ndarray) -> Table:
-        """The rows at these indices."""
+        """Return the rows at these indices."""
         return Table(
             self.source,
             self.form,
@@ -221,7 +222,7 @@ class Table:
         )
 
     def unblocked(self) -> Table:
-        """The same rows, each with its own line instead of a block of lines."""
+        """Return the same rows, each with its own line instead of a block of lines."""
         return replace(self, raw=objects(map(self._raw, range(len(self)))), blocks=())
 
     @classmethod
@@ -245,7 +246,7 @@ class Table:
         )
 
     def _raw(self, row: int) -> Any:
-        """A row's line or fields; ``None`` for rows that were not read as text."""
+        """Return a row's line or fields; ``None`` for rows that were not read as text."""
         if self.raw[row] is not None or not self.blocks:
             return self.raw[row]
         number = int(self.line[row])
@@ -253,18 +254,18 @@ class Table:
         return self.blocks[place].line(number) if place >= 0 else None
 
     def _places(self, row: int) -> Sequence[int | None]:
-        """Field index of each column in the file of a row."""
+        """Return the field index of each column in the file of a row."""
         return self.layouts[int(self.line[row]) >> LINE_BITS].places
 
     def _text(self, column: int, row: int) -> str:
-        """A field of a row whose text was not read; numbers as Python writes them."""
+        """Return a field of a row whose text was not read; numbers as Python writes them."""
         if column in self.words_of:
             return str(self.words_of[column][row])
         number = float(self.values[column][row]) if column in self.values else nan
         return "" if number != number else repr(number)
 
     def _all_texts(self, column: int) -> np.ndarray:
-        """Texts of a column; for a numeric column, only whether each is empty."""
+        """Return the texts of a column; for a numeric column, only whether each is empty."""
         if column in self.words_of:
             return self.words_of[column]
         values = self.values.get(column, np.full(len(self), nan))
@@ -299,7 +300,7 @@ def read_rows(
     """Yield the rows of a CSV source as texts, with the columns of ``csv_form``.
 
     Raises:
-        TraceError: As ``read_tables``.
+        TraceError: As in ``read_tables``.
     """
     every = range(len(columns) + len(optional))
     for table in read_tables(source, csv_form(columns, optional, numbers=(), texts=every, header=header), report):
@@ -346,7 +347,7 @@ class _File:
                 yield from self._split(self._records([(line, data)]))
 
     def _stored(self, columns: ArrowFile) -> Iterator[Table]:
-        """Rows of a Parquet or Arrow file, whose columns have types of their own."""
+        """Yield the rows of a Parquet or Arrow file, whose columns have types of their own."""
         form, names = self._form, list(columns.names)
         self._layout = layout = form.layout(names, self._where(1))
         if layout.width != len(names):
@@ -407,7 +408,7 @@ class _File:
         return replace(table, blocks=(_Lines(int(table.line[0]), data, ends),))
 
     def _records(self, blocks: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, list[str]]]:
-        """Rows with the number of their first line."""
+        """Yield the rows with the number of their first line."""
         form = self._form
         if not form.quoted:
             split = (
@@ -439,7 +440,7 @@ class _File:
     def _joined(
         self, lines: Iterable[tuple[int, list[str]]], continues: Callable[[list[str], list[str]], bool]
     ) -> Iterator[tuple[int, list[str]]]:
-        """Rows of lines, of which some continue the one before."""
+        """Yield the rows of lines, of which some continue the one before."""
         row: list[str] = []
         begun, cut = 0, False
         for line, fields in lines:
@@ -608,8 +609,8 @@ def _clean(data: bytes, start: bool) -> bytes:
 
 
 def _parsed(data: bytes, numbers: set[int], texts: set[int], separator: str) -> dict[int, np.ndarray] | None:
-    """Fields of lines by index: float64 where all are numbers or empty, else object. ``None`` if
-    pandas fails.
+    """Return the fields of lines by index: float64 where all are numbers or empty, else object.
+    ``None`` if pandas fails.
     """
     import pandas as pd
 
@@ -647,7 +648,7 @@ def _parsed(data: bytes, numbers: set[int], texts: set[int], separator: str) -> 
 
 
 def _is_regular(data: bytes, ends: np.ndarray, fields: int, separator: str) -> bool:
-    """True if each line has exactly this number of fields."""
+    """Return True if each line has exactly this number of fields."""
     letters, begin, per_line = np.frombuffer(data, np.uint8), 0, fields if separator == " " else fields - 1
     for start in range(0, len(ends), _ROWS):
         these = ends[start : start + _ROWS]
@@ -687,6 +688,7 @@ def _float(text: str) -> float:
 
 
 def _exact(version: str) -> dict[str, Any]:
-    """Option that makes pandas round floats as ``float`` does; pandas 3.1 and later always do."""
+    """Return the option that makes pandas round floats as ``float`` does; pandas 3.1 and later
+    always do."""
     major, minor = (int(part) for part in version.split(".")[:2])
     return {} if (major, minor) >= (3, 1) else {"float_precision": "round_trip"}

@@ -48,20 +48,20 @@ def values(source: Source, key: str) -> Iterator[tuple[int, Any]]:
 
 
 def object_in(value: Any, *keys: str) -> Mapping[str, Any]:
-    """The object at the path ``keys``, or an empty one."""
+    """Return the object at the path ``keys``, or an empty one."""
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
 
 
 def list_in(value: Any, *keys: str) -> Sequence[Any]:
-    """The list at the path ``keys``, or an empty one."""
+    """Return the list at the path ``keys``, or an empty one."""
     listed = object_in(value, *keys[:-1]).get(keys[-1]) if keys else value
     return listed if isinstance(listed, list) else []
 
 
 def text_in(value: Any, *keys: str) -> str:
-    """The text at the path ``keys``, or an empty one."""
+    """Return the text at the path ``keys``, or an empty one."""
     text = object_in(value, *keys[:-1]).get(keys[-1]) if keys else value
     return text if isinstance(text, str) else ""
 
@@ -116,7 +116,7 @@ class _Document:
         self._take("]")
 
     def _next(self) -> str:
-        """Next character that is not a blank; empty at the end."""
+        """Return the next character that is not a blank; empty at the end."""
         while True:
             while self._at < len(self._buffer):
                 char = self._buffer[self._at]

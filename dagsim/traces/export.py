@@ -24,6 +24,7 @@ from xml.sax.saxutils import quoteattr
 from dagsim.errors import WorkloadError
 from dagsim.files import replaced
 from dagsim.model import Cluster, Job, Task
+from dagsim.model.job_fields import JOB_FIELDS
 from dagsim.traces.arrow import import_pyarrow
 from dagsim.traces.sites import folded
 
@@ -59,7 +60,7 @@ def export(format: str, path: Path, jobs: Iterable[Job], cluster: Cluster | None
 
 
 def _noticed(jobs: Iterable[Job], holds: frozenset[str], left_out: Counter[str]) -> Iterator[Job]:
-    """The jobs; counts those with an attribute that is not in ``holds``."""
+    """Yield the jobs; counts those with an attribute that is not in ``holds``."""
     for job in jobs:
         left_out.update(name for name, default in _ATTRIBUTES if name not in holds and getattr(job, name) != default)
         tasks = job.tasks
@@ -80,7 +81,7 @@ _ATTRIBUTES = tuple([(field.name, field.default) for field in fields(Job) if fie
 
 
 def _processors(job: Job, task: Task, format: str) -> int:
-    """GPUs of an instance, or its cores if it needs no GPU."""
+    """Return the GPUs of an instance, or its cores if it needs no GPU."""
     if task.speeds or task.model:
         raise _refused(job, format, f"the duration of task {task.name!r} depends on the GPU type")
     amount = task.gpus or task.cpus
@@ -90,7 +91,7 @@ def _processors(job: Job, task: Task, format: str) -> int:
 
 
 def _single(job: Job, format: str) -> tuple[Task, int]:
-    """The only task of a job and the number of its processors."""
+    """Return the only task of a job and the number of its processors."""
     if len(job.tasks) > 1:
         raise _refused(job, format, f"it has {len(job.tasks)} tasks; the format has no dependencies")
     task = job.tasks[0]
@@ -104,14 +105,14 @@ def _refused(job: Job, format: str, reason: str) -> WorkloadError:
 
 
 def _size(cluster: Cluster | None, widest: int) -> int:
-    """Processors of the machine: its GPUs, or its cores if it has none."""
+    """Return the processors of the machine: its GPUs, or its cores if it has none."""
     if cluster is None:
         return widest
     return int(sum(node.gpus for node in cluster.nodes) or sum(int(node.cpus) for node in cluster.nodes))
 
 
 def _number(value: float) -> str:
-    """A number as text, without a point if it is whole; reads back exactly."""
+    """Return a number as text, without a point if it is whole; reads back exactly."""
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
 
@@ -132,7 +133,7 @@ def _write_swf(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tupl
 
 
 def _write_slurm_events(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
-    """The workload of a Slurm simulator; an instance is a node with one task per core."""
+    """Return the workload of a Slurm simulator; an instance is a node with one task per core."""
     with replaced(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         for job in jobs:
             task, _ = _single(job, "slurm-events")
@@ -182,7 +183,8 @@ def _write_batsim(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> t
 
 
 def _platform(size: int, name: str) -> str:
-    """A platform of SimGrid with equal hosts and Batsim's master host. Delays use neither speeds nor links."""
+    """Return a platform of SimGrid with equal hosts and Batsim's master host. Delays use neither
+    speeds nor links."""
     return f"""<?xml version='1.0'?>
 <!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">
 <platform version="4.1">
@@ -201,7 +203,8 @@ def _platform(size: int, name: str) -> str:
 def _write_each(
     format: str, ending: str, text: Callable[[Job], str], path: Path, jobs: Iterable[Job], cluster: Cluster | None
 ) -> tuple[Path, ...]:
-    """One file per job: ``path`` itself for a name with this ending, else files in that folder."""
+    """Return one file per job: ``path`` itself for a name with this ending, else files in that
+    folder."""
     files: list[Path] = []
     for job in jobs:
         content = text(job)
@@ -219,7 +222,8 @@ def _write_each(
 
 
 def _standard_graph(job: Job) -> str:
-    """A graph of the Standard Task Graph set: one processor per task, and a first and a last task without work."""
+    """Return a graph of the Standard Task Graph set: one processor per task, and a first and a last
+    task without work."""
     graph = job.graph
     for task in job.tasks:
         if task.instances > 1 or _processors(job, task, "stg") > 1:
@@ -236,7 +240,7 @@ def _standard_graph(job: Job) -> str:
 
 
 def _workflow(job: Job) -> str:
-    """A workflow of WfFormat 1.5. A file stands for the bytes of an edge."""
+    """Return a workflow of WfFormat 1.5. A file stands for the bytes of an edge."""
     tasks, ran, sizes = [], [], []
     names = [task.name for task in job.tasks]
     for place, (task, parents) in enumerate(zip(job.tasks, job.graph.parents, strict=True)):
@@ -273,17 +277,15 @@ _BATCH = 1 << 16
 """Maximum number of rows of a batch of Arrow or Parquet."""
 
 _PLAIN = ("id", "arrival_s", "gpus", "duration_s", "gpu_type", "instances", "gang", "cpus", "memory_gb", "estimate_s")
-_PLAIN_JOB = ("priority", "tenant", "user", "account", "partition", "qos", "deadline_s", "weight", "eligible_s")
-
-
+_PLAIN_JOB = tuple(field.name for field in JOB_FIELDS if field.in_tables)
 _PLAIN_HEAD = (*_PLAIN, "model", "batch", *_PLAIN_JOB, "start_s", "task", "parents")
-_PLAIN_TEXTS = frozenset(
-    {"id", "gpu_type", "gang", "model", "tenant", "user", "account", "partition", "qos", "task", "parents"}
-)
+_PLAIN_TEXTS = {"id", "gpu_type", "gang", "model", "task", "parents"} | {
+    field.name for field in JOB_FIELDS if field.is_text and field.in_tables
+}
 
 
 def _plain_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
-    """A row for each task, in the order of ``_PLAIN_HEAD``."""
+    """Yield a row for each task, in the order of ``_PLAIN_HEAD``."""
     for job in jobs:
         names = [task.name for task in job.tasks]
         if len(names) > 1 and any(set("|") & set(name) for name in names):
@@ -302,7 +304,7 @@ _TIRESIAS_HEAD = ("job_id", "num_gpu", "submit_time", "iterations", "model_name"
 
 
 def _tiresias_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
-    """A row for each job; an iteration takes a second."""
+    """Yield a row for each job; an iteration takes a second."""
     for job in jobs:
         task, width = _single(job, "tiresias")
         if not task.gpus:
@@ -315,7 +317,7 @@ _OPENB_HEAD = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_s
 
 
 def _openb_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
-    """A pod for each job, scheduled when the log says so, else at once."""
+    """Yield a pod for each job, scheduled when the log says so, else at once."""
     for job in jobs:
         if len(job.tasks) > 1 or job.tasks[0].instances > 1:
             raise _refused(job, "openb2023", "it has several tasks or instances; a pod is one")
@@ -334,7 +336,7 @@ def _openb_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
 
 
 def _write_openb(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
-    """The pods, and the nodes in a list beside them, where the reader finds it."""
+    """Return the pods, and the nodes in a list beside them, where the reader finds it."""
     pods = _write_table(_OPENB_HEAD, _openb_rows, ",", path, jobs, cluster)
     if cluster is None:
         return pods
@@ -355,14 +357,15 @@ _CLOCK_S = 86_400.0
 
 
 def _slurm_time(seconds: float) -> str:
-    """A date, or seconds since 1970 if they are no whole number."""
+    """Return a date, or seconds since 1970 if they are no whole number."""
     if seconds != int(seconds):
         return repr(seconds + _CLOCK_S)
     return datetime.fromtimestamp(seconds + _CLOCK_S, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _sacct_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
-    """A finished job of Slurm's accounting; an instance is a node. Without a recorded start it starts when eligible."""
+    """Yield a finished job of Slurm's accounting; an instance is a node. Without a recorded start
+    it starts when eligible."""
     for job in jobs:
         task, _ = _single(job, "sacct")
         eligible_s = job.arrival_s if job.eligible_s is None else job.eligible_s
@@ -428,7 +431,7 @@ def _arrow_schema(arrow: Any) -> Any:
 
 
 def _arrow_batches(arrow: Any, jobs: Iterable[Job]) -> Iterator[Any]:
-    """Batches of the rows of the plain table; what is empty there is null."""
+    """Yield the batches of the rows of the plain table; what is empty there is null."""
     rows = _plain_rows(jobs)
     while some := list(islice(rows, _BATCH)):
         columns = [

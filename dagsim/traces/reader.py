@@ -63,8 +63,8 @@ class Reader(Protocol):
     """True if it takes a folder for some of its files, whatever the others are."""
 
     def recognises(self, source: Source) -> bool:
-        """True if the source has this format, judging by names and first lines. Must be False for
-        every other format.
+        """Return True if the source has this format, judging by names and first lines. Must be
+        False for every other format.
         """
         ...
 
@@ -106,7 +106,7 @@ class Reader(Protocol):
             yield Block(JobArrays.of(batch), np.array(rows, np.int64))
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """The trace's own machines, if it lists them."""
+        """Return the trace's own machines, if it lists them."""
         return None
 
     def downtimes(self, source: Source, options: TraceOptions) -> tuple[Downtime, ...]:
@@ -114,7 +114,7 @@ class Reader(Protocol):
         return ()
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
-        """When a run of the jobs begins, on the clock of ``read``, with the jobs that run and wait
+        """When a run of the jobs begins, on the clock of ``read``, with the running jobs and wait
         then; ``None`` for logs, which may begin anywhere.
         """
         return None
@@ -126,12 +126,13 @@ class Reader(Protocol):
         return ()
 
     def waits_s(self, source: Source) -> dict[str, float]:
-        """The wait of each job by its id, for logs that state it but not when the job started."""
+        """Return the wait of each job by its id, for logs that state it but not when the job
+        started."""
         return {}
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        """Assumptions where the trace is silent: a keyword for the question, a sentence for the
-        answer.
+        """Return the assumptions where the trace is silent: a keyword for the question, a sentence
+        for the answer.
         """
         return {}
 

@@ -53,6 +53,7 @@ class Contradiction:
 CONTRADICTIONS: Mapping[str, str] = {
     "impossible": "ran in the log and can never run here",
     "stuck": "wait and can never run here",
+    "rules": "ran in the log although the rules of the site would never let them start",
     "smaller nodes": "held more of a node than it has here",
     "nodes": "ran on nodes that the cluster lacks",
     "gpu types": "ran on other GPU types than their nodes have here",
@@ -82,7 +83,7 @@ _PHRASES = {
         ),
         "ids": ("id another", "(task|instance) another row", "id of an earlier"),
         "columns": ("disagree", "did not request", "mix GPU types", "wider than the machine", "column twice"),
-        "text": ("only in (their )?(text|command)", "GPUs of SubmitLine"),
+        "text": ("only in (their )?(text|command)", "GPUs of (SubmitLine|its submit arguments)"),
     }.items()
 }
 """Words of a reason for dropping or noting a row by which it is a contradiction."""
@@ -90,7 +91,8 @@ _PHRASES = {
 
 @cache
 def contradiction_in(reason: str) -> str:
-    """Kind of the contradiction that a reason for dropping or noting a row tells of; empty for others."""
+    """Return the kind of the contradiction that a reason for dropping or noting a row tells of;
+    empty for others."""
     return next((kind for kind, phrases in _PHRASES.items() if phrases.search(reason)), "")
 
 
@@ -181,7 +183,7 @@ class ReadReport:
         return self.rows - self.kept - self.dropped.total() - self.skipped.total()
 
     def to_dict(self) -> dict[str, Any]:
-        """The counts as plain data, for ``run.json``."""
+        """Return the counts as plain data, for ``run.json``."""
         return {
             "rows": self.rows,
             "kept": self.kept,

@@ -113,7 +113,7 @@ class Findings:
         ]
 
     def reasons(self) -> dict[int, str]:
-        """Reasons for dropping, by row."""
+        """Return the reasons for dropping, by row."""
         return {
             row: finding.details.get(row, finding.text)
             for finding in self._listed
@@ -201,7 +201,7 @@ class JobBatch(NamedTuple):
         return Block(self.every.chosen(kept), rows)
 
     def _hours(self, jobs: np.ndarray) -> Hours:
-        """Hours of those of some jobs that are kept."""
+        """Return the hours of those of some jobs that are kept."""
         gpu_h, core_h = self.every.chosen(jobs[self.kept[jobs]]).hours()
         return Hours(float(gpu_h.sum()), float(core_h.sum()))
 
@@ -241,7 +241,7 @@ class Checks:
         return self.finite(self.table.numbers(column, blank), column, field, where)
 
     def finite(self, values: np.ndarray, column: int, field: str, where: np.ndarray | None = None) -> np.ndarray:
-        """Values of a column; drops rows (``where``) without a finite number."""
+        """Return the values of a column; drops rows (``where``) without a finite number."""
         faulty = ~np.isfinite(values)
         if where is not None:
             faulty &= where
@@ -390,7 +390,7 @@ def row_blocks(
     *,
     apart: bool = False,
 ) -> Iterator[Block]:
-    """Jobs of a table with one row per job, sorted by arrival.
+    """Return the jobs of a table with one row per job, sorted by arrival.
 
     ``read`` reads the table; its column 0 holds the job ids. ``times`` returns the arrival of each
     row, ``inf`` if it cannot be read. ``jobs`` makes one job per row and drops rows that cannot be
@@ -435,8 +435,8 @@ class _Namesakes:
         """By id, the number of its rows so far, if there are several."""
 
     def numbered(self, ids: np.ndarray, times: np.ndarray) -> np.ndarray | None:
-        """The ids of the next part, with numbers on those that rows before have (``7``, ``7#2``); None if all
-        are new.
+        """Return the ids of the next part, with numbers on those that rows before have (``7``,
+        ``7#2``); None if all are new.
         """
         code, names = distinct_texts(ids)
         hashes = _hashes(names)
@@ -483,7 +483,7 @@ def with_others(
 
 
 def job_blocks(batches: Iterable[JobBatch], report: ReadReport, most: int | None) -> Iterator[Block]:
-    """The first ``most`` jobs of consecutive batches."""
+    """Yield the first ``most`` jobs of consecutive batches."""
     for batch in batches:
         block = batch.block(report, most)
         most = None if most is None else most - len(block.jobs)
@@ -530,7 +530,7 @@ class Grouped(NamedTuple):
         return job
 
     def ordered(self, jobs: np.ndarray) -> Grouped:
-        """The jobs at these indices, in this order."""
+        """Return the jobs at these indices, in this order."""
         sizes = np.diff(self.first)[jobs]
         first = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         return Grouped(self.row[ranges(self.first[jobs], sizes)], first, self.time[jobs], self.ids[jobs])

@@ -50,7 +50,8 @@ _SHORT = 500  # characters; a longer name is damage
 
 
 def site_gpu(name: str, named: Mapping[str, str] | None = None) -> str:
-    """Catalogue name of the GPU type that a site calls ``name``; ``name`` itself if there is none.
+    """Return the catalogue name of the GPU type that a site calls ``name``; ``name`` itself if
+    there is none.
 
     ``named``, a mapping from the site's names in lower case, takes precedence. ``a100`` without a
     size means the smaller one.
@@ -105,7 +106,7 @@ def _short_hosts(text: str) -> tuple[str, ...]:
 
 
 def listed_hosts(text: str) -> tuple[str, ...]:
-    """The nodes of a job, shared by all jobs that ran there.
+    """Return the nodes of a job, shared by all jobs that ran there.
 
     Raises:
         ValueError: The list cannot be read.
@@ -114,7 +115,7 @@ def listed_hosts(text: str) -> tuple[str, ...]:
 
 
 def readable_hosts(text: str) -> tuple[str, ...]:
-    """The nodes of a job; none if the list cannot be read."""
+    """Return the nodes of a job; none if the list cannot be read."""
     try:
         return listed_hosts(text)
     except ValueError:

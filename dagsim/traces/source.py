@@ -95,8 +95,8 @@ class Source:
         return shards
 
     def select(self, *patterns: str) -> Source:
-        """The same source with only the shards whose path or name matches one of ``patterns``,
-        possibly none.
+        """Return the same source with only the shards whose path or name matches one of
+        ``patterns``, possibly none.
         """
         chosen = Source(self.path, self.member)
         listed = (self,) if self._is_single() else self._listed
@@ -109,8 +109,8 @@ class Source:
         return inside if inside.files else self
 
     def beside(self, *patterns: str) -> Source:
-        """The shards that match one of ``patterns``, or else such files in the directory of the
-        file or archive.
+        """Return the shards that match one of ``patterns``, or else such files in the directory of
+        the file or archive.
         """
         inside = self.select(*patterns)
         folder = self.path.parent
@@ -121,15 +121,15 @@ class Source:
         return around.select(*patterns)
 
     def matches(self, *patterns: str) -> bool:
-        """True if the name, or the path's end, matches one of ``patterns`` (shell patterns,
+        """Return True if the name, or the path's end, matches one of ``patterns`` (shell patterns,
         case-insensitive).
         """
         path = (self.member or self.path.as_posix()).lower()
         return any(fnmatch(path, text) or fnmatch(path, f"*/{text}") for text in map(str.lower, patterns))
 
     def head(self, lines: int = 32) -> list[str]:
-        """First lines of the first shard (of its first 64 KB), to recognise its format; undecodable
-        bytes are replaced.
+        """Return the first lines of the first shard (of its first 64 KB), to recognise its format;
+        undecodable bytes are replaced.
         """
         return self._head[:lines]
 
@@ -150,7 +150,8 @@ class Source:
         return ArrowFile(self.path) if is_arrow else None
 
     def size_bytes(self) -> int:
-        """Size on disk in bytes, summed over a directory or archive; 0 if the file does not exist."""
+        """Return the size on disk in bytes, summed over a directory or archive; 0 if the file does
+        not exist."""
         try:
             files = [self.path] if not self.path.is_dir() else [file.path for file in self.files]
             return sum(file.stat().st_size for file in files)
@@ -158,7 +159,7 @@ class Source:
             return 0
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """All lines of all shards, numbered, without line ends (LF or CRLF)."""
+        """Yield all lines of all shards, numbered, without line ends (LF or CRLF)."""
         for place, file in enumerate(self.files):
             yield from file._lines(place << LINE_BITS)
 
@@ -177,7 +178,7 @@ class Source:
                 raise TraceError(f"{file}:1: the compressed data is damaged or cut off ({error})") from None
 
     def read_bytes(self) -> bytes:
-        """All decompressed bytes of a single file."""
+        """Return all decompressed bytes of a single file."""
         with self.open_binary() as stream:
             return BufferedReader(LineLimit(stream, str(self), TraceError)).read()
 

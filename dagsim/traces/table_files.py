@@ -68,11 +68,11 @@ class NamedColumns:
         self._mapping = {ours: theirs for ours, theirs in mapping.items() if ours not in self.constants}
 
     def name(self, ours: str) -> str:
-        """The file's name for the column ``ours``."""
+        """Return the file's name for the column ``ours``."""
         return self._mapping.get(ours, ours)
 
     def has(self, ours: str) -> bool:
-        """True if the table has the column."""
+        """Return True if the table has the column."""
         return self.name(ours).lower() in self.names
 
     def check(self, allowed: Sequence[str]) -> None:
@@ -105,8 +105,8 @@ class NamedColumns:
     def tables(
         self, needed: Sequence[str], optional: Sequence[str], numbers: Collection[int], report: ReadReport
     ) -> Iterator[Table]:
-        """Rows with the columns ``needed`` and ``optional``; those at the indices ``numbers`` are
-        read as numbers.
+        """Return the rows with the columns ``needed`` and ``optional``; those at the indices
+        ``numbers`` are read as numbers.
 
         Raises:
             TraceError: The source cannot be read.
@@ -127,7 +127,8 @@ class NamedColumns:
 
 
 def likely(names: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
-    """The ``names`` that probably hold our column ``wanted``: the same name, or a common synonym."""
+    """Return the ``names`` that probably hold our column ``wanted``: the same name, or a common
+    synonym."""
     columns = {}
     for ours in wanted:
         same = next((name for name in (ours, *_SYNONYMS.get(ours, ())) if name in names), None)
@@ -137,15 +138,16 @@ def likely(names: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
 
 
 def map_command(source: Source, columns: Mapping[str, str], missing: Sequence[str]) -> str:
-    """Command that reads the source with these columns, with gaps for those that were not found."""
+    """Return the command that reads the source with these columns, with gaps for those that were
+    not found."""
     pairs = [f"{ours}={theirs}" for ours, theirs in columns.items() if ours != theirs]
     pairs += [f"{ours}=COLUMN" for ours in missing]
     return f"dagsim replay --trace {shlex.quote(str(source))} --map {shlex.quote(','.join(pairs))}"
 
 
 def header_hint(source: Source) -> str | None:
-    """Columns of a table without any known name, and the command that maps them; empty without a
-    header.
+    """Return the columns of a table without any known name, and the command that maps them; empty
+    without a header.
     """
     names = NamedColumns(source, {}).names
     if len(names) < _LEAST_COLUMNS or not all(_NAME.fullmatch(name) for name in names):
@@ -159,7 +161,7 @@ def _split(head: str, delimiter: str) -> list[str]:
 
 
 def _keys(source: Source) -> list[str]:
-    """Fields of the first record; names of nested ones have dots."""
+    """Return the fields of the first record; names of nested ones have dots."""
     try:
         first = next(values(source, "jobs"), (0, None))[1]
     except TraceError:
@@ -173,7 +175,7 @@ def _keys(source: Source) -> list[str]:
 
 
 def _within(record: Mapping[str, Any], name: str) -> Any:
-    """Field of a record by its name, or by a path of names."""
+    """Return the field of a record by its name, or by a path of names."""
     if name in record:
         return record[name]
     outer, _, inner = name.partition(".")

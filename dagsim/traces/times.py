@@ -24,7 +24,7 @@ _DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(?:(\d{1,8}):)?(\d{1,12}(
 
 
 def is_unset(text: str) -> bool:
-    """True if a field is unset."""
+    """Return True if a field is unset."""
     return text.strip().lower() in _UNSET
 
 
@@ -51,8 +51,9 @@ def duration_s(text: str, field: str) -> float | None:
 
 
 def moment_s(text: str, field: str, zone: ZoneInfo | None, fold: int = 0) -> float | None:
-    """Seconds since 1970 from epoch seconds, or from a local date in ``zone`` (default UTC);
-    ``None`` if not set. A date in an hour that the zone repeats is the first or the second (``fold``).
+    """Return the seconds since 1970 from epoch seconds, or from a local date in ``zone`` (default
+    UTC); ``None`` if not set. A date in an hour that the zone repeats is the first or the second
+    (``fold``).
 
     Raises:
         Dirty: The text is not a point in time.
@@ -104,7 +105,8 @@ def are_milliseconds(moments: np.ndarray) -> np.ndarray:
 
 
 def folded_rows(texts: np.ndarray, zone: ZoneInfo) -> dict[int, bool]:
-    """Rows whose local dates lie in an hour that the zone repeats (True) or skips (False)."""
+    """Return the rows whose local dates lie in an hour that the zone repeats (True) or skips
+    (False)."""
     seconds = date_seconds(texts)
     dated = np.flatnonzero(~np.isnan(seconds))
     quarters, place = np.unique(seconds[dated] // 900, return_inverse=True)
@@ -136,8 +138,9 @@ def reading_of(texts: Sequence[str], lasts_s: float, zone: ZoneInfo) -> tuple[li
 def with_offsets(
     table: Table, columns: Sequence[int], lasts_s: Callable[[int], float], zone: ZoneInfo, report: ReadReport
 ) -> Table:
-    """The table with offsets on the local dates that a change of summer time makes ambiguous. ``columns`` are
-    those of ``reading_of``, and ``lasts_s`` returns how long the job of a row ran.
+    """Return the table with offsets on the local dates that a change of summer time makes
+    ambiguous. ``columns`` are those of ``reading_of``, and ``lasts_s`` returns how long the job of
+    a row ran.
     """
     texts = {column: table.words_of.get(column, objects([""] * len(table))) for column in columns}
     rows: dict[int, bool] = {}

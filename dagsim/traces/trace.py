@@ -82,7 +82,7 @@ class Trace:
         return None if stated is None else stated(self.source, self.options)
 
     def cluster(self) -> Cluster | None:
-        """The trace's own machines, or ``None`` if it lists none."""
+        """Return the trace's own machines, or ``None`` if it lists none."""
         return self._reader.cluster(self.source, self.options)
 
     def downtimes(self) -> tuple[Downtime, ...]:
@@ -116,18 +116,18 @@ class Trace:
         return (job for jobs in self._windowed(self.report) for job in self._given(jobs).jobs())
 
     def is_large(self) -> bool:
-        """True if the file is large enough for the compiled engine and fits into memory."""
+        """Return True if the file is large enough for the compiled engine and fits into memory."""
         return _COLUMNS_FROM_B <= self.source.size_bytes() <= _COLUMNS_TO_B
 
     def is_streamed(self) -> bool:
-        """True if the file is too large to be held in memory."""
+        """Return True if the file is too large to be held in memory."""
         return self.source.size_bytes() > _COLUMNS_TO_B
 
     def arrays_if_large(self) -> JobArrays | None:
         """``arrays`` of a large file, ``None`` for others. The last result is cached.
 
         Raises:
-            TraceError: As ``jobs``.
+            TraceError: As in ``jobs``.
         """
         if not self.is_large():
             return None
@@ -143,20 +143,21 @@ class Trace:
         return self._given(arrays)
 
     def unscaled(self) -> JobArrays:
-        """All jobs as columns at their own times, whatever the time scale; also fills ``report``.
+        """Return all jobs as columns at their own times, whatever the time scale; also fills
+        ``report``.
 
         Raises:
-            TraceError: As ``jobs``.
+            TraceError: As in ``jobs``.
         """
         if self.options.time_scale == 1 and (arrays := self.arrays_if_large()) is not None:
             return arrays
         return self._given(self._joined(1.0))
 
     def arrays(self) -> JobArrays:
-        """All jobs of ``jobs`` as columns; also fills ``report``.
+        """Return all jobs of ``jobs`` as columns; also fills ``report``.
 
         Raises:
-            TraceError: As ``jobs``.
+            TraceError: As in ``jobs``.
         """
         return self._given(self._joined())
 

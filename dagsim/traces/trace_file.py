@@ -49,7 +49,7 @@ class TraceFile:
     windows; default: all.
     """
     since: str | float | None = None
-    """When the run begins, with the jobs that run and wait then (``--from``): a date such as
+    """When the run begins, with the running jobs and wait then (``--from``): a date such as
     2023-05-03T14:00, or a time after the first job of the log such as 36h or 7d, or seconds.
     """
     until: str | float | None = None
@@ -82,10 +82,10 @@ class TraceFile:
         return open_trace(self.path, name, options)
 
     def at_load(self, cluster: Cluster, runtime: WorkRuntime) -> TraceFile:
-        """The trace with the time scale at which it offers the requested load to a cluster.
+        """Return the trace with the time scale at which it offers the requested load to a cluster.
 
         Raises:
-            TraceError, WorkloadError: As ``open``.
+            TraceError, WorkloadError: As in ``open``.
         """
         if self.options.load is None:
             return self
@@ -121,8 +121,8 @@ class TraceFile:
         *,
         overlap: bool = False,
     ) -> JobArrays:
-        """The jobs of the window of ``seed``, starting at 0 s, with arrivals scaled to the
-        requested load. ``past`` returns those of earlier jobs that run or wait at an instant; the
+        """Return the jobs of the window of ``seed``, starting at 0 s, with arrivals scaled to the
+        requested load. ``past`` returns those of earlier jobs that run or wait at a given time; the
         clock then starts at the first arrival of these, and the run when the window begins.
 
         Windows of experiments (``WINDOWS``) and of reports are disjoint, and so are those of
@@ -145,7 +145,7 @@ class TraceFile:
         return window.shifted(float(window.arrival_s[0]), scale)
 
     def whole(self) -> JobArrays:
-        """All jobs of the trace from which windows are taken, as recorded.
+        """Return all jobs of the trace from which windows are taken, as recorded.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -153,7 +153,7 @@ class TraceFile:
         return _all_jobs(self._whole())
 
     def most_windows(self) -> int:
-        """Number of disjoint windows that fit into the part of experiments.
+        """Return the number of disjoint windows that fit into the part of experiments.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -162,7 +162,7 @@ class TraceFile:
         return most_windows(len(self.whole()), self.window, self._part(WINDOWS.start))
 
     def places(self, seeds: Iterable[int]) -> list[tuple[float, float]]:
-        """The windows of ``seeds``, each as two fractions of the jobs of the trace.
+        """Return the windows of ``seeds``, each as two fractions of the jobs of the trace.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -173,16 +173,18 @@ class TraceFile:
         return [(window.start / jobs, window.stop / jobs) for window in windows]
 
     def _whole(self) -> TraceFile:
-        """The same trace without windows, as recorded; one copy in memory serves all windows."""
+        """Return the same trace without windows, as recorded; one copy in memory serves all
+        windows."""
         return replace(self, window=None, windows=None, part=None, options=replace(self.options, load=None))
 
     def _part(self, seed: int) -> tuple[float, float]:
-        """The part of the trace that has the window of ``seed``, as two fractions of its jobs."""
+        """Return the part of the trace that has the window of ``seed``, as two fractions of its
+        jobs."""
         part = part_of(seed)
         return self.part or part if part == (0.0, 1.0) else part
 
     def _place(self, seed: int, jobs: int, overlap: bool) -> range:
-        """Range of the window of ``seed`` among ``jobs`` jobs."""
+        """Return the range of the window of ``seed`` among ``jobs`` jobs."""
         assert self.window is not None
         part = self._part(seed)
         low, high = (round(fraction * jobs) for fraction in part)
@@ -208,12 +210,12 @@ class TraceFile:
         return spread_windows(jobs, most, self.window, part)[spread_order(most)[number]]
 
     def as_recorded(self, *, full_report: bool = False) -> Trace:
-        """The trace with its arrivals as recorded, ignoring any requested load."""
+        """Return the trace with its arrivals as recorded, ignoring any requested load."""
         name, options = self._chosen()
         return open_trace(self.path, name, replace(options, load=None), full_report=full_report)
 
     def machines(self) -> Cluster:
-        """The machines that the trace itself lists.
+        """Return the machines that the trace itself lists.
 
         Raises:
             ConfigError: The trace lists no machines.
@@ -225,7 +227,7 @@ class TraceFile:
         return cluster
 
     def lists_machines(self) -> bool:
-        """True if the trace has a list of machines.
+        """Return True if the trace has a list of machines.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -233,7 +235,8 @@ class TraceFile:
         return _machines(self) is not None
 
     def saved_with(self, key: str) -> Any:
-        """The note that ``dagsim workload save`` wrote under ``key``, or ``None`` for other files."""
+        """Return the note that ``dagsim workload save`` wrote under ``key``, or ``None`` for other
+        files."""
         path = Path(self.path)
         if ".jsonl" not in path.suffixes or not path.is_file() or not reader("jsonl").recognises(Source(path)):
             return None
@@ -251,7 +254,7 @@ class TraceFile:
         open_trace(self.path, name, options)
 
     def _chosen(self) -> tuple[str, TraceOptions]:
-        """The format, and the options for its reader."""
+        """Return the format, and the options for its reader."""
         name = self.format or format_of(self.path, self.options)
         if "reference_gpu" in reader(name).uses:
             return name, self.options
@@ -271,8 +274,8 @@ class TraceFile:
         return self._scalable(meter.load()) / self.options.time_scale
 
     def part_of(self, trace: Trace) -> tuple[JobArrays, float] | None:
-        """The jobs that arrive in the part of the log that is run, at their own times, and its
-        beginning; ``None`` if that is the whole log.
+        """Return the jobs that arrive in the part of the log that is run, at their own times, and
+        its beginning; ``None`` if that is the whole log.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -306,11 +309,11 @@ class TraceFile:
 
 @lru_cache(maxsize=1)
 def _machines(trace: TraceFile) -> Cluster | None:
-    """Machines of the trace; finding them may require reading large files."""
+    """Return the machines of the trace; finding them may require reading large files."""
     return open_trace(trace.path, *trace._chosen()).cluster()
 
 
 @lru_cache(maxsize=4)  # a mixture draws from several traces in turn
 def _all_jobs(trace: TraceFile) -> JobArrays:
-    """All jobs of the trace, from which windows are taken."""
+    """Return all jobs of the trace, from which windows are taken."""
     return trace.as_recorded().arrays()

@@ -121,7 +121,7 @@ class TraceOptions:
             raise ConfigError(f"floor_s must be 0 or more, got {self.floor_s!r}")
 
     def zone(self) -> ZoneInfo | None:
-        """Time zone of the option ``timezone``.
+        """Return the time zone of the option ``timezone``.
 
         Raises:
             ConfigError: There is not a time zone of that name.
@@ -134,11 +134,11 @@ class TraceOptions:
             raise ConfigError(f"timezone must be an IANA name like Europe/Berlin, got {self.timezone!r}") from None
 
     def named_gpus(self) -> dict[str, str]:
-        """Entries of ``gpu_names``, by the site's names in lower case."""
+        """Return the entries of ``gpu_names``, by the site's names in lower case."""
         return named_gpus(self.gpu_names)
 
     def mapping(self) -> dict[str, str]:
-        """Entries of ``map``: our column names, and the file's.
+        """Return the entries of ``map``: our column names, and the file's.
 
         Raises:
             ConfigError: A part is not a pair of names, or a name occurs twice.
@@ -150,15 +150,16 @@ class TraceOptions:
         return names
 
     def named_columns(self) -> tuple[str, ...]:
-        """Entries of ``columns``."""
+        """Return the entries of ``columns``."""
         return tuple([name.strip() for name in self.columns.split(",")]) if self.columns else ()
 
     def given(self) -> tuple[str, ...]:
-        """The options that differ from their defaults."""
+        """Return the options that differ from their defaults."""
         return tuple([field.name for field in fields(self) if getattr(self, field.name) != field.default])
 
     def tenants(self, user: Labels, account: Labels, partition: Labels) -> Labels:
-        """The tenant of each job: what the option ``tenant`` names, or else its account, or else its user."""
+        """Return the tenant of each job: what the option ``tenant`` names, or else its account, or
+        else its user."""
         if self.tenant is not None:
             return {"user": user, "account": account, "partition": partition}[self.tenant]
         nameless = np.array([not word for word in account.words])[account.place]
@@ -166,13 +167,13 @@ class TraceOptions:
         return Labels(place, (*account.words, *user.words)).mapped(str)
 
     def cpu_demand(self, cpus: float, memory_gb: float) -> tuple[float, float, float]:
-        """GPUs, cores and memory of an instance of a CPU-only trace: its own, or ``gpus_per_task``
-        alone.
+        """Return the GPUs, cores and memory of an instance of a CPU-only trace: its own, or
+        ``gpus_per_task`` alone.
         """
         return (0.0, cpus, memory_gb) if self.gpus_per_task is None else (self.gpus_per_task, 0.0, 0.0)
 
     def cpu_demand_text(self, own: str) -> str:
-        """The same in words; ``own`` describes the trace's own demand."""
+        """Return the same in words; ``own`` describes the trace's own demand."""
         if self.gpus_per_task is None:
             return f"tasks need no GPU; an instance takes {own}"
         return f"an instance takes {self.gpus_per_task:g} GPUs of any type and nothing else (--read gpus_per_task=)"

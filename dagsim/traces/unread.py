@@ -54,9 +54,10 @@ _KINDS = tuple(
             ("the output of pbsnodes", _SITE, r"\s+(Mom|ntype|state) = "),
             ("the output of qmgr", _SITE, r"(create queue|set (server|queue)) "),
             (
-                "the output of bjobs or bhist of LSF",
+                "the output of bjobs, bhist or bacct of LSF",
                 "take the accounting instead: $LSB_SHAREDIR/CLUSTER/logdir/lsb.acct",
-                r"(JOBID\s+USER\s+(STAT|JOB_NAME)|Summary of time in seconds)",
+                r"(?i)(JOBID\s+USER\s+(STAT|JOB_NAME)|Summary of time in seconds|(\w+ )?accounting information about|"
+                r"Job <\d+)",
             ),
             (
                 "the output of qstat of Grid Engine",

@@ -18,7 +18,7 @@ from dagsim.traces.source import Source
 
 
 def stem(file: Source) -> str:
-    """File name without its endings: the id of its job."""
+    """Return the file name without its endings: the id of its job."""
     return file.name.split(".")[0] or file.name
 
 
@@ -39,7 +39,7 @@ def read_json(file: Source) -> Any:
 
 
 def value(raw: Any, field: str) -> float:
-    """A finite number in a document, as a number or as text.
+    """Return a finite number in a document, as a number or as text.
 
     Raises:
         Dirty: There is no such number.
@@ -52,7 +52,7 @@ def value(raw: Any, field: str) -> float:
 def shared_bytes(
     parent: str, child: str, written: Mapping[str, Mapping[str, float]], read: Mapping[str, Mapping[str, float]]
 ) -> float:
-    """Total bytes of the files that ``parent`` writes and ``child`` reads."""
+    """Return the total bytes of the files that ``parent`` writes and ``child`` reads."""
     inputs = read.get(child, {})
     return ordered_sum(size for name, size in written.get(parent, {}).items() if name in inputs)
 
@@ -65,8 +65,8 @@ def workflow(
     where: str,
     rows: int | None = None,
 ) -> Job | None:
-    """The job of one file, arriving at 0, from edges ``(parent, child, bytes)`` by name. It counts
-    for ``rows`` rows, by default one per task.
+    """Return the job of one file, arriving at 0, from edges ``(parent, child, bytes)`` by name. It
+    counts for ``rows`` rows, by default one per task.
 
     Edges to missing tasks count as satisfied, and duplicates once; both are noted. A job that is
     not a DAG is dropped, and ``None`` returned.

@@ -19,16 +19,12 @@ import numpy as np
 from dagsim.errors import ModelError
 from dagsim.model import Demand, Edge, Job, Task, TaskGraph
 from dagsim.model.arithmetic import numbered
+from dagsim.model.job_fields import JOB_FIELDS, JobField
 from dagsim.model.log import Parents
 
-_NUMBERS = {"priority": 0.0, "deadline_s": inf, "weight": 1.0, "observed_start_s": nan, "eligible_s": nan}
+_NUMBERS = {field.name: field.absent for field in JOB_FIELDS if field.is_number}
 """Numeric columns, and the value of a job that has none."""
-_LABELS: dict[str, Any] = {"tenant": "", "user": "", "account": "", "partition": "", "qos": ""} | {
-    "observed_nodes": (),
-    "in_flight": (),
-    "request": None,
-    "observed_gpu": "",
-}
+_LABELS = {field.name: field.absent for field in JOB_FIELDS if not field.is_number}
 """Columns of labels, and the value of a job that has none."""
 
 
@@ -50,17 +46,17 @@ class Labels(NamedTuple):
 
     @classmethod
     def numbered(cls, words: Iterable[Any]) -> Labels:
-        """Number these words: store each distinct one once."""
+        """Return the number these words: store each distinct one once."""
         return cls(*numbered(words))
 
     @classmethod
     def of(cls, words: Iterable[Any]) -> Labels | None:
-        """Number these words; ``None`` if all are empty."""
+        """Return the number these words; ``None`` if all are empty."""
         labels = cls.numbered(words)
         return labels if any(labels.words) else None
 
     def chosen(self, jobs: np.ndarray) -> Labels:
-        """Labels of the jobs at these indices."""
+        """Return the labels of the jobs at these indices."""
         return self._replace(place=self.place[jobs])
 
     def mapped(self, read: Callable[[Any], Any]) -> Labels:
@@ -69,19 +65,19 @@ class Labels(NamedTuple):
         return Labels(place[self.place], words)
 
     def tolist(self) -> list[Any]:
-        """The label of each job, as a list."""
+        """Return the label of each job, as a list."""
         words = self.words
         return [words[place] for place in self.place.tolist()]
 
 
 def _columns_of(jobs: Sequence[Job]) -> dict[str, Any]:
-    """Columns of these jobs by name; columns that no job has are ``None``."""
+    """Return the columns of these jobs by name; columns that no job has are ``None``."""
     numbers: dict[str, Any] = {name: _numbers(map(attrgetter(name), jobs), none) for name, none in _NUMBERS.items()}
     return numbers | {name: Labels.of(map(attrgetter(name), jobs)) for name in _LABELS}
 
 
 def _chosen_columns(arrays: JobArrays, jobs: np.ndarray) -> dict[str, Any]:
-    """Columns of the jobs at these indices."""
+    """Return the columns of the jobs at these indices."""
     there = {name: column for name in (*_NUMBERS, *_LABELS) if (column := getattr(arrays, name)) is not None}
     return {name: column.chosen(jobs) if isinstance(column, Labels) else column[jobs] for name, column in there.items()}
 
@@ -140,7 +136,7 @@ def _filled(columns: Sequence[np.ndarray | None], sizes: Sequence[int], none: fl
 
 
 def _numbers(values: Iterable[float | None], none: float) -> np.ndarray | None:
-    """The numbers, with ``none`` for missing ones; ``None`` if all are missing."""
+    """Return the numbers, with ``none`` for missing ones; ``None`` if all are missing."""
     listed = list(values)
     distinct = set(listed)
     if distinct <= {None, none}:
@@ -164,7 +160,7 @@ class TaskKind(NamedTuple):
     manifest: str = ""
 
     def is_possible(self) -> bool:
-        """True if a task of this kind is valid."""
+        """Return True if a task of this kind is valid."""
         try:
             self.task("", 0.0, 1)
         except ModelError:
@@ -286,7 +282,7 @@ class JobArrays:
     def jobs(self) -> Iterator[Job]:
         """Yield the jobs as objects, lazily."""
         first, waits = self.first.tolist(), self.waits.tolist()
-        columns = (self.ids.tolist(), self.arrival_s.tolist(), self.parents(), *self.submitted(), *self._seen())
+        columns = (self.ids.tolist(), self.arrival_s.tolist(), self.parents(), *self._described())
         rows = zip(*columns, strict=True)
         outputs = self.output_bytes
         for start in range(0, len(self), _BLOCK):
@@ -301,7 +297,8 @@ class JobArrays:
                 yield Job(id, TaskGraph(tasks[begin - base : end - base], edges), arrival_s, *rest)
 
     def parents(self) -> Iterator[Parents]:
-        """Indices of each task's parents, per job; jobs of one shape share the same object."""
+        """Return the indices of each task's parents, per job; jobs of one shape share the same
+        object."""
         graph, graphs = self.graphs()
         return map(graphs.__getitem__, graph.tolist())
 
@@ -327,11 +324,11 @@ class JobArrays:
         return np.array(graph, np.int32), tuple(graphs)
 
     def between(self, start: int, stop: int) -> JobArrays:
-        """Jobs from ``start`` up to ``stop``."""
+        """Return the jobs from ``start`` up to ``stop``."""
         return self.chosen(np.arange(start, min(stop, len(self))))
 
     def chosen(self, jobs: np.ndarray) -> JobArrays:
-        """The jobs at these indices, in this order."""
+        """Return the jobs at these indices, in this order."""
         if len(jobs) == len(self) and (jobs == np.arange(len(self))).all():
             return self
         sizes = np.diff(self.first)[jobs]
@@ -383,7 +380,8 @@ class JobArrays:
         )
 
     def apart(self) -> JobArrays:
-        """The tasks as jobs of their own, the k-th after the first of a job as ``ID+k``; edges are left out."""
+        """Return the tasks as jobs of their own, the k-th after the first of a job as ``ID+k``;
+        edges are left out."""
         job = np.repeat(np.arange(len(self)), np.diff(self.first))
         place = (np.arange(self.tasks) - self.first[job]).tolist()
         ids = [f"{id}+{task}" if task else id for id, task in zip(self.ids[job].tolist(), place, strict=True)]
@@ -399,7 +397,7 @@ class JobArrays:
         )
 
     def arriving(self, arrival_s: np.ndarray) -> JobArrays:
-        """The same jobs with other arrival times."""
+        """Return the same jobs with other arrival times."""
         return replace(self, arrival_s=arrival_s)
 
     def shifted(self, origin: float, scale: float) -> JobArrays:
@@ -447,8 +445,8 @@ class JobArrays:
         )
 
     def faults(self, among: np.ndarray) -> Iterator[tuple[int, ModelError]]:
-        """The invalid jobs of the mask ``among``, (J,) bool, each with the error that creating it
-        raises.
+        """Yield the invalid jobs of the mask ``among``, (J,) bool, each with the error that
+        creating it raises.
         """
         bad_kind = np.array([not kind.is_possible() for kind in self.kinds] or [False], bool)
         with np.errstate(invalid="ignore"):
@@ -487,23 +485,13 @@ class JobArrays:
         return longest
 
     def samples(self) -> tuple[Task, ...]:
-        """Index of the first task of each kind."""
+        """Return the index of the first task of each kind."""
         _, places = np.unique(self.kind, return_index=True)
         return self._tasks(places)
 
     def task(self, place: int) -> tuple[Task, str]:
-        """The task at this index, and the id of its job."""
+        """Return the task at this index, and the id of its job."""
         return self._tasks(slice(place, place + 1))[0], str(self.ids[np.searchsorted(self.first, place, "right") - 1])
-
-    def submitted(self) -> tuple[list[float], list[str], list[float | None], list[float]]:
-        """Priority, tenant, deadline and weight of each job."""
-        jobs = len(self)
-        return (
-            [0.0] * jobs if self.priority is None else self.priority.tolist(),
-            [""] * jobs if self.tenant is None else self.tenant.tolist(),
-            [None] * jobs if self.deadline_s is None else [s if s < inf else None for s in self.deadline_s.tolist()],
-            [1.0] * jobs if self.weight is None else self.weight.tolist(),
-        )
 
     def asked(self, resource: str) -> np.ndarray:
         """(n,) float64: demand of an instance of each task for one resource, a field of ``Demand``."""
@@ -520,22 +508,21 @@ class JobArrays:
         gpu_h, core_h = (np.rint(hours * (1 << 20)) / (1 << 20) for hours in by_job)
         return gpu_h, core_h
 
-    def _seen(self) -> list[list[Any]]:
-        """Columns of the fields after ``weight`` in ``Job``; ``None`` if no job sets any of them."""
-        times, nodes = (self.observed_start_s, self.eligible_s), self.observed_nodes
-        labels, request = (self.user, self.account, self.partition, self.qos), self.request
-        gpu = self.observed_gpu
-        if all(column is None for column in (*times, nodes, *labels, self.in_flight, request, gpu)):
-            return []
-        nobody: list[Any] = [None] * len(self)
-        return [
-            *[nobody if column is None else [s if s == s else None for s in column.tolist()] for column in times],
-            [()] * len(self) if nodes is None else nodes.tolist(),
-            *[[""] * len(self) if column is None else column.tolist() for column in labels],
-            [()] * len(self) if self.in_flight is None else self.in_flight.tolist(),
-            nobody if request is None else request.tolist(),
-            [""] * len(self) if gpu is None else gpu.tolist(),
-        ]
+    def _described(self) -> list[list[Any]]:
+        """Return the columns of the optional fields of ``Job`` as lists, up to the last one that
+        any job has."""
+        there = [place for place, field in enumerate(JOB_FIELDS, 1) if getattr(self, field.name) is not None]
+        return [self._listed(field) for field in JOB_FIELDS[: max(there, default=0)]]
+
+    def _listed(self, field: JobField) -> list[Any]:
+        """Return the field of each job, as ``Job`` has it."""
+        column, default = getattr(self, field.name), None if field.kind == "float | None" else field.absent
+        if column is None:
+            return [default] * len(self)
+        values: list[Any] = column.tolist()
+        if field.kind != "float | None":
+            return values
+        return [None if value == field.absent or value != value else value for value in values]
 
     def _tasks(self, which: slice | np.ndarray) -> tuple[Task, ...]:
         kinds = self.kinds
@@ -599,8 +586,8 @@ def _places(column: np.ndarray) -> np.ndarray:
 
 
 def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Indices of several ranges, one after the other: ranges that start at (2, 7) with sizes (3, 2)
-    give 2, 3, 4, 7, 8.
+    """Return the indices of several ranges, one after the other: ranges that start at (2, 7) with
+    sizes (3, 2) give 2, 3, 4, 7, 8.
     """
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
@@ -625,7 +612,7 @@ def bounds(sizes: Any) -> np.ndarray:
 
 
 def objects(values: Iterable[Any]) -> np.ndarray:
-    """Array of texts or of other objects."""
+    """Return the array of texts or of other objects."""
     listed = list(values)
     array = np.empty(len(listed), object)
     array[:] = listed
@@ -633,7 +620,7 @@ def objects(values: Iterable[Any]) -> np.ndarray:
 
 
 def optional(column: np.ndarray, none: float = nan) -> np.ndarray | None:
-    """The column, or ``None`` if all its values are ``none``."""
+    """Return the column, or ``None`` if all its values are ``none``."""
     missing = np.isnan(column) if none != none else column == none
     return None if missing.all() else column
 

@@ -102,7 +102,7 @@ class Diurnal:
         return high
 
     def _arrived(self, time_s: np.ndarray) -> np.ndarray:
-        """Integral of the rate from 0, with a mean rate of 1."""
+        """Return the integral of the rate from 0, with a mean rate of 1."""
         swing = (self.peak_to_trough - 1) / (self.peak_to_trough + 1)
         turn = 2 * pi / self.period_s
         ahead = np.sin(turn * (time_s - self.peak_s)) + np.sin(turn * self.peak_s)
@@ -149,7 +149,8 @@ class Swing:
             raise WorkloadError(f"swing: sigma must be 0 or more and hours above 0, got {self.sigma!r}, {self.hours!r}")
 
     def factors(self, rng: np.random.Generator, hours: int, last: float | None) -> tuple[np.ndarray, float]:
-        """Factors of the hours that follow one at ``last``, and the final state of the process."""
+        """Return the factors of the hours that follow one at ``last``, and the final state of the
+        process."""
         kept = exponential(-1 / self.hours)
         path = []
         for shock in rng.standard_normal(hours).tolist():
@@ -201,7 +202,7 @@ class Rates:
             week += 1
 
     def _cycle(self) -> np.ndarray:
-        """Factors of the hours of a week, with mean 1."""
+        """Return the factors of the hours of a week, with mean 1."""
         day = np.array(self.day or (1.0,) * 24)
         week = np.array(self.week or (1.0,) * 7)
         cycle = np.outer(week / week.mean(), day / day.mean()).ravel()

@@ -89,7 +89,7 @@ class Constant:
         return np.full(count, float(self.value))
 
     def at(self, uniform: np.ndarray) -> np.ndarray:
-        """Values at these probabilities."""
+        """Return the values at these probabilities."""
         return np.full(len(uniform), float(self.value))
 
 
@@ -211,7 +211,7 @@ class Choice:
         return self.at(rng.random(count))
 
     def at(self, uniform: np.ndarray) -> np.ndarray:
-        """Values at these probabilities, each in [0, 1)."""
+        """Return the values at these probabilities, each in [0, 1)."""
         picked = _picked(self.weights or (1.0,) * len(self.values), uniform)
         return np.take(np.asarray(self.values, float), picked)
 
@@ -245,7 +245,7 @@ class Quantiles:
         return self.at(rng.random(count))
 
     def at(self, uniform: np.ndarray) -> np.ndarray:
-        """Values at these probabilities, each in [0, 1)."""
+        """Return the values at these probabilities, each in [0, 1)."""
         chances, values, growth = _table(self.points)
         upper = np.searchsorted(chances[1:-1], uniform, "right") + 1
         part = (uniform - chances[upper - 1]) / (chances[upper] - chances[upper - 1])
@@ -257,7 +257,8 @@ class Quantiles:
 
 @lru_cache(maxsize=256)
 def _table(points: tuple[tuple[float, float], ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Probabilities, values, and the growth of the logarithm from each point to the next."""
+    """Return the probabilities, values, and the growth of the logarithm from each point to the
+    next."""
     chances, values = np.array(points, float).T
     growth = [log(high) - log(low) if low > 0 else 0.0 for low, high in pairwise(values.tolist())]
     return chances, values, np.array(growth)
@@ -309,7 +310,7 @@ Distribution: TypeAlias = Annotated[
 
 
 def _picked(weights: tuple[float, ...], uniform: np.ndarray) -> np.ndarray:
-    """Indices into ``weights`` at these probabilities."""
+    """Return the indices into ``weights`` at these probabilities."""
     bounds = np.cumsum(weights)
     return np.asarray(np.searchsorted(bounds, uniform * bounds[-1], "right"))
 

@@ -122,8 +122,8 @@ def fit_arrivals(starts: np.ndarray) -> Rates:
 
 
 def quantiles(values: np.ndarray, *, whole: bool = False) -> Quantiles:
-    """Quantile table of ``values`` at fixed probabilities, three digits each; the last value is set
-    so that the mean matches.
+    """Return the quantile table of ``values`` at fixed probabilities, three digits each; the last
+    value is set so that the mean matches.
     """
     ordered = np.sort(values)
     table = [_rounded(value) for value in np.quantile(ordered, _POINTS, method="inverted_cdf")]
@@ -145,7 +145,7 @@ def _points(values: Sequence[float]) -> tuple[tuple[float, float], ...]:
 
 
 def _wide(job: Job) -> float:
-    """GPUs of the widest task, or minus the number of digits of its instances."""
+    """Return the GPUs of the widest task, or minus the number of digits of its instances."""
     gpus = max(task.gpus * task.instances for task in job.tasks)
     if gpus == 0:
         return -float(len(str(max(task.instances for task in job.tasks) - 1))) if _several(job) else 0.0
@@ -157,8 +157,8 @@ def _several(job: Job) -> bool:
 
 
 def _joined(kinds: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
-    """Kinds, with rare ones replaced by the nearest frequent kind of the same priority, or of any
-    priority if there is none.
+    """Return the kinds, with rare ones replaced by the nearest frequent kind of the same priority,
+    or of any priority if there is none.
     """
     counts = Counter(kinds)
     frequent = [kind for kind, count in counts.items() if count >= _RARE * len(kinds)]
@@ -171,7 +171,7 @@ def _joined(kinds: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
 
 
 def _sessions(times: np.ndarray, keys: Sequence[object]) -> list[list[int]]:
-    """Indices of the jobs of each session, sessions in order of their first job."""
+    """Return the indices of the jobs of each session, sessions in order of their first job."""
     latest: dict[object, list[int]] = {}
     sessions = []
     for place, (time_s, key) in enumerate(zip(times.tolist(), keys, strict=True)):
@@ -209,8 +209,8 @@ def _kind(
 
 
 def _values(drawn: Sequence[float]) -> Distribution:
-    """The most frequent values with their weights, or quantiles if there are many values; a single
-    value is a constant.
+    """Return the most frequent values with their weights, or quantiles if there are many values; a
+    single value is a constant.
     """
     common = Counter(map(float, drawn)).most_common(_VALUES)
     if len(common) == 1:
@@ -234,8 +234,8 @@ def _ranks(work: np.ndarray, kinds: Sequence[tuple[float, ...]]) -> np.ndarray:
 
 
 def _alike(members: Sequence[list[int]], ranks: np.ndarray) -> float:
-    """Share of similar jobs. Two jobs are similar if both belong to that share, so it is the square
-    root of their rank correlation.
+    """Return the share of similar jobs. Two jobs are similar if both belong to that share, so it is
+    the square root of their rank correlation.
     """
     before = [place for own in members for place in own[:-1]]
     after = [place for own in members for place in own[1:]]
@@ -257,15 +257,15 @@ def _zipf(counts: Sequence[int]) -> float:
 
 
 def _means(counts: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
-    """Mean counts by place, relative to their mean; 1 where the trace has none."""
+    """Return the mean counts by place, relative to their mean; 1 where the trace has none."""
     sums, seen = np.bincount(places, counts, size), np.bincount(places, minlength=size)
     means = np.where(seen > 0, sums / np.maximum(seen, 1), counts.mean())
     return np.asarray(means / means.mean() if means.mean() else np.ones(size))
 
 
 def _swings(flat: np.ndarray, mean: float) -> tuple[Swing, ...]:
-    """Two swings, over hours and over days, whose covariance is nearest to that of the hourly
-    counts.
+    """Return two swings, over hours and over days, whose covariance is nearest to that of the
+    hourly counts.
 
     The counts of a log-Gaussian Cox process with variances v and times h have the covariance mean^2
     (exp(sum of v exp(-k / h)) - 1) at lag k.

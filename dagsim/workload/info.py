@@ -85,7 +85,7 @@ class WorkloadInfo:
     """Load offered to the cluster, if a cluster was given."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The statistics as plain values for JSON, including ``offered`` of the load."""
+        """Return the statistics as plain values for JSON, including ``offered`` of the load."""
         plain = asdict(self)
         if self.load is not None:
             plain["load"]["offered"] = self.load.offered
@@ -168,7 +168,7 @@ class Tally:
             self.paths.append(graph.critical_path([min(self.runtime.seconds(task, self.types)) for task in tasks]))
 
     def info(self) -> WorkloadInfo:
-        """Statistics of the jobs added so far."""
+        """Return the statistics of the jobs added so far."""
         times = ArrivalTimes(whole=self._whole)
         times.add_all(np.array(self.arrivals))
         return WorkloadInfo(
@@ -199,7 +199,8 @@ class Tally:
 
 
 def _level_sizes(graph: TaskGraph) -> list[int]:
-    """Number of tasks at each depth: with 0, 1, 2 ... tasks before them on their longest chain."""
+    """Return the number of tasks at each depth: with 0, 1, 2 ... tasks before them on their longest
+    chain."""
     level = [0] * len(graph.tasks)
     for task in graph.order:
         level[task] = max([level[parent] + 1 for parent in graph.parents[task]], default=0)

@@ -36,8 +36,8 @@ class WorkRuntime(Protocol):
     """The part of a runtime model that workloads need (``dagsim.systems.cluster.models.runtime``)."""
 
     def seconds(self, task: Task, gpus: tuple[GpuType | None, ...]) -> tuple[float, ...]:
-        """Seconds that one instance of ``task`` takes on each of ``gpus``; ``inf`` where it cannot
-        run.
+        """Return the seconds that one instance of ``task`` takes on each of ``gpus``; ``inf`` where
+        it cannot run.
         """
         ...
 
@@ -164,7 +164,7 @@ class Load:
         )
 
     def _scarce(self) -> str:
-        """The scarcest GPU types, if these are not all types of the cluster."""
+        """Return the scarcest GPU types, if these are not all types of the cluster."""
         if len(self.by_types) < 2 or self.cpu_load > self.gpu_load:
             return ""
         scarcest = max(self.by_types, key=lambda part: part.load)
@@ -225,17 +225,18 @@ class _Resource:
             self.busy_s[of] = float(np.add.accumulate(mine)[-1])
 
     def units(self, types: int) -> float:
-        """GPUs or cores of a set of types."""
+        """Return the GPUs or cores of a set of types."""
         return ordered_sum(units for place, units in enumerate(self.capacity) if types >> place & 1)
 
     def without(self, other: _Resource) -> _Resource:
-        """The same capacity, and the busy times less those of another."""
+        """Return the same capacity, and the busy times less those of another."""
         rest = _Resource(self.capacity)
         rest.busy_s = {types: busy_s - other.busy_s.get(types, 0.0) for types, busy_s in self.busy_s.items()}
         return rest
 
     def confined(self, types: int) -> float:
-        """Seconds for which the tasks that may use no types outside a set keep all of it busy."""
+        """Return the seconds for which the tasks that may use no types outside a set keep all of it
+        busy."""
         total = self.units(types)
         return ordered_sum(
             busy_s if of == types else busy_s * (self.units(of) / total)
@@ -244,12 +245,12 @@ class _Resource:
         )
 
     def scarcest(self) -> float:
-        """The largest ``confined`` of any set of types."""
+        """Return the largest ``confined`` of any set of types."""
         return max(map(self.confined, self._unions()), default=0.0)
 
     def _unions(self) -> Iterator[int]:
-        """Sets that can be the scarcest: unions of sets that overlap. The load of disjoint sets
-        together lies between their loads.
+        """Yield the sets that can be the scarcest: unions of sets that overlap. The load of
+        disjoint sets together lies between their loads.
         """
         yield from (unions := dict.fromkeys(self.busy_s))
         fresh = list(unions)
@@ -346,8 +347,8 @@ class LoadMeter:
         return Load(gpu_load, cpu_load, span_s, self.arrivals.jobs, sure, by_types)
 
     def _busy_until(self, last_s: float) -> float:
-        """Seconds until ``last_s`` for which the scarcer resource would be busy if no job waited. A job's
-        work counts as spread evenly over its critical path.
+        """Return the seconds until ``last_s`` for which the scarcer resource would be busy if no
+        job waited. A job's work counts as spread evenly over its critical path.
         """
         gpus, cpus = _Resource(self._gpus.capacity), _Resource(self._cpus.capacity)
         for end_s, path_s, job in self._latest:

@@ -30,6 +30,7 @@ from typing import IO, Any, NamedTuple
 from dagsim.errors import ModelError, TraceError, WorkloadError
 from dagsim.files import replaced, whole_characters
 from dagsim.model import Edge, InFlight, Job, Request, Share, Task, TaskGraph, canonical_json
+from dagsim.model.job_fields import JOB_FIELDS
 
 MOST_INSTANCES = 2**31 - 1
 """Maximum number of instances; a larger number counts as a damaged field."""
@@ -203,7 +204,7 @@ def _is_flight(value: Any) -> bool:
 
 
 def _past(task: int, until_s: float | None = None, stopped: Any = "", rows: Any = (-1, -1), resumes: int = -1) -> Any:
-    """The fields of ``InFlight`` after the placement."""
+    """Return the fields of ``InFlight`` after the placement."""
     return task, until_s, stopped, tuple(rows), resumes
 
 
@@ -220,26 +221,17 @@ _WHOLE = _Field(_is_whole, "a whole number")
 _COUNT = _Field(lambda value: _is_whole(value) and value <= MOST_INSTANCES, f"a whole number up to {MOST_INSTANCES:,}")
 _TRUTH = _Field(lambda value: isinstance(value, bool), "true or false")
 
-_JOB_FIELDS = {
-    "id": _TEXT,
-    "arrival_s": _NUMBER,
-    "priority": _NUMBER,
-    "tenant": _TEXT,
-    "deadline_s": _Field(_is_number, "a finite number", nullable=True),
-    "weight": _NUMBER,
-    "observed_start_s": _Field(_is_number, "a finite number", nullable=True),
-    "eligible_s": _Field(_is_number, "a finite number", nullable=True),
+_STRUCTURES = {
     "observed_nodes": _Field(_are_texts, "a list of names"),
-    "user": _TEXT,
-    "account": _TEXT,
-    "partition": _TEXT,
-    "qos": _TEXT,
     "in_flight": _Field(
         _are_flights,
         "a list of [since_s, [[node, instances, gpu], ...], task]; of past runs [..., until_s, stopped, rows, resumes]",
     ),
     "request": _Field(lambda value: isinstance(value, dict), "an object"),
-    "observed_gpu": _TEXT,
+}
+_KINDS = {"str": _TEXT, "float": _NUMBER, "float | None": _Field(_is_number, "a finite number", nullable=True)}
+_JOB_FIELDS = {"id": _TEXT, "arrival_s": _NUMBER} | {
+    field.name: _KINDS.get(field.kind) or _STRUCTURES[field.name] for field in JOB_FIELDS
 }
 _REQUEST_FIELDS = {
     "constraint": _TEXT,
@@ -286,7 +278,7 @@ _TASK_DEFAULTS = [
 
 
 def _given(value: Job | Task, defaults: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Fields of ``value`` that differ from their defaults."""
+    """Return the fields of ``value`` that differ from their defaults."""
     return {name: own for name, default in defaults if (own := getattr(value, name)) != default}
 
 
@@ -339,7 +331,7 @@ def read_jobs(path: Path) -> Iterator[Job]:
 
 
 def read_meta(path: Path) -> dict[str, Any]:
-    """The ``meta`` in the header of ``path``.
+    """Return the ``meta`` in the header of ``path``.
 
     Raises:
         TraceError: The file cannot be read, or has another format or version.

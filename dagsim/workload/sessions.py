@@ -84,7 +84,7 @@ class _Started(NamedTuple):
     instances: np.ndarray  # int64
 
     def chosen(self, places: np.ndarray) -> _Started:
-        """The sessions at these indices."""
+        """Return the sessions at these indices."""
         return _Started(*[column[places] for column in self])
 
     @classmethod
@@ -101,7 +101,7 @@ class _Arrived(NamedTuple):
     session: _Started
 
     def until(self, count: int) -> _Arrived:
-        """The first ``count`` jobs."""
+        """Return the first ``count`` jobs."""
         session = _Started(*[column[:count] for column in self.session])
         return _Arrived(self.time_s[:count], self.place[:count], session)
 
@@ -167,7 +167,7 @@ class Sessions:
         return self.arrays(cluster, runtime, seed).jobs()
 
     def natural_load(self, cluster: Cluster, runtime: WorkRuntime) -> float:
-        """Average load that the arrival rate of the real cluster offers to this one."""
+        """Return the average load that the arrival rate of the real cluster offers to this one."""
         expected = LoadMeter(cluster, runtime)
         total = ordered_sum(kind.share for kind in self.kinds)
         tasks = float(self.shape.draw(stream(0, "pilot/shapes"), _GRID).tasks.mean())
@@ -192,7 +192,7 @@ class Sessions:
         return meter.busy_s / last_s
 
     def _drawn(self, seed: int) -> JobArrays:
-        """Jobs at the times of the real cluster, the first at 0."""
+        """Return the jobs at the times of the real cluster, the first at 0."""
         rng: Draws = cache(lambda name: stream(seed, name))
         weeks: list[_Arrived] = []
         tasks: list[tuple[np.ndarray, np.ndarray]] = []
@@ -275,8 +275,8 @@ class Sessions:
         return np.asarray(np.searchsorted(shares, rng("sessions/tenants").random(count) * shares[-1], "right"))
 
     def _places(self, rng: Draws, own: np.ndarray) -> np.ndarray:
-        """Quantile of each job among the durations of its kind: near its session's ``own``, or
-        anywhere.
+        """Return the quantile of each job among the durations of its kind: near its session's
+        ``own``, or anywhere.
         """
         near = np.abs(own + _NEAR * (2 * rng("sessions/near").random(len(own)) - 1))
         near = np.where(near >= 1, 2 - near, near)  # reflected at both ends
@@ -285,8 +285,8 @@ class Sessions:
         return np.minimum(places, np.nextafter(1, 0))
 
     def _tasks(self, rng: Draws, arrived: _Arrived, tasks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Quantile of the duration, and number of instances, of all tasks of the jobs of a week;
-        ``tasks`` is the number per job.
+        """Return the quantile of the duration, and number of instances, of all tasks of the jobs of
+        a week; ``tasks`` is the number per job.
 
         The first task has the quantile of its job; the others are near it or anywhere.
         """
@@ -300,7 +300,8 @@ class Sessions:
         return place, instances
 
     def _instances(self, rng: np.random.Generator, kinds: np.ndarray, tasks: np.ndarray) -> np.ndarray:
-        """Number of instances of each task of jobs with these kinds and numbers of tasks."""
+        """Return the number of instances of each task of jobs with these kinds and numbers of
+        tasks."""
         rules = [kind.instances for kind in self.kinds]
         if not all(isinstance(rule, Choice | Constant | Quantiles) for rule in rules):
             drawn = [rules[kind].draw(rng, many) for kind, many in zip(kinds.tolist(), tasks.tolist(), strict=True)]
@@ -329,7 +330,7 @@ def _sizes(
 
 @remembered
 def _stretch(workload: Sessions, cluster: Cluster, runtime: WorkRuntime) -> float:
-    """Factor on times that meets the load."""
+    """Return the factor on times that meets the load."""
     natural = workload.natural_load(cluster, runtime)
     if not 0 < natural < inf:
         raise WorkloadError(f"workload: {cluster} can do nothing of this work, so that it has no load to set")
@@ -343,5 +344,5 @@ def _demands(kind: SessionKind, rng: np.random.Generator, count: int) -> tuple[n
 
 
 def _middles(count: int) -> np.ndarray:
-    """Midpoints of ``count`` equal parts of 0..1."""
+    """Return the midpoints of ``count`` equal parts of 0..1."""
     return (np.arange(count) + 0.5) / count

@@ -29,13 +29,13 @@ class DagArrays(NamedTuple):
 
     @classmethod
     def single(cls, jobs: int) -> DagArrays:
-        """Jobs of one task."""
+        """Return the jobs of one task."""
         return cls(np.ones(jobs, np.int64), np.zeros(jobs, np.int64), np.zeros(0, np.int64))
 
     @classmethod
     def of_edges(cls, tasks: np.ndarray, parent: np.ndarray, child: np.ndarray) -> DagArrays:
-        """Jobs with these numbers of ``tasks`` and these edges, (E,) each, in any order; edges hold
-        indices among all tasks.
+        """Return the jobs with these numbers of ``tasks`` and these edges, (E,) each, in any order;
+        edges hold indices among all tasks.
         """
         order = np.lexsort((parent, child))
         first = np.repeat(bounds(tasks)[:-1], tasks)
@@ -49,7 +49,7 @@ class DagArrays(NamedTuple):
         return cls(*[np.concatenate(columns) for columns in zip(*parts, strict=True)])
 
     def between(self, start: int, stop: int) -> DagArrays:
-        """Jobs from ``start`` up to ``stop``."""
+        """Return the jobs from ``start`` up to ``stop``."""
         first, edges = bounds(self.tasks), bounds(self.waits)
         begin, end = first[start], first[stop]
         return DagArrays(self.tasks[start:stop], self.waits[begin:end], self.parent[edges[begin] : edges[end]])
@@ -87,7 +87,7 @@ _DEEPER = (0.977, 0.874, 0.788, 0.674, 0.629, 0.658, 0.557, 0.507, 0.465, 0.451,
 """
 
 _CROWDED = 3
-"""Exponent of the uniform number that places further tasks: 61 % are in the first 20 % of the
+"""Exponent of the uniform number that places further tasks: 61% are in the first 20% of the
 levels, as in 6,600 real jobs.
 """
 
@@ -96,11 +96,11 @@ levels, as in 6,600 real jobs.
 class Alibaba:
     """Tasks per job and levels as published: ``n`` tasks have 1 + a binomial of ``n - 1`` levels.
 
-    This matches the published mean per ``n``, and the spread within about 20 % (up to 16 tasks).
+    This matches the published mean per ``n``, and the spread within about 20% (up to 16 tasks).
     Each level has one task; further tasks concentrate on the first levels. A task waits for one of
     the level above. If no task waits for a task that is not on the last level, one of the next
-    level does. Of jobs with more than 2 tasks, 59 % gather (some task has two parents) and 33 %
-    scatter, against 65 % and 21 % of 6,600 real ones.
+    level does. Of jobs with more than 2 tasks, 59% gather (some task has two parents) and 33%
+    scatter, against 65% and 21% of 6,600 real ones.
     """
 
     kind: Literal["alibaba"] = "alibaba"
@@ -127,8 +127,8 @@ class Alibaba:
 
 
 def _deeper(tasks: np.ndarray) -> np.ndarray:
-    """Probability that a further task deepens a job, by its number of tasks; jobs above 20 have
-    about 6 further levels.
+    """Return the probability that a further task deepens a job, by its number of tasks; jobs above
+    20 have about 6 further levels.
     """
     chances = np.array((0.0, 0.0, *_DEEPER))
     beyond = 6.0 / np.maximum(tasks - 1, 1)
@@ -301,7 +301,8 @@ Shape: TypeAlias = Annotated[
 
 
 def _in_layers(layers: np.ndarray, widths: np.ndarray) -> DagArrays:
-    """Jobs of layers with these widths, where each task waits for the whole layer above."""
+    """Return the jobs of layers with these widths, where each task waits for the whole layer
+    above."""
     firsts = bounds(layers)[:-1]
     above = np.concatenate([np.zeros(1, np.int64), widths[:-1]])
     above[firsts] = 0

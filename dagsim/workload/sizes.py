@@ -177,7 +177,7 @@ def _sizes(name: str, distribution: Distribution, rng: Draws, count: int) -> np.
 
 
 def counts(drawn: np.ndarray) -> np.ndarray:
-    """Whole numbers of at least 1, (n,) int64."""
+    """Return the whole numbers of at least 1, (n,) int64."""
     return np.asarray(np.maximum(np.rint(drawn), 1).astype(np.int64))
 
 

@@ -35,7 +35,7 @@ _FEW = 20_000
 
 
 def job_arrays(graphs: DagArrays, sizes: SizeColumns, priority: np.ndarray | None = None) -> JobArrays:
-    """Jobs ``job-0``, ``job-1``, ... of tasks ``t0``, ``t1``, ..., which arrive at 0 s.
+    """Return the jobs ``job-0``, ``job-1``, ... of tasks ``t0``, ``t1``, ..., which arrive at 0 s.
 
     ``priority`` is (J,) float64; by default it is the priority in the sizes of a job's first task,
     if any.
@@ -92,7 +92,7 @@ class Synthetic:
     With ``load_mode="exact"`` arrivals are stretched so that each drawn workload, from the first
     arrival at 0 to the last, offers exactly ``load``. With ``"expected"`` the arrival rate is the
     same for every seed and the load is right on average, up to the error of a pilot of 32,768 jobs
-    (1 to 2 %): choose it if arrivals must be truly Poisson.
+    (1 to 2%): choose it if arrivals must be truly Poisson.
 
     ``priority`` defaults to the priority in ``sizes``, else 0. ``tenants`` are equally likely. With
     ``slack``, a job's deadline is its arrival plus ``slack`` times its ideal time, the critical
@@ -158,7 +158,7 @@ class Synthetic:
     def _times(
         self, cluster: Cluster, runtime: WorkRuntime, seed: int, drawn: JobArrays, seconds: np.ndarray | None
     ) -> np.ndarray:
-        """Arrival times that give the requested load."""
+        """Return the arrival times that give the requested load."""
         if isinstance(self.arrivals, Batch):
             return np.zeros(self.count)
         if self.load_mode == "exact":
@@ -176,7 +176,7 @@ class Synthetic:
         return np.asarray((times - times[0]) * (span_s / length if length else 0.0))
 
     def _drawn(self, rng: Draws, count: int) -> tuple[JobArrays, np.ndarray | None]:
-        """Jobs without arrivals, and the slack of each if they have deadlines."""
+        """Return the jobs without arrivals, and the slack of each if they have deadlines."""
         graphs: list[DagArrays] = []
         sizes: list[SizeColumns] = []
         of_jobs: list[tuple[np.ndarray | None, ...]] = []
@@ -225,7 +225,7 @@ def remembered(measure: Measured[WorkloadT]) -> Measured[WorkloadT]:
 
 @remembered
 def _expected_s(workload: Synthetic, cluster: Cluster, runtime: WorkRuntime) -> float:
-    """Seconds for which an average job keeps the cluster busy."""
+    """Return the seconds for which an average job keeps the cluster busy."""
     drawn, _ = workload._drawn(_streams(0, "pilot/"), _PILOT)
     return _busy_s(drawn, cluster, runtime, seconds_of(drawn, runtime, cluster.gpu_types)) / _PILOT
 

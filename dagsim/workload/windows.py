@@ -2,7 +2,7 @@
 measured jobs of a run.
 
 Each window is a separate sample. Consecutive windows cover only one period of the trace (with 30
-windows of ITP in a row, 95 % intervals cover 85 %), and overlapping windows count jobs twice. All
+windows of ITP in a row, 95% intervals cover 85%), and overlapping windows count jobs twice. All
 jobs of a run are simulated; only the measured ones, a range by arrival, are counted.
 """
 
@@ -16,8 +16,8 @@ from dagsim.errors import WorkloadError, require
 def spread_windows(
     jobs: int, windows: int, window_jobs: int, part: tuple[float, float] = (0.0, 1.0)
 ) -> tuple[range, ...]:
-    """The windows: ``windows`` ranges of ``window_jobs`` jobs, in order, each in the middle of its
-    equal share.
+    """Return the windows: ``windows`` ranges of ``window_jobs`` jobs, in order, each in the middle
+    of its equal share.
 
     ``part`` is the usable part of the trace, as fractions of its ``jobs``.
 
@@ -39,7 +39,7 @@ def spread_windows(
 
 
 def most_windows(jobs: int, window_jobs: int, part: tuple[float, float] = (0.0, 1.0)) -> int:
-    """Number of disjoint windows that fit, possibly 0.
+    """Return the number of disjoint windows that fit, possibly 0.
 
     Raises:
         WorkloadError: The window holds less than 2 jobs, or the part is invalid.
@@ -50,8 +50,8 @@ def most_windows(jobs: int, window_jobs: int, part: tuple[float, float] = (0.0, 
 
 
 def spread_order(windows: int) -> tuple[int, ...]:
-    """The indices 0 to ``windows`` - 1, ordered so that every prefix is spread out: 0, 4, 2, 6, 1,
-    5, 3, 7.
+    """Return the indices 0 to ``windows`` - 1, ordered so that every prefix is spread out: 0, 4, 2,
+    6, 1, 5, 3, 7.
 
     This serves ``--precision`` on a trace, which does not know in advance how many windows it will
     use (van der Corput).

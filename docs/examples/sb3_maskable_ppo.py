@@ -12,10 +12,11 @@ from __future__ import annotations
 import argparse
 import warnings
 
-import gymnasium
 from sb3_contrib import MaskablePPO
 
-SETTINGS = {"gamma": 0.99, "n_steps": 2048, "batch_size": 256, "n_epochs": 5, "learning_rate": 3e-4, "ent_coef": 0.001}
+from dagsim.envs import make_sb3_env
+
+SETTINGS = {"gamma": 0.99, "n_steps": 256, "batch_size": 256, "n_epochs": 5, "learning_rate": 3e-4, "ent_coef": 0.001}
 
 
 def main() -> None:
@@ -23,16 +24,17 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200_000, help="number of choices to learn from")
     parser.add_argument("--workload", default="heterogeneous", help="a name of `dagsim list workloads`")
     parser.add_argument("--jobs", type=int, default=200, help="number of jobs in an episode")
+    parser.add_argument("--envs", type=int, default=16, help="number of environments, played in the compiled engine")
     parser.add_argument("--out", default="model.zip", help="the file of the model")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", message=".*deterministic.*")
-    env = gymnasium.make(
-        "dagsim.envs:dagsim/Scheduling-v0",
+    envs = make_sb3_env(
+        options.envs,
         config=options.workload,
         observation="flat",
         settings=[f"workload.count={options.jobs}"],
     )
-    model = MaskablePPO("MlpPolicy", env, seed=1, device="cpu", **SETTINGS)
+    model = MaskablePPO("MlpPolicy", envs, seed=1, device="cpu", **SETTINGS)
     model.learn(options.steps)
     model.save(options.out)
     print(f"{options.out}: trained on {options.steps:,} choices")

@@ -20,6 +20,7 @@ from typing import Any
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import DagsimError, Stalled
 from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.simulate import make_policy
 from dagsim.families.kubernetes.kube import KubeDefault
 from dagsim.families.site.cluster_file import import_site
 from dagsim.model import Decision, Job, Kind, NodeOutage, Preempt, QueueTree, Start
@@ -41,6 +42,8 @@ def holds(document: Any) -> bool:
 
 def verdicts(file: Path, document: Any) -> Iterator[Verdict]:
     """Yield a verdict for each decision of the document, or for each pod of a timeline."""
+    if BINARY and "timeline" not in document:
+        return
     with tempfile.TemporaryDirectory() as folder:
         yield from (_timeline if "timeline" in document else _decisions)(file, document, Path(folder))
 
@@ -224,6 +227,8 @@ def _judged(decision: Any, answer: _Answer) -> tuple[str, str]:
 
 
 _FAMILY = "timeline"
+BINARY = ""
+"""A kube-scheduler that plays the timelines in the place of ``kube-default``."""
 
 
 def _timeline(file: Path, document: Any, folder: Path) -> Iterator[Verdict]:
@@ -245,8 +250,11 @@ def _timeline(file: Path, document: Any, folder: Path) -> Iterator[Verdict]:
         queues=QueueTree(outages=tuple(outages)) if outages else None,
         preemption=Preemption(on_resume="restart"),
     )
-    waits = f"restart_s={scenario.get('restart_delay_s', 0)},grace_s={scenario.get('terminate_s', 0)}"
-    schedule = played.kernel(0).run(POLICIES.create(site.policy.replace("]", f",{waits}]")))
+    restart_s, grace_s = scenario.get("restart_delay_s", 0), scenario.get("terminate_s", 0)
+    policy = site.policy.replace("]", f",restart_s={restart_s},grace_s={grace_s}]")
+    if BINARY:
+        policy = policy.replace("kube-default[", f"kube-scheduler[binary={BINARY},")
+    schedule = played.kernel(0).run(make_policy(played, policy))
     starts_s: dict[str, list[float]] = {}
     for row in schedule.log:
         if row.kind == Kind.STARTED:

@@ -11,6 +11,7 @@ from runs import kept
 from dagsim.config.schema import load_config
 from dagsim.errors import InputError
 from dagsim.experiment.compare import block_ratios
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.store import Store
 from dagsim.metrics import columns, jct
 
@@ -22,7 +23,7 @@ def folder_of(tmp_path: Path, jobs: int) -> Store:
     path.write_text("\n".join(["id,arrival_s,gpus,duration_s", *rows]) + "\n")
     groups = "cluster.groups=[{name: t4, gpu: T4, gpus: 1}]"
     config = load_config(None, [f"workload={{kind: trace, path: {path}}}", groups, "seeds=1"])
-    folder = Store.create(tmp_path / "runs", "replay", config, argv=[])
+    folder = RunStore.create(tmp_path / "runs", "replay", config, argv=[])
     kept(folder, config, ("fifo", "sjf"))
     return folder
 

@@ -189,7 +189,7 @@ def test_a_run_whose_metric_fails_goes_on_from_its_log(tmp_path: Path, monkeypat
     [
         ("policies", [0], "policies: damaged: 0 where a text should be"),
         ("seeds", ["x"], "seeds: damaged: 'x' where a whole number should be"),
-        ("trace", {}, "trace: not of this version: a line has no 'path'"),
+        ("trace", {}, "trace: from another version: a line has no 'path'"),
         ("plan", "x", "plan: damaged: 'x' where an object should be"),
         ("command", 1, "command: damaged: 1 where a text should be"),
     ],

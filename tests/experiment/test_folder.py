@@ -14,6 +14,7 @@ from runs import kept
 
 from dagsim.config.schema import load_config
 from dagsim.errors import RunFolderError
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.scenario import replicate_seeds
 from dagsim.experiment.simulate import Outcome
 from dagsim.experiment.store import Store
@@ -43,7 +44,7 @@ def result(seed: int) -> Outcome:
 
 
 def make(root: Path) -> Store:
-    folder = Store.create(root, "eval", CONFIG, argv=["dagsim", "eval", "--set", "a=b c"], now=NOW)
+    folder = RunStore.create(root, "eval", CONFIG, argv=["dagsim", "eval", "--set", "a=b c"], now=NOW)
     for seed in (0, 1):
         folder.add(result(seed))
     folder.finish()
@@ -115,7 +116,7 @@ def test_the_trace_is_known_by_its_hash(tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_bytes(b"abc")
     config = load_config(None, [f"workload={trace}"])
-    folder = Store.create(tmp_path, "replay", config, argv=[])
+    folder = RunStore.create(tmp_path, "replay", config, argv=[])
     # SHA-256 of "abc", FIPS 180-2, appendix B.1
     abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     assert folder.manifest["trace"] == {"path": str(trace), "sha256": abc}
@@ -134,7 +135,7 @@ def test_a_schedule_is_read_back_equal(tmp_path: Path) -> None:
 
 
 def test_the_state_follows_the_run(tmp_path: Path) -> None:
-    folder = Store.create(tmp_path, "eval", CONFIG, argv=[])
+    folder = RunStore.create(tmp_path, "eval", CONFIG, argv=[])
     assert folder.state == "running"
     folder.finish("interrupted")
     assert Store.open(folder.path).state == "interrupted"
@@ -150,27 +151,27 @@ def damage(path: Path, name: str, content: bytes | None) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("manifest.json", None, r"not a run folder, since it has no manifest\.json"),
+        ("manifest.json", None, r"not a run folder, because it has no manifest\.json"),
         (
             "manifest.json",
             b'{"schema": 99}',
-            r"manifest\.json: not of a .* this version reads \(schema 1 or 2\)",
+            r"manifest\.json: not from a .* this version can read \(schema 2\)",
         ),
         ("manifest.json", b"[", r"manifest\.json: not readable as JSON"),
         ("config.yaml", b"sed: 1\n", r"config\.yaml: was changed after the run"),
         ("config.yaml", b"seed: 1\n", r"config\.yaml: was changed after the run"),
         ("runs.jsonl", b"{\n", r"runs\.jsonl:1: damaged: not a line of JSON"),
-        ("runs.jsonl", b'{"policy": "x"}\n', r"runs\.jsonl: not of this version: a line has no 'seed'"),
+        ("runs.jsonl", b'{"policy": "x"}\n', r"runs\.jsonl: from another version: a line has no 'seed'"),
         ("schedules/000.npy", b"\x93NUMPY", r"000\.npy: not a readable schedule log"),
         ("schedules/000.json.gz", b"\x1f\x8b", r"000\.json\.gz: not a readable list of jobs"),
         ("schedules/000.json.gz", None, r"000\.json\.gz: not a readable list of jobs"),
         (
             "schedules/000.json.gz",
             gzip.compress(b'{"fields": ["id"]}', mtime=0),
-            r"of another version \(its fields are id\)",
+            r"from another version \(its fields are id\)",
         ),
         ("status.json", b"", r"status\.json: not readable as JSON"),
-        ("status.json", b"[]", r"status\.json: its state is none of running, done, failed, interrupted"),
+        ("status.json", b"[]", r"status\.json: its state is not one of running, done, failed, interrupted"),
     ],
 )
 def test_damage_is_refused_with_the_file(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
@@ -195,12 +196,12 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
 def test_an_unwritable_root_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunFolderError, match="cannot be written to"):
-        Store.create(tmp_path / "file", "eval", CONFIG, argv=[])
+        RunStore.create(tmp_path / "file", "eval", CONFIG, argv=[])
 
 
 def test_a_name_stands_in_folder_labels_and_tables(tmp_path: Path) -> None:
     named = [
-        Store.create(tmp_path, "eval", load_config(None, changes), argv=["x"], name=name)
+        RunStore.create(tmp_path, "eval", load_config(None, changes), argv=["x"], name=name)
         for name, changes in (("before/../x", ()), ("after", ("workload.count=90",)))
     ]
     assert [folder.path.parent for folder in named] == [tmp_path, tmp_path]
@@ -209,15 +210,15 @@ def test_a_name_stands_in_folder_labels_and_tables(tmp_path: Path) -> None:
     assert Store.open(named[0].path).name == "before/../x"
     for name in ("", "a\nb", "x" * 81):
         with pytest.raises(RunFolderError, match="--name"):
-            Store.create(tmp_path, "eval", load_config(None), argv=["x"], name=name)
+            RunStore.create(tmp_path, "eval", load_config(None), argv=["x"], name=name)
 
 
 def test_a_large_schedule_is_kept_in_columns_and_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = load_config(None, ["workload={preset: heterogeneous-dag, count: 9}", "seeds=2"])
-    small = Store.create(tmp_path, "eval", config, argv=["dagsim"], policies=["sjf"])
+    small = RunStore.create(tmp_path, "eval", config, argv=["dagsim"], policies=["sjf"])
     kept(small, config, ["sjf"])
     monkeypatch.setattr("dagsim.experiment.kept_files.LARGE_ROWS", 10)
-    folder = Store.create(tmp_path, "eval", config, argv=["dagsim"], policies=["sjf"])
+    folder = RunStore.create(tmp_path, "eval", config, argv=["dagsim"], policies=["sjf"])
     kept(folder, config, ["sjf"])
     assert sorted(file.name for file in (folder.path / "schedules").iterdir()) == ["000.npz", "001.npz"]
     for number in range(2):

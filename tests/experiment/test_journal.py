@@ -18,7 +18,8 @@ from runs import kept
 
 from dagsim.config.schema import load_config
 from dagsim.errors import RunFolderError
-from dagsim.experiment import store as journal
+from dagsim.experiment import run_store as journal
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.simulate import run_policy
 from dagsim.experiment.store import Store
 from dagsim.files import append
@@ -29,7 +30,7 @@ SAME = ("runs.jsonl", "jobs.csv.gz", "tasks.csv.gz", "summary.json")
 
 
 def make(root: Path, *policies: str) -> Store:
-    return Store.create(root, "eval", CONFIG, argv=[], policies=policies or ("fifo",))
+    return RunStore.create(root, "eval", CONFIG, argv=[], policies=policies or ("fifo",))
 
 
 def whole(root: Path) -> Store:
@@ -63,7 +64,7 @@ def killed_in_write(monkeypatch: pytest.MonkeyPatch, number: int, share: float) 
         raise Killed
 
     monkeypatch.setattr(journal, "append", torn)
-    monkeypatch.setattr(journal.Store, "_mend", lambda self: None)
+    monkeypatch.setattr(RunStore, "_mend", lambda self: None)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
@@ -136,16 +137,12 @@ def test_rows_that_somebody_removed_are_missed(tmp_path: Path) -> None:
         Store.open(folder.path).resume()
 
 
-def test_a_folder_of_an_older_dagsim_is_read_but_not_resumed(tmp_path: Path) -> None:
+def test_a_folder_whose_manifest_names_no_policies_is_read_but_not_resumed(tmp_path: Path) -> None:
     folder = whole(tmp_path)
-    facts = {key: value for key, value in folder.manifest.items() if key not in ("policies", "plan")} | {"schema": 1}
-    (folder.path / "manifest.json").write_text(json.dumps(facts))
-    lines = [json.loads(line) for line in (folder.path / "runs.jsonl").read_text().splitlines()]
-    old = "".join(json.dumps({k: v for k, v in line.items() if k != "ends"}) + "\n" for line in lines)
-    (folder.path / "runs.jsonl").write_text(old)
+    (folder.path / "manifest.json").write_text(json.dumps(folder.manifest | {"policies": []}))
     again = Store.open(folder.path)
     assert len(again.lines()) == 3
-    with pytest.raises(RunFolderError, match=r"cannot be resumed.*older dagsim.*run it again"):
+    with pytest.raises(RunFolderError, match=r"cannot be resumed.*has no --resume.*run it again"):
         again.resume()
 
 

@@ -8,6 +8,7 @@ from runs import kept
 from dagsim.config.schema import load_config
 from dagsim.errors import InputError
 from dagsim.experiment.compare import paired_lines
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.store import Store
 
 SMALL = ("cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "workload.count=5", "seeds=2")
@@ -15,7 +16,7 @@ SMALL = ("cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "workload.count=5", "s
 
 def ran(root: Path, policy: str, *settings: str) -> Store:
     config = load_config(None, [*SMALL, f"policy={policy}", *settings])
-    folder = Store.create(root, "eval", config, argv=[])
+    folder = RunStore.create(root, "eval", config, argv=[])
     kept(folder, config, (policy,))
     return folder
 

@@ -11,6 +11,7 @@ import pytest
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import InputError
 from dagsim.experiment.compare import Precise, rule_for, run_until_precise, seeds_for
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.store import CellRun, Store
 from dagsim.metrics.paired import Ending
 from dagsim.seeds import WINDOWS, seeds_of
@@ -35,7 +36,7 @@ class Machine:
 
 
 def run(tmp_path: Path, machine: Machine, config: Config = CONFIG) -> tuple[Store, Precise]:
-    folder = Store.create(tmp_path, "baseline", config, argv=[], seeds=seeds_for(config, 20))
+    folder = RunStore.create(tmp_path, "baseline", config, argv=[], seeds=seeds_for(config, 20))
     return folder, run_until_precise(folder, config, machine)
 
 
@@ -67,7 +68,7 @@ def test_all_of_a_trace_and_too_few_windows_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text("id,arrival_s,gpus,duration_s\n" + "".join(f"{i},{i},1,5\n" for i in range(100)))
     trace = f"workload={{kind: trace, path: {path}"
-    with pytest.raises(InputError, match=r"all of a trace is one sample; --set workload\.window"):
+    with pytest.raises(InputError, match=r"a whole trace is a single sample; .*--set workload\.window"):
         rule_for(load_config(None, [trace + "}", "precision=0.02"]))
     with pytest.raises(InputError, match="needs 20 seeds or windows to start with, there are 12"):
         rule_for(load_config(None, [trace + ", window: 8}", "precision=0.02"]))

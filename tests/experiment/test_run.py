@@ -11,9 +11,9 @@ from runs import kept, outcomes
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, InputError, TraceError, UnknownName
 from dagsim.experiment.carry_out import RunProgress
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.scenario import replicate_seeds
 from dagsim.experiment.simulate import Timed, check, run_policy
-from dagsim.experiment.store import Store
 from dagsim.model import Decision, Job, Start, Task
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.view import ClusterView
@@ -67,7 +67,7 @@ def test_the_offered_load_is_told() -> None:
 def test_progress_is_told_at_the_start_of_each_run_and_now_and_then(tmp_path: Path) -> None:
     steps: list[RunProgress] = []
     config = load_config(None, [*SMALL, "workload.count=1100", "seeds=1"])
-    kept(Store.create(tmp_path, "baseline", config, argv=[]), config, ("fifo", "sjf"), steps.append)
+    kept(RunStore.create(tmp_path, "baseline", config, argv=[]), config, ("fifo", "sjf"), steps.append)
     assert [(step.policy, step.done, step.runs, step.jobs) for step in steps] == [
         *(("fifo", 0, 2, jobs) for jobs in (0, 500, 1000)),
         *(("sjf", 1, 2, jobs) for jobs in (0, 500, 1000)),

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.experiment.carry_out import RunProgress
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.store import Store
 
 CONFIG = load_config(None, ["cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "workload.count=5", "seeds=4"])
@@ -35,7 +36,7 @@ def press_unheard() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Store:
-    return Store.create(tmp_path, "eval", CONFIG, argv=[])
+    return RunStore.create(tmp_path, "eval", CONFIG, argv=[])
 
 
 def test_every_result_is_kept_and_the_run_is_done(folder: Store) -> None:
@@ -56,13 +57,13 @@ def test_ctrl_c_keeps_what_is_finished(folder: Store, ctrl_c: Callable[[], None]
 
 
 def test_ctrl_c_waits_until_a_result_is_written(folder: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    add = Store.add
+    add = RunStore.add
 
     def pressed_meanwhile(self: Store, result: object) -> None:
         press()
         add(self, result)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Store, "add", pressed_meanwhile)
+    monkeypatch.setattr(RunStore, "add", pressed_meanwhile)
     with pytest.raises(KeyboardInterrupt):
         kept(folder, CONFIG, ("fifo",))
     assert len(folder.lines()) == 1

@@ -87,7 +87,7 @@ def test_a_metric_that_cannot_work_says_why(module: str, name: str, message: str
 
 def test_two_metrics_of_one_name_are_refused() -> None:
     for names in ('["a:Same", "b:Same"]', '["a:jobs_arrived"]'):
-        with pytest.raises(ConfigError, match="is the name of another metric"):
+        with pytest.raises(ConfigError, match="is already the name of another metric"):
             load_config(None, [f"metrics={names}"])
 
 

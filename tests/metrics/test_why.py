@@ -9,7 +9,7 @@ from rich.console import Console
 
 from dagsim.errors import InputError
 from dagsim.metrics.why import Blocker, find_job, wait_reasons
-from dagsim.model import Cluster, Job, Node, Task, gpu_type
+from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.model.log import Schedule
 from dagsim.report.tables import why_lines, why_tables
 from dagsim.systems.cluster import ClusterKernel
@@ -26,6 +26,16 @@ def job(name: str, seconds: float, gpus: float, arrival_s: float = 0.0, tenant: 
 def two_nodes(*jobs: Job, policy: str = "fifo", **models: object) -> Schedule:
     nodes = tuple(Node(f"n{index}", gpu_type("T4"), 2) for index in range(2))
     return ClusterKernel(Cluster(nodes), jobs, Models(**models)).run(POLICIES.create(policy))  # type: ignore[arg-type]
+
+
+def test_a_task_of_no_time_does_not_divide_a_wait() -> None:
+    """Before the job waits for GPUs from 1 to 9 s, its first task needs no GPU and ends where it starts, at 1 s; the
+    same again at 9 s between the first and the last task.
+    """
+    graph = TaskGraph((Task("nothing", 0.0), Task("work", 2.0, gpus=2)), (Edge(0, 1),))
+    schedule = two_nodes(job("a", 9, 2), job("b", 12, 2), Job("dag", graph, 1.0))
+    reasons = wait_reasons(schedule, 2)
+    assert (reasons.periods, reasons.queueing_s) == (((1.0, 9.0),), 8.0)
 
 
 def test_who_held_the_gpus_is_weighed_by_gpu_seconds() -> None:

@@ -68,6 +68,14 @@ def test_the_page_of_a_plan_shows_size_certainty_cost_and_today(site: Path) -> N
         assert sentence in text
     assert all(sentence in output.replace("\n", " ") for sentence in answer.sentences[:1])
     assert "lowest mean JCT" not in text
+    drawn = answer.charts[0]
+    tried = [row for row in answer.grid.rows if row[-1] in ("best", "yes", "no")]
+    assert [f"{mark.across / 1460:,.0f}" for mark in drawn.marks] == [row[1] for row in tried]
+    assert [mark.tone for mark in drawn.marks].count("chosen") == 1
+    assert {mark.tone == "good" for mark in drawn.marks if mark.value < 60 and mark.tone != "chosen"} <= {True}
+    assert drawn.line == 60
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert page.count("<circle") == len(drawn.marks)
 
 
 def test_the_page_of_a_whatif_shows_every_alternative_with_verdict_and_cost(site: Path) -> None:
@@ -77,6 +85,11 @@ def test_the_page_of_a_whatif_shows_every_alternative_with_verdict_and_cost(site
         r"\+3xT4 under fifo: log too short; wait_s.mean [\d.]+ times .*; 4,380 a month \(\+2,190\)",
         header(folder / "report.html"),
     )
+    answer = read_answer(folder)
+    assert answer is not None
+    waits = {mark.label: mark.value for mark in answer.charts[-1].marks}
+    assert [f"{value:.4g}" for value in waits.values()] == [row[2] for row in answer.grid.rows]
+    assert list(waits) == ["the log, as it was", "today, fifo", "+3xT4, fifo"]
     (folder / "answer.json").write_text(json.dumps({"title": "no sentences"}), encoding="utf-8")
     with pytest.raises(RunFolderError, match="not an answer"):
         read_answer(folder)

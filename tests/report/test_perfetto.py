@@ -183,6 +183,9 @@ def test_plot_writes_a_trace_of_the_run_asked_for(tmp_path: Path) -> None:
     line = Store.open(run).lines()[1]
     read = json.loads(gzip.decompress(file.read_bytes()))
     assert read["otherData"]["run"] == f"{line.policy}, seed {line.seed}"
+    assert CliRunner().invoke(app, ["plot", str(run), "--perfetto", str(file)]).exit_code == 0
+    first = Store.open(run).lines()[0]
+    assert json.loads(gzip.decompress(file.read_bytes()))["otherData"]["run"] == f"{first.policy}, seed {first.seed}"
     refused = CliRunner().invoke(app, ["plot", str(run), "--run", "2", "--perfetto", str(file)])
     assert refused.exit_code == 2
     assert "there is no run 2" in refused.stderr

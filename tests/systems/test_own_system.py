@@ -18,8 +18,8 @@ import dagsim.envs  # registers the environments
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, RunFolderError
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.simulate import run_policy
-from dagsim.experiment.store import Store
 from dagsim.families.learning.checkpoint import Checkpoint
 from dagsim.families.learning.trainer import TrainingRun
 from dagsim.model import Kind
@@ -163,7 +163,7 @@ def test_a_system_of_ones_own_trains_agents_that_decide_only_in_it(
     small = ("train.iterations=1", "train.report_seeds=2", "train.reference=fair", "train.algorithm.sequences=1")
     config = load_config(None, ["system={kind: 'toy_world:Toy', executors: 4, jobs: 3}", *small])
     assert config.training().rivals == ("fifo",)
-    folder = Store.create(tmp_path / "runs", "train", config, argv=[])
+    folder = RunStore.create(tmp_path / "runs", "train", config, argv=[])
     TrainingRun(folder).run()
     agent = folder.path / "best.pt"
     assert len(run_policy(config, f'ppo[checkpoint="{agent}"]', 1).schedule.jobs) == 3
@@ -184,5 +184,7 @@ def test_a_system_that_is_no_scenario_is_refused(tmp_path: Path, monkeypatch: py
         encoding="utf-8",
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ConfigError, match=r"system: loose_world:Loose is no Scenario .*derive the class from it"):
+    with pytest.raises(
+        ConfigError, match=r"system: loose_world:Loose is not a Scenario .*derive the class from Scenario"
+    ):
         load_config(None, ["system.kind=loose_world:Loose"])

@@ -254,7 +254,7 @@ def _kept_metrics() -> tuple[str, ...]:
 
 def _times(store: Store, done: Mapping[Cell, CellRun]) -> dict[str, Any]:
     """CPU microseconds per decision and wall-clock seconds per run, by policy."""
-    events = {event["id"]: event for event in store.progress() if event.get("event") == "done"}
+    events = {event["id"]: event for event in store.as_grid().progress() if event.get("event") == "done"}
     means: dict[str, Any] = {}
     for policy in dict.fromkeys(cell.policy for cell in done):
         mine = [events[cell.id] for cell in done if cell.policy == policy and cell.id in events]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dagsim.experiment.scenario import workload_label
 from dagsim.families.capacity.answer_tables import plan_table
-from dagsim.report.answer import Recommendation
+from dagsim.report.answer import Chart, Mark, Recommendation
 from dagsim.report.comparison import metric_name
 from dagsim.report.grid import Grid, factor, interval, number
 
@@ -49,7 +49,7 @@ def plan_answer(planned: SizePlan, remarks: Sequence[str] = ()) -> Recommendatio
     )
     sentences = (*_of_fit(planned.fit), *_of_plan(planned))
     title = f"How many GPUs: {planned.target} on {label}"
-    return Recommendation(title, sentences, grid, _assumptions(planned.beginning, remarks))
+    return Recommendation(title, sentences, grid, _assumptions(planned.beginning, remarks), _sizes(planned))
 
 
 def _of_fit(fit: Fit | None) -> list[str]:
@@ -144,7 +144,62 @@ def whatif_answer(
     sentences = [*_of_fit(fit), *(_of_choice(choice, today, metric) for choice in choices[1:])]
     if fit is not None and not fit.is_far:
         sentences.append(f"The simulation reproduces the log: {fit}.")
-    return Recommendation(grid.title, tuple(sentences), grid, _assumptions(begins, remarks))
+    charts = _of_alternatives(choices, metric, fit)
+    return Recommendation(grid.title, tuple(sentences), grid, _assumptions(begins, remarks), charts)
+
+
+def _of_alternatives(choices: Sequence[Alternative], metric: str, fit: Fit | None) -> tuple[Chart, ...]:
+    """The ratio of each alternative to the first with its interval, and the waits of all."""
+    tones = {"better": "good", "worse": "bad", "reference": "today"}
+    ratios = [
+        Mark(
+            f"{choice.cluster}, {choice.policy}: {choice.verdict}",
+            1.0 if choice is choices[0] else choice.change.ratio,
+            _finite(choice.change.low) if choice is not choices[0] else None,
+            _finite(choice.change.high) if choice is not choices[0] else None,
+            tones.get(choice.verdict, "plain"),
+        )
+        for choice in choices
+        if choice is choices[0] or isfinite(choice.change.ratio)
+    ]
+    waits = [] if fit is None else [Mark("the log, as it was", fit.mean_s, None, fit.p95_s)]
+    for choice in choices:
+        mean_s, p95_s = choice.trial.value("wait_s.mean"), choice.trial.value("wait_s.p95")
+        if isfinite(mean_s):
+            waits.append(Mark(f"{choice.cluster}, {choice.policy}", mean_s, None, _finite(p95_s)))
+    name = metric_name(metric)
+    compared = Chart(f"{name}: ratio to today, with its 95% interval", tuple(ratios), "ratio to today", 1.0, ratio=True)
+    waiting = Chart("Waits: the mean, and a line to the 95th percentile", tuple(waits), "wait in seconds")
+    return tuple(chart for chart in (compared, waiting) if len(chart.marks) > 1)
+
+
+def _sizes(planned: SizePlan) -> tuple[Chart, ...]:
+    """The curve from size to target: each cluster that was tried, and today's."""
+    search, target = planned.search, planned.target.first
+    priced = bool(planned.prices)
+    ordered = sorted(search.tried.values(), key=lambda size: size.cost)
+    sizes = [(size, "chosen" if size is search.best else "good" if size.met.meets else "bad") for size in ordered]
+    marks = tuple(
+        Mark(
+            "today" if tone == "today" else f"{size.gpus:,} GPUs",
+            size.met.value.value,
+            _finite(size.met.value.low),
+            _finite(size.met.value.high),
+            tone,
+            size.cost if priced else float(size.gpus),
+        )
+        for size, tone in [*sizes, (planned.today, "today")]
+        if isfinite(size.met.value.value)
+    )
+    across = "cost a month" if priced else "GPUs"
+    chart = Chart(
+        f"{target.metric} by {across}", marks, target.metric, _finite(target.bound), across, len(search.types) < 2
+    )
+    return (chart,) if len(marks) > 1 else ()
+
+
+def _finite(value: float) -> float | None:
+    return value if isfinite(value) else None
 
 
 def _of_choice(choice: Alternative, today: Alternative, metric: str) -> str:

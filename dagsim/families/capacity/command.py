@@ -272,7 +272,7 @@ def _tell_answer(
     from dagsim.report.tables import knowledge_of, losses
     from dagsim.report.terminal import show_grid
 
-    store = Store.open(folder)
+    store = Store.open(folder).as_grid()
     today_first = sorted(store.cells(), key=lambda run: run.at.get("cluster") != TODAY)
     lacking = losses([replace(run, policy=f"{run.at.get('cluster')}, {run.policy}") for run in today_first])
     knowledge = knowledge_of([run.workload for run in store.lines()])
@@ -340,12 +340,9 @@ def _grown(growth: str | None) -> list[str]:
 
 
 def _names(texts: list[str] | None) -> list[str]:
-    """Split the texts at commas outside brackets; return each name once, in order."""
-    from dagsim.experiment.simulate import external_command
+    from dagsim.systems.policy_spec import split_policies
 
-    parts = [[text] if external_command(text) is not None else re.split(r",(?![^\[]*\])", text) for text in texts or ()]
-    flat = [part.strip() for names in parts for part in names]
-    return list(dict.fromkeys(filter(None, flat)))
+    return split_policies(texts or ())
 
 
 def _drawable(path: Path) -> Path:

@@ -2,7 +2,7 @@
 scenarios.
 
 ARCHITECTURE.md describes the rules, and the SimPy kernel defines them. Both engines write the same
-log to the last byte; ``scripts/check_lane.py`` compares them on random scenarios. The kernel plays
+log to the last byte; ``scripts/check_engine.py`` compares them on random scenarios. The kernel plays
 everything that the engine does not support, and ``choice`` gives the reason.
 
 **The files**, in reading order:

@@ -25,20 +25,20 @@ from dagsim.errors import ConfigError, DagsimError
 from dagsim.model import Cluster
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
-from dagsim.registry import Spec
 from dagsim.systems.cluster.dependencies import any_depends
 from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.site import SiteState
+from dagsim.systems.policy_spec import PolicySpec
 from dagsim.systems.seam import Engaged, EngineUse
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 
 if TYPE_CHECKING:
-    from dagsim.families.compiled.drive import LanePlan
-    from dagsim.families.compiled.reading import LaneScenario
+    from dagsim.families.compiled.drive import EnginePlan
+    from dagsim.families.compiled.reading import EngineScenario
     from dagsim.systems.cluster.scenario import ClusterScenario
 
 INSTALL = "the compiled engine needs numba: pip install -e '.[fast]' in the checkout"
@@ -67,7 +67,9 @@ class CompiledKernel:
     decisions.
     """
 
-    def __init__(self, cluster: Cluster, jobs: Iterable[Any], scene: LaneScenario, plan: LanePlan, seed: int) -> None:
+    def __init__(
+        self, cluster: Cluster, jobs: Iterable[Any], scene: EngineScenario, plan: EnginePlan, seed: int
+    ) -> None:
         self.jobs = jobs
         self.schedule = Schedule(cluster, seed=seed)
         self._scene, self._plan = scene, plan
@@ -119,7 +121,7 @@ def fewest() -> int:
     return min(int(cost["pays"]) for cost in costs().values())
 
 
-def plan_for(policy: str, preemption: Preemption) -> LanePlan:
+def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
     """Return how the compiled engine would play a policy given by name, with its parameters in
     brackets.
 
@@ -129,7 +131,7 @@ def plan_for(policy: str, preemption: Preemption) -> LanePlan:
     """
     from dagsim.families.compiled.drive import plan_of
 
-    name, params = Spec.parse(policy)
+    name, params = PolicySpec.parse(policy).call
     if name not in POLICIES and ":" not in name:
         raise ConfigError(f"the compiled engine does not know the policy {name!r}")
     try:
@@ -244,7 +246,7 @@ def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engin
 
     For the runner: print it once per command, after the first run that returns a text.
     """
-    name = policy.partition("[")[0]
+    name = PolicySpec.parse(policy).name
     if engine.reason == BESIDE:
         return (
             f"the compiled engine for {name} is being compiled in the background, once for this machine; later runs "
@@ -273,7 +275,7 @@ def _few(tasks: int) -> str:
     return f"fewer than {tasks:,} tasks: the compiled engine takes longer to load"
 
 
-def too_much(scene: LaneScenario, loop: str) -> str:
+def too_much(scene: EngineScenario, loop: str) -> str:
     """The reason against the compiled engine that only the jobs show; empty if there is none."""
     from dagsim.families.compiled.memory import NAMED_GPUS
 

@@ -25,7 +25,7 @@ from dagsim.families.compiled.memory import (
     with_more_room,
     with_pieces,
 )
-from dagsim.families.compiled.reading import LaneScenario, read_scenario
+from dagsim.families.compiled.reading import EngineScenario, read_scenario
 from dagsim.families.compiled.rules import ENDLESS, MOVE, RECALL
 from dagsim.families.compiled.srtf import advance_srtf, new_srtf
 from dagsim.model import Cluster, Job, Task
@@ -60,7 +60,7 @@ differently.
 """
 
 
-class LanePlan(NamedTuple):
+class EnginePlan(NamedTuple):
     """A policy in the form that the compiled engine runs."""
 
     policy: Any
@@ -71,7 +71,7 @@ class LanePlan(NamedTuple):
     """True if a preempted run keeps the work it has done."""
 
 
-def plan_of(policy: object, *, keeps: bool = True) -> LanePlan:
+def plan_of(policy: object, *, keeps: bool = True) -> EnginePlan:
     """Return the plan for a policy object.
 
     Raises:
@@ -94,7 +94,7 @@ def plan_of(policy: object, *, keeps: bool = True) -> LanePlan:
     if loop is None:
         raise ConfigError("its decisions are not compiled")
     rule: object = policy.order.placement if isinstance(policy, LeastRemaining) else policy.placement  # type: ignore[attr-defined]
-    return LanePlan(policy, loop, placement_number(rule), keeps)
+    return EnginePlan(policy, loop, placement_number(rule), keeps)
 
 
 def placement_number(rule: object) -> int:
@@ -108,7 +108,7 @@ def placement_number(rule: object) -> int:
     return _PLACEMENTS[type(rule)]
 
 
-def scheduled(cluster: Cluster, scene: LaneScenario, plan: LanePlan, seed: int) -> Schedule:
+def scheduled(cluster: Cluster, scene: EngineScenario, plan: EnginePlan, seed: int) -> Schedule:
     """Return the schedule of a scene, equal to that of ``ClusterKernel``: the log byte for byte,
     the jobs, and all other fields.
 
@@ -120,7 +120,7 @@ def scheduled(cluster: Cluster, scene: LaneScenario, plan: LanePlan, seed: int) 
     return Schedule(cluster, scene.facts, ScheduleLog.of(rows), seed, ended_s=ended_s, begins_s=scene.work.begins_s)
 
 
-def compile_loop(plan: LanePlan) -> bool:
+def compile_loop(plan: EnginePlan) -> bool:
     """Compile the functions that a policy needs and keep them; True if any was not compiled before.
 
     If several processes call it, one compiles and the others wait.
@@ -135,12 +135,12 @@ def compile_loop(plan: LanePlan) -> bool:
     return True
 
 
-def is_warm(plan: LanePlan) -> bool:
+def is_warm(plan: EnginePlan) -> bool:
     """True if the functions that a policy needs are already compiled."""
     return jit.is_kept(plan.loop)
 
 
-def whole_log(scene: LaneScenario, plan: LanePlan) -> tuple[np.ndarray, float]:
+def whole_log(scene: EngineScenario, plan: EnginePlan) -> tuple[np.ndarray, float]:
     """The whole log, and its end time."""
     if not scene.facts:
         return np.empty(0, ROW), scene.work.begins_s
@@ -183,7 +183,7 @@ class Loop:
         self._more = tuple([grown(state, pieces) for state in self._more])
 
 
-def _loop(scene: LaneScenario, plan: LanePlan) -> Loop:
+def _loop(scene: EngineScenario, plan: EnginePlan) -> Loop:
     work, classes, policy = scene.work, scene.classes, plan.policy
     columns = KeyColumns(work, classes)
     match policy:
@@ -212,7 +212,7 @@ def _loop(scene: LaneScenario, plan: LanePlan) -> Loop:
     return Loop(s, advance_list)
 
 
-def rows_at_first(scene: LaneScenario) -> int:
+def rows_at_first(scene: EngineScenario) -> int:
     """Initial number of rows in the log: enough for one run per task on one node."""
     return 2 * len(scene.work.truth) + 2 * len(scene.facts) + len(scene.nodes.table) + 2
 

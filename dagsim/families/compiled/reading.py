@@ -39,7 +39,7 @@ _MOST = 1 << 62
 """More than any node of the engine has; a class that asks for more is rejected in any case."""
 
 
-class LaneScenario(NamedTuple):
+class EngineScenario(NamedTuple):
     """A scenario without its policy, as columns."""
 
     work: Work
@@ -55,7 +55,7 @@ def read_scenario(
     estimates: Estimates,
     seed: int,
     queues: QueueTree | None = None,
-) -> LaneScenario:
+) -> EngineScenario:
     """Convert a scenario to the engine's columns. ``queues`` have the limits of jobs that state none.
 
     Raises:
@@ -88,7 +88,7 @@ def read_scenario(
     if estimates.kind == "predicted":
         stated = seconds_of(replace(jobs, work=_claims(jobs, work)), runtime, machines.types)
         work = work._replace(seconds=_limits(jobs, stated, queues), has_limits=True)
-    return LaneScenario(_estimated(work, estimates, seed), classes, nodes, facts)
+    return EngineScenario(_estimated(work, estimates, seed), classes, nodes, facts)
 
 
 def _past(jobs: JobArrays, columns: Jobs, demands: Sequence[DemandClass], machines: ClusterState) -> np.recarray:

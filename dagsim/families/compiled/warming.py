@@ -20,6 +20,7 @@ from dagsim import processes
 from dagsim.errors import ConfigError
 from dagsim.families.compiled import jit
 from dagsim.files import Lock
+from dagsim.systems.policy_spec import PolicySpec
 
 OFF = "DAGSIM_WARM"
 """The environment variable that keeps runs from starting a compilation if it is 0."""
@@ -29,7 +30,7 @@ _started: dict[str, subprocess.Popen[bytes] | None] = {}
 
 def warm_beside(policy: str) -> bool:
     """Start to compile what a policy needs; True if a process was started for it, by this call or before."""
-    name = policy.partition("[")[0]
+    name = PolicySpec.parse(policy).name
     if name not in _started:
         _started[name] = None
         if os.environ.get(OFF, "1") != "0" and _writable() and _lock().is_free():

@@ -16,7 +16,7 @@ import numpy as np
 from dagsim.families.compiled.jit import by_pointer
 from dagsim.families.compiled.list_scheduling import upward_rank
 from dagsim.families.compiled.memory import ENTRY, State, new_state, one_record, record_type, records
-from dagsim.families.compiled.reading import LaneScenario
+from dagsim.families.compiled.reading import EngineScenario
 from dagsim.families.learning.codecs.candidates import Candidates
 from dagsim.families.learning.codecs.pool import STATIC, WIDTHS
 from dagsim.model.log import ROW
@@ -138,7 +138,7 @@ class EpisodeReward(NamedTuple):
     shaped: bool = True
 
 
-def too_large(scene: LaneScenario) -> str:
+def too_large(scene: EngineScenario) -> str:
     """The reason why an episode would not fit into its arrays; empty if there is none."""
     least_s, wide = scene.work.best_s, scene.classes.table.gpus * np.maximum(scene.classes.table.gang, 1)
     gpu_s = np.where(np.isinf(least_s), 0.0, least_s) * np.maximum(wide, 1.0)[scene.work.rows.kind]
@@ -149,7 +149,7 @@ def too_large(scene: LaneScenario) -> str:
     return ""
 
 
-def most_in_flight(scene: LaneScenario) -> tuple[int, np.ndarray]:
+def most_in_flight(scene: EngineScenario) -> tuple[int, np.ndarray]:
     """Upper bound of the instances that can run at once, and (types,) int64 the same by type."""
     instances = int(scene.work.rows.instances.sum())
     asked, nodes = scene.classes.table.gpus, scene.nodes.table
@@ -161,7 +161,7 @@ def most_in_flight(scene: LaneScenario) -> tuple[int, np.ndarray]:
     return min(instances, int(by_type.sum())), by_type
 
 
-def new_episode(scene: LaneScenario, codec: EpisodeCodec, terms: EpisodeReward, log: np.recarray) -> EpisodeState:
+def new_episode(scene: EngineScenario, codec: EpisodeCodec, terms: EpisodeReward, log: np.recarray) -> EpisodeState:
     """The state of an episode before its first event. ``play.prepare`` must follow."""
     work, classes = scene.work, scene.classes
     tasks, types = work.seconds.shape
@@ -246,7 +246,7 @@ def scratch(nodes: int) -> np.recarray:
     return np.zeros(max(1024, 4 * nodes), ROW).view(np.recarray)
 
 
-def whole_log_of(scene: LaneScenario) -> np.recarray:
+def whole_log_of(scene: EngineScenario) -> np.recarray:
     """A log with room for all rows of an episode."""
     rows = 2 * len(scene.facts) + 2 * int(scene.work.rows.instances.sum()) + len(scene.nodes.table) + 2
     return np.zeros(rows, ROW).view(np.recarray)

@@ -14,7 +14,7 @@ import numpy as np
 
 from dagsim.families.compiled.choice import too_much
 from dagsim.families.compiled.memory import PAST, TASK, Classes, EmptyNodes, Jobs, Work, records
-from dagsim.families.compiled.reading import LaneScenario, demand_classes, empty_nodes
+from dagsim.families.compiled.reading import EngineScenario, demand_classes, empty_nodes
 from dagsim.families.compiled.rules import RECALL
 from dagsim.families.episodes.episode_state import EpisodeCodec, EpisodeReward, scratch, too_large
 from dagsim.families.episodes.playout import NO_NET, ScorerNet
@@ -201,7 +201,7 @@ class Lookout:
         self._tables, self._addresses = put_at(image, self._arenas, self._log)
         self._now_s = np.concatenate([self._now_s[:1], np.zeros(slots - 1)])
 
-    def _scene(self, view: ClusterView, jobs: Sequence[ArrivedJob], samples: Sequence[ArrivedJob]) -> LaneScenario:
+    def _scene(self, view: ClusterView, jobs: Sequence[ArrivedJob], samples: Sequence[ArrivedJob]) -> EngineScenario:
         """The present and the samples as columns."""
         machines, now = view.machines, view.now
         before = nextafter(now, -inf)
@@ -256,4 +256,4 @@ class Lookout:
         zeros = np.zeros(len(every))
         columns = Jobs(arrival_s, zeros, first, zeros, zeros + inf, zeros + 1.0)
         work = Work(columns, rows, child, seconds, seconds, order, np.array(past, PAST).view(np.recarray), now)
-        return LaneScenario(work, self._classes, nodes, ())
+        return EngineScenario(work, self._classes, nodes, ())

@@ -26,7 +26,7 @@ from dagsim.families.compiled.choice import too_much
 from dagsim.families.compiled.drive import placement_number
 from dagsim.families.compiled.jit import inner, int64, outer
 from dagsim.families.compiled.memory import BEST, State
-from dagsim.families.compiled.reading import LaneScenario, read_scenario
+from dagsim.families.compiled.reading import EngineScenario, read_scenario
 from dagsim.families.episodes.episode_state import (
     EpisodeCodec,
     EpisodeReward,
@@ -286,7 +286,7 @@ class Image:
     def __init__(
         self,
         cluster: Cluster,
-        scene: LaneScenario,
+        scene: EngineScenario,
         codec: EpisodeCodec,
         terms: EpisodeReward,
         log: np.recarray,
@@ -404,6 +404,10 @@ class CompiledEpisodes:
         self._gpus = np.zeros((0, 0, 0), np.float32)
         self.now_s = np.zeros(count)
         """(count,) float64: seconds since the start of each episode."""
+
+    def keep(self, sequences: int) -> None:
+        """Keep the images of this many job sequences, so that each is made only once."""
+        self._image = lru_cache(max(sequences, _KEPT))(self._new_image)
 
     def begin(self, which: np.ndarray, seeds: Iterable[int]) -> np.ndarray:
         """Begin the episodes ``which`` on the job sequences with these seeds.

@@ -190,6 +190,7 @@ def same_reason(stated: str, found: str) -> bool:
 
 _ALIASES = {
     "AccountNotAllowed": "account", "Job's account not permitted": "account", "PartitionConfig": "account",
+    "AllowAccounts": "account", "DenyAccounts": "account", "AllowQos": "qos", "DenyQos": "qos",
     "QOSNotAllowed": "qos", "Job's QOS not permitted": "qos", "Nodes required": "Nodes required",
     "DependencyNeverSatisfied": "Dependency", "AssociationJobLimit": "AssocMaxJobs",
 }  # fmt: skip

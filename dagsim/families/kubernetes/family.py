@@ -20,9 +20,14 @@ FAMILY = Family(
                 ("preemptive",),
             ),
         ),
+        "programs": (
+            Entry("kube-scheduler", ".kube.kube_scheduler:KubeScheduler", "the real kube-scheduler, at simulated time"),
+            Entry("kueue-manager", ".kueue.kueue_manager:KueueManager", "a real manager of Kueue, at simulated time"),
+        ),
         "keys": (Entry("queues.kueue", ".kueue_objects:KueueObjects"),),
         "node_lists": (Entry("kubectl get nodes -o json (or yaml)", ".kube_nodes:KUBECTL"),),
         "sites": (Entry("Kueue", ".kueue_site:read_kueue_site", "Kueue's ClusterQueues"),),
+        "site_rules": (Entry("Kueue", ".kueue.kueue_policy:rules_of_site"),),
         "readers": (Entry("kubernetes", ".kubectl:Kubernetes"), Entry("kubernetes-now", ".kubectl:KubernetesNow")),
     },
 )

@@ -18,7 +18,7 @@ def agent_names() -> tuple[str, ...]:
     return (*dict.fromkeys([*shipped, *ALGORITHMS.names()]), *[entry.name for _, entry in family_entries("loaders")])
 
 
-def agent_of(scenario: Scenario, spec: str) -> Policy[Any, Any]:
+def agent_of(scenario: Scenario, spec: Spec) -> Policy[Any, Any]:
     """Return the agent that ``spec`` names, with the parameters in its brackets.
 
     Raises:
@@ -26,7 +26,7 @@ def agent_of(scenario: Scenario, spec: str) -> Policy[Any, Any]:
     """
     from dagsim.families.learning.checkpoint import load_agent
 
-    name = Spec.parse(spec).name
+    name = spec.name
 
     def load(
         checkpoint: str | Path | None = None, sampled: bool = False, codec: str | None = None, net: str | None = None

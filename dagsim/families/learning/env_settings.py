@@ -52,9 +52,15 @@ class EnvConfig:
     horizon_s: float = inf
     """Simulated time, in seconds, at which the episode is truncated."""
 
+    pool: int | None = None
+    """Number of job sequences that episodes without a seed are drawn from (default: a million). In compiled
+    environments, each sequence of a pool is drawn and prepared only once."""
+
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
+        if self.pool is not None and not 1 <= self.pool <= 1_000_000:
+            raise ConfigError(f"env: pool must be from 1 to 1,000,000, got {self.pool!r}")
         if self.level not in get_args(Level):
             raise ConfigError(f"env: level must be one of {', '.join(get_args(Level))}, got {self.level!r}")
         if self.observation not in get_args(Preset):

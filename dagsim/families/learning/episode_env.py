@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import gymnasium
 import gymnasium.vector
@@ -25,11 +25,27 @@ _FRAMES_PER_S = 4
 _INSTANT_S = 1e-6
 
 
+class EnvState(NamedTuple):
+    """A moment of an environment: plain values that ``set_state`` brings back, in this process or another."""
+
+    seed: int | None
+    """The job sequence; None before the first episode."""
+    options: Mapping[str, Any]
+    """The options of ``reset``."""
+    actions: tuple[Any, ...]
+    """The actions since the episode began."""
+    rng: Mapping[str, Any]
+    """The random stream that draws the seeds of further episodes."""
+
+
 class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
     """A thin wrapper around ``Episode``; a system adds its spaces, its choices and its ``info``.
 
     ``reset(seed=n)`` plays the job sequence with seed n. Render modes are ``ansi`` (text),
     ``rgb_array`` and ``human`` (a window).
+
+    ``copy.deepcopy``, ``pickle`` and ``get_state`` with ``set_state`` bring the present moment back. They repeat
+    the actions of the episode, which is exact for every system, reward and codec, and costs as much as those steps.
 
     Raises:
         ConfigError: The render mode is unknown.
@@ -40,6 +56,14 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
 
     random_seeds = range(1_000_000, 2_000_000)
     """Seeds of episodes that are begun without a seed. Validation and report never use them."""
+
+    _made_with: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls, *arguments: Any, **settings: Any) -> Self:
+        """Note how the environment is made, for its copies."""
+        made = super().__new__(cls)
+        made._made_with = arguments, settings
+        return made
 
     def __init__(self, scenario: Scenario, rewards: RewardConfig, codec: Any, render_mode: str | None) -> None:
         if render_mode is not None and render_mode not in _RENDER_MODES:
@@ -55,6 +79,9 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         self._episode: Episode | None = None
         self._screen = Screen()
         self._steps = self._illegal = 0
+        self._seed: int | None = None
+        self._options: Mapping[str, Any] = {}
+        self._actions: list[Any] = []
 
     @classmethod
     def of(
@@ -96,7 +123,8 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         pool = self.random_seeds
         number = pool.start + int(self.np_random.integers(len(pool))) if seed is None else seed
         self._steps = self._illegal = 0
-        self._begin(number, **(options or {}))
+        self._seed, self._options, self._actions = number, options or {}, []
+        self._begin(number, **self._options)
         return self._seen()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -110,6 +138,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         if episode is None or episode.observation is None:
             raise ResetNeeded("the episode is over, or none has begun: call reset() first")
         self._steps += 1
+        self._actions.append(action)
         self._choose(episode, action)
         reward = episode.reward()
         terminated, truncated = self._ended(episode)
@@ -117,6 +146,35 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
             self.render()
         observation, info = self._seen()
         return observation, reward, terminated, truncated, info
+
+    def get_state(self) -> EnvState:
+        """Return the present moment as plain values, which can be pickled."""
+        return EnvState(self._seed, self._options, tuple(self._actions), self.np_random.bit_generator.state)
+
+    def set_state(self, state: EnvState) -> tuple[Any, dict[str, Any]] | None:
+        """Go to the moment of ``get_state``, by repeating the actions, and return its observation and info;
+        None if no episode had begun.
+        """
+        seen = None
+        if state.seed is not None:
+            seen = self.reset(seed=state.seed, options=dict(state.options))
+            mode, self.render_mode = self.render_mode, None
+            for action in state.actions:
+                observation, *_, info = self.step(action)
+                seen = observation, info
+            self.render_mode = mode
+        self.np_random.bit_generator.state = state.rng
+        return seen
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """An environment of its own at the same moment. Both share the scenario, which never changes."""
+        arguments, settings = self._made_with
+        memo[id(self)] = twin = type(self)(*arguments, **settings)
+        twin.set_state(self.get_state())
+        return twin
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remade, (type(self), *self._made_with, self.get_state())
 
     def render(self) -> Any:
         """Draw the present according to the render mode: text, (540, 960, 3) uint8, or a window.
@@ -170,6 +228,13 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
     def _without_view(self) -> str:
         """The present in words, while there is no choice."""
         return "not begun" if self.simulation is None else "over"
+
+
+def _remade(kind: type[EpisodeEnv], arguments: Any, settings: Any, state: EnvState) -> EpisodeEnv:
+    """The environment that was pickled."""
+    made = kind(*arguments, **settings)
+    made.set_state(state)
+    return made
 
 
 def picture_of(kernel: Kernel[Any, Any] | None, title: str) -> np.ndarray:

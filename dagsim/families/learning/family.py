@@ -56,6 +56,7 @@ FAMILY = Family(
         "compiled_sources": (Entry("pool", "codecs/pool.py", "sums over the queue"),),
         "services": (
             Entry("make_env", ".make_env:make_env", "the Gymnasium environment of an experiment"),
+            Entry("make_sb3_env", ".sb3_env:make_sb3_env", "many environments for Stable-Baselines3"),
             Entry("make_vector_env", ".make_env:make_vector_env", "many environments, played together"),
             Entry("training_defaults", ".train_section:section_for", "the section train of a system"),
             Entry("training_filled", ".train_section:for_system", "a section train with the defaults of a system"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -14,7 +15,7 @@ from dagsim.families.learning.env_settings import EnvConfig
 from dagsim.families.learning.episode import Episode, RewardConfig
 from dagsim.families.learning.episode_env import EpisodeEnv, picture_of
 from dagsim.families.learning.observations import Levelled, Presets
-from dagsim.families.learning.vector_env import VectorSchedulingEnv
+from dagsim.families.learning.vector_env import VectorSchedulingEnv, seeds_of
 from dagsim.model import Decision, Kind
 from dagsim.model.log import Schedule
 from dagsim.sections import Registered
@@ -47,6 +48,7 @@ class SchedulingEnv(EpisodeEnv):
             )
         rewards = RewardConfig(self.config.reward, self.config.reward_scale)
         super().__init__(scenario, rewards, self._new_codec(), render_mode)
+        self.random_seeds = seeds_of(self.config)
         self._presets = Presets(self.config, len(scenario.kernel(0).machines.types))  # type: ignore[attr-defined]
         self.observation_space = self._presets.space
         self.action_space = gymnasium.spaces.Discrete(self.config.slots)
@@ -71,17 +73,27 @@ class SchedulingEnv(EpisodeEnv):
         Raises:
             ConfigError: The compiled engine is requested, and cannot play them.
         """
-        config = env or _config_of(scenario, settings)
+        own = {name: value for name, value in settings.items() if name != "render_mode"}
+        config = env or _config_of(scenario, own)
         episodes: Any = "only the level task_type is compiled, without the observation graph"
         if config.level == "task_type" and config.observation != "graph":
             episodes = scenario.episodes(count, config.codec, config.reward, config.reward_scale)
         if not isinstance(episodes, str):
+            render_mode = settings.get("render_mode")
             return VectorSchedulingEnv(
-                episodes, config, count, len(ClusterState(scenario.cluster).types), autoreset_mode
+                episodes,
+                config,
+                count,
+                len(ClusterState(scenario.cluster).types),
+                autoreset_mode,
+                again=partial(cls.vector, count, scenario, config, autoreset_mode, settings),
+                single=partial(cls, scenario, config, render_mode),
+                render_mode=render_mode,
             )
         if isinstance(scenario, ClusterScenario) and scenario.engine == "compiled":
             raise refused_engine(episodes)
-        return super().vector(count, scenario, config, autoreset_mode, {})
+        shown = {name: value for name, value in settings.items() if name == "render_mode"}
+        return super().vector(count, scenario, config, autoreset_mode, shown)
 
     def _begin(self, seed: int, **options: Any) -> None:
         self.codec = self._new_codec()

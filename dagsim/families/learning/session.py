@@ -13,6 +13,7 @@ from dagsim.config.schema import Config, load_config
 from dagsim.errors import InputError
 from dagsim.experiment.carry_out import write_comparison
 from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.scenario import metric_of
 from dagsim.experiment.store import Store
 from dagsim.families.learning.algorithms import algorithm_name
@@ -99,7 +100,7 @@ def begin_training(
         {} if init is None else {"init": str(init.resolve()), "init_sha256": _agent_hash(init, config)}
     )
     plan |= {} if report else {"report": False}
-    return Store.create(out, "train", config, argv=argv, label=label, plan=plan, name=name)
+    return RunStore.create(out, "train", config, argv=argv, label=label, plan=plan, name=name)
 
 
 def resumed_training(path: Path) -> Store:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,19 @@ from gymnasium.vector.utils import batch_space
 
 from dagsim.errors import ConfigError
 from dagsim.families.learning.env_settings import EnvConfig
-from dagsim.families.learning.episode_env import EpisodeEnv
+from dagsim.families.learning.episode_env import EnvState, EpisodeEnv
 from dagsim.families.learning.observations import Presets
 
+_NO_ACTION = -(1 << 62)
+_FORGET = 4096
+"""Steps of episodes that are over, after which their actions are forgotten."""
 _HIDDEN = 1 << 40
 """The choice to wait; it is not a row of the observation."""
+
+
+def seeds_of(config: EnvConfig) -> range:
+    """The seeds of episodes that are begun without a seed."""
+    return EpisodeEnv.random_seeds[: config.pool]
 
 
 class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
@@ -26,6 +34,9 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
     Spaces, observations, rewards, infos and seeds are those of a ``SyncVectorEnv`` of
     ``SchedulingEnv``: ``reset(seed=n)`` plays the job sequences n, n + 1, and so on. The arrays of
     each step are new. ``make_vec`` makes it, if the compiled engine knows all that is configured.
+
+    ``copy.deepcopy``, ``pickle`` and ``get_state`` with ``set_state`` bring a moment back, by repeating the actions
+    of the present episodes. ``render`` and ``call`` do the same in an environment of their own (``moment``).
     """
 
     def __init__(
@@ -35,15 +46,23 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         num_envs: int,
         types: int,
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        *,
+        again: Callable[[], VectorSchedulingEnv] | None = None,
+        single: Callable[[], EpisodeEnv] | None = None,
+        render_mode: str | None = None,
     ) -> None:
+        """``again`` makes the same environments, and ``single`` one of them."""
         self.num_envs, self.config = num_envs, config
+        self._again, self._single, self.render_mode = again, single, render_mode
         self._mode = AutoresetMode(autoreset_mode)
         self.metadata = {**EpisodeEnv.metadata, "autoreset_mode": self._mode}
         self.single_observation_space = Presets(config, types).space
         self.single_action_space = Discrete(config.slots)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._episodes, self._types = episodes, types
+        self._episodes, self._types, self._pool = episodes, types, seeds_of(config)
+        if config.pool is not None:
+            episodes.keep(config.pool)
         self._term = next(iter(config.reward))
         self._generators = [np_random()[0] for _ in range(num_envs)]
         self._every = np.arange(num_envs)
@@ -52,6 +71,11 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         self._steps, self._illegal = np.zeros(num_envs, np.int64), np.zeros(num_envs, np.int64)
         self._rewards = np.zeros(num_envs)
         self._mask = np.zeros((num_envs, config.slots), np.int8)
+        self._seeds = np.full(num_envs, -1)
+        self._taken: list[np.ndarray] = []
+        """The actions of all steps since ``_dropped``; ``_NO_ACTION`` where none was taken."""
+        self._first, self._dropped = np.zeros(num_envs, np.int64), 0
+        """The step with which each present episode began, and the number of steps that were forgotten."""
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -93,14 +117,95 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         observations = self._observations()
         return observations, rewards, terminated, truncated, infos | self._infos(self._every)
 
+    def get_state(self) -> tuple[EnvState, ...]:
+        """Return the present moment of each environment as plain values, which can be pickled."""
+        return tuple(
+            EnvState(
+                None if self._seeds[number] < 0 else int(self._seeds[number]),
+                {},
+                self._actions_of(number),
+                generator.bit_generator.state,
+            )
+            for number, generator in enumerate(self._generators)
+        )
+
+    def set_state(self, states: Sequence[EnvState]) -> Any:
+        """Go to the moment of ``get_state``, by repeating the actions; return the observations.
+
+        Raises:
+            ConfigError: There are fewer or more states than environments.
+        """
+        if len(states) != self.num_envs:
+            raise ConfigError(f"set_state: needs {self.num_envs} states, got {len(states)}")
+        which = np.array([number for number, state in enumerate(states) if state.seed is not None], np.int64)
+        self._begin(which, [states[number].seed for number in which.tolist()])
+        for step in range(max((len(state.actions) for state in states), default=0)):
+            self._observations()
+            live = np.array([number for number, state in enumerate(states) if step < len(state.actions)])
+            self._advance(live, np.array([states[number].actions[step] for number in live.tolist()], np.int64))
+        for generator, state in zip(self._generators, states, strict=True):
+            generator.bit_generator.state = state.rng
+        return self._observations()
+
+    def moment(self, number: int) -> EpisodeEnv:
+        """Return environment ``number`` at the present moment, as one of its own in the kernel.
+
+        Raises:
+            ConfigError: Nothing says how to make it.
+        """
+        if self._single is None:
+            raise ConfigError("the environments were not made by make_vec, which says how to make one of them")
+        env = self._single()
+        env.set_state(self.get_state()[number])
+        return env
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method of each environment, or read its attribute."""
+        if name == "action_masks":
+            return tuple(self._mask.astype(bool))
+        values = [getattr(self.moment(number), name) for number in range(self.num_envs)]
+        return tuple([value(*args, **kwargs) if callable(value) else value for value in values])
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """Read an attribute of each environment."""
+        return tuple([getattr(self.moment(number), name) for number in range(self.num_envs)])
+
+    def render(self) -> tuple[Any, ...] | None:
+        """Draw each environment in the render mode; None without one."""
+        return None if self.render_mode is None else self.call("render")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> VectorSchedulingEnv:
+        """Environments of their own at the same moment."""
+        memo[id(self)] = twin = self._remade()
+        twin.set_state(self.get_state())
+        return twin
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _at_state, (self._again, self.get_state())
+
+    def _remade(self) -> VectorSchedulingEnv:
+        if self._again is None:
+            raise ConfigError("the environments were not made by make_vec, which says how to make them again")
+        return self._again()
+
+    def _actions_of(self, number: int) -> tuple[int, ...]:
+        """The actions of the present episode of an environment."""
+        steps = self._taken[int(self._first[number]) - self._dropped :]
+        return tuple([int(step[number]) for step in steps if step[number] != _NO_ACTION])
+
     def _begin(self, which: np.ndarray, seeds: Sequence[int | None]) -> None:
         """Begin episodes; the seed of those without one depends on their previous episode."""
-        pool, numbers = EpisodeEnv.random_seeds, []
+        pool, numbers = self._pool, []
         for number, seed in zip(which.tolist(), seeds, strict=True):
             if seed is not None:
                 self._generators[number] = np_random(seed)[0]
             drawn = pool.start + int(self._generators[number].integers(len(pool))) if seed is None else seed
             numbers.append(drawn)
+        self._seeds[which] = numbers
+        self._first[which] = self._dropped + len(self._taken)
+        if (old := int(self._first.min()) - self._dropped) > _FORGET:
+            del self._taken[:old]
+            self._dropped += old
         self._terminated[which] = self._episodes.begin(which, numbers)
         self._rewards[which] = self._episodes.first_rewards(len(which))
         self._truncated[which] = False
@@ -108,6 +213,8 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
 
     def _advance(self, live: np.ndarray, actions: np.ndarray) -> None:
         """Carry out the actions of these episodes. An illegal one is replaced by the first."""
+        self._taken.append(np.full(self.num_envs, _NO_ACTION))
+        self._taken[-1][live] = actions
         inside = (actions >= 0) & (actions < self.config.slots)
         legal = inside & (self._mask[live, np.where(inside, actions, 0)] > 0)
         self._illegal[live] += ~legal
@@ -164,3 +271,12 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
             is_parts = isinstance(observations, dict)
             final[number] = {k: v[number] for k, v in observations.items()} if is_parts else observations[number]
         return {"final_obs": final, "_final_obs": here, "final_info": self._infos(ended), "_final_info": here.copy()}
+
+
+def _at_state(again: Callable[[], VectorSchedulingEnv] | None, states: Sequence[EnvState]) -> VectorSchedulingEnv:
+    """The environments that were pickled."""
+    if again is None:
+        raise ConfigError("the environments were not made by make_vec, which says how to make them again")
+    made = again()
+    made.set_state(states)
+    return made

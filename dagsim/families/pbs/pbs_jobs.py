@@ -37,7 +37,7 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, JobBatch, JobTimes, in_parts, job_blocks, rows_by_job
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Row, Source
-from dagsim.traces.times import duration_s
+from dagsim.traces.times import duration_s, reading_of
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import read_json
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, combinations, objects, optional, ranges
@@ -180,13 +180,66 @@ def qstat_jobs(source: Source, options: TraceOptions, report: ReadReport) -> Ite
     zone = options.zone()
     for place, id, job in _listed_jobs(source):
         report.rows += 1
-        fields = {"Resource_List.mem": "0"} | job
-        for name, others in _TIMES.items():
-            text = next((job[other] for other in others if job.get(other)), "")
-            fields[name] = text if text.isdecimal() else _epoch(text, zone)
+        moments, is_doubtful = _moments(job, zone)
+        if is_doubtful:
+            report.note("in an hour that their zone repeats, taken as its first", source.where(place))
+        fields = {"Resource_List.mem": "0"} | job | moments
         owner = job.get("euser") or job.get("Job_Owner", "").partition("@")[0]
         fields |= {"user": owner, "account": job.get("Account_Name", ""), "queue": job.get("queue", "")}
-        yield place, id, with_gpus(fields)
+        fields = with_gpus(fields)
+        if not _states_gpus(fields) and (gpus := _gpus_submitted(fields)):
+            fields["gpus"] = str(gpus)
+            report.note("with the GPUs of its submit arguments, since no resource states any", source.where(place))
+        yield place, id, fields
+
+
+def _moments(job: Mapping[str, str], zone: ZoneInfo | None) -> tuple[dict[str, str], bool]:
+    """The times of a job as epoch seconds, empty if unknown; True if one of them may also be another. Of the two
+    readings of a local time, in an hour that its zone repeats, the one counts that the order of the times and the
+    wall time allow.
+    """
+    texts = {name: next((job[other] for other in others if job.get(other)), "") for name, others in _TIMES.items()}
+    isos, is_sure = {name: text if text.isdecimal() else _iso(text) for name, text in texts.items()}, True
+    if zone is not None and any(_is_repeated(text, zone) for text in isos.values()):
+        walltime = job.get("resources_used.walltime", "")
+        lasts_s = _seconds(walltime)[0] if walltime else nan
+        for first in ("qtime", "ctime"):
+            names = [first, "etime", "start", "end"]
+            dated, is_only = reading_of([isos[name] for name in names], lasts_s, zone)
+            isos, is_sure = isos | dict(zip(names, dated, strict=True)), is_sure and is_only
+    return {name: text if text.isdecimal() else _epoch(text, zone) for name, text in isos.items()}, not is_sure
+
+
+def _is_repeated(text: str, zone: ZoneInfo) -> bool:
+    """True if a local date lies in an hour that the zone repeats."""
+    try:
+        moment = datetime.fromisoformat(text).replace(tzinfo=zone)
+    except ValueError:
+        return False
+    first, second = moment.utcoffset(), moment.replace(fold=1).utcoffset()
+    return first is not None and second is not None and first > second
+
+
+def _states_gpus(fields: Mapping[str, str]) -> bool:
+    """True if a field of resources has GPUs."""
+    texts = (fields.get(f"Resource_List.{name}", "") for name in ("select", "nodes", "neednodes"))
+    return bool(fields["gpus"]) or any("gpu" in text or "accelerator" in text for text in texts)
+
+
+def _gpus_submitted(fields: Mapping[str, str]) -> int:
+    """GPUs that the arguments of qsub ask for in all: ``-l select=2:ngpus=4``, ``-l nodes=1:ppn=8:gpus=2`` or
+    ``-l ngpus=2``; 0 if they ask for none. PBS Pro wraps each argument in a tag.
+    """
+    text = re.sub(r"<[^>]*>", " ", fields.get("submit_args") or fields.get("Submit_arguments") or "")
+    for chunks in re.findall(r"\b(?:select|nodes)=([^\s,]+)", text):
+        try:
+            asked = sum(chunk.pieces * chunk.gpus for chunk in map(_chunk, chunks.split("+")))
+        except Dirty:
+            continue
+        if asked:
+            return asked
+    found = re.search(rf"(?:^|[\s,])(?:-l\s*)?(?:{'|'.join(_GPUS)})=(\d{{1,6}})\b", text)
+    return int(found[1]) if found else 0
 
 
 def _listed_jobs(source: Source) -> Iterator[tuple[int, str, dict[str, str]]]:
@@ -217,13 +270,21 @@ def _listed_jobs(source: Source) -> Iterator[tuple[int, str, dict[str, str]]]:
         yield place, id, job
 
 
-def _epoch(text: str, zone: tzinfo | None) -> str:
-    """Seconds since 1970 of a date such as ``Thu Feb 22 14:27:48 2018``; empty for other texts."""
+def _iso(text: str) -> str:
+    """A date such as ``Thu Feb 22 14:27:48 2018`` in ISO form; other texts as they are."""
     try:
-        moment = datetime.strptime(" ".join(text.split()), "%a %b %d %H:%M:%S %Y")
+        return datetime.strptime(" ".join(text.split()), "%a %b %d %H:%M:%S %Y").isoformat()
+    except ValueError:
+        return text
+
+
+def _epoch(text: str, zone: tzinfo | None) -> str:
+    """Seconds since 1970 of a date of qstat or in ISO form; empty for other texts."""
+    try:
+        moment = datetime.fromisoformat(_iso(text))
     except ValueError:
         return ""
-    return str(int(moment.replace(tzinfo=zone or UTC).timestamp()))
+    return str(int((moment if moment.tzinfo else moment.replace(tzinfo=zone or UTC)).timestamp()))
 
 
 def _finished(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Row]:

@@ -17,8 +17,9 @@ from dagsim.families.site.node_lists import ImportedCluster, grouped, node_forma
 from dagsim.families.site.site_import import log_in, read_site, site_files, site_parts, sites_in, with_jobs
 from dagsim.files import write_text
 from dagsim.model import GpuType, NodeOutage, NodePartition, NodeReservation, QueueTree
-from dagsim.systems.cluster.audit import Audit, Auditor
+from dagsim.systems.cluster.audit import Audit
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.traces import Trace, TraceOptions
 from dagsim.traces.sites import folded, named_gpus
 from dagsim.traces.source import Source
@@ -85,7 +86,7 @@ def _node_lists(files: Sequence[Path]) -> list[Path]:
 
 def _audit_of(config: Config, log: Trace) -> Audit:
     """The contradictions of a site's own log."""
-    auditor = Auditor(config.build_cluster(), config.queues, config.runtime, config.cluster.accept)
+    auditor = cluster_scenario_of(config).auditor(log)
     log.change = lambda jobs: accepting(jobs, config.cluster.accept, config.runtime, config.build_cluster().gpu_types)
     log.watcher = auditor
     with suppress(DagsimError):  # only an option can read it

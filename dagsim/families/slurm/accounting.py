@@ -445,11 +445,14 @@ def _form(
         there = [name.strip().lower() for name in first]
         names[:] = [_ALIASES.get(name, name) for name in (map(str.lower, columns) if columns else there)]
         header = not columns or there[: len(names)] == names
-        if columns and not there[-1] and len(there) > len(names):
+        lines = list(_split_head(source, mark, quoted)) if columns else []
+        if not any(len(line) == len(names) for line in lines) and any(
+            len(line) == len(names) + 1 and not line[-1] for line in lines
+        ):
             names.append("")  # sacct -p ends each row with a separator
         if whole:
             _check_header(names, where)
-        if columns and not any(len(line) == len(names) for line in _split_head(source, mark, quoted)):
+        if columns and not any(len(line) == len(names) for line in lines):
             raise TraceError(
                 f"{where}: {len(first)} fields, but --read columns= names {len(columns)}: {clipped(', '.join(columns))}"
             )
@@ -698,6 +701,7 @@ def _json_row(job: Mapping[str, Any]) -> list[str]:
     so values are recognised by shape.
     """
     time, state, tres = (object_in(job.get(name)) for name in ("time", "state", "tres"))
+    allocated = _tres(tres.get("allocated"))
     row = {
         "JobIDRaw": unescaped_text(json_number(job.get("job_id"))),
         "JobID": _job_id(job),
@@ -707,9 +711,10 @@ def _json_row(job: Mapping[str, Any]) -> list[str]:
         "State": _state(state.get("current")),
         "TimelimitRaw": unescaped_text(json_number(time.get("limit"))),
         "NNodes": unescaped_text(json_number(job.get("allocation_nodes"))),
-        "NCPUS": unescaped_text(json_number(object_in(job.get("required")).get("CPUs"))),
+        # what was required is all that is known of a job without resources
+        "NCPUS": "" if allocated else unescaped_text(json_number(object_in(job.get("required")).get("CPUs"))),
         "ReqTRES": _tres(tres.get("requested")),
-        "AllocTRES": _tres(tres.get("allocated")),
+        "AllocTRES": allocated,
         "Restarts": unescaped_text(json_number(job.get("restart_cnt"))),
         "NodeList": text_in(job.get("nodes")),
         "QOS": text_in(job.get("qos")),

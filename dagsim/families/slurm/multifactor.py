@@ -39,12 +39,12 @@ from dagsim.families.slurm.slurm_rules import (
 from dagsim.families.slurm.slurm_times import NodeChoice
 from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, QueueTree, RejectReason, Share, Start, Wait
 from dagsim.model.arithmetic import bits, ordered_sum
-from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState
+from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState, nodes_by_counts
 from dagsim.systems.cluster.policies.preemption import make_room
 from dagsim.systems.cluster.policies.shares import Weights, truncated
 from dagsim.systems.cluster.waits import Standing
 
-__all__ = ["SlurmMultifactor", "SlurmSettings"]
+__all__ = ["SlurmMultifactor", "SlurmSettings", "rules_of_site"]
 
 
 _LATE_S = 1e-6
@@ -181,6 +181,14 @@ def _settings_of(queues: QueueTree) -> SlurmSettings:
     return SlurmSettings(**queues.scheduler)  # type: ignore[arg-type]
 
 
+def rules_of_site(view: ClusterView) -> SlurmWaits | None:
+    """The rules of partitions, QOS and accounts of a site; None if its queues are none of Slurm's."""
+    queues = view.queues
+    if queues is None or queues.has_quota or not (queues.partitions or queues.qos or queues.tree):
+        return None
+    return SlurmWaits(view, distinct=_settings_of(queues).distinct)
+
+
 class _Kept(NamedTuple):
     """The facts that are kept of a run."""
 
@@ -262,6 +270,7 @@ class SlurmMultifactor:
         """Time of the last main loop."""
         self._rounds = 0
         """Number of calculations up to the one by which the pending jobs are sorted."""
+        self.forgets = ""
         self.latest = "main"
         """Origin of the latest start: ``main`` (the main loop) or ``backfill``."""
 
@@ -318,17 +327,18 @@ class SlurmMultifactor:
     # Events.
 
     def push(self, task: TaskState) -> None:
-        """Note the user of a task that became ready: the association exists from then on."""
-        self._book.user(account_of(task.job), user_of(task.job))
+        """Note the user of a task that became ready before the beginning: the association exists from then on.
+        Later ones are noted when their jobs are listed, since one that may never run adds no association.
+        """
+        if self._recalls:
+            self._book.user(account_of(task.job), user_of(task.job), task.ready_s)
 
     def started(self, run: Run, now: float) -> None:
         """Add a run."""
         if self._book.knows(run.id):
             return
         task, rules = run.task, self._rules
-        part, qos = rules.partition(run.job), rules.quality(run.job)
-        if self._starting is not None and self._starting[0] is task:
-            part = self._starting[1]
+        part, qos = self._part_of(run), rules.quality(run.job)
         alone = rules.alone(run.job, part)
         amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
         amounts = amounts._replace(nodes=float(len(run.nodes)))
@@ -355,6 +365,15 @@ class SlurmMultifactor:
             for place in range(len(rules.parts(run.job))):
                 self._ranks.drop((task.order, task.piece, place))
         self._changed, self._some_fit = True, None
+
+    def _part_of(self, run: Run) -> NodePartition:
+        """The partition in which a run has started."""
+        if self._starting is not None and self._starting[0] is run.task:
+            return self._starting[1]
+        parts = [part for part in self._rules.parts(run.job) if self._rules.has(part, run.nodes)]
+        if len(parts) > 1:  # it ran before the beginning, and a log of runs does not say where
+            self.forgets = "in which of several partitions a job had started"
+        return parts[0] if parts else self._rules.partition(run.job)
 
     def ended(self, run: Run, now: float) -> None:
         """Remove a run."""
@@ -383,14 +402,11 @@ class SlurmMultifactor:
                 self._rules.learn(view, job)
         self._now, self._some_fit = now, None
         view.follow(self)
+        self._recalls = False
         pending = view.index((PendingJobs, self), lambda: self._pending(view))
         if view.machines.released != self._released:  # a node may have come back
             self._released, self._changed = view.machines.released, True
         self._book.calculate(now)
-        stale = self._book.rounds != self._rounds and self._set.order != "basic"
-        if stale and (self._set.preempt != "off" or self._any_fits(view, pending)):  # else priorities are not used
-            self._rounds = self._book.rounds
-            pending.rank_anew(self._book, self._book.calculated_s)
         for task in pending.admit(now):
             self._some_fit = None
             self._rules.learn(view, task.job)
@@ -401,6 +417,10 @@ class SlurmMultifactor:
         if holdings.freed:
             freed, holdings.freed = holdings.freed, {}
             pending.recall(freed, holdings)
+        stale = self._book.rounds != self._rounds and self._set.order != "basic"
+        if stale and (self._set.preempt != "off" or self._any_fits(view, pending)):  # else priorities are not used
+            self._rounds = self._book.rounds
+            pending.rank_anew(self._book, self._book.calculated_s)
         if now == self._main_s or now >= self._main_s + self._set.sched_min_interval_s - _LATE_S:
             self._main_s = now
             yield from self._main(view, pending)
@@ -418,15 +438,18 @@ class SlurmMultifactor:
         self._set = self._of_site(view)
         self._priorities = self._set.priorities()
         self._choice = NodeChoice(view.cluster, best=self._set.place == "best")
+        self._recalls = True
+        """True while it is told of the time before the beginning."""
         self._starting: tuple[TaskState, NodePartition] | None = None
         """The task that is being started, and its partition."""
         self._gpu_names = [gpu.name if gpu is not None else "" for gpu in view.gpu_types]
         totals = [ordered_sum(getattr(node, name) for node in nodes) for name in ("cpus", "memory_gb", "gpus")]
         capacity = Capacity(len(nodes), *totals)
-        self._book = PriorityBook(self._priorities, view.queues or QueueTree(), capacity, self._set.origin_s)
+        queues = view.queues or QueueTree()
+        self._book: PriorityBook = PriorityBook(self._priorities, queues, capacity, self._set.origin_s)
         self._book.remember(self.past_usage)
-        self._rules = SlurmRules(view, kill=self._set.kill, distinct=self._set.distinct)
-        self._table = RunTable(len(nodes))
+        self._rules: SlurmRules = SlurmRules(view, kill=self._set.kill, distinct=self._set.distinct)
+        self._table: RunTable = RunTable(len(nodes))
         self._roomy: dict[tuple[DemandClass, str, bool, int], int] = {}
         """Nodes with room for an instance now, by demand, partition, exclusive use and type; of one cycle."""
         self._runs: dict[int, _Kept] = {}
@@ -434,11 +457,11 @@ class SlurmMultifactor:
         """Time of the latest start of each job."""
         self._count: dict[int, int] = {}
         """Number of runs by node."""
-        self._whole = 0
+        self._whole: int = 0
         """Bit set of the nodes that an exclusive run holds."""
         self._deadlines: list[tuple[float, int]] = []
         self._preemptable: dict[int, None] = {}
-        self._ranks = RankColumns()
+        self._ranks: RankColumns = RankColumns()
         self._rounds = 0
         self._main_s = -inf
         self._cycle_s = -inf
@@ -474,7 +497,7 @@ class SlurmMultifactor:
                     slot = self._ranks.add(key, tier, fixed, self._book.since_s(asked), asked.user)
                     at_s = max(min(self._now, self._eligible_s(task)), self._book.calculated_s)
                     at_s = at_s if task.job.queued_s is None else self._book.calculated_s  # its array's
-                    self._ranks.note(slot, self._book.priority(fixed, asked, at_s))
+                    self._ranks.note(slot, self._book.priority(fixed, asked, at_s), self._book.rounds)
             jobs.append(
                 PendingJob(
                     tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
@@ -492,7 +515,7 @@ class SlurmMultifactor:
     def _asked(self, task: TaskState, part: NodePartition, instances: int) -> Asked:
         job, (gpus, cpus, memory_gb, _) = task.job.job, task.demand.demand
         return Asked(
-            self._book.user(account_of(task.job), user_of(task.job)),
+            self._book.user(account_of(task.job), user_of(task.job), self._now),
             part.name,
             job.qos,
             job.arrival_s,
@@ -843,6 +866,9 @@ class SlurmMultifactor:
         open_ = sum([1 << node for node in rooms])
         free = {node: machines[node].cpus for node in rooms}
         spread = self._rules.spread(task.job)
+        if demand.counted and demand.terms is not None:
+            counted = nodes_by_counts(list(rooms), demand.gang, demand.terms.counts)
+            return None if counted is None else tuple([Share(node, 1) for node in sorted(counted)])
         if demand.gang:
             return self._choice.placement(open_, rooms, free, demand.gang, spread=spread)
         chosen = self._choice.nodes(open_, rooms, free, 1, spread=True)

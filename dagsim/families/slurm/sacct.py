@@ -82,6 +82,7 @@ _NOTES = (
 _IN_LINE = "with the GPUs of SubmitLine, since no list of resources has any (AccountingStorageTRES)"
 _AGAIN = "with the id of an earlier job of another time, user or cluster; jobs of their own"
 _NO_LIST = "whose list of nodes cannot be read, so their nodes are unknown"
+_OTHER_CPUS = "whose NCPUS and AllocTRES disagree; taken as AllocTRES"
 _OTHER_LENGTH = "whose list of nodes and NNodes disagree"
 _DAY_S = 86400.0
 _SHORT_TIME = 8  # characters of a number of seconds that is no date
@@ -617,6 +618,8 @@ class _Reading:
         ran = word != "PENDING" and start_s is not None and not nowhere
         if row["ReqTRES"] or row["AllocTRES"]:  # both are empty if the file lacks the columns
             ran = ran and allocated.is_stated
+        if ran and allocated.cpus and row["NCPUS"].isdecimal() and int(row["NCPUS"]) != allocated.cpus:
+            self._note(_OTHER_CPUS, place)
         nodes = count(row["NNodes"] or row["ReqNodes"] or "1", "NNodes", 0) or 1
         states_request = any(row[name] for name in ("ReqTRES", "ReqCPUS", "ReqMem", "ReqGRES"))
         cpus = row["ReqCPUS"] or (row["NCPUS"] if states_request and not row["ReqTRES"] else "")

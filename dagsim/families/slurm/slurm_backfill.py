@@ -20,7 +20,15 @@ from dagsim.families.slurm.slurm_times import NodeChoice
 from dagsim.family import offered
 from dagsim.model import NodePartition
 from dagsim.model.arithmetic import bits
-from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, NodeState, Run, TaskState
+from dagsim.systems.cluster.api import (
+    ClusterState,
+    ClusterView,
+    DemandClass,
+    NodeState,
+    Run,
+    TaskState,
+    nodes_by_counts,
+)
 
 __all__ = [
     "BackfillOutlook",
@@ -368,6 +376,10 @@ class NodePlan:
                 free = sum([1 << node for node in room])
                 of_group = next(free & nodes for nodes in groups if free & nodes)
                 chosen = self._choice.nodes(of_group, room, room, wanted, spread=distinct)
+                if demand.counted and demand.terms is not None:
+                    own = [node for node in bits(of_group) if node in room]
+                    counted = nodes_by_counts(own, demand.gang, demand.terms.counts)
+                    chosen = sum([1 << node for node in counted]) if counted else chosen
             if begin_s <= least_s or not self._taken(chosen, begin_s, begin_s + limit_s):
                 return begin_s, chosen
             least_s = begin_s  # its nodes are reserved later on: Slurm tries again from then on

@@ -124,7 +124,11 @@ class PriorityBook:
         self.rounds = 0
         """Number of calculations so far."""
         self._factors: dict[str, float] = {}
+        """The factor of each user by the last calculation."""
+        self._later: list[tuple[float, dict[str, float]]] = []
+        """The factors since users were added after it, each with their time."""
         self._stale = False
+        """True if the factors of the last calculation are not computed yet."""
         self._rate: dict[str, tuple[float, int]] = {}
         """For each user, the billing of all runs that started before the last calculation, and
         their number.
@@ -137,19 +141,20 @@ class PriorityBook:
         self._most_qos = max([qos.priority for qos in self.qos.values()]) or 1.0
         self._most_association = max([*self.association.values(), 0.0]) or 1.0
 
-    def user(self, account: str, user: str) -> str:
+    def user(self, account: str, user: str, now: float = -inf) -> str:
         """Return the name of a user's association with an account; create the association if
-        necessary.
+        necessary. It then counts in the factors from ``now`` on.
         """
         account = account or "default"
         name = f"{account}/{user}"
         if name not in self.shares.accounts:
-            if self._factors:
-                self._settle()
+            self._calculate_before(now)
+            self._settle()
             if account not in self.shares.accounts:
                 self.shares.add(Account(account, "root", 1.0))
             self.shares.add(Account(name, account, 1.0, True))
-            self._stale = self.rounds > 0
+            if self.rounds:
+                self._later.append((now, self._computed()))
         return name
 
     def remember(self, usage: Mapping[str, float]) -> None:
@@ -208,14 +213,18 @@ class PriorityBook:
             self._round(self.calculated_s + period_s)
         return self.rounds > before
 
-    def fair_share(self, user: str) -> float:
-        """The factor of a user at the last calculation. Before the first calculation it is 0, or 1
+    def fair_share(self, user: str, at_s: float = inf) -> float:
+        """The factor of a user at a time since the last calculation. Before the first calculation it is 0, or 1
         by the classic formula.
         """
         self._settle()
         if not self.rounds:
             return 0.0 if self.settings.fair_share == "tree" else 1.0
-        return self._factors[user]
+        factors = self._factors
+        for since_s, changed in self._later:
+            if since_s <= at_s or user not in factors:
+                factors = changed
+        return factors[user]
 
     def factors(self, asked: Asked, now: float) -> Factors:
         """All factors of a job at ``now``."""
@@ -224,7 +233,7 @@ class PriorityBook:
         return Factors(
             0.0 if since is None else age(now - since, settings.max_age_s),
             self._association(asked.user) / self._most_association,
-            self.fair_share(asked.user),
+            self.fair_share(asked.user, now),
             job_size(
                 asked.nodes,
                 asked.cpus,
@@ -253,7 +262,7 @@ class PriorityBook:
         since_s, settings = self.since_s(asked), self.settings
         waited = 0.0 if since_s is None else age(now - since_s, settings.max_age_s)
         weights = settings.weights
-        return truncated(fixed + weights.age * waited + weights.fair_share * self.fair_share(asked.user))
+        return truncated(fixed + weights.age * waited + weights.fair_share * self.fair_share(asked.user, now))
 
     def priorities(self, fixed: Floats, since_s: Floats, shares: Floats, now: float) -> Floats:
         """``priority`` of many jobs, bit for bit equal: whole numbers, from their fair shares and
@@ -291,20 +300,25 @@ class PriorityBook:
             whole, runs = self._rate.get(user, (0.0, 0))
             self._rate[user] = whole + rate, runs + 1
         self._fresh.clear()
-        self.calculated_s, self.rounds, self._stale = at_s, self.rounds + 1, True
+        self._calculated(at_s, 1)
 
     def _decay(self, periods: int) -> None:
         seconds = periods * self.settings.calc_period_s
         self.shares.pass_time(seconds)
-        self.calculated_s += seconds
-        self.rounds, self._stale = self.rounds + periods, True
+        self._calculated(self.calculated_s + seconds, periods)
+
+    def _calculated(self, at_s: float, periods: int) -> None:
+        self.calculated_s, self.rounds, self._stale = at_s, self.rounds + periods, True
+        self._later.clear()
 
     def _settle(self) -> None:
         """Compute the factors of the last calculation, before usage changes."""
         if self._stale:
-            classic = self.settings.fair_share == "classic"
-            self._factors = self.shares.classic(self.settings.damping) if classic else self.shares.fair_tree()
-            self._stale = False
+            self._factors, self._stale = self._computed(), False
+
+    def _computed(self) -> dict[str, float]:
+        classic = self.settings.fair_share == "classic"
+        return self.shares.classic(self.settings.damping) if classic else self.shares.fair_tree()
 
 
 def _accounts(queues: QueueTree) -> list[Account]:
@@ -322,7 +336,7 @@ def _accounts(queues: QueueTree) -> list[Account]:
 _Key: TypeAlias = tuple[int, int, int]
 _SLOTS = 64
 """Initial capacity, in slots."""
-_FLOATS, _INTS = ("fixed", "since_s", "latest"), ("tier", "order", "piece", "place", "user")
+_FLOATS, _INTS = ("fixed", "since_s", "latest"), ("tier", "order", "piece", "place", "user", "round")
 
 
 class RankColumns:
@@ -360,7 +374,8 @@ class RankColumns:
         for name, value in floats.items():
             self._floats[name][slot] = value
         number = self._users.setdefault(user, len(self._users))
-        for name, count in {"tier": tier, "order": key[0], "piece": key[1], "place": key[2], "user": number}.items():
+        ints = {"tier": tier, "order": key[0], "piece": key[1], "place": key[2], "user": number, "round": -1}
+        for name, count in ints.items():
             self._ints[name][slot] = count
         return slot
 
@@ -375,20 +390,22 @@ class RankColumns:
         priority: float = self._floats["latest"].item(slot)
         return priority
 
-    def note(self, slot: int, priority: float) -> None:
-        """Store a priority that was computed individually."""
-        self._floats["latest"][slot] = priority
+    def note(self, slot: int, priority: float, rounds: int) -> None:
+        """Store a priority that was computed individually after that many calculations."""
+        self._floats["latest"][slot], self._ints["round"][slot] = priority, rounds
 
     def rank(self, slots: list[int], book: PriorityBook, at_s: float) -> list[int]:
-        """Compute the priorities at ``at_s``; return indices into ``slots`` by tier and priority,
-        highest first, then by order and piece.
+        """Compute the priorities at ``at_s``, the last calculation; return indices into ``slots`` by tier and
+        priority, highest first, then by order and piece. Priorities that were computed later than that are kept,
+        so it does not matter how long after the calculation this is called.
         """
         self._free += self._dropped
         self._dropped.clear()
         rows, floats, ints = np.array(slots, np.int64), self._floats, self._ints
-        shares = np.array([book.fair_share(user) for user in self._users])
+        shares = np.array([book.fair_share(user, at_s) for user in self._users])
         priority = book.priorities(floats["fixed"][rows], floats["since_s"][rows], shares[ints["user"][rows]], at_s)
-        floats["latest"][rows] = priority
+        priority = np.where(ints["round"][rows] < book.rounds, priority, floats["latest"][rows])
+        floats["latest"][rows], ints["round"][rows] = priority, book.rounds
         places: list[int] = np.lexsort(
             (ints["place"][rows], ints["piece"][rows], ints["order"][rows], -priority, -ints["tier"][rows])
         ).tolist()

@@ -8,7 +8,7 @@ from math import floor, inf
 from operator import or_
 from typing import NamedTuple, TypeAlias
 
-from dagsim.model import Caps, Demand, Node, NodePartition, Qos, QueueTree
+from dagsim.model import Caps, Demand, JobCaps, Node, NodePartition, Qos, QueueTree
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import ClusterState, ClusterView, JobState, NodeState, TaskState, members
 from dagsim.systems.cluster.waits import ReachedLimit
@@ -54,9 +54,15 @@ class SlurmRules:
         self._per_user: dict[str, Caps] = {}
         self._of_user: dict[tuple[str, str], Caps] = {}
         """Limits of users by account and name; they replace those of all users."""
-        self._job_limits: dict[tuple[str, str], Caps] = {}
-        """Limits of one job by account and user; those of all users under an empty name."""
+        self._job_caps = {node.name: node.job_limits for node, _ in queues.walk() if node.job_limits}
+        """Limits of one job, by account."""
         self._limit(queues)
+        self._bars = bool(self._job_caps) or any(
+            part.job_limits or part.accounts or part.denied_accounts or part.allowed_qos or part.denied_qos
+            for part in queues.partitions
+        )
+        self._bars = self._bars or any(qos.job_limits for qos in queues.qos)
+        """True if some rule judges a job by itself, whatever runs."""
         self._holders: dict[tuple[str, str, str, str, str], tuple[Holder, ...]] = {}
         self._times: dict[int, list[list[tuple[float, float]]]] = {}
         """For each job and task, the time limit and the seconds until it is killed, by type."""
@@ -90,6 +96,10 @@ class SlurmRules:
             listed = tuple([self.partitions[name] for name in names if name in self.partitions])
             parts = self._parts[job.number] = listed or (self.partition(job),)
         return parts
+
+    def has(self, part: NodePartition, nodes: Iterable[int]) -> bool:
+        """True if a partition has all of these nodes."""
+        return all(self.nodes[part.name] >> node & 1 for node in nodes)
 
     def claim(self, task: TaskState, part: NodePartition, gpu: str) -> tuple[tuple[Holder, ...], Amounts]:
         """The holders that a start of the task counts against, and its amounts, kept per job."""
@@ -185,47 +195,44 @@ class SlurmRules:
         return all(
             any(
                 self.holdings.ever(self.holders(job, part, gpu), self.least(task, part))
-                and not any(self.refusals(view, task, part))
                 and self.holds(view, task, nodes)
+                and not any(self.barred(task, part))
                 for part, gpu, nodes in self.ways(view, task)
             )
             for task in job.tasks
         )
 
-    def refusals(self, view: ClusterView, task: TaskState, part: NodePartition) -> Iterator[str]:
-        """Yield what partition, QOS or association never permit to a job, with Slurm's names."""
-        job, start = task.job, self.least(task, part)
-        account, qos = account_of(job), self.quality(job)
-        accounts = self._above.get(account, (account,))
-        if part.max_nodes is not None and start.nodes > part.max_nodes:
-            yield f"PartitionNodeLimit ({part.max_nodes}) < {start.nodes:g}: the partition {part.name}"
-        allowed = not part.allow_accounts or any(name in part.allow_accounts for name in accounts)
-        if not allowed or any(name in part.deny_accounts for name in accounts):
-            admits = f", which admits {', '.join(part.allow_accounts)}" if part.allow_accounts else ""
-            yield f"AccountNotAllowed ({account}): the partition {part.name}{admits}"
-        if (part.allow_qos and qos.name not in part.allow_qos) or qos.name in part.deny_qos:
-            admits = f", which admits {', '.join(part.allow_qos)}" if part.allow_qos else ""
-            yield f"QOSNotAllowed ({qos.name}): the partition {part.name}{admits}"
-        limits = [
-            ("QOSMax{0}PerJobLimit", f"the QOS {name}", self.qos[name].job_limits)
-            for name in dict.fromkeys((qos.name, part.qos))
-            if name in self.qos
-        ]
-        limits += [
-            ("AssocMax{0}PerJobLimit", f"the account {name}", caps)
-            for name in accounts
-            if (caps := self._job_limits.get((name, user_of(job))) or self._job_limits.get((name, ""))) is not None
-        ]
-        for reason, owner, caps in limits:
-            for what in _RESOURCES if caps else ():
-                most, amount = getattr(caps, what), getattr(start, what)
-                if most is not None and amount > most + _SLACK:
-                    yield f"{reason.format(_RESOURCES[what])} ({most:g}) < {amount:g}: {owner}"
-        limit_s = min(view.requested_s(task) or (inf,))
-        for what in ("gpus", "cpus", "memory_gb", "nodes") if qos.job_minutes and limit_s < inf else ():
-            most, amount = getattr(qos.job_minutes, what), getattr(start, what) * limit_s / 60
-            if most is not None and amount > most + _SLACK:
-                yield f"QOSMax{_RESOURCES[what]}MinutesPerJobLimit ({most:g}) < {amount:g}: the QOS {qos.name}"
+    def barred(self, task: TaskState, part: NodePartition) -> Iterator[str]:
+        """Describe the rules for single jobs, of a partition, a QOS or an account, that a task breaks there, with
+        Slurm's names.
+        """
+        if not self._bars:
+            return
+        job = task.job.job
+        if job.account:
+            line = self._above.get(job.account, (job.account,))
+            if part.accounts and not any(name in part.accounts for name in line):
+                yield f"AllowAccounts ({', '.join(part.accounts)}) without {job.account}: the partition {part.name}"
+            elif not part.accounts and (denied := [name for name in line if name in part.denied_accounts]):
+                yield f"DenyAccounts ({denied[0]}): the partition {part.name}"
+        if job.qos:
+            if part.allowed_qos and job.qos not in part.allowed_qos:
+                yield f"AllowQos ({', '.join(part.allowed_qos)}) without {job.qos}: the partition {part.name}"
+            elif not part.allowed_qos and job.qos in part.denied_qos:
+                yield f"DenyQos ({job.qos}): the partition {part.name}"
+        amounts = self.least(task, part)._asdict()
+        amounts["nodes"] = float(task.demand.gang or 1) if self.spread(task.job) else 1.0
+        caps: list[tuple[str, str, JobCaps]] = [("Partition", f"the partition {part.name}", part.job_limits)]
+        for qos in dict.fromkeys((self.quality(task.job).name, part.qos)):
+            caps += [("QOS", f"the QOS {qos}", self.qos[qos].job_limits)] if qos in self.qos else []
+        for name in self._above.get(account_of(task.job), ()):
+            caps += [("Assoc", f"the account {name}", self._job_caps[name])] if name in self._job_caps else []
+        for owner, words, limits in caps:
+            for what, limit in limits.amounts().items():
+                if amounts[what] > limit + _SLACK:
+                    reason = f"{owner}Max{_RESOURCES[what]}PerJob"
+                    reason = "PartitionNodeLimit" if (owner, what) == ("Partition", "nodes") else reason
+                    yield f"{reason} ({limit:g}) < {amounts[what]:g}: {words}"
 
     def ways(self, view: ClusterView, task: TaskState) -> Iterator[tuple[NodePartition, str, int]]:
         """Yield the ways in which a task may start: a partition, a GPU type if limits tell types apart, and nodes."""
@@ -286,9 +293,6 @@ class SlurmRules:
         for qos in queues.qos:
             self.holdings.limit(("qos", qos.name), qos.limits)
         self._per_user |= {node.name: node.user_limits for node, _ in queues.walk() if node.user_limits}
-        self._job_limits |= {(node.name, ""): node.job_limits for node, _ in queues.walk() if node.job_limits}
-        of_users = [(node.name, user, caps) for node, _ in queues.walk() for user, caps in node.job_limits_of.items()]
-        self._job_limits |= {(name, user): caps for name, user, caps in of_users}
         self._of_user |= {(node.name, user): caps for node, _ in queues.walk() for user, caps in node.limits_of.items()}
 
     def _limit_users(self, account: str, user: str, qos: str) -> None:
@@ -524,7 +528,7 @@ class SlurmWaits:
         holders = rules.holders(task.job, part, gpu)
         for holder, what, limit, amount in rules.holdings.exceeded(holders, rules.least(task, part)):
             yield f"{_reason(holder, what)} ({limit:g}) < {amount:g}: {_named(holder)}"
-        yield from rules.refusals(view, task, part)
+        yield from rules.barred(task, part)
         requested_s = min(view.requested_s(task) or (inf,))
         if part.max_time_s is not None and part.max_time_s < requested_s < inf:
             yield f"PartitionTimeLimit ({part.max_time_s:g} s) < {requested_s:g} s: the partition {part.name}"

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
@@ -21,7 +22,7 @@ from dagsim.errors import InputError, ModelError, TraceError
 from dagsim.families.site.node_lists import MOST_NODES, FoundNode, ImportedSite, read_nodes
 from dagsim.families.slurm.accounting import delimiter_of
 from dagsim.families.slurm.slurm_nodes import is_scontrol, is_scontrol_json, is_sinfo
-from dagsim.model import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
+from dagsim.model import Caps, JobCaps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
 from dagsim.registry import nearest
 from dagsim.sections import Registered
 from dagsim.systems.cluster.network import NETWORKS
@@ -288,7 +289,8 @@ class SlurmSite(ImportedSite):
         _unused(self, f"account {name}", row, _OF_ACCOUNTS)
         users = {user: fields for (account, user), fields in self.users.items() if account == name}
         for user, fields in users.items():
-            _unused(self, f"account {name}, user {user}", fields, _OF_ACCOUNTS)
+            inherited = {key for key in (*_PER_JOB, *_NODES_PER_JOB) if fields.get(key) == row.get(key)}
+            _unused(self, f"account {name}, user {user}", fields, _OF_USERS | inherited)
         with _naming(f"account {name}"):
             own = {user: caps for user, fields in users.items() if (caps := _caps_of_user(self, fields))}
             priority = finite_number(row.get("priority") or "0", "priority")
@@ -299,8 +301,7 @@ class SlurmSite(ImportedSite):
             }
             limits = _caps(self, row.get("grptres", ""), row.get("grpjobs", ""))
             user_limits = _caps(self, "", row.get("maxjobs", ""))
-            job_limits = _caps(self, _per_job(row))
-            job_limits_of = {user: caps for user, fields in users.items() if (caps := _caps(self, _per_job(fields)))}
+            job_limits = _job_caps(self, _first(row, _PER_JOB), _first(row, _NODES_PER_JOB))
         return QueueNode(
             name,
             _shares(row),
@@ -310,8 +311,7 @@ class SlurmSite(ImportedSite):
             limits,
             user_limits,
             own,
-            job_limits=job_limits,
-            job_limits_of=job_limits_of,
+            job_limits,
             children=tuple([self._account(child) for child, (parent, _) in self.accounts.items() if parent == name]),
         )
 
@@ -887,9 +887,28 @@ def _caps(site: SlurmSite, tres: str, jobs: str = "") -> Caps:
     return Caps(**amounts, jobs=most, gpus_of=by_type)
 
 
-def _per_job(row: Mapping[str, str]) -> str:
-    """The limit of one job, MaxTRES, which each listing names otherwise."""
-    return next((row[key] for key in ("maxtres", "maxtresperjob", "maxtrespj") if row.get(key)), "")
+def _first(row: Mapping[str, str], keys: Sequence[str]) -> str:
+    """The value of the first of some keys that has one."""
+    return next((row[key] for key in keys if row.get(key)), "")
+
+
+def _job_caps(site: SlurmSite, tres: str, nodes: str = "") -> JobCaps:
+    """The limits of one job: MaxTRESPerJob, MaxNodes."""
+    if not site.enforces():
+        return JobCaps()
+    amounts: dict[str, float] = {}
+    for part in tres.split(",") if tres else ():
+        name, _, value = part.partition("=")
+        of = "nodes" if name.lower() == "node" else _TRES.get(name.lower())
+        if value in ("", "-1"):
+            continue
+        if of is None:
+            site.drop(f"a limit of one job on {name}")
+        else:
+            amounts[of] = memory_gb(value) if of == "memory_gb" else finite_number(value, name)
+    if nodes and nodes != "-1":
+        amounts["nodes"] = min(finite_number(nodes, "maxnodes"), amounts.get("nodes", inf))
+    return JobCaps(**amounts)
 
 
 def _caps_of_user(site: SlurmSite, row: Mapping[str, str]) -> Caps:
@@ -909,13 +928,15 @@ _IDLE = frozenset({"cluster", "parent", "parentname", "description", "organizati
                    "flags", "preemptexempttime", "norm_shares", "normshares", "rawusage", "normusage", "effectvusage",
                    "fairshare", "share", "levelfs", "grptresraw", "tresrunmins", "effectvusg", "normusg"})  # fmt: skip
 """Settings of associations and QOS that say nothing about the starts of jobs which a log lists."""
-_OF_ACCOUNTS = frozenset({"rawshares", "priority", "grptres", "grpjobs", "maxjobs", "maxtres", "maxtresperjob",
-                          "maxtrespj"})  # fmt: skip
+_PER_JOB = ("maxtresperjob", "maxtrespj", "maxtres")
+_NODES_PER_JOB = ("maxnodesperjob", "maxnodes")
+_OF_USERS = frozenset({"rawshares", "priority", "grptres", "grpjobs", "maxjobs"})
+_OF_ACCOUNTS = _OF_USERS | {*_PER_JOB, *_NODES_PER_JOB}
 _TOPMOST: frozenset[str] = frozenset()
 _OF_QOS = frozenset({"priority", "preempt", "preemptmode", "usagefactor", "grptres", "grpjobs", "maxwall",
                      "maxwalldurationperjob", "maxtrespu", "maxtresperuser", "maxjobspu", "maxjobsperuser", "maxtrespa",
-                     "maxtresperaccount", "maxjobspa", "maxjobsperaccount", "maxtres", "maxtresperjob", "maxtrespj",
-                     "maxtresmins", "maxtresminsperjob"})  # fmt: skip
+                     "maxtresperaccount", "maxjobspa", "maxjobsperaccount", *_PER_JOB,
+                     *_NODES_PER_JOB})  # fmt: skip
 
 
 def _unused(site: SlurmSite, owner: str, row: Mapping[str, str], used: Collection[str]) -> None:
@@ -948,6 +969,9 @@ def _partition(
         ranks = finite_number(factor, "priorityjobfactor"), count(tier, "prioritytier", 0, _MOST)
         limit_s, default_s = (_minutes_s(row.get(key)) for key in ("maxtime", "defaulttime"))
         billing = _billed(site, row.get("tresbillingweights", ""))
+        most_nodes = row.get("maxnodes", "")
+        job_limits = JobCaps(nodes=None if _is_unlimited(most_nodes) else finite_number(most_nodes, "maxnodes"))
+    allowed = [_names(row.get(key, "")) for key in ("allowaccounts", "denyaccounts", "allowqos", "denyqos")]
     return NodePartition(
         name,
         nodes,
@@ -959,14 +983,20 @@ def _partition(
         mode,
         Caps(),
         own if own in qos else "",
-        None if is_unset(most := row.get("maxnodes", "")) or not most.isdigit() else int(most),
-        *[_names_in(row.get(key, "")) for key in ("allowaccounts", "denyaccounts", "allowqos", "denyqos")],
+        job_limits,
+        *allowed,
     )
 
 
-def _names_in(text: str) -> tuple[str, ...]:
-    """The names of a list; none if it says ALL or NONE, or is not set."""
-    return () if is_unset(text) or text.upper() in ("ALL", "NONE") else tuple(filter(None, text.split(",")))
+def _is_unlimited(text: str) -> bool:
+    return is_unset(text) or text.upper() in ("UNLIMITED", "INFINITE")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Names of accounts or QOS; ``ALL``, ``NONE`` and no value mean that there is no rule."""
+    return (
+        () if is_unset(text) or text.upper() in ("ALL", "NONE") else tuple([name.strip() for name in text.split(",")])
+    )
 
 
 _PLAIN_PARTITION = {"minnodes": "1", "maxcpuspernode": "UNLIMITED", "lln": "NO",
@@ -1006,9 +1036,6 @@ def _billed(site: SlurmSite, weights: str) -> dict[str, float]:
 
 
 def _qos(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
-    def first(*keys: str) -> str:
-        return next((row[key] for key in keys if row.get(key)), "")
-
     _unused(site, f"QOS {name}", row, _OF_QOS)
     flags = [flag for flag in row.get("flags", "").split(",") if flag and flag != "DenyOnLimit"]
     if flags:
@@ -1022,15 +1049,16 @@ def _qos(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
         return Qos(
             name,
             finite_number(row.get("priority") or "0", "priority"),
-            _minutes_s(first("maxwall", "maxwalldurationperjob") or None),
+            _minutes_s(_first(row, ("maxwall", "maxwalldurationperjob")) or None),
             finite_number(row.get("usagefactor") or "1", "usagefactor"),
             _caps(site, row.get("grptres", ""), row.get("grpjobs", "")),
-            _caps(site, first("maxtrespu", "maxtresperuser"), first("maxjobspu", "maxjobsperuser")),
-            _caps(site, first("maxtrespa", "maxtresperaccount"), first("maxjobspa", "maxjobsperaccount")),
+            _caps(site, _first(row, ("maxtrespu", "maxtresperuser")), _first(row, ("maxjobspu", "maxjobsperuser"))),
+            _caps(
+                site, _first(row, ("maxtrespa", "maxtresperaccount")), _first(row, ("maxjobspa", "maxjobsperaccount"))
+            ),
             preempts,
             mode,
-            _caps(site, _per_job(row)),
-            _caps(site, first("maxtresmins", "maxtresminsperjob")),
+            _job_caps(site, _first(row, _PER_JOB), _first(row, _NODES_PER_JOB)),
         )
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dagsim.errors import ModelError
 from dagsim.families.slurm.accounting import gres_tres
 from dagsim.model import Request
-from dagsim.model.job import without_counts
+from dagsim.model.job import counts_of, without_counts
 
 
 class Submission(NamedTuple):
@@ -109,8 +109,8 @@ def _read(
         notes.append(f"whose dependency {unread} is not modelled: eligible as in the log")
     try:
         constraint = without_counts(constraint, nodes) if constraint else ""
-        if "*" in constraint:
-            notes.append("whose constraint counts nodes, of which only the features are modelled")
+        if "*" in constraint and counts_of(constraint) is None:
+            notes.append("whose constraint has alternatives of counts, of which only the features are modelled")
         request = Request(
             constraint,
             partitions if len(partitions) > 1 else (),

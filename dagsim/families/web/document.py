@@ -20,6 +20,7 @@ from dagsim.experiment.scenario import workload_label
 from dagsim.experiment.store import Store, is_sweep
 from dagsim.experiment.training_log import read_log
 from dagsim.families.web import run_sections
+from dagsim.families.web.answer_charts import chart
 from dagsim.families.web.charts import Packer, chart_of, distributions, element, graphs, learning, table
 from dagsim.families.web.chosen import Chosen, Shown, choose_runs
 from dagsim.families.web.run_sections import SweepView, is_training, report_grid, training_sentences
@@ -148,7 +149,13 @@ def _of_sweep(folders: Sequence[Store], live: Sequence[str]) -> str:
 def _of_answer(answer: Recommendation, folders: Sequence[Store], live: Sequence[str]) -> str:
     """Return the recommendation page of a question about a cluster."""
     assumed = "".join(element("li", line) for line in answer.assumptions)
-    parts = [part("Alternatives", table(answer.grid)), part("Assumptions", f"<ul>{assumed}</ul>"), *_origin(folders)]
+    charts = part("Charts", "".join(map(chart, answer.charts)))
+    parts = [
+        charts,
+        part("Alternatives", table(answer.grid)),
+        part("Assumptions", f"<ul>{assumed}</ul>"),
+        *_origin(folders),
+    ]
     return answered(answer.title, answer.sentences, parts, Packer().packed({}), live=live)
 
 

@@ -303,10 +303,10 @@ class SweepView:
     """Text and charts of the finished cells of a sweep."""
 
     def __init__(self, folder: Store) -> None:
-        self.folder = folder
-        self.lines = [line for line in folder.cells() if _in_grid(line, folder.sweep.axes)]
+        self.folder = folder.as_grid()
+        self.lines = [line for line in self.folder.cells() if _in_grid(line, self.folder.sweep.axes)]
         self._sample = sample_of(folder.config)
-        self._metric = folder.sweep.metrics[0]
+        self._metric = self.folder.sweep.metrics[0]
 
     def verdict(self) -> list[str]:
         """Sentences on the best value of the compared axis, the points it wins, and the progress of

@@ -139,8 +139,8 @@ def _cdf(cols: ScheduleColumns) -> tuple[Floats, Floats, str]:
 
 
 def _common_times(steps: list[Steps], start_s: float, end_s: float) -> tuple[Floats, str]:
-    """Moments at which one of the steps changes. If there are too many to tell apart, the edges of
-    bins.
+    """Return the moments at which one of the steps changes. If there are too many to tell apart,
+    the edges of bins.
     """
     time_s = np.unique(np.concatenate([np.append(curve.time_s, (start_s, end_s)) for curve in steps]))
     if len(time_s) <= _MOST_STEPS:
@@ -151,8 +151,8 @@ def _common_times(steps: list[Steps], start_s: float, end_s: float) -> tuple[Flo
 
 
 def _values(steps: Steps, time_s: Floats) -> Floats:
-    """Average between consecutive moments. The last average is repeated, so that a step curve
-    reaches the end.
+    """Return the average between consecutive moments. The last average is repeated, so that a step
+    curve reaches the end.
     """
     averages = steps.binned(time_s)
     return np.append(averages, averages[-1])
@@ -196,8 +196,8 @@ def _draw(axes: Axes, panel: Learning) -> None:
 
 
 def _most_of(values: Sequence[float]) -> tuple[float, float]:
-    """Axis limits that show nearly all values and 1. Otherwise the first scores of a training would
-    flatten the rest.
+    """Return the axis limits that show nearly all values and 1. Otherwise the first scores of a
+    training would flatten the rest.
     """
     low, high = min(*values, 1.0), max(float(np.quantile(values, 0.85)), 1.0)
     room = 0.08 * max(high - low, 0.02)

@@ -27,11 +27,11 @@ _MOST_LABELS = 400
 
 
 def gantt(source: Source) -> Figure:
-    """Plot a lane per GPU and a bar per run in the colour of its job. Large schedules: nodes shaded
-    by the share held.
+    """Plot a lane per GPU and a bar per run in the colour of its job. In large schedules, nodes are
+    shaded by the share of held GPUs.
 
-    A hatched start is set-up or transfer. A cross ends a run that failed, a stroke one that was
-    preempted. A node that is down is grey.
+    A hatched beginning is set-up or transfer. A cross marks the end of a failed run, and a stroke
+    that of a preempted run. A node that is down is grey.
     """
     cols = columns(source)
     lanes = lanes_of(cols)
@@ -166,8 +166,8 @@ def _name_lanes(axes: Axes, cols: ScheduleColumns, lanes: Lanes) -> None:
 
 
 def _number_gpus(axes: Axes, first: float, count: int) -> None:
-    """Number the lanes from ``first`` on, left of the axes. Plain text, because ticks are far
-    slower.
+    """Number the lanes from ``first`` on, left of the axes. The numbers are plain text, because
+    ticks are far slower.
     """
     from matplotlib.transforms import ScaledTranslation
 
@@ -187,7 +187,8 @@ def _number_gpus(axes: Axes, first: float, count: int) -> None:
 
 
 def _boxes(left: Floats, right: Floats, top: Floats, bottom: Floats) -> Any:
-    """Corners of each box, (n, 4, 2). matplotlib accepts an array here, but its type stubs do not."""
+    """Return the corners of each box, (n, 4, 2). matplotlib accepts an array here, but its type
+    stubs do not."""
     return np.stack(
         [np.stack(corner, axis=-1) for corner in ((left, top), (right, top), (right, bottom), (left, bottom))], axis=1
     )
@@ -261,8 +262,8 @@ def shaded_nodes(cols: ScheduleColumns, title: str, note: str) -> Figure:
 
 
 def binned(row: Ints, start_s: Floats, end_s: Floats, weight: Floats, edges_s: Floats, rows: int) -> np.ndarray:
-    """Time average of the active weight in each of the equal bins, (rows, bins). O(intervals + rows
-    x bins).
+    """Return the time average of the active weight in each of the equal bins, (rows, bins).
+    O(intervals + rows x bins).
     """
     bins = len(edges_s) - 1
     width = (edges_s[-1] - edges_s[0]) / bins
@@ -270,7 +271,8 @@ def binned(row: Ints, start_s: Floats, end_s: Floats, weight: Floats, edges_s: F
     for at_s, sign in ((start_s, 1.0), (end_s, -1.0)):
         at = np.clip((at_s - edges_s[0]) / width, 0.0, bins)
         place = at.astype(np.int64)
-        np.add.at(rising, (row, place), sign * weight * (place + 1 - at))  # the rest of the bin that it falls in
-        np.add.at(risen, (row, place + 1), sign * weight)  # and all bins after that
+        # the rest of the bin in which it falls
+        np.add.at(rising, (row, place), sign * weight * (place + 1 - at))
+        np.add.at(risen, (row, place + 1), sign * weight)  # and all later bins
     averages: np.ndarray = (rising + np.cumsum(risen, axis=1)[:, :-1])[:, :bins]
     return averages

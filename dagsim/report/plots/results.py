@@ -33,7 +33,7 @@ _COLOURS = {Verdict.BETTER: BLUE, Verdict.WORSE: ORANGE}
 
 
 def comparison(ranked: Sequence[PolicyResult], metric: str = "mean JCT", workload: str = "") -> Figure:
-    """Plot a bar per scheduler from the reference to its ratio, best first. Lines are 95 %
+    """Plot a bar per scheduler from the reference to its ratio, best first. Lines are 95%
     intervals.
 
     Blue is better than the reference, orange is worse, and grey has no verdict.
@@ -140,7 +140,7 @@ def by_priority(source: Source) -> Figure:
 
 
 def _groups(priority: Floats) -> list[tuple[str, np.ndarray]]:
-    """Labels and masks of the jobs, from the lowest priority to the highest."""
+    """Return the labels and masks of the jobs, from the lowest priority to the highest."""
     values = np.unique(priority)
     if len(values) <= _MOST:
         return [(f"{value:g}", priority == value) for value in values.tolist()]

@@ -50,7 +50,7 @@ _DPI = 150
 _LONGEST_TEXT, _LONGEST_TICK = 240, 60
 """Maximum number of characters of a text, and of the name of a tick."""
 _DATED = {".png": "Software", ".pdf": "CreationDate", ".svg": "Date"}
-"""Metadata to leave out, because it differs each time a plot is written."""
+"""Metadata that is left out because it differs each time a plot is written."""
 
 
 class Unit(NamedTuple):
@@ -121,7 +121,7 @@ def dress(axes: Axes, x: str = "", y: str = "", grid: Literal["x", "y", "both", 
 
 def headline(axes: Axes, text: str, note: str = "") -> None:
     """Write a title above the axes, aligned left, followed by a note in lighter text."""
-    place: Any = {"y": 1.0, "pad": 10, "parse_math": False}  # left to find its height, a title measures every tick
+    place: Any = {"y": 1.0, "pad": 10, "parse_math": False}  # without a given height, a title would measure every tick
     axes.set_title(text, loc="left", fontsize=11, fontweight="bold", color=INK, **place)
     if note:
         axes.set_title(note, loc="right", fontsize=9, color=GREY, **place)
@@ -161,33 +161,35 @@ def whole_numbers(axes: Axes) -> None:
 
 
 def nothing(axes: Axes, text: str) -> None:
-    """Write into the middle of empty axes why they are empty."""
+    """Write the reason why axes are empty into their middle."""
     axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes, fontsize=11, color=GREY)
     axes.set_xticks([])
     axes.set_yticks([])
 
 
 def save(drawn: Figure, path: Path) -> Path:
-    """Write the figure and return ``path``; missing folders are created. Equal figures give equal
-    bytes under one version of matplotlib.
+    """Write the figure and return ``path``; missing folders are created. For a given version of
+    matplotlib, equal figures give equal bytes.
 
     Raises:
         InputError: The file cannot be written.
     """
     _make_plain(drawn)
     with writing(path) as temporary, catch_warnings():
-        filterwarnings("ignore", r"Glyph \d+")  # names may be in any script; what the font lacks is drawn as a box
+        # names may be in any script; characters that are not in the font are drawn as boxes
+        filterwarnings("ignore", r"Glyph \d+")
         _save(drawn, temporary, path.suffix)
     return path
 
 
 def _make_plain(drawn: Figure) -> None:
-    """Make every text of a figure a plain one: names from files may be long, or hold control characters or formulas."""
+    """Make every text of a figure plain, because names from files may be long, or contain control
+    characters or formulas."""
     from matplotlib.text import Text
     from matplotlib.ticker import FuncFormatter
 
     for axis in (axis for axes in drawn.axes for axis in (axes.xaxis, axes.yaxis)):
-        if isinstance(shown := axis.get_major_formatter(), FuncFormatter):  # as set_yticks makes of names
+        if isinstance(shown := axis.get_major_formatter(), FuncFormatter):  # as set_yticks does with names
             axis.set_major_formatter(FuncFormatter(partial(_plain_tick, shown)))
     for text in drawn.findobj(Text):
         if isinstance(text, Text):
@@ -220,5 +222,6 @@ def _save(drawn: Figure, path: Path, kind: str) -> None:
     if layout is not None:
         layout.execute(drawn)
         drawn.set_layout_engine("none")
-    # savefig would draw everything twice. The default compression takes 50 % longer to save 20 % of the bytes.
+    # savefig would draw everything twice. The default compression takes 50% longer and saves only
+    # 20% of the bytes.
     canvas.print_png(path, metadata={"Software": None}, pil_kwargs={"compress_level": 3})

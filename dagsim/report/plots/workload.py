@@ -33,7 +33,7 @@ _MOST_SIGNS = 30
 
 
 def workload(tally: Tally, name: str) -> Figure:
-    """Plot six panels: size and shape of jobs, work of tasks, instances, GPUs asked for, arrivals
+    """Plot six panels: size and shape of jobs, work of tasks, instances, requested GPUs, arrivals
     by hour and over time.
     """
     drawn = figure(13.0, 7.0)

@@ -1,13 +1,14 @@
-"""The judgement of an input: where a log contradicts itself or the site that is to play it.
+"""Check an input: find where a log contradicts itself or the site on which it will be simulated.
 
 An ``Audit`` is made while jobs are read (``Auditor``), before anything is simulated, and is part of
-the facts of a run. Every command shows it in the same words (``sentences``). Contradictions above
-``URGENT`` of the jobs or of the resource-hours stand before any result.
+the facts about a run. Every command shows it in the same words (``sentences``). Contradictions that
+concern more than ``URGENT`` of the jobs or of the resource-hours come before any result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, NamedTuple
@@ -15,12 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagsim.errors import ModelError, TraceError
-from dagsim.model import Cluster, Demand, Node, QueueTree, Request
+from dagsim.model import Cluster, Demand, Job, Node, QueueTree, Request, TaskGraph
+from dagsim.model.arithmetic import bits
 from dagsim.model.gpu import canonical
 from dagsim.model.mig import named_types, parted_types
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.nodes import DemandClass, NodeState
-from dagsim.systems.cluster.site import SiteState
+from dagsim.systems.cluster.site import SiteState, nodes_by_counts
 from dagsim.text import on_one_line
 from dagsim.traces.report import CONTRADICTIONS, NO_HOURS, OF_ROWS, Contradiction, Hours, ReadReport
 from dagsim.workload.accept import Accept
@@ -28,7 +30,7 @@ from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations
 from dagsim.workload.records import clipped
 
 INVENTED = "sized"
-"""Name of a cluster that nobody described: it is sized to the jobs of a log."""
+"""Name of an invented cluster, which is sized to the jobs in a log."""
 _ONE_NODE, _OUTLIER = 8, 4
 """A job decides the size of an invented cluster if it asks for more GPUs than a node has, and for this many times
 as many as any other job.
@@ -36,13 +38,14 @@ as many as any other job.
 URGENT = 0.01
 """Share of jobs or of resource-hours above which a contradiction comes before any result."""
 _NAMED = 4
-"""Reasons, or names of nodes and so on, in one sentence."""
+"""Maximum number of reasons, or of names of nodes and so on, in one sentence."""
 _KEPT = 50
-"""Reasons of a kind that are kept in a run folder, the most frequent ones."""
+"""Maximum number of reasons of a kind that a run folder keeps, the most frequent ones."""
 
 
 class ContradictoryInput(TraceError):
-    """Log and site contradict each other, and the user wants no answer then (``--strict``)."""
+    """The log and the site contradict each other, and the user does not want an answer in that case
+    (``--strict``)."""
 
 
 @dataclass(slots=True)
@@ -51,34 +54,36 @@ class Audit:
 
     jobs: int = 0
     rows: int = 0
-    """Rows of these jobs, and rows that were dropped."""
+    """Number of rows of these jobs, including dropped rows."""
     hours: Hours = NO_HOURS
     contradictions: dict[str, Contradiction] = field(default_factory=dict)
     unused: dict[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
-    """Number and first names of nodes, partitions and so on of the site that no job of the log names."""
+    """Number and first names of the site's nodes, partitions and so on that no job in the log
+    names."""
     hint: str = ""
     """Remedies for a log with jobs that can never run here."""
     doubts: tuple[str, ...] = ()
-    """Other sentences that belong before any result, such as on a cluster that nobody described."""
+    """Other sentences that must precede any result, such as one about an invented cluster."""
 
     def shares(self, kind: str) -> tuple[float, float, float]:
-        """Shares of the jobs or rows, of the GPU-hours and of the core-hours that contradict in this way."""
+        """Return the shares of the jobs or rows, of the GPU-hours and of the core-hours with this
+        contradiction."""
         of = self.contradictions[kind]
         pairs = ((of.count, self._whole(kind)), (of.hours.gpus, self.hours.gpus), (of.hours.cores, self.hours.cores))
         jobs, gpus, cores = (part / whole if whole else 0.0 for part, whole in pairs)
         return jobs, gpus, cores
 
     def is_urgent(self, kind: str) -> bool:
-        """True if the contradiction concerns more than ``URGENT`` of the jobs or hours."""
+        """Return True if the contradiction concerns more than ``URGENT`` of the jobs or hours."""
         return max(self.shares(kind)) > URGENT
 
     def worst(self) -> float:
-        """The largest share of jobs or hours that contradict in one way."""
+        """Return the largest share of jobs or hours with the same contradiction."""
         return max((max(self.shares(kind)) for kind in self.contradictions), default=0.0)
 
     def sentences(self, urgent: bool = True) -> list[str]:
-        """Describe the contradictions that are urgent, or those that are not and the names that only
-        the site has.
+        """Describe either the urgent contradictions, or the others and the names that only the site
+        has.
         """
         kinds = [kind for kind in CONTRADICTIONS if kind in self.contradictions and self.is_urgent(kind) is urgent]
         sentences = [f"{'warning: ' * urgent}{self._sentence(kind)}" for kind in kinds]
@@ -99,7 +104,7 @@ class Audit:
             raise ContradictoryInput(f"{what}: {text} (--strict refuses above {URGENT:.0%} of the jobs or hours)")
 
     def to_dict(self) -> dict[str, Any]:
-        """The audit as plain data."""
+        """Return the audit as plain data."""
         kinds = [kind for kind in CONTRADICTIONS if kind in self.contradictions]
         of = {kind: self.contradictions[kind] for kind in kinds}
         most = {kind: sorted(of[kind].reasons.items(), key=lambda told: -told[1][0])[:_KEPT] for kind in kinds}
@@ -143,7 +148,7 @@ class Audit:
         return cls(facts["jobs"], facts["rows"], hours, kinds, unused, facts["hint"], doubts)
 
     def _whole(self, kind: str) -> int:
-        """Number of all jobs, or of all rows for a contradiction of rows."""
+        """Return the number of all jobs, or of all rows for a contradiction of rows."""
         return self.rows if kind in OF_ROWS else self.jobs
 
     def _sentence(self, kind: str) -> str:
@@ -165,7 +170,7 @@ class Audit:
 
 
 def _named(count: int, ids: tuple[str, ...], unit: str) -> str:
-    """A number of jobs or rows, and the first of them."""
+    """Return a number of jobs or rows, and the first of them."""
     what = f"1 {unit}: " if count == 1 else f"{count:,} {unit}s{', first' * (count > len(ids))}: "
     return what + ", ".join(ids)
 
@@ -175,7 +180,7 @@ def _listed(names: Sequence[str], count: int) -> str:
 
 
 class _Nodes:
-    """Equal nodes: one of them, empty, and all of them as a bit set."""
+    """Identical nodes: one of them, empty, and all of them as a bit set."""
 
     def __init__(self, machine: NodeState) -> None:
         self.machine = machine
@@ -183,17 +188,18 @@ class _Nodes:
 
 
 class _Verdict(NamedTuple):
-    """The reason a task can never run here: ``asked`` of something, and how much of it there is."""
+    """The reason why a task can never run here: it ``asked`` for some amount, and how much there
+    is."""
 
     what: str
     asked: float = 0.0
 
 
 class Auditor:
-    """Judges the jobs of a log against a cluster and its site, block by block.
+    """Checks the jobs in a log against a cluster and its site, block by block.
 
-    Nodes are compared by name if the site has queues or if it has any node of the log: the log of
-    another cluster contradicts nothing.
+    Nodes are compared by name if the site has queues or if it has any node of the log, because the
+    log of another cluster contradicts nothing.
     """
 
     def __init__(
@@ -207,9 +213,11 @@ class Auditor:
         as_stated: bool = True,
         snapshot: bool = False,
         hint: str = "",
+        broken: Callable[[], Callable[[Job], str]] | None = None,
     ) -> None:
-        """``as_stated`` is False if the jobs will ask for other resources than the log states, so that
-        nothing can be said about room for them. In a ``snapshot``, jobs without a start wait.
+        """``as_stated`` is False if the jobs will ask for other resources than the log states, so
+        that it cannot be checked whether they fit. In a ``snapshot``, jobs without a start wait.
+        ``broken`` sets up a function that names the rules of the site by which a job may never start.
         """
         self._types, self._site = cluster.gpu_types, SiteState(cluster, queues, levels=levels)
         self._runtime, self._accept, self._hint = runtime, accept or {}, hint
@@ -225,6 +233,10 @@ class Auditor:
         self._names = {} if queues is None else _names_of(queues)
         self._licences = {} if queues is None else dict(queues.licences)
         self._invented = cluster.name == INVENTED
+        self._queues, self._set_up = queues, broken
+        self._broken: Callable[[Job], str] | None = None
+        self._broken_by: dict[object, str] = {}
+        self._names_users = queues is not None and any(node.limits_of for node, _ in queues.walk())
         self._verdicts: dict[object, _Verdict | None] = {}
         self._smaller: dict[object, tuple[tuple[str, str], ...]] = {}
         self.begin()
@@ -263,10 +275,11 @@ class Auditor:
             self._judge_nodes(block, jobs.observed_nodes)
 
     def audit(self, report: ReadReport | None = None) -> Audit:
-        """The audit of all jobs so far; ``report`` has the contradictions that their reader found."""
+        """Return the audit of all jobs so far; ``report`` contains the contradictions that the
+        reader found."""
         found = self._audit
         kinds = {kind: replace(of, reasons=dict(of.reasons)) for kind, of in found.contradictions.items()}
-        for kind in ("impossible", "stuck"):
+        for kind in ("impossible", "stuck", "rules"):
             if kind in kinds:
                 ranges = self._impossible
                 kinds[kind].reasons = {
@@ -287,7 +300,7 @@ class Auditor:
         return Audit(found.jobs, rows, found.hours, kinds, self._unused(), self._hint, self._doubts())
 
     def _doubts(self) -> tuple[str, ...]:
-        """Say so if an invented cluster is as large as it is for a single job."""
+        """Say so if an invented cluster is as large as it is because of a single job."""
         if len(self._widest) < 2:
             return ()
         (second, _), (gpus, job) = self._widest
@@ -299,7 +312,7 @@ class Auditor:
         )
 
     def _unused(self) -> dict[str, tuple[int, tuple[str, ...]]]:
-        """Names of the site that no job so far has."""
+        """Return the names of the site that no job so far has."""
         known = {kind: names for kind, names in self._names.items() if self._log_names[kind]}
         if self._log_names["nodes"] and self._has_queues:
             known["nodes"] = {node.name: None for node in self._nodes.values()}
@@ -348,9 +361,68 @@ class Auditor:
                     low, high = self._impossible.get((kind_, what), (asked, asked))
                     self._impossible[kind_, what] = min(low, asked), max(high, asked)
             self._tell(kind_, block, chosen)
+        if self._set_up is not None:
+            self._judge_rules(block, job, np.array(sorted(verdicts), np.int64), waits)
+
+    def _judge_rules(self, block: _Block, job: np.ndarray, known: np.ndarray, waits: np.ndarray) -> None:
+        """Find the jobs that the rules of the site keep out for good, besides those ``known`` to find no room."""
+        jobs, texts = block.jobs, list[str]()
+        broken = np.full(len(jobs), -1)
+        """Index of the words of each job, -1 for none."""
+        labels = [jobs.partition, jobs.request, jobs.account, jobs.qos, jobs.user if self._names_users else None]
+        terms = [of.place[job] for of in labels if of is not None]
+
+        def judge(rows: np.ndarray, limits: np.ndarray | None) -> None:
+            """Judge the tasks of these rows, each combination of values once."""
+            columns = [column[rows] for column in (jobs.kind, jobs.instances, *terms)]
+            code, firsts = combinations([*columns, *([] if limits is None else [limits[rows]])])
+            found = np.full(len(firsts), -1)
+            for place, words in enumerate(self._words(jobs, job, rows[firsts], limits)):
+                if words:
+                    found[place] = len(texts)
+                    texts.append(words)
+            wrong = np.flatnonzero(found[code] >= 0)
+            broken[job[rows[wrong]]] = found[code[wrong]]
+
+        judge(np.arange(len(job)), None)
+        if jobs.estimate is not None and (queues := self._queues) is not None:
+            code, firsts = combinations([np.zeros(len(job), np.int32), *terms])
+            longest = np.array([queues.time_limits(one).most_s for one in jobs.chosen(job[firsts]).jobs()])
+            over = np.flatnonzero(jobs.estimate > longest[code] + _ROUNDING)
+            if len(over):
+                judge(over, jobs.estimate)
+        broken[known] = -1
+        for kind, picked in (("stuck", True), ("rules", False)):
+            chosen: dict[str, list[int]] = {}
+            places = np.flatnonzero((broken >= 0) & (waits == picked))
+            places = places[np.argsort(broken[places], kind="stable")]
+            for group in np.split(places, np.flatnonzero(np.diff(broken[places])) + 1):
+                if not len(group):
+                    continue
+                what, asked = _without_number(texts[broken[group[0]]])
+                chosen[what] = sorted([*chosen.get(what, ()), *group.tolist()])
+                low, high = self._impossible.get((kind, what), (asked, asked))
+                self._impossible[kind, what] = min(low, asked), max(high, asked)
+            self._tell(kind, block, chosen)
+
+    def _words(self, jobs: JobArrays, job: np.ndarray, rows: np.ndarray, limits: np.ndarray | None) -> Iterator[str]:
+        """Describe the rules by which the tasks of some rows, with their time limits, may never start."""
+        labels = (jobs.partition, jobs.request, jobs.account, jobs.qos, jobs.user if self._names_users else None)
+        for row, one in zip(rows.tolist(), jobs.chosen(job[rows]).jobs(), strict=True):
+            kind, instances = jobs.kinds[jobs.kind[row]], int(jobs.instances[row])
+            limit, place = None if limits is None else float(limits[row]), job[row]
+            key = (kind, instances, limit, *[None if of is None else of.words[of.place[place]] for of in labels])
+            if key not in self._broken_by:
+                if self._broken is None:
+                    assert self._set_up is not None
+                    self._broken = self._set_up()
+                graph = TaskGraph((kind.task("job", 1.0, instances, limit),))
+                self._broken_by[key] = self._broken(replace(one, graph=graph, in_flight=()))
+            yield self._broken_by[key]
 
     def _judge_names(self, kind: str, block: _Block, column: Labels) -> None:
-        """Find the jobs that name a partition, an account and so on that the site lacks."""
+        """Find the jobs that name a partition, an account and so on that does not exist at the
+        site."""
         known, chosen = self._names[kind], dict[str, list[int]]()
         for place, word in enumerate(column.words):
             if word in known:
@@ -360,7 +432,7 @@ class Auditor:
         self._tell(kind, block, chosen)
 
     def _judge_nodes(self, block: _Block, column: Labels) -> None:
-        """Find the jobs that ran on nodes that the cluster lacks, or that are smaller here."""
+        """Find the jobs that ran on nodes that are missing from the cluster or smaller there."""
         jobs, chosen = block.jobs, dict[str, list[int]]()
         unknown = [[name for name in names if name not in self._nodes] for names in column.words]
         for place, names in enumerate(column.words):
@@ -393,7 +465,8 @@ class Auditor:
     def _differences(
         self, names: tuple[str, ...], kind: TaskKind, instances: int, gpu: str
     ) -> tuple[tuple[str, str], ...]:
-        """Resources that a job held on its nodes although these have fewer or others."""
+        """Return the resources that a job held on its nodes although these nodes have fewer or
+        different ones."""
         key = (names, kind.demand, instances, gpu)
         if key not in self._smaller:
             self._smaller[key] = tuple(self._compared(names, kind.demand, instances, gpu))
@@ -401,7 +474,7 @@ class Auditor:
 
     def _compared(self, names: tuple[str, ...], demand: Demand, instances: int, gpu: str) -> Iterator[tuple[str, str]]:
         if not names or instances % len(names):
-            return  # which node held how much is not known
+            return  # it is not known how much each node held
         each = instances // len(names)
         for name in names:
             node = self._nodes.get(name)
@@ -418,7 +491,8 @@ class Auditor:
                 return
 
     def _is_like(self, gpu: str, there: str) -> bool:
-        """True if the log's name of a GPU type, or of a part of it, may mean the type of a node."""
+        """Return True if the log's name for a GPU type, or for a part of a GPU, may mean the type
+        of a node."""
         like = named_types((gpu,))
         return there in like or any(there in map(canonical, self._accept.get(name, ())) for name in like)
 
@@ -437,7 +511,7 @@ class Auditor:
             told.add(reason, block.jobs.ids[places[:8]].tolist(), len(places))
 
     def _verdict(self, kind: TaskKind, gang: int, partition: str, request: Request | None) -> _Verdict | None:
-        """The reason a task can never run, or None if it can."""
+        """Return the reason why a task can never run, or None if it can."""
         key = (kind, gang, partition, request)
         if key not in self._verdicts:
             self._verdicts[key] = self._judged(kind, gang, partition, request)
@@ -471,6 +545,11 @@ class Auditor:
         rooms = {id(group): group.machine.room(compiled) for group in able}
         if not any(rooms.values()):
             return self._too_large(demand, [group.machine.node for group in able], where)
+        if gang > 1 and request is not None and (counts := self._site.counts(request)):
+            there = [node for group in able if rooms[id(group)] for node in bits(group.mask & nodes)]
+            if nodes_by_counts(sorted(there), gang, counts) is None:
+                where = where.partition(" with the features")[0]
+                return _Verdict(f"nodes that satisfy {named} together, which no choice of nodes{where} does", gang)
         domains = [nodes]
         if request is not None and request.level and request.level_required and request.segment is None and gang:
             domains = [nodes & domain for domain in self._site.levels.get(request.level, (nodes,))]
@@ -485,7 +564,7 @@ class Auditor:
         return _Verdict(f"instances at once{level}, more than fit on the nodes{where}", gang)
 
     def _open_types(self, kind: TaskKind) -> list[int]:
-        """Indices of the GPU types that may run a task of this kind."""
+        """Return the indices of the GPU types that may run a task of this kind."""
         demand, types = kind.demand, self._types
         allowed = None if demand.gpu_types is None else named_types(demand.gpu_types)
         chosen = [
@@ -497,7 +576,7 @@ class Auditor:
         try:
             seconds = self._runtime.seconds(kind.task("", 1.0, 1), types)
         except ModelError:
-            return chosen  # the simulation says what is wrong
+            return chosen  # the simulation will say what is wrong
         return [index for index in chosen if seconds[index] < inf]
 
     def _too_large(self, demand: Demand, nodes: Iterable[Node], where: str) -> _Verdict:
@@ -524,7 +603,7 @@ class _Block(NamedTuple):
 
 
 def _names_of(queues: QueueTree) -> dict[str, dict[str, None]]:
-    """Names that a site has, by kind of contradiction, in its own order."""
+    """Return the names that a site has, by kind of contradiction, in its own order."""
     tree = queues.names()
     if not queues.partitions:
         return {"partitions": tree}
@@ -536,9 +615,22 @@ def _names_of(queues: QueueTree) -> dict[str, dict[str, None]]:
     }
 
 
+_NUMBER = re.compile(r"(?<=< )([\d.e+]+)(?=:| s:)")
+
+
+def _without_number(reason: str) -> tuple[str, float]:
+    """Return a reason with a gap in place of the number that a job asks for, and that number."""
+    found = _NUMBER.findall(reason)
+    if len(found) != 1:
+        return reason, 0.0
+    return _NUMBER.sub("{}", reason), float(found[0])
+
+
 def _with_range(reason: str, asked: tuple[float, float] | None) -> str:
-    """A reason with the least and the largest number that was asked for."""
+    """Return a reason with the smallest and the largest number that was requested."""
     if asked is None or not asked[1]:
         return reason
     low, high = asked
+    if "< {}" in reason:
+        return reason.replace("{}", f"{low:,g}" if low == high else f"{low:,g} to {high:,g}", 1)
     return f"{low:,g} {reason}" if low == high else f"{low:,g} to {high:,g} {reason}"

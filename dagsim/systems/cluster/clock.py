@@ -12,9 +12,9 @@ from simpy import Environment
 from simpy.events import Event
 
 FIRST = 0
-"""The order of SimPy's own interrupts and of the starts of processes, before everything else."""
+"""SimPy's own interrupts and the starts of processes come before everything else."""
 COMPLETIONS = 1
-"""Ends of runs, transfers and set-ups come next in their instant."""
+"""Ends of runs, transfers and set-ups come next."""
 DISTURBANCES = 2
 """Repairs and failures come next."""
 ARRIVALS = 3
@@ -22,12 +22,12 @@ ARRIVALS = 3
 
 
 _FEW_EVENTS = 256
-"""Number of events on the clock from which it is first searched for disarmed ones."""
+"""Number of events on the clock above which it is searched for disarmed ones."""
 
 
 class Due(Event):
-    """An event that is bound to happen once it is on the clock (``Clock.at``); other events of SimPy first wait
-    to be triggered.
+    """An event that is certain to happen once it is on the clock (``Clock.at``), whereas other
+    SimPy events first wait to be triggered.
     """
 
     _ok = True
@@ -44,14 +44,14 @@ class Clock(Environment):
         self._crowded = _FEW_EVENTS
 
     def at(self, time_s: float, order: int, event: Event) -> None:
-        """Let the triggered ``event`` happen at ``time_s``, in its ``order`` within the instant. Events of the
-        same order happen in the order of these calls.
+        """Let the triggered ``event`` happen at ``time_s``, in its ``order`` among simultaneous
+        events. Events with the same order happen in the order of these calls.
         """
         entry: Any = (time_s, order, next(self._eid), event)
         heappush(self._queue, entry)
 
     def settle(self) -> None:
-        """Process all events of the next instant, including those they cause in that instant.
+        """Process all events at the next time, including those that they cause at that time.
 
         This is ``Environment.step`` in a loop, without a call per event.
         """
@@ -68,11 +68,12 @@ class Clock(Environment):
                 break
 
     def scheduled(self) -> list[tuple[float, int, Event]]:
-        """All events on the clock in the order in which they will happen: time, order in the instant, event."""
+        """Return all events on the clock in the order in which they will happen: time, order at
+        that time, event."""
         return [(time_s, order, event) for time_s, order, _, event in sorted(self._queue)]
 
     def tidy(self) -> None:
-        """Remove events that were disarmed (``Due`` without callbacks), once they may be half of all events.
+        """Remove disarmed events (``Due`` without callbacks) once they may be half of all events.
         O(1) on average.
         """
         if len(self._queue) > self._crowded:
@@ -87,8 +88,8 @@ class Clock(Environment):
 
 
 class Timer(Due):
-    """An event at an absolute time, with an order within its instant; at ``inf`` it never happens.
-    Processes yield it.
+    """An event at an absolute time, with an order among simultaneous events; at ``inf`` it never
+    happens. Processes yield it.
     """
 
     def __init__(self, clock: Clock, time_s: float, order: int = COMPLETIONS, value: Any = None) -> None:

@@ -15,7 +15,8 @@ from dagsim.workload.arrays import JobArrays
 
 
 def any_depends(jobs: Iterable[Job] | JobArrays) -> bool:
-    """True if any of the jobs may have to wait for others, which is assumed of jobs that are read one by one."""
+    """Return True if any of the jobs may have to wait for others, which is assumed of jobs that are
+    read one by one."""
     if isinstance(jobs, JobArrays):
         return jobs.request is not None and any(_depends(request) for request in jobs.request.words)
     if isinstance(jobs, list | tuple):
@@ -30,12 +31,12 @@ def _depends(request: Request | None) -> bool:
 
 
 def _most(active: JobState) -> int:
-    """The most tasks that the array of a job may have in the system."""
+    """Return the maximum number of tasks that a job's array may have in the system."""
     return (active.job.request and active.job.request.array_limit) or 1
 
 
 _NAMED = 3
-"""Jobs that a description names."""
+"""Maximum number of jobs that a description names."""
 
 
 class Dependencies(Forked):
@@ -68,40 +69,41 @@ class Dependencies(Forked):
 
     def __init__(self) -> None:
         self.eligible_s: dict[int, float] = {}
-        """When each job became eligible whose conditions or array decided that."""
+        """When jobs became eligible, for those whose conditions or array determined it."""
         self.waiting: dict[int, JobState] = {}
-        """The jobs that wait, by number."""
+        """The waiting jobs, by number."""
         self._numbers: dict[str, list[int]] = {}
-        """The jobs of each id; an array's own id has all of its tasks."""
+        """The jobs with each id; an array's own id stands for all of its tasks."""
         self._present: set[int] = set()
         """The jobs that have not left."""
         self._started_s: dict[int, float] = {}
-        """When each job started first, or left without having started."""
+        """When each job first started, or left without having started."""
         self._unmet: dict[int, int] = {}
-        """The number of conditions that a job still needs."""
+        """The number of conditions of each job that are not met yet."""
         self._one_of: set[int] = set()
-        """Jobs for which one of the jobs that they name is enough (``Request.after_one``)."""
+        """Jobs that need only one of the jobs that they name (``Request.after_one``)."""
         self._on_left: dict[int, list[int]] = {}
         """The jobs that wait until a job has left."""
         self._on_start: dict[int, list[tuple[int, float]]] = {}
         """The jobs that wait until so many seconds after a job has started."""
         self._times: list[tuple[float, int, bool]] = []
-        """When further conditions are met: a heap of time, job, and whether it is its own begin time."""
+        """When other conditions will be met: a heap of the time, the job, and whether it is the
+        job's own begin time."""
         self._inside: dict[str, int] = {}
-        """The tasks of each array that are in the system and do not wait for it."""
+        """The tasks of each array that are in the system and do not wait for the array."""
         self._behind: dict[str, deque[int]] = {}
         """The tasks that wait for their array."""
         self._array_of: dict[int, str] = {}
-        """The array of each task that is inside."""
+        """The array of each task in the system."""
 
     @property
     def next_s(self) -> float:
-        """The next time at which a condition is met by itself."""
+        """The next time at which a condition will be met without an event."""
         return self._times[0][0] if self._times else inf
 
     def arrived(self, active: JobState, now: float) -> bool | None:
-        """Add a job. Returns True if it has to wait, False if it is eligible now, None if neither
-        conditions nor an array decide that.
+        """Add a job. Returns True if it has to wait, False if it is eligible now, and None if
+        neither conditions nor an array determine this.
         """
         number, job = active.number, active.job
         for id in {job.id, job.id.partition("_")[0]}:
@@ -124,7 +126,8 @@ class Dependencies(Forked):
             self._one_of.add(number)
         begins_s = job.arrival_s + (request.begin_s or 0.0)
         if not conditions and request.begin_s is not None and job.eligible_s is not None:
-            begins_s = job.eligible_s  # the log also knows holds and later changes, and no policy moves it
+            # the log also reflects holds and later changes, which no policy can affect
+            begins_s = job.eligible_s
         if begins_s > now:
             needed += 1
             heappush(self._times, (begins_s, number, True))
@@ -139,7 +142,8 @@ class Dependencies(Forked):
         return None
 
     def _ask(self, number: int, conditions: Sequence[Condition], now: float) -> tuple[int, bool]:
-        """Wait for the conditions of a job that are not met; return their number, and whether any is met."""
+        """Wait for a job's unmet conditions; return their number, and whether any condition is
+        met."""
         needed, met = 0, False
         for id, starts, delay_s in conditions:
             for other in self._numbers.get(id, ()):
@@ -190,7 +194,8 @@ class Dependencies(Forked):
             behind = self._behind.get(array)
             while behind:
                 active = self.waiting.get(behind[0])
-                if active is not None and self._inside[array] >= _most(active):  # more were in it at the beginning
+                # there were more at the beginning
+                if active is not None and self._inside[array] >= _most(active):
                     break
                 self.waiting.pop(behind.popleft(), None)
                 if active is not None:
@@ -201,7 +206,8 @@ class Dependencies(Forked):
         return sorted(freed, key=lambda active: active.number)
 
     def unmet(self, active: JobState, now: float) -> Iterator[str]:
-        """Describe the conditions that keep a job from being eligible; of several that are enough each, all."""
+        """Describe the conditions that keep a job from being eligible; if one of several would be
+        enough, describe all of them."""
         if active.number not in self.waiting:
             return
         request = active.job.request or Request()

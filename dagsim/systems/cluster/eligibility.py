@@ -1,5 +1,5 @@
-"""Jobs that have arrived and may not start yet: until a time, until other jobs have left or started,
-until their array has room, or until the policy admits them.
+"""Jobs that have arrived but may not start yet: until a given time, until other jobs have left or
+started, until their array may have another task, or until the policy admits them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ class Eligibility(Forked):
     control has none.
 
     Everything that makes a job eligible is a timer, a start of a run or a job that leaves, so the
-    kernel asks once (``holds``), when the job arrives, and then hears of the job through ``enter``.
+    kernel asks only once (``holds``), when the job arrives, and is later told of the job through
+    ``enter``.
     """
 
     __slots__ = {
@@ -56,12 +57,13 @@ class Eligibility(Forked):
 
     @property
     def became_eligible_s(self) -> Mapping[int, float]:
-        """Times at which jobs became eligible whose conditions or array decided that, by number."""
+        """Times at which jobs became eligible, by number, for those whose conditions or array
+        determined it."""
         return {} if self.dependencies is None else self.dependencies.eligible_s
 
     @property
     def waiting(self) -> bool:
-        """True if any job waits here (and not for admission)."""
+        """True if any job waits here, other than for admission."""
         return bool(self._held) or (self.dependencies is not None and bool(self.dependencies.waiting))
 
     @property
@@ -80,14 +82,16 @@ class Eligibility(Forked):
         return reasons
 
     def holds(self, active: JobState) -> bool:
-        """Take a job that arrives now, if it is not eligible yet or has to be admitted first. True if so."""
+        """Take a job that arrives now if it is not eligible yet or has to be admitted first; return
+        True if so."""
         kernel, job, decides = self._kernel, active.job, None
         if self.dependencies is not None:
             decides = self.dependencies.arrived(active, kernel.now)
             self._time_conditions()
             if decides:
                 return True
-        # What its conditions say comes before the time at which a log says that it became eligible.
+        # Its conditions take precedence over the time at which the log says that it became
+        # eligible.
         eligible_s = None if decides is False or job.in_flight else job.eligible_s
         if eligible_s is not None and eligible_s > kernel.now:
             heappush(self._held, (eligible_s, active.number, active))
@@ -104,21 +108,22 @@ class Eligibility(Forked):
         return held_s if self.dependencies is None else min(held_s, self.dependencies.next_s)
 
     def pass_time(self) -> None:
-        """Let the jobs in that are eligible by now, before the beginning, when no timer does it."""
+        """Admit the jobs that are eligible by now; needed before the beginning, when there are no
+        timers."""
         self._let_in_due()
         if self.dependencies is not None:
             for active in self.dependencies.passed(self._kernel.now):
                 self._becomes_eligible(active)
 
     def left(self, number: int) -> None:
-        """Let the jobs in that have waited for a job that has left."""
+        """Admit the jobs that waited for a job that has now left."""
         if self.dependencies is not None:
             for active in self.dependencies.left(number, self._kernel.now):
                 self._becomes_eligible(active)
             self._time_conditions()
 
     def _started(self, run: Run, now: float) -> None:
-        """Note the start of a run: other jobs may wait for that of its job."""
+        """Record the start of a run, because other jobs may wait for its job to start."""
         if self.dependencies is not None and self.dependencies.started(run.task.job.number, now):
             self._time_conditions()
 
@@ -137,7 +142,8 @@ class Eligibility(Forked):
             self._kernel.enter(active)
 
     def _time_conditions(self) -> None:
-        """Set a timer for the next time at which a condition of a waiting job is met by itself."""
+        """Set a timer for the next time at which a waiting job's condition will be met without an
+        event."""
         kernel = self._kernel
         if self.dependencies is not None and self.dependencies.next_s < self._condition_s:
             self._condition_s = self.dependencies.next_s

@@ -1,13 +1,13 @@
 """Copies of the state of a simulation, from one declaration per field.
 
-A class of state lists its fields in ``__slots__`` as a dictionary, and says of each what a fork does
-with it. So nobody can add a field and forget that simulations are forked:
+A state class lists its fields in ``__slots__`` as a dictionary that says for each field what a fork
+does with it, so nobody can add a field and forget that simulations are forked:
 
     class Machine(Forked):
         __slots__ = {"name": SAME, "free": SAME, "parts": COPIED, "timer": EMPTY}
 
-A fork copies the whole graph of such objects: however many others refer to an object, it has one
-twin, and the twins refer to each other as the originals do.
+A fork copies the whole graph of such objects: each object has exactly one copy, and the copies
+refer to each other as the originals do.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ EMPTY = "empty in a fork (an empty container, or None), which fills it itself"
 
 ValueT = TypeVar("ValueT")
 _UNMIXED = frozenset({int, float, bool, str, bytes})
-"""Types of values that no container mixes with others: one such value stands for all."""
+"""Types that are never mixed with others in a container, so looking at one value is enough."""
 _PLAIN = _UNMIXED | {type(None)}
 _CONTAINERS = (dict, list, set, deque)
 
 
 _MAKERS: dict[type, Callable[[Any, Any], Any]] = {}
-"""For each class of state, the function that makes the twin of an object in a fork."""
+"""For each state class, the function that copies an object in a fork."""
 
 
 class Forked:
-    """Something that changes in a simulation. Every subclass declares its fields in ``__slots__``.
+    """State that changes during a simulation. Every subclass declares its fields in ``__slots__``.
 
     Raises:
         TypeError: The slots of a subclass are not a dictionary of ``SAME``, ``COPIED``, ``AHEAD`` and ``EMPTY``.
@@ -68,8 +68,8 @@ _WAYS = {
 
 
 def _copier(cls: type, signature: str, note: str, fields: dict[str, str]) -> Callable[..., Any]:
-    """Compile a function that copies an object, as ``dataclasses`` compiles ``__init__``: a loop over the names
-    of fields would take three times as long.
+    """Compile a function that copies an object, as ``dataclasses`` compiles ``__init__``: because a
+    loop over the field names would take three times as long.
     """
     lines = [f"    new.{name} = {_WAYS[way].format(name)}" for name, way in fields.items()]
     names: dict[str, Any] = {"cls": cls, "make": object.__new__, "empty": _empty}
@@ -82,8 +82,8 @@ def _empty(value: object) -> object:
 
 
 class Fork:
-    """One fork in the making, and the twins that it has made so far. With ``by_estimates``, it has no more
-    information than a policy.
+    """A fork in the making, and the copies that it has made so far. With ``by_estimates``, it has
+    no more information than a policy.
     """
 
     __slots__ = ("by_estimates", "twins")
@@ -91,11 +91,11 @@ class Fork:
     def __init__(self, *, by_estimates: bool = False) -> None:
         self.by_estimates = by_estimates
         self.twins: dict[int, Any] = {}
-        """The twin of each original, by its ``id``; whoever forks may put some there first."""
+        """The copy of each original, by its ``id``; the caller may put some there beforehand."""
 
     def of(self, value: ValueT) -> ValueT:
-        """Return the twin of a value: of a state, of a container with all that is in it, or of any other object
-        by its method ``copy``.
+        """Return the copy of a value: of a state object, of a container with all its contents, or
+        of any other object through its method ``copy``.
 
         Raises:
             TypeError: The value cannot be copied.
@@ -120,7 +120,7 @@ class Fork:
         of = self.of
         if issubclass(kind, dict):
             twin = kind()
-            for key, entry in dict.items(value):  # the method of ``Live`` would make a copy first
+            for key, entry in dict.items(value):  # the method in ``Live`` would make a copy first
                 if type(entry) in _UNMIXED:
                     twin.update(value)
                     return twin

@@ -1,8 +1,8 @@
 """Free amounts of nodes, as bit sets of machines.
 
-A bit set is one integer with a bit per machine. Intersecting two of them and finding the first
-machine of the result are single operations, so finding room takes about as long on 4,000 machines
-as on 8.
+A bit set is one integer with a bit per machine. Intersecting two bit sets and finding the first
+machine of the result are single operations, so finding a machine on which something fits takes
+about as long with 4,000 machines as with 8.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class FreeIndex(Forked):
             self.used ^= 1 << level
 
     def room(self, size: int) -> int:
-        """Number of pieces of ``size`` that fit into the free amounts of all machines."""
+        """Return how many amounts of ``size`` fit into the free amounts of all machines."""
         room, used, sets = 0, self.used >> size << size, self.sets
         while used:
             level = used.bit_length() - 1
@@ -57,12 +57,12 @@ class FreeIndex(Forked):
         return room
 
     def total(self) -> int:
-        """Sum of the free amounts of all machines."""
+        """Return the sum of the free amounts of all machines."""
         return self.room(1)
 
     def first(self, least: int) -> int:
-        """The machine with the least free amount of at least ``least``; ties go to the lowest
-        number; -1 if there is none.
+        """Return the machine with the least free amount of at least ``least``; ties go to the
+        lowest number; -1 if there is none.
         """
         used = self.used >> least << least
         if not used:
@@ -71,16 +71,18 @@ class FreeIndex(Forked):
         return (machines & -machines).bit_length() - 1
 
     def levels(self, least: int) -> Iterator[int]:
-        """The levels in use from ``least`` on, lowest first."""
+        """Return the levels in use from ``least`` on, lowest first."""
         return bits(self.used >> least << least)
 
     def from_least(self, least: int, among: int = ALL) -> Iterator[int]:
-        """Machines of the set ``among`` with at least ``least`` free, least free first, lowest number first."""
+        """Yield the machines of the set ``among`` with at least ``least`` free, least free first,
+        lowest number first."""
         for level in self.levels(least):
             yield from bits(self.sets[level] & among)
 
     def from_most(self, least: int, among: int = ALL) -> Iterator[int]:
-        """Machines of the set ``among`` with at least ``least`` free, most free first, lowest number first."""
+        """Yield the machines of the set ``among`` with at least ``least`` free, most free first,
+        lowest number first."""
         used = self.used >> least << least
         while used:
             level = used.bit_length() - 1
@@ -88,7 +90,7 @@ class FreeIndex(Forked):
             used ^= 1 << level
 
     def having(self, least: int) -> int:
-        """The machines with at least ``least`` free, as a bit set."""
+        """Return the machines with at least ``least`` free, as a bit set."""
         machines = 0
         for level in self.levels(least):
             machines |= self.sets[level]
@@ -126,8 +128,8 @@ class ShareIndex(Forked):
             del self._sets[free], self._amounts[bisect_left(self._amounts, free)]
 
     def tightest(self, share: int, among: int) -> Iterator[int]:
-        """Machines of the set ``among`` with a GPU that has room for ``share``: fullest such GPU
-        first, then the lowest number. A machine appears again for each further GPU with another
+        """Yield the machines of the set ``among`` with a GPU on which ``share`` fits: fullest such
+        GPU first, then the lowest number. A machine appears again for each of its GPUs with another
         free amount.
         """
         amounts = self._amounts
@@ -140,7 +142,7 @@ class EnoughIndex(Forked):
     """Machines with enough CPUs, or memory: a bit set of machines for each of up to 64 requested
     amounts.
 
-    For any further amount the next lower one is used, so a machine in ``having`` may still have too
+    For any other amount, the next lower one is used, so a machine in ``having`` may still have too
     little.
     """
 
@@ -163,7 +165,7 @@ class EnoughIndex(Forked):
             self._sets.insert(place, sum(bit for bit, there in free if there >= amount))
 
     def having(self, amount: int) -> int:
-        """The machines that have ``amount``. May include some that have less."""
+        """Return the machines that have ``amount`` free, perhaps with some that have less."""
         place = bisect_right(self._amounts, amount)
         return self._sets[place - 1] if place else ALL
 

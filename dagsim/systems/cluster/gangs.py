@@ -1,4 +1,4 @@
-"""Traffic of gangs while they compute, and the rates at which they compute because of it."""
+"""Communication of gangs while they compute, and the computing rates that result from it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from dagsim.systems.cluster.state import Run, TaskState, WorkProgress
 
 
 class Gangs(Forked):
-    """The communication of a kernel's gangs, which a carrier has while they compute."""
+    """The communication of a kernel's gangs, which a carrier (the network) transports while they
+    compute."""
 
     __slots__ = {"_carrier": COPIED, "_communication": SAME, "_runtime": SAME, "_types": SAME}
 
@@ -37,30 +38,32 @@ class Gangs(Forked):
 
     @classmethod
     def of(cls, models: Models, types: tuple[GpuType | None, ...], carrier: Carrier | None) -> Gangs | None:
-        """The communication by the model passed in, or by that of the runtime; None if nothing is sent.
+        """Return the communication according to the given model or the runtime's own; None if
+        nothing is sent.
 
         Raises:
-            ModelError: There are two models, or one that the network or the other models do not allow.
+            ModelError: There are two models, or a model that the network or the other models do not
+            support.
         """
         runtime, communication = models.runtime, models.communication
         if isinstance(runtime, Communication):
             if communication is not None:
-                raise ModelError("the runtime model knows what gangs send; leave communication out")
+                raise ModelError("the runtime model already states what gangs send; leave out communication")
             communication = runtime
         if communication is None:
             return None
         if not isinstance(carrier, GangCarrier):
             raise ModelError(NO_CARRIER)
         if models.sharing is not None:
-            raise ModelError("gangs that communicate cannot share GPUs; leave sharing out")
+            raise ModelError("communicating gangs cannot share GPUs; leave out sharing")
         return cls(carrier, communication, runtime, types)
 
     def begin(self, run: Run, now: float, set_rate: Callable[[float], None]) -> bool:
-        """Let the gang of a run that computes send from now on; False if it sends nothing. ``set_rate`` is
-        called with each new rate, first in this instant.
+        """Let the gang of a computing run send from now on; return False if it sends nothing.
+        ``set_rate`` is called with each new rate, first at the current time.
 
         Raises:
-            ModelError: Its model has no entry for its task.
+            ModelError: The model has no entry for the run's task.
         """
         gang = self._gang(run.task, run.type, [held[:3] for held in run.held], now)
         if gang is None:
@@ -72,13 +75,13 @@ class Gangs(Forked):
         return True
 
     def end(self, progress: WorkProgress) -> None:
-        """Let the gang of a run send no longer, if it does."""
+        """Stop the sending of a run's gang, if there is any."""
         if progress.gang is not None:
             self._carrier.end(progress.gang)
             progress.gang = None
 
     def adopt(self, progress: WorkProgress, gang: Any, set_rate: Callable[[float], None]) -> None:
-        """In a fork, let the gang go on that the original of a run has."""
+        """In a fork, let the gang continue that the original of a run has."""
         if gang is not None:
             progress.gang = self._carrier.adopt(gang, set_rate)
 
@@ -95,8 +98,8 @@ class Gangs(Forked):
         return 1.0 if gang is None else self._carrier.expected(gang)
 
     def _gang(self, task: TaskState, type_: int, placement: Iterable[tuple[NodeState, int, int]], now: float) -> Any:
-        """The communication of a task on machines, each with its number of instances and the bit mask of their
-        GPUs; None if it sends nothing.
+        """Return the communication of a task on machines, each with its number of instances and the
+        bit mask of their GPUs; None if it sends nothing.
         """
         held = [(machine.index, count, mask) for machine, count, mask in placement]
         try:
@@ -115,7 +118,7 @@ class GangStep(NamedTuple):
     """Seconds of compute."""
     members: list[Member]
     gpu: GpuType | None
-    """The GPUs that NVLink connects; None if each rank has less than one."""
+    """The GPUs that NVLink connects; None if each rank has less than one GPU."""
 
 
 def gang_step(
@@ -126,8 +129,9 @@ def gang_step(
     gpu: GpuType | None,
     held: Iterable[tuple[int, int, int]],
 ) -> GangStep | None:
-    """The step of a task on nodes with GPUs of one type, None if it sends nothing. ``types`` are those of the
-    cluster, and ``held`` has each node with its number of instances and the bit mask of their GPUs (0: unknown).
+    """Return the step of a task on nodes with GPUs of one type, None if it sends nothing. ``types``
+    are those of the cluster, and ``held`` has each node with its number of instances and the bit
+    mask of their GPUs (0: unknown).
     """
     if not task.gang and task.gpus < 2:
         return None

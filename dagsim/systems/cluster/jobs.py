@@ -1,4 +1,4 @@
-"""The jobs of one run on the GPU cluster, and facts about them that are known afterwards."""
+"""The jobs in a run on the GPU cluster, and facts about them that are known afterwards."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ JOBS_KEPT = 20_000
 
 
 class StoredJobs:
-    """Jobs in columns, from which iteration makes objects. The objects are kept if they are few. ``left`` are
-    those that had left when a simulation of them begins, with their runs, if they are known.
+    """Jobs in columns, from which iteration makes objects. The objects are cached if there are few.
+    ``left`` contains the jobs that had left when the simulation begins, with their runs, if they
+    are known.
     """
 
     def __init__(self, arrays: JobArrays, left: Iterable[Job] | None = None) -> None:
@@ -52,27 +53,28 @@ class StoredJobs:
 
 
 class JobsToCome:
-    """The jobs of a simulation that have not arrived yet, read one by one when they are asked for."""
+    """The jobs in a simulation that have not arrived yet, which are read one by one on demand."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:
         self._source = iter(jobs)
         self._next: Job | None = None
         self.any_left = True
-        """False once the last job has been taken and the next one asked for."""
+        """False once the last job has been taken and another one was requested."""
 
     def peek(self) -> Job | None:
-        """Return the next job, which stays the next; None if there is none."""
+        """Return the next job without taking it; None if there is none."""
         if self._next is None and self.any_left:
             self._next = next(self._source, None)
             self.any_left = self._next is not None
         return self._next
 
     def take(self) -> None:
-        """Go on to the job after the next."""
+        """Take the next job, so that the one after it becomes the next."""
         self._next = None
 
     def copy(self) -> JobsToCome:
-        """The same jobs, which are read once, by whichever needs them first."""
+        """Return a copy that shares the jobs: each is read once, by whichever copy needs it
+        first."""
         twin = JobsToCome(())
         self._source, twin._source = tee(self._source)
         twin._next, twin.any_left = self._next, self.any_left
@@ -80,9 +82,9 @@ class JobsToCome:
 
 
 _NAMED = 3
-"""Unknown nodes that are named."""
+"""Maximum number of unknown nodes that are named."""
 _LOOKED_AT = 1_000
-"""Jobs of a log among which most logs with time limits state one."""
+"""Number of jobs within which most logs that have time limits state one."""
 
 
 class JobStream:
@@ -104,13 +106,13 @@ class JobStream:
         whole: bool = False,
         auditor: Auditor | None = None,
     ) -> None:
-        """``whole`` states that the jobs come over exactly the time from the first arrival to the last,
-        to which a generator stretched them. In a log nobody knows when the next would have come.
-        ``auditor`` sees the jobs of a trace while they are read.
+        """``whole`` states that the jobs arrive over exactly the time from the first arrival to the
+        last, to which a generator stretched them. For a log, it is unknown when the next job would
+        have arrived. ``auditor`` sees the jobs of a trace while they are read.
         """
         self._auditor = auditor
         self.change: Callable[[Job], Job] | None = None
-        """Changes each job as it is read; columns and the load are those before."""
+        """Changes each job as it is read; columns and the load do not include the change."""
         self._begins_s = begins_s
         self._trace = trace
         self._jobs = jobs
@@ -129,17 +131,19 @@ class JobStream:
 
     @property
     def begins_s(self) -> float:
-        """When a simulation of the jobs begins; jobs that arrive earlier are in the system then."""
+        """When a simulation of the jobs begins; jobs that arrived earlier are in the system
+        then."""
         return self._jobs.arrays.begins_s if isinstance(self._jobs, StoredJobs) else self._begins_s
 
     @property
     def left(self) -> Iterable[Job] | None:
-        """The jobs that had left by then, with their runs; None if they are not known."""
+        """The jobs that had left before the beginning, with their runs; None if they are not
+        known."""
         return self._jobs.left if isinstance(self._jobs, StoredJobs) else None
 
     def outages(self) -> Outages:
-        """The times at which the trace's own machines are away (none in a window). Reads the first
-        job, because the clock counts from its arrival.
+        """Return the times at which the trace's own machines are away (none in a window). Reads the
+        first job, because the clock counts from its arrival.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -161,9 +165,9 @@ class JobStream:
         )
 
     def origin_s(self) -> float | None:
-        """The time of the log at 0 s: for a trace, the arrival of its first job on its own clock;
-        otherwise 0. None if the log's times do not apply, because arrivals are scaled or the jobs
-        are a window. Reads the first job.
+        """Return the time in the log that corresponds to 0 s: for a trace, the arrival of its first
+        job on the trace's clock; otherwise 0. None if the log's times do not apply, because
+        arrivals are scaled or the jobs are a window. Reads the first job.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -173,7 +177,7 @@ class JobStream:
         return self.log_origin_s() if self._trace.options.time_scale == 1 else None
 
     def log_origin_s(self) -> float:
-        """The arrival of the first job of the trace on its own clock. Reads the first job.
+        """Return the arrival of the first job of the trace on its own clock. Reads the first job.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -187,12 +191,13 @@ class JobStream:
 
     @property
     def are_stored(self) -> bool:
-        """True if the jobs are columns already: they are generated, or a window of a trace."""
+        """True if the jobs are already columns, because they are generated or a window of a
+        trace."""
         return isinstance(self._jobs, StoredJobs)
 
     def may_have(self, tasks: int) -> bool:
-        """True if there are at least this many tasks, or if the jobs are a large trace that has not
-        been read yet. Makes no more jobs than necessary.
+        """Return True if there are at least this many tasks, or if the jobs are a large trace that
+        has not been read yet. Makes no more jobs than necessary.
         """
         if isinstance(self._jobs, StoredJobs):
             return self._jobs.arrays.tasks >= tasks
@@ -244,12 +249,12 @@ class JobStream:
 
     @property
     def elastic(self) -> bool:
-        """True if tasks become elastic, or the jobs are a list in which one is."""
+        """True if tasks are made elastic, or the jobs are a list that contains an elastic task."""
         listed = self._jobs if isinstance(self._jobs, list | tuple) else ()
         return self.change is not None or any(task.elastic is not None for job in listed for task in job.tasks)
 
     def arrays(self) -> JobArrays:
-        """All jobs as columns. A later iteration makes its objects from them.
+        """Return all jobs as columns. A later iteration makes its objects from them.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -294,8 +299,8 @@ class JobStream:
         return self._meter.load()
 
     def observed(self) -> tuple[np.ndarray, np.ndarray, list[str]] | None:
-        """When each job that arrived really started, and when it became eligible, NaN if unknown;
-        and its partition. ``None`` if no start is known.
+        """When each arrived job really started, and when it became eligible (NaN if unknown), and
+        its partition. ``None`` if no start is known.
         """
         started_s = np.asarray(self._started_s)
         if np.isnan(started_s).all():
@@ -303,7 +308,7 @@ class JobStream:
         return started_s, np.asarray(self._eligible_s), self._partitions
 
     def facts(self) -> dict[str, Any]:
-        """Facts of the jobs that arrived, as plain values."""
+        """Return the facts of the jobs that arrived, as plain values."""
         load = self.load
         audit = self.audit()
         facts: dict[str, Any] = {} if audit is None else {"audit": audit.to_dict()}
@@ -330,7 +335,8 @@ class JobStream:
         return facts
 
     def knowledge(self, estimates: Estimates) -> Knowledge:
-        """The policies' knowledge of the run times of the jobs that arrived; of a list, all jobs."""
+        """Return what policies know about the run times of the jobs that arrived, or of all jobs in
+        a list."""
         jobs, limited = len(self._started_s), self._limited
         if isinstance(self._jobs, list | tuple):
             jobs, limited = len(self._jobs), sum(map(has_limit, self._jobs))
@@ -343,14 +349,15 @@ class JobStream:
         return Knowledge(estimates.kind, estimates.sigma, jobs, limited, self._auditor is not None)
 
     def audit(self) -> Audit | None:
-        """The contradictions of the jobs read so far; None if they come from no trace."""
+        """Return the contradictions of the jobs read so far; None if they come from no trace."""
         if self._auditor is None:
             return None
         return self._auditor.audit(None if self._trace is None else self._trace.report)
 
     def state(self) -> dict[str, Any]:
-        """When the simulation began, how many jobs ran and waited then, how many of those that
-        waited ran in the log, but found no room, and how many ran on nodes that the cluster lacks.
+        """When the simulation began, how many jobs were running and waiting then, how many of the
+        waiting ones ran in the log but did not fit, and how many ran on nodes that are not in the
+        cluster.
         """
         arrays, begins_s = self.arrays(), self.begins_s
         early = int(np.searchsorted(arrays.arrival_s, begins_s))
@@ -373,7 +380,7 @@ class JobStream:
         }
 
     def _metered(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """The jobs; iteration adds up their load."""
+        """Yield the jobs, and add up their load meanwhile."""
         add = self._meter.add
         self._started_s, self._eligible_s = started_s, eligible_s = array("d"), array("d")
         self._partitions = partitions = []

@@ -1,15 +1,16 @@
-"""The kernel: DAG jobs on a cluster, as SimPy processes and events.
+"""The kernel, which simulates DAG jobs on a cluster with SimPy processes and events.
 
-- *Arrivals* are one process (``_arrivals``): it waits for the time of the next job, and lets it arrive.
-- *Nodes* are resources (``machines``). What takes them down and brings them back is a process for each
-  disturbance, which calls ``take_down`` and ``bring_up``.
+- *Arrivals* are one process (``_arrivals``): it waits until the arrival time of the next job, and
+  lets the job arrive.
+- *Nodes* are resources (``machines``). For each failure model, a process takes nodes down and
+  brings them back by calling ``take_down`` and ``bring_up``.
 - *Tasks* run as events: a ``Run``, the instances of a task that started together, is the SimPy event of
-  their end. Its callback ``end`` frees the nodes, and makes the children ready. A run that has to fetch
-  inputs, to set itself up, or whose rate changes, has more phases (``life.py``).
+  their end. Its callback ``end`` frees the nodes, and makes the children ready. A run that has to
+  fetch inputs or be set up, or whose rate changes, has more phases (``life.py``).
 
-``ClusterKernel.decisions()`` is a generator. It processes all events of an instant (completions,
+``ClusterKernel.decisions()`` is a generator. It processes all simultaneous events (completions,
 then repairs and failures, then arrivals), yields a ``ClusterView`` and receives decisions until the
-answer is empty; then time moves on. ``run`` is a short driver of it.
+answer is empty; then time moves on. ``run`` is a short driver for it.
 """
 
 from __future__ import annotations
@@ -75,12 +76,13 @@ _ARRIVED, _ADMITTED, _REJECTED = int(Kind.ARRIVED), int(Kind.ADMITTED), int(Kind
 _STARTED, _FINISHED, _COMPLETED = int(Kind.STARTED), int(Kind.FINISHED), int(Kind.COMPLETED)
 _PREEMPTED, _FAILED, _DOWN, _UP = int(Kind.PREEMPTED), int(Kind.FAILED), int(Kind.DOWN), int(Kind.UP)
 _MOST_FAILURES = 1_000
-"""Consecutive failures, each losing all work, after which a task is assumed never to finish."""
+"""Number of consecutive failures, each with the loss of all work, after which a task is assumed
+never to finish."""
 _ITERABLE = frozenset((GeneratorType, list, tuple))
 """The usual types of a policy's answer; any other answer is checked for being iterable."""
 _NO_LIMITS = TimeLimits()
 _NOTHING = ()
-"""The usual answer of a policy that waits: Python has only one empty tuple."""
+"""The usual answer of a policy that waits; Python has only one empty tuple object."""
 
 
 class ClusterKernel(Forked):
@@ -91,16 +93,16 @@ class ClusterKernel(Forked):
     byte for byte.
 
     The simulation begins at ``begins_s``. Jobs that arrived earlier are in the system then, and
-    their runs go on (``Job.in_flight``): the log starts with this past. Times of failures count from
-    the beginning. ``left`` are the jobs that had left by then, with their runs: only policies that
-    remember them are told. None if they are not known.
+    their runs continue (``Job.in_flight``): the log starts with this past. Times of failures count
+    from the beginning. ``left`` are the jobs that had left by then, with their runs: only policies
+    that remember such jobs are told of them. None if they are not known.
 
     Raises:
         ModelError: An instance in flight does not fit into the cluster, or gangs communicate without a
             network that carries them.
     """
 
-    # With more than 30 attributes, a dictionary would be slower to read than slots.
+    # With more than 30 attributes, slots are faster to read than a dictionary.
     __slots__ = {
         "_arrived": SAME,
         "_away": SAME,
@@ -157,7 +159,7 @@ class ClusterKernel(Forked):
         self.levels = tuple(levels or ())
         self.machines = ClusterState(cluster, SiteState.of(cluster, self.queues, origin_s, levels))
         self.jobs = jobs
-        """The jobs as passed in; their source may have further information."""
+        """The jobs as passed in; their source may have more information."""
         self.upcoming = JobsToCome(jobs)
         """Those that have not arrived."""
         self.applicants: Live[int, JobState] = Live()
@@ -166,20 +168,22 @@ class ClusterKernel(Forked):
         """Jobs in the system, and their tasks that can start."""
         self.running: Live[int, Run] = Live()
         self.changed = False
-        """True if the policy has to be asked after this instant."""
+        """True if the policy has to be asked after the current events."""
         self._wake_s = inf
         """The time at which the policy wants to be asked in any case."""
         self.wakes = Wakes()
         self._arrived = self._started = self._pieces = 0
-        """Numbers of jobs, runs and pieces until now."""
+        """Numbers of jobs, runs and pieces so far."""
         self._down = [0] * len(names)
-        """Number of failures that hold each node down."""
+        """Number of failures that currently keep each node down."""
         self._away = 0
         """Number of nodes that are down."""
         self._lasting: int | None = None
-        """The nodes that are up or will come back, as a bit set; None if that has to be counted anew."""
+        """The nodes that are up or will come back, as a bit set; None if it has to be
+        recomputed."""
         self.stuck = dict[int, str]()
-        """Jobs, by number, of which a task was taken out of the queue because it can never start, and why."""
+        """Jobs, by number, with a task that was taken out of the queue because it can never start,
+        and the reason."""
         self._shows_truth, self._streams = False, dict[str, np.random.Generator]()
         failures = list(models.failures)
         if self.queues is not None and self.queues.outages:
@@ -234,8 +238,9 @@ class ClusterKernel(Forked):
         return rng
 
     def time_limit_s(self, job: Job, task: Task, seconds: tuple[float, ...]) -> float:
-        """The time limit under which a task keeps clear of reservations, on its slowest type; ``seconds``
-        are true. They count for a job without a limit where policies may know them.
+        """Return the time limit by which a task has to avoid reservations, on its slowest type;
+        ``seconds`` are the true ones, which are used for a job without a limit if policies may know
+        them.
         """
         limits = self._site_limits(job)
         if task.estimate is None and self.models.estimates.kind != "predicted":
@@ -243,7 +248,7 @@ class ClusterKernel(Forked):
         return max([limit_s for limit_s in self._limits_s(job, task, seconds) if limit_s < inf], default=0.0)
 
     def _limits_s(self, job: Job, task: Task, seconds: tuple[float, ...]) -> tuple[float, ...]:
-        """The time limit of a task on each type, as the site's scheduler knows it."""
+        """Return the time limit of a task on each type, as the site's scheduler knows it."""
         runtime, types = self.models.runtime, self.machines.types
         return limit_seconds(task, job.id, lambda task: runtime.seconds(task, types), seconds, self._site_limits(job))
 
@@ -284,22 +289,24 @@ class ClusterKernel(Forked):
         return drive(self, policy, until_s)
 
     def show_truth(self) -> None:
-        """Show true durations from now on: the policy has declared ``clairvoyant = True``."""
+        """Show true durations from now on, because the policy has declared ``clairvoyant =
+        True``."""
         self._shows_truth = True
         for active in (*self.frontier.jobs.values(), *self.applicants.values()):
             active.shows_truth = True
 
     def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
         """Yield a view whenever something has changed and receive decisions for it (``None``: no
-        decision), repeatedly until the answer is empty or no task waits any more. Then let time
-        pass, and so on until the end.
+        decision), repeatedly until the answer is empty or no task is waiting any more. Then let
+        time pass, and so on until the end.
         """
         clock, machines = self.clock, self.machines
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
         last_s = min(until_s, float_info.max)
         self.wakes.until_s = until_s
-        # One turn is one instant: all that happens by itself, in the order of the clock, then the policy until it has
-        # nothing to say. What its decisions set on the clock for the same time (a run without work) is another turn.
+        # One turn handles one point in time: first everything that happens by itself, in the order
+        # of the clock, then the policy until its answer is empty. Events that its decisions put on
+        # the clock for the same time (a run without work) are another turn.
         while True:
             if self.changed:
                 if self._wake_s <= self.now:
@@ -344,7 +351,8 @@ class ClusterKernel(Forked):
         self.schedule.ended_s = min(until_s, self.now)
 
     def _may_leave(self) -> bool:
-        """True if a node that is down may be gone for good: always in a site, and in a fork without disturbances."""
+        """Return True if a node that is down may be gone for good: always at a site, and in a fork
+        without failure models."""
         return (
             self.machines.site is not None
             or not self._disturbing
@@ -352,8 +360,9 @@ class ClusterKernel(Forked):
         )
 
     def _withdraw(self) -> None:
-        """Take the tasks out of the queue that can never start, since the nodes that they need have left for good or
-        the rules of the site forbid it, so that they hold nobody up: their jobs stay unfinished.
+        """Take tasks out of the queue that can never start, because the nodes that they need have
+        left for good or the rules of the site forbid it, so that they do not block others. Their
+        jobs stay unfinished.
         """
         if self._lasting is None:
             self._lasting = sum(1 << node for node, stays in enumerate(self.lasting()) if stays)
@@ -367,15 +376,15 @@ class ClusterKernel(Forked):
             self.frontier.withdraw(stuck)
 
     def _least(self, task: TaskState) -> DemandClass:
-        """The least demand with which a task can start."""
+        """Return the least demand with which a task can start."""
         elastic = task.task.elastic
         if elastic is None:
             return task.demand
         return self.machines.compile(task.task.demand, elastic.least, task.demand.terms)
 
     def _only_rules_bind(self) -> bool:
-        """True if all that is left waits for ever, for a rule of the site or for other jobs. Asked only while
-        nothing runs.
+        """Return True if all remaining tasks wait forever, because of a rule of the site or for
+        other jobs. Called only while nothing runs.
         """
         if self.frontier.ready or self.applicants or self.upcoming.any_left:
             return False
@@ -384,9 +393,11 @@ class ClusterKernel(Forked):
     # Arrivals.
 
     def _arrivals(self) -> Generator[Event, object, None]:
-        """The SimPy process of arrivals. A job is read when the one before has arrived."""
+        """Yield the events of the arrival process. A job is read when the previous one has
+        arrived."""
         if self.now == self.schedule.begins_s > 0:
-            yield Timer(self.clock, self.now, ARRIVALS)  # runs of the past that end now make room first
+            # runs from the past that end now free their resources first
+            yield Timer(self.clock, self.now, ARRIVALS)
         while (job := self.upcoming.peek()) is not None:
             if job.arrival_s > self.now:
                 yield Timer(self.clock, job.arrival_s, ARRIVALS)
@@ -397,7 +408,8 @@ class ClusterKernel(Forked):
             self.arrive(job)
 
     def arrive(self, job: Job) -> None:
-        """Let a job arrive now. Its first tasks become ready, unless it can never run or is not eligible yet."""
+        """Let a job arrive now. Its first tasks become ready unless it can never run or is not
+        eligible yet."""
         number, machines, schedule = self._arrived, self.machines, self.schedule
         self._arrived += 1
         self.changed, self.wakes.count = True, 0
@@ -408,7 +420,7 @@ class ClusterKernel(Forked):
         self._record_job(_ARRIVED, number)
         if machines.site is not None and rejected is None:
             rejected = machines.site.refuses(job, self.now)
-        if rejected is not None and not job.in_flight:  # what runs already may run
+        if rejected is not None and not job.in_flight:  # a job that is already running may run
             self._record_job(_REJECTED, number, float(rejected))
             return
         self.models.estimates.apply(active, schedule.seed, lambda task: self._limits_s(job, task.task, task.seconds))
@@ -449,7 +461,7 @@ class ClusterKernel(Forked):
                 self.frontier.add(task, self.now)
 
     def admit(self, active: JobState) -> None:
-        """Let a job into the system that has waited for it."""
+        """Let a job into the system that has waited for admission."""
         del self.applicants[active.number]
         self._record_job(_ADMITTED, active.number)
         self.enter(active)
@@ -459,7 +471,7 @@ class ClusterKernel(Forked):
         self._leave(active.number, _REJECTED, float(RejectReason.BY_POLICY))
 
     def _leave(self, number: int, kind: int, value: float = 0.0) -> None:
-        """Record that a job leaves, and let the jobs in that have waited for that."""
+        """Record that a job leaves, and admit the jobs that have waited for this."""
         self._record_job(kind, number, value)
         if self.eligibility is not None:
             self.eligibility.left(number)
@@ -467,7 +479,7 @@ class ClusterKernel(Forked):
     # Decisions.
 
     def _carry_out(self, decision: object) -> bool:
-        """Carry out the decision; True if the policy must be asked again."""
+        """Carry out the decision; return True if the policy must be asked again."""
         match decision:
             case Preempt():
                 self._preempt(legality.stopped(self, decision.run))
@@ -511,7 +523,8 @@ class ClusterKernel(Forked):
         self, task: TaskState, shares: list[Allotted], training: TrainingState | None = None, *, in_flight: bool = False
     ) -> None:
         """Start the task on the checked shares: a gang as one run, otherwise one run per node. An
-        elastic task goes on with ``training``, by default with its own. What is ``in_flight`` computes already.
+        elastic task continues with ``training``, by default with its own. A task that is
+        ``in_flight`` is already computing.
         """
         take, demand = self.machines.take, task.demand
         if not demand.gang:
@@ -553,20 +566,20 @@ class ClusterKernel(Forked):
             run.halt()
             self._release(run, _PREEMPTED)
         for task in [task for task in self.frontier.ready if task.job is active]:
-            task.waiting = 0  # indexes drop what does not wait
+            task.waiting = 0  # indexes drop tasks that do not wait
             del self.frontier.ready[task]
         del self.frontier.jobs[number]
         self.changed = True
         self._leave(number, _REJECTED, float(reason))
 
     def wait(self, until_s: float) -> None:
-        """Have the policy asked at ``until_s``, or before."""
+        """Ask the policy at ``until_s`` or earlier."""
         if until_s < self._wake_s:
             self._wake_s = until_s
             self.call_at(until_s, self.wake)
 
     def wake(self, _: Event) -> None:
-        """Have the policy asked after this instant."""
+        """Ask the policy after the current events."""
         self.changed = True
         self.wakes.count_one(self)
 
@@ -575,7 +588,7 @@ class ClusterKernel(Forked):
     def _launch(
         self, task: TaskState, instances: int, held: tuple[Held, ...], *, beside: int = -1, computes: bool = False
     ) -> None:
-        """Make the run, write its rows, and schedule its end."""
+        """Create the run, write its rows, and schedule its end."""
         now = self.now
         run = self.running[self._started] = Run(self.clock, self._started, task, instances, held, now)
         self._started += 1
@@ -599,7 +612,7 @@ class ClusterKernel(Forked):
         self._release(run, _FINISHED)
         self.wakes.count = 0
         active, index = run.task.job, run.task.index
-        task = active.tasks[index]  # not a piece of it
+        task = active.tasks[index]  # not of a piece of it
         task.unfinished -= run.instances
         if task.unfinished and task.task.elastic is None:
             return
@@ -612,29 +625,34 @@ class ClusterKernel(Forked):
         active.tasks_left -= 1
         if not active.tasks_left:
             del self.frontier.jobs[active.number]
-            active.tasks.clear()  # job and tasks refer to each other: only the garbage collector would free them
+            # the job and its tasks refer to each other, so only the garbage collector would free
+            # them
+            active.tasks.clear()
             self._leave(active.number, _COMPLETED)
 
     def stop_as_logged(self, run: Run, stopped: str) -> TaskState:
-        """Stop a run of the past as it was stopped: ``preempted`` or ``failed``."""
+        """Stop a run from the past in the way in which it was stopped: ``preempted`` or
+        ``failed``."""
         if stopped == "failed":
             return self._stop(run, _FAILED, self.preemption.kept_on_failure)
         return self._preempt(run)
 
     def _stop(self, run: Run, kind: int, kept: KeptWork, notice_s: float = 0.0) -> TaskState:
-        """End a run before its time. Its instances become ready again, as a piece of its task that has the
-        work that is not ``kept``. With ``notice_s``, its nodes can send its state for so long.
+        """End a run before its time. Its instances become ready again, as a piece of its task with
+        the work that is not ``kept``. With ``notice_s``, its nodes have that much time to send its
+        state.
         """
-        # In this order: nothing of the run may happen any more; its nodes are free before anyone hears of that;
-        # and the piece is made last, from the work that the run has done until now. Pieces are numbered over the
-        # whole simulation, because two pieces of a task with equal keys are tried in the order of their numbers.
+        # The order matters: first, no event of the run may happen any more; then its nodes are
+        # freed before listeners are told; and the piece is made last, from the work that the run
+        # has done until now. Pieces are numbered over the whole simulation, because two pieces of a
+        # task with equal keys are tried in the order of their numbers.
         run.halt()
         self._release(run, kind)
         self.clock.tidy()
         self._pieces += 1
         again = self.piece(run, kind, kept)
         if self.life is not None and self.life.keeps_state(run, again, kind, kept, notice_s):
-            return again  # it is ready once its state has arrived, or is lost
+            return again  # it becomes ready once its state has arrived or is lost
         if again.failures >= _MOST_FAILURES:
             again.waiting = 0
             self.stuck[again.job.number] = (
@@ -646,7 +664,8 @@ class ClusterKernel(Forked):
         return again
 
     def piece(self, run: Run, kind: int, kept: KeptWork) -> TaskState:
-        """The instances of a stopped run as a piece of their task, with the latest number."""
+        """Return the instances of a stopped run as a piece of their task, with the latest
+        number."""
         task = run.task
         if self.life is not None:
             again = self.life.piece(run, self._pieces, kind, kept)
@@ -677,8 +696,9 @@ class ClusterKernel(Forked):
     # Nodes.
 
     def take_down(self, node: int, notice_s: float = 0.0) -> None:
-        """Take the node down, unless it is down already; its runs end as failed. They keep their work if
-        ``notice_s`` are enough to write a checkpoint. If it goes over the network, that shows later.
+        """Take the node down, unless it is down already; its runs end as failed. They keep their
+        work if ``notice_s`` is long enough to write a checkpoint. If the checkpoint is sent over
+        the network, this is known only later.
         """
         machine = self.machines.list[node]
         self._down[node] += 1
@@ -711,11 +731,12 @@ class ClusterKernel(Forked):
     # Clock and log.
 
     def call_at(self, time_s: float, callback: Callable[[Event], None]) -> None:
-        """Call back at ``time_s``, among the arrivals of that instant."""
+        """Call back at ``time_s``, among the arrivals at that time."""
         Timer(self.clock, time_s, ARRIVALS).callbacks.append(callback)
 
     def _set_clock(self) -> None:
-        """Start the processes, and put everything on the clock but runs: at the beginning, and in a fork."""
+        """Start the processes, and put everything except runs on the clock, at the beginning and in
+        a fork."""
         if self.upcoming.any_left:
             self.clock.process(self._arrivals())
         if self.eligibility is not None:
@@ -748,11 +769,12 @@ class ClusterKernel(Forked):
             value = gpus * count if rate is None else rate
             record(packed_row(kind, now, number, index, id_, machine.index, count, mask if machine.named else 0, value))
 
-    # Forks. SimPy's environment cannot be copied, so the twin gets a clock of its own, on which everything is set
-    # again in the same order. Everything else is plain data, which ``Fork`` copies by the declarations of its slots.
+    # Forks. SimPy's environment cannot be copied, so the fork gets its own clock, on which
+    # everything is set again in the same order. Everything else is plain data, which ``Fork``
+    # copies by the declarations of its slots.
 
     def fork(self, *, by_estimates: bool = False) -> ClusterKernel:
-        """Return an equal simulation at the present instant that continues independently. Costs
+        """Return an equal simulation at the current time, which continues independently. Costs
         O(jobs in the system + machines).
 
         Observers stay with the original. Future jobs are shared and read once, by the first
@@ -789,8 +811,9 @@ class ClusterKernel(Forked):
         return twin
 
     def _runs_by_end(self) -> dict[Run, None]:
-        """All runs: first those whose end is on the clock, in its order, because runs that end together must do so
-        in the same order again; then those that wait for the network, or have rate 0.
+        """Return all runs: first those whose end is on the clock, in its order, because runs that
+        end together must do so in the same order again; then those that wait for the network, or
+        have rate 0.
         """
         events = [event for *_, event in self.clock.scheduled() if event.callbacks]
         ending = [run for event in events if isinstance(run := event if isinstance(event, Run) else event.value, Run)]

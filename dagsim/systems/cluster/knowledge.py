@@ -1,7 +1,8 @@
-"""The policies' knowledge of run times, and the one line that states it.
+"""What policies know about run times, and the line that states it.
 
 ``known`` is the rule for all engines: policies know users' time limits, and true run times only where no
-job states a limit. ``Knowledge`` counts the jobs, is part of the facts of a run, and writes the line.
+job states a limit. ``Knowledge`` counts the jobs, is part of the facts about a run, and writes the
+line.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from dagsim.workload.arrays import JobArrays
 
 
 def states_limits(jobs: Iterable[Job] | JobArrays) -> bool:
-    """True if any of the jobs states a time limit. Of jobs that are read one by one, the first decides."""
+    """Return True if any of the jobs states a time limit. If jobs are read one by one, the first
+    one decides."""
     if isinstance(jobs, JobArrays):
         return jobs.estimate is not None and not bool(np.isnan(jobs.estimate).all())
     if isinstance(jobs, CountedJobs):
@@ -30,12 +32,13 @@ def states_limits(jobs: Iterable[Job] | JobArrays) -> bool:
 
 
 def has_limit(job: Job) -> bool:
-    """True if a task of the job has a time limit."""
+    """Return True if a task of the job has a time limit."""
     return any(task.estimate is not None for task in job.graph.tasks)
 
 
 def known(estimates: Estimates, jobs: Iterable[Job] | JobArrays) -> Estimates:
-    """Return what policies know of these jobs: if they go by limits and no job states one, the true run times."""
+    """Return what policies know about these jobs; if they go by limits but no job states one, they
+    know the true run times."""
     if estimates.kind != "predicted" or states_limits(jobs):
         return estimates
     return replace(estimates, kind="exact")
@@ -43,10 +46,11 @@ def known(estimates: Estimates, jobs: Iterable[Job] | JobArrays) -> Estimates:
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """The policies' knowledge of the run times of some jobs. Its text is the line that every result has."""
+    """What policies know about the run times of some jobs. Its text is the line that every result
+    has."""
 
     kind: str
-    """The kind of the estimates that were asked for, or ``forecast`` for forecasts of starts."""
+    """The kind of the requested estimates, or ``forecast`` for forecasts of starts."""
     sigma: float
     jobs: int
     limited: int
@@ -56,7 +60,8 @@ class Knowledge:
 
     @property
     def is_hindsight(self) -> bool:
-        """True if policies know true run times although the log states what its scheduler knew."""
+        """True if policies know true run times although the log states the limits that its
+        scheduler knew."""
         return self.of_log and self.limited > 0 and self.kind in ("exact", "noisy")
 
     def __str__(self) -> str:
@@ -80,12 +85,12 @@ class Knowledge:
         return f"policies know: limits of the {source} ({_percent(self.limited, self.jobs)} of jobs{rest}){ended}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The counts and the line as plain data."""
+        """Return the counts and the line as plain data."""
         return {"text": str(self), **asdict(self)}
 
     @classmethod
     def joined(cls, several: Iterable[Mapping[str, Any]]) -> Knowledge | None:
-        """The knowledge of several runs from their ``to_dict``; None if no run has any."""
+        """Return the knowledge of several runs from their ``to_dict``; None if no run has any."""
         facts = [{name: value for name, value in of.items() if name != "text"} for of in several]
         if not facts:
             return None
@@ -94,7 +99,7 @@ class Knowledge:
 
 
 def _percent(part: int, whole: int) -> str:
-    """A share in percent; only all is 100 %, and only none 0 %."""
+    """Return a share in percent; it is 100% only for all, and 0% only for none."""
     share = 100 * part / max(whole, 1)
     if part in (0, whole):
         return "100 %" if part else "0 %"

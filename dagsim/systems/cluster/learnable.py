@@ -1,4 +1,5 @@
-"""How agents see the GPU cluster and what they are paid for; families fill both registries."""
+"""What agents observe on the GPU cluster and how they are rewarded; families fill both
+registries."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from dagsim.systems.seam import RewardTerm
 __all__ = ["CODECS", "TERMS"]
 
 CODECS: Registry[Any] = Registry("codec", group="dagsim.codecs", listing="dagsim list codecs", method="build")
-"""Every codec of the GPU cluster by name: it turns a view into arrays for a net, and the net's choice
-into decisions.
+"""Every codec of the GPU cluster by name: it turns a view into arrays for a network, and the
+network's choice into decisions.
 """
 
 TERMS: Registry[RewardTerm] = Registry(

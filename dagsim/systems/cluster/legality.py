@@ -1,7 +1,8 @@
-"""Legality: checks of a decision before the kernel carries it out. Nothing here changes anything.
+"""Check that a decision is legal before the kernel carries it out. Nothing in this module changes
+state.
 
 Everything is checked before anything is done, so a refused decision leaves the simulation
-unchanged. Each message says when, which task or run, why not, and what to do instead.
+unchanged. Each message states the time, the task or run, the reason, and what to do instead.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from dagsim.systems.cluster.view import Simulation
 
 
 def starts_on(kernel: Simulation, task: Any, placement: Any) -> NodeState | None:
-    """The node of a usual start that is legal: independent instances, or a whole gang, on one node. None if
-    it is not legal, or ``started`` must look at it.
+    """Return the node of a simple legal start: independent instances, or a whole gang, on one node.
+    None if it is not legal, or if ``started`` must check it.
     """
     try:
         ((node, instances, gpu),) = placement
@@ -43,7 +44,7 @@ def starts_on(kernel: Simulation, task: Any, placement: Any) -> NodeState | None
 
 
 def started(kernel: Simulation, task: object, placement: object) -> list[Allotted]:
-    """The shares of a ``Start`` that can be carried out.
+    """Return the shares of a ``Start`` that can be carried out.
 
     Raises:
         IllegalDecision: The task cannot start now, or not there.
@@ -57,7 +58,7 @@ def started(kernel: Simulation, task: object, placement: object) -> list[Allotte
 
 
 def moved(kernel: Simulation, run: Run, placement: object) -> list[Allotted]:
-    """The shares of a legal ``Migrate``, once ``run`` has released its resources.
+    """Return the shares of a legal ``Migrate``, once ``run`` has released its resources.
 
     Raises:
         IllegalDecision: Its task cannot continue there.
@@ -76,7 +77,7 @@ def moved(kernel: Simulation, run: Run, placement: object) -> list[Allotted]:
 
 
 def resizable(kernel: Simulation, run: Run, placement: object) -> list[Allotted]:
-    """The shares of a legal ``Resize``, once ``run`` has released its resources.
+    """Return the shares of a legal ``Resize``, once ``run`` has released its resources.
 
     Raises:
         IllegalDecision: Its task is not elastic, or cannot continue there.
@@ -87,10 +88,10 @@ def resizable(kernel: Simulation, run: Run, placement: object) -> list[Allotted]
 
 
 def placed(kernel: Simulation, task: TaskState, shares: Sequence[Allotted]) -> TrainingState:
-    """The training of an elastic task on the shares.
+    """Return the training of an elastic task on the shares.
 
     Raises:
-        IllegalDecision: Its model does not know this placement.
+        IllegalDecision: Its model has no entry for this placement.
     """
     assert task.training is not None
     training, gpu = task.training.copy(), kernel.machines.types[shares[0].machine.type]
@@ -103,7 +104,7 @@ def placed(kernel: Simulation, task: TaskState, shares: Sequence[Allotted]) -> T
 
 
 def joinable(kernel: Simulation, task: object, run_id: object) -> Run:
-    """The run beside which a ``Join`` starts the task.
+    """Return the run beside which a ``Join`` starts the task.
 
     Raises:
         IllegalDecision: There is no sharing, or the two cannot share their GPUs.
@@ -148,16 +149,17 @@ def joinable(kernel: Simulation, task: object, run_id: object) -> Run:
 
 
 def stopped(kernel: Simulation, run_id: object) -> Run:
-    """The run that a ``Preempt`` or ``Migrate`` may stop.
+    """Return the run that a ``Preempt`` or ``Migrate`` may stop.
 
     Raises:
-        IllegalDecision: It is not running, or has started in this instant.
+        IllegalDecision: It is not running, or has started at this time.
     """
     number = _whole(run_id)
     run = None if number is None else kernel.running.get(number)
     if run is None:
         _refuse(kernel.now, f"run {run_id!r} is not running, so it cannot be preempted; take a key of view.running")
-    if run.started_s == kernel.now:  # or two policies' minds could go back and forth for ever inside one instant
+    # otherwise a policy could change its mind back and forth forever without time passing
+    if run.started_s == kernel.now:
         _refuse(
             kernel.now,
             f"run {run.id} of {run.task.name} started in this instant, so it cannot be preempted yet; "
@@ -167,7 +169,7 @@ def stopped(kernel: Simulation, run_id: object) -> Run:
 
 
 def wake_up(now: float, until_s: object) -> float:
-    """The end of a ``Wait``.
+    """Return the time until which a ``Wait`` waits.
 
     Raises:
         IllegalDecision: It is not a later time.
@@ -182,10 +184,10 @@ def wake_up(now: float, until_s: object) -> float:
 
 
 def applicant(kernel: Simulation, number: object) -> JobState:
-    """The job of an ``Admit`` or ``Reject``.
+    """Return the job of an ``Admit`` or ``Reject``.
 
     Raises:
-        IllegalDecision: It does not wait to be admitted.
+        IllegalDecision: The job is not waiting to be admitted.
     """
     place = _whole(number)
     active = None if place is None else kernel.applicants.get(place)
@@ -195,10 +197,11 @@ def applicant(kernel: Simulation, number: object) -> JobState:
 
 
 def resident(kernel: Simulation, decision: Kill) -> tuple[JobState, RejectReason]:
-    """The job of a ``Kill``, and the reason.
+    """Return the job of a ``Kill``, and the reason.
 
     Raises:
-        IllegalDecision: It is not in the system, one of its runs has started in this instant, or the reason is invalid.
+        IllegalDecision: The job is not in the system, one of its runs has started at this very
+        time, or the reason is invalid.
     """
     number = decision.job
     if decision.reason not in tuple(RejectReason):
@@ -213,7 +216,7 @@ def resident(kernel: Simulation, decision: Kill) -> tuple[JobState, RejectReason
 
 
 def _why_not_ready(kernel: Simulation, task: TaskState) -> str:
-    """The reason why the task cannot start in this simulation now; empty if it can."""
+    """Return the reason why the task cannot start in this simulation now; empty if it can."""
     if task in kernel.frontier.ready:
         return ""
     number = task.job.number
@@ -234,15 +237,15 @@ def _why_not_ready(kernel: Simulation, task: TaskState) -> str:
 def _allotted(
     kernel: Simulation, task: TaskState, waiting: int, placement: object, machines: Sequence[NodeState]
 ) -> list[Allotted]:
-    """The shares of a placement of ``waiting`` instances on ``machines``, checked one by one and
-    then together.
+    """Return the shares in a placement of ``waiting`` instances on ``machines``, after checking
+    them one by one and then together.
     """
     if not isinstance(placement, tuple | list):
         _refuse_start(kernel, task, f"{placement!r} is not a placement; give a tuple of Share, as view.fit(task) does")
     if not placement:
         _refuse_start(kernel, task, "an empty placement; there must be a Share for each node")
     elastic, demand = task.task.elastic, task.demand
-    demand.nodes = demand.opened  # whatever domain was looked at last
+    demand.nodes = demand.opened  # whichever domain was checked last
     shares = [_share(kernel, task, waiting, share, machines) for share in placement]
     total = sum(share.instances for share in shares)
     distinct = len({share.machine.index for share in shares}) == len(shares)
@@ -269,7 +272,7 @@ def _allotted(
 
 
 def _check_domain(kernel: Simulation, task: TaskState, shares: Sequence[Allotted]) -> None:
-    """Refuse nodes of different domains of the level that the job requires."""
+    """Refuse nodes in different domains of the level that the job requires."""
     terms, request = task.demand.terms, task.job.job.request
     assert terms is not None
     assert request is not None
@@ -315,7 +318,7 @@ def _share(kernel: Simulation, task: TaskState, waiting: int, share: object, mac
 
 
 def _gpu(kernel: Simulation, task: TaskState, machine: NodeState, instances: int, named: object) -> int:
-    """The number of the GPU that a share names."""
+    """Return the number of the GPU that a share names."""
     name, gpu = machine.node.name, _whole(named)
     if not task.demand.share:
         _refuse_start(kernel, task, f"it asks for no share of a GPU, so none can be named; got gpu={named!r}")

@@ -1,5 +1,5 @@
-"""The life of runs that are more than one timeout: they fetch inputs and set themselves up before they
-compute, they compute at rates that change, and they write checkpoints.
+"""The life of runs that are more than a single timeout: they fetch inputs and are set up before
+they compute, they compute at changing rates, and they write checkpoints.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 
 class Life(Forked):
-    """The phases and rates of a kernel's runs. A kernel has one only if a model or an elastic task asks
-    for it; without, a run computes from its start to its end.
+    """The phases and rates of a kernel's runs. A kernel has one only if a model or an elastic task
+    needs it; otherwise a run computes from its start to its end.
 
     The phases of a run follow each other without waiting for the kernel:
 
         begin ─> [fetch: a process] ─> [set up: the run as an event] ─> compute ─> the kernel ends it
 
-    While a run computes at rate 1, it is the event of its own end. Otherwise it has a ``WorkProgress``,
-    whose event ends the present stretch of constant rate: an epoch, the work before a checkpoint, or the
-    run. A change of the rate adds up the work done, and sets another event; the one before stays on the
-    clock and does nothing.
+    While a run computes at rate 1, it is itself the event of its end. Otherwise it has a
+    ``WorkProgress``, whose event ends the current period of constant rate: an epoch, the work
+    before a checkpoint, or the run. When the rate changes, the work done is added up and a new
+    event is set; the old one stays on the clock and does nothing.
     """
 
     __slots__ = {
@@ -61,13 +61,13 @@ class Life(Forked):
         self._transfers = None if carrier is None else Transfers(kernel, self, carrier, cluster)
         self._gangs = Gangs.of(models, kernel.machines.types, carrier)
         self._served: list[list[int]] | None = None
-        """The job that each GPU of each machine served last; kept only for a set-up model."""
+        """The job that each GPU of each machine ran last; stored only for a set-up model."""
         if models.setup is not None:
             self._served = [[-1] * node.gpus for node in cluster.nodes]
 
     @staticmethod
     def is_needed(models: Models, cluster: Cluster) -> bool:
-        """True if runs may be more than one timeout, even if no task is elastic."""
+        """Return True if runs may be more than one timeout, even if no task is elastic."""
         preemption = models.preemption
         costs = preemption.restart_s or preemption.checkpoint_s_per_gb or preemption.checkpoint_interval_s is not None
         others = (models.setup, models.network, models.sharing, models.communication)
@@ -80,24 +80,24 @@ class Life(Forked):
 
     @property
     def pending(self) -> bool:
-        """True if states of stopped runs are on their way."""
+        """True if states of stopped runs are being sent."""
         return self._transfers is not None and bool(self._transfers.writes)
 
     @property
     def by_network(self) -> bool:
-        """True if states go over the network."""
+        """True if states are sent over the network."""
         return self._transfers is not None and self._transfers.keeps_states
 
     # The phases of a run.
 
     def begin(self, run: Run) -> None:
-        """Let a run that has just started fetch its inputs and set itself up, before it computes."""
+        """Let a run that has just started fetch its inputs and be set up before it computes."""
         run.setup_s = run.task.restore_s + self._setup_s(run)
         if self._transfers is None or not self._transfers.fetches(run):
             self.set_up(run)
 
     def set_up(self, run: Run) -> None:
-        """Let a run that has all its inputs set itself up, if that takes time, and then compute."""
+        """Set up a run that has all its inputs, if that takes time, and then let it compute."""
         kernel, now, preemption = self._kernel, self._kernel.now, self._preemption
         if run.setup_s:
             run.callbacks = [self._has_set_up]
@@ -116,7 +116,7 @@ class Life(Forked):
             kernel.record_run(Kind.COMPUTING, run)
         run.callbacks = [kernel.end]
         self.set_pace(run)
-        if run.progress is None:  # otherwise that has an event of its own, or gets one in this instant
+        if run.progress is None:  # otherwise it has a separate event, or gets one now
             kernel.clock.at(end_s, COMPLETIONS, run)
 
     def _has_set_up(self, event: Event) -> None:
@@ -125,8 +125,8 @@ class Life(Forked):
         self.set_up(run)
 
     def _setup_s(self, run: Run) -> float:
-        """Return the set-up time by the set-up model and of parts of GPUs that are made for it, and
-        record the job that the GPUs serve from now on.
+        """Return the set-up time from the set-up model and for new GPU partitions, and record the
+        job that the GPUs run from now on.
         """
         parting_s = max([machine.node.mig_s or 0.0 for machine, *_ in run.held if machine.remade], default=0.0)
         if self._setup is None or self._served is None:
@@ -141,7 +141,8 @@ class Life(Forked):
         return parting_s + self._setup.seconds(run.task.task, number, tuple(previous))
 
     def ended(self, run: Run, kind: int) -> None:
-        """Let everything go that a run had which has released its nodes: after it finished, or was stopped."""
+        """Discard everything that belonged to a run that has released its nodes because it finished
+        or was stopped."""
         if self._transfers is not None and kind == Kind.FINISHED:
             self._transfers.finished(run)
         if self._gangs is not None and run.progress is not None:
@@ -155,11 +156,13 @@ class Life(Forked):
     # Rates.
 
     def set_rate(self, run: Run, rate: float, until: float = inf, after_s: float | None = None) -> None:
-        """Let a run that computes go on at ``rate`` from now on, and time its end again. An elastic
-        task is asked for its pace again at the progress ``until``, or ``after_s`` seconds from now.
+        """Let a computing run continue at ``rate`` from now on, and schedule its end again. An
+        elastic task is asked for its pace again at the progress ``until``, or ``after_s`` seconds
+        from now.
 
         Raises:
-            ModelError: The run does not compute yet, or the rate is not a finite number of 0 or more.
+            ModelError: The run is not computing yet, or the rate is not a finite number of 0 or
+            more.
         """
         now, progress, training = self._kernel.now, run.progress, run.task.training
         if run.computing_s is None or not 0 <= rate < inf:
@@ -187,7 +190,8 @@ class Life(Forked):
         self._tell_rate(run)
 
     def set_pace(self, run: Run) -> None:
-        """Let a run that computes go on at the rate that its training, its traffic or its partner leaves it."""
+        """Let a computing run continue at the rate that its training, its communication or its
+        partner allows."""
         task, training = run.task, run.task.training
         if run.process is not None:
             return  # it writes a checkpoint
@@ -205,7 +209,7 @@ class Life(Forked):
             self.set_rate(run, 1.0)
 
     def settle(self, run: Run, progress: WorkProgress) -> None:
-        """Add up the work that a run has done until now."""
+        """Add up the work that a run has done so far."""
         now, training = self._kernel.now, run.task.training
         work = (now - progress.since_s) * progress.rate
         if training is None:
@@ -231,13 +235,15 @@ class Life(Forked):
         return [fixed + sent for fixed, sent in zip(fixed_s, sent_s, strict=True)]
 
     def _set_end(self, run: Run, progress: WorkProgress) -> None:
-        """Set the event at the end of the present stretch of constant rate; none if that never ends."""
+        """Set the event at the end of the current period of constant rate; none if it never
+        ends."""
         if not run.is_endless:
             progress.event = Timer(self._kernel.clock, run._ends_s, COMPLETIONS, run)
             progress.event.callbacks = [self._reached]
 
     def _reached(self, event: Event) -> None:
-        """End a run with a rate, or the epoch of an elastic one; or let it write a checkpoint."""
+        """End a run that has a rate, or the epoch of an elastic one, or let it write a
+        checkpoint."""
         run: Run = event.value  # type: ignore[assignment]
         training, progress = run.task.training, run.progress
         assert progress is not None
@@ -262,13 +268,13 @@ class Life(Forked):
         for tell in self._kernel.frontier.rated:
             tell(run, self._kernel.now)
 
-    # Checkpoints, and the work that a stopped run leaves.
+    # Checkpoints, and the remaining work of a stopped run.
 
     def _checkpoint(self, run: Run, progress: WorkProgress) -> None:
         """Let a run pause until its state is in the storage."""
         assert self._transfers is not None
         self.settle(run, progress)
-        progress.done = progress.checkpoint  # without the rounding of the sum
+        progress.done = progress.checkpoint  # to avoid the rounding error of the sum
         if not self._transfers.saves(run):
             self.has_saved(run, progress)
             return
@@ -280,7 +286,7 @@ class Life(Forked):
         self._tell_rate(run)
 
     def has_saved(self, run: Run, progress: WorkProgress) -> None:
-        """Let a run go on whose state is in the storage."""
+        """Let a run continue after its state has arrived in the storage."""
         progress.saved = progress.done
         progress.checkpoint = self._preemption.next_checkpoint_s(progress.saved, run._seconds)
         if progress.rate:
@@ -289,7 +295,7 @@ class Life(Forked):
             self.set_pace(run)
 
     def _write_elastic(self, run: Run, progress: WorkProgress, training: TrainingState) -> None:
-        """Let an elastic run write a checkpoint, or go on after that."""
+        """Let an elastic run write a checkpoint, or continue after that."""
         if progress.phase == "work":
             self.settle(run, progress)
             progress.phase = "write"
@@ -300,13 +306,13 @@ class Life(Forked):
         self._kernel.changed = True
 
     def _has_written(self, progress: WorkProgress, training: TrainingState) -> None:
-        """Keep the state of an elastic run, and plan its next checkpoint."""
+        """Store the state of an elastic run, and plan its next checkpoint."""
         assert self._preemption.checkpoint_interval_s is not None
         progress.state, progress.phase = training.copy(), "epoch"
         progress.checkpoint = progress.done + self._preemption.checkpoint_interval_s
 
     def piece(self, run: Run, number: int, kind: int, kept: KeptWork) -> TaskState:
-        """The instances of a stopped run as a piece of their task, with this number."""
+        """Return the instances of a stopped run as a piece of their task, with this number."""
         task, elastic = run.task, run.task.task.elastic
         saves = kept is not KeptWork.NOTHING and run.computing_s is not None
         left = 1.0 if kept is KeptWork.NOTHING else self._left(run, kept)
@@ -324,18 +330,19 @@ class Life(Forked):
         return again
 
     def keeps_state(self, run: Run, again: TaskState, kind: int, kept: KeptWork, notice_s: float) -> bool:
-        """Let a stopped run send its state to the storage, if it has one. True if ``again`` returns only later."""
+        """Let a stopped run send its state to the storage, if it has one. Return True if ``again``
+        returns only later."""
         if self._transfers is None or not self.by_network or kept is not KeptWork.ALL:
             return False
         return self._transfers.keep_state(run, again, kind, notice_s)
 
     def killed(self, number: int) -> None:
-        """Let everything go that was still kept for a job."""
+        """Discard everything that was still stored for a job."""
         if self._transfers is not None:
             self._transfers.cancel(number)
 
     def _left(self, run: Run, kept: KeptWork) -> float:
-        """The part of its task's work that a run leaves if it stops now."""
+        """Return the part of its task's work that would remain if a run stopped now."""
         task, progress, preemption = run.task, run.progress, self._preemption
         if progress is not None:
             self.settle(run, progress)
@@ -350,17 +357,18 @@ class Life(Forked):
             if saved:
                 passed_s = 0.0 if progress is None else progress.saved
         elif preemption.checkpoint_interval_s is not None and run.computing_s is not None:
-            whole_s = preemption.worked_s(whole_s)  # both contain the writes in between
+            whole_s = preemption.worked_s(whole_s)  # both include the checkpoint writes in between
             passed_s = preemption.worked_s(passed_s, saved=saved)
         return task.left * max(0.0, 1.0 - (passed_s / whole_s if whole_s else 0.0))
 
     # Elastic tasks.
 
     def enter_elastic(self, task: TaskState, elastic: Elastic) -> DemandClass:
-        """Begin the training of an elastic task. Returns the demand that decides whether it can ever run.
+        """Begin the training of an elastic task. Return the demand that determines whether it can
+        ever run.
 
         Raises:
-            ModelError: No type of GPU has enough of them for its least size.
+            ModelError: No GPU type has enough GPUs for its minimum size.
         """
         machines, demand, job = self._kernel.machines, task.demand, task.job.job
         task.training = elastic.training.start()
@@ -379,7 +387,8 @@ class Life(Forked):
         return least
 
     def place_elastic(self, task: TaskState, shares: list[Allotted], training: TrainingState | None) -> None:
-        """Give an elastic task the size of its placement; it goes on with ``training``, by default its own."""
+        """Give an elastic task the size of its placement; it continues with ``training``, by
+        default its own."""
         assert task.task.elastic is not None
         task.training = training or placed(self._kernel, task, shares)
         task.restore_s += task.task.elastic.restart_s
@@ -388,8 +397,8 @@ class Life(Forked):
     # Simulations that begin in the middle, and forks.
 
     def recall(self, run: Run) -> None:
-        """Take a run that has computed since before the beginning of the simulation."""
-        self._setup_s(run)  # only so that its GPUs know the job that they serve
+        """Take over a run that has been computing since before the beginning of the simulation."""
+        self._setup_s(run)  # only to record the job that its GPUs run
         preemption, begins_s = self._preemption, self._kernel.now
         if self.by_network and preemption.checkpoint_interval_s is not None:
             progress = run.progress = WorkProgress(run.computing_s or 0.0)
@@ -401,17 +410,17 @@ class Life(Forked):
             self.set_pace(run)
 
     def fork_network(self, fork: Fork, clock: Clock) -> None:
-        """Put the network of a fork, which has a clock of its own, among the twins."""
+        """Add the network of a fork, which has its own clock, to the copies."""
         if self._transfers is not None:
             fork.twins[id(self._transfers.carrier)] = self._transfers.carrier.fork(clock)
 
     def resume(self, *, by_estimates: bool) -> None:
-        """In a fork, go on with what the original wrote to the storage."""
+        """In a fork, continue the original's writes to the storage."""
         if self._transfers is not None:
             self._transfers.resume(by_estimates=by_estimates)
 
     def resume_run(self, run: Run, original: Run) -> None:
-        """In a fork, go on with the present phase of a run."""
+        """In a fork, continue with the current phase of a run."""
         progress = run.progress
         if progress is not None and original.progress is not None and self._gangs is not None:
             self._gangs.adopt(progress, original.progress.gang, partial(self.set_rate, run))

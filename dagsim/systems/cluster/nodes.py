@@ -14,7 +14,7 @@ from dagsim.model.log import RejectReason
 from dagsim.model.mig import MIG_TABLES, Layout, named_types, parted_types
 from dagsim.systems.cluster.forks import COPIED, EMPTY, SAME, Fork, Forked
 from dagsim.systems.cluster.free_index import ALL, EnoughIndex, FreeIndex, ShareIndex
-from dagsim.systems.cluster.site import SiteState, Terms
+from dagsim.systems.cluster.site import SiteState, Terms, nodes_by_counts
 
 __all__ = ["ALL", "Allotted", "ClusterState", "DemandClass", "NodeState"]
 
@@ -44,7 +44,8 @@ def _millionths(amount: float) -> int:
 
 
 def _needed(amount: float) -> int:
-    """The whole millionths in an amount: instances that together need exactly what a node has fit."""
+    """Return the whole millionths in an amount: instances that together need exactly what a node
+    has fit."""
     return floor(min(amount, _MOST) * MICRO + _RESIDUE)
 
 
@@ -59,6 +60,7 @@ class DemandClass(Forked):
 
     __slots__ = {
         "blocked_at": SAME,
+        "counted": SAME,
         "cpus": SAME,
         "demand": SAME,
         "gang": SAME,
@@ -105,6 +107,8 @@ class DemandClass(Forked):
         self.memory = _needed(demand.memory_gb)
         self.plain = bool(self.whole) and not (self.cpus or self.memory or gang or terms)
         """True if it needs only whole GPUs of any node, so that room depends on idle GPUs alone."""
+        self.counted = bool(gang and terms is not None and terms.counts)
+        """True if it is a gang of which some numbers of nodes must be among some nodes: each instance takes a node."""
         self.rejected: RejectReason | None = None
         self.sliced: frozenset[str] = frozenset()
         """The GPU types of which it takes only parts that it names (``A100-40-3g.20gb``)."""
@@ -167,7 +171,7 @@ class NodeState(Forked):
         self.up = True
 
     def room(self, demand: DemandClass) -> int:
-        """Number of instances of ``demand`` that could start here now."""
+        """Return the number of instances of ``demand`` that could start here now."""
         if demand.plain:
             return self.idle // demand.whole if self.up else 0
         if demand.nodes != ALL and not demand.nodes & self.bit:
@@ -187,11 +191,13 @@ class NodeState(Forked):
             count = min(count, self.cpus // demand.cpus)
         if demand.memory:
             count = min(count, self.memory // demand.memory)
+        if count > 1 and demand.counted:
+            count = 1
         return count if self.up else 0
 
     def room_on(self, gpu: int, demand: DemandClass) -> int:
-        """Number of shares of a fractional ``demand`` that fit on the GPU ``gpu`` (0 for other
-        demands).
+        """Return the number of shares of a fractional ``demand`` that fit on the GPU ``gpu`` (0 for
+        other demands).
         """
         free = self.shares.get(gpu, MICRO if self.free >> gpu & 1 else 0)
         if self.mig is not None and demand.share:
@@ -200,8 +206,8 @@ class NodeState(Forked):
         return free // demand.share if demand.share else 0
 
     def gpu_for(self, demand: DemandClass, gpu: int | None) -> int:
-        """The GPU for the next part: the named one, else the fullest with room, and one of these on which
-        the part exists if possible.
+        """Return the GPU for the next part: the named one, else the fullest with room, and one of
+        these on which the part exists if possible.
         """
         if (
             gpu is not None
@@ -214,7 +220,7 @@ class NodeState(Forked):
         return min(rooms, key=lambda gpu: (self.shares.get(gpu, MICRO), not openings[gpu][1], gpu))
 
     def part(self, demand: DemandClass) -> int:
-        """Millionths of a GPU that an instance of a fractional demand occupies here."""
+        """Return the millionths of a GPU that an instance of a fractional demand occupies here."""
         profile = None if self.mig is None else self.mig.profile(demand.demand.gpus, demand.demand.gpu_types)
         if self.mig is None or profile is None:
             return demand.share
@@ -235,7 +241,7 @@ class NodeState(Forked):
 
     @staticmethod
     def gpu_at(place: int) -> int:
-        """The GPU of what ``take`` has returned for an instance."""
+        """Return the GPU of what ``take`` has returned for an instance."""
         return place % _SLOT
 
     def give_part(self, demand: DemandClass, place: int) -> int:
@@ -258,8 +264,8 @@ class NodeState(Forked):
         self.shares[gpu] = free
 
     def after(self, demand: DemandClass, count: int, mask: int, on: tuple[int, ...]) -> NodeState:
-        """A copy in the state after ``count`` instances have released their resources; only for
-        queries of room.
+        """Return a copy in the state after ``count`` instances have released their resources; only
+        for queries of room.
         """
         twin = self.copy()
         if demand.whole:
@@ -272,7 +278,7 @@ class NodeState(Forked):
         return twin
 
     def copy(self) -> NodeState:
-        """An equal node that changes independently, outside the indexes of the cluster."""
+        """Return an equal node that changes independently, outside the indexes of the cluster."""
         fork = Fork()
         fork.twins[id(self.levels)] = self.levels
         return fork.of(self)
@@ -356,7 +362,7 @@ class ClusterState(Forked):
             machine.levels.add(machine.bit, machine.idle)
 
     def compile(self, demand: Demand, gang: int, terms: Terms | None = None) -> DemandClass:
-        """The class of ``demand``; ``gang`` instances that start together, or 0."""
+        """Return the class of ``demand``; ``gang`` instances that start together, or 0."""
         key: object = (demand, gang) if gang else demand
         if terms is not None:
             key = (key, terms)
@@ -366,8 +372,8 @@ class ClusterState(Forked):
         return compiled
 
     def narrowed(self, demand: DemandClass, seconds: Sequence[float]) -> DemandClass:
-        """The class without the types on which an instance takes forever (``seconds`` by type);
-        often ``demand`` itself.
+        """Return the class without the types on which an instance takes forever (``seconds`` by
+        type); often ``demand`` itself.
         """
         types = tuple([type_ for type_ in demand.types if seconds[type_] < inf])
         if types == demand.types:
@@ -379,8 +385,8 @@ class ClusterState(Forked):
         return compiled
 
     def fits(self, demand: DemandClass) -> bool:
-        """True if one instance (or the whole gang) could start now. A negative answer is cached
-        until the next release.
+        """Return True if one instance (or the whole gang) could start now. A negative answer is
+        cached until the next release.
         """
         if demand.blocked_at == self.released:
             return False
@@ -409,7 +415,8 @@ class ClusterState(Forked):
         return False
 
     def fits_on(self, demand: DemandClass, type_: int) -> bool:
-        """True if one instance (or the whole gang) could start now on machines of ``type_``."""
+        """Return True if one instance (or the whole gang) could start now on machines of
+        ``type_``."""
         if demand.gang:
             return self._fits_gang(demand, type_)
         if demand.plain:
@@ -417,8 +424,8 @@ class ClusterState(Forked):
         return self.best(demand, type_) >= 0
 
     def types_with_room(self, demand: DemandClass) -> list[int]:
-        """The types on which one instance (or the whole gang) could start now. A negative answer is
-        cached, as in ``fits``.
+        """Return the types on which one instance (or the whole gang) could start now. A negative
+        answer is cached, as in ``fits``.
         """
         if demand.blocked_at == self.released:
             return []
@@ -434,7 +441,8 @@ class ClusterState(Forked):
         return room
 
     def best(self, demand: DemandClass, type_: int) -> int:
-        """Best fit: the machine of ``type_`` with the least free that has room for one instance, or -1."""
+        """Return the best fit: the machine of ``type_`` with the least free that has room for one
+        instance, or -1."""
         if demand.plain:
             return self.by_gpus[type_].first(demand.whole)
         if demand.share:
@@ -442,21 +450,24 @@ class ClusterState(Forked):
         return next((machine.index for machine in self.with_room(demand, type_)), -1)
 
     def with_room(self, demand: DemandClass, type_: int, most_free_first: bool = False) -> Iterator[NodeState]:
-        """Machines of ``type_`` with room for one instance, least (or most) free first. Machines
-        that lack CPUs or memory are skipped all at once.
+        """Yield the machines of ``type_`` with room for one instance, least (or most) free first.
+        Machines that lack CPUs or memory are skipped all at once.
         """
         machines = self.list
-        if demand.bound:
-            self._focus(demand, type_)
+        if demand.terms is not None and demand.gang:
+            if demand.bound:
+                self._focus(demand, type_)
+            if demand.counted:
+                self._choose(demand, type_)
         for index in self._candidates(demand, type_, most_free_first, self._enough(demand)):
             machine = machines[index]
             if machine.room(demand):
                 yield machine
 
     def candidates(self, demand: DemandClass, type_: int, most_free_first: bool = False) -> Iterator[int]:
-        """Machines of ``type_`` that may have room, least (or most) free first. For GPU demands
-        they are sorted by idle GPUs (for a fractional demand, machines with a partly used GPU
-        come first), for CPU-only demands by free cores. CPUs and memory are not checked: use
+        """Return the machines of ``type_`` that may have room, least (or most) free first. For GPU
+        demands they are sorted by idle GPUs (for a fractional demand, machines with a partly used
+        GPU come first), for CPU-only demands by free cores. CPUs and memory are not checked: use
         ``NodeState.room``.
         """
         return self._candidates(demand, type_, most_free_first, demand.nodes)
@@ -575,12 +586,12 @@ class ClusterState(Forked):
             self.by_cpus[machine.type].add(bit, _cores(machine.cpus))
 
     def idle_gpus(self, type_: int) -> int:
-        """Number of entirely idle GPUs of one type, over all machines that are up."""
+        """Return the number of entirely idle GPUs of one type, over all machines that are up."""
         return self.by_gpus[type_].total()
 
     def restricted(self, job: Job, task: Task, limit_s: float, now: float) -> DemandClass | None:
-        """The class of a task that the rules of the site restrict, open to the nodes on which it may start
-        ``now``; None if nothing restricts it.
+        """Return the class of a task that the rules of the site restrict, open to the nodes on
+        which it may start ``now``; None if nothing restricts it.
         """
         terms = None if self.site is None else self.site.terms(job, limit_s)
         if self.site is None or terms is None:
@@ -603,8 +614,9 @@ class ClusterState(Forked):
                 self.reopen_s = min(self.reopen_s, site.next_s(demand.terms, now))
 
     def hopeless(self, now: float, lasting: int) -> set[DemandClass]:
-        """The classes that will never have room again. ``lasting`` are the nodes that are up or will come back,
-        as a bit set. Answers are kept while these are the same, until nodes open or close.
+        """Return the classes that will never have room again. ``lasting`` are the nodes that are up
+        or will come back, as a bit set. Answers are kept while these are the same, until nodes open
+        or close.
         """
         site = self.site
         if lasting != self._judged_on:
@@ -629,7 +641,7 @@ class ClusterState(Forked):
                     other.open_to(self.site.open(other.terms, now))
 
     def _allowed(self, demand: Demand) -> tuple[int, ...]:
-        """The types that ``demand`` names, or all types it may use if it names none."""
+        """Return the types that ``demand`` names, or all types it may use if it names none."""
         types = list(range(len(self.types)))
         if demand.gpus > 0:
             types = [index for index in types if self.types[index] is not None]
@@ -643,6 +655,9 @@ class ClusterState(Forked):
     ) -> DemandClass:
         compiled = DemandClass(demand, gang, types, len(self.classes), key, terms)
         compiled.sliced = parted_types(demand.gpu_types)
+        if compiled.counted and not any(self._could_count(compiled, (index,), ALL) for index in types):
+            # A gang has one type here. What only nodes of several types could satisfy binds by its features alone.
+            compiled.counted = not self._could_count(compiled, types, ALL)
         if not types:
             compiled.rejected = RejectReason.NO_SUCH_GPU
         elif not any(self._largest(compiled, index) >= max(gang, 1) for index in types):
@@ -654,8 +669,8 @@ class ClusterState(Forked):
         return compiled
 
     def capacity(self, demand: DemandClass, type_: int, *, up: bool = False) -> int:
-        """Number of instances that all machines of ``type_`` (with ``up``, those that are) together could hold if
-        empty, whatever nodes are closed to them now.
+        """Return the number of instances that all machines of ``type_`` (with ``up``, those that
+        are) together could hold if empty, whatever nodes are closed to them now.
         """
         nodes, opened = demand.nodes, demand.opened
         demand.open_to(ALL if demand.terms is None else demand.terms.nodes)
@@ -664,8 +679,11 @@ class ClusterState(Forked):
         return room
 
     def room_on_idle(self, demand: DemandClass, type_: int, *, up: bool = False) -> int:
-        """Number of instances that the machines of ``type_`` that are open to them could hold if empty."""
+        """Return the number of instances that the machines of ``type_`` that are open to them could
+        hold if empty."""
         room, here = 0, sum(machine.bit for machine in self.list if machine.up) if up else ALL
+        if demand.counted and not self._could_count(demand, (type_,), here):
+            return 0
         for equal in self._shapes[type_]:
             if open_ := equal & demand.nodes & here:
                 first = (open_ & -open_).bit_length() - 1
@@ -673,7 +691,8 @@ class ClusterState(Forked):
         return room
 
     def _largest(self, demand: DemandClass, type_: int) -> int:
-        """Number of instances of a gang for which an empty type has room, within its domains."""
+        """Return the number of instances of a gang for which an empty type has room, within its
+        domains."""
         if not demand.bound:
             return self.room_on_idle(demand, type_)
         rooms, everywhere = [0], demand.opened
@@ -682,6 +701,29 @@ class ClusterState(Forked):
             rooms.append(self.room_on_idle(demand, type_))
         demand.nodes = everywhere
         return max(rooms)
+
+    def _could_count(self, demand: DemandClass, types: tuple[int, ...], here: int) -> bool:
+        """True if the counts of a gang hold on some of the nodes ``here`` of these types, if they are empty."""
+        empty = [
+            machine.index
+            for machine in self.list
+            if machine.type in types
+            and machine.bit & demand.nodes & here
+            and NodeState(machine.index, machine.node, machine.type).room(demand)
+        ]
+        return nodes_by_counts(empty, demand.gang, demand.terms.counts) is not None  # type: ignore[union-attr]
+
+    def _choose(self, demand: DemandClass, type_: int) -> None:
+        """Set ``demand.nodes`` to as many nodes as a gang has instances, so that its counts hold, or to no node."""
+        if not demand.bound:
+            demand.nodes = demand.opened
+        there = [
+            index
+            for index in self._candidates(demand, type_, False, self._enough(demand))
+            if self.list[index].room(demand)
+        ]
+        chosen = nodes_by_counts(there, demand.gang, demand.terms.counts)  # type: ignore[union-attr]
+        demand.nodes = sum([1 << index for index in chosen or ()])
 
     def _focus(self, demand: DemandClass, type_: int) -> None:
         """Set ``demand.nodes`` to the domain with the least room that is enough for a bound gang, or to
@@ -697,8 +739,8 @@ class ClusterState(Forked):
         demand.nodes = chosen
 
     def _enough(self, demand: DemandClass) -> int:
-        """The bit set of machines with enough CPUs and memory for one instance. It may contain
-        further machines.
+        """Return the bit set of machines with enough CPUs and memory for one instance. It may
+        contain further machines.
         """
         enough = demand.nodes
         if demand.cpus:
@@ -774,8 +816,8 @@ class ClusterState(Forked):
                 needed -= room
 
     def _best_share(self, demand: DemandClass, type_: int) -> int:
-        """The machine whose partly used GPU would have the least left over, else the first with an
-        idle GPU, or -1.
+        """Return the machine whose partly used GPU would have the least left over, else the first
+        with an idle GPU, or -1.
         """
         among = self._enough(demand)
         partly = self.shared[type_] & among
@@ -790,8 +832,8 @@ class ClusterState(Forked):
         return -1
 
     def _with_idle_gpu(self, type_: int, among: int) -> Iterator[int]:
-        """Machines with an entirely idle GPU: partly used machines by number, then the others,
-        least idle first.
+        """Yield the machines with an entirely idle GPU: partly used machines by number, then the
+        others, least idle first.
         """
         levels, partly = self.by_gpus[type_], self.shared[type_]
         yield from bits(partly & among & ~levels.sets.get(0, 0))
@@ -903,8 +945,8 @@ class ClusterState(Forked):
 
 
 def _take_whole(machine: NodeState, needed: int) -> int:
-    """The bit set of idle GPUs for a task that needs whole ones: first those without parts. The parts
-    of the others end.
+    """Return the bit set of idle GPUs for a task that needs whole ones: first those without parts.
+    The parts of the others end.
     """
     gpus = sorted(bits(machine.free), key=lambda gpu: (gpu in machine.layouts, gpu))[:needed]
     for gpu in gpus:
@@ -914,7 +956,7 @@ def _take_whole(machine: NodeState, needed: int) -> int:
 
 
 def _cores(cpus: int) -> int:
-    """The level of a machine with ``cpus`` free: its whole cores. Each level is a bit, so all
-    amounts above 4,095 share the last level.
+    """Return the level of a machine with ``cpus`` free: its whole cores. Each level is a bit, so
+    all amounts above 4,095 share the last level.
     """
     return min(cpus // MICRO, 4095)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge
-from math import inf, isnan, nan
+from math import inf, isnan, nan, nextafter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -142,8 +142,9 @@ class PastEvents:
     """The events before the beginning, for the indexes and listeners of policies (``Frontier.build``).
 
     It listens to the kernel until the beginning is over, and tells everything again: which tasks became
-    ready, which runs started and ended, and when. Listeners that state what they ``remember`` also hear of the jobs
-    that had ``left``, which are not part of the simulation: their numbers and those of their runs are negative.
+    ready, which runs started and ended, and when. Listeners that state what they ``remember`` also
+    are told of the jobs that had ``left``, which are not part of the simulation: their numbers and
+    those of their runs are negative.
     """
 
     def __init__(self, kernel: ClusterKernel, left: Iterable[Job] | None, gone: Collection[int]) -> None:
@@ -193,7 +194,7 @@ class PastEvents:
                 calls[name](what, time_s)
 
     def _events_of_left(self) -> list[_Event]:
-        """The events of the jobs that had left, in their order."""
+        """Return the events of the jobs that had left, in their order."""
         jobs = sorted(self._left or (), key=lambda job: job.arrival_s)
         kernel, states = self._kernel, list[JobState]()
         machines, count = kernel.machines.list, sum(len(job.in_flight) for job in jobs)
@@ -248,7 +249,8 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
     stopped: dict[tuple[int, int], TaskState] = {}
     """The piece that each stopped run left, by the number of the job and the row of its start."""
     for time_s, number, event in past_of(past, begins_s):
-        _pass_time(kernel, time_s)
+        # Within an instant, times that have come follow the ends of runs, and come before arrivals and starts.
+        _pass_time(kernel, time_s if isinstance(event, Ended) else nextafter(time_s, inf))
         kernel.now = time_s
         if isinstance(event, Job):
             kernel.arrive(event)
@@ -305,7 +307,7 @@ def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:
 
 
 def is_done(job: Job) -> bool:
-    """True if all instances of a job's tasks had ended by the beginning."""
+    """Return True if all instances of a job's tasks had ended by the beginning."""
     done = [run for run in job.in_flight if run.until_s is not None and not run.stopped]
     return sum(share.instances for run in done for share in run.placement) == sum(
         task.instances for task in job.graph.tasks
@@ -342,8 +344,8 @@ def _resume(
 def _waiting_piece(
     kernel: ClusterKernel, active: JobState, run: InFlight, stopped: Mapping[tuple[int, int], TaskState]
 ) -> TaskState:
-    """The instances that the run takes: those of the stopped run that it resumes, else the first ones of
-    its task that wait.
+    """Return the instances that the run takes: those of the stopped run that it resumes, else the
+    first ones of its task that wait.
     """
     task, needed = active.tasks[run.task], sum(share.instances for share in run.placement)
     piece = stopped.get((active.number, run.resumes)) if run.resumes >= 0 else None
@@ -389,7 +391,8 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
 
 
 def _room_for_run(machine: NodeState, demand: DemandClass) -> int:
-    """Room on a machine, whichever nodes are closed to the demand: what runs already may run there."""
+    """Return the room on a machine, whichever nodes are closed to the demand: what runs already may
+    run there."""
     closed, demand.nodes = demand.nodes, ALL
     try:
         return machine.room(demand)
@@ -398,7 +401,8 @@ def _room_for_run(machine: NodeState, demand: DemandClass) -> int:
 
 
 def may_mix_types(job: Job, demand: Demand) -> bool:
-    """True if a gang may combine nodes of different GPU types: a batch job that needs no GPUs."""
+    """Return True if a gang may combine nodes of different GPU types: a batch job that needs no
+    GPUs."""
     return not demand.gpus and job.request is not None
 
 
@@ -509,8 +513,8 @@ def first_full_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> float |
 
 
 def why_no_state(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> str:
-    """The reason why the state of this cluster at an instant of a log is unknown; empty if the log
-    states it: jobs have starts, and never hold more GPUs at once than the cluster has.
+    """Return the reason why the state of this cluster at a given time of a log is unknown; empty if
+    the log states it: jobs have starts, and never hold more GPUs at once than the cluster has.
     """
     start_s = _observed_start_s(jobs)
     if not np.isfinite(start_s).any():
@@ -537,7 +541,8 @@ def _observed_start_s(jobs: JobArrays) -> np.ndarray:
 
 
 def _own_runs(jobs: JobArrays) -> dict[int, tuple[InFlight, ...]]:
-    """Runs in flight that the jobs state themselves, by number, where the log has no start."""
+    """Return the runs in flight that the jobs state themselves, by number, where the log has no
+    start."""
     if jobs.in_flight is None:
         return {}
     unknown = np.isnan(_observed_start_s(jobs)).tolist()
@@ -569,8 +574,8 @@ def _may_run_at(jobs: JobArrays, begins_s: float, runtime: Runtime, machines: Cl
 def _flights(
     jobs: JobArrays, begins_s: float, machines: ClusterState, runtime: Runtime, *, exact: bool
 ) -> dict[int, tuple[InFlight, ...]]:
-    """The runs in flight of these started jobs of one task, by number: none for a job without room,
-    and no entry for a job that is done.
+    """Return the runs in flight of these started jobs of one task, by number: none for a job
+    without room, and no entry for a job that is done.
     """
     seconds = seconds_of(jobs, runtime, machines.types)
     by_name = nodes_by_name(machine.node.name for machine in machines.list)
@@ -606,7 +611,8 @@ def _flights(
 def _by_best_fit(
     machines: ClusterState, demand: DemandClass, instances: int, lasts_s: Sequence[float]
 ) -> Placement | None:
-    """A placement of all instances on the fastest type that has room for them, ``None`` if none has."""
+    """Return a placement of all instances on the fastest type that has room for them, ``None`` if
+    none has."""
     for type_ in sorted(demand.types, key=lasts_s.__getitem__):
         if demand.gang or instances == 1:
             if (placement := machines.fit(demand, type_, instances)) is not None:
@@ -628,8 +634,8 @@ def _taken(machines: ClusterState, demand: DemandClass, placement: Placement, si
 
 
 def nodes_by_name(names: Iterable[str]) -> dict[str, list[int]]:
-    """Numbers of the nodes by the name that a log has for them: a node with GPUs of two types is
-    two nodes, ``name:A100`` and ``name:T4``.
+    """Return the numbers of the nodes by the name that a log has for them: a node with GPUs of two
+    types is two nodes, ``name:A100`` and ``name:T4``.
     """
     by_name: dict[str, list[int]] = {}
     for number, name in enumerate(names):
@@ -646,8 +652,9 @@ def placement_on(
     *,
     mixes: bool = False,
 ) -> Placement | None:
-    """A placement of as many of the waiting instances as possible (of a gang: all) on the nodes that
-    a log names, of one type unless it ``mixes`` them; ``None`` if they do not exist or have no room.
+    """Return a placement of as many of the waiting instances as possible (of a gang: all) on the
+    nodes that a log names, of one type unless it ``mixes`` them; ``None`` if they do not exist or
+    have no room.
     """
     listed = [machines.list[number] for name in names for number in by_name.get(name, ())]
     types = dict.fromkeys([machine.type for machine in listed if machine.type in demand.types])

@@ -124,7 +124,8 @@ class AdmitAll:
         self.policy = policy
 
     def __getattr__(self, name: str) -> Any:
-        """Everything else is the policy's: its name, its need of true durations, its facts."""
+        """Return everything else is the policy's: its name, its need of true durations, its
+        facts."""
         if name == "policy":  # a copy is made without attributes
             raise AttributeError(name)
         return getattr(self.policy, name)
@@ -165,14 +166,14 @@ class ClusterWorld(GpuCluster, Scenario):
 
     @abstractmethod
     def world(self, seed: int) -> ClusterScenario:
-        """The cluster and the jobs of a seed.
+        """Return the cluster and the jobs of a seed.
 
         Raises:
             TraceError, WorkloadError: The jobs cannot be made.
         """
 
     def why_no_episodes(self, codec: CodecSettings, terms: Mapping[str, float]) -> str:
-        """The reason against episodes in the compiled engine; empty if there is none."""
+        """Return the reason against episodes in the compiled engine; empty if there is none."""
         scenario, why = self.world(0), offered("why_no_episodes")
         if why is None:
             return "asked for" if scenario.engine == "simpy" else f"it {missing_family('services', 'why_no_episodes')}"
@@ -223,7 +224,7 @@ class ClusterScenario(Models, ClusterWorld):
         return Models(**{part.name: getattr(self, part.name) for part in fields(Models)})
 
     def world(self, seed: int) -> ClusterScenario:
-        """The scenario itself, for every seed."""
+        """Return the scenario itself, for every seed."""
         return self
 
     def kernel(
@@ -234,7 +235,8 @@ class ClusterScenario(Models, ClusterWorld):
         on_arrivals: Callable[[int], None] | None = None,
         observers: Sequence[Observer] = (),
     ) -> ClusterKernel:
-        """A new kernel: the same seed gives the same jobs, failures and outages. It always records.
+        """Return a new kernel: the same seed gives the same jobs, failures and outages. It always
+        records.
 
         Raises:
             TraceError, WorkloadError: The jobs cannot be made.
@@ -252,7 +254,7 @@ class ClusterScenario(Models, ClusterWorld):
         on_arrivals: Callable[[int], None] | None = None,
         observers: Sequence[Observer] = (),
     ) -> Engaged:
-        """The kernel for a policy given by name, in the requested or the best engine.
+        """Return the kernel for a policy given by name, in the requested or the best engine.
 
         Raises:
             TraceError, WorkloadError: The jobs cannot be made.
@@ -278,7 +280,8 @@ class ClusterScenario(Models, ClusterWorld):
             raise refused_engine(why)
 
     def _why_simpy(self, policy: str, *, observed: bool = False) -> str:
-        """The reason for the SimPy kernel that can be found without jobs; empty if there is none."""
+        """Return the reason for the SimPy kernel that can be found without jobs; empty if there is
+        none."""
         if self.engine == "simpy":
             return "asked for"
         why = offered("why_not_compiled")
@@ -307,12 +310,13 @@ class ClusterScenario(Models, ClusterWorld):
         )
 
     def fitted(self, policy: ClusterPolicy) -> ClusterPolicy:
-        """The policy; with admission, one that does not admit jobs itself (``admits``) gets all of them."""
+        """Return the policy; with admission, one that does not admit jobs itself (``admits``) gets
+        all of them."""
         return AdmitAll(policy) if self.admission and not getattr(policy, "admits", False) else policy
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Facts of the jobs that arrived: number and load; for a trace also the rows read and
-        dropped, and the observed waits next to the simulated ones if the trace has them.
+        """Return the facts of the jobs that arrived: number and load; for a trace also the rows
+        read and dropped, and the observed waits next to the simulated ones if the trace has them.
         """
         of_kernel: Any = kernel
         jobs = of_kernel.jobs.jobs if isinstance(of_kernel.jobs, CountedJobs) else of_kernel.jobs
@@ -332,7 +336,8 @@ class ClusterScenario(Models, ClusterWorld):
         return facts if waits is None else facts | {"observed": waits.to_dict()}
 
     def notes(self, kernel: Kernel[Any, Any], policy: object) -> list[str]:
-        """The facts that the policy does not know of the past of a run that began in the middle."""
+        """Return the facts that the policy does not know of the past of a run that began in the
+        middle."""
         return unknown_past(kernel, policy) if isinstance(kernel, ClusterKernel) else []
 
     def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
@@ -350,7 +355,7 @@ class ClusterScenario(Models, ClusterWorld):
             self.workload.check()
 
     def jobs(self, seed: int) -> JobStream:
-        """The jobs of ``seed`` in order of arrival.
+        """Return the jobs of ``seed`` in order of arrival.
 
         Raises:
             TraceError, WorkloadError: They cannot be made.
@@ -366,7 +371,7 @@ class ClusterScenario(Models, ClusterWorld):
         return stream
 
     def _stream(self, seed: int) -> JobStream:
-        """The jobs as submitted."""
+        """Return the jobs as submitted."""
         match self.workload:
             case (Synthetic() | Sessions()) as drawn:
                 draw = partial(drawn.arrays, self.cluster, self.runtime)
@@ -376,13 +381,13 @@ class ClusterScenario(Models, ClusterWorld):
             case Iterable() as jobs:
                 return JobStream(jobs, self.cluster, self.runtime, begins_s=self.begins_s)
             case file if file.window is not None:
-                cut, auditor = partial(self._window, file), self._auditor()
+                cut, auditor = partial(self._window, file), self.auditor()
                 jobs = self._sequences.get(seed, cut)
                 auditor.add(jobs.arrays)
                 return JobStream(jobs, self.cluster, self.runtime, auditor=auditor)
             case file:
                 trace = file.open(self.cluster, self.runtime)
-                trace.change, auditor = self._accepted, self._auditor(trace)
+                trace.change, auditor = self._accepted, self.auditor(trace)
                 if file.has_period or trace.begins_s is not None:
                     stored = self._period(file, trace)
                     auditor.add(stored.arrays)
@@ -391,8 +396,8 @@ class ClusterScenario(Models, ClusterWorld):
                 return JobStream(trace.jobs(), self.cluster, self.runtime, trace, auditor=auditor)
 
     def audit(self) -> Audit:
-        """The contradictions between a trace and the site, before anything is simulated. Reads the trace;
-        other workloads have none.
+        """Return the contradictions between a trace and the site, before anything is simulated.
+        Reads the trace; other workloads have none.
 
         Raises:
             TraceError, WorkloadError: It cannot be read.
@@ -402,12 +407,12 @@ class ClusterScenario(Models, ClusterWorld):
         if isinstance(self.workload, Synthetic | Sessions | Iterable):
             return Audit()
         trace = self.workload.as_recorded()
-        trace.change, trace.watcher = self._accepted, (auditor := self._auditor(trace))
+        trace.change, trace.watcher = self._accepted, (auditor := self.auditor(trace))
         trace.unscaled()
         return auditor.audit(trace.report)
 
-    def _auditor(self, trace: Trace | None = None) -> Auditor:
-        """The judge of the jobs of a trace, or of a window of one."""
+    def auditor(self, trace: Trace | None = None) -> Auditor:
+        """Return the auditor for the jobs in a trace, or in a window of one."""
         from dagsim.systems.cluster.audit import Auditor  # it knows traces, which other workloads do not need
 
         as_stated = self.elastic is None and not (isinstance(self.runtime, Fed) and self.runtime.cores != "asked")
@@ -421,10 +426,18 @@ class ClusterScenario(Models, ClusterWorld):
             as_stated=as_stated,
             snapshot=trace is not None and trace.begins_s is not None,
             hint=_SPREAD if trace is not None and trace.format == "plain" else "",
+            broken=self._broken_rules if self.queues is not None and as_stated else None,
         )
 
+    def _broken_rules(self) -> Callable[[Job], str]:
+        """Set up the empty site, and return what describes the rules by which a job may never start there."""
+        from dagsim.systems.cluster.waits import Obstacles  # it knows this module
+
+        return Obstacles(self, None).rules_against
+
     def _period(self, file: TraceFile, trace: Trace) -> StoredJobs:
-        """The jobs from an instant of a log until another, with those in the system at the first."""
+        """Return the jobs from an instant of a log until another, with those in the system at the
+        first."""
         jobs, stated_s = trace.unscaled(), trace.begins_s
         begins_s, until_s = file.period(trace.meta["origin_s"], stated_s)
         left = JobsLeft(jobs, begins_s, self.cluster, self.runtime) if stated_s is None else None
@@ -435,7 +448,8 @@ class ClusterScenario(Models, ClusterWorld):
         return StoredJobs(jobs.shifted(0.0, trace.options.time_scale), left)
 
     def _window(self, file: TraceFile, seed: int) -> JobArrays:
-        """The jobs of a window, with those that ran and waited when it began, if the log states them."""
+        """Return the jobs of a window, with those that ran and waited when it began, if the log
+        states them."""
         past = None if self._why_empty(file) else self._past
         return self._accepted(file.window_of(seed, self.cluster, self.runtime, past))
 
@@ -443,7 +457,8 @@ class ClusterScenario(Models, ClusterWorld):
         return jobs_at(self._accepted(earlier), begins_s, begins_s, self.cluster, self.runtime)
 
     def _why_empty(self, file: TraceFile) -> str:
-        """The reason why windows of a trace begin on an empty cluster; empty if they do not."""
+        """Return the reason why windows of a trace begin on an empty cluster; empty if they do
+        not."""
         if file.options.load is not None or file.options.time_scale != 1:
             return "their arrivals are scaled"
         if self._sequences.why_empty is None:

@@ -267,7 +267,7 @@ class ClusterKeys(Section):
         return workload if workload.kind == "trace" else None
 
     def trace(self) -> TraceFile:
-        """The workload, which must be a trace.
+        """Return the workload, which must be a trace.
 
         Raises:
             ConfigError: The workload is not a trace.
@@ -277,7 +277,8 @@ class ClusterKeys(Section):
         return self.trace_file
 
     def late_nodes(self) -> tuple[tuple[int, float, float], ...]:
-        """Windows ``(node, 0, arrival in seconds)`` of the nodes that are not there from the beginning."""
+        """Return the windows ``(node, 0, arrival in seconds)`` of the nodes that are not there from
+        the beginning."""
         arrivals_s = [group.from_s for group in self.cluster.groups for _ in range(group.count)]
         return tuple([(node, 0.0, from_s) for node, from_s in enumerate(arrivals_s) if from_s])
 
@@ -326,7 +327,7 @@ class ClusterSystem(GpuCluster):
     __pydantic_config__ = {"extra": "forbid"}
 
     def of(self, keys: ClusterKeys) -> DescribedCluster:
-        """The GPU cluster with its keys."""
+        """Return the GPU cluster with its keys."""
         return DescribedCluster(keys)
 
 
@@ -359,7 +360,8 @@ class DescribedCluster(GpuCluster):
         )
 
     def label(self, named: Mapping[str, Any]) -> str:
-        """The workload in a few words: ``heterogeneous, load 0.7``, or ``jobs.csv, windows of 200 jobs``."""
+        """Return the workload in a few words: ``heterogeneous, load 0.7``, or ``jobs.csv, windows
+        of 200 jobs``."""
         workload = self.keys.workload
         if (trace := self.keys.trace_file) is not None:
             name = Path(trace.path).name
@@ -388,7 +390,7 @@ class DescribedCluster(GpuCluster):
         return None if trace is None else trace.source.path
 
     def read_from(self, path: str) -> Mapping[str, Any]:
-        """The keys of a configuration with its trace at another path."""
+        """Return the keys of a configuration with its trace at another path."""
         file = self.keys.trace()
         return {"workload": replace(file, path=path + file.path.removeprefix(str(file.source.path)))}
 
@@ -404,12 +406,13 @@ class DescribedCluster(GpuCluster):
         return "" if hint is None else hint(self.scenario, policy, engine, wall_s)
 
     def told(self, estimates: str) -> Mapping[str, Any]:
-        """The keys of a configuration in which policies know durations ``exact``, ``noisy`` or ``hidden``."""
+        """Return the keys of a configuration in which policies know durations ``exact``, ``noisy``
+        or ``hidden``."""
         return {"estimates": {"kind": estimates}}
 
 
 def _changes(preset: Synthetic | Sessions, workload: Synthetic | Sessions) -> dict[str, Any]:
-    """The fields in which ``workload`` differs from ``preset``, with its values."""
+    """Return the fields in which ``workload`` differs from ``preset``, with its values."""
     mine = {field.name: getattr(workload, field.name) for field in fields(workload)}
     return {name: value for name, value in mine.items() if value != getattr(preset, name)}
 
@@ -419,7 +422,8 @@ def _short(value: float | str) -> str:
 
 
 def _spelled(nodes: tuple[str, ...], section: ClusterSection) -> tuple[str, ...]:
-    """Nodes spelled out by name. A group whose nodes have names of their own is replaced by them."""
+    """Return the nodes spelled out by name. A group whose nodes have names of their own is replaced
+    by them."""
     named = {group.name: group.nodes for group in section.groups if group.hosts is not None}
     names = [name for text in nodes for name in _hosts(text)]
     return tuple(dict.fromkeys([node for name in names for node in named.get(name, (name,))]))
@@ -452,7 +456,7 @@ def queues_on(queues: QueueTree, section: ClusterSection) -> QueueTree:
 
 
 def _of_groups(part: NodePartition, section: ClusterSection) -> NodePartition:
-    """The partition with the nodes of all groups that name it.
+    """Return the partition with the nodes of all groups that name it.
 
     Raises:
         ModelError: There are none.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Cluster, Job, NodePartition, QueueTree, RejectReason, Request
-from dagsim.model.job import satisfies, ways
+from dagsim.model.job import counts_of, satisfies, ways
 from dagsim.systems.cluster.forks import COPIED, SAME, Forked
 
 if TYPE_CHECKING:
@@ -33,6 +33,33 @@ class Terms(NamedTuple):
     licences: tuple[tuple[str, int], ...] = ()
     domains: tuple[int, ...] = ()
     """Bit sets of nodes: a gang must lie within one of them."""
+    counts: tuple[NodeCount, ...] = ()
+    """Numbers of nodes of a gang that must be among some nodes."""
+
+
+class NodeCount(NamedTuple):
+    """At least ``least`` of a gang's nodes are among ``nodes``, a bit set; ``apart`` from those of other counts."""
+
+    nodes: int
+    least: int
+    apart: bool
+
+
+def nodes_by_counts(nodes: Sequence[int], wanted: int, counts: Sequence[NodeCount]) -> list[int] | None:
+    """Choose ``wanted`` of some nodes, the first ones where the counts allow it; None if there are too few.
+
+    Counts are met one by one, the one of the fewest nodes first, with nodes that no other count asks for before others.
+    """
+    chosen: list[int] = []
+    for count in sorted(counts, key=lambda count: count.nodes.bit_count()):
+        own = [node for node in nodes if count.nodes >> node & 1 and node not in chosen]
+        lacking = count.least - (0 if count.apart else sum(count.nodes >> node & 1 for node in chosen))
+        if lacking > len(own):
+            return None
+        own.sort(key=lambda node: sum(other.nodes >> node & 1 for other in counts))
+        chosen += own[: max(lacking, 0)]
+    rest = [node for node in nodes if node not in chosen]
+    return [*chosen, *rest[: wanted - len(chosen)]] if len(chosen) <= wanted <= len(chosen) + len(rest) else None
 
 
 class ClosedTime(NamedTuple):
@@ -113,7 +140,8 @@ class SiteState(Forked):
         """Number of each licence that is free."""
         gone_s = [closed.end_s for closed in reserved] + [drain.start_s for drain in drained if drain.end_s == inf]
         self.doubt_s = min(gone_s, default=inf)
-        """From then on some tasks may wait for ever: a reservation is over, or nodes are drained for good."""
+        """From then on some tasks may wait forever: a reservation is over, or nodes are drained for
+        good."""
         self._chosen: dict[str, int] = {}
         """Nodes that satisfy each constraint."""
 
@@ -121,7 +149,8 @@ class SiteState(Forked):
     def of(
         cls, cluster: Cluster, queues: QueueTree | None, origin_s: float, levels: Sequence[FabricLevel] | None
     ) -> SiteState | None:
-        """The restrictions of a cluster whose network has ``levels``; None if none could restrict a job."""
+        """Return the restrictions of a cluster whose network has ``levels``; None if none could
+        restrict a job."""
         if levels is None and not cls.binds(cluster, queues):
             return None
         return cls(cluster, queues, origin_s, domain_sets(levels, len(cluster.nodes)))
@@ -137,12 +166,12 @@ class SiteState(Forked):
                 kernel.call_at(time_s, kernel.wake)
 
     def pending(self, now: float) -> bool:
-        """True if nodes will open or close after ``now``."""
+        """Return True if nodes will open or close after ``now``."""
         return any(time_s > now for time_s in self.boundaries)
 
     @classmethod
     def binds(cls, cluster: Cluster, queues: QueueTree | None) -> bool:
-        """True if any job could be restricted."""
+        """Return True if any job could be restricted."""
         if queues is not None and (queues.reservations or queues.outages or queues.licences):
             return True
         if queues is not None and any(part.nodes for part in queues.partitions):
@@ -156,7 +185,8 @@ class SiteState(Forked):
         return sorted(times - {inf})
 
     def terms(self, job: Job, limit_s: float) -> Terms | None:
-        """The terms of a task of the job, which has a time limit; None if nothing restricts it."""
+        """Return the terms of a task of the job, which has a time limit; None if nothing restricts
+        it."""
         request = job.request or _NO_REQUEST
         nodes, reservation = self.nodes_of(job.partition, request), -1
         if self.closed:
@@ -167,9 +197,15 @@ class SiteState(Forked):
         if request.constraint and len(alternatives := ways(request.constraint)) > 1 and any(self._features):
             sets = [self._satisfying(alternative) for alternative in alternatives]
             domains = tuple([domain & alike for domain in domains or (self.all_nodes,) for alike in sets])
-        if nodes == self.all_nodes and not (self.closed or self.drained or licences or domains):
+        counts = self.counts(request)
+        if nodes == self.all_nodes and not (self.closed or self.drained or licences or domains or counts):
             return None
-        return Terms(nodes, limit_s if self.closed else 0.0, reservation, licences, domains)
+        return Terms(nodes, limit_s if self.closed else 0.0, reservation, licences, domains, counts)
+
+    def counts(self, request: Request) -> tuple[NodeCount, ...]:
+        """The numbers of nodes that the constraint of a job asks for."""
+        counted = counts_of(request.constraint) if "*" in request.constraint and any(self._features) else ()
+        return tuple([NodeCount(self._satisfying(part), least, apart) for part, least, apart in counted or ()])
 
     def _domains(self, job: str, request: Request) -> tuple[int, ...]:
         if request.level not in self.levels:
@@ -179,7 +215,7 @@ class SiteState(Forked):
         return self.levels[request.level] if request.level_required and request.segment is None else ()
 
     def nodes_of(self, partition: str, request: Request | None) -> int:
-        """The nodes of the partitions of a job that satisfy its constraint, as a bit set."""
+        """Return the nodes of the partitions of a job that satisfy its constraint, as a bit set."""
         request, nodes = request or _NO_REQUEST, self.all_nodes
         if self._partitions:
             named = [name for name in request.partitions or (partition,) if name in self._partitions]
@@ -190,8 +226,8 @@ class SiteState(Forked):
         return nodes & self._satisfying(request.constraint) if request.constraint else nodes
 
     def refuses(self, job: Job, now: float) -> RejectReason | None:
-        """The reason for which a job that arrives now can never run, besides its resources: it wants more
-        licences than there are, or its reservation is over.
+        """Return the reason for which a job that arrives now can never run, besides its resources:
+        it wants more licences than there are, or its reservation is over.
         """
         request = job.request or _NO_REQUEST
         if any(count > self._owned.get(name, inf) for name, count in request.licences):
@@ -201,7 +237,8 @@ class SiteState(Forked):
         return RejectReason.CANCELLED if over else None
 
     def lasting(self, terms: Terms | None, now: float) -> int:
-        """The nodes on which a task with these terms may start now or ever after, as a bit set."""
+        """Return the nodes on which a task with these terms may start now or ever after, as a bit
+        set."""
         nodes = self.all_nodes if terms is None else terms.nodes
         if terms is not None and terms.reservation >= 0 and self.closed[terms.reservation].end_s <= now:
             return 0
@@ -211,14 +248,14 @@ class SiteState(Forked):
         return nodes
 
     def open(self, terms: Terms, now: float) -> int:
-        """The nodes on which a task with these terms may start now."""
+        """Return the nodes on which a task with these terms may start now."""
         if any(self.licences[name] < count for name, count in terms.licences):
             return 0
         return self.open_between(terms, now, now + terms.limit_s)
 
     def open_between(self, terms: Terms, begin_s: float, end_s: float) -> int:
-        """The nodes that a task with these terms may hold from ``begin_s`` to ``end_s``. A drain
-        matters only if it is under way at ``begin_s``, since no user knows of it before.
+        """Return the nodes that a task with these terms may hold from ``begin_s`` to ``end_s``. A
+        drain matters only if it is under way at ``begin_s``, since no user knows of it before.
         """
         nodes = terms.nodes
         if terms.reservation >= 0:
@@ -233,8 +270,9 @@ class SiteState(Forked):
         return nodes
 
     def next_s(self, terms: Terms, now: float) -> float:
-        """The next time at which the open nodes of these terms may change by themselves. A task may end in the
-        instant in which a reservation begins: until its last possible start nodes are open, and closed just after it.
+        """Return the next time at which the open nodes of these terms may change by themselves. A
+        task may end in the instant in which a reservation begins: until its last possible start
+        nodes are open, and closed just after it.
         """
         times = [closed.end_s for closed in self.closed]
         for closed in self.closed:
@@ -261,7 +299,8 @@ class SiteState(Forked):
 
 
 def domain_sets(levels: Sequence[FabricLevel] | None, nodes: int) -> dict[str, tuple[int, ...]]:
-    """The domains of each level as bit sets of nodes, ``host`` first; none if levels are None."""
+    """Return the domains of each level as bit sets of nodes, ``host`` first; none if levels are
+    None."""
     if levels is None:
         return {}
     sets = {"host": tuple([1 << node for node in range(nodes)])}
@@ -276,8 +315,8 @@ def domain_sets(levels: Sequence[FabricLevel] | None, nodes: int) -> dict[str, t
 def down_windows(
     queues: QueueTree, names: Sequence[str], origin_s: float, begins_s: float
 ) -> tuple[tuple[int, float, float], ...]:
-    """The times at which nodes are down, as ``(node, start_s, end_s)`` counted from the beginning of
-    the simulation; overlapping times of a node are joined.
+    """Return the times at which nodes are down, as ``(node, start_s, end_s)`` counted from the
+    beginning of the simulation; overlapping times of a node are joined.
 
     Raises:
         ConfigError: An outage names a node that the cluster lacks.

@@ -95,7 +95,8 @@ class JobState(Forked):
         return self.ideal_s
 
     def facts(self) -> JobFacts:
-        """What remains of it after it left. To be asked before estimates take the place of true durations."""
+        """Return what remains of it after it left. To be asked before estimates take the place of
+        true durations."""
         job, gpu_s, most = self.job, 0.0, 0.0
         for entry in self.tasks:
             if gpus := entry.task.gpus * entry.task.instances:
@@ -205,8 +206,8 @@ class TaskState(Forked):
         return self.best_s / whole_s if whole_s else 0.0
 
     def piece_of(self, piece: int, waiting: int, left: float, restore_s: float) -> TaskState:
-        """A piece of ``waiting`` preempted instances of this task, with a fraction ``left`` of the
-        work and ``restore_s`` seconds of set-up to pay.
+        """Return a piece of ``waiting`` preempted instances of this task, with a fraction ``left``
+        of the work and ``restore_s`` seconds of set-up to pay.
         """
         twin: TaskState = TaskState._alike(self)
         twin.piece, twin.waiting, twin.restore_s = piece, waiting, restore_s
@@ -225,9 +226,9 @@ class TaskState(Forked):
         return twin
 
     def limit_left_s(self, left: float) -> tuple[float, ...]:
-        """What a piece with a fraction ``left`` of the work has left of the time limit, by type: the limit
-        less the time that it ran, which says nothing of how much is left in truth. In whole microseconds,
-        since the last bits of that time would depend on the truth.
+        """Return what a piece with a fraction ``left`` of the work has left of the time limit, by
+        type: the limit less the time that it ran, which says nothing of how much is left in truth.
+        In whole microseconds, since the last bits of that time would depend on the truth.
         """
         rests = []
         for limit_s, true_s in zip(self.seconds, self._truth, strict=True):
@@ -248,7 +249,7 @@ class TaskState(Forked):
 
 
 def hidden_truth(name: str, task: TaskState, instead: str) -> IllegalDecision:
-    """The error if a policy reads something that a real scheduler could not know."""
+    """Return the error if a policy reads something that a real scheduler could not know."""
     return IllegalDecision(
         f"a policy reads {name} of {task.name}, which no scheduler can know in advance; use {instead}, or declare "
         "clairvoyant = True in the policy's class"
@@ -423,8 +424,8 @@ class Run(Due, Forked):
         return max(begun + self.estimate_s, now)
 
     def done(self, now: float) -> float:
-        """The work done until ``now``: seconds at rate 1, or the progress of an elastic task in its
-        own unit, that of its earlier runs included.
+        """Return the work done until ``now``: seconds at rate 1, or the progress of an elastic task
+        in its own unit, that of its earlier runs included.
         """
         progress, training = self.progress, self.task.training
         if progress is None:
@@ -434,7 +435,7 @@ class Run(Due, Forked):
         return before + (now - progress.since_s) * progress.rate
 
     def work_left_s(self, now: float) -> float:
-        """The estimated computing time that is left, at rate 1."""
+        """Return the estimated computing time that is left, at rate 1."""
         progress = self.progress
         if progress is None:
             return max(self.estimated_end_s(now) - now, 0.0)
@@ -477,7 +478,8 @@ class Run(Due, Forked):
         return self._ends_s == inf
 
     def left(self, now: float) -> float:
-        """The part of its task's work that it leaves if it stops now, having computed at rate 1."""
+        """Return the part of its task's work that it leaves if it stops now, having computed at
+        rate 1."""
         passed_s = 0.0 if self.computing_s is None else now - self.computing_s
         return self.task.left * max(0.0, 1.0 - (passed_s / self._seconds if self._seconds else 0.0))
 
@@ -576,7 +578,7 @@ class _Heaps(Generic[SlotT]):
         self._heaps: dict[SlotT, list[_Entry]] = {}
 
     def _first_fit(self, fits: Callable[[SlotT], bool]) -> tuple[TaskState, SlotT] | None:
-        """The first task whose slot ``fits`` now, and its slot."""
+        """Return the first task whose slot ``fits`` now, and its slot."""
         if self._quiet == self._machines.released:
             return None
         best: _Entry | None = None
@@ -614,7 +616,7 @@ class Queue(_Heaps[DemandClass]):
         self._quiet = -1
 
     def first(self) -> TaskState | None:
-        """The first task of all, whether it fits now or not."""
+        """Return the first task of all, whether it fits now or not."""
         best: _Entry | None = None
         for heap in self._heaps.values():
             while heap and not heap[0][2].waiting:
@@ -624,7 +626,7 @@ class Queue(_Heaps[DemandClass]):
         return None if best is None else best[2]
 
     def first_fit(self) -> TaskState | None:
-        """The first task among those that fit somewhere now."""
+        """Return the first task among those that fit somewhere now."""
         first = self._first_fit(self._machines.fits)
         return None if first is None else first[0]
 
@@ -649,7 +651,7 @@ class TypedQueue(_Heaps[tuple[DemandClass, int]]):
         self._quiet = -1
 
     def first(self) -> tuple[TaskState, int] | None:
-        """The first pair of all, whether it fits now or not."""
+        """Return the first pair of all, whether it fits now or not."""
         best: tuple[_Entry, int] | None = None
         for (_, type_), heap in self._heaps.items():
             while heap and not heap[0][2].waiting:
@@ -659,7 +661,7 @@ class TypedQueue(_Heaps[tuple[DemandClass, int]]):
         return None if best is None else (best[0][2], best[1])
 
     def first_fit(self) -> tuple[TaskState, int] | None:
-        """The first pair of task and type among those that fit now."""
+        """Return the first pair of task and type among those that fit now."""
         first = self._first_fit(self._fits)
         return None if first is None else (first[0], first[1][1])
 
@@ -723,8 +725,8 @@ class Frontier(Forked):
             push(task)
 
     def build(self, index: object, key: object, running: Iterable[Run], now: float) -> None:
-        """Fill a new index with ready tasks and runs, and keep it up to date. At the beginning, it hears of the
-        whole past; later, of what waits and runs.
+        """Fill a new index with ready tasks and runs, and keep it up to date. At the beginning, it
+        is told of the whole past; later, of what waits and runs.
         """
         self.indexes[key] = index
         push, started, ended, rated = (getattr(index, name, None) for name in ("push", "started", "ended", "rated"))
@@ -748,7 +750,8 @@ class Frontier(Forked):
 
     def withdraw(self, tasks: Iterable[TaskState]) -> None:
         """Take ready tasks out that will never start. Indexes of ready tasks are made anew when they are next asked
-        for. Listeners, which are keys of their own, stay: they hold a past, and would hear of all runs again.
+        for. Listeners, which are keys of their own, stay: they hold a past, and would are told of
+        all runs again.
         """
         for task in tasks:
             task.waiting = 0

@@ -27,7 +27,7 @@ _WRITTEN = int(Kind.WRITTEN)
 
 class Transfers(Forked):
     """The transfers of a kernel with a network. Each is a SimPy process that waits for flows: that of a run
-    is interrupted if the run is stopped, that of a state that is written goes on.
+    is interrupted if the run is stopped, that of a state that is written continues.
     """
 
     __slots__ = {
@@ -94,9 +94,10 @@ class Transfers(Forked):
     def _flows(
         self, task: TaskState, places: Sequence[tuple[int, int]], state: Sequence[tuple[int, int]] | None
     ) -> list[Flow]:
-        """The flows that a run on ``places`` must read: the output of each parent, from the nodes where its
-        instances ran, in proportion to their number there, and its data from the storage. A run that has
-        kept its work reads its ``state`` instead, from the nodes that have it or else from the storage.
+        """Return the flows that a run on ``places`` must read: the output of each parent, from the
+        nodes where its instances ran, in proportion to their number there, and its data from the
+        storage. A run that has kept its work reads its ``state`` instead, from the nodes that have
+        it or else from the storage.
         """
         active, index = task.job, task.index
         graph = active.job.graph
@@ -133,12 +134,12 @@ class Transfers(Forked):
         ]
 
     def _store(self, task: TaskState) -> int:
-        """The node of the storage that serves the job of a task."""
+        """Return the node of the storage that serves the job of a task."""
         return self._stores[task.job.number % len(self._stores)]
 
     def expected_s(self, moves: Sequence[tuple[Run, Placement]], *, kept: bool) -> list[float]:
-        """Seconds until everything that each run would read on its placement would have arrived, if all moved
-        now; 0 if the network cannot say that. ``kept``: they keep their work.
+        """Return the seconds until everything that each run would read on its placement would have
+        arrived, if all moved now; 0 if the network cannot say that. ``kept``: they keep their work.
         """
         groups = []
         for run, placement in moves:
@@ -148,7 +149,7 @@ class Transfers(Forked):
             return [0.0] * len(groups)
         return self.carrier.expected_s(groups)
 
-    # Checkpoints of runs that go on.
+    # Checkpoints of runs that continue.
 
     def saves(self, run: Run) -> bool:
         """Let a run write its state to the storage; False if that takes no time."""
@@ -203,7 +204,7 @@ class Transfers(Forked):
             self._cancel(write)
 
     def resume(self, *, by_estimates: bool) -> None:
-        """In a fork, go on with the writes of the original."""
+        """In a fork, continue with the writes of the original."""
         for write in {id(write): write for write in self.writes.values()}.values():
             for piece in write.pieces if by_estimates else ():
                 piece.believe_estimate()
@@ -241,7 +242,7 @@ class Transfers(Forked):
         self.writes = {piece: other for piece, other in self.writes.items() if other is not write}
 
     def _state_flows(self, task: TaskState, places: Iterable[tuple[int, int]]) -> list[Flow]:
-        """The state of instances, from their nodes to the storage."""
+        """Return the state of instances, from their nodes to the storage."""
         size, store = task.task.memory_gb * 1e9, self._store(task)
         return [Flow(node, store, size * count) for node, count in places if size and node != store]
 

@@ -81,8 +81,8 @@ class Simulation(Protocol):
         ...
 
     def fork(self, *, by_estimates: bool = False) -> Simulation:
-        """An equal simulation that continues independently; with ``by_estimates`` it has no more
-        information than a policy.
+        """Return an equal simulation that continues independently; with ``by_estimates`` it has no
+        more information than a policy.
         """
         ...
 
@@ -198,17 +198,18 @@ class ClusterView:
         return index
 
     def typed_queue(self, key: TypedKey) -> TypedQueue:
-        """Pairs of ready task and GPU type indexed by ``key``; pass the same function each time."""
+        """Return the pairs of ready task and GPU type indexed by ``key``; pass the same function
+        each time."""
         index = self._frontier.indexes.get(key)
         if index is None:
             index = self._build(TypedQueue(key, self._machines), key)
         return index
 
     def index(self, key: object, make: Callable[[], AnyIndex]) -> AnyIndex:
-        """A policy's own index, which the kernel creates once and updates. The kernel calls whichever of three
-        methods it has: ``push(task)`` for every task that becomes ready, ``started(run, now)``
-        and ``ended(run, now)`` for every run that starts or ends. It first calls them for all
-        ready tasks and all runs. A fork makes its own index.
+        """Return a policy's own index, which the kernel creates once and updates. The kernel calls
+        whichever of three methods it has: ``push(task)`` for every task that becomes ready,
+        ``started(run, now)`` and ``ended(run, now)`` for every run that starts or ends. It first
+        calls them for all ready tasks and all runs. A fork makes its own index.
         """
         index = self._frontier.indexes.get(key)
         if index is None:
@@ -224,7 +225,7 @@ class ClusterView:
             self._build(listener, listener)
 
     def fits(self, task: TaskState) -> bool:
-        """True if an instance of the task (a gang: all of it) could start now."""
+        """Return True if an instance of the task (a gang: all of it) could start now."""
         return self._machines.fits(task.demand)
 
     def fit(self, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -246,31 +247,32 @@ class ClusterView:
         return best
 
     def expected_rate(self, task: TaskState, placement: Placement) -> float:
-        """The rate at which a gang that communicates would compute on ``placement`` beside the present
-        flows: its step time without communication over that with it. 1 for all other tasks.
+        """Return the rate at which a gang that communicates would compute on ``placement`` beside
+        the present flows: its step time without communication over that with it. 1 for all other
+        tasks.
         """
         return self._simulation.expected_rate(task, placement)
 
     def expected_moves_s(self, moves: Sequence[tuple[Run, Placement]]) -> list[float]:
-        """Seconds until each run would compute again if all moved now (``Migrate``): what ``preemption``
-        says, and the time that its state, data and inputs need beside the flows that are under way.
-        Work that it would lose is not in it.
+        """Return the seconds until each run would compute again if all moved now (``Migrate``):
+        what ``preemption`` says, and the time that its state, data and inputs need beside the flows
+        that are under way. Work that it would lose is not in it.
         """
         return self._simulation.expected_moves_s(moves)
 
     def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
-        """Seconds that the user claimed for an instance of the task (its time limit), by type;
-        ``None`` without a claim.
+        """Return the seconds that the user claimed for an instance of the task (its time limit), by
+        type; ``None`` without a claim.
         """
         return self._simulation.requested_s(task)
 
     def stream(self, name: str) -> np.random.Generator:
-        """The named random stream of this simulation, for policies that draw."""
+        """Return the named random stream of this simulation, for policies that draw."""
         return self._simulation.stream(name)
 
     def fork(self) -> Simulation:
-        """An independent simulation from the present instant, for trying decisions. Tasks take
-        their estimates, no job arrives and nothing fails.
+        """Return an independent simulation from the current time, for trying decisions. Tasks
+        take their estimates, no job arrives and nothing fails.
         """
         return self._simulation.fork(by_estimates=True)
 
@@ -318,7 +320,7 @@ class ExpectedFree:
         self._moving.pop(run.id, None)
 
     def rated(self, run: Run, now: float) -> None:
-        """Update the end of a run that goes on at another rate."""
+        """Update the end of a run that continues at another rate."""
         if run.id in self._of:
             self._forget(run)
             self.started(run, now)
@@ -336,7 +338,8 @@ class ExpectedFree:
         return self._ends[type_]
 
     def eta_s(self, demand: DemandClass, type_: int) -> float:
-        """Seconds until the type is expected to have room for ``demand`` (whatever its nodes)."""
+        """Return the seconds until the type is expected to have room for ``demand`` (whatever its
+        nodes)."""
         if type_ not in demand.types:
             return NEVER_S
         if self._machines.fits_on(demand, type_):
@@ -344,12 +347,12 @@ class ExpectedFree:
         return self.free_in_s(demand.demand.gpus * (demand.gang or 1), type_)
 
     def free_in_s(self, gpus: float, type_: int) -> float:
-        """Seconds until ``gpus`` GPUs of the type are expected to be idle."""
+        """Return the seconds until ``gpus`` GPUs of the type are expected to be idle."""
         return self.freed_in_s(gpus - self._machines.idle_gpus(type_), type_)
 
     def freed_in_s(self, gpus: float, type_: int, never_s: float = NEVER_S) -> float:
-        """Seconds until ``gpus`` GPUs of the type are expected to have been released; 0 for none, and
-        ``never_s`` if that is not expected.
+        """Return the seconds until ``gpus`` GPUs of the type are expected to have been released; 0
+        for none, and ``never_s`` if that is not expected.
         """
         if gpus <= 0:
             return 0.0
@@ -360,8 +363,9 @@ class ExpectedFree:
         return never_s
 
     def free_in_each_s(self, amounts: Sequence[float], idle: Sequence[int], never_s: float = NEVER_S) -> list[float]:
-        """Seconds until each of ``amounts`` GPUs is expected to be idle, type by type; ``idle`` is
-        the number of GPUs of each type that are idle now. ``never_s`` if that is not expected.
+        """Return the seconds until each of ``amounts`` GPUs is expected to be idle, type by type;
+        ``idle`` is the number of GPUs of each type that are idle now. ``never_s`` if that is not
+        expected.
         """
         now = self._view.now
         waits: list[float] = []
@@ -381,15 +385,15 @@ class ExpectedFree:
         return waits
 
     def free_within(self, wait_s: float, type_: int) -> float:
-        """Number of GPUs of the type that are expected to be idle in ``wait_s`` seconds if nothing
-        starts.
+        """Return the number of GPUs of the type that are expected to be idle in ``wait_s`` seconds
+        if nothing starts.
         """
         until = self._view.now + wait_s
         ending = ordered_sum([gpus for end_s, _, gpus in self._ends[type_] if end_s <= until])
         return self._machines.idle_gpus(type_) + ending
 
     def shadow(self, gpus: float, type_: int) -> tuple[float, float]:
-        """The time when ``gpus`` GPUs of the type are expected to be idle, and the number of
+        """Return the time when ``gpus`` GPUs of the type are expected to be idle, and the number of
         further GPUs idle then, counting all runs that end at that time. ``(inf, 0)`` if they
         never are.
         """
@@ -405,8 +409,8 @@ class ExpectedFree:
         return (shadow_s, -missing) if missing <= 0 else (inf, 0.0)
 
     def oldest_s(self, type_: int, count: int) -> list[float]:
-        """Seconds until the ends of the ``count`` runs on the type that started first; padded with
-        0.
+        """Return the seconds until the ends of the ``count`` runs on the type that started first;
+        padded with 0.
         """
         now = self._view.now
         first = sorted([(id_, end_s) for end_s, id_, _ in self._ends[type_]])[:count]

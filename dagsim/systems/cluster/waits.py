@@ -14,9 +14,11 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from dagsim.errors import InputError
+from dagsim.family import family_entries, service
 from dagsim.model import Job, Kind, QueueTree, RejectReason, Request, Task
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.dependencies import Dependencies
+from dagsim.systems.cluster.network.base import Network
 from dagsim.systems.cluster.nodes import ALL, MICRO, DemandClass, NodeState
 from dagsim.systems.cluster.past import demand_words
 from dagsim.systems.cluster.policies import POLICIES
@@ -24,6 +26,7 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.site import ClosedTime
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import ClusterView
+from dagsim.systems.policy_spec import PolicySpec
 
 
 class CauseKind(StrEnum):
@@ -158,20 +161,20 @@ class WaitRules(Protocol):
         ...
 
     def nodes(self, task: TaskState) -> int:
-        """The nodes that the task may use now, as a bit set."""
+        """Return the nodes that the task may use now, as a bit set."""
         ...
 
     def alone(self, task: TaskState) -> bool:
-        """True if the task does not share its nodes with other tasks."""
+        """Return True if the task does not share its nodes with other tasks."""
         ...
 
     def distinct(self, task: TaskState) -> bool:
-        """True if each instance needs a node of its own."""
+        """Return True if each instance needs a node of its own."""
         ...
 
 
 def causes_by_time(stretches: Iterable[Stretch]) -> list[tuple[Causes, float]]:
-    """Seconds of each set of causes, the longest first."""
+    """Return the seconds of each set of causes, the longest first."""
     seconds: dict[Causes, float] = {}
     for stretch in stretches:
         seconds[stretch.causes] = seconds.get(stretch.causes, 0.0) + stretch.until_s - stretch.from_s
@@ -208,16 +211,25 @@ class NodeStanding(IntEnum):
     """The rules do not allow the task on the node."""
 
 
+_EVERYWHERE = -1
+"""In place of the number of a domain: all nodes."""
+
+
 class RoomTally:
     """Room by type and standing of the nodes, kept up to date node by node. O(1) per changed node
-    and per query.
+    and per query. A gang must lie in one of the ``domains``, bit sets of nodes, if there are any.
     """
 
-    def __init__(self, task: TaskState, *, distinct: bool) -> None:
+    def __init__(self, task: TaskState, *, distinct: bool, domains: Sequence[int] = ()) -> None:
         self.task = task
+        self._domains = domains if task.demand.gang else ()
+        request = task.job.job.request
+        self.together = f"one {request.level or request.constraint}" if self._domains and request is not None else ""
+        """Description of the nodes that a gang needs, if they must be of one domain."""
         self._needed, self._distinct = task.demand.gang or 1, distinct and bool(task.demand.gang)
-        self._nodes: dict[int, tuple[tuple[NodeStanding, int], list[int]]] = {}
-        self._sums: dict[tuple[NodeStanding, int], list[int]] = {}
+        self._nodes: dict[int, tuple[tuple[NodeStanding, int], int, list[int]]] = {}
+        self._sums: dict[tuple[NodeStanding, int, int], list[int]] = {}
+        """By standing, type and domain."""
 
     def put(self, machine: NodeState, place: NodeStanding) -> None:
         """Update the count of a node."""
@@ -226,40 +238,45 @@ class RoomTally:
         old = self._nodes.get(machine.index)
         if old is not None:
             self._add(*old, sign=-1)
-        new = self._nodes[machine.index] = (place, machine.type), self._rooms(machine)
+        new = self._nodes[machine.index] = (place, machine.type), machine.bit, self._rooms(machine)
         self._add(*new, sign=1)
 
     def fits(self, *places: NodeStanding) -> bool:
-        """True if nodes of these standings have room for a start."""
+        """Return True if nodes of these standings have room for a start."""
         return self._fits(0, places)
 
     def lacking(self, *places: NodeStanding) -> Resources | None:
-        """The smallest set of resources lacking on nodes of these standings; ``None`` if even the
-        empty nodes would not be enough.
+        """Return the smallest set of resources lacking on nodes of these standings; ``None`` if
+        even the empty nodes would not be enough.
         """
         return next((resources for at, resources in enumerate(_SETS, 1) if self._fits(at, places)), None)
 
     def free_gpus(self, *places: NodeStanding) -> tuple[bool, bool]:
-        """Two booleans: enough GPUs of a type are idle, and enough parts of GPUs are free, on
-        whatever nodes.
+        """Return two booleans: enough GPUs of a type are idle, and enough parts of GPUs are free,
+        on whatever nodes.
         """
         whole = self.task.demand.whole * self._needed
         parts = (self.task.demand.share or self.task.demand.whole * MICRO) * self._needed
         return self._sum_reaches(_WHOLE, whole, places), self._sum_reaches(_PARTS, parts, places)
 
     def _fits(self, at: int, places: tuple[NodeStanding, ...]) -> bool:
-        return self._sum_reaches(at, self._needed, places)
+        domains = range(len(self._domains)) if self._domains else (_EVERYWHERE,)
+        return self._sum_reaches(at, self._needed, places, domains)
 
-    def _sum_reaches(self, at: int, wanted: int, places: tuple[NodeStanding, ...]) -> bool:
-        types = self.task.demand.types
-        sums = [
-            sum(self._sums[place, type_][at] for place in places if (place, type_) in self._sums) for type_ in types
+    def _sum_reaches(
+        self, at: int, wanted: int, places: tuple[NodeStanding, ...], domains: Iterable[int] = (_EVERYWHERE,)
+    ) -> bool:
+        sums = self._sums
+        totals = [
+            sum(sums[place, type_, domain][at] for place in places if (place, type_, domain) in sums)
+            for type_ in self.task.demand.types
+            for domain in domains
         ]
-        return max(sums, default=0) >= wanted
+        return max(totals, default=0) >= wanted
 
     def _rooms(self, machine: NodeState) -> list[int]:
-        """Number of instances that the node has room for, now and without each set of resources,
-        and its free GPUs.
+        """Return the number of instances that the node has room for, now and without each set of
+        resources, and its free GPUs.
         """
         demand, now = self.task.demand, machine.copy()
         now.up = True
@@ -276,10 +293,11 @@ class RoomTally:
             rooms = [min(room, 1) for room in rooms]
         return [*rooms, now.idle, now.idle * MICRO + sum(now.shares.values())]
 
-    def _add(self, key: tuple[NodeStanding, int], rooms: list[int], *, sign: int) -> None:
-        sums = self._sums.setdefault(key, [0] * len(rooms))
-        for at, room in enumerate(rooms):
-            sums[at] += sign * room
+    def _add(self, key: tuple[NodeStanding, int], bit: int, rooms: list[int], *, sign: int) -> None:
+        for domain in (_EVERYWHERE, *[number for number, nodes in enumerate(self._domains) if nodes & bit]):
+            sums = self._sums.setdefault((*key, domain), [0] * len(rooms))
+            for at, room in enumerate(rooms):
+                sums[at] += sign * room
 
 
 _ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
@@ -293,8 +311,10 @@ def binding_causes(
     periods: Sequence[tuple[float, float]],
     policy: str,
     queues: QueueTree | None = None,
+    network: Network | None = None,
 ) -> tuple[Stretch, ...]:
-    """The causes of the waits ``periods`` of job number ``job``, in order of time.
+    """Return the causes of the waits ``periods`` of job number ``job``, in order of time. ``network``
+    has the levels that jobs may require.
 
     ``jobs`` are the jobs of the schedule in order of arrival; only as many as needed are read.
     Limits are those of ``queues``, if the policy (a spec) has rules. O(rows of the log up to the
@@ -305,7 +325,7 @@ def binding_causes(
     """
     if not periods:
         return ()
-    past = _Past(schedule, jobs, policy, queues)
+    past = _Past(schedule, jobs, policy, queues, network)
     rows = schedule.log.rows()
     last = int(np.searchsorted(rows["time_s"], periods[-1][1], "right"))
     return tuple(_joined(_stretches(past, rows[:last].tolist(), job, periods)))
@@ -346,8 +366,15 @@ def _joined(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
 class _Past:
     """The state of the cluster after the last row that was read."""
 
-    def __init__(self, schedule: Schedule, jobs: Iterable[Job], policy: str, queues: QueueTree | None) -> None:
-        kernel = ClusterScenario(schedule.cluster, (), queues=queues).kernel(0)
+    def __init__(
+        self,
+        schedule: Schedule,
+        jobs: Iterable[Job],
+        policy: str,
+        queues: QueueTree | None,
+        network: Network | None,
+    ) -> None:
+        kernel = ClusterScenario(schedule.cluster, (), queues=queues, network=network).kernel(0)
         self._machines, self._policy = kernel.machines, policy
         self._rules = _rules(policy, ClusterView(kernel))
         self._facts, self._source = schedule.jobs, iter(jobs)
@@ -405,7 +432,7 @@ class _Past:
         return next((task for task in tasks if task.index in open_ and not open_ & {*parents[task.index]}), first)
 
     def conditions(self, job: int, now_s: float) -> Causes:
-        """The conditions that keep a job from being eligible at ``now_s``."""
+        """Return the conditions that keep a job from being eligible at ``now_s``."""
         self._dependencies.passed(now_s)
         active = self._task(job, 0).job
         unmet = tuple([Cause(CauseKind.CONDITION, what) for what in self._dependencies.unmet(active, now_s)])
@@ -415,7 +442,8 @@ class _Past:
         return unmet
 
     def next_s(self, job: int, now_s: float) -> float:
-        """The next time after ``now_s`` at which a condition is met without a row of the log."""
+        """Return the next time after ``now_s`` at which a condition is met without a row of the
+        log."""
         eligible_s = self._task(job, 0).job.job.eligible_s
         times_s = [self._dependencies.next_s, inf if eligible_s is None else eligible_s]
         return min([time_s for time_s in times_s if time_s > now_s], default=inf)
@@ -424,10 +452,12 @@ class _Past:
         """Return a tally of the room for a task, kept up to date from now on."""
         self._allowed = 0
         self._touched = {machine.index for machine in self._machines.list}
-        return RoomTally(task, distinct=self._rules.distinct(task))
+        site, job = self._machines.site, task.job.job
+        terms = None if site is None or not task.demand.gang else site.terms(job, 0.0)
+        return RoomTally(task, distinct=self._rules.distinct(task), domains=() if terms is None else terms.domains)
 
     def causes(self, tally: RoomTally) -> Causes:
-        """All causes that keep the task from starting now."""
+        """Return all causes that keep the task from starting now."""
         task, rules = tally.task, self._rules
         allowed = rules.nodes(task)
         if allowed != self._allowed:
@@ -507,7 +537,7 @@ class _NoRules:
         """Do nothing, as there are no limits."""
 
     def limits(self, task: TaskState) -> Iterable[str]:
-        """No limits."""
+        """Return no limits."""
         return ()
 
     def reached(self, task: TaskState) -> Iterable[ReachedLimit]:
@@ -515,11 +545,11 @@ class _NoRules:
         return ()
 
     def never(self, task: TaskState) -> Iterable[str]:
-        """No rules."""
+        """Return no rules."""
         return ()
 
     def nodes(self, task: TaskState) -> int:
-        """All nodes."""
+        """Return all nodes."""
         return -1
 
     def alone(self, task: TaskState) -> bool:
@@ -532,10 +562,19 @@ class _NoRules:
 
 
 def _rules(policy: str, view: ClusterView) -> WaitRules:
-    """The rules of a policy given by name; no rules if it has none."""
-    name = policy.partition("[")[0]
-    give = getattr(POLICIES.create(policy), "wait_rules", None) if name in POLICIES.names() else None
+    """Return the rules of a policy given by name; no rules if it has none."""
+    spec = PolicySpec.parse(policy)
+    give = getattr(POLICIES.create(spec.call), "wait_rules", None) if spec.name in POLICIES.names() else None
     return _NoRules() if give is None else give(view)
+
+
+def _rules_of_site(view: ClusterView) -> WaitRules:
+    """Return the rules that a family reads in the queues of a site; no rules if they are none's."""
+    for _, entry in family_entries("site_rules"):
+        rules: WaitRules | None = service(entry.name, "site_rules")(view)
+        if rules is not None:
+            return rules
+    return _NoRules()
 
 
 def _lacking(tally: RoomTally, elsewhere: str) -> Iterator[Cause]:
@@ -546,7 +585,8 @@ def _lacking(tally: RoomTally, elsewhere: str) -> Iterator[Cause]:
     places: tuple[NodeStanding, ...] = _UP
     lacking = tally.lacking(*places)
     if lacking is None:  # all that is up would not do even if it were empty
-        yield Cause(CauseKind.DOWN, "nodes were down")
+        words = f", and all of its nodes must be of {tally.together}" if tally.together else ""
+        yield Cause(CauseKind.DOWN, f"nodes were down{words}")
         places = (*_UP, NodeStanding.DOWN)
         lacking = () if tally.fits(*places) else tally.lacking(*places)
     for what in lacking or ():
@@ -561,7 +601,8 @@ def _too_little(what: str, tally: RoomTally, places: tuple[NodeStanding, ...], l
     if what == "gpus":
         idle, free = tally.free_gpus(*places)
         if idle and tally.task.demand.whole:
-            return Cause(CauseKind.SCATTERED, "enough GPUs were free, but not together")
+            where = f"in {tally.together}" if tally.together else "together"
+            return Cause(CauseKind.SCATTERED, f"enough GPUs were free, but not {where}")
         if free:
             return Cause(CauseKind.FRAGMENTED, "enough was free, but only in parts of shared GPUs")
         return Cause(CauseKind.GPUS, "too few GPUs were free")
@@ -666,12 +707,29 @@ class Present:
 class Obstacles:
     """The rules of a site and of a policy that keep jobs from ever starting, even if nothing else runs."""
 
-    def __init__(self, scenario: ClusterScenario, policy: str) -> None:
-        """Set up the empty site. Reservations are on the clock of ``scenario.queues``."""
+    def __init__(self, scenario: ClusterScenario, policy: str | None) -> None:
+        """Set up the empty site. Reservations are on the clock of ``scenario.queues``. Without a policy, the rules
+        are those that a family reads in these queues (``site_rules``).
+        """
         empty = replace(scenario, workload=(), outages=False, failures=(), admission=False, engine="simpy")
         self._queues, self._kernel = scenario.queues or QueueTree(), empty.kernel(0)
-        self._rules, self._runtime = _rules(policy, ClusterView(self._kernel)), scenario.runtime
+        view, self._runtime = ClusterView(self._kernel), scenario.runtime
+        self._rules = _rules_of_site(view) if policy is None else _rules(policy, view)
         self._numbers = count()
+
+    def rules_against(self, job: Job) -> str:
+        """Describe the rules by which the job may never start, whatever room there is; empty if there are none."""
+        active, machines = JobState(job, next(self._numbers)), self._kernel.machines
+        for index, task in enumerate(job.graph.tasks):
+            demand = machines.compile(task.demand, task.instances if task.gang else 0)
+            if demand.rejected is not None:
+                return ""
+            seconds = self._runtime.seconds(task, machines.types)
+            active.tasks.append(TaskState(active, index, task, demand, seconds, 0))
+        return self._never(active)
+
+    def _never(self, active: JobState) -> str:
+        return "; ".join(dict.fromkeys(reason for task in active.tasks for reason in self._rules.never(task)))
 
     def of(self, job: Job, now_s: float) -> str:
         """Describe what prevents the job from ever starting after ``now_s``; empty if nothing does."""
@@ -688,7 +746,7 @@ class Obstacles:
             if terms is not None:
                 demand = machines.compile(task.demand, demand.gang, terms)
             active.tasks.append(TaskState(active, index, task, demand, seconds, 0))
-        return "; ".join(dict.fromkeys(reason for task in active.tasks for reason in self._rules.never(task)))
+        return self._never(active)
 
     def _outside(self, job: Job, task: Task, now_s: float) -> str:
         """Describe a term of the site that the job cannot meet."""
@@ -712,7 +770,7 @@ class Obstacles:
         return ""
 
     def _holds(self, task: Task, nodes: int) -> bool:
-        """True if these nodes have room for a start of the task if they are empty."""
+        """Return True if these nodes have room for a start of the task if they are empty."""
         machines = self._kernel.machines
         demand = machines.compile(task.demand, task.instances if task.gang else 0)
         demand.open_to(nodes)

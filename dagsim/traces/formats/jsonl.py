@@ -42,6 +42,7 @@ class JsonLines(Reader):
         return float(begins_s) if isinstance(begins_s, int | float) and begins_s > 0 else None
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        """The assumptions that the jobs were made under, if they were written with the jobs."""
+        """Return the assumptions that the jobs were made under, if they were written with the
+        jobs."""
         recorded = records.read_meta(source.files[0].path).get("assumptions")
         return {name: str(text) for name, text in recorded.items()} if isinstance(recorded, dict) else {}

@@ -50,6 +50,7 @@ from dagsim.errors import GraphError, ModelError, TraceError
 from dagsim.model import Demand, Request, Task, TaskGraph
 from dagsim.model.arithmetic import numbered
 from dagsim.model.job import without_counts
+from dagsim.model.job_fields import JOB_FIELDS
 from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, are_counts
@@ -76,12 +77,13 @@ from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects,
 from dagsim.workload.records import clipped
 
 _NEEDED = ("id", "arrival_s")
+_LABELS = tuple(field.name for field in JOB_FIELDS if field.in_tables and field.is_text)
+_OF_JOBS = tuple(field.name for field in JOB_FIELDS if field.in_tables and field.is_number)
 _ALLOWED = (
     "gpus",
     "duration_s",
     "start_s",
     "end_s",
-    "eligible_s",
     "gpu_type",
     "instances",
     "gang",
@@ -90,14 +92,8 @@ _ALLOWED = (
     "estimate_s",
     "model",
     "batch",
-    "priority",
-    "tenant",
-    "user",
-    "account",
-    "partition",
-    "qos",
-    "deadline_s",
-    "weight",
+    *_LABELS,
+    *_OF_JOBS,
     "task",
     "parents",
     "nodes",
@@ -114,13 +110,12 @@ _NUMBERS = tuple(
     [
         _AT[name]
         for name in (
-            *("arrival_s", "gpus", "duration_s", "start_s", "end_s", "eligible_s", "instances", "cpus", "memory_gb"),
-            *("estimate_s", "priority", "deadline_s", "weight", "batch", "nodes", "segment"),
+            *("arrival_s", "gpus", "duration_s", "start_s", "end_s", "instances", "cpus", "memory_gb"),
+            *("estimate_s", "batch", "nodes", "segment", *_OF_JOBS),
         )
     ]
 )
 _REQUESTS = ("constraint", "level", "level_required", "segment")
-_LABELS = ("tenant", "user", "account", "partition", "qos")
 _DATES = ("arrival_s", "eligible_s", "start_s", "end_s")
 _DURATION = ("duration_s", "start_s", "end_s")
 _CANCELLED = ("CANCELLED", "CANCELED", "ABORTED", "DELETED")
@@ -180,7 +175,7 @@ class Plain(Reader):
 
 
 def _columns(source: Source, options: TraceOptions) -> NamedColumns:
-    """The table, with all required columns.
+    """Return the table, with all required columns.
 
     Raises:
         TraceError: A column is missing or unknown.
@@ -218,7 +213,8 @@ class _Rows:
         self._named = options.named_gpus()
 
     def in_order(self, table: Table, report: ReadReport) -> Table:
-        """The table, with local dates of repeated hours read such that they fit their order and the durations."""
+        """Return the table, with local dates of repeated hours read such that they fit their order
+        and the durations."""
         if self._zone is None or not any(_AT[name] in table.words_of for name in _DATES):
             return table
         stated = table.numbers(_AT["duration_s"])
@@ -231,7 +227,7 @@ class _Rows:
         return np.where(table.blank(_ARRIVAL), 0.0, seconds)
 
     def jobs(self, checks: Checks) -> JobArrays:
-        """One job per row, with one task."""
+        """Return one job per row, with one task."""
         tasks = self.tasks(checks)
         if checks.table.has(_AT["state"]):
             _check_states(checks, tasks.work)
@@ -239,7 +235,7 @@ class _Rows:
         return replace(tasks, arrival_s=arrival_s, **self.facts(checks, arrival_s, self._seconds(checks)))
 
     def tasks(self, checks: Checks) -> JobArrays:
-        """Task of each row, as a job of its own."""
+        """Return the task of each row, as a job of its own."""
         table, options = checks.table, self._options
         seconds = self._seconds(checks)
         constants = self._constants
@@ -287,8 +283,8 @@ class _Rows:
         return replace(jobs, name=task.place, names=objects(task.words))
 
     def facts(self, checks: Checks, arrival_s: np.ndarray, ran_s: np.ndarray | None = None) -> dict[str, Any]:
-        """Columns of jobs that do not describe tasks, one row per job; ``ran_s`` are their durations if they
-        have one task.
+        """Return the columns of jobs that do not describe tasks, one row per job; ``ran_s`` are
+        their durations if they have one task.
         """
         start_s, eligible_s = (self._moment(checks, name) for name in ("start_s", "eligible_s"))
         end_s = self._moments(checks.table, "end_s") if checks.table.has(_AT["end_s"]) else None
@@ -297,14 +293,19 @@ class _Rows:
             "request": self._requests(checks),
             "observed_start_s": optional(times.start_s),
             "eligible_s": None if times.eligible_s is None else optional(times.eligible_s),
-            "priority": optional(checks.number(_AT["priority"], "priority", 0), 0.0),
-            "deadline_s": self._deadlines(checks),
-            "weight": optional(checks.number(_AT["weight"], "weight", 1), 1.0),
+            **{
+                field.name: self._deadlines(checks)
+                if field.name == "deadline_s"
+                else optional(checks.number(_AT[field.name], field.name, field.absent), field.absent)
+                for field in JOB_FIELDS
+                if field.name in _OF_JOBS and field.name != "eligible_s"
+            },
             **{name: checks.table.words(_AT[name]) for name in _LABELS if checks.table.has(_AT[name])},
         }
 
     def _requests(self, checks: Checks) -> Labels | None:
-        """Constraints, levels and segments of the jobs; None if the table has no such column."""
+        """Return the constraints, levels and segments of the jobs; None if the table has no such
+        column."""
         if not any(checks.table.has(_AT[name]) for name in _REQUESTS):
             return None
         words, levels, required = (checks.table.words(_AT[name]) for name in _REQUESTS[:3])
@@ -400,13 +401,14 @@ class _Rows:
         return optional(np.where(never, inf, seconds), inf)
 
     def _types(self, text: str) -> tuple[str, ...]:
-        """The GPU types that a field names."""
+        """Return the GPU types that a field names."""
         names = [name.strip() for name in text.split("|") if name.strip()]
         return tuple(dict.fromkeys([site_gpu(name, self._named) for name in names]))
 
 
 def _constrained(text: str) -> tuple[Request, bool]:
-    """The request for nodes by an expression over their features, and False if only a part of it can be read."""
+    """Return the request for nodes by an expression over their features, and False if only a part
+    of it can be read."""
     text = "" if is_unset(text) else text.strip()
     try:
         expression = without_counts(text, 0) if text else ""
@@ -437,8 +439,8 @@ def _over_nodes(
     cpus: np.ndarray,
     memory: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Instances and the demand of each where ``nodes`` are stated: one per node, or one per GPU if
-    the GPUs are not even over the nodes.
+    """Return the instances and the demand of each where ``nodes`` are stated: one per node, or one
+    per GPU if the GPUs are not even over the nodes.
     """
     nodes = np.where(are_counts(nodes), nodes, 1.0)  # rows with another number are dropped
     checks.drop((nodes > 1) & (instances > 1), "with both nodes and instances")
@@ -449,7 +451,7 @@ def _over_nodes(
 
 
 def _task_blocks(columns: NamedColumns, rows: _Rows, report: ReadReport, most: int | None) -> Iterator[Block]:
-    """Jobs of a table with one row per task."""
+    """Yield the jobs of a table with one row per task."""
 
     def read(report: ReadReport) -> Iterator[Table]:
         for table in columns.tables(_NEEDED, _ALLOWED, _NUMBERS, report):
@@ -467,7 +469,7 @@ def _task_blocks(columns: NamedColumns, rows: _Rows, report: ReadReport, most: i
 
 
 def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
-    """Jobs of task rows."""
+    """Return the jobs of task rows."""
     checks = Checks(table)
     tasks, group = rows.tasks(checks), groups.job_of_row()
     checks.drop(repeated(group * np.int64(len(tasks.names)) + tasks.name), "whose task another row has")

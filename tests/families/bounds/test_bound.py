@@ -88,7 +88,7 @@ def test_a_comparison_shows_the_share_of_the_way(folder: Path) -> None:
     assert share["sjf"] < 1
     assert share["srtf"] is None or share["srtf"] < 1  # None if it stopped a run
     wrong = CliRunner().invoke(app, ["compare", str(folder), "--bound", "--metric", "makespan_s"])
-    assert (wrong.exit_code, "goes with the metric jct_s.mean" in wrong.output) == (2, True)
+    assert (wrong.exit_code, "applies only to the metric jct_s.mean" in wrong.output) == (2, True)
 
 
 @dataclass

@@ -11,12 +11,15 @@ from validate_bound import against_optimum, against_policies, instance, least_su
 from dagsim import simulate
 from dagsim.errors import InputError
 from dagsim.families.bounds.bound import Bound, scenario_bound
+from dagsim.families.bounds.lagrangian import Flows
+from dagsim.families.bounds.relaxation import relaxation_of
 from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.systems.cluster import Maintenance, Preemption
-from dagsim.systems.cluster.models.runtime import Throughput
+from dagsim.systems.cluster.models.runtime import Recorded, Throughput
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing import Case
 from dagsim.workload import PRESETS
+from dagsim.workload.arrays import JobArrays
 from dagsim.workload.synthetic import Synthetic
 
 ONE = Cluster((Node("n", gpu_type("T4"), 1, 8, 64),))
@@ -64,6 +67,17 @@ def test_a_chain_and_types_of_different_speed() -> None:
     jobs = [Job("chain", chain), single("other", 3.0)]
     assert least_sum(Case(TWO_TYPES, jobs)) == 6.0
     assert bound(TWO_TYPES, jobs).bound_s == pytest.approx(6.0, rel=1e-8)
+
+
+def test_paths_go_along_the_edges_whatever_their_order() -> None:
+    """Tasks of 1, 2, 4 and 8 s: the third follows the first two, the last follows the third."""
+    tasks = tuple(Task(f"t{seconds}", float(seconds)) for seconds in (8, 1, 4, 2))
+    job = Job("j", TaskGraph(tasks, (Edge(2, 0), Edge(3, 2), Edge(1, 2))), 0.0)
+    problem = relaxation_of(JobArrays.of([job]), Cluster.of({"T4": 1}), Recorded())
+    assert [sorted(problem.child[edges].tolist()) for edges in problem.levels()] == [[2, 2], [0]]
+    flows = Flows(problem)
+    assert flows.heads().tolist() == [6.0, 0.0, 2.0, 0.0]
+    assert flows.tails().tolist() == [0.0, 12.0, 8.0, 12.0]
 
 
 def test_a_gang_needs_all_its_gpus_at_once() -> None:

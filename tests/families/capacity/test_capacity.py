@@ -32,6 +32,7 @@ from dagsim.families.capacity.machines import (
     with_memberships,
     with_nodes,
 )
+from dagsim.families.capacity.planning import plan
 from dagsim.families.capacity.size_search import Size, SizeSearch, Target, Targets, gpus_of, least_size
 from dagsim.families.capacity.whatif import Beginning, LogDemand, Trial, with_growth
 from dagsim.metrics.series import JobSeries
@@ -414,6 +415,11 @@ def answer_of(*arguments: str, code: int = 0) -> dict[str, Any]:
     assert result.exit_code == code, result.output
     answer: dict[str, Any] = json.loads(result.stdout)
     return answer
+
+
+def test_a_plan_from_python_invents_no_cluster_unless_it_is_asked_to(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the cluster is unknown, since the log does not list its machines"):
+        plan(log(tmp_path / "log.csv", 20), "wait_s.p95<60")
 
 
 def test_whatif_runs_clusters_and_policies_on_the_same_jobs(site: Path) -> None:

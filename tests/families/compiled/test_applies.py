@@ -10,10 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import check_lane
+import check_engine
 import numpy as np
 import pytest
-from check_lane import run
+from check_engine import run
 
 from dagsim.errors import ModelError
 from dagsim.families.compiled import jit
@@ -29,7 +29,7 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
 
 FOUR = Cluster.of({"V100": 4})
-NAMES = [name for names in check_lane.KINDS.values() for name in names]
+NAMES = [name for names in check_engine.KINDS.values() for name in names]
 
 
 def why(policy: str, **models: Any) -> str:
@@ -122,10 +122,10 @@ def area_by_type(task: TaskState, type_: int) -> float:
 def test_an_order_of_a_users_own_plays_compiled_to_the_same_log(monkeypatch: pytest.MonkeyPatch, mine: Any) -> None:
     name = of_own(monkeypatch, mine)
     for number in range(8):
-        rng = check_lane.random.Random(f"own {number}")
-        cluster, jobs = check_lane.cluster_of(rng), check_lane.jobs_of(rng)
+        rng = check_engine.random.Random(f"own {number}")
+        cluster, jobs = check_engine.cluster_of(rng), check_engine.jobs_of(rng)
         if any(node.gpus > 62 for node in cluster.nodes):
-            jobs = [check_lane.without_shares(job) for job in jobs]
+            jobs = [check_engine.without_shares(job) for job in jobs]
         kernel = ClusterScenario(cluster, jobs).kernel(number)
         assert run(cluster, jobs, name, seed=number).log == drive(kernel, POLICIES.create(name)).log
 

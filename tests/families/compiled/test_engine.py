@@ -15,6 +15,7 @@ from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
 from dagsim.experiment.kept_files import engine_of
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.simulate import check, run_policy
 from dagsim.experiment.store import Store
 from dagsim.families.compiled import choice, drive, jit
@@ -45,7 +46,7 @@ def config(*settings: str) -> Config:
 
 
 def folder_of(tmp_path: Path, chosen: Config, policies: tuple[str, ...] = ("sjf",)) -> Store:
-    folder = Store.create(tmp_path, "eval", chosen, argv=["dagsim"], policies=policies)
+    folder = RunStore.create(tmp_path, "eval", chosen, argv=["dagsim"], policies=policies)
     kept(folder, chosen, policies)
     return folder
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-import check_lane
+import check_engine
 import numpy as np
 import pytest
 
@@ -23,7 +23,7 @@ from dagsim.systems.cluster import Estimates, Preemption
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.workload.arrays import JobArrays
 
-SCRIPT = Path(__file__).parents[3] / "scripts" / "check_lane.py"
+SCRIPT = Path(__file__).parents[3] / "scripts" / "check_engine.py"
 
 
 def check(cases: int, first: int, *more: str, **variables: str) -> dict[str, Any]:
@@ -36,9 +36,9 @@ def check(cases: int, first: int, *more: str, **variables: str) -> dict[str, Any
 
 @pytest.mark.skipif(jit.jitted(), reason="the next test runs these cases as plain Python in another process")
 @pytest.mark.parametrize("first", range(10_000, 10_006, 2))
-@pytest.mark.parametrize("kind", check_lane.KINDS)
+@pytest.mark.parametrize("kind", check_engine.KINDS)
 def test_plain_python_writes_the_kernels_log_of_a_kind_byte_for_byte(kind: str, first: int) -> None:
-    assert check_lane.check(kind, first, 2)["different"] == []
+    assert check_engine.check(kind, first, 2)["different"] == []
 
 
 @pytest.mark.timeout(600)
@@ -55,7 +55,7 @@ def test_a_job_whose_last_run_is_stopped_waits_by_all_that_it_has_had() -> None:
 @pytest.mark.timeout(600)  # the first run on a machine compiles
 @pytest.mark.skipif(not jit.installed(), reason="numba is not installed")
 def test_compiled_it_writes_the_kernels_log_byte_for_byte() -> None:
-    # One loop serves these kinds; scripts/check_lane.py compares all of them, in five loops.
+    # One loop serves these kinds; scripts/check_engine.py compares all of them, in five loops.
     report = check(40, 20_000, "--kinds", "strict", "orders", "typed", NUMBA_DISABLE_JIT="0")
     assert report["compiled"] is True
     assert {kind: result["different"] for kind, result in report["kinds"].items() if result["different"]} == {}
@@ -86,9 +86,9 @@ def test_counting_references_nowhere_it_takes_less_than_two_microseconds_per_tas
 
 
 def test_runs_are_stopped_where_a_policy_preempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_lane, "run", lambda *_, **__: None)  # the kernel's side of the cases says it
+    monkeypatch.setattr(check_engine, "run", lambda *_, **__: None)  # the kernel's side of the cases says it
     for kind in ("srtf", "las"):
-        logs = [check_lane.both(number, kind)[0].log.rows() for number in range(5)]
+        logs = [check_engine.both(number, kind)[0].log.rows() for number in range(5)]
         assert sum(int((log["kind"] == Kind.PREEMPTED).sum()) for log in logs) > 20
 
 
@@ -99,18 +99,18 @@ def test_with_too_little_space_it_grows_and_writes_the_same() -> None:
 
 
 def test_a_single_byte_makes_a_difference() -> None:
-    jobs = check_lane.jobs_of(check_lane.random.Random(1))
-    cluster = check_lane.cluster_of(check_lane.random.Random(1))
-    one, other = (check_lane.run(cluster, jobs, "sjf") for _ in range(2))
-    assert check_lane.equal(one, other)
+    jobs = check_engine.jobs_of(check_engine.random.Random(1))
+    cluster = check_engine.cluster_of(check_engine.random.Random(1))
+    one, other = (check_engine.run(cluster, jobs, "sjf") for _ in range(2))
+    assert check_engine.equal(one, other)
     other.log.rows()["gpus"][-2] ^= 1
-    assert not check_lane.equal(one, other)
+    assert not check_engine.equal(one, other)
 
 
-def test_the_cases_hold_everything_that_the_lane_knows() -> None:
-    drawn = [check_lane.random.Random(number) for number in range(200)]
-    clusters = [check_lane.cluster_of(rng) for rng in drawn]
-    tasks = [task for rng in drawn for job in check_lane.jobs_of(rng) for task in job.tasks]
+def test_the_cases_hold_everything_that_the_engine_knows() -> None:
+    drawn = [check_engine.random.Random(number) for number in range(200)]
+    clusters = [check_engine.cluster_of(rng) for rng in drawn]
+    tasks = [task for rng in drawn for job in check_engine.jobs_of(rng) for task in job.tasks]
     assert any(node.gpus > 62 for cluster in clusters for node in cluster.nodes)
     assert any(node.gpu is None for cluster in clusters for node in cluster.nodes)
     assert any(len(cluster.gpu_types) > 2 for cluster in clusters)

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.simulate import agent_spec
 from dagsim.experiment.store import Store
 from dagsim.experiment.training_log import read_log
@@ -43,9 +44,9 @@ def small(*settings: str) -> Config:
 def test_a_resumed_training_ends_bit_for_bit_as_one_that_was_not_stopped(kind: str, tmp_path: Path) -> None:
     algorithm = f"{{kind: {kind}, advantage: fluid, sequences: 1, replicas: 2}}"
     config = small(f"train.algorithm={algorithm}", "train.lockstep=1")
-    whole = Store.create(tmp_path / "a", "train", config, argv=[], label=kind)
+    whole = RunStore.create(tmp_path / "a", "train", config, argv=[], label=kind)
     TrainingRun(whole).run()
-    stopped = Store.create(tmp_path / "b", "train", config, argv=[], label=kind)
+    stopped = RunStore.create(tmp_path / "b", "train", config, argv=[], label=kind)
 
     def stop(progress: object) -> None:
         if getattr(progress, "what", "") == "training":
@@ -84,7 +85,7 @@ def test_train_and_eval_from_the_command_line(tmp_path: Path, monkeypatch: pytes
 
 
 def test_limits_are_learned_and_kept_in_the_file(tmp_path: Path) -> None:
-    folder = Store.create(tmp_path, "train", small("train.iterations=1", "train.codec={action: limit}"), argv=[])
+    folder = RunStore.create(tmp_path, "train", small("train.iterations=1", "train.codec={action: limit}"), argv=[])
     TrainingRun(folder).run()
     agent = Checkpoint.load(folder.path / "best.pt", system_named("spark"))
     assert getattr(agent.network(), "action", "") == "limit"
@@ -105,7 +106,7 @@ def test_a_training_on_a_range_of_clusters_judges_each_seed_by_its_own_reference
 
 
 def test_minutes_end_a_training(tmp_path: Path) -> None:
-    folder = Store.create(tmp_path, "train", small("train.minutes=1.0e-6", "train.iterations=50"), argv=[])
+    folder = RunStore.create(tmp_path, "train", small("train.minutes=1.0e-6", "train.iterations=50"), argv=[])
     TrainingRun(folder).run()
     assert len(read_log(folder.path)) == 1
 
@@ -113,7 +114,7 @@ def test_minutes_end_a_training(tmp_path: Path) -> None:
 def test_progress_counts_the_iterations_that_the_minutes_allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = count(step=20.0)  # each iteration takes 20 s
     monkeypatch.setattr("dagsim.families.learning.trainer.perf_counter", lambda: next(seconds))
-    folder = Store.create(tmp_path, "train", small("train.minutes=1", "train.iterations=50"), argv=[])
+    folder = RunStore.create(tmp_path, "train", small("train.minutes=1", "train.iterations=50"), argv=[])
     steps: list[Progress] = []
     TrainingRun(folder, tell=steps.append).run()
     assert [(step.done, step.of) for step in steps if step.what == "training"] == [(1, 3), (2, 3), (3, 3)]
@@ -124,7 +125,7 @@ def test_other_algorithms_say_what_they_need(tmp_path: Path) -> None:
         ("{kind: ppo, advantage: critic}", "a critic reads observations with tokens"),
         ("d3qn", "d3qn needs a net that scores every choice"),
     ):
-        folder = Store.create(tmp_path, "train", small(f"train.algorithm={algorithm}"), argv=[])
+        folder = RunStore.create(tmp_path, "train", small(f"train.algorithm={algorithm}"), argv=[])
         with pytest.raises(ConfigError, match=message):
             TrainingRun(folder).run()
 

@@ -16,6 +16,10 @@ def test_a_measured_placement_is_linear_in_the_local_batch() -> None:
     assert profile().times((2,), 10) == pytest.approx((0.12, 0.02))
 
 
+def test_a_node_holds_as_many_replicas_as_the_fullest_measured_one() -> None:
+    assert profile().per_node == 3
+
+
 def test_a_ring_has_no_first_node_and_no_empty_nodes() -> None:
     assert profile().times((0, 1, 0, 1), 10) == profile().times((1, 1), 10)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import check_lane
+import check_engine
 import numpy as np
 import pytest
 
@@ -26,34 +26,34 @@ def episodes(count: int, *settings: str, recorded: bool = True) -> CompiledEpiso
     return CompiledEpisodes(cluster_scenario_of(few), count, CandidatesConfig(), EpisodeReward(), recorded=recorded)
 
 
-def play(lane: CompiledEpisodes, which: np.ndarray, choice: int) -> float:
+def play(compiled: CompiledEpisodes, which: np.ndarray, choice: int) -> float:
     """Play an episode to its end by the same row everywhere, counted from the last one; the sum of rewards."""
     total, over = 0.0, False
     while not over:
-        rows = len(lane.observe(which).tokens)
-        rewards, ends = lane.advance(which, np.array([max(rows - 1 - choice, 0)]))
+        rows = len(compiled.observe(which).tokens)
+        rewards, ends = compiled.advance(which, np.array([max(rows - 1 - choice, 0)]))
         total, over = total + rewards[0], bool(ends[0])
     return total
 
 
 def test_a_fork_continues_as_its_original_and_changes_nothing_there() -> None:
-    lane = episodes(3)
-    lane.begin(FIRST, [2])
+    compiled = episodes(3)
+    compiled.begin(FIRST, [2])
     for _ in range(4):
-        lane.advance(FIRST, np.array([0]))
-    lane.fork(0, 1)
-    lane.fork(0, 2)
-    other, copy = play(lane, SECOND, 2), play(lane, THIRD, 1)
-    assert play(lane, FIRST, 1) == copy != other
-    assert lane.schedule(0).log == lane.schedule(2).log != lane.schedule(1).log
+        compiled.advance(FIRST, np.array([0]))
+    compiled.fork(0, 1)
+    compiled.fork(0, 2)
+    other, copy = play(compiled, SECOND, 2), play(compiled, THIRD, 1)
+    assert play(compiled, FIRST, 1) == copy != other
+    assert compiled.schedule(0).log == compiled.schedule(2).log != compiled.schedule(1).log
 
 
 def test_a_batch_shows_each_episode_as_it_is_alone() -> None:
-    lane = episodes(3, recorded=False)
-    lane.begin(np.arange(3), [4, 5, 4])
-    lane.advance(SECOND, np.array([0]))
-    alone = [lane.observe(np.array([number])).tokens.copy() for number in range(3)]
-    batch = lane.observe(np.array([1, 0, 2]))
+    compiled = episodes(3, recorded=False)
+    compiled.begin(np.arange(3), [4, 5, 4])
+    compiled.advance(SECOND, np.array([0]))
+    alone = [compiled.observe(np.array([number])).tokens.copy() for number in range(3)]
+    batch = compiled.observe(np.array([1, 0, 2]))
     for place, number in enumerate((1, 0, 2)):
         rows = batch.tokens[batch.first[place] : batch.first[place + 1]]
         assert rows.tobytes() == alone[number].tobytes()
@@ -62,9 +62,9 @@ def test_a_batch_shows_each_episode_as_it_is_alone() -> None:
 
 def test_an_episode_that_is_too_large_is_refused() -> None:
     jobs = [Job.single("j", Task("t", 1.0, instances=2**21, gpus=0.0, cpus=1.0))]
-    lane = CompiledEpisodes(ClusterScenario(Cluster.of({"V100": 1}), jobs), 1, CandidatesConfig(), EpisodeReward())
+    compiled = CompiledEpisodes(ClusterScenario(Cluster.of({"V100": 1}), jobs), 1, CandidatesConfig(), EpisodeReward())
     with pytest.raises(ConfigError, match="2,097,152"):
-        lane.begin(FIRST, [0])
+        compiled.begin(FIRST, [0])
 
 
 def test_a_different_byte_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,9 +75,9 @@ def test_a_different_byte_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         shown.tokens[0, -1] += 1.0
         return shown
 
-    assert check_lane.same_episode(3)
+    assert check_engine.same_episode(3)
     monkeypatch.setattr(CompiledEpisodes, "observe", changed)
-    assert not check_lane.same_episode(3)
+    assert not check_engine.same_episode(3)
 
 
 @pytest.mark.skipif(not jit.jitted(), reason="numba is not installed")

@@ -93,6 +93,14 @@ def test_torus_routes_correct_one_dimension_after_the_other_by_the_shorter_way()
     assert route(routing, 1, 8) == ["h1>h2", "h2>h3", "h3>h8"]
 
 
+def test_half_way_around_a_ring_is_ascending_except_to_coordinate_0() -> None:
+    routing = Torus((4, 6)).routing(hosts(24))
+    assert route(routing, 1, 3) == ["h1>h2", "h2>h3"]
+    assert route(routing, 2, 0) == ["h2>h1", "h1>h0"]
+    assert route(routing, 0, 12) == ["h0>h4", "h4>h8", "h8>h12"]
+    assert route(routing, 12, 0) == ["h12>h8", "h8>h4", "h4>h0"]
+
+
 def test_a_tree_routes_over_the_lowest_common_switch_and_divides_its_uplinks() -> None:
     names = hosts(4)
     racks = (Box("rack0", ("h0", "h1")), Box("rack1", ("h2", "h3"), bandwidth_gb_s=7.0))

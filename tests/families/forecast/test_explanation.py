@@ -23,11 +23,11 @@ queues:
     users: {kit: 1, pia: 1}
   partitions:
   - {name: day, max_time_s: 86400}
-  - {name: night, max_time_s: 86400, allow_accounts: [bio]}
-  - {name: two, max_nodes: 1, allow_qos: [std]}
+  - {name: night, max_time_s: 86400, accounts: [bio]}
+  - {name: two, job_limits: {nodes: 1}, allowed_qos: [std]}
   qos:
   - {name: std, priority: 10, job_limits: {gpus: 5}}
-  - {name: high, priority: 100, job_minutes: {gpus: 100}}
+  - {name: high, priority: 100}
   reservations:
   - {name: repair, nodes: ["n"], start_s: 1700007200, end_s: 1700010800}
   scheduler: {qos: 1000, age: 10, fair_share: 0, job_size: 0, partition: 0, gangs: distinct}
@@ -100,11 +100,10 @@ def test_the_next_in_line_waits_for_resources(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("terms", "reason"),
     [
-        ({"partition": "night"}, "AccountNotAllowed"),
-        ({"partition": "two", "qos": "high", "time_limit": 10}, "QOSNotAllowed"),
+        ({"partition": "night"}, "AllowAccounts"),
+        ({"partition": "two", "qos": "high", "time_limit": 10}, "AllowQos"),
         ({"partition": "two", "node_count": 2}, "PartitionNodeLimit"),
-        ({"gpus": 6, "node_count": 2}, "QOSMaxGRESPerJobLimit"),
-        ({"gpus": 2, "qos": "high"}, "QOSMaxGRESMinutesPerJobLimit"),
+        ({"gpus": 6, "node_count": 2}, "QOSMaxGRESPerJob"),
         ({"time_limit": 60 * 48}, "PartitionTimeLimit"),
         ({"eligible_time": NOW_S + 7200}, "BeginTime"),
         ({"dependency": "afterok:1(unfulfilled)", "eligible_time": 0}, "Dependency"),
@@ -126,7 +125,7 @@ def test_the_rules_find_the_reason_that_the_snapshot_does_not_state(
 def test_a_scheduler_that_has_not_come_to_a_job_yet_is_not_the_last_word(tmp_path: Path) -> None:
     answer = why(tmp_path, [queued(2, 1, partition="night", state_reason="Priority")], "2")
     assert answer["kind"] == "never"
-    assert "AccountNotAllowed (geo): the partition night, which admits bio" in answer["sentence"]
+    assert "AllowAccounts (bio) without geo: the partition night" in answer["sentence"]
     assert "for now the scheduler says Priority" in answer["sentence"]
     assert answer["changes"][0]["sooner_s"] is None  # as it is, it never starts
     assert answer["changes"][0]["change"] == "the partition day instead of night"

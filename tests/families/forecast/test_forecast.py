@@ -708,7 +708,24 @@ def test_pages_of_the_queue_and_of_a_back_test(
     (curve,) = re.findall(r'<polyline class="edge critical" points="([^"]*)"', text)
     assert len(curve.split()) == len(LEVELS)
     assert known in text
+    whole = next(iter(scores["by_horizon"].values()))
+    horizons = text.partition("<h2>By median forecast")[2].partition("</table>")[0]
+    cells = [horizons.find(f"{whole[score]:.2f}") for score in ("coverage_90", "crps_log", "median_abs_log")]
+    assert -1 not in cells
+    whole["crps_log"] = None
+    assert ">-<" in backtest_page("", scores).partition("<h2>By median forecast")[2].partition("</table>")[0]
     assert "alert(1)</script>" not in text.partition("</header>")[2].partition("<script")[0]
+
+
+def test_words_of_a_forecast_begin_below_their_heads_and_numbers_end_there(snapshot: list[str]) -> None:
+    words = [word for word in snapshot if word != "--json"]
+    lines = CliRunner().invoke(app, words, catch_exceptions=False).stdout.splitlines()
+    at = next(number for number, line in enumerate(lines) if {"job", "user", "partition"} <= set(line.split()))
+    heads, row = lines[at], next(line for line in lines[at + 1 :] if line.strip(" ─"))
+    for head in ("job", "user", "partition", "90 %", "waits for"):
+        assert row[heads.index(head)] != " ", head
+    for head in ("median", "in 1 h", "in 24 h"):
+        assert row[heads.index(head) + len(head) - 1] != " ", head
 
 
 def test_a_snapshot_of_another_cluster_is_named(snapshot: list[str]) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from dagsim.traces import recognise
+
 Reading = Callable[..., Any]
 
 
@@ -55,6 +57,20 @@ def test_every_dirty_row_is_dropped_for_its_reason(sample: Any) -> None:
 def test_partial_jobs_and_gpus_are_options(read: Reading, samples: Path) -> None:
     got = read(samples / "alibaba2017" / "batch_task.csv", keep_partial=True, gpus_per_task=1)
     assert [task.demand for task in got.job("14").tasks] == [(1, 0, 0, None)]
+
+
+@pytest.mark.parametrize("status", ["Ready", "Waiting", "Running", "Failed", "Cancelled"])
+def test_every_state_of_a_task_that_has_not_ended_well_is_known(status: str, read: Reading, tmp_path: Path) -> None:
+    file = tmp_path / "batch_task.csv"
+    file.write_text(f"100,160,1,1,1,Terminated,50,0.01\n100,160,2,1,1,{status},50,0.01\n")
+    assert read(file).dropped == {"of tasks that did not terminate": 1}
+
+
+@pytest.mark.parametrize("status", ["Ready", "Waiting", "Running", "Terminated", "Failed", "Cancelled"])
+def test_a_file_is_recognised_by_any_state(status: str, tmp_path: Path) -> None:
+    file = tmp_path / "tasks.csv"
+    file.write_text(f"100,160,1,1,1,{status},50,0.01\n")
+    assert recognise(file) == "alibaba2017"
 
 
 @pytest.mark.data

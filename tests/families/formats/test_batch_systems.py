@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from dagsim.cli import app
 from dagsim.errors import TraceError
-from dagsim.traces import open_trace, recognise
+from dagsim.traces import TraceOptions, open_trace, recognise
 
 Reading = Callable[..., Any]
 
@@ -103,6 +103,15 @@ def test_flux_counts_gpus_by_its_summary_and_waits_for_dependencies(read: Readin
     )  # fmt: skip
 
 
+def test_flux_names_the_user_and_else_the_number_of_the_user(samples: Path, tmp_path: Path) -> None:
+    text = json.loads((samples / "flux" / "jobs.json").read_text())
+    named, other = (dict(text["jobs"][0], id=number) for number in (1, 2))
+    named |= {"username": "ida", "userid": 31}
+    other |= {"username": "", "userid": 32}
+    (tmp_path / "jobs.json").write_text(json.dumps(text | {"jobs": [named, other]}))
+    assert [job.user for job in open_trace(tmp_path / "jobs.json").jobs()] == ["ida", "32"]
+
+
 def test_the_queue_of_pbs_is_a_state(samples: Path) -> None:
     trace = open_trace(samples / "qstat" / "qstat.txt")
     running, waiting = list(trace.jobs())
@@ -148,3 +157,51 @@ def test_the_queue_of_pbs_can_be_forecast(samples: Path, tmp_path: Path) -> None
     assert ended.exit_code == 0, ended.output
     (row,) = json.loads(ended.stdout.splitlines()[-1])["jobs"]
     assert row["job"] == "311"
+
+
+def listed(**changed: str) -> str:
+    """A finished job as ``qstat -x -f`` prints it."""
+    fields = {
+        "Job_Owner": "mia@front",
+        "job_state": "F",
+        "queue": "work",
+        "ctime": "Sun Oct 25 01:10:00 2026",
+        "qtime": "Sun Oct 25 01:10:00 2026",
+        "etime": "Sun Oct 25 01:10:00 2026",
+        "stime": "Sun Oct 25 02:50:00 2026",
+        "obittime": "Sun Oct 25 02:20:00 2026",
+        "resources_used.walltime": "00:30:00",
+        "Resource_List.select": "2:ncpus=8",
+        **changed,
+    }
+    return "Job Id: 71.front\n" + "".join(f"    {name} = {value}\n" for name, value in fields.items())
+
+
+@pytest.mark.family("pbs")
+@pytest.mark.parametrize(
+    ("field", "arguments", "gpus"),
+    [
+        ("Submit_arguments", "-l select=2:ncpus=8:ngpus=3 run.sh", 6),
+        ("Submit_arguments", "<jsdl:Argument>-l</jsdl:Argument><jsdl:Argument>ngpus=2</jsdl:Argument>", 2),
+        ("submit_args", "-q gpu -l nodes=2:ppn=8:gpus=1,walltime=1:00:00 run.sh", 2),
+        ("submit_args", "-N ngpus run.sh", 0),
+    ],
+)
+def test_gpus_that_only_the_arguments_of_qsub_ask_for_count_with_a_note(
+    tmp_path: Path, field: str, arguments: str, gpus: int
+) -> None:
+    (tmp_path / "qstat.txt").write_text(listed(**{field: arguments}))
+    trace = open_trace(tmp_path / "qstat.txt")
+    (job,) = trace.jobs()
+    assert sum(task.gpus * task.instances for task in job.tasks) == gpus
+    assert ("text" in trace.report.contradictions) == bool(gpus)
+
+
+@pytest.mark.family("pbs")
+def test_a_run_of_qstat_across_the_repeated_hour_lasts_as_long_as_its_wall_time(tmp_path: Path) -> None:
+    (tmp_path / "qstat.txt").write_text(listed())
+    trace = open_trace(tmp_path / "qstat.txt", options=TraceOptions(timezone="Europe/Berlin"))
+    (job,) = trace.jobs()
+    assert job.tasks[0].work == 1800.0  # from 02:50 in summer to 02:20 in winter
+    assert job.observed_start_s == 6000.0
+    assert not trace.report.noted

@@ -14,6 +14,12 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 V100 = gpu_type("V100")
 
 
+def test_a_deployed_gavel_has_the_times_of_its_source_unless_told_otherwise():
+    """Narayanan et al. 2020: rounds of two minutes, and 1000 s or more between two resets of the counts of time."""
+    policy = DeployedGavel()
+    assert (policy.round_s, policy.gap_s) == (120, 1000)
+
+
 def _ends_s(gpus: int, *tasks: Task, arrive_s: tuple[float, ...] = (0.0, 0.0, 0.0)) -> list[float]:
     jobs = [Job.single(str(number), task, arrive_s[number]) for number, task in enumerate(tasks)]
     policy = DeployedGavel(round_s=20.0, save_s=2.0)

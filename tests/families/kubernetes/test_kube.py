@@ -229,6 +229,19 @@ def test_preemption_harms_the_least_important_and_as_few_as_possible() -> None:
     assert not one.may_preempt(Waiting("asked", pod(preemptionPolicy="Never"), 100))
 
 
+def test_of_equally_important_victims_the_sum_decides_with_each_priority_counted_from_the_lowest() -> None:
+    """Kubernetes adds 2^31 to each priority, so that fewer pods are better unless theirs is very low."""
+    for low, node_of_victims in ((-1_500_000_000, 0), (-1_000_000_000, 1)):
+        one = cycle(node("a"), node("b"))
+        for name, priority in (("high", 0), ("low", low), ("lower", low)):
+            run(one, 0, name, pod("2"), priority)
+        run(one, 1, "high", pod("3"), 0)
+        run(one, 1, "plain", pod("3"), 0)
+        got = preempted(one, pod("8"), 100)
+        assert got is not None
+        assert got[0] == node_of_victims
+
+
 def test_budgets_are_violated_last() -> None:
     one = cycle(node("a"), node("b"))
     guarded = {"budgets": {"default/db": 0}}

@@ -246,6 +246,10 @@ def test_pod_sets_see_the_usage_of_those_before_them_and_fewer_pods_may_be_admit
     engine = admission(objects([queue("a", quota(5), cohort="")]), [workload("job", "a", 0, 1, pod_sets=sets)])
     decided(engine)
     assert [one.count for one in engine.assignments(engine.workloads["job"])] == [1, 3]
+    alone = (PodSet("workers", 4, {"cpu": 2.0}, min_count=2),)
+    engine = admission(objects([queue("a", quota(6), cohort="")]), [workload("job", "a", 0, 1, pod_sets=alone)])
+    decided(engine)
+    assert [one.count for one in engine.assignments(engine.workloads["job"])] == [3]
 
 
 # Preemption.
@@ -422,6 +426,25 @@ def test_no_request_fills_the_smallest_rests_and_slices_stay_in_their_domain() -
     assert placed(TopologyRequest(unconstrained=True), 12, 4, 4, 2, 3) == {"n0": 4, "n1": 3, "n2": 2, "n3": 3}
     slices = TopologyRequest(slice_level="kubernetes.io/hostname", slice_size=2)
     assert placed(slices, 6, 4, 4, 2, 3) == {"n0": 4, "n1": 2}
+
+
+def test_a_queue_with_a_plain_flavor_too_places_by_topology_only_what_asks_for_it() -> None:
+    """Without a request a workload goes to the plain flavor, and where all flavors have one by topology."""
+    flavors = (ResourceFlavor("f", topology_name="t"), ResourceFlavor("g"))
+    setup = objects(
+        [queue("a", quota(9), quota(9, flavor="g"), cohort="")],
+        resource_flavors=flavors,
+        topologies=(Topology("t", ("rack", "kubernetes.io/hostname")),),
+        nodes=racks(4, 4),
+    )
+    asks = TopologyRequest(required="rack")
+    sets = {"plain": PodSet("main", 1, {"cpu": 1.0}), "near": PodSet("main", 1, {"cpu": 1.0}, topology=asks)}
+    engine = admission(setup, [workload(name, "a", 1, 1, pod_sets=(one,)) for name, one in sets.items()])
+    decided(engine)
+    assert {name: engine.assignments(engine.workloads[name])[0].flavors["cpu"] for name in sets} == {
+        "plain": "g",
+        "near": "f",
+    }
 
 
 def test_topology_usage_counts_once_for_each_resource_until_the_next_cycle() -> None:

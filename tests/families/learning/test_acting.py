@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import check_lane
+import check_engine
 import numpy as np
 import pytest
 
@@ -117,10 +117,10 @@ def test_random_choices_end_and_all_rows_can_be_carried_out() -> None:
 
 def stops_of_random_choices(number: int) -> int:
     """The number of runs that random choices stopped or moved, on a random cluster."""
-    rng = check_lane.random.Random(f"acting {number}")
+    rng = check_engine.random.Random(f"acting {number}")
     scenario = ClusterScenario(
-        check_lane.cluster_of(rng),
-        check_lane.jobs_of(rng),
+        check_engine.cluster_of(rng),
+        check_engine.jobs_of(rng),
         preemption=Preemption("resume" if number % 2 else "restart", restart_s=float(number)),
         admission=number % 3 == 0,
     )

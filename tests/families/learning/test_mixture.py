@@ -11,7 +11,7 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError
-from dagsim.experiment.store import Store
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.training_log import read_log
 from dagsim.families.compiled import jit
 from dagsim.families.learning.codecs.codec import RelativeConfig
@@ -40,6 +40,15 @@ def test_seeds_differ_in_all_that_is_drawn() -> None:
     assert any(jobs.tasks > len(jobs) for jobs in arrays)
     assert any(jobs.tasks == len(jobs) for jobs in arrays)
     assert all(2 <= sum(node.gpus for node in world.cluster.nodes) <= 68 for world in worlds)
+
+
+def test_nodes_of_a_drawn_type_are_full_except_the_last() -> None:
+    for world in map(SMALL.world, range(40)):
+        of_type: dict[str, list[int]] = {}
+        for node in world.cluster.nodes:
+            of_type.setdefault(node.gpu.name, []).append(int(node.gpus))
+        assert all(set(sizes[:-1]) <= {sizes[0]} and sizes[-1] <= sizes[0] for sizes in of_type.values())
+        assert sum(map(sum, of_type.values())) <= 64 + len(of_type)
 
 
 def test_a_seed_gives_the_same_world_in_every_process() -> None:
@@ -114,7 +123,7 @@ def test_a_training_judges_every_seed_by_its_own_reference(tmp_path: Path) -> No
         *("train.reference=sjf", "train.iterations=2", "train.validate_every=1", "train.validation_seeds=4"),
         *("train.algorithm.sequences=2", "train.algorithm.replicas=2", "train.net.hidden=8"),
     ]
-    folder = Store.create(tmp_path, "train", load_config(None, settings), argv=[], label="ppo")
+    folder = RunStore.create(tmp_path, "train", load_config(None, settings), argv=[], label="ppo")
     run = TrainingRun(folder)
     run.run()
     reference = run._reference_merits

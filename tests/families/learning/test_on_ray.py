@@ -108,6 +108,23 @@ def test_a_baseline_on_ray_is_kept_in_the_order_of_its_plan(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("ray")
+def test_twice_the_cores_are_sent_twice_the_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ray, most = sys.modules["ray"], {1: 0, 2: 0}
+    answered = ray.wait
+    for cores in most:
+
+        def wait(pending: list[Answer], cores: int = cores, **how: Any) -> Any:
+            most[cores] = max(most[cores], len(pending))
+            return answered(pending, **how)
+
+        monkeypatch.setattr(ray, "wait", wait)
+        monkeypatch.setattr(ray, "cluster_resources", lambda cores=cores: {"CPU": cores})
+        workload = ("--seeds", 20, "--set", "workload.count=2", "--no-plots")
+        tables(tmp_path / str(cores), "ray", "baseline", "--algo", "fifo", *workload)
+    assert most[2] == 2 * most[1] > 0
+
+
+@pytest.mark.usefixtures("ray")
 def test_a_trace_is_sent_to_the_workers(tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
     log.write_text("id,arrival_s,gpus,duration_s\n" + "".join(f"j{n},{n},{1 + n % 4},{9 + n}\n" for n in range(20)))
@@ -150,10 +167,15 @@ def trained(out: Path, on: str, workload: str = "workload.count=6") -> list[byte
 
 
 @pytest.mark.usefixtures("ray")
-def test_a_training_on_ray_is_that_of_this_machine_even_if_actors_are_lost(tmp_path: Path) -> None:
+def test_a_training_on_ray_is_that_of_this_machine_even_if_actors_are_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, rollouts = RayRollouts._begin, list[RayRollouts]()
+    monkeypatch.setattr(RayRollouts, "_begin", lambda self: (rollouts.append(self), begin(self)))
     Remote.losses.update({1, 4, 5})  # of the 8 parts
     on_ray = trained(tmp_path / "ray", "ray")
     assert Remote.calls == 8 + 3
+    assert {one.traffic.lost for one in rollouts} == {3}
     assert on_ray == trained(tmp_path / "local", "local:1")
 
 
@@ -190,5 +212,5 @@ def test_a_training_whose_actors_are_always_lost_ends(tmp_path: Path) -> None:
 def test_workers_are_not_counted_on_ray(tmp_path: Path) -> None:
     ended = CliRunner().invoke(app, ["eval", "--on", "ray", "--workers", "2", "-o", str(tmp_path)])
     assert ended.exit_code == 2
-    assert "--workers 2: goes with processes of this machine only; leave out --executor" in ended.stderr
+    assert "--workers 2: is only for processes on this machine; leave out --executor" in ended.stderr
     assert not list(tmp_path.iterdir())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import check_lane
+import check_engine
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -59,8 +59,8 @@ def played(scenario: ClusterScenario, by: float = 1.0) -> tuple[list[np.ndarray]
 
 def cases(number: int) -> tuple[Cluster, list[Job]]:
     """A random cluster, and jobs whose seconds are not 0 and differ."""
-    rng = check_lane.random.Random(f"relative {number}")
-    cluster, jobs = check_lane.cluster_of(rng), check_lane.jobs_of(rng)
+    rng = check_engine.random.Random(f"relative {number}")
+    cluster, jobs = check_engine.cluster_of(rng), check_engine.jobs_of(rng)
     tasks = lambda job: tuple(replace(task, work=rng.lognormvariate(5.0, 1.5)) for task in job.graph.tasks)  # noqa: E731
     return cluster, [replace(job, graph=TaskGraph(tasks(job), job.graph.edges)) for job in jobs]
 

@@ -17,6 +17,7 @@ from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.ledger import claim_report_seeds
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import run_policy
 from dagsim.experiment.store import CellRun, Store
@@ -96,7 +97,7 @@ def test_no_seed_that_is_played_serves_two_purposes(
     config = load_config(
         None, [*settings, *SHORT, LEARNING, warm, f"train.linear_iterations={int(system == 'cluster')}", "seed=3"]
     )
-    store = Store.create(tmp_path, "train", config, argv=[])
+    store = RunStore.create(tmp_path, "train", config, argv=[])
     run = TrainingRun(store)
     run.run()
     with played.during("report"):
@@ -174,7 +175,7 @@ def test_a_results_folder_keeps_the_reference_of_one_experiment_and_validation(
     searches: list[str] = []
 
     def searched(purpose: str, *settings: str) -> tuple[str, float, float]:
-        run = TrainingRun(Store.create(tmp_path, "train", load_config(None, [*base, *settings]), argv=[]))
+        run = TrainingRun(RunStore.create(tmp_path, "train", load_config(None, [*base, *settings]), argv=[]))
         monkeypatch.setattr(run, "trials", lambda name: searches.append(purpose) or TrainingRun.trials(run, name))
         run._find_reference(None)
         return run.reference, run._reference_jct_s, run._reference_merit
@@ -229,7 +230,7 @@ def test_the_agent_is_judged_on_the_same_jobs_as_the_reference(tmp_path: Path) -
     config = load_config(
         None, [*CLUSTER, "workload.count=30", "workload.measure=[20, 30]", *SHORT, "train.reference=sjf"]
     )
-    run = TrainingRun(Store.create(tmp_path, "train", config, argv=[]))
+    run = TrainingRun(RunStore.create(tmp_path, "train", config, argv=[]))
     outcome = run_policy(config, "sjf", VALIDATION[0])
     schedule = outcome.schedule
     assert run._merit_of(schedule) == outcome.summary.jct_s.mean
@@ -238,7 +239,7 @@ def test_the_agent_is_judged_on_the_same_jobs_as_the_reference(tmp_path: Path) -
 
 def test_an_interrupted_report_goes_on_where_it_stopped(tmp_path: Path) -> None:
     settings = [*CLUSTER, *SHORT, LEARNING, "train.reference=sjf", "train.rivals=[fifo]", "train.validation_seeds=2"]
-    store = Store.create(tmp_path, "train", load_config(None, [*settings, "train.linear_iterations=0"]), argv=[])
+    store = RunStore.create(tmp_path, "train", load_config(None, [*settings, "train.linear_iterations=0"]), argv=[])
 
     def stop(progress: trainer.Progress) -> None:
         if progress.what == "report: reinforce" and progress.done == 7:
@@ -257,7 +258,7 @@ def test_an_interrupted_report_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 def test_the_agent_that_is_kept_is_the_best_on_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = load_config(None, [*CLUSTER, *SHORT, LEARNING, "train.iterations=4", "train.reference=sjf"])
-    run = TrainingRun(Store.create(tmp_path, "train", config, argv=[]))
+    run = TrainingRun(RunStore.create(tmp_path, "train", config, argv=[]))
     means = iter((90.0, 70.0, 50.0, np.nan, 60.0))
     seen: list[dict[str, Any]] = []
 

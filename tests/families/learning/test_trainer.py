@@ -19,6 +19,7 @@ import dagsim
 from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import InputError, RunFolderError
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import agent_spec, run_policy
 from dagsim.experiment.store import Store
@@ -51,7 +52,7 @@ def tiny(*settings: str) -> Config:
 
 
 def trained(root: Path, config: Config) -> Store:
-    folder = Store.create(root, "train", config, argv=[], label="ppo")
+    folder = RunStore.create(root, "train", config, argv=[], label="ppo")
     TrainingRun(folder).run()
     return folder
 
@@ -74,12 +75,14 @@ def test_a_training_leaves_its_best_agent_and_a_log(folder: Store) -> None:
 
 
 def test_a_resumed_training_ends_bit_for_bit_as_one_that_was_not_stopped(folder: Store, tmp_path: Path) -> None:
-    stopped = Store.create(tmp_path, "train", tiny(), argv=[], label="ppo")
+    stopped = RunStore.create(tmp_path, "train", tiny(), argv=[], label="ppo")
     session = TrainingRun(stopped)
 
-    def stop(progress: object) -> None:
-        if getattr(progress, "what", "") == "training" and getattr(progress, "done", 0) == 2:
-            raise KeyboardInterrupt
+    def stop(progress: Progress) -> None:
+        if progress.what == "training":
+            assert progress.of == 4  # without a limit of minutes it ends with its last iteration
+            if progress.done == 2:
+                raise KeyboardInterrupt
 
     session._tell = stop
     with pytest.raises(KeyboardInterrupt):
@@ -147,7 +150,7 @@ def plain(path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", EACH)
 def test_killed_in_an_iteration_each_algorithm_goes_on_bit_for_bit(kind: str, tmp_path: Path) -> None:
     config = few(kind)
-    whole, killed = (Store.create(tmp_path / name, "train", config, argv=[]) for name in ("whole", "killed"))
+    whole, killed = (RunStore.create(tmp_path / name, "train", config, argv=[]) for name in ("whole", "killed"))
     TrainingRun(whole).run()
 
     def kill(progress: Progress) -> None:
@@ -172,7 +175,7 @@ def test_killed_in_an_iteration_each_algorithm_goes_on_bit_for_bit(kind: str, tm
 
 def test_killed_before_the_first_iteration_it_begins_again(tmp_path: Path) -> None:
     config = few("reinforce", "train.iterations=1")
-    whole, killed, early = (Store.create(tmp_path / name, "train", config, argv=[]) for name in "abc")
+    whole, killed, early = (RunStore.create(tmp_path / name, "train", config, argv=[]) for name in "abc")
     TrainingRun(whole).run()
     session = TrainingRun(killed)
     session._learn = kill_at_once  # type: ignore[assignment]
@@ -202,7 +205,7 @@ def stop_at_the_reference(progress: Progress) -> None:
 
 @pytest.mark.parametrize("kind", EACH)
 def test_a_training_is_the_iterations_of_its_learner(kind: str, tmp_path: Path) -> None:
-    folder = Store.create(tmp_path, "train", few(kind, "seed=2"), argv=[])
+    folder = RunStore.create(tmp_path, "train", few(kind, "seed=2"), argv=[])
     run = TrainingRun(folder)
     run.run()
     learner, _ = by_hand(run)
@@ -214,7 +217,7 @@ def test_a_training_is_the_iterations_of_its_learner(kind: str, tmp_path: Path) 
 
 def test_a_warm_start_comes_before_the_first_iteration(tmp_path: Path) -> None:
     warm = few("ppo", "train.warm_start={policy: eft-wait, episodes: 4, epochs: 2}", "train.iterations=1")
-    folder = Store.create(tmp_path, "train", warm, argv=[])
+    folder = RunStore.create(tmp_path, "train", warm, argv=[])
     run = TrainingRun(folder)
     run.run()
     learner, factory = by_hand(run)
@@ -238,7 +241,7 @@ def by_hand(run: TrainingRun) -> tuple[Learner, EpisodeFactory]:
 
 def test_weights_are_the_same_with_1_and_2_workers(tmp_path: Path) -> None:
     config = few("ppo", "train.iterations=2", "train.lockstep=1", "workload.count=4")
-    folders = [Store.create(tmp_path / str(count), "train", config, argv=[]) for count in (1, 2)]
+    folders = [RunStore.create(tmp_path / str(count), "train", config, argv=[]) for count in (1, 2)]
     for folder, count in zip(folders, (1, 2), strict=True):
         TrainingRun(folder, count).run()
     assert plain(folders[0].path) == plain(folders[1].path)
@@ -390,7 +393,7 @@ def test_settings_beside_a_configuration_object_are_refused() -> None:
 def test_without_a_training_there_is_no_agent(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no trained sac below"):
         agent_spec("sac", root=tmp_path)
-    with pytest.raises(InputError, match="--checkpoint goes with --policy decima, ppo"):
+    with pytest.raises(InputError, match="--checkpoint applies only to --policy decima, ppo"):
         agent_spec("fifo", Path("best.pt"))
     assert agent_spec("fifo") == "fifo"
 

@@ -11,9 +11,9 @@ import torch
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, RunFolderError
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import make_policy, run_policy
-from dagsim.experiment.store import Store
 from dagsim.families.learning.checkpoint import Checkpoint
 from dagsim.families.learning.codecs.codec import CandidatesConfig
 from dagsim.families.learning.nets.net_settings import ScorerConfig
@@ -113,7 +113,7 @@ def test_other_codecs_have_no_graph_for_it() -> None:
 )
 def test_algorithms_train_it_on_ramp(tmp_path: Path, algorithm: str) -> None:
     config = load_config(None, [*SMALL, f"train.algorithm={algorithm}", "train.codec={kind: partition, blocks: 2}"])
-    run = TrainingRun(Store.create(tmp_path, "train", config, argv=[], label="small"))
+    run = TrainingRun(RunStore.create(tmp_path, "train", config, argv=[], label="small"))
     run.run()
     agent = Checkpoint.load(run.folder.path / "best.pt", system_named("ramp"))
     assert isinstance(agent.net, PacMlConfig)
@@ -129,7 +129,7 @@ def test_an_agent_is_judged_by_blocking_beside_heuristics(tmp_path: Path) -> Non
     settings = [*SMALL, "train.algorithm={kind: ppo, sequences: 1, replicas: 2}", "train.iterations=1"]
     settings += ["train.warm_start={policy: on_time, episodes: 2, epochs: 20, smoothing: 0.0}"]
     config = load_config(None, settings)
-    run = TrainingRun(Store.create(tmp_path, "train", config, argv=[], label="small"))
+    run = TrainingRun(RunStore.create(tmp_path, "train", config, argv=[], label="small"))
     run.run()
     lines = finish(run)
     assert {line.policy for line in lines} == {"ppo", "on_time", "max"}
@@ -149,7 +149,7 @@ def test_an_agent_is_judged_by_blocking_beside_heuristics(tmp_path: Path) -> Non
 def test_the_codec_of_another_system_is_refused(tmp_path: Path) -> None:
     config = load_config(None, [*SMALL, "train.codec=candidates", "train.net=scorer"])
     with pytest.raises(ConfigError, match="'candidates' is a codec of the system 'cluster', but the system is 'ramp'"):
-        TrainingRun(Store.create(tmp_path, "train", config, argv=[], label="small"))
+        TrainingRun(RunStore.create(tmp_path, "train", config, argv=[], label="small"))
 
 
 def test_an_agent_of_ramp_decides_nowhere_else(tmp_path: Path) -> None:

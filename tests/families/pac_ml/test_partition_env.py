@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import gymnasium
 import numpy as np
 import pytest
@@ -90,6 +92,25 @@ def test_a_horizon_truncates() -> None:
     assert not terminated
     with pytest.raises(gymnasium.error.ResetNeeded):
         env.step(0)
+
+
+def test_an_episode_that_ends_while_accepted_jobs_run_is_truncated() -> None:
+    """All jobs have arrived and been placed or turned away, and one of them still runs."""
+    direct = WORLD.kernel(1)
+    direct.run(RAMP_POLICIES.create("min"))
+    last_s = max(outcome.completed_s for outcome in direct.outcomes if outcome.completed_s is not None)
+    ends_s = (direct.outcomes[-1].job.arrival_s + last_s) / 2
+    env = PartitionEnv(replace(WORLD, horizon_s=ends_s))
+    _, info = env.reset(seed=1)
+    over = False
+    while not over:
+        assert env.view is not None
+        action = env.action_of(next(iter(RAMP_POLICIES.create("min").decide(env.view)), None))
+        *_, terminated, truncated, info = env.step(action)
+        over = terminated or truncated
+    assert info["jobs_arrived"] == len(direct.outcomes)
+    assert truncated
+    assert not terminated
 
 
 def test_equal_seeds_begin_equally_and_others_do_not() -> None:

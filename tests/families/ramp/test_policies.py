@@ -54,6 +54,13 @@ def test_acceptable_jct_takes_the_largest_where_none_is_enough() -> None:
     assert degrees("acceptable_jct", 0.01) == [8]
 
 
+def test_acceptable_jct_splits_no_job_that_takes_no_time() -> None:
+    jobs = [RampJob("idle", ComputationGraph("idle", [Op("1", 0.0, 0.0, 0.0, 0.0)], []), 0.0, 1.0, 1)]
+    kernel = RampKernel(jobs, Planner(Fabric(Ramp(2, 2, 2)), Rules(quantum_s=0.01, max_degree=8), memo=Memo()))
+    kernel.run(RAMP_POLICIES.create("acceptable_jct"))
+    assert kernel.outcomes[0].degree == 1
+
+
 def test_on_time_turns_away_what_would_be_late() -> None:
     assert degrees("on_time", 0.01, 0.5, 0.124, 0.125) == [0, 2, 0, 0]  # 8 servers in 1/8 s; two are taken
     assert degrees("on_time", 0.125) == [8]  # just in time

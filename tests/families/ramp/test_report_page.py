@@ -9,6 +9,7 @@ import pytest
 from runs import outcomes
 
 from dagsim.config.schema import load_config
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.store import Store
 from dagsim.families.ramp.scenario import RampScenario
 from dagsim.families.web.chosen import choose_runs
@@ -24,7 +25,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Store]:
     for beta in ("A", "D"):
         config = load_config(None, [f"system={WORLD}", f"system.beta={beta}", "policy=max", "seeds=2"])
         root, policies = tmp_path_factory.mktemp(beta), ("max", "no")
-        folder = Store.create(root, "baseline", config, argv=[], policies=policies)
+        folder = RunStore.create(root, "baseline", config, argv=[], policies=policies)
         for result in outcomes(config, policies):
             folder.add(result)
         folder.mark("done")
@@ -40,7 +41,7 @@ def test_every_agent_has_a_row_for_each_beta(folders: list[Store]) -> None:
 
 def test_causes_add_up_to_the_blocking_rate(folders: list[Store], tmp_path: Path) -> None:
     config = load_config(None, [f"system={WORLD}", "system.horizon_s=0.2", "policy=max", "seeds=2"])
-    cut_short = Store.create(tmp_path, "baseline", config, argv=[], policies=("max", "no"))
+    cut_short = RunStore.create(tmp_path, "baseline", config, argv=[], policies=("max", "no"))
     for result in outcomes(config, ("max", "no")):
         cut_short.add(result)
     cut_short.mark("done")
@@ -69,7 +70,7 @@ def test_the_page_has_the_tables_only_for_ramp(folders: list[Store], tmp_path: P
     assert "speed-up" in text
     assert "blocking_rate" in text
     spark = load_config(None, ["system={kind: spark, jobs: 2, executors: 3}", "seeds=1"])
-    folder = Store.create(tmp_path, "eval", spark, argv=[], policies=("fifo",))
+    folder = RunStore.create(tmp_path, "eval", spark, argv=[], policies=("fifo",))
     for result in outcomes(spark, ("fifo",)):
         folder.add(result)
     assert "by cause" not in page([folder])

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ModelError, TraceError
+from dagsim.families.site.cluster_file import import_site
 from dagsim.families.site.node_lists import FoundNode, grouped, read_nodes
 from dagsim.model import gpu_type
 from dagsim.model.gpu import mig_slice
@@ -144,6 +145,15 @@ def test_nodes_that_are_down_are_kept_if_all_are(tmp_path: Path) -> None:
     out = tmp_path / "c.yaml"
     CliRunner().invoke(app, ["site", "import", str(SAMPLES / "sinfo.txt"), "-o", str(out), "--all"])
     assert len(load_config(out).build_cluster().nodes) == 4
+
+
+def test_nodes_that_are_down_are_left_out_and_named(tmp_path: Path) -> None:
+    whole, up = (tmp_path / name for name in ("whole.yaml", "up.yaml"))
+    import_site([SAMPLES / "sinfo.txt"], whole, keep_all=True)
+    lines = import_site([SAMPLES / "sinfo.txt"], up)
+    kept, nodes = (len(load_config(file).build_cluster().nodes) for file in (up, whole))
+    assert kept < nodes == 4
+    assert any("down" in line.lower() for line in lines)
 
 
 @pytest.mark.parametrize("name", ["a\\nb", "x: !!python/object", "../../etc", "$(id)", "a b", ""])

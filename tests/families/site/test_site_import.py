@@ -191,6 +191,26 @@ def test_json_and_yaml_of_kueue_are_one_site(tmp_path: Path) -> None:
     assert sites[0].queues() == sites[1].queues()
 
 
+def test_of_several_labels_of_a_flavor_the_first_says_its_type(tmp_path: Path) -> None:
+    one = "nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}"
+    both = KUEUE.replace(one, f"{one[:-1]}, cloud.google.com/gke-accelerator: nvidia-tesla-t4}}")
+    assert both != KUEUE
+    plain, labelled = tmp_path / "plain", tmp_path / "labelled"
+    plain.mkdir()
+    labelled.mkdir()
+    sites = [
+        read_site(site_files([_folder(plain, kueue=KUEUE)])),
+        read_site(site_files([_folder(labelled, kueue=both)])),
+    ]
+    types = []
+    for site in sites:
+        assert site is not None
+        objects = site.queues().kueue
+        assert objects is not None
+        types.append([flavor.gpu_types for flavor in objects.resource_flavors])
+    assert types[0] == types[1]
+
+
 def test_an_imported_kueue_is_a_configuration_with_its_policy(tmp_path: Path) -> None:
     output, out = _imported(_folder(tmp_path, kueue=KUEUE, nodes=NODES), tmp_path)
     assert "read kueue: 2 ResourceFlavor, 2 ClusterQueue, 1 Cohort, 2 LocalQueue, 1 Topology" in output

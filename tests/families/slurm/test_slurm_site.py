@@ -496,12 +496,14 @@ def test_no_setting_is_passed_over_in_silence(folder: Path) -> None:
     site = read_slurm_site(site_files([folder]))
     queues = site.queues()
     assert queues.partitions[0].preempt == "suspend"
-    assert queues.partitions[0].allow_accounts == ("lab",)
-    assert queues.partitions[0].deny_qos == ("low",)
+    assert queues.partitions[0].accounts == ("lab",)
+    assert queues.partitions[0].denied_qos == ("low",)
     assert [qos.preempt for qos in queues.qos] == ["requeue", "requeue"]
     assert (queues.scheduler["preempt"], queues.qos[1].preempts) == ("qos", ("normal",))
     assert not queues.tree[0].limits  # they are not enforced
     assert not queues.qos[1].user_limits
+    assert not queues.qos[1].job_limits
+    assert (queues.partitions[0].accounts, queues.partitions[0].denied_qos) == (("lab",), ("low",))
     listed = "\n".join(site.unmodelled)
     for what in (
         "AccountingStorageEnforce=associations,qos: slurmctld does not enforce the limits",

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from dagsim.cli import app
 from dagsim.config.schema import load_config
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, ModelError
 from dagsim.experiment.scenario import scenario_of
 from dagsim.families.decima.decima_env import DecimaEnv
 from dagsim.families.learning.train_section import check_training
@@ -66,6 +66,15 @@ def test_a_range_of_one_number_is_that_number() -> None:
     assert not fixed.varied
     assert ranged.varied
     assert not SparkScenario((ExecutorType("slow", 2), ExecutorType("fast", 2, 2.0))).varied
+
+
+@pytest.mark.parametrize(
+    ("count", "speed", "message"),
+    [(0, 1.0, "executor type 'x': count must be at least 1"), (1, 0.0, "executor type 'x': speed must be positive")],
+)
+def test_a_type_without_executors_or_speed_is_refused(count: int, speed: float, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        ExecutorType("x", count, speed)
 
 
 def test_a_scenario_with_ranges_keeps_to_the_contract() -> None:

@@ -73,6 +73,16 @@ def test_faster_executors_end_sooner() -> None:
     assert completed_ms(types, [job([40, 40])], "fair") == [180]
 
 
+def test_a_stopped_episode_counts_the_tasks_launched_so_far() -> None:
+    """The executor travels for 100 ms and starts a task every 10 ms."""
+    kernel = SparkKernel(1, [job([10, 10, 10, 10])], moving_delay_ms=100)
+    conversation = kernel.decisions(until_s=0.125)
+    view = next(conversation)
+    with pytest.raises(StopIteration):
+        conversation.send((Commit(view.jobs[0].stages[0], 1),))
+    assert kernel.episode.tasks == 3
+
+
 def test_sent_ahead_executors_wait_for_their_stage() -> None:
     """Two executors for stage 0 with one task of 500 ms: the second goes to stage 1 and waits there."""
     chain = job([500], [10, 10], edges=((0, 1),))

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.store import Store
 from dagsim.families.web.document import page, static, write_page
 from dagsim.metrics import columns
@@ -55,7 +56,7 @@ class Seen(HTMLParser):
 
 
 def folder_of(root: Path, config: Config, policies: tuple[str, ...]) -> Store:
-    folder = Store.create(root, "eval", config, argv=["dagsim", "eval", EVIL], policies=policies)
+    folder = RunStore.create(root, "eval", config, argv=["dagsim", "eval", EVIL], policies=policies)
     for result in outcomes(config, policies):
         folder.add(result)
     folder.finish()
@@ -166,7 +167,7 @@ def test_how_to_repeat_it_is_on_the_page(folder: Store) -> None:
 
 
 def test_a_folder_without_a_finished_run_is_refused(tmp_path: Path) -> None:
-    empty = Store.create(tmp_path, "eval", Config(), argv=["dagsim"])
+    empty = RunStore.create(tmp_path, "eval", Config(), argv=["dagsim"])
     with pytest.raises(InputError, match="no run is finished"):
         page([empty])
 

@@ -26,6 +26,7 @@ from runs import outcomes
 from dagsim.cli import app as commands
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.store import Store
 from dagsim.families.web.asgi import Connection, application
 from dagsim.families.web.folder_pages import Results
@@ -36,7 +37,7 @@ CONFIG = Config.model_validate({"workload": {"kind": "synthetic", "count": 12}, 
 
 
 def make(root: Path, *, finished: int = 4, state: str | None = "done", policies=("fifo", "sjf")) -> Store:
-    folder = Store.create(root, "baseline", CONFIG, argv=["dagsim"], policies=policies)
+    folder = RunStore.create(root, "baseline", CONFIG, argv=["dagsim"], policies=policies)
     for result in list(outcomes(CONFIG, ("fifo", "sjf")))[:finished]:
         folder.add(result)
     if state is not None:
@@ -243,6 +244,11 @@ def test_events_bring_all_runs_first_and_then_what_changes(tmp_path: Path) -> No
     assert [[run["done"] for run in runs] for runs in messages] == [[1], [2]]
 
 
+def test_events_say_at_once_that_there_is_no_run_yet(tmp_path: Path) -> None:
+    answer = ask(served(tmp_path), "/events", enough=lambda answer: bool(answer.text))
+    assert answer.text == 'data: {"runs": [], "gone": []}\n\n'
+
+
 def test_events_say_which_runs_are_gone(tmp_path: Path) -> None:
     folder = make(tmp_path)
     name = folder.path.name
@@ -378,7 +384,7 @@ def test_trainings_count_iterations_and_sweeps_cells(tmp_path: Path) -> None:
     from dagsim.experiment.store import Store
     from dagsim.experiment.training_log import TrainingLog
 
-    training = Store.create(tmp_path, "train", load_config(None, ["train.iterations=9"]), argv=["dagsim"])
+    training = RunStore.create(tmp_path, "train", load_config(None, ["train.iterations=9"]), argv=["dagsim"])
     log = TrainingLog(training.path)
     for number, ratio in ((1, 1.5), (2, 0.875)):
         log.add({"iteration": number, "samples": 10.0 * number, "ratio": ratio})

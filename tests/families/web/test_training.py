@@ -7,6 +7,7 @@ import pytest
 
 from dagsim.config.schema import Config
 from dagsim.errors import InputError, RunFolderError
+from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.store import Store
 from dagsim.experiment.training_log import COLUMNS
 from dagsim.families.web.charts import Packer, learning
@@ -17,7 +18,7 @@ HEADS = "policy,mean,ratio,ratio_low,ratio_high,wins,n,verdict"
 
 
 def training(root: Path, ratios: list[float]) -> Store:
-    folder = Store.create(root, "train", Config(), argv=["dagsim", "train"])
+    folder = RunStore.create(root, "train", Config(), argv=["dagsim", "train"])
     lines = [",".join(COLUMNS)]
     for number, ratio in enumerate(ratios, 1):
         values = {"iteration": number, "samples": 100 * number, "ratio": ratio, "reward": -float(number)}
@@ -72,6 +73,14 @@ def test_the_best_validation_score_is_told_with_its_place() -> None:
     )
 
 
+@pytest.mark.parametrize("first", [0.0, None])
+def test_an_agent_may_be_best_before_its_first_sample(first: float | None) -> None:
+    rows = [dict.fromkeys(COLUMNS, None) | {"samples": x, "ratio": y} for x, y in ((first, 0.9), (20, 1.2))]
+    assert "0.900 times that of the reference, after 0 of 20 samples" in training_sentences({"run": rows})[0]
+    unseen = [dict.fromkeys(COLUMNS, None) | {"samples": first}]
+    assert training_sentences({"run": unseen}) == ["run: not validated yet; 0 samples."]
+
+
 def test_a_page_of_trainings_shows_their_report(tmp_path: Path) -> None:
     folder = training(tmp_path, [1.1, 0.95])
     rows = ["heft,1039.3,1.0,,,0,200,reference", "ppo<b>,980.1,0.943,0.921,0.966,180,200,better"]
@@ -83,7 +92,7 @@ def test_a_page_of_trainings_shows_their_report(tmp_path: Path) -> None:
 
 
 def test_trainings_and_other_runs_are_not_mixed(tmp_path: Path) -> None:
-    other = Store.create(tmp_path, "eval", Config(), argv=["dagsim"])
+    other = RunStore.create(tmp_path, "eval", Config(), argv=["dagsim"])
     with pytest.raises(InputError, match="pages of their own"):
         page([training(tmp_path, [1.0]), other])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -13,8 +14,10 @@ from typer.testing import CliRunner
 
 from dagsim.cli import app
 from dagsim.model import (
+    Caps,
     Cluster,
     Job,
+    JobCaps,
     Node,
     NodePartition,
     Qos,
@@ -27,6 +30,7 @@ from dagsim.model import (
 )
 from dagsim.systems.cluster.audit import Audit, Auditor
 from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import Conversation
 from dagsim.workload.arrays import JobArrays
@@ -204,3 +208,68 @@ def test_a_strict_command_refuses_the_contradiction(tmp_path: Path, wide: list[s
     assert not (tmp_path / "out").exists()
     output = run("eta", "--backtest", *wide[1:], "--algo", "easy", "--strict", code=2)
     assert SAID.removeprefix("warning: ") in output
+
+
+RULES = QueueTree(
+    tree=(QueueNode("physics", job_limits=JobCaps(gpus=2)), QueueNode("biology")),
+    partitions=(
+        NodePartition("main", max_time_s=7200.0, job_limits=JobCaps(nodes=2), qos="part"),
+        NodePartition("own", accounts=("biology",), denied_qos=("low",)),
+    ),
+    qos=(
+        Qos("normal", user_limits=Caps(cpus=60)),
+        Qos("low", max_time_s=600.0),
+        Qos("part", job_limits=JobCaps(cpus=48)),
+    ),
+)
+
+
+def broken(**of: object) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """The reasons by which a job among many may never start."""
+    limit = of.pop("limit", None)
+    own = job(1, **{"account": "physics", "partition": "main", "qos": "normal", "user": "ada", **of})
+    if limit is not None:
+        own = replace(own, graph=TaskGraph((replace(own.graph.tasks[0], estimate=limit),)))
+    scenario = ClusterScenario(Cluster(NODES), (), queues=RULES)
+    auditor = scenario.auditor()
+    auditor.add(JobArrays.of([own, *[job(number, cpus=1, partition="main") for number in range(2, 9)]]))
+    found = auditor.audit().contradictions
+    return dict(found["rules"].reasons) if "rules" in found else {}
+
+
+@pytest.mark.family("slurm")
+@pytest.mark.parametrize(
+    ("of", "reason"),
+    [
+        ({"cpus": 50.0}, "QOSMaxCpuPerJob (48) < 50: the QOS part"),
+        (
+            {"cpus": 62.0, "partition": "own", "account": "biology"},
+            "QOSMaxCpuPerUser (60) < 62: the user ada in the QOS normal",
+        ),
+        (
+            {"cpus": 1.0, "instances": 3, "gang": True, "request": Request(spread=True)},
+            "PartitionNodeLimit (2) < 3: the partition main",
+        ),
+        ({"gpus": 4.0}, "AssocMaxGRESPerJob (2) < 4: the account physics"),
+        ({"cpus": 1.0, "partition": "own"}, "AllowAccounts (biology) without physics: the partition own"),
+        ({"cpus": 1.0, "partition": "own", "account": "biology", "qos": "low"}, "DenyQos (low): the partition own"),
+        ({"cpus": 1.0, "limit": 9000.0}, "PartitionTimeLimit (7200 s) < 9,000 s: the partition main"),
+        ({"cpus": 1.0, "limit": 700.0, "qos": "low"}, "QOSMaxWallDurationPerJob (600 s) < 700 s: the QOS low"),
+        ({"cpus": 1.0, "request": Request(partitions=("own", "main"))}, None),
+        ({"cpus": 40.0, "limit": 7200.0, "gpus": 2.0}, None),
+    ],
+)
+def test_a_job_that_the_rules_of_the_site_keep_out_is_named_with_the_rule(
+    of: dict[str, object], reason: str | None
+) -> None:
+    assert broken(**of) == ({} if reason is None else {reason: (1, ("j1",))})
+
+
+@pytest.mark.family("slurm")
+def test_what_breaks_a_rule_for_single_jobs_never_starts_and_holds_nobody_up() -> None:
+    jobs = [job(1, cpus=50.0, partition="main", work=10.0), job(2, cpus=8.0, partition="main", work=10.0)]
+    scenario = ClusterScenario(Cluster(NODES), jobs, queues=RULES)
+    kernel = scenario.kernel(0)
+    Conversation(kernel).follow(POLICIES.create("slurm-multifactor"))
+    ends = {row.job: row.kind.name for row in kernel.schedule.log if row.kind.name in ("REJECTED", "COMPLETED")}
+    assert ends == {0: "REJECTED", 1: "COMPLETED"}

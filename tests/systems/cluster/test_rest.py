@@ -140,6 +140,13 @@ def test_the_rest_of_a_schedule_is_its_own_rest(policy: str, seed: int) -> None:
     assert forgets or not different, (policy, seed, different)
 
 
+@pytest.mark.parametrize("seed", [910003, 910039, 910241, 910283, 2300471])
+def test_priorities_and_arrays_do_not_depend_on_when_they_were_looked_at(seed: int) -> None:
+    # Priorities were computed when somebody asked; times that come as a job arrives came after it.
+    different, forgets = check_rest.differing(check_rest.drawn(seed), "slurm-multifactor", seed)
+    assert forgets or not different
+
+
 def test_what_the_rules_withdraw_at_the_beginning_stops_nobody_from_hearing_of_starts() -> None:
     # An outage takes the nodes of two jobs for good at 18,000 s, when others start.
     different, _ = check_rest.differing(check_rest.drawn(720419), "easy", 720419)

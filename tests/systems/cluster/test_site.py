@@ -9,6 +9,7 @@ import pytest
 from dagsim.errors import ModelError
 from dagsim.families.compiled import choice
 from dagsim.model import (
+    GPU_TYPES,
     Caps,
     Cluster,
     InFlight,
@@ -95,6 +96,46 @@ def test_all_nodes_of_a_job_take_the_same_way_of_a_constraint_in_brackets(policy
     schedule = ClusterKernel(cluster(), jobs).run(POLICIES.create(policy))
     started = {schedule.jobs[row.job].id: row.job for row in schedule.log if row.kind == Kind.STARTED}
     assert set(started) == {"any", "counted", "some"}
+
+
+@pytest.mark.parametrize("policy", BINDING)
+def test_counts_of_a_constraint_hold_for_the_nodes_of_a_job_together(policy: str) -> None:
+    """Seven empty nodes: four red, two blue and one of both colours."""
+    if policy.startswith("slurm"):
+        policy = policy.replace("[", "[gangs=distinct,")
+    colours = [("red",)] * 4 + [("blue",)] * 2 + [("red", "blue", "gold")]
+    nodes = tuple([Node(f"m{number}", None, 0, 8, 64, features) for number, features in enumerate(colours)])
+
+    def chosen(constraint: str, width: int) -> list[set[str]] | None:
+        part = Task("t", 5, instances=width, gang=True, gpus=0, cpus=1, estimate=5)
+        kernel = ClusterKernel(Cluster(nodes), [Job.single("j", part, 0, request=Request(constraint))])
+        log = kernel.run(POLICIES.create(policy)).log
+        rows = [row for row in log if row.kind == Kind.STARTED]
+        assert len(rows) in (0, width)
+        return [set(colours[row.node]) for row in rows] or None
+
+    pairs = chosen("[red*2&blue*2]", 4)
+    assert pairs is not None
+    assert sum("blue" in of for of in pairs) == 2
+    assert sum("gold" in of for of in chosen("gold*1", 3) or ()) == 1
+    both = chosen("red*1&blue*1&gold*1", 1)  # one node may serve several counts, unless they stand in brackets
+    assert both == [{"red", "blue", "gold"}]
+    assert chosen("[red*1&gold*1]", 2) is not None
+    assert chosen("[blue*3&gold*1]", 4) is None  # gold is one of the three
+    assert chosen("gold*2", 3) is None
+
+
+def test_a_gang_that_ran_on_two_gpu_types_is_not_rejected_for_its_counts() -> None:
+    nodes = [Node(f"{name}{at}", GPU_TYPES[gpu], 2, 8, 64, (name,)) for name, gpu in (("t", "T4"), ("v", "V100-16"))
+             for at in range(2)]  # fmt: skip
+    part = Task("t", 5, instances=2, gang=True, gpus=1, cpus=1, estimate=5)
+    jobs = [
+        Job.single("both", part, 0, request=Request("[t*1&v*1]")),
+        Job.single("none", part, 0, request=Request("[t*1&x*1]")),
+    ]
+    log = ClusterKernel(Cluster(tuple(nodes)), jobs).run(POLICIES.create("fifo")).log
+    assert {row.job for row in log if row.kind == Kind.STARTED} == {0}
+    assert {row.job for row in log if row.kind == Kind.REJECTED} == {1}
 
 
 @pytest.mark.parametrize("policy", BINDING)

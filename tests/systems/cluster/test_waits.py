@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from dagsim.cli import app
 from dagsim.errors import InputError
 from dagsim.metrics.why import wait_reasons
 from dagsim.model import (
@@ -227,6 +231,21 @@ def test_quotas_of_kueue_are_told_used_up_or_lent() -> None:
     ]
 
 
+def test_a_quota_of_memory_is_told_in_the_gb_of_the_configuration() -> None:
+    tree = QueueNode("cohort", children=(QueueNode("a", quota={"memory_gb": 6}), QueueNode("b", quota={"gpus": 4})))
+
+    def asking(name: str, arrival_s: float) -> Job:
+        return Job.single(name, Task("t", 10.0, memory_gb=4.0), arrival_s, account="a")
+
+    roomy = tuple([replace(node, memory_gb=64.0) for node in nodes(1)])
+    queues, jobs = QueueTree(tree=(tree,)), [asking("x", 0.0), asking("y", 1.0)]
+    schedule = ClusterKernel(Cluster(roomy), jobs, Models(queues=queues)).run(POLICIES.create("kueue"))
+    (stretch,) = explained(schedule, jobs, 1, "kueue", queues)
+    assert [cause.what for cause in stretch.causes] == [
+        "the quota of 6 memory_gb of the queue a was used up, and its cohort could lend it no more"
+    ]
+
+
 def test_a_job_of_several_tasks_waits_for_the_task_that_starts_next() -> None:
     graph = TaskGraph((Task("first", 2, gpus=1), Task("wide", 2, gpus=2)), (Edge(0, 1),))
     jobs = [job("a", 9, 1), Job("dag", graph, 0.0), job("b", 7, 1, 1.0)]
@@ -301,3 +320,25 @@ def test_a_job_that_its_partition_could_never_hold_is_told_so(
     asked = job("j", 1.0, gpus, instances=instances, gang=gang, partition="small")
     assert obstacle in Obstacles(scenario, "fifo").of(asked, 0.0)
     assert bool(obstacle) == bool(Obstacles(scenario, "fifo").of(asked, 0.0))
+
+
+@pytest.mark.family("fabric")
+def test_a_gang_of_one_rack_waits_for_nodes_that_are_down_although_others_are_free(tmp_path: Path) -> None:
+    """Two racks of three nodes, one node of each down until 80 s: four nodes are free, but no rack has three."""
+    (tmp_path / "c.yaml").write_text(
+        "cluster: {groups: [{name: r, count: 6, gpu: T4, gpus: 1}]}\n"
+        "network: {kind: shared, topology: {kind: fat_tree, down: [3, 2], up: [1, 1], count: [1, 1], "
+        "bandwidth_gb_s: 10}}\n"
+        "queues: {outages: [{nodes: [r-1, r-4], start_s: 0, end_s: 80, kind: down}]}\n"
+    )
+    (tmp_path / "jobs.csv").write_text(
+        "id,arrival_s,gpus,duration_s,instances,gang,level,level_required\nwide,0,1,20,3,true,rack,true\n"
+        "narrow,5,1,20,1,false,,\n"
+    )
+    out = tmp_path / "runs"
+    common = ["--trace", str(tmp_path / "jobs.csv"), "--config", str(tmp_path / "c.yaml"), "--no-plots"]
+    ended = CliRunner().invoke(app, ["replay", *common, "--policy", "topology", "--out", str(out)])
+    assert ended.exit_code == 0, ended.output
+    told = CliRunner().invoke(app, ["why", str(next(out.iterdir())), "wide", "--json"])
+    assert "nodes were down, and all of its nodes must be of one rack" in told.output
+    assert "the order of" not in told.output

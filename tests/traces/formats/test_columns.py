@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import random
+from collections.abc import Sequence
+from math import inf
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,7 +16,8 @@ from traces.formats.in_columns import ways
 from dagsim.errors import ConfigError
 from dagsim.experiment.sizing import TotalDemand
 from dagsim.families.compiled.reading import read_scenario
-from dagsim.model import Cluster
+from dagsim.model import GPU_TYPES, Cluster, GpuType, Job, Task
+from dagsim.model.gpu import canonical
 from dagsim.systems.cluster import Estimates
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.traces import Source, TraceOptions, open_trace
@@ -351,6 +354,25 @@ def test_the_size_of_a_cluster_is_the_same_sum(arrays: JobArrays) -> None:
     in_columns.add_arrays(arrays, Recorded())
     totals = [{name: value for name, value in vars(demand).items() if name[0] != "_"} for demand in (asked, in_columns)]
     assert totals[0] == totals[1]
+
+
+class _OnlyOnV100(Recorded):
+    """A model that was not measured on any other type."""
+
+    def rates(self, task: Task, types: Sequence[GpuType]) -> Any:
+        return tuple(float(type_ is GPU_TYPES.get(canonical("V100"))) for type_ in types)
+
+    def seconds(self, task: Task, types: Sequence[GpuType]) -> Any:
+        return tuple(task.work / rate if rate else inf for rate in self.rates(task, types))
+
+
+def test_a_type_that_cannot_run_a_task_adds_nothing_to_the_size_of_a_cluster() -> None:
+    task = Task("t", 60.0, 2, gpus=4, gpu_types=("V100", "T4"))
+    asked, in_columns = TotalDemand(_OnlyOnV100()), TotalDemand(_OnlyOnV100())
+    asked.add(Job.single("j", task, 0.0))
+    in_columns.add_arrays(JobArrays.of([Job.single("j", task, 0.0)]), _OnlyOnV100())
+    for demand in (asked, in_columns):
+        assert {name: value for name, value in demand.gpu_s.items() if value} == {canonical("V100"): 0.5 * 60 * 2 * 4}
 
 
 def test_columns_take_less_than_150_bytes_a_task(arrays: JobArrays) -> None:

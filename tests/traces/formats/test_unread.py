@@ -47,6 +47,19 @@ def test_a_packed_file_is_told_how_to_unpack_it(tmp_path: Path, magic: bytes, na
             recognise(tmp_path / file)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\nAccounting information about jobs that are: \n  - submitted by users mia, \n",
+        "Job <412>, User <mia>, Project <default>, Mail <mia>, Status <DONE>, Queue <night>\n",
+    ],
+)
+def test_other_outputs_of_lsf_are_called_by_their_name(tmp_path: Path, text: str) -> None:
+    (tmp_path / "log").write_text(text)
+    with pytest.raises(TraceError, match="bacct of LSF, which dagsim does not read: take the accounting instead"):
+        recognise(tmp_path / "log")
+
+
 def test_the_error_of_an_unknown_file_begins_with_what_helps(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("auftrag,beginn,karten,dauer\n7,0,2,30\n")
     ended = CliRunner().invoke(app, ["trace", "info", str(tmp_path / "x.csv")])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
@@ -14,7 +14,7 @@ from dagsim.families.kubernetes.kueue.engine import Admission, EndlessPreemption
 from dagsim.families.kubernetes.kueue.offers import Site
 from dagsim.families.kubernetes.kueue.quota_waits import KueueWaits
 from dagsim.families.kubernetes.kueue.workloads import WorkloadState
-from dagsim.families.kubernetes.kueue_objects import PodSetAssignment, Workload
+from dagsim.families.kubernetes.kueue_objects import KueueObjects, PodSetAssignment, Workload
 from dagsim.model import Decision, Kill, Placement, Preempt, RejectReason, Share, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 from dagsim.systems.cluster.waits import Standing
@@ -29,6 +29,11 @@ class _Admitted:
 
     place: _Place
     from_s: float
+
+
+def rules_of_site(view: ClusterView) -> KueueWaits | None:
+    """The quotas of a site; None if it has none."""
+    return KueueWaits(view, Site(view)) if view.queues is not None and view.queues.has_quota else None
 
 
 class Kueue:
@@ -139,7 +144,7 @@ class Kueue:
     def _set_up(self, view: ClusterView) -> None:
         self.notes.clear()
         self._site = Site(view)
-        self._admission = Admission(self._site.objects, requeue_s=self.requeue_s, exact=False)
+        self._admission = self._engine(self._site.objects)
         self._created: dict[tuple[int, int], float] = {}
         """When each task became ready first: preempted workloads keep that time."""
         self._open: dict[_Place, str] = {}
@@ -161,6 +166,10 @@ class Kueue:
         self._late: dict[str, None] = {}
         """Preempted workloads whose runs began at the same instant."""
         self._number = 0
+
+    def _engine(self, objects: KueueObjects) -> Admission:
+        """Make what admits."""
+        return Admission(objects, requeue_s=self.requeue_s, exact=False)
 
     # Tasks as workloads.
 
@@ -235,7 +244,7 @@ class Kueue:
         name = f"{task.order:020}.{task.piece:06}.{self._number}"
         created = self._created.setdefault((task.job.number, task.index), min(job.arrival_s, run.started_s))
         nodes = None
-        if any(flavor in self._admission.snapshot.trees for flavor in held.values()):
+        if any(self._site.has_topology(flavor) for flavor in held.values()):
             cluster = self._admission.objects.nodes
             nodes = tuple([((cluster[machine.index].name,), count) for machine, count, *_ in run.held])
         self._admission.submit(
@@ -361,7 +370,12 @@ class Kueue:
             else:
                 what = f"can never be admitted{f', and blocks {others} behind it' if pending.strict and others else ''}"
             self._note(f"job {first.job.job.id!r} {what} (ClusterQueue {name!r}, {others + 1} waiting)")
-        for number in dict.fromkeys(task.job.number for waiting in stuck.values() for task in waiting):
+        yield from self._cancel(task for waiting in stuck.values() for task in waiting)
+
+    @staticmethod
+    def _cancel(tasks: Iterable[TaskState]) -> Iterator[Decision]:
+        """Cancel the jobs of tasks."""
+        for number in dict.fromkeys([task.job.number for task in tasks]):
             yield Kill(number, RejectReason.CANCELLED)
 
     def _note(self, text: str) -> None:

@@ -129,6 +129,10 @@ class Site:
                         return name
         return None
 
+    def has_topology(self, flavor: str) -> bool:
+        """True if pods of a flavor are placed by a topology."""
+        return flavor in self._flavors and bool(self._flavors[flavor].topology_name)
+
     def node_number(self, address: tuple[str, ...]) -> int:
         """Return the number of the node that an assignment of a topology names."""
         return self._numbers[address[-1]]

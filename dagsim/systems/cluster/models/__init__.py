@@ -1,5 +1,5 @@
-"""Models of everything that takes time or goes wrong on the GPU cluster: those of a run as one value,
-and all of them by name.
+"""Models of everything that takes time or goes wrong on the GPU cluster: the models of a simulation
+as one value, and all models by name.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ __all__ = ["COMMUNICATIONS", "FAILURE_MODELS", "RUNTIMES", "SETUPS", "SHARINGS",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Models:
-    """The rules by which a cluster simulates its jobs. By default, tasks take the seconds that they were
-    recorded with, nothing fails, nothing else takes time, and estimates are exact.
+    """The rules by which a cluster simulates its jobs. By default, tasks take as long as recorded,
+    nothing fails, nothing else takes time, and estimates are exact.
     """
 
     runtime: Runtime = field(default_factory=Recorded)
@@ -33,15 +33,16 @@ class Models:
     sharing: Sharing | None = None
     """Rates of two tasks on the same GPUs; ``None`` without ``Join``."""
     communication: Communication | None = None
-    """What gangs send in each step, over ``network``; a runtime may say that itself."""
+    """What gangs send over ``network`` in each step; a runtime model may state this itself."""
     preemption: Preemption = field(default_factory=Preemption)
-    """What a stopped run keeps, what its return costs, and periodic checkpoints."""
+    """What a stopped run keeps, what resuming it costs, and periodic checkpoints."""
     failures: Sequence[FailureModel] = ()
     """What takes nodes down and brings them back."""
     estimates: Estimates = field(default_factory=Estimates)
-    """What policies know of the seconds."""
+    """What policies know about run times."""
     queues: QueueTree | None = None
-    """Queues, which policies read; partitions, reservations and licences, which bind all policies."""
+    """Queues, which policies read, and partitions, reservations and licences, which apply under all
+    policies."""
     admission: bool = False
     """True if every arrival waits for ``Admit`` or ``Reject``."""
 

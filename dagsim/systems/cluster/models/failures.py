@@ -1,4 +1,4 @@
-"""Disturbances, set-up delays and the cost of preemption."""
+"""Failure models, set-up delays and the cost of preemption."""
 
 from __future__ import annotations
 
@@ -20,57 +20,58 @@ from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import DISTURBANCES, Clock, Timer
 
 _ROUNDING = 1e-9
-"""Intervals by which work may exceed a whole number of them: the rest of a division."""
+"""Fraction of an interval by which work may exceed a whole number of intervals, because division
+rounds."""
 
 
 class Nodes(Protocol):
-    """The operations that a failure model may carry out."""
+    """The operations that a failure model may call."""
 
     @property
     def node_count(self) -> int:
-        """Nodes in the cluster."""
+        """Number of nodes in the cluster."""
         ...
 
     def take_down(self, node: int, notice_s: float = 0.0) -> None:
-        """Take the node down; its runs end as failed. They keep their work if ``notice_s`` before that
-        are enough for a checkpoint.
+        """Take the node down; its runs end as failed. They keep their work if a notice of
+        ``notice_s`` is long enough for a checkpoint.
         """
         ...
 
     def bring_up(self, node: int) -> None:
         """Bring the node back, unless something else also holds it down. It is up once every
-        process has released it.
+        process that took it down has released it.
         """
         ...
 
 
 class FailureModel(Protocol):
-    """The seam for failures: a configuration that makes the plain state of its processes."""
+    """The interface for failures: a configuration that creates the plain state of its processes."""
 
     def start(self, nodes: int, seed: int) -> FailureProcess:
-        """The state at time 0 for a cluster of ``nodes`` nodes."""
+        """Return the state at time 0 for a cluster of ``nodes`` nodes."""
         ...
 
 
 class FailureProcess(Protocol):
-    """A disturbance under way. Its next changes are plain data, so that a copy continues in a
+    """A running failure process. Its next changes are plain data, so that a copy can continue in a
     forked simulation.
     """
 
     def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
-        """The SimPy processes that continue from the present state."""
+        """Return the SimPy processes that continue from the present state."""
         ...
 
     def postpone(self, by_s: float) -> None:
-        """Let everything happen this much later."""
+        """Postpone everything by this much."""
         ...
 
     def copy(self) -> FailureProcess:
-        """An equal state that continues independently."""
+        """Return an equal state that continues independently."""
         ...
 
     def returning(self) -> Collection[int]:
-        """The nodes it holds down and will bring back at some time; a node it holds down twice
+        """Return the nodes that it keeps down and will bring back; a node that it took down twice
         appears twice.
         """
         ...
@@ -80,8 +81,8 @@ class FailureProcess(Protocol):
 class NodeFailures:
     """Nodes fail and are repaired after exponential times (a memoryless machine-repair model).
 
-    Each fails independently, or with ``rack`` above 1 as many consecutive nodes at once, because
-    they share a switch or a power supply.
+    Each node fails independently; with ``rack`` above 1, that many consecutive nodes fail together,
+    because they share a switch or a power supply.
     """
 
     mean_up_s: float
@@ -97,7 +98,7 @@ class NodeFailures:
             raise ModelError(f"node failures: rack must be at least 1 node, got {self.rack!r}")
 
     def start(self, nodes: int, seed: int) -> _Failing:
-        """Every node up, and each rack with its own random stream."""
+        """Return a state in which every node is up and each rack has its own random stream."""
         racks = [tuple(range(first, min(first + self.rack, nodes))) for first in range(0, nodes, self.rack)]
         rngs = [stream(seed, "failures", rack) for rack in range(len(racks))]
         up_s = [float(rng.exponential(self.mean_up_s)) for rng in rngs]
@@ -117,12 +118,14 @@ def _check_means(name: str, rates: NodeFailures | SpotCapacity) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SpotCapacity:
-    """Nodes that their owner takes back and returns after exponential times, each on its own.
+    """Nodes that their owner takes back and returns after exponential times, independently of each
+    other.
 
-    ``notice_s`` before that, its runs stop and write a checkpoint, and nothing starts there any more.
-    If the notice is as long as ``Preemption.checkpoint_write_s``, they keep all work done until then; otherwise
-    they lose what a failure would cost. Over a network with a storage, the flows of the checkpoint must
-    arrive within the notice. ``nodes`` are all nodes by default; the others are reserved.
+    ``notice_s`` before a node is taken, its runs stop and write a checkpoint, and nothing more
+    starts there. If the notice is as long as ``Preemption.checkpoint_write_s``, they keep all work
+    done until then; otherwise they lose what a failure would cost. Over a network with a storage,
+    the flows of the checkpoint must arrive within the notice. ``nodes`` are all nodes by default;
+    the others are reserved.
     """
 
     mean_up_s: float
@@ -139,7 +142,7 @@ class SpotCapacity:
             raise ModelError(f"spot: notice_s must be 0 or more, got {self.notice_s!r}")
 
     def start(self, nodes: int, seed: int) -> _Failing:
-        """Every node there, each with its own random stream.
+        """Return a state in which every node is available and has its own random stream.
 
         Raises:
             ModelError: A node that the cluster does not have.
@@ -169,7 +172,7 @@ class _Failing:
 
     @property
     def takes_for_good(self) -> bool:
-        """True if a node may stay away for ever."""
+        """True if a node may stay away forever."""
         return self.rates.mean_down_s == inf
 
     def postpone(self, by_s: float) -> None:
@@ -216,7 +219,7 @@ class Maintenance:
             raise ModelError(f"maintenance: needs 0 <= start_s < end_s, got {self.start_s!r} and {self.end_s!r}")
 
     def start(self, nodes: int, seed: int) -> _Calendar:
-        """Nothing has happened yet.
+        """Return the initial state, in which nothing has happened yet.
 
         Raises:
             ModelError: A node that the cluster does not have.
@@ -242,7 +245,7 @@ class Outages:
                 raise ModelError(f"downtime of node {node}: needs 0 <= start_s < end_s, got {start_s!r} and {end_s!r}")
 
     def start(self, nodes: int, seed: int) -> _Calendar:
-        """Nothing has happened yet.
+        """Return the initial state, in which nothing has happened yet.
 
         Raises:
             ModelError: A node that the cluster does not have.
@@ -255,8 +258,8 @@ class Outages:
 
 @dataclass(frozen=True, slots=True)
 class FailureLog:
-    """Failures as they were logged: a CSV file with the columns ``node`` (its number), ``start_s``
-    and ``end_s`` (empty: for good). Overlapping failures of a node are one.
+    """Failures as logged in a CSV file with the columns ``node`` (its number), ``start_s``
+    and ``end_s`` (empty: for good). Overlapping failures of a node count as one.
     """
 
     path: str
@@ -265,7 +268,7 @@ class FailureLog:
     __pydantic_config__ = {"extra": "forbid"}
 
     def start(self, nodes: int, seed: int) -> _Calendar:
-        """Nothing has happened yet.
+        """Return the initial state, in which nothing has happened yet.
 
         Raises:
             ModelError: The file cannot be read, or a row is not a failure of an existing node.
@@ -305,11 +308,11 @@ class _Calendar:
     windows: tuple[tuple[int, float, float], ...]
     done: int = 0
     changes: list[tuple[float, bool, int]] = field(init=False)
-    """``(time_s, goes down, node)``, sorted: at one instant nodes return before others leave, each
+    """``(time_s, goes down, node)``, sorted: at one moment nodes return before others leave, each
     in order of number.
     """
     takes_for_good: bool = field(init=False)
-    """True if a node stays away for ever."""
+    """True if a node stays away forever."""
 
     def __post_init__(self) -> None:
         self._list_changes()
@@ -350,8 +353,8 @@ class _Calendar:
 
 
 def start_all(models: Iterable[FailureModel], nodes: int, seed: int, begins_s: float = 0.0) -> list[FailureProcess]:
-    """The state of all failures when the simulation begins; their times count from then. All
-    windows go into one calendar, so that the order of changes at one instant does not depend on the
+    """Return the state of all failures when the simulation begins; their times count from then. All
+    windows go into one calendar, so that the order of changes at one moment does not depend on the
     order of the models.
 
     Raises:
@@ -372,8 +375,8 @@ class Setup(Protocol):
     """The seam for set-up costs."""
 
     def seconds(self, task: Task, job: int, previous: tuple[int, ...]) -> float:
-        """Seconds before a run of ``task`` computes. ``previous`` holds, for each GPU of the run,
-        the number of the job that it served last, -1 for none.
+        """Return the seconds before a run of ``task`` computes. ``previous`` holds, for each GPU of
+        the run, the number of the job that it served last, -1 for none.
         """
         ...
 
@@ -469,21 +472,21 @@ class Preemption:
         return self.restart_s + (self.checkpoint_s_per_gb * memory_gb if kept else 0.0)
 
     def lost_s(self, memory_gb: float, done_s: float) -> float:
-        """Seconds of an instance that stopping it costs: set-up when it returns, and what it has done
-        (``done_s``) if that is not kept.
+        """Return the seconds of an instance that stopping it costs: set-up when it returns, and
+        what it has done (``done_s``) if that is not kept.
         """
         kept = self.on_resume == "resume"
         return self.cost_s(memory_gb, kept) + (0.0 if kept else done_s)
 
     def with_writes_s(self, work_s: float) -> float:
-        """Seconds that ``work_s`` of computing take with the checkpoints in between."""
+        """Return the seconds that ``work_s`` of computing take with the checkpoints in between."""
         if self.checkpoint_interval_s is None or not work_s:
             return work_s
         return work_s + self.checkpoint_write_s * max(0, ceil(work_s / self.checkpoint_interval_s - _ROUNDING) - 1)
 
     def next_checkpoint_s(self, saved_s: float, work_s: float) -> float:
-        """Work at which a run with ``work_s`` seconds of work writes the checkpoint after that at ``saved_s``;
-        ``inf`` if it ends before.
+        """Return the work at which a run with ``work_s`` seconds of work writes the checkpoint
+        after that at ``saved_s``; ``inf`` if it ends before.
         """
         if self.checkpoint_interval_s is None:
             return inf
@@ -491,8 +494,8 @@ class Preemption:
         return after_s if work_s > after_s + _ROUNDING * self.checkpoint_interval_s else inf
 
     def worked_s(self, passed_s: float, *, saved: bool = False) -> float:
-        """Seconds of computing in ``passed_s`` seconds with checkpoints; with ``saved`` only those that a
-        checkpoint holds.
+        """Return the seconds of computing in ``passed_s`` seconds with checkpoints; with ``saved``
+        only those that a checkpoint holds.
         """
         if self.checkpoint_interval_s is None:
             return passed_s

@@ -54,7 +54,7 @@ class Runtime(Protocol):
     """The seam for runtime models."""
 
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
-        """Seconds that one instance of ``task`` takes on each of ``gpus``.
+        """Return the seconds that one instance of ``task`` takes on each of ``gpus``.
 
         ``inf`` where it cannot run: a GPU task on a CPU machine, or any task on a type that its
         ``gpu_types`` leave out. Pass the same tuple object each time, because rates are cached by
@@ -72,7 +72,8 @@ class HasRates(Runtime, Protocol):
         ...
 
     def rates(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
-        """Units of work per second of such a task on each of ``gpus``. 0 where it cannot run."""
+        """Return the units of work per second of such a task on each of ``gpus``. 0 where it cannot
+        run."""
         ...
 
 
@@ -90,7 +91,7 @@ class _ByType(ABC):
 
     @abstractmethod
     def _rate(self, task: Task, gpu: GpuType | None) -> float:
-        """Units of work per second on ``gpu``, where the task can run."""
+        """Return the units of work per second on ``gpu``, where the task can run."""
 
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         work = task.work
@@ -105,7 +106,8 @@ class _ByType(ABC):
         return tuple([work / rate if rate else inf for rate in rates])
 
     def rates(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
-        """Units of work per second of such a task on each of ``gpus``. 0 where it cannot run."""
+        """Return the units of work per second of such a task on each of ``gpus``. 0 where it cannot
+        run."""
         if task.speeds and task.gpus:
             return self._rates(task, gpus, task.speeds)
         held = self._known.get(id(gpus)) or self._adopt(gpus)
@@ -333,14 +335,15 @@ class Fed(_ByType):
         return f"{self.base}; limited by cores and host memory for {', '.join(self.models)}"
 
     def job(self, job: Job, cluster: Cluster) -> Job:
-        """The job with the cores that ``cores`` chooses."""
+        """Return the job with the cores that ``cores`` chooses."""
         if self.cores == "asked":
             return job
         tasks = [self._allotted(task, cluster) for task in job.graph.tasks]
         return replace(job, graph=TaskGraph(tuple(tasks), job.graph.edges))
 
     def _allotted(self, task: Task, cluster: Cluster) -> Task:
-        """The task with the cores of its nodes, in proportion to its GPUs or by its sensitivity."""
+        """Return the task with the cores of its nodes, in proportion to its GPUs or by its
+        sensitivity."""
         allowed = None if task.gpu_types is None else named_types(task.gpu_types)
         nodes = [node for node in cluster.nodes if node.gpu and (allowed is None or node.gpu.name in allowed)]
         if task.gpus < 1 or not nodes:
@@ -365,7 +368,7 @@ class Fed(_ByType):
 
 
 def _own(speeds: Mapping[str, float], gpu: GpuType) -> float | None:
-    """The task's own rate on ``gpu``, if it has one, under any of the type's names."""
+    """Return the task's own rate on ``gpu``, if it has one, under any of the type's names."""
     if gpu.name in speeds:
         return speeds[gpu.name]
     return next((rate for name, rate in speeds.items() if canonical(name) == gpu.name), None)
@@ -412,8 +415,8 @@ class ThroughputTable:
 
     @classmethod
     def read(cls, path: Path) -> ThroughputTable:
-        """The table in a CSV file. Its columns are model, gpu, batch, samples_per_s and optionally
-        source.
+        """Return the table in a CSV file. Its columns are model, gpu, batch, samples_per_s and
+        optionally source.
 
         Raises:
             ConfigError: The file cannot be read, lacks a column, or has an invalid number; names ``file:line``.
@@ -430,7 +433,8 @@ class ThroughputTable:
         return tuple(self._found)
 
     def batches(self, model: str, gpu: GpuType) -> Mapping[int, float]:
-        """Samples per second by batch for ``model`` on ``gpu`` or another size of its chip; empty if never measured."""
+        """Return the samples per second by batch for ``model`` on ``gpu`` or another size of its
+        chip; empty if never measured."""
         by_gpu = self._found.get(model, {})
         if gpu.name in by_gpu:
             return by_gpu[gpu.name]
@@ -440,7 +444,7 @@ class ThroughputTable:
         return {}
 
     def ratio(self, model: str, gpu: GpuType, reference: GpuType, batch: int | None = None) -> float | None:
-        """The speed of training ``model`` on ``gpu`` relative to ``reference`` at ``batch``.
+        """Return the speed of training ``model`` on ``gpu`` relative to ``reference`` at ``batch``.
 
         Without a batch, the largest batch measured on both is used. ``None`` if there is none.
         """
@@ -460,7 +464,7 @@ class ThroughputTable:
 
 @cache
 def shipped_throughputs() -> ThroughputTable:
-    """The table that ships with dagsim."""
+    """Return the table that ships with dagsim."""
     return ThroughputTable.read(_SHIPPED)
 
 
@@ -536,7 +540,7 @@ class Estimates:
         active.rank()
 
     def _factors(self, active: JobState, seed: int) -> list[float]:
-        """The noisy estimate of each task as a multiple of the truth."""
+        """Return the noisy estimate of each task as a multiple of the truth."""
         if self.kind != "noisy":
             return [1.0] * len(active.tasks)
         rng = stream(seed, "estimates", active.number)
@@ -546,8 +550,8 @@ class Estimates:
 def limit_seconds(
     task: Task, job: str, seconds: Seconds, truth: tuple[float, ...], limits: TimeLimits
 ) -> tuple[float, ...]:
-    """The time limit of a task on each type, as the site's scheduler knows it: the one that its user
-    stated, else the site's; ``inf`` where the task cannot run, as in the ``truth``.
+    """Return the time limit of a task on each type, as the site's scheduler knows it: the one that
+    its user stated, else the site's; ``inf`` where the task cannot run, as in the ``truth``.
 
     Raises:
         ModelError: The user stated no amount of work.
@@ -561,7 +565,7 @@ def limit_seconds(
 
 
 def as_claimed(task: Task, job: str) -> Task:
-    """The task with the work that its user claims.
+    """Return the task with the work that its user claims.
 
     Raises:
         ModelError: The claim is not an amount of work.

@@ -11,7 +11,7 @@ class Sharing(Protocol):
     """The seam for sharing: the rates of two tasks on the same GPUs, relative to their rates alone."""
 
     def pair(self, first: Task, second: Task, gpu: str) -> tuple[float, float] | None:
-        """The rate of each of two tasks on a GPU type; None if they do not fit together.
+        """Return the rate of each of two tasks on a GPU type; None if they do not fit together.
 
         Raises:
             ModelError: Nothing is known about the pair.
@@ -19,5 +19,5 @@ class Sharing(Protocol):
         ...
 
     def rate(self, task: Task, other: Task, gpu: str, now: float) -> float:
-        """The present rate of a task beside another."""
+        """Return the present rate of a task beside another."""
         ...

@@ -37,7 +37,7 @@ class Flow:
         """Its parts on shared links, as the carrier keeps them; None before it is sent."""
 
     def sent(self, now: float) -> float:
-        """Bytes that have crossed shared links by ``now``."""
+        """Return the bytes that have crossed shared links by ``now``."""
         return self.size - sum([part.left(now) for part in self.parts]) if self.parts else 0.0
 
     def copy(self) -> Flow:
@@ -51,8 +51,8 @@ class Carrier(Protocol):
     """A network in one simulation: it carries flows and holds the state of the links."""
 
     def fetch(self, flows: Sequence[Flow]) -> Generator[Event, object, None]:
-        """Part of the SimPy process of a run: wait until every flow has arrived. Called again on
-        copies of the same flows in a forked simulation; may be interrupted at any wait.
+        """Return the part of the SimPy process of a run: wait until every flow has arrived. Called
+        again on copies of the same flows in a forked simulation; may be interrupted at any wait.
         """
         ...
 
@@ -78,7 +78,7 @@ class HasLevels(Protocol):
     """A network whose nodes lie in racks, pods or the like."""
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
-        """The levels between a node and the whole network, narrowest first."""
+        """Return the levels between a node and the whole network, narrowest first."""
         ...
 
 
@@ -91,8 +91,8 @@ class Storage:
 
     - After ``Preemption.checkpoint_interval_s`` of work, a run pauses until its state is in the storage.
     - A preempted run leaves its GPUs at once, and its nodes send its state to the storage. When it starts
-      again, it waits for that and then reads its state; if it starts in the same instant (``Migrate``),
-      its state goes straight from its former nodes to the new ones.
+      again, it waits for that and then reads its state; if it starts at the same time
+      (``Migrate``), its state goes straight from its former nodes to the new ones.
     - A run that has notice before its node leaves keeps its work if its state arrives in time.
 
     Flows take the place of ``Preemption.checkpoint_write_s`` and ``checkpoint_s_per_gb``.
@@ -116,7 +116,7 @@ class Storage:
                 raise ModelError(f"storage: {name} must be 0 GB or more, got {amount!r}")
 
     def numbers(self, names: Sequence[str]) -> list[int]:
-        """The storage nodes among the nodes ``names`` of the cluster.
+        """Return the storage nodes among the nodes ``names`` of the cluster.
 
         Raises:
             ModelError: The cluster lacks one.
@@ -129,12 +129,12 @@ class Storage:
         return [names.index(name) for name in self.nodes]
 
     def load_bytes(self, model: str | None) -> float:
-        """Bytes that a task reads before it computes."""
+        """Return the bytes that a task reads before it computes."""
         return 1e9 * self.models.get(model or "", self.default_gb)
 
 
 def levels_in(network: Network | None, names: Sequence[str]) -> Sequence[FabricLevel] | None:
-    """The levels of the network between the nodes ``names``; None if it knows no levels.
+    """Return the levels of the network between the nodes ``names``; None if it knows no levels.
 
     Raises:
         ModelError: The network does not fit the nodes.
@@ -164,8 +164,8 @@ class Communication(Protocol):
     """The seam for what gangs send. A runtime model may have the method, too."""
 
     def traffic(self, task: Task, gpu: GpuType | None) -> StepOfGang | None:
-        """The traffic of a gang on a GPU type, None if it sends nothing. ``gpu`` matters only to a
-        runtime model: ``step_s`` is then the time on ``gpu``.
+        """Return the traffic of a gang on a GPU type, None if it sends nothing. ``gpu`` matters
+        only to a runtime model: ``step_s`` is then the time on ``gpu``.
         """
         ...
 
@@ -175,12 +175,13 @@ class GangCarrier(Protocol):
     """A carrier of gangs, too: each has a constant rate until flows start or end."""
 
     def gang(self, traffic: Any, step_s: float, members: Sequence[Member], gpu: GpuType | None) -> Any:
-        """A gang on these nodes that computes ``step_s`` seconds per step; it sends nothing yet."""
+        """Return a gang on these nodes that computes ``step_s`` seconds per step; it sends nothing
+        yet."""
         ...
 
     def begin(self, gang: Any, tell: Callable[[float], None]) -> None:
         """Let a gang send from now on. ``tell`` is called with each new rate, in seconds of compute
-        per second, first in this instant.
+        per second, first at this time.
         """
         ...
 
@@ -189,11 +190,11 @@ class GangCarrier(Protocol):
         ...
 
     def adopt(self, gang: Any, tell: Callable[[float], None]) -> Any:
-        """In a forked simulation, let a copy of a gang go on."""
+        """In a forked simulation, let a copy of a gang continue."""
         ...
 
     def expected(self, gang: Any) -> float:
-        """The rate that a gang would have if it began now."""
+        """Return the rate that a gang would have if it began now."""
         ...
 
 
@@ -202,8 +203,8 @@ class ForeseeingCarrier(Protocol):
     """A carrier that can say, too, how long flows would take."""
 
     def expected_s(self, groups: Sequence[Sequence[Flow]]) -> list[float]:
-        """Seconds until the flows of each group would have arrived if all groups were sent now, beside those
-        under way and none to come.
+        """Return the seconds until the flows of each group would have arrived if all groups were
+        sent now, beside those under way and none to come.
         """
         ...
 

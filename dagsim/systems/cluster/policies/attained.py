@@ -100,8 +100,8 @@ class ByGpuSeconds(BySeconds):
 def _overtakes_s(
     key: float, served: np.ndarray, rates: np.ndarray, service: ServiceColumns, row: int | None
 ) -> np.ndarray:
-    """Seconds until each of ``served`` exceeds ``key``, as they grow by ``rates`` per second, and the
-    key as the one in ``row``. Jobs without GPUs keep their key.
+    """Return the seconds until each of ``served`` exceeds ``key``, as they grow by ``rates`` per
+    second, and the key as the one in ``row``. Jobs without GPUs keep their key.
     """
     rises = 0.0 if row is None else float(rates[row])
     ahead, closing = key - served, rates - rises

@@ -90,7 +90,7 @@ class AlikeTasks:
         return ends_s
 
     def room(self, machines: ClusterState) -> int | None:
-        """The fastest type with room for one of the tasks now, if any."""
+        """Return the fastest type with room for one of the tasks now, if any."""
         return next((type_ for type_ in self.types if machines.fits_on(self.demand, type_)), None)
 
     def first(
@@ -171,11 +171,11 @@ class Backlog:
             self.push(task)
 
     def groups(self) -> Iterator[AlikeTasks]:
-        """The groups that are not empty."""
+        """Return the groups that are not empty."""
         return (group for group in self._groups.values() if group.tasks)
 
     def fits(self, machines: ClusterState) -> bool:
-        """True if any group has room."""
+        """Return True if any group has room."""
         fits = machines.fits
         return any(fits(demand) for demand in self._demands)
 
@@ -185,7 +185,8 @@ def _f1(seconds: float, amount: float, arrival_s: float) -> float:
 
 
 def _unset_wait_s(arrival_s: float) -> float:
-    """The waiting time of a job in RLScheduler's queue: its start is still -1, its unset value."""
+    """Return the waiting time of a job in RLScheduler's queue: its start is still -1, its unset
+    value."""
     return -1.0 - arrival_s
 
 
@@ -603,7 +604,8 @@ class Conservative:
                     profile.take(start_s, end_s, amount)
 
     def _capacity(self, view: ClusterView, type_: int) -> tuple[float, ...]:
-        """GPUs, and cores and memory in millionths, of the nodes of a type that are up."""
+        """Return the GPUs, and cores and memory in millionths, of the nodes of a type that are
+        up."""
         if type_ not in self._capacities:
             up = [
                 node
@@ -617,7 +619,8 @@ class Conservative:
 
 
 def _earliest(profiles: Sequence[Profile], amounts: Sequence[float], seconds: float) -> float:
-    """The first time from which all amounts are free for some seconds; ``inf`` if they never are."""
+    """Return the first time from which all amounts are free for some seconds; ``inf`` if they never
+    are."""
     start_s = -inf
     while True:
         times_s = [
@@ -642,7 +645,7 @@ class FreeAmounts(NamedTuple):
     memory: int
 
     def exceed(self, extra: FreeAmounts) -> bool:
-        """True if any of them is above that of ``extra``."""
+        """Return True if any of them is above that of ``extra``."""
         return self.gpus > extra.gpus or self.cpus > extra.cpus or self.memory > extra.memory
 
 
@@ -728,7 +731,7 @@ class Easy:
             stuck.add(chosen)
 
     def _exceeds(self, view: ClusterView, group: AlikeTasks, type_: int, extra: FreeAmounts) -> bool:
-        """True if a task of the group would take more than what is left over."""
+        """Return True if a task of the group would take more than what is left over."""
         count = group.waiting
         if not group.demand.gang and count > 1:
             placement = self._place(view, group.tasks[0], type_)
@@ -769,7 +772,7 @@ def most_slowed_first(group: AlikeTasks, now: float) -> np.ndarray:
 
 
 def _amounts(demand: DemandClass, count: int) -> FreeAmounts:
-    """The amounts that this many instances of ``demand`` take."""
+    """Return the amounts that this many instances of ``demand`` take."""
     return FreeAmounts(round(demand.demand.gpus * MICRO) * count, demand.cpus * count, demand.memory * count)
 
 

@@ -32,12 +32,12 @@ class Ready:
 
 
 def size(task: TaskState) -> float:
-    """GPUs that start together, or cores for a task without GPUs."""
+    """Return the GPUs that start together, or cores for a task without GPUs."""
     return width(task) if task.demand.demand.gpus else task.demand.cpus / MICRO * (task.demand.gang or 1)
 
 
 def held(run: Run) -> float:
-    """GPUs that the run holds, or cores if it holds no GPU."""
+    """Return the GPUs that the run holds, or cores if it holds no GPU."""
     return run.gpus or run.task.demand.cpus / MICRO * run.instances
 
 
@@ -141,7 +141,8 @@ class _Groups:
         heappush(long, (-best_s, task.order, task.piece, task))
 
     def heads(self, passed: set[TaskState] | None = None) -> Iterator[TaskState]:
-        """The shortest and the longest task of each group, without the (few) tasks in ``passed``."""
+        """Yield the shortest and the longest task of each group, without the (few) tasks in
+        ``passed``."""
         for heaps in self._groups.values():
             first: TaskState | None = None
             for heap in heaps:
@@ -191,7 +192,7 @@ def start_those(
 
 
 def free_times(view: ClusterView) -> list[list[float]]:
-    """The times at which the GPUs of each type are expected to be free, soonest first."""
+    """Return the times at which the GPUs of each type are expected to be free, soonest first."""
     expected = view.expected_free
     return [expected.times(type_) for type_ in range(len(view.gpu_types))]
 

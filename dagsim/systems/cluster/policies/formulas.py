@@ -16,12 +16,14 @@ CLOSE = 1e-12
 
 
 def instance_work(best_s: float, instances: int, gpus: float) -> float:
-    """Work of some instances of a task on its fastest type; without GPUs it counts as one GPU."""
+    """Return the work of some instances of a task on its fastest type; without GPUs it counts as
+    one GPU."""
     return best_s * instances * (gpus or 1.0)
 
 
 def served_after(served: float, rate: float, started_s: float, now: float) -> float:
-    """Service of a job after a run since ``started_s``, which adds ``rate`` per second."""
+    """Return the service of a job after a run since ``started_s``, which adds ``rate`` per
+    second."""
     return served + rate * (now - started_s)
 
 

@@ -81,7 +81,7 @@ class JobQueue:
             self._tell_key(run)
 
     def rank_again(self) -> None:
-        """Rank the jobs with ended runs again, and forget the jobs that have left."""
+        """Rank the jobs with ended runs again, and forget the finished jobs."""
         for job in self._moved:
             if job.tasks_left:
                 self.refresh(job)
@@ -140,13 +140,13 @@ class JobQueue:
         return [(self._keys[number], head[1], number) for number, head in heads if head is not None]
 
     def classes(self, job: int | None = None) -> Iterable[DemandClass]:
-        """Demand classes in which the job waits, or in which any job waits if none is given. May
-        include classes in which it no longer waits.
+        """Return the demand classes in which the job waits, or in which any job waits if none is
+        given. May include classes in which it no longer waits.
         """
         return tuple(self._heaps) if job is None else tuple(self._classes.get(job, ()))
 
     def waiting(self) -> Set[int]:
-        """Jobs that wait; may include jobs that no longer wait."""
+        """Return the waiting jobs; may include jobs that no longer wait."""
         return self._classes.keys()
 
     def _enter(self, demand: DemandClass, number: int) -> None:
@@ -305,7 +305,7 @@ def sjf_cp(placement: str | PlacementRule = "best-fit") -> JobOrdered:
 
 
 def total_work() -> JobKey:
-    """The key of ``sjf-cp``."""
+    """Return the key of ``sjf-cp``."""
     return by_total_work
 
 

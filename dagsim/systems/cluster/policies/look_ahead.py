@@ -77,8 +77,8 @@ class EftWait:
     def worth_waiting(
         self, view: ClusterView, task: TaskState, type_: int, etas: dict[_Place, float] | None = None
     ) -> bool:
-        """True if the task would finish sooner by waiting for its fastest type than on ``type_``
-        now. ``etas`` caches the expected waits of this instant.
+        """Return True if the task would finish sooner by waiting for its fastest type than on
+        ``type_`` now. ``etas`` caches the expected waits at this time.
         """
         best_s, threshold = task.best_s, self.theta * task.seconds[type_]
         if best_s >= threshold or best_s >= task.seconds[type_]:
@@ -92,8 +92,8 @@ class EftWait:
         return eta_s + best_s < threshold
 
     def eta_s(self, view: ClusterView, demand: DemandClass, type_: int) -> float:
-        """Seconds until ``type_`` is expected to have enough GPUs for ``demand`` (whatever their
-        nodes).
+        """Return the seconds until ``type_`` is expected to have enough GPUs for ``demand``
+        (whatever their nodes).
         """
         machines = view.machines
         if machines.fits_on(demand, type_):
@@ -371,7 +371,7 @@ class AlloX:
     seconds there, and waits until the lane is free. The first tasks of lanes that are free now
     start. The problem is solved again whenever something has changed.
 
-    ``window`` limits the number of competing tasks: 25 % are the tasks that have waited longest, so
+    ``window`` limits the number of competing tasks: 25% are the tasks that have waited longest, so
     that none starves, the others are the tasks with the least GPU time. Uses estimates; not
     preemptive. Costly by definition: an assignment of window x (lanes x places) takes about 1 ms
     (after AlloX, Le et al., EuroSys 2020; Bruno, Coffman and Sethi 1974).
@@ -438,7 +438,7 @@ def _area(task: TaskState) -> float:
 
 
 def _share(view: ClusterView, task: TaskState, type_: int) -> float:
-    """Number of lanes that the task takes: its GPUs, as each lane is one GPU."""
+    """Return the number of lanes that the task takes: its GPUs, as each lane is one GPU."""
     return max(width(task), 1.0) if type_ in task.demand.types else inf
 
 

@@ -80,7 +80,8 @@ def fifo(placement: str | PlacementRule = "best-fit") -> Ordered:
 
 
 def fifo_fit(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """The oldest task that fits; tasks that do not fit are skipped. Uses no estimates. O(log n)."""
+    """Return the oldest task that fits; tasks that do not fit are skipped. Uses no estimates. O(log
+    n)."""
     return Ordered(by_arrival, placement)
 
 
@@ -114,15 +115,15 @@ def saf(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
 
 
 def wspt(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
-    """Weighted shortest processing time first: the least seconds per ``Job.weight``, over all pairs
-    of ready task and GPU type (Smith 1956). Uses estimates. O(types x log n).
+    """Return the weighted shortest processing time first: the least seconds per ``Job.weight``,
+    over all pairs of ready task and GPU type (Smith 1956). Uses estimates. O(types x log n).
     """
     return TypedOrdered(by_seconds_per_weight, placement)
 
 
 def width(task: TaskState) -> float:
-    """GPUs that start together for the task: one instance's, or the whole gang's; 1 for tasks
-    without GPUs.
+    """Return the GPUs that start together for the task: one instance's, or the whole gang's; 1 for
+    tasks without GPUs.
     """
     return task.demand.width
 
@@ -196,8 +197,8 @@ def _log_arrival(task: TaskState) -> float:
 
 
 def _log10(seconds: float) -> float:
-    """Logarithm of the seconds, at least 0.1 s. Columns are computed value by value, because
-    NumPy's logarithms differ in the last bit.
+    """Return the logarithm of the seconds, at least 0.1 s. Columns are computed value by value,
+    because NumPy's logarithms differ in the last bit.
     """
     if isinstance(seconds, np.ndarray):
         return np.array([log10(value) for value in np.maximum(seconds, 0.1).tolist()])
@@ -250,17 +251,17 @@ def hrrn(placement: str | PlacementRule = "best-fit") -> LongestWait:
 
 
 def wfp3(placement: str | PlacementRule = "best-fit") -> LongestWait:
-    """The largest ``(wait / r)^3 n`` first (Tang et al., CLUSTER 2009). ``r`` is the seconds on the
-    fastest type and ``n`` the number of GPUs that start together. Uses estimates. Cost:
+    """Return the largest ``(wait / r)^3 n`` first (Tang et al., CLUSTER 2009). ``r`` is the seconds
+    on the fastest type and ``n`` the number of GPUs that start together. Uses estimates. Cost:
     ``LongestWait``.
     """
     return LongestWait(_wfp3, placement)
 
 
 def unicef(placement: str | PlacementRule = "best-fit") -> LongestWait:
-    """The largest ``wait / (log2(n) r)`` first (Tang et al., CLUSTER 2009). ``r`` is the seconds on
-    the fastest type and ``n`` the number of GPUs that start together. Tasks with one GPU come
-    before all others. Uses estimates. Cost: ``LongestWait``.
+    """Return the largest ``wait / (log2(n) r)`` first (Tang et al., CLUSTER 2009). ``r`` is the
+    seconds on the fastest type and ``n`` the number of GPUs that start together. Tasks with one GPU
+    come before all others. Uses estimates. Cost: ``LongestWait``.
     """
     return LongestWait(_unicef, placement)
 
@@ -431,8 +432,8 @@ class _Columns:
 
 
 def _leads_until(leader: int, since: np.ndarray, rates: np.ndarray, products: np.ndarray) -> float:
-    """Time until which the row with the largest product is certain to keep it, with an allowance
-    for rounding.
+    """Return the time until which the row with the largest product is certain to keep it, with an
+    allowance for rounding.
     """
     since_s, rate = since[leader], rates[leader]
     faster, others = rates > rate, (rates != rate) | (since != since_s)

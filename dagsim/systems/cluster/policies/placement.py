@@ -82,6 +82,8 @@ class ComparativeAdvantage:
     If the order has chosen the type (as sjf does), this is best fit. O(types) (after Ricardo 1817).
     """
 
+    forgets = "which tasks had been ready"
+
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         if type_ is not None:
             return view.fit(task, type_)
@@ -110,7 +112,7 @@ class _Losses:
 
 
 def loss(task: TaskState, type_: int) -> float:
-    """Logarithm of the task's slowdown on ``type_`` against its fastest type."""
+    """Return the logarithm of the task's slowdown on ``type_`` against its fastest type."""
     if task.seconds[type_] == inf:
         return 1e9  # finite, so that the means stay finite
     return log(task.seconds[type_] / task.best_s) if task.best_s else 0.0
@@ -227,12 +229,12 @@ def alignment(machine: NodeState, gpus: float, cpus: int, memory: int) -> float:
 
 
 def by_speed(task: TaskState, type_: int | None) -> list[int]:
-    """The types to try, fastest first; only ``type_`` if it is set."""
+    """Return the types to try, fastest first; only ``type_`` if it is set."""
     return sorted(task.demand.types, key=task.seconds.__getitem__) if type_ is None else [type_]
 
 
 def with_room(view: ClusterView, demand: DemandClass, type_: int) -> Iterator[NodeState]:
-    """The machines of ``type_`` with room for an instance."""
+    """Return the machines of ``type_`` with room for an instance."""
     return view.machines.with_room(demand, type_)
 
 
@@ -307,7 +309,7 @@ class SpreadGang:
 
 
 def _fewer(one: Placement, other: Placement) -> bool:
-    """True if ``one`` starts more instances, or as many on fewer nodes."""
+    """Return True if ``one`` starts more instances, or as many on fewer nodes."""
     started, before = (sum(share.instances for share in way) for way in (one, other))
     return (-started, len(one)) < (-before, len(other))
 
@@ -421,8 +423,8 @@ class Fgd:
 
 
 def fragmentation(machine: NodeState, typical: _Typical) -> float:
-    """Expected number of free GPUs of the machine that a typical task cannot use, over the
-    ``typical`` demands and their probabilities. If a task cannot run on the machine, all its
+    """Return the expected number of free GPUs of the machine that a typical task cannot use, over
+    the ``typical`` demands and their probabilities. If a task cannot run on the machine, all its
     free GPUs count, else the GPUs with less free than the task needs of one GPU.
     """
     shares = machine.shares.values()
@@ -438,13 +440,13 @@ def fragmentation(machine: NodeState, typical: _Typical) -> float:
 
 
 def _free(machine: NodeState) -> int:
-    """Sum of the free parts of all its GPUs, in millionths."""
+    """Return the sum of the free parts of all its GPUs, in millionths."""
     return machine.idle * MICRO + sum(machine.shares.values())
 
 
 def _ways(machine: NodeState, demand: DemandClass) -> list[tuple[int | None, NodeState]]:
-    """The ways to start one instance: the GPU it shares (``None`` for whole GPUs, or none), and the
-    machine afterwards.
+    """Return the ways to start one instance: the GPU it shares (``None`` for whole GPUs, or none),
+    and the machine afterwards.
     """
     if not demand.share:
         return [(None, _after(machine, demand, None))]
@@ -455,7 +457,7 @@ def _ways(machine: NodeState, demand: DemandClass) -> list[tuple[int | None, Nod
 
 
 def _after(machine: NodeState, demand: DemandClass, gpu: int | None) -> NodeState:
-    """A copy of the machine with one more instance."""
+    """Return a copy of the machine with one more instance."""
     after = machine.copy()
     after.cpus -= demand.cpus
     after.memory -= demand.memory

@@ -165,8 +165,8 @@ class Planned:
                     insort(self._lanes[lane], (booking.start_s, self._count, key))
 
     def _seconds(self, machines: ClusterState, task: TaskState, site: Site, wide: int) -> float:
-        """Seconds of the whole task on the site. ``inf`` if it cannot run there, or if the site is
-        a whole type although a single node could hold the task.
+        """Return the seconds of the whole task on the site. ``inf`` if it cannot run there, or if
+        the site is a whole type although a single node could hold the task.
         """
         demand = task.demand
         if site.type not in demand.types:
@@ -183,7 +183,8 @@ class Planned:
 
 
 def _no_transfer(parent: int, child: int) -> float:
-    """Plans count no transfers, because a run fetches its inputs when it starts, wherever they are."""
+    """Return the plans count no transfers, because a run fetches its inputs when it starts,
+    wherever they are."""
     return 0.0
 
 
@@ -203,7 +204,7 @@ class _Waiting:
 
 
 def _fits(machines: ClusterState, demand: DemandClass, index: int) -> bool:
-    """True if the empty node can hold an instance (a gang: all of it)."""
+    """Return True if the empty node can hold an instance (a gang: all of it)."""
     node, count = machines.list[index].node, demand.gang or 1
     asked = demand.demand
     gpus = asked.gpus * count <= node.gpus

@@ -56,11 +56,11 @@ class Problem:
     now_s: float = 0.0
 
     def sites(self, task: int) -> list[int]:
-        """The sites that may run the task."""
+        """Return the sites that may run the task."""
         return [site for site, seconds in enumerate(self.seconds[task]) if seconds < inf]
 
     def mean_s(self, task: int) -> float:
-        """The task's mean seconds over the sites that may run it."""
+        """Return the task's mean seconds over the sites that may run it."""
         finite_s = [seconds for seconds in self.seconds[task] if seconds < inf]
         return ordered_sum(finite_s) / len(finite_s)
 
@@ -86,7 +86,7 @@ class Problem:
         return Booking(task, site, lanes, start_s, start_s + seconds)
 
     def ready_s(self, task: int, site: int, done: dict[int, Booking]) -> float:
-        """The time when all inputs of the task are on the site."""
+        """Return the time when all inputs of the task are on the site."""
         ready_s = self.now_s
         for parent in self.parents[task]:
             if parent in done:
@@ -105,8 +105,8 @@ Planner: TypeAlias = Callable[[Problem], dict[int, Booking]]
 
 
 def rank_up(problem: Problem) -> list[float]:
-    """Mean length of the longest path from each task to the end, transfers included: rank_u
-    (Topcuoglu et al. 2002, equation 8).
+    """Return the mean length of the longest path from each task to the end, transfers included:
+    rank_u (Topcuoglu et al. 2002, equation 8).
     """
     rank = [0.0] * len(problem.seconds)
     for task in reversed(problem.order):
@@ -116,8 +116,8 @@ def rank_up(problem: Problem) -> list[float]:
 
 
 def rank_down(problem: Problem) -> list[float]:
-    """Mean length of the longest path from the beginning to each task's start: rank_d (equation
-    10).
+    """Return the mean length of the longest path from the beginning to each task's start: rank_d
+    (equation 10).
     """
     rank = [0.0] * len(problem.seconds)
     for task in problem.order:
@@ -303,7 +303,7 @@ class _DynamicLevels:
 
 
 def _by_priority(problem: Problem, rank: Sequence[float]) -> list[int]:
-    """The tasks by falling rank; ties in the order of the graph, so that parents stay before
+    """Return the tasks by falling rank; ties in the order of the graph, so that parents stay before
     children.
     """
     place = {task: number for number, task in enumerate(problem.order)}
@@ -311,8 +311,8 @@ def _by_priority(problem: Problem, rank: Sequence[float]) -> list[int]:
 
 
 def _by_readiness(problem: Problem, priority: Sequence[float]) -> list[int]:
-    """The tasks in the order in which a queue of ready tasks, highest priority first, releases
-    them.
+    """Return the tasks in the order in which a queue of ready tasks, highest priority first,
+    releases them.
     """
     missing = [len(parents) for parents in problem.parents]
     ready = [(-round(priority[task], 6), task) for task in problem.order if not missing[task]]
@@ -327,7 +327,7 @@ def _by_readiness(problem: Problem, priority: Sequence[float]) -> list[int]:
 
 
 def _freed(problem: Problem, task: int, missing: list[int]) -> list[int]:
-    """The children that became ready when ``task`` was booked."""
+    """Return the children that became ready when ``task`` was booked."""
     freed = []
     for child in problem.children[task]:
         missing[child] -= 1
@@ -396,7 +396,7 @@ class Calendar:
         return reached_s
 
     def _changes(self, lane: int, ready_s: float) -> Iterator[tuple[float, int]]:
-        """The times from ``ready_s`` on at which the lane becomes busy (-1) or idle (1)."""
+        """Yield the times from ``ready_s`` on at which the lane becomes busy (-1) or idle (1)."""
         gaps = self._gaps[lane]
         for place in range(max(bisect(gaps, (ready_s, inf)) - 1, 0), len(gaps)):
             begin, end = gaps[place]
@@ -420,12 +420,12 @@ class Calendar:
         return last
 
     def _horizon(self, lane: int, ready_s: float) -> float:
-        """The ``GAPS``-th time from ``ready_s`` on at which a booking of the lane ends."""
+        """Return the ``GAPS``-th time from ``ready_s`` on at which a booking of the lane ends."""
         ends = self._from(lane, ready_s)
         return ends[-1][1] if len(ends) == GAPS else inf
 
     def _fitting(self, lane: int, ready_s: float, seconds: float, until: float) -> Iterator[tuple[float, float]]:
-        """The gaps from ``ready_s`` on that are long enough and begin by ``until``."""
+        """Yield the gaps from ``ready_s`` on that are long enough and begin by ``until``."""
         gaps = self._gaps[lane]
         for place in range(max(bisect(gaps, (ready_s, inf)) - 1, 0), len(gaps)):
             begin, end = gaps[place]
@@ -436,7 +436,7 @@ class Calendar:
                 yield begin, end
 
     def _is_near(self, lanes: Sequence[int], ready_s: float, start: float) -> bool:
-        """True if fewer than ``GAPS`` ends of bookings lie before ``start``."""
+        """Return True if fewer than ``GAPS`` ends of bookings lie before ``start``."""
         if start <= ready_s:
             return True
         ends = [self._from(lane, ready_s) for lane in lanes]
@@ -457,7 +457,7 @@ class Calendar:
         gaps[place : place + 1] = [gap for gap in ((begin, start), (end, until)) if gap[0] < gap[1]]
 
     def _from(self, lane: int, start: float) -> list[tuple[float, float]]:
-        """The first ``GAPS`` bookings of the lane that end after ``start``."""
+        """Return the first ``GAPS`` bookings of the lane that end after ``start``."""
         bookings = self.busy[lane]
         place = bisect(bookings, (start, inf))
         place -= place > 0 and bookings[place - 1][1] > start

@@ -20,7 +20,8 @@ from dagsim.systems.cluster.policies.placement import PlacementRule, placing, st
 
 
 def busy_watts(view: ClusterView) -> list[float]:
-    """Difference between the busy and idle watts of a GPU of each type. 0 for CPU machines."""
+    """Return the difference between the busy and idle watts of a GPU of each type. 0 for CPU
+    machines."""
     watts = [None if gpu is None else DEFAULT_POWER.of(gpu) for gpu in view.gpu_types]
     return [0.0 if gpu_watts is None else gpu_watts.busy - gpu_watts.idle for gpu_watts in watts]
 
@@ -104,6 +105,8 @@ class CheapHours:
         ConfigError: The series cannot be read, or ``wait_s`` is negative.
     """
 
+    forgets = "the GPUs that tasks had booked"
+
     def __init__(
         self,
         series: str = "",
@@ -132,7 +135,7 @@ class CheapHours:
         return _Bookings(tariff, self._latest_s, view.machines)
 
     def _latest_s(self, task: TaskState) -> float:
-        """The latest start that the slack of a task allows."""
+        """Return the latest start that the slack of a task allows."""
         deadline_s = task.job.job.deadline_s
         if deadline_s is None:
             return task.ready_s + self.wait_s

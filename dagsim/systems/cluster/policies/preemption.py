@@ -132,7 +132,7 @@ def make_room(view: ClusterView, task: TaskState, victims: Iterable[Run]) -> lis
 
 
 def _room(machines: ClusterState, demand: DemandClass, type_: int) -> int:
-    """Number of instances that nodes of the type have room for now."""
+    """Return the number of instances that nodes of the type have room for now."""
     if demand.whole and not (demand.cpus or demand.memory):
         return machines.by_gpus[type_].room(demand.whole)
     return sum(machine.room(demand) for machine in machines.with_room(demand, type_))
@@ -166,7 +166,7 @@ class _FreedGpus:
         return nodes
 
     def room(self, node: int, demand: DemandClass) -> int:
-        """Number of instances of ``demand`` that the node would have room for."""
+        """Return the number of instances of ``demand`` that the node would have room for."""
         return self._idle[node] // demand.whole if self._machines[node].up else 0
 
 
@@ -191,7 +191,7 @@ class _FreedNodes:
         return nodes
 
     def room(self, node: int, demand: DemandClass) -> int:
-        """Number of instances of ``demand`` that the node would have room for."""
+        """Return the number of instances of ``demand`` that the node would have room for."""
         return self._nodes[node].room(demand)
 
 

@@ -26,7 +26,7 @@ class Rank(Protocol):
     """Ranks a job by the service it has received."""
 
     def key(self, job: int, served: Served) -> float:
-        """Key of the job, smaller first."""
+        """Return the key of the job, smaller first."""
         ...
 
     def keys(self, service: ServiceColumns) -> np.ndarray:
@@ -41,7 +41,7 @@ class Rank(Protocol):
         ...
 
     def may_fall(self, served: Served) -> bool:
-        """True if the key of a running job that has received so much may fall."""
+        """Return True if the key of a running job that has received so much may fall."""
         ...
 
     def stopped(self, job: int, served: Served, now: float) -> None:
@@ -53,7 +53,7 @@ class Rank(Protocol):
         ...
 
     def moved(self, now: float, jobs: Mapping[int, JobState]) -> Iterable[int]:
-        """Jobs whose key has changed although they only waited."""
+        """Return the jobs whose key has changed although they only waited."""
         ...
 
     def moves_s(self) -> float:
@@ -99,7 +99,7 @@ class Rounds:
         self._lost_s: dict[int, float] = {}
         """For each job, the length of its longest run that lost its work."""
         self._skips = False
-        """True if jobs that wait and run are to be ranked again before the next round to check."""
+        """True if waiting jobs and run are to be ranked again before the next round to check."""
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self._service)
@@ -210,8 +210,8 @@ class Rounds:
                 yield from sorted(rival for rival in rivals if rival[2] not in both)[:1]
 
     def _could_displace(self, view: ClusterView, queue: JobQueue, task: TaskState) -> bool:
-        """True if the task, or another of its demand class, could displace runs of other jobs if all
-        of them ranked after it.
+        """Return True if the task, or another of its demand class, could displace runs of other
+        jobs if all of them ranked after it.
         """
         own = None if queue.rivals(task.demand, task.job.number) else task.job
         return bool(make_room(view, task, (run for run in view.running.values() if run.task.job is not own)))
@@ -242,11 +242,12 @@ class Rounds:
                 yield run
 
     def _is_spared(self, view: ClusterView, run: Run) -> bool:
-        """True if the run may continue because it would lose its work, and its job has lost enough."""
+        """Return True if the run may continue because it would lose its work, and its job has lost
+        enough."""
         return view.now - run.started_s < 2 * self._lost_s.get(run.job.number, 0.0)
 
     def _spared_s(self, run: Run) -> float:
-        """Time until which a run of a job that has lost work is spared."""
+        """Return the time until which a run of a job that has lost work is spared."""
         return run.started_s + 2 * self._lost_s[run.job.number]
 
     def _note_loss(self, view: ClusterView, run: Run) -> int:
@@ -318,15 +319,15 @@ class _Contest:
         return float(left_s[self._order[:place]].min())
 
     def _place(self, key: float, order: int) -> int:
-        """Number of runs that do not give way to a task of that rank."""
+        """Return the number of runs that do not give way to a task of that rank."""
         place = bisect_right(self._ranked, (key, order))
         if self._yields < 1:
             place = max(place, bisect_right(self._ranked, key, key=lambda entry: entry[0] * self._yields))
         return place
 
     def _soonest_s(self, key: float) -> list[float]:
-        """Seconds until one of the first 1, 2, ... runs may have come to rank after a task with
-        that key.
+        """Return the seconds until one of the first 1, 2, ... runs may have come to rank after a
+        task with that key.
         """
         bounds_s = self._soonest.get(key)
         if bounds_s is None:
@@ -433,7 +434,7 @@ class _Turns:
         self._count += 1
 
     def heads(self) -> list[TaskState]:
-        """The first task of each demand class, in turn."""
+        """Return the first task of each demand class, in turn."""
         first = []
         for turns in self._turns.values():
             while turns and not turns[0][1].waiting:
@@ -494,7 +495,7 @@ class Service:
 
     def __init__(self, remembers: str = "") -> None:
         self.remembers = remembers
-        """The facts that its user takes from the runs of jobs that have left."""
+        """The facts that its user takes from the runs of finished jobs."""
         self.now = 0.0
         """Time until which current runs are counted; to be set at each decision."""
         self._had: dict[int, Served] = {}
@@ -533,7 +534,7 @@ class Service:
         return ServiceColumns(run, order, job, gpu_s, seconds, gpus, runs, had_gpu_s, had_s, started_s)
 
     def running(self) -> Set[int]:
-        """The running jobs."""
+        """Return the running jobs."""
         return self._runs.keys()
 
     def started(self, run: Run, now: float) -> None:
@@ -567,7 +568,8 @@ class Service:
             del self._runs[number]
 
     def take_ended(self) -> dict[int, None]:
-        """The jobs with runs that ended since the last call, by their last end and then by run id."""
+        """Return the jobs with runs that ended since the last call, by their last end and then by
+        run id."""
         last_s = {number: now for now, _, number in sorted(self._ended)}
         jobs = dict.fromkeys([number for now, _, number in sorted(self._ended) if last_s[number] == now])
         self._ended.clear()

@@ -48,8 +48,8 @@ class FairShares:
         yield from start_of(self._place, view, turns.first(view))
 
     def share(self, holder: Hashable, held: _Amounts, total: _Amounts) -> float:
-        """Share of a holder with the resources ``held``, in a cluster of ``total``, divided by its
-        entitlement.
+        """Return the share of a holder with the resources ``held``, in a cluster of ``total``,
+        divided by its entitlement.
         """
         gpus, cpus, _ = held
         if self.dominant:
@@ -171,11 +171,11 @@ def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit")
 
 
 def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | PlacementRule = "best-fit") -> FairShares:
-    """Weighted fair: a job is entitled to GPUs in proportion to its weight times its work to the
-    power ``alpha``, where its work is its estimated GPU-seconds. With 0 only the weight counts,
-    with 1 the size too, and below 0 small jobs get more. Tuned, it is the strongest baseline of
-    Decima (Mao et al., SIGCOMM 2019, section 7.1). With ``by=tenant`` the first job of a tenant
-    sets its entitlement. Uses estimates. Cost: ``FairShares``.
+    """Return the weighted fair: a job is entitled to GPUs in proportion to its weight times its
+    work to the power ``alpha``, where its work is its estimated GPU-seconds. With 0 only the weight
+    counts, with 1 the size too, and below 0 small jobs get more. Tuned, it is the strongest
+    baseline of Decima (Mao et al., SIGCOMM 2019, section 7.1). With ``by=tenant`` the first job of
+    a tenant sets its entitlement. Uses estimates. Cost: ``FairShares``.
 
     Shares are those of tenants or of jobs (``by``).
 
@@ -255,8 +255,8 @@ class Weights:
 
 
 def total_priority(factors: Factors, weights: Weights, tres: Mapping[str, float], nice: float = 0.0) -> float:
-    """The sum of weight x factor over all factors, minus ``nice``. Slurm truncates it. ``tres``:
-    requested / in the cluster.
+    """Return the sum of weight x factor over all factors, minus ``nice``. Slurm truncates it.
+    ``tres``: requested / in the cluster.
     """
     fixed = weights.assoc * factors.assoc + weights.job_size * factors.job_size
     fixed += weights.partition * factors.partition + weights.qos * factors.qos
@@ -265,20 +265,20 @@ def total_priority(factors: Factors, weights: Weights, tres: Mapping[str, float]
 
 
 def truncated(priority: float) -> int:
-    """The priority as Slurm keeps and shows it."""
+    """Return the priority as Slurm keeps and shows it."""
     return max(0, trunc(priority))
 
 
 def age(waited_s: float, max_age_s: float) -> float:
-    """The time since the job became eligible, as a fraction of the maximum that counts."""
+    """Return the time since the job became eligible, as a fraction of the maximum that counts."""
     return min(1.0, max(0.0, waited_s) / max_age_s)
 
 
 def job_size(
     nodes: float, cpus: float, all_nodes: float, all_cpus: float, limit_minutes: float, *, small: bool, relative: bool
 ) -> float:
-    """The size factor of a job. With ``small`` (PriorityFavorSmall) smaller jobs get more; with
-    ``relative`` the size is relative to the time limit (SMALL_RELATIVE_TO_TIME).
+    """Return the size factor of a job. With ``small`` (PriorityFavorSmall) smaller jobs get more;
+    with ``relative`` the size is relative to the time limit (SMALL_RELATIVE_TO_TIME).
     """
     if relative:
         size = max(nodes * all_cpus / all_nodes, cpus) / limit_minutes / all_cpus
@@ -289,16 +289,16 @@ def job_size(
 
 
 def billing(amounts: Mapping[str, float], weights: Mapping[str, float], *, largest: bool = False) -> float:
-    """Usage per second of a job: the sum of amount x weight, or the largest of them (MAX_TRES); not
-    rounded. Without weights it is the CPUs.
+    """Return the usage per second of a job: the sum of amount x weight, or the largest of them
+    (MAX_TRES); not rounded. Without weights it is the CPUs.
     """
     terms = [amounts.get(name, 0.0) * weight for name, weight in weights.items()]
     return (max if largest else sum)(terms) if terms else amounts.get("cpu", 0.0)
 
 
 def decay_per_second(half_life_s: float) -> float:
-    """Factor by which past usage decays in one second: 1 - 0.693 / half-life in Slurm, which is not
-    exactly 2^(-1 / half-life).
+    """Return the factor by which past usage decays in one second: 1 - 0.693 / half-life in Slurm,
+    which is not exactly 2^(-1 / half-life).
     """
     return 1.0 - 0.693 / half_life_s if half_life_s else 1.0
 
@@ -308,7 +308,7 @@ class ShareTree:
 
     def __init__(self, accounts: Sequence[Account], decay: float) -> None:
         self.accounts = {account.name: account for account in accounts}
-        self.usage = dict.fromkeys(self.accounts, 0.0)
+        self._usage = dict.fromkeys(self.accounts, 0.0)
         self._decay = decay
         self._below: dict[str | None, list[str]] = {}
         for account in accounts:
@@ -323,6 +323,17 @@ class ShareTree:
             for above, below in self._below.items()
         }
         """Sum of the shares of all children of each account."""
+        self._passed_s = 0.0
+        """Time that has passed since the usage last decayed."""
+
+    @property
+    def usage(self) -> dict[str, float]:
+        """The decayed usage of each account and user."""
+        if self._passed_s:
+            left, self._passed_s = self._decay**self._passed_s, 0.0
+            for name in self._usage:
+                self._usage[name] *= left
+        return self._usage
 
     def add(self, account: Account) -> None:
         """Add an account or a user that appears later.
@@ -333,7 +344,7 @@ class ShareTree:
         if account.parent not in self.accounts:
             raise ConfigError(f"account {account.name!r}: there is no account {account.parent!r} above it")
         self.accounts[account.name] = account
-        self.usage[account.name] = 0.0
+        self._usage[account.name] = 0.0
         self._below.setdefault(account.parent, []).append(account.name)
         self._whole[account.parent] = self._whole.get(account.parent, 0.0) + account.shares
         if account.is_user:
@@ -347,20 +358,21 @@ class ShareTree:
 
     def add_usage(self, user: str, amount: float) -> None:
         """Add usage to a user and all accounts above."""
+        usage = self.usage
         name: str | None = user
         while name is not None:
-            self.usage[name] += amount
+            usage[name] += amount
             name = self.accounts[name].parent
 
     def pass_time(self, seconds: float) -> None:
-        """Let all usage decay."""
-        left = self._decay**seconds
-        for name in self.usage:
-            self.usage[name] *= left
+        """Let all usage decay. It is carried out before the next charge. Factors are ratios of usage,
+        so they do not need it, and the steps in which the time passes do not change the result.
+        """
+        self._passed_s += seconds
 
     def fair_tree(self) -> dict[str, float]:
-        """The factor of each user by Fair Tree: its rank from the last (1) to the first, over the
-        number of users.
+        """Return the factor of each user by Fair Tree: its rank from the last (1) to the first,
+        over the number of users.
 
         Siblings are sorted by shares / usage, largest first. Users that tie share a rank, accounts
         that tie are merged, and the first user of an account that ties with a user shares the
@@ -376,13 +388,13 @@ class ShareTree:
         return factors
 
     def classic(self, damping: float = 1.0) -> dict[str, float]:
-        """The factor of each user by the classic formula, 2^(-(effective usage / shares) /
+        """Return the factor of each user by the classic formula, 2^(-(effective usage / shares) /
         damping).
 
         Uses the present usage of all, as documented; slurmctld uses that of accounts from its last
         round.
         """
-        whole = self.usage[ROOT]
+        whole = self._usage[ROOT]
         effective, shares = {ROOT: 1.0}, {ROOT: 1.0}
         for name in self._from_top():
             parent = self.accounts[name].parent
@@ -390,7 +402,7 @@ class ShareTree:
                 continue
             part = self._part(name)
             shares[name] = part * shares[parent]
-            used = self.usage[name] / whole if whole else 0.0
+            used = self._usage[name] / whole if whole else 0.0
             effective[name] = used if parent == ROOT else used + (effective[parent] - used) * part
         return {
             user: 2.0 ** (-(effective[user] / shares[user]) / damping) if shares[user] else 0.0 for user in self.users
@@ -416,11 +428,11 @@ class ShareTree:
             tied = False
 
     def _level(self, name: str) -> float:
-        """Shares among its siblings divided by usage among them."""
+        """Return the shares among its siblings divided by usage among them."""
         parent = self.accounts[name].parent
         assert parent is not None
-        above = self.usage[parent]
-        used = self.usage[name] / above if above else 0.0
+        above = self._usage[parent]
+        used = self._usage[name] / above if above else 0.0
         return self._part(name) / used if used else inf
 
     def _part(self, name: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
-import check_lane
+import check_engine
 import numpy as np
 import pytest
 
@@ -118,7 +118,7 @@ def test_every_resource_is_reserved(policy: str, expected, kinds: tuple[int, ...
         starts, submitted, cluster = simulated(policy, jobs)
         assert starts == expected(jobs), seed
         if policy == "easy":
-            log = check_lane.run(cluster, submitted, "easy").log
+            log = check_engine.run(cluster, submitted, "easy").log
             times = {row[2]: row[1] for row in log.since(0) if row[0] == Kind.STARTED}
             assert [times[at] for at in range(len(jobs))] == starts
 

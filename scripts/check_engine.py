@@ -1,6 +1,6 @@
 """The compiled engine against the SimPy kernel, on random scenarios: logs, jobs and ends must be equal, byte for byte.
 
-    python scripts/check_lane.py [--cases 1000] [--kinds orders ...] [--first 0] [--json]
+    python scripts/check_engine.py [--cases 1000] [--kinds orders ...] [--first 0] [--json]
 
 Each case is drawn from its number alone, so that ``--first N --cases 1`` plays a single one again: a cluster of up to
 12 nodes of up to three GPU types and CPU nodes, some with more GPUs than the log can name; up to 25 DAG jobs with
@@ -21,7 +21,7 @@ from typing import Any
 import command
 import numpy as np
 
-from dagsim.families.compiled import drive as lane_drive
+from dagsim.families.compiled import drive as engine_drive
 from dagsim.families.compiled import memory
 from dagsim.families.compiled.jit import jitted
 from dagsim.families.episodes.episode_state import EpisodeReward
@@ -214,21 +214,21 @@ def same_episode(number: int, relative: bool = False) -> bool:
     """True if random choices show the same on both sides: observations, rewards and times in every
     byte, and at the end the schedules.
     """
-    episode, lane = episodes_of(number, relative)
+    episode, compiled = episodes_of(number, relative)
     one, draws = np.arange(1), np.random.default_rng(number)
-    over = lane.begin(one, [number])[0]
+    over = compiled.begin(one, [number])[0]
     while episode.observation is not None and not over:
-        shown = lane.observe(one)
+        shown = compiled.observe(one)
         mine, theirs = (shown.tokens, shown.context[0], shown.gpus[0]), episode.observation
         if [part.tobytes() for part in mine] != [part.tobytes() for part in theirs]:
             return False
         choice = int(draws.integers(len(theirs.tokens)))
         episode.step(choice)
-        rewards, ends = lane.advance(one, np.array([choice]))
+        rewards, ends = compiled.advance(one, np.array([choice]))
         over = ends[0]
-        if (rewards[0], lane.now_s[0]) != (episode.reward(), episode.now):
+        if (rewards[0], compiled.now_s[0]) != (episode.reward(), episode.now):
             return False
-    return bool(over) and episode.observation is None and equal(lane.schedule(0), episode.kernel.schedule)
+    return bool(over) and episode.observation is None and equal(compiled.schedule(0), episode.kernel.schedule)
 
 
 def equal(one: Schedule, other: Schedule) -> bool:
@@ -251,7 +251,7 @@ def check(kind: str, first: int, cases: int) -> dict[str, object]:
 def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     if options.tight:
         memory.SPARE = 1
-        lane_drive.rows_at_first = lambda scene: len(scene.nodes.table) + 2
+        engine_drive.rows_at_first = lambda scene: len(scene.nodes.table) + 2
     results = {kind: check(kind, options.first, options.cases) for kind in options.kinds}
     say(results)
     return {"compiled": jitted(), "kinds": results}

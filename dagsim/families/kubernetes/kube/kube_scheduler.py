@@ -1,0 +1,757 @@
+"""The real kube-scheduler as a policy, at simulated time (docs/kubernetes.md).
+
+dagsim plays the API server on loopback. The clock stands still until kube-scheduler rests; then its
+bindings and deletions are carried out as decisions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, TypeAlias
+from weakref import finalize
+
+import yaml
+
+from dagsim.errors import ConfigError, PolicyFailed, require
+from dagsim.families.kubernetes.server.api_server import NODES, PODS, admitted, resource
+from dagsim.families.kubernetes.server.patches import Manifest
+from dagsim.families.kubernetes.server.patches import field as value_at
+from dagsim.families.kubernetes.server.program import Beside, Metrics, checked_program, kubeconfig, series, summed
+from dagsim.families.kubernetes.server.store import Change, Key, stamp
+from dagsim.families.kubernetes.terms import HOSTNAME, WHOLE_GPUS
+from dagsim.model import Decision, Kill, Node, Preempt, RejectReason, Share, Start, Wait
+from dagsim.systems.cluster.api import ClusterView, Run, TaskState
+
+_TYPE = "dagsim/type"
+"""Label of nodes: the index of their GPU type."""
+_GANG = "dagsim/gang"
+_MOST_PODS = "1000000"
+_NO_BACKOFF_S = 2**55
+"""Overflows to 0 in kube-scheduler's nanoseconds, which it takes as no back-off; it refuses 0 itself. A back-off
+counts seconds of the real clock, in which hundreds of simulated ones pass.
+"""
+_PATIENCE_S = 0.5
+"""Real seconds without a change after which the program is taken to rest, though its metrics do not add up."""
+_OPTIONAL = {
+    "--permit-port-sharing": "true",  # of a port that nobody else gets meanwhile
+    "--pod-max-in-unschedulable-pods-duration": "10000h",  # or 5 real minutes would wake every pod
+    # These are nine tenths of the page that tells whether it rests.
+    "--disabled-metrics": "scheduler_plugin_execution_duration_seconds,scheduler_plugin_evaluation_total,"
+    "scheduler_framework_extension_point_duration_seconds,scheduler_pod_scheduling_sli_duration_seconds,"
+    "kubernetes_feature_enabled,rest_client_rate_limiter_duration_seconds,rest_client_request_duration_seconds,"
+    "rest_client_response_size_bytes,rest_client_request_size_bytes",
+}
+"""Options that not every version has."""
+_LATER_S = 1e-3
+"""Simulated seconds after which a pod is stopped that was told to go at the instant of its start."""
+_NOT_READY = [{"key": "node.kubernetes.io/not-ready", "effect": effect} for effect in ("NoSchedule", "NoExecute")]
+_CORDONED = [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]
+_OWN_TAINTS = [taint["key"] for taint in (*_NOT_READY, *_CORDONED)]
+"""Taints that the node controller of a cluster sets."""
+_BUDGETS, _SERVICES = resource("poddisruptionbudgets", "policy"), resource("services")
+_NAMESPACES = resource("namespaces")
+
+_TaskKey: TypeAlias = tuple[int, int, int]
+
+
+class KubeScheduler:
+    """A kube-scheduler, unmodified, that dagsim starts for every simulation. ``binary`` is its path, ``config``
+    a KubeSchedulerConfiguration (profiles, plugins, extenders), and ``arguments`` are further words of
+    its command.
+
+    Each instance is a pod. A gang starts when its last pod is bound; until then its bound pods hold their
+    nodes, as in a cluster without a gang plug-in. A preempted or lost pod comes back as another pod
+    ``restart_s`` seconds later, and a victim holds its node for another ``grace_s`` seconds. ``timeout_s``
+    limits the wall-clock time of an instant. A scheduler that serves no metrics of kube-scheduler is taken
+    to rest after ``still_s`` seconds of the real clock without a request.
+
+    kube-scheduler draws among equally good nodes, so two runs may differ where nodes are alike.
+
+    Raises:
+        ConfigError: ``config`` cannot be read, or uvicorn is not installed.
+        UnknownName: There is no such program.
+    """
+
+    def __init__(
+        self,
+        binary: str = "",
+        config: str = "",
+        arguments: str = "",
+        restart_s: float = 0.0,
+        grace_s: float = 0.0,
+        timeout_s: float = 60.0,
+        still_s: float = 0.1,
+        command: str = "",
+        endpoint: str = "",
+    ) -> None:
+        self.name = "kube-scheduler"
+        self._binary = checked_program(self.name, binary or command, timeout_s)
+        for name, seconds in (("restart_s", restart_s), ("grace_s", grace_s), ("still_s", still_s)):
+            require(0 <= seconds < inf, f"{self.name}: {name} must be 0 or more", seconds)
+        self._still_s = still_s
+        self._configuration = read_configuration(Path(config)) if config else {}
+        self._arguments = shlex.split(arguments)
+        self._restart_s, self._grace_s, self._timeout_s = restart_s, grace_s, timeout_s
+        self._session: _Session | None = None
+        self.notes = ["kube-scheduler draws among equally good nodes, so another run may place jobs elsewhere"]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
+        raise PolicyFailed(f"policy {self.name!r} cannot be forked: another program cannot be copied at an instant")
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        """Yield the decisions of kube-scheduler for this instant.
+
+        Raises:
+            PolicyFailed: It ended, did not come to rest in time, or a task cannot be a pod.
+        """
+        if self._session is None:
+            beside = Beside(self.name, self._timeout_s)
+            try:
+                self._session = _Session(view, beside, self._command, self._configuration, self._still_s)
+            except BaseException:
+                beside.close()
+                raise
+            self._session.restart_s = self._restart_s
+            beside.store.grace_s = self._grace_s
+            finalize(self, beside.close)
+        view.follow(self._session)
+        return self._session.decisions(view)
+
+    def _command(self, configuration: str, port: int) -> list[str]:
+        known = self._help()
+        return [
+            self._binary,
+            f"--config={configuration}",
+            f"--secure-port={port}",
+            "--bind-address=127.0.0.1",
+            "--authentication-skip-lookup=true",
+            "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
+            *[f"{name}={value}" for name, value in _OPTIONAL.items() if name in known],
+            *self._arguments,
+        ]
+
+    def _help(self) -> str:
+        """The options that the program knows."""
+        try:
+            known = subprocess.run([self._binary, "--help"], capture_output=True, timeout=min(5.0, self._timeout_s))
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return (known.stdout + known.stderr).decode("utf-8", "replace")
+
+
+def read_configuration(path: Path) -> Manifest:
+    """Read a KubeSchedulerConfiguration.
+
+    Raises:
+        ConfigError: The file cannot be read, or holds something else.
+    """
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"kube-scheduler: config {path}: cannot be read: {error}") from None
+    if not isinstance(document, dict) or document.get("kind") != "KubeSchedulerConfiguration":
+        raise ConfigError(f"kube-scheduler: config {path}: expected kind: KubeSchedulerConfiguration")
+    return document
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Pods of a task that wait or, of a gang, are bound and wait for the others."""
+
+    task: TaskState
+    pods: list[Key] = field(default_factory=list)
+    bound: dict[Key, int] = field(default_factory=dict)
+    """The node of each bound pod."""
+
+
+class _Event(NamedTuple):
+    """Something that kube-scheduler did to a pod: ``bind`` (with the node's name) or ``delete``."""
+
+    what: str
+    pod: Key
+    node: str = ""
+
+
+class _Session:
+    """One simulation as kube-scheduler sees it."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        beside: Beside,
+        command: Callable[[str, int], list[str]],
+        configuration: Manifest,
+        still_s: float,
+    ) -> None:
+        self.restart_s = 0.0
+        self._beside, self._store = beside, beside.store
+        self._nodes = [machine.node for machine in view.machines.list]
+        self._numbers = {node.name: number for number, node in enumerate(self._nodes)}
+        self._types = [machine.type for machine in view.machines.list]
+        self._state = [(True, False)] * len(self._nodes)
+        """For each node, whether it is up, and whether it is drained."""
+        self._carried = [
+            bool(value_at(json.loads(node.manifest), "spec.unschedulable")) if node.manifest else False
+            for node in self._nodes
+        ]
+        self._gpu_name = _gpu_name(self._nodes)
+        profiles = configuration.get("profiles") or [{}]
+        self._scheduler = str(profiles[0].get("schedulerName") or "default-scheduler")
+        self._waiting: dict[_TaskKey, _Waiting] = {}
+        self._tasks: dict[Key, _TaskKey] = {}
+        """The task of each pod that waits."""
+        self._pods_of: dict[int, list[Key]] = {}
+        """Pods by run."""
+        self._run_of: dict[Key, int] = {}
+        self._ended: list[Run] = []
+        self._new: list[TaskState] = []
+        self._later: list[tuple[float, TaskState]] = []
+        self._past: list[Run] = []
+        self._placed: list[Key] | None = None
+        """The pods of the start that is being carried out."""
+        self._leaving: dict[Key, float] = {}
+        """When pods that have been told to go are gone."""
+        self._stops: list[int] = []
+        """Runs to be stopped that had only just started."""
+        self._events: list[_Event] = []
+        self._undecided: set[Key] = set()
+        self._serial = 0
+        self._kept: set[tuple[object, Key]] = set()
+        self._rest = _Rest(beside, still_s)
+        self._store.listeners.append(self._changed)
+        port = beside.held_port()
+        self._rest.metrics = beside.metrics(port)
+        beside.store.now_s = view.now
+        beside.call(self._begin(view))
+        beside.start(
+            lambda document, url: command(document("config", self._settings(configuration, document, url)), port)
+        )
+        beside.call(self._ready())
+
+    @staticmethod
+    def _settings(configuration: Manifest, document: Callable[[str, Any], str], url: str) -> Manifest:
+        client = {
+            "kubeconfig": document("kubeconfig", kubeconfig(url)),
+            "contentType": "application/json",
+            "acceptContentTypes": "application/json",
+            "qps": 5000,
+            "burst": 10000,
+        }
+        return {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            **configuration,
+            "clientConnection": client,
+            "leaderElection": {"leaderElect": False},
+            "podInitialBackoffSeconds": _NO_BACKOFF_S,
+            "podMaxBackoffSeconds": _NO_BACKOFF_S,
+        }
+
+    # What the kernel tells.
+
+    def push(self, task: TaskState) -> None:
+        """Note a task that became ready."""
+        if task.piece and self.restart_s:
+            self._later.append((task.ready_s + self.restart_s, task))
+        else:
+            self._new.append(task)
+
+    def started(self, run: Run, now: float) -> None:
+        """Note which pods a run is; one that the policy has not started gets pods of its own."""
+        if run.id in self._pods_of:
+            return
+        if self._placed is None:
+            self._pods_of[run.id] = []
+            self._past.append(run)
+            return
+        self._pods_of[run.id] = self._placed
+        self._run_of.update(dict.fromkeys(self._placed, run.id))
+
+    def ended(self, run: Run, now: float) -> None:
+        """Note a run that ended or was stopped."""
+        self._ended.append(run)
+
+    # Decisions.
+
+    def decisions(self, view: ClusterView) -> Iterator[Decision]:
+        """Yield what kube-scheduler decides at this instant."""
+        now = view.now
+        due = [run for run in self._stops if run in view.running and view.running[run].started_s < now]
+        self._stops = [run for run in self._stops if run in view.running and run not in due]
+        for run in due:
+            yield Preempt(run)
+        self._beside.call(self._instant(view))
+        events, self._events = self._events, []
+        for event in events:
+            yield from self._bound(view, event) if event.what == "bind" else self._deleted(view, event)
+        if events or due:
+            return  # asked again, with the consequences
+        wakes = [*self._leaving.values(), *[when for when, _ in self._later]]
+        if self._stops:
+            wakes.append(now + _LATER_S)
+        if wakes:
+            yield Wait(min(wakes))
+        elif not (view.running or view.pending):
+            yield from self._give_up(view)
+
+    def _bound(self, view: ClusterView, event: _Event) -> Iterator[Decision]:
+        key = self._tasks.pop(event.pod, None)
+        waiting = None if key is None else self._waiting.get(key)
+        if waiting is None:
+            return  # its job is gone
+        if event.node not in self._numbers:
+            self._beside.fail(f"bound the pod {event.pod[1]} to the node {event.node!r}, which does not exist")
+        task, node = waiting.task, self._numbers[event.node]
+        if task.demand.nodes != -1 and not task.demand.nodes >> node & 1:
+            self._beside.fail(
+                f"bound {task.name} to {event.node}, which a reservation or another rule of the site closes to it; "
+                "pods know no such rules"
+            )
+        if not task.demand.gang:
+            self._placed = [event.pod]
+            yield Start(task, (Share(node),))
+            self._placed = None
+            waiting.pods.remove(event.pod)
+            return
+        waiting.bound[event.pod] = node
+        if len(waiting.bound) == len(waiting.pods):
+            counts = Counter(waiting.bound.values())
+            self._placed = waiting.pods
+            yield Start(task, tuple([Share(*pair) for pair in sorted(counts.items())]))
+            self._placed = None
+            del self._waiting[key]  # type: ignore[arg-type]
+
+    def _deleted(self, view: ClusterView, event: _Event) -> Iterator[Decision]:
+        """Stop the run of a pod that kube-scheduler deleted; a bound pod of a gang that has not started waits
+        again.
+        """
+        run = self._run_of.get(event.pod)
+        if run is None:
+            for key, waiting in self._waiting.items():
+                if waiting.bound.pop(event.pod, None) is not None:
+                    waiting.pods.remove(event.pod)
+                    self._beside.call(self._add_pods(key, 1))
+                    return
+            return
+        if run not in view.running or run in self._stops:
+            return
+        if view.running[run].started_s < view.now:
+            yield Preempt(run)
+        else:
+            self._stops.append(run)
+
+    @staticmethod
+    def _give_up(view: ClusterView) -> Iterator[Decision]:
+        """Cancel what waits for ever: nothing changes any more."""
+        for number in dict.fromkeys([task.job.number for task in view.ready]):
+            yield Kill(number, RejectReason.CANCELLED)
+
+    # What happens in the thread of the server.
+
+    async def _begin(self, view: ClusterView) -> None:
+        store = self._store
+        self._namespace("default")
+        for machine in view.machines.list:
+            store.create(NODES, admitted(NODES, node_manifest(machine.node, machine.type, self._gpu_name), store))
+
+    async def _ready(self) -> None:
+        deadline = time.monotonic() + self._beside.timeout_s
+        await self._beside.ready((PODS, NODES), deadline)
+        await self._beside.still(0.2, deadline)
+        await self._rest.reset()
+
+    def _namespace(self, name: str) -> None:
+        if ("", name) not in self._store.objects[_NAMESPACES]:
+            object = {"metadata": {"name": name}}
+            self._store.create(_NAMESPACES, admitted(_NAMESPACES, object, self._store))
+
+    async def _instant(self, view: ClusterView) -> None:
+        """Write what has changed, and wait until kube-scheduler rests."""
+        store, now = self._store, view.now
+        store.now_s = now
+        before = store.version
+        # Before the room of pods that were lost there is free: no pod may be bound to a node that is gone.
+        await self._change_nodes(view, closing=True)
+        for key in [key for key, when in self._leaving.items() if when <= now]:
+            self._remove(key)
+        self._forget(view)
+        await self._change_nodes(view, closing=False)
+        for run in self._past:
+            self._add_past(run)
+        self._past.clear()
+        came = [task for when, task in self._later if when <= now]
+        self._later = [(when, task) for when, task in self._later if when > now]
+        # The most important first, so that no pod is bound before one that goes before it has come.
+        for task in sorted([*came, *self._new], key=lambda task: (-task.job.job.priority, task.ready_s, task.order)):
+            self._submit(task)
+        self._new.clear()
+        if self._tasks and store.version != before:
+            await self._rest.wait(self._undecided)
+
+    def _remove(self, key: Key) -> None:
+        self._leaving.pop(key, None)
+        self._undecided.discard(key)
+        if key in self._store.objects[PODS]:
+            self._store.delete(PODS, key)
+
+    def _forget(self, view: ClusterView) -> None:
+        """Remove the pods of runs that are over, and of tasks that are gone."""
+        for run in self._ended:
+            for key in self._pods_of.pop(run.id, ()):
+                self._run_of.pop(key, None)
+                if key not in self._leaving:
+                    self._remove(key)
+        self._ended.clear()
+        for place, waiting in list(self._waiting.items()):
+            if place[0] not in view.jobs or not waiting.task.waiting:
+                for pod in waiting.pods:
+                    self._tasks.pop(pod, None)
+                    self._remove(pod)
+                del self._waiting[place]
+
+    async def _change_nodes(self, view: ClusterView, *, closing: bool) -> None:
+        """Taint the nodes that are down, and cordon those that are drained (``closing``), or open those that are
+        back; and wait until kube-scheduler knows it.
+        """
+        drained, before = self._closed(), self._store.version
+        for number, machine in enumerate(view.machines.list):
+            state = (machine.up, bool(drained >> number & 1))
+            was_up, was_drained = self._state[number]
+            closes = (was_up and not state[0]) or (state[1] and not was_drained)
+            if state == self._state[number] or closes != closing:
+                continue
+            self._state[number] = state
+            self._write_node(machine.node.name, *state, self._carried[number])
+        if self._store.version != before:
+            await self._rest.wait(self._undecided)
+
+    def _write_node(self, name: str, up: bool, drained: bool, cordoned: bool) -> None:
+        node = self._store.get(NODES, ("", name))
+        closed = drained or cordoned
+        taints = [taint for taint in value_at(node, "spec.taints") or () if taint.get("key") not in _OWN_TAINTS]
+        taints += ([] if up else _NOT_READY) + (_CORDONED if closed else [])
+        # The annotation makes each update one event that kube-scheduler counts.
+        note = {"annotations": {"dagsim/version": node["metadata"]["resourceVersion"]}}
+        ready = {"type": "Ready", "status": "True" if up else "False"}
+        spec = {"taints": taints, "unschedulable": closed}
+        new = {
+            **node,
+            "metadata": {**node["metadata"], **note},
+            "spec": {**node["spec"], **spec},
+            "status": {**node["status"], "conditions": [ready]},
+        }
+        self._store.assign(NODES, ("", name), new)
+
+    def _closed(self) -> int:
+        """The nodes that are closed now to all waiting tasks that could ever use them, as a bit set."""
+        demands = {id(one.demand): one.demand for one in [*[w.task for w in self._waiting.values()], *self._new]}
+        terms = [(demand.terms.nodes, demand.opened) for demand in demands.values() if demand.terms is not None]
+        if not terms or len(terms) < len(demands):
+            return 0
+        usable = closed = 0
+        for allowed, opened in terms:
+            usable |= allowed
+            closed |= opened
+        return usable & ~closed
+
+    def _submit(self, task: TaskState) -> None:
+        if not task.waiting:
+            return
+        key = task.job.number, task.index, task.piece
+        self._waiting[key] = _Waiting(task)
+        self._create(key, task.waiting)
+
+    async def _add_pods(self, key: _TaskKey, count: int) -> None:
+        self._create(key, count)
+
+    def _create(self, key: _TaskKey, count: int) -> None:
+        waiting = self._waiting[key]
+        task = waiting.task
+        manifest = self._pod(task, key)
+        namespace = manifest["metadata"]["namespace"]
+        for _ in range(count):
+            self._serial += 1
+            name = f"{_name(task.job.job.id)}-{key[1]}-{key[2]}-{self._serial}"
+            pod = {**manifest, "metadata": {**manifest["metadata"], "name": name}}
+            waiting.pods.append((namespace, name))
+            self._tasks[namespace, name] = key
+            self._undecided.add((namespace, name))
+            self._store.create(PODS, admitted(PODS, json.loads(json.dumps(pod)), self._store))
+
+    def _add_past(self, run: Run) -> None:
+        """Put the pods of a run that was under way when the simulation began."""
+        key = run.task.job.number, run.task.index, run.task.piece
+        manifest = self._pod(run.task, key)
+        for machine, count, *_ in run.held:
+            for _ in range(count):
+                self._serial += 1
+                name = f"{_name(run.job.job.id)}-{key[1]}-{key[2]}-{self._serial}"
+                pod = {
+                    **manifest,
+                    "metadata": {**manifest["metadata"], "name": name},
+                    "spec": {**manifest["spec"], "nodeName": machine.node.name},
+                    "status": {"phase": "Running", "startTime": stamp(run.started_s)},
+                }
+                self._store.create(PODS, admitted(PODS, json.loads(json.dumps(pod)), self._store))
+                place = (manifest["metadata"]["namespace"], name)
+                self._pods_of[run.id].append(place)
+                self._run_of[place] = run.id
+
+    def _pod(self, task: TaskState, key: _TaskKey) -> Manifest:
+        """The pod of an instance. What follows from other objects is made into such objects."""
+        carried = json.loads(task.task.manifest) if task.task.manifest else {}
+        if not carried and task.task.gpus != int(task.task.gpus):
+            self._beside.fail(
+                f"cannot schedule {task.name}: it asks for {task.task.gpus:g} GPUs, and pods take whole ones"
+            )
+        if task.training is not None:
+            self._beside.fail(f"cannot schedule {task.name}: the GPUs of an elastic task change, and pods do not")
+        spec = dict(carried.get("spec") or {}) or {"containers": [{"resources": self._plain(task)}]}
+        spec["containers"] = [
+            {"name": f"c{number}", "image": "none", **container}
+            for number, container in enumerate(spec.get("containers") or [{}])
+        ]
+        if first := spec.get("initContainers"):
+            spec["initContainers"] = [
+                {"name": f"i{number}", "image": "none", **one} for number, one in enumerate(first)
+            ]
+        spec |= {"schedulerName": self._scheduler, "priority": _whole_priority(task)}
+        namespace = value_at(carried, "metadata.namespace") or "default"
+        self._namespace(namespace)
+        labels = {str(name): str(value) for name, value in (value_at(carried, "metadata.labels") or {}).items()}
+        self._restrict(task, spec, labels, key)
+        self._surround(carried.get("resolved") or {}, labels, namespace)
+        return {"metadata": {"namespace": namespace, "labels": labels}, "spec": spec}
+
+    def _plain(self, task: TaskState) -> Manifest:
+        asked = task.task
+        requests = {"cpu": f"{asked.cpus:.9f}"} if asked.cpus else {}
+        requests |= {"memory": str(int(asked.memory_gb * 2**30))} if asked.memory_gb else {}
+        requests |= {self._gpu_name: str(int(asked.gpus))} if asked.gpus else {}
+        return {"requests": requests, "limits": {name: size for name, size in requests.items() if "/" in name}}
+
+    def _restrict(self, task: TaskState, spec: Manifest, labels: dict[str, str], key: _TaskKey) -> None:
+        """Keep a pod on the types and nodes where its task may run, and the pods of a gang on one type."""
+        demand = task.demand
+        rules = []
+        if not set(self._types) <= set(demand.types):
+            rules.append({"key": _TYPE, "operator": "In", "values": [str(type_) for type_ in demand.types]})
+        if demand.terms is not None and demand.terms.nodes != -1:
+            allowed = demand.terms.nodes
+            names = [node.name for number, node in enumerate(self._nodes) if allowed >> number & 1]
+            rules.append({"key": HOSTNAME, "operator": "In", "values": names or ["-"]})
+        affinity = json.loads(json.dumps(spec.get("affinity") or {}))
+        if rules:
+            required = "requiredDuringSchedulingIgnoredDuringExecution"
+            of_nodes = affinity.setdefault("nodeAffinity", {})
+            terms = value_at(of_nodes, f"{required}.nodeSelectorTerms") or [{}]
+            of_nodes[required] = {
+                "nodeSelectorTerms": [
+                    {**term, "matchExpressions": [*term.get("matchExpressions", ()), *rules]} for term in terms
+                ]
+            }
+        if demand.gang and len(demand.types) > 1:
+            labels[_GANG] = "-".join(map(str, key))
+            term = {"topologyKey": _TYPE, "labelSelector": {"matchLabels": {_GANG: labels[_GANG]}}}
+            of_pods = affinity.setdefault("podAffinity", {})
+            of_pods.setdefault("requiredDuringSchedulingIgnoredDuringExecution", []).append(term)
+        if affinity:
+            spec["affinity"] = affinity
+
+    def _surround(self, resolved: Mapping[str, Any], labels: dict[str, str], namespace: str) -> None:
+        """Make the Service that selects the pod, and the budgets that protect it."""
+        if selector := resolved.get("services"):
+            name = "service-" + "-".join(sorted(f"{key}.{value}" for key, value in selector.items()))
+            self._keep(_SERVICES, namespace, _name(name), {"spec": {"selector": selector}})
+        for budget, allowed in (resolved.get("budgets") or {}).items():
+            label = f"dagsim/budget-{_name(budget)}"[:63]
+            labels[label] = "true"
+            protected = {"selector": {"matchLabels": {label: "true"}}}
+            object = {"spec": protected, "status": {"disruptionsAllowed": allowed}}
+            self._keep(_BUDGETS, namespace, _name(budget), object)
+
+    def _keep(self, kind: Any, namespace: str, name: str, object: Manifest) -> None:
+        if (kind, (namespace, name)) not in self._kept:
+            self._kept.add((kind, (namespace, name)))
+            self._store.create(kind, {**object, "metadata": {"name": name}}, namespace)
+
+    def _changed(self, change: Change) -> None:
+        """Note what kube-scheduler does to a pod."""
+        self._rest.sent(change)
+        if change.resource != PODS or not change.source:
+            return
+        metadata, status = change.object["metadata"], change.object.get("status") or {}
+        key = (metadata["namespace"], metadata["name"])
+        was = change.old or {}
+        if change.event == "DELETED" or ("deletionTimestamp" in metadata and not _is_leaving(was)):
+            self._undecided.discard(key)
+            if change.event != "DELETED":
+                whole_s = float(metadata["deletionGracePeriodSeconds"])  # a grace_s of 2.5 s is 3 s there
+                self._leaving[key] = self._store.now_s + min(whole_s, self._store.grace_s)
+            if value_at(was, "spec.nodeName"):
+                self._events.append(_Event("delete", key))
+        elif value_at(change.object, "spec.nodeName") and not value_at(was, "spec.nodeName"):
+            self._undecided.discard(key)
+            self._events.append(_Event("bind", key, change.object["spec"]["nodeName"]))
+        elif any(one.get("type") == "PodScheduled" for one in status.get("conditions") or ()):
+            self._undecided.discard(key)
+
+
+def _is_leaving(pod: Mapping[str, Any]) -> bool:
+    return "deletionTimestamp" in (pod.get("metadata") or {})
+
+
+def _whole_priority(task: TaskState) -> int:
+    return int(max(-(2**31), min(2**31 - 1, task.job.job.priority)))
+
+
+def _name(text: str) -> str:
+    """A name that Kubernetes allows."""
+    return (
+        "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in text.lower())[:200].strip("-")
+        or "x"
+    )
+
+
+def _gpu_name(nodes: Iterable[Node]) -> str:
+    """The resource that tasks without a manifest ask for: that of the nodes."""
+    for node in nodes:
+        amounts = value_at(json.loads(node.manifest), "status.allocatable") if node.manifest else None
+        for name in WHOLE_GPUS:
+            if name in (amounts or {}):
+                return name
+    return WHOLE_GPUS[0]
+
+
+def node_manifest(node: Node, type_: int, gpu_name: str) -> Manifest:
+    """The object of a node."""
+    carried = json.loads(node.manifest) if node.manifest else {}
+    stated = value_at(carried, "status.allocatable") or {}
+    gpus = [name for name in WHOLE_GPUS if name in stated] or [gpu_name]
+    amounts = {
+        "pods": _MOST_PODS,
+        **stated,
+        "cpu": f"{round(node.cpus * 1000)}m",
+        "memory": str(round(node.memory_gb * 2**30)),
+        **({gpus[0]: str(node.gpus)} if node.gpus else {}),
+    }
+    labels = {HOSTNAME: node.name, **(value_at(carried, "metadata.labels") or {}), _TYPE: str(type_)}
+    status = {"allocatable": amounts, "capacity": amounts}
+    if images := value_at(carried, "status.images"):
+        status["images"] = images
+    return {"metadata": {"name": node.name, "labels": labels}, "spec": carried.get("spec") or {}, "status": status}
+
+
+class _Rest:
+    """Finds out when kube-scheduler rests, from its requests and its own metrics.
+
+    Every new pod needs a verdict. Then the metrics must add up: all changes that were sent have been
+    handled, nothing is active, being bound or preempted, and as many attempts have ended as pods entered
+    the queue. Where they do not, half a second without any change counts as rest; for a scheduler without
+    such metrics, ``still_s``.
+    """
+
+    def __init__(self, beside: Beside, still_s: float) -> None:
+        self._beside, self._still_s = beside, still_s
+        self.metrics: Metrics | None = None
+        self._has_metrics = True
+        self._sent = Counter[str]()
+        self._nominations = 0
+        self._slack = _Account(0.0, 0.0, 0.0)
+
+    def sent(self, change: Change) -> None:
+        """Count the events that a change means for kube-scheduler."""
+        bound = bool(value_at(change.object, "spec.nodeName"))
+        was_bound = bool(value_at(change.old, "spec.nodeName")) if change.old else bound
+        if change.resource == PODS:
+            if change.event == "MODIFIED" and bound and not was_bound:
+                self._sent["AssignedPodAdd"] += 1
+            elif change.event == "ADDED":
+                self._sent["AssignedPodAdd" if bound else "UnschedulablePodAdd"] += 1
+            elif change.event == "DELETED" and bound:
+                self._sent["AssignedPodDelete"] += 1
+            elif change.event == "MODIFIED" and bound:
+                self._sent["AssignedPodUpdate"] += 1
+            nominated = value_at(change.object, "status.nominatedNodeName")
+            if nominated and change.source and nominated != value_at(change.old, "status.nominatedNodeName"):
+                self._nominations += 1
+        elif change.resource == NODES:
+            self._sent[{"ADDED": "NodeAdd", "MODIFIED": "NodeUpdate", "DELETED": "NodeDelete"}[change.event]] += 1
+
+    async def reset(self) -> None:
+        """Take the present account as that of a program at rest."""
+        for _ in range(10):
+            if (account := await self._account()) is not None:
+                self._slack = account[0]
+                return
+            await asyncio.sleep(0.05)
+        self._has_metrics = False
+
+    async def wait(self, undecided: set[Key]) -> None:
+        """Wait until kube-scheduler rests."""
+        beside = self._beside
+        deadline = time.monotonic() + beside.timeout_s
+        await beside.until(lambda: not undecided and not beside.api.under_way, "left pods without a verdict", deadline)
+        if not self._has_metrics:
+            await beside.still(self._still_s, deadline)
+            return
+        version, since, pause = -1, 0.0, 0.0005
+        while True:
+            account = await self._account()
+            now = time.monotonic()
+            if not undecided and not beside.api.under_way and account is not None:
+                state, busy = account
+                if not busy and state == self._slack:
+                    return
+                if beside.store.version != version:
+                    version, since = beside.store.version, now
+                elif not busy and now - since > _PATIENCE_S:
+                    self._slack = state
+                    return
+            beside.check("did not come to rest", deadline)
+            beside.api.activity.clear()
+            try:
+                await asyncio.wait_for(beside.api.activity.wait(), pause)
+            except TimeoutError:
+                pause = min(2 * pause, 0.02)
+
+    async def _account(self) -> tuple[_Account, bool] | None:
+        """What has not been accounted for, and whether something is under way."""
+        assert self.metrics is not None
+        page = await self.metrics.page()
+        if page is None:
+            return None
+        active = summed(page, "scheduler_pending_pods", "queue", ("active",))
+        entered = summed(page, "scheduler_queue_incoming_pods_total", "queue", ("active",))
+        attempts = entered - active - summed(page, "scheduler_schedule_attempts_total")
+        handled = {
+            labels.get("event", ""): value
+            for labels, value in series(page, "scheduler_event_handling_duration_seconds_count")
+        }
+        handled["NodeUpdate"] = sum(value for event, value in handled.items() if "NodeAnnotation" in event)
+        unhandled = sum(count - handled.get(event, 0.0) for event, count in self._sent.items())
+        preemptions = self._nominations - summed(page, "scheduler_preemption_goroutines_execution_total")
+        busy = (
+            active
+            + summed(page, "scheduler_pending_pods", "queue", ("backoff",))
+            + summed(page, "scheduler_goroutines")
+            + summed(page, "scheduler_pending_async_api_calls")
+        )
+        return _Account(attempts, unhandled, preemptions), busy > 0
+
+
+class _Account(NamedTuple):
+    """Attempts begun and not ended, changes sent and not handled, and preemptions begun and not ended."""
+
+    attempts: float
+    unhandled: float
+    preemptions: float

@@ -1,0 +1,472 @@
+"""Kueue's real manager as a policy, at simulated time (docs/kubernetes.md).
+
+dagsim plays the API server and the controllers of jobs. The clock stands still until the manager
+rests. Pods of admitted workloads go to nodes as under the policy ``kueue``.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping
+from math import inf
+from typing import Any, NoReturn
+
+from dagsim.errors import ConfigError, PolicyFailed, require
+from dagsim.families.kubernetes.kueue.amounts import text, whole
+from dagsim.families.kubernetes.kueue.engine import Cycle, Preempted
+from dagsim.families.kubernetes.kueue.kueue_policy import Kueue
+from dagsim.families.kubernetes.kueue.workloads import WorkloadState
+from dagsim.families.kubernetes.kueue_manifests import kueue_workload_object
+from dagsim.families.kubernetes.kueue_objects import (
+    ClusterQueue,
+    KueueObjects,
+    PodSet,
+    PodSetAssignment,
+    ResourceGroup,
+    ResourceQuota,
+    Workload,
+)
+from dagsim.families.kubernetes.server.api_server import admitted, resource
+from dagsim.families.kubernetes.server.patches import Manifest
+from dagsim.families.kubernetes.server.program import Beside, checked_program, kubeconfig
+from dagsim.families.kubernetes.server.store import Change, Key, is_true, stamp
+from dagsim.families.kubernetes.terms import HOSTNAME, Requirement, Taint, Toleration
+from dagsim.model import Decision
+from dagsim.systems.cluster.api import ClusterView
+
+_GROUP = "kueue.x-k8s.io"
+_WORKLOADS, _QUEUES = resource("workloads", _GROUP), resource("clusterqueues", _GROUP)
+_VERSIONS = ("v1beta2", "v1beta1")
+_FLAVOR = "dagsim/flavor"
+"""Label of flavors, by which workloads keep away from those without a node for them."""
+_BY = re.compile(r"UID: ([\w-]+)")
+
+
+class KueueManager(Kueue):
+    """A manager of Kueue, unmodified, that dagsim starts for every simulation; its own ``minimalkueue`` is
+    one. ``binary`` is its path, ``arguments`` are further words of its command, and ``version`` is the API that
+    it speaks. Objects, workloads and the places of pods are those of the policy ``kueue``.
+
+    The manager rests when it has asked for nothing for ``still_s`` seconds of the real clock; where quota
+    was released while workloads wait, for ``return_s`` seconds, because it brings those back after a
+    second. ``timeout_s`` limits the wall-clock time of an instant.
+
+    Raises:
+        ConfigError: ``version`` is none of Kueue's, or uvicorn is not installed.
+        UnknownName: There is no such program.
+    """
+
+    forgets = "which workloads the manager had set aside"
+
+    def __init__(
+        self,
+        binary: str = "",
+        arguments: str = "",
+        version: str = "v1beta2",
+        scoring: str = "least",
+        cpu: float = 1.0,
+        memory: float = 1.0,
+        gpu: float = 0.0,
+        checks_s: float = 0.0,
+        timeout_s: float = 60.0,
+        still_s: float = 0.2,
+        return_s: float = 1.2,
+        command: str = "",
+        endpoint: str = "",
+    ) -> None:
+        super().__init__(scoring, cpu, memory, gpu, checks_s=checks_s)
+        self.name = "kueue-manager"
+        for name, seconds in (("still_s", still_s), ("return_s", return_s)):
+            require(0 < seconds < 60, f"{self.name}: {name} must be a number of seconds above 0", seconds)
+        if version not in _VERSIONS:
+            raise ConfigError(f"{self.name}: version {version!r} is none of {', '.join(_VERSIONS)}")
+        self._binary = checked_program(self.name, binary or command, timeout_s)
+        self._arguments, self._version = shlex.split(arguments), version
+        self._timeout_s, self._still_s, self._return_s = timeout_s, still_s, return_s
+        self._beside: Beside | None = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
+        raise PolicyFailed(f"policy {self.name!r} cannot be forked: another program cannot be copied at an instant")
+
+    def _engine(self, objects: KueueObjects) -> Any:
+        if self._beside is not None:
+            self._beside.close()
+        self._beside = Beside(self.name, self._timeout_s)
+        if objects.fair_sharing is not None or objects.admission_fair_sharing is not None:
+            self._note("fair sharing is part of the manager's own configuration, and was not passed on")
+        return ManagedAdmission(objects, self._beside, self._command, self._version, self._still_s, self._return_s)
+
+    def _command(self, kubeconfig: str) -> list[str]:
+        return [self._binary, f"--kubeconfig={kubeconfig}", *self._arguments]
+
+    def _give_up(self, view: ClusterView, tasks: Any) -> Iterator[Decision]:
+        admission: ManagedAdmission = self._admission  # type: ignore[assignment]
+        for message in admission.messages():
+            self._note(message)
+        yield from self._cancel(task for task in tasks.ready.values() if task.waiting)
+
+
+class ManagedAdmission:
+    """The interface of ``Admission`` for a manager in another process."""
+
+    def __init__(
+        self,
+        objects: KueueObjects,
+        beside: Beside,
+        command: Callable[[str], list[str]],
+        version: str,
+        still_s: float,
+        return_s: float,
+    ) -> None:
+        self.objects = objects
+        self.workloads: dict[str, WorkloadState] = {}
+        self._locals = {local.name: local for local in objects.local_queues}
+        self._beside, self._store = beside, beside.store
+        self._version, self._still_s, self._return_s = version, still_s, return_s
+        self._writes: list[Callable[[], None]] = []
+        self._events: list[tuple[str, str, str]] = []
+        """Workloads that were admitted or evicted: what, name, message."""
+        self._released = False
+        self._store.listeners.append(self._changed)
+        try:
+            beside.call(self._begin())
+            beside.start(lambda document, url: command(document("kubeconfig", kubeconfig(url))))
+            beside.call(self._ready())
+        except BaseException:
+            beside.close()
+            raise
+
+    async def _begin(self) -> None:
+        for group, plural, object in manifests_of(self.objects, self._version):
+            kind = resource(plural, group)
+            self._store.create(kind, admitted(kind, object, self._store))
+
+    async def _ready(self) -> None:
+        deadline = time.monotonic() + self._beside.timeout_s
+        await self._beside.ready((_WORKLOADS, _QUEUES), deadline)
+        await self._beside.still(max(1.0, self._still_s), deadline)
+
+    # The interface of Admission.
+
+    def submit(self, spec: Workload) -> WorkloadState:
+        """Add a workload that waits, or one that holds quota already (with ``assignments``)."""
+        local = self._locals[spec.queue]
+        workload = WorkloadState(spec, spec.cluster_queue or local.cluster_queue, 0)
+        workload.where = "admitted" if spec.assignments else "heap"
+        self.workloads[spec.name] = workload
+        object = workload_manifest(spec, self._version)
+        created = stamp(spec.created_s)
+
+        def write() -> None:
+            new = self._store.create(_WORKLOADS, object)
+            if new["metadata"]["creationTimestamp"] != created:
+                dated = {**new, "metadata": {**new["metadata"], "creationTimestamp": created}}
+                self._store.assign(_WORKLOADS, _key(spec), dated)
+
+        self._writes.append(write)
+        return workload
+
+    def finish(self, workload: WorkloadState, now: float) -> None:
+        """Remove a workload that ended, or that its user took back."""
+        if self.workloads.pop(workload.name, None) is None:
+            return
+        self._released |= workload.where == "admitted"
+        workload.where = ""
+        key = _key(workload.spec)
+        self._writes.append(lambda: key in self._store.objects[_WORKLOADS] and self._store.delete(_WORKLOADS, key))  # type: ignore[arg-type]
+
+    def bring_back(self, now: float) -> None:
+        """Do nothing: the manager brings workloads back itself."""
+
+    def next_return(self) -> float:
+        """Nothing comes back at a later time of the simulation."""
+        return inf
+
+    def cycles(self, now: float) -> Iterator[Cycle]:
+        """Let the manager work until it rests, and yield what it admitted and evicted, one by one."""
+        if not self._writes:
+            return
+        self._beside.call(self._settle(now))
+        events, self._events = self._events, []
+        uids = {field["metadata"]["uid"]: name for (_, name), field in self._store.objects[_WORKLOADS].items()}
+        for what, name, message in events:
+            workload = self.workloads.get(name)
+            if workload is None:
+                continue
+            if what == "admitted":
+                workload.where, workload.reserved = "admitted", now
+                yield Cycle(admitted=[workload], advances=True)
+            else:
+                workload.where = "heap"
+                match = _BY.search(message)
+                by = uids.get(match[1], "") if match else ""
+                yield Cycle(preempted=[Preempted(workload, by, message)], advances=True)
+
+    def assignments(self, workload: WorkloadState) -> tuple[PodSetAssignment, ...]:
+        """Return what an admitted workload was given."""
+        object = self._store.objects[_WORKLOADS].get(_key(workload.spec))
+        read = None if object is None else kueue_workload_object(object)
+        return () if read is None else read.assignments
+
+    def messages(self) -> Iterator[str]:
+        """Yield why workloads wait, in the manager's words."""
+        for object in self._store.listed(_WORKLOADS):
+            for condition in (object.get("status") or {}).get("conditions") or ():
+                if condition.get("type") == "QuotaReserved" and condition.get("status") == "False":
+                    yield f"{object['spec']['queueName']}: a workload waits for ever: {condition.get('message', '')}"
+
+    # What happens in the thread of the server.
+
+    async def _settle(self, now: float) -> None:
+        self._store.now_s = now
+        for write in self._writes:
+            write()
+        self._writes.clear()
+        deadline = time.monotonic() + self._beside.timeout_s
+        while True:
+            waits = any(workload.where != "admitted" for workload in self.workloads.values())
+            pause = self._return_s if self._released and waits else self._still_s
+            version = self._store.version
+            await self._beside.still(self._still_s, deadline)
+            self._release_evicted()
+            if self._store.version == version and pause > self._still_s:
+                self._released = False
+                await self._beside.still(pause, deadline)
+                self._release_evicted()
+            if self._store.version == version:
+                return
+
+    def _changed(self, change: Change) -> None:
+        if change.resource != _WORKLOADS or not change.source or change.event != "MODIFIED":
+            return
+        name = change.object["metadata"]["name"]
+        old = change.old or {}
+        if is_true(change.object, "Evicted") and not is_true(old, "Evicted"):
+            self._events.append(("evicted", name, _message(change.object, "Evicted")))
+        elif is_true(change.object, "Admitted") and not is_true(old, "Admitted"):
+            self._events.append(("admitted", name, ""))
+            if (workload := self.workloads.get(name)) is not None:
+                workload.where = "admitted"
+
+    def _release_evicted(self) -> None:
+        """Do what the controller of a job does: the pods of an evicted workload end at once, it gives its quota
+        back, and waits again.
+        """
+        for object in list(self._store.objects[_WORKLOADS].values()):
+            if not (is_true(object, "Evicted") and is_true(object, "QuotaReserved")):
+                continue
+            at = {
+                "lastTransitionTime": stamp(self._store.now_s),
+                "observedGeneration": object["metadata"]["generation"],
+            }
+            news = {
+                "QuotaReserved": {"status": "False", "reason": "Pending", "message": "The workload was evicted", **at},
+                "Admitted": {"status": "False", "reason": "NoReservation", "message": "No quota is reserved", **at},
+                "Requeued": {"status": "True", "reason": "Preempted", "message": "The workload waits again", **at},
+            }
+            kept = [one for one in object["status"]["conditions"] if one["type"] not in news]
+            status = {key: value for key, value in object["status"].items() if key != "admission"}
+            status["conditions"] = [*kept, *[{"type": kind, **rest} for kind, rest in news.items()]]
+            new = {**object, "metadata": dict(object["metadata"]), "status": status}
+            self._store.assign(_WORKLOADS, ("default", object["metadata"]["name"]), new)
+            self._released = True
+
+
+def _key(spec: Workload) -> Key:
+    return "default", spec.name
+
+
+def _message(object: Mapping[str, Any], kind: str) -> str:
+    return next((str(one.get("message", "")) for one in object["status"]["conditions"] if one["type"] == kind), "")
+
+
+# Objects as manifests.
+
+
+def manifests_of(objects: KueueObjects, version: str) -> Iterator[tuple[str, str, Manifest]]:
+    """Yield the objects of an installation, each with its group and plural. All defaults are written out, because
+    no webhook fills them in.
+    """
+    yield "", "namespaces", {"metadata": {"name": "default"}}
+    for topology in objects.topologies:
+        levels = [{"nodeLabel": label} for label in topology.levels]
+        yield _GROUP, "topologies", {"metadata": {"name": topology.name}, "spec": {"levels": levels}}
+    for node in objects.nodes:
+        labels = {HOSTNAME: node.name, **node.labels}
+        status = {"allocatable": _amounts(node.allocatable)}
+        taints = {"taints": [_taint(taint) for taint in node.taints]}
+        yield "", "nodes", {"metadata": {"name": node.name, "labels": labels}, "spec": taints, "status": status}
+    for flavor in objects.resource_flavors:
+        own = {"topologyName": flavor.topology_name} if flavor.topology_name else {}
+        labels = {**flavor.node_labels, **({} if own else {_FLAVOR: flavor.name})}
+        spec: Manifest = {
+            "nodeLabels": labels,
+            "nodeTaints": [_taint(taint) for taint in flavor.node_taints],
+            "tolerations": [_toleration(one) for one in flavor.tolerations],
+            **own,
+        }
+        yield _GROUP, "resourceflavors", {"metadata": {"name": flavor.name}, "spec": spec}
+    for cohort in objects.cohorts:
+        above = {} if not cohort.parent else {"parentName" if version == "v1beta2" else "parent": cohort.parent}
+        spec = {
+            **above,
+            "resourceGroups": _groups(cohort.resource_groups),
+            "fairSharing": {"weight": f"{cohort.weight:g}"},
+        }
+        yield _GROUP, "cohorts", {"metadata": {"name": cohort.name}, "spec": spec}
+    for queue in objects.cluster_queues:
+        yield _GROUP, "clusterqueues", {"metadata": {"name": queue.name}, "spec": _queue(queue, version)}
+    for local in objects.local_queues:
+        spec = {"clusterQueue": local.cluster_queue, "stopPolicy": local.stop_policy}
+        name = _plain(local.name)
+        yield _GROUP, "localqueues", {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def _plain(name: str) -> str:
+    """The name of a LocalQueue within the one namespace."""
+    return name.replace("/", ".")
+
+
+def _queue(queue: ClusterQueue, version: str) -> Manifest:
+    rules, preemption = queue.flavor_fungibility, queue.preemption
+    old = version == "v1beta1"
+    borrow, preempt = (
+        stop if old and rule == "MayStopSearch" else rule
+        for rule, stop in ((rules.when_can_borrow, "Borrow"), (rules.when_can_preempt, "Preempt"))
+    )
+    threshold = preemption.borrow_within_cohort.max_priority_threshold
+    within = {"policy": preemption.borrow_within_cohort.policy}
+    return {
+        **({("cohort" if old else "cohortName"): queue.cohort} if queue.cohort else {}),
+        "namespaceSelector": {},
+        "queueingStrategy": queue.queueing_strategy,
+        "resourceGroups": _groups(queue.resource_groups),
+        "preemption": {
+            "withinClusterQueue": preemption.within_cluster_queue,
+            "reclaimWithinCohort": preemption.reclaim_within_cohort,
+            "borrowWithinCohort": within | ({} if threshold is None else {"maxPriorityThreshold": int(threshold)}),
+        },
+        "flavorFungibility": {
+            "whenCanBorrow": borrow,
+            "whenCanPreempt": preempt,
+            **({} if old else {"preference": rules.preference}),
+        },
+        "stopPolicy": queue.stop_policy,
+        "fairSharing": {"weight": f"{queue.weight:g}"},
+    }
+
+
+def _groups(groups: tuple[ResourceGroup, ...]) -> list[Manifest]:
+    return [
+        {
+            "coveredResources": list(group.covered_resources),
+            "flavors": [
+                {"name": flavor.name, "resources": [_quota(name, quota) for name, quota in flavor.resources.items()]}
+                for flavor in group.flavors
+            ],
+        }
+        for group in groups
+    ]
+
+
+def _quota(name: str, quota: ResourceQuota) -> Manifest:
+    limits = {"borrowingLimit": quota.borrowing_limit, "lendingLimit": quota.lending_limit}
+    stated = {key: _amount(name, limit) for key, limit in limits.items() if limit is not None}
+    return {"name": name, "nominalQuota": _amount(name, quota.nominal), **stated}
+
+
+def _amount(name: str, amount: float) -> str:
+    return text(name, whole(name, amount))
+
+
+def _amounts(amounts: Mapping[str, float]) -> dict[str, str]:
+    return {name: _amount(name, amount) for name, amount in amounts.items()}
+
+
+def _taint(taint: Taint) -> Manifest:
+    return {"key": taint.key, "value": taint.value, "effect": taint.effect}
+
+
+def _toleration(one: Toleration) -> Manifest:
+    stated = {"key": one.key, "operator": one.operator, "value": one.value, "effect": one.effect}
+    return {key: value for key, value in stated.items() if value}
+
+
+def _requirement(one: Requirement) -> Manifest:
+    return {"key": one.key, "operator": one.operator, "values": list(one.values)}
+
+
+def workload_manifest(spec: Workload, version: str) -> Manifest:
+    """Write a workload. One with assignments holds its quota."""
+    object: Manifest = {
+        "metadata": {"name": spec.name, "namespace": "default"},
+        "spec": {
+            "active": True,
+            "queueName": _plain(spec.queue),
+            "priority": int(spec.priority),
+            "podSets": [_pod_set(one) for one in spec.pod_sets],
+        },
+    }
+    if spec.assignments:
+        since = {"lastTransitionTime": stamp(spec.reserved_s or 0.0), "status": "True", "observedGeneration": 1}
+        object["status"] = {
+            "admission": {
+                "clusterQueue": spec.cluster_queue,
+                "podSetAssignments": [_assigned(one, version) for one in spec.assignments],
+            },
+            "conditions": [
+                {"type": kind, "reason": kind, "message": "", **since} for kind in ("QuotaReserved", "Admitted")
+            ],
+        }
+    return object
+
+
+def _pod_set(one: PodSet) -> Manifest:
+    requests = _amounts(one.requests)
+    terms = [[_requirement(rule) for rule in term] for term in one.affinity]
+    if one.excluded:
+        away = {"key": _FLAVOR, "operator": "NotIn", "values": sorted(one.excluded)}
+        terms = [[*term, away] for term in terms or [[]]]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}}}  # fmt: skip
+    spec: Manifest = {
+        "restartPolicy": "Never",
+        "containers": [{"name": "c", "image": "none", "resources": {"requests": requests}}],
+        "tolerations": [_toleration(rule) for rule in one.tolerations],
+        **({"nodeSelector": dict(one.node_selector)} if one.node_selector else {}),
+        **({"affinity": affinity} if terms else {}),
+    }
+    pod_set: Manifest = {"name": one.name, "count": one.count, "template": {"metadata": {}, "spec": spec}}
+    if one.min_count is not None:
+        pod_set["minCount"] = one.min_count
+    if one.topology is not None:
+        asked = one.topology
+        stated = {
+            "required": asked.required,
+            "preferred": asked.preferred,
+            "unconstrained": asked.unconstrained,
+            "podSetSliceRequiredTopology": asked.slice_level,
+            "podSetSliceSize": asked.slice_size,
+            "podSetGroupName": asked.group,
+        }
+        pod_set["topologyRequest"] = {key: value for key, value in stated.items() if value}
+    return pod_set
+
+
+def _assigned(one: PodSetAssignment, version: str) -> Manifest:
+    usage = _amounts(one.usage)
+    object: Manifest = {"name": one.name, "flavors": dict(one.flavors), "resourceUsage": usage, "count": one.count}
+    if one.domains:
+        levels = [HOSTNAME]
+        if version == "v1beta1":
+            domains = [{"values": list(values), "count": count} for values, count in one.domains]
+            object["topologyAssignment"] = {"levels": levels, "domains": domains}
+        else:
+            slices = [
+                {"domainCount": 1, "podCounts": {"universal": count}, "valuesPerLevel": [{"universal": values[-1]}]}
+                for values, count in one.domains
+            ]
+            object["topologyAssignment"] = {"levels": levels, "slices": slices}
+    return object

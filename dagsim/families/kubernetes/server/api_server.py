@@ -1,0 +1,513 @@
+"""The API server: discovery, objects, watches and the subresources that schedulers write, as JSON over HTTP.
+
+It is an ASGI application, served by uvicorn on loopback. It decides nothing and knows nothing of
+time: the simulation writes to the store, the program beside it reads, watches and writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+import socket
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import parse_qsl, unquote
+
+import yaml
+
+from dagsim.families.kubernetes.server.patches import Manifest, field, matcher, merged
+from dagsim.families.kubernetes.server.store import Change, Refusal, Resource, Store, stamp
+
+Message: TypeAlias = dict[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+_STATUS = ("status",)
+
+
+def _resources(group: str, text: str) -> Iterator[Resource]:
+    """Read kinds from words such as ``Node!:no/status``: ``!`` for objects of the cluster, the short name, and
+    the subresources.
+    """
+    for word in text.split():
+        kind, cluster, short, subresources = re.fullmatch(r"(\w+)(!?)(?::(\w+))?((?:/\w+)*)", word).groups()  # type: ignore[union-attr]
+        name = kind.lower()
+        ending = "ies" if name.endswith("y") else "es" if name.endswith("s") else "s"
+        plural = (name[:-1] if name.endswith("y") else name) + ending
+        yield Resource(group, plural, kind, not cluster, short or "", tuple(subresources.split("/")[1:]))
+
+
+class Served(NamedTuple):
+    """A group in one version, with its kinds by their plural names."""
+
+    group: str
+    version: str
+    resources: dict[str, Resource]
+
+    @property
+    def name(self) -> str:
+        """The group and version, as objects state it (``apps/v1``)."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+_DEVICES = "DeviceClass! DeviceTaintRule! ResourceClaim/status ResourceClaimTemplate ResourceSlice!"
+_QUEUES = (
+    "Workload:wl/status LocalQueue:lq/status ClusterQueue!:cq/status ResourceFlavor!:rf Cohort!/status "
+    "WorkloadPriorityClass! AdmissionCheck!/status Topology! MultiKueueCluster!/status MultiKueueConfig! "
+    "ProvisioningRequestConfig!"
+)
+_CATALOGUE = (
+    (
+        "",
+        ("v1",),
+        "Pod:po/status/binding/eviction Node!:no/status Namespace!:ns/status PersistentVolume!:pv/status "
+        "PersistentVolumeClaim:pvc/status Event:ev ReplicationController:rc/status Service:svc/status ConfigMap:cm "
+        "Secret ServiceAccount:sa Binding LimitRange",
+    ),
+    ("apps", ("v1",), "ReplicaSet:rs/status StatefulSet:sts/status Deployment:deploy/status DaemonSet:ds/status"),
+    ("batch", ("v1",), "Job/status CronJob:cj/status"),
+    ("policy", ("v1", "v1beta1"), "PodDisruptionBudget:pdb/status"),
+    ("storage.k8s.io", ("v1", "v1beta1"), "StorageClass! CSINode! CSIDriver! CSIStorageCapacity VolumeAttachment!"),
+    ("resource.k8s.io", ("v1", "v1beta2", "v1beta1"), _DEVICES),
+    ("scheduling.k8s.io", ("v1",), "PriorityClass!:pc"),
+    ("node.k8s.io", ("v1",), "RuntimeClass!"),
+    ("coordination.k8s.io", ("v1",), "Lease"),
+    ("events.k8s.io", ("v1",), "Event:ev"),
+    ("authentication.k8s.io", ("v1",), "TokenReview!"),
+    ("authorization.k8s.io", ("v1",), "SubjectAccessReview! SelfSubjectAccessReview!"),
+    ("kueue.x-k8s.io", ("v1beta2", "v1beta1"), _QUEUES),
+)
+"""Groups, their versions (an object has the same fields in each), and kinds."""
+
+GROUPS: dict[str, tuple[Served, ...]] = {
+    group: tuple(
+        [Served(group, version, {one.plural: one for one in _resources(group, kinds)}) for version in versions]
+    )
+    for group, versions, kinds in _CATALOGUE
+}
+_VERSIONS = {served.name: served for versions in GROUPS.values() for served in versions}
+_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+
+
+def resource(name: str, group: str = "") -> Resource:
+    """Return a kind by its plural name and group."""
+    return GROUPS[group][0].resources[name]
+
+
+PODS, NODES = resource("pods"), resource("nodes")
+_ASIDE = ("events", "leases", "tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews")
+"""Kinds of which a request tells nothing about decisions."""
+
+
+class ApiTarget(NamedTuple):
+    """What a path stands for."""
+
+    served: Served
+    resource: Resource
+    namespace: str
+    name: str
+    part: str
+    """The subresource."""
+
+
+class ApiServer:
+    """Serves a store. It notes which requests are under way, so that one can tell whether clients rest."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.asked: Counter[str] = Counter()
+        """Requests by method and path; paths that are not served end in ``(404)``."""
+        self.under_way = 0
+        """Requests that may change something, and have no answer yet."""
+        self.activity = asyncio.Event()
+        """Set when a request ends, or an object changes."""
+        self.watched: Counter[Resource] = Counter()
+        """Open watches by kind."""
+        self._watches: dict[Resource, set[asyncio.Event]] = {}
+        self._server: asyncio.Server | None = None
+        self._connections: set[Any] = set()
+        store.listeners.append(self._changed)
+
+    async def start(self, port: int = 0) -> str:
+        """Listen on loopback, on a free port unless one is named, and return the URL."""
+        from uvicorn import Config
+        from uvicorn.protocols.http.h11_impl import H11Protocol
+        from uvicorn.server import ServerState
+
+        settings = Config(self, http="h11", lifespan="off", log_config=None, access_log=False, server_header=False,
+                          timeout_keep_alive=3600)  # fmt: skip
+        settings.load()
+        state = ServerState()
+        self._connections = state.connections
+        listening = socket.create_server(("127.0.0.1", port), backlog=256)
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: H11Protocol(settings, state, {}), sock=listening
+        )
+        return f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+    def stop(self) -> None:
+        """Stop listening, and cut the connections."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.transport.abort()
+
+    def _changed(self, change: Change) -> None:
+        self.activity.set()
+        for waiting in self._watches.get(change.resource, ()):
+            waiting.set()
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer a request (ASGI)."""
+        if scope["type"] != "http":
+            return
+        query = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
+        path, method = unquote(scope["path"]), scope["method"]
+        found = locate(path)
+        target = found if isinstance(found, ApiTarget) else None
+        watching = target is not None and method == "GET" and query.get("watch") in ("1", "true")
+        self._note(method, path, found)
+        counts = target is not None and not watching and target.resource.plural not in _ASIDE
+        self.under_way += counts
+        try:
+            if found is None:
+                raise Refusal(404, "NotFound", "the server could not find the requested resource")
+            if target is None:
+                await _answer(send, 200, found)
+            elif watching:
+                await _Watch(self, target, query).serve(receive, send)
+            else:
+                headers = {name.decode().lower(): value.decode() for name, value in scope["headers"]}
+                code, content = self._request(method, target, query, headers, await _body(receive, headers))
+                await _answer(send, code, _versioned(content, target))
+        except Refusal as refusal:
+            await _answer(send, refusal.code, refusal.status)
+        finally:
+            self.under_way -= counts
+            if counts:
+                self.activity.set()
+
+    def _note(self, method: str, path: str, found: object) -> None:
+        if isinstance(found, ApiTarget):
+            path = "/".join(filter(None, (found.served.name, found.resource.plural, found.part)))
+        self.asked[f"{method} {path}{'' if found is not None else ' (404)'}"] += 1
+
+    def _request(
+        self, method: str, target: ApiTarget, query: Mapping[str, str], headers: Mapping[str, str], body: Any
+    ) -> tuple[int, Any]:
+        store, kind, source = self.store, target.resource, headers.get("user-agent") or "client"
+        key = (target.namespace, target.name)
+        if method == "POST" and (kind.kind == "Binding" or target.part == "binding"):
+            return 201, self._bind(target, body, source)
+        if kind.kind.endswith("Review"):
+            allowed = {"allowed": True, "authenticated": True, "user": {"username": "dagsim"}}
+            return 201, {**body, "status": allowed}
+        if kind.kind == "Event" and method in ("POST", "PATCH", "PUT"):
+            return 201 if method == "POST" else 200, body  # what programs tell people is not kept
+        match method:
+            case "POST" if target.part == "eviction":
+                return 201, store.delete(kind, key, body.get("deleteOptions"), source)
+            case "POST" if not target.name:
+                return 201, store.create(kind, admitted(kind, body, store), target.namespace, source)
+            case "GET" if target.name:
+                return 200, store.get(kind, key)
+            case "GET":
+                return 200, self._list(target, query)
+            case "PUT":
+                return 200, store.replace(kind, key, body, target.part, source)
+            case "PATCH":
+                form, owner = headers.get("content-type", ""), query.get("fieldManager", "")
+                return 200, store.patch(kind, key, body, form, target.part, source, owner)
+            case "DELETE" if target.name:
+                return 200, self._delete(target, query, body, source)
+            case "DELETE":
+                listed = self._list(target, query)
+                for one in listed["items"]:
+                    store.delete(kind, (one["metadata"].get("namespace", ""), one["metadata"]["name"]), body, source)
+                return 200, listed
+        raise Refusal(405, "MethodNotAllowed", f"{method} is not served here")
+
+    def _delete(self, target: ApiTarget, query: Mapping[str, str], options: Manifest, source: str) -> Manifest:
+        if (grace := query.get("gracePeriodSeconds", "")).isdigit():
+            options = {**options, "gracePeriodSeconds": int(grace)}
+        gone = self.store.delete(target.resource, (target.namespace, target.name), options, source)
+        if target.resource == PODS or "deletionTimestamp" in gone["metadata"]:
+            return gone
+        about = {"name": target.name, "kind": target.resource.plural, "uid": gone["metadata"]["uid"]}
+        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": about}
+
+    def _bind(self, target: ApiTarget, body: Manifest, source: str) -> Manifest:
+        """Put a pod on a node. It runs at once."""
+        stated = body.get("metadata") or {}
+        key = (target.namespace, target.name or stated.get("name", ""))
+        node, store = field(body, "target.name"), self.store
+        pod = store.get(PODS, key)
+        if stated.get("uid") not in (None, "", pod["metadata"]["uid"]):
+            raise Refusal(409, "Conflict", f'pod "{key[1]}" has another uid')
+        if "deletionTimestamp" in pod["metadata"] or field(pod, "spec.nodeName"):
+            raise Refusal(409, "Conflict", f'pod "{key[1]}" is being deleted or has a node')
+        if not node:
+            raise Refusal(422, "Invalid", "target.name: a node is required")
+        bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(store.now_s)}
+        status = {"phase": "Running", "startTime": stamp(store.now_s), "nominatedNodeName": None}
+        new = merged(pod, {"spec": {"nodeName": node}, "status": status}, strategic=False)
+        rest = [one for one in field(pod, "status.conditions") or () if one.get("type") != "PodScheduled"]
+        new["status"]["conditions"] = [*rest, bound]
+        new["metadata"] = merged(pod["metadata"], {"annotations": stated.get("annotations") or {}}, strategic=False)
+        store.assign(PODS, key, new, source)
+        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+    def _list(self, target: ApiTarget, query: Mapping[str, str]) -> Manifest:
+        chosen = matcher(query.get("labelSelector", ""), query.get("fieldSelector", ""))
+        listed = [one for one in self.store.listed(target.resource, target.namespace) if chosen(one)]
+        metadata: Manifest = {"resourceVersion": str(self.store.version)}
+        if token := query.get("continue"):
+            try:
+                after = tuple(json.loads(base64.urlsafe_b64decode(token)))
+            except ValueError:
+                raise Refusal(410, "Expired", "the continue token cannot be read") from None
+            listed = [one for one in listed if (one["metadata"].get("namespace", ""), one["metadata"]["name"]) > after]
+        limit = int(query["limit"]) if query.get("limit", "").isdigit() else 0
+        if 0 < limit < len(listed) and query.get("resourceVersion") != "0":
+            metadata["remainingItemCount"] = len(listed) - limit
+            del listed[limit:]
+            last = listed[-1]["metadata"]
+            token = json.dumps([last.get("namespace", ""), last["name"]])
+            metadata["continue"] = base64.urlsafe_b64encode(token.encode()).decode()
+        return {"kind": f"{target.resource.kind}List", "metadata": metadata, "items": listed}
+
+
+class _Watch:
+    """A watch, with or without a list before it (a streaming list)."""
+
+    def __init__(self, api: ApiServer, target: ApiTarget, query: Mapping[str, str]) -> None:
+        self._api, self._target = api, target
+        self._chosen = matcher(query.get("labelSelector", ""), query.get("fieldSelector", ""))
+        self._initial = query.get("sendInitialEvents")
+        self._bookmarks = query.get("allowWatchBookmarks") in ("1", "true")
+        self._since = query.get("resourceVersion") or "0"
+        self._seconds = float(query["timeoutSeconds"]) if query.get("timeoutSeconds", "").isdigit() else 3600.0
+        self._head = {"apiVersion": target.served.name, "kind": target.resource.kind}
+
+    async def serve(self, receive: Receive, send: Send) -> None:
+        """Send changes until the client goes, or the time that it asked for is over."""
+        store, kind = self._api.store, self._target.resource
+        if not self._since.isdigit():
+            raise Refusal(400, "BadRequest", f"the resource version {self._since!r} is no number")
+        changed = asyncio.Event()
+        lines, position = self._beginning(store)
+        waiting = self._api._watches.setdefault(kind, set())
+        waiting.add(changed)
+        self._api.watched[kind] += 1
+        gone = asyncio.ensure_future(_disconnected(receive, changed))
+        deadline = asyncio.get_running_loop().time() + self._seconds
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": _JSON})
+            await send({"type": "http.response.body", "body": b"".join(lines), "more_body": True})
+            self._api.activity.set()
+            while not gone.done():
+                left = deadline - asyncio.get_running_loop().time()
+                if left <= 0:
+                    break
+                try:
+                    await asyncio.wait_for(changed.wait(), min(left, 30.0))
+                except TimeoutError:
+                    lines = [self._bookmark(store)] if self._bookmarks else []
+                else:
+                    changed.clear()
+                    changes = store.changes(kind, position)
+                    lines = [line for change in changes if (line := self._line(change))]
+                position = store.version
+                if lines:
+                    await send({"type": "http.response.body", "body": b"".join(lines), "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            gone.cancel()
+            waiting.discard(changed)
+            self._api.watched[kind] -= 1
+
+    def _beginning(self, store: Store) -> tuple[list[bytes], int]:
+        """The lines before the first change, and the version that they stand for."""
+        kind, since = self._target.resource, int(self._since)
+        if self._initial == "true" or (since == 0 and self._initial is None):
+            lines = [
+                self._event("ADDED", one) for one in store.listed(kind, self._target.namespace) if self._chosen(one)
+            ]
+            if self._initial == "true" and self._bookmarks:
+                lines.append(self._bookmark(store, {"k8s.io/initial-events-end": "true"}))
+            return lines, store.version
+        if since == 0:
+            return [], store.version
+        return [line for change in store.changes(kind, since) if (line := self._line(change))], store.version
+
+    def _line(self, change: Change) -> bytes:
+        """A change as this watch sees it: an object that no longer matches is deleted."""
+        if self._target.namespace and change.object["metadata"].get("namespace") != self._target.namespace:
+            return b""
+        now = change.event != "DELETED" and self._chosen(change.object)
+        before = change.old is not None and self._chosen(change.old)
+        if now:
+            return self._event("MODIFIED" if before else "ADDED", change.object)
+        return self._event("DELETED", change.object) if before else b""
+
+    def _event(self, event: str, object: Manifest) -> bytes:
+        return json.dumps({"type": event, "object": {**object, **self._head}}, separators=(",", ":")).encode() + b"\n"
+
+    def _bookmark(self, store: Store, annotations: Mapping[str, str] | None = None) -> bytes:
+        metadata: Manifest = {"resourceVersion": str(store.version), "creationTimestamp": None}
+        return self._event("BOOKMARK", {"metadata": metadata | ({"annotations": annotations} if annotations else {})})
+
+
+async def _disconnected(receive: Receive, changed: asyncio.Event) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    changed.set()
+
+
+_JSON = [(b"content-type", b"application/json")]
+
+
+async def _answer(send: Send, code: int, content: Any) -> None:
+    text = isinstance(content, str)
+    body = content.encode() if text else json.dumps(content, separators=(",", ":")).encode()
+    headers = [
+        (b"content-type", b"text/plain" if text else b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+    ]
+    with suppress(OSError):
+        await send({"type": "http.response.start", "status": code, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def _versioned(content: Any, target: ApiTarget) -> Any:
+    """An answer in the version that was asked for."""
+    if not isinstance(content, dict) or content.get("kind") == "Status":
+        return content
+    head = {"apiVersion": target.served.name, "kind": content.get("kind") or target.resource.kind}
+    if "items" in content:
+        of_item = {**head, "kind": target.resource.kind}
+        return {**content, **head, "items": [{**one, **of_item} for one in content["items"]]}
+    return {**content, **(head if target.part in ("", "status") else {})}
+
+
+async def _body(receive: Receive, headers: Mapping[str, str]) -> Any:
+    parts = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refusal(400, "BadRequest", "the request was cut off")
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            break
+    text, form = b"".join(parts), headers.get("content-type", "")
+    if "protobuf" in form or "cbor" in form:
+        raise Refusal(415, "UnsupportedMediaType", f"{form}: this server takes JSON; see clientConnection.contentType")
+    try:
+        content = yaml.safe_load(text) if "yaml" in form else json.loads(text or b"{}")
+    except (ValueError, yaml.YAMLError) as error:
+        raise Refusal(400, "BadRequest", f"the body cannot be read: {error}") from None
+    if not isinstance(content, dict | list):
+        raise Refusal(400, "BadRequest", "the body is no object")
+    return content
+
+
+def locate(path: str) -> ApiTarget | Manifest | str | None:
+    """Return what a path stands for: objects, or an answer that never changes (discovery); None for nothing."""
+    match path.strip("/").split("/"):
+        case ["healthz" | "readyz" | "livez", *_]:
+            return "ok"
+        case ["version"]:
+            return {"major": "1", "minor": "35", "gitVersion": "v1.35.0+dagsim", "platform": "linux/amd64"}
+        case ["openapi", "v3"]:
+            return {"paths": {}}
+        case ["api"]:
+            return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+        case ["apis"]:
+            groups = [_group(name) for name in GROUPS if name]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+        case ["apis", name] if name in GROUPS and name:
+            return _group(name)
+        case ["api", "v1", *rest]:
+            return _within(_VERSIONS["v1"], rest)
+        case ["apis", group, version, *rest] if f"{group}/{version}" in _VERSIONS:
+            return _within(_VERSIONS[f"{group}/{version}"], rest)
+    return None
+
+
+def _group(name: str) -> Manifest:
+    versions = [{"groupVersion": served.name, "version": served.version} for served in GROUPS[name]]
+    head = {"kind": "APIGroup", "apiVersion": "v1", "name": name}
+    return {**head, "versions": versions, "preferredVersion": versions[0]}
+
+
+def _within(served: Served, rest: list[str]) -> ApiTarget | Manifest | None:
+    """What the end of a path stands for within a group and version."""
+    if not rest or rest == [""]:
+        return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": served.name,
+                "resources": [entry for one in served.resources.values() for entry in _entries(one)]}  # fmt: skip
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] in served.resources:
+        namespace, rest = rest[1], rest[2:]
+    kind = served.resources.get(rest[0])
+    name, part = (*rest[1:], "", "")[:2]
+    if kind is None or len(rest) > 3 or (part and part not in kind.subresources):
+        return None
+    return ApiTarget(served, kind, namespace, name, part)
+
+
+def _entries(kind: Resource) -> Iterator[Manifest]:
+    about = {"namespaced": kind.namespaced, "kind": kind.kind, "verbs": _VERBS}
+    short = {"shortNames": [kind.short]} if kind.short else {}
+    yield {"name": kind.plural, "singularName": kind.kind.lower(), **about, **short}
+    for part in kind.subresources:
+        yield {"name": f"{kind.plural}/{part}", "singularName": "", **about}
+
+
+def admitted(kind: Resource, object: Manifest, store: Store) -> Manifest:
+    """Return a new object with the defaults that a scheduler relies on, as the real API server fills them in."""
+    spec, status = object.get("spec") or {}, object.get("status") or {}
+    if kind == PODS:
+        spec = {
+            "schedulerName": "default-scheduler",
+            "restartPolicy": "Always",
+            "terminationGracePeriodSeconds": 30,
+            "preemptionPolicy": "PreemptLowerPriority",
+            "priority": _priority(spec, store),
+            **spec,
+        }
+        for container in [*spec.get("containers", ()), *spec.get("initContainers", ())]:
+            if limits := field(container, "resources.limits"):
+                requests = field(container, "resources.requests") or {}
+                container["resources"] = {**container["resources"], "requests": {**limits, **requests}}
+        return {**object, "spec": spec, "status": {"phase": "Pending", **status}}
+    if kind == NODES:
+        amounts = status.get("allocatable") or status.get("capacity") or {}
+        ready = [{"type": "Ready", "status": "True", "reason": "Simulated"}]
+        return {
+            **object,
+            "spec": spec,
+            "status": {"allocatable": amounts, "capacity": amounts, "conditions": ready, **status},
+        }
+    if kind.kind == "Namespace":
+        name = object.get("metadata", {}).get("name", "")
+        labels = {"kubernetes.io/metadata.name": name, **(field(object, "metadata.labels") or {})}
+        metadata = {**object.get("metadata", {}), "labels": labels}
+        return {**object, "metadata": metadata, "status": {"phase": "Active"}}
+    return object
+
+
+def _priority(spec: Mapping[str, Any], store: Store) -> int:
+    classes = store.objects[resource("priorityclasses", "scheduling.k8s.io")]
+    name = spec.get("priorityClassName")
+    if not name:
+        chosen = next((one for one in classes.values() if one.get("globalDefault")), {})
+    elif (chosen := classes.get(("", name), {})) == {} and name not in _BUILT_IN:
+        raise Refusal(403, "Forbidden", f"no PriorityClass with name {name} was found")
+    return int(chosen.get("value", _BUILT_IN.get(name or "", 0)))
+
+
+_BUILT_IN = {"system-node-critical": 2000001000, "system-cluster-critical": 2000000000}

@@ -1,0 +1,321 @@
+"""A scheduler of Kubernetes beside the simulation: its process, the server for it, and when it rests."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
+from http.client import HTTPException, HTTPSConnection
+from pathlib import Path
+from typing import IO, Any, TypeVar
+from weakref import finalize
+
+from dagsim.errors import ConfigError, PolicyFailed, UnknownName, require
+from dagsim.families.kubernetes.server.api_server import ApiServer
+from dagsim.families.kubernetes.server.store import Resource, Store
+
+_T = TypeVar("_T")
+_GOODBYE_S = 2.0
+_LAST_LINES = 12
+
+
+def checked_program(kind: str, binary: str, timeout_s: float) -> str:
+    """Return the path of a program that is there.
+
+    Raises:
+        ConfigError: No program is named, uvicorn is not installed, or ``timeout_s`` is not positive.
+        UnknownName: There is no such program.
+    """
+    require(0 < timeout_s < 1e6, f"{kind}: timeout_s must be a number of seconds above 0", timeout_s)
+    if not binary:
+        raise ConfigError(f"{kind}: no program; expected {kind}[binary=PATH]")
+    path = shutil.which(binary)
+    if path is None:
+        raise UnknownName(f"{kind}: there is no program {binary!r}")
+    try:
+        import uvicorn  # noqa: F401
+    except ImportError:
+        raise ConfigError(f"{kind}: needs uvicorn: pip install -e '.[kubernetes]' in the checkout") from None
+    return path
+
+
+class Beside:
+    """A program and the API server for it, in a thread of their own.
+
+    ``arguments`` gets a function that puts a document where the program can read it, and the URL of
+    the server; it returns the words of the command. Nothing is left behind however this process ends:
+    documents and the log are files without names, and on Linux the program ends with this process.
+    """
+
+    def __init__(self, name: str, timeout_s: float, log_lines: int = _LAST_LINES) -> None:
+        self.name, self.timeout_s, self._log_lines = name, timeout_s, log_lines
+        self.store = Store()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the rest)
+        self._open: list[Any] = []
+        self._folder: str | None = None
+        self.api = self.call(self._made())
+        self.close = finalize(self, _end, self._loop, self._thread, self.api, self._open, self._log)
+
+    async def _made(self) -> ApiServer:
+        return ApiServer(self.store)
+
+    def call(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Carry out ``work`` in the server's thread, where the store may be changed, and return its result."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def start(self, arguments: Callable[[Callable[[str, Any], str], str], list[str]]) -> None:
+        """Start the server and the program.
+
+        Raises:
+            PolicyFailed: The program cannot be started.
+        """
+        self.call(self._start(arguments))
+
+    async def _start(self, arguments: Callable[[Callable[[str, Any], str], str], list[str]]) -> None:
+        url = await self.api.start()
+        handles: list[int] = []
+
+        def document(name: str, content: Any) -> str:
+            return self._document(name, content, handles)
+
+        words = arguments(document, url)
+        try:
+            self._process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=subprocess.STDOUT,
+                pass_fds=handles,
+                start_new_session=True,  # Ctrl-C is for dagsim alone, which ends the program
+                preexec_fn=_dies_with(os.getpid()) if sys.platform == "linux" else None,
+            )
+        except OSError as error:
+            raise PolicyFailed(f"policy {self.name!r} cannot be started: {error.strerror or error}") from None
+        self._open.append(self._process)
+        for handle in handles:
+            os.close(handle)
+
+    def _document(self, name: str, content: Any, handles: list[int]) -> str:
+        """Return a path at which the program reads a document, as JSON."""
+        text = json.dumps(content).encode()
+        if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
+            handle = os.memfd_create(name)
+            os.write(handle, text)
+            handles.append(handle)
+            return f"/proc/self/fd/{handle}"
+        if self._folder is None:
+            folder = tempfile.TemporaryDirectory(prefix="dagsim-")
+            self._open.append(folder)
+            self._folder = folder.name
+        path = Path(self._folder, name)
+        path.write_bytes(text)
+        return str(path)
+
+    def held_port(self) -> int:
+        """Return a port of this machine that no other process gets meanwhile. The program has to share it
+        (``SO_REUSEPORT``).
+        """
+        holder = socket.socket()
+        self._open.append(holder)
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        holder.bind(("127.0.0.1", 0))
+        port: int = holder.getsockname()[1]
+        return port
+
+    def metrics(self, port: int) -> Metrics:
+        """Return the program's metrics page at a port."""
+        page = Metrics(port)
+        self._open.append(page)
+        return page
+
+    async def until(self, condition: Callable[[], bool], what: str, deadline: float) -> None:
+        """Wait for the program until ``condition`` holds, which only its requests can change.
+
+        Raises:
+            PolicyFailed: It ended, or the deadline is over.
+        """
+        while not condition():
+            self.api.activity.clear()
+            self.check(what, deadline)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.api.activity.wait(), 0.2)
+
+    def check(self, what: str, deadline: float) -> None:
+        """Check that the program runs, and that the deadline is not over.
+
+        Raises:
+            PolicyFailed: It ended, or it is too late.
+        """
+        if self._process is not None and (code := self._process.poll()) is not None:
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            self.fail(how)
+        if time.monotonic() > deadline:
+            self.fail(f"{what} within {self.timeout_s:g} s")
+
+    def fail(self, what: str) -> None:
+        """Raise an error about the program, with the end of its log."""
+        self._log.flush()
+        size = os.fstat(self._log.fileno()).st_size
+        tail = os.pread(self._log.fileno(), 8000, max(0, size - 8000)).decode("utf-8", "replace")
+        lines = "\n".join(tail.splitlines()[-self._log_lines :])
+        unknown = sorted(path for path in self.api.asked if path.endswith("(404)"))
+        missing = f"; it asked for {', '.join(unknown[:5])}" if unknown else ""
+        shown = f"\nThe end of its log:\n{lines}" if lines.strip() else ""
+        now = self.store.now_s
+        raise PolicyFailed(f"policy {self.name!r} at {now:g} s: the program {what}{missing}{shown}")
+
+    async def ready(self, kinds: Iterable[Resource], deadline: float) -> None:
+        """Wait until the program watches the kinds."""
+        kinds = list(kinds)
+        names = ", ".join(kind.plural for kind in kinds)
+        await self.until(lambda: all(self.api.watched[kind] for kind in kinds), f"did not watch {names}", deadline)
+
+    async def still(self, seconds: float, deadline: float) -> None:
+        """Wait until no request came and no object changed for a while."""
+        while True:
+            self.api.activity.clear()
+            if not self.api.under_way:
+                try:
+                    await asyncio.wait_for(self.api.activity.wait(), seconds)
+                except TimeoutError:
+                    if not self.api.under_way:
+                        return
+            else:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self.api.activity.wait(), 0.2)
+            self.check("did not come to rest", deadline)
+
+
+def _dies_with(parent: int) -> Callable[[], None]:
+    """What lets a new process end with its parent, however the parent ends (Linux)."""
+    library = ctypes.CDLL(None)
+
+    def set_signal() -> None:
+        library.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        if os.getppid() != parent:
+            os._exit(1)  # the parent is gone already
+
+    return set_signal
+
+
+def _end(
+    loop: asyncio.AbstractEventLoop, thread: threading.Thread, api: ApiServer, opened: list[Any], log: IO[bytes]
+) -> None:
+    """End the program, the server and their thread."""
+    for one in opened:
+        if isinstance(one, subprocess.Popen):
+            with suppress(OSError):
+                one.terminate()
+    for one in opened:
+        if isinstance(one, subprocess.Popen):
+            try:
+                one.wait(_GOODBYE_S)
+            except subprocess.TimeoutExpired:
+                one.kill()
+                one.wait()
+        elif isinstance(one, socket.socket | Metrics):
+            one.close()
+        else:
+            one.cleanup()
+    log.close()
+
+    async def stop() -> None:
+        api.stop()
+        await asyncio.sleep(0)  # transports close in the next turn, and end the watches
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        _, pending = await asyncio.wait(rest, timeout=_GOODBYE_S / 2) if rest else (rest, ())
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+        loop.stop()
+
+    if loop.is_running():
+        asyncio.run_coroutine_threadsafe(stop(), loop)
+        thread.join(_GOODBYE_S)
+    if not loop.is_running():
+        loop.close()
+
+
+class Metrics:
+    """The page ``/metrics`` of a program, read over HTTPS without checking its own certificate."""
+
+    def __init__(self, port: int) -> None:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        self._connection = HTTPSConnection("127.0.0.1", port, timeout=10, context=context)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    async def page(self) -> bytes | None:
+        """Return the page; None if the program does not answer."""
+        return await asyncio.to_thread(self._page)
+
+    def _page(self) -> bytes | None:
+        for _ in range(2):  # the program may have closed the connection meanwhile
+            try:
+                self._connection.request("GET", "/metrics")
+                answer = self._connection.getresponse()
+                text = answer.read()
+            except (OSError, HTTPException):
+                self._connection.close()
+                continue
+            return text if answer.status == 200 else None
+        return None
+
+
+_LINE = re.compile(rb"(\w+)(?:\{([^}]*)\})? ([-+.\w]+)")
+_LABEL = re.compile(rb'(\w+)="([^"]*)"')
+
+
+def series(page: bytes, name: str) -> list[tuple[dict[str, str], float]]:
+    """Return the labels and the value of each series of a metric; of a histogram with its suffix, as
+    ``..._count``.
+    """
+    family = re.sub(r"_(count|sum)$", "", name)
+    start = page.find(f"\n# TYPE {family} ".encode())
+    if start < 0:
+        return []
+    end = page.find(b"\n#", start + 1)
+    found = []
+    for line in page[start : end if end >= 0 else len(page)].split(b"\n"):
+        if line.startswith(name.encode()) and (match := _LINE.fullmatch(line)) and match[1].decode() == name:
+            labels = {key.decode(): value.decode() for key, value in _LABEL.findall(match[2] or b"")}
+            found.append((labels, float(match[3])))
+    return found
+
+
+def summed(page: bytes, name: str, label: str = "", values: Iterable[str] = ()) -> float:
+    """The sum of a metric's series, or of those whose label has one of the values."""
+    chosen = set(values)
+    return sum(value for labels, value in series(page, name) if not label or labels.get(label) in chosen)
+
+
+def kubeconfig(url: str) -> Mapping[str, Any]:
+    """The configuration with which a client finds the server."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "dagsim",
+        "clusters": [{"name": "dagsim", "cluster": {"server": url}}],
+        "users": [{"name": "dagsim", "user": {"token": "none"}}],
+        "contexts": [{"name": "dagsim", "context": {"cluster": "dagsim", "user": "dagsim"}}],
+    }

@@ -1,0 +1,51 @@
+"""The fields of a job that describe it besides its graph, as one table. Columns, records, plain tables and exports
+follow from it, so that a field that is added to ``Job`` reaches all of them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from math import inf, nan
+from typing import Any, NamedTuple
+
+from dagsim.model.job import Job
+
+_BEFORE = ("id", "graph", "arrival_s")
+"""What every job has: these three are no optional columns."""
+
+
+class JobField(NamedTuple):
+    """An optional field of a job."""
+
+    name: str
+    kind: str
+    """Its annotation: ``float``, ``float | None``, ``str``, or a structure."""
+    absent: Any
+    """The value in a column for a job that has none."""
+
+    @property
+    def is_number(self) -> bool:
+        """True if a column of it holds numbers; other columns number their distinct values."""
+        return self.kind.startswith("float")
+
+    @property
+    def is_text(self) -> bool:
+        """True if its values are words."""
+        return self.kind == "str"
+
+    @property
+    def in_tables(self) -> bool:
+        """True if a plain table has a column of its name. What was observed has names of its own there."""
+        return (self.is_number or self.is_text) and not self.name.startswith("observed_")
+
+
+def _field(name: str, kind: str, default: Any) -> JobField:
+    """Return a field; no deadline is infinitely late in a column of numbers, and other unknown
+    times are NaN."""
+    unknown = inf if name == "deadline_s" else nan
+    return JobField(name, kind, unknown if kind == "float | None" else default)
+
+
+JOB_FIELDS = tuple(
+    _field(field.name, str(field.type), field.default) for field in fields(Job) if field.name not in _BEFORE
+)
+"""All optional fields, in the order of ``Job``."""

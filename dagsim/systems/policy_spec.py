@@ -1,0 +1,119 @@
+"""Policies as users name them: the only place that reads such a name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from dagsim.family import offered, refuse_missing
+from dagsim.registry import Registry, Spec
+from dagsim.systems.seam import Scenario
+
+PROGRAMS: Registry[Any] = Registry("program", group="dagsim.programs", method="decide")
+"""Policies that talk to a scheduler in another program, by kind."""
+
+_PROGRAM = re.compile(r"((\w[\w-]*)(?:\[[^\]]*\])?)(?::(.*))?", re.DOTALL)
+_MODEL = re.compile(r"sb3(?:\[([^\]]*)\])?:(.+)", re.DOTALL)
+
+
+class PolicyKind(StrEnum):
+    """What stands behind the name of a policy."""
+
+    NAMED = "policy"
+    """An entry of a system's registry of policies, or of another package."""
+    AGENT = "agent"
+    """A trained agent: an algorithm that trains one, an agent that ships, or a model in a file."""
+    PROGRAM = "program"
+    """A scheduler in another program."""
+    OWN = "own code"
+    """A user's ``module:attr`` or ``path/to/file.py:attr``."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySpec:
+    """The name of a policy, parsed: ``sjf``, ``easy[strict=true]``, ``own.py:Mine[k=2]``, ``ppo``,
+    ``sb3:model.zip``, ``exec:COMMAND``, ``batsim[start=...]:ENDPOINT`` or ``kube-scheduler[binary=PATH]``.
+    """
+
+    text: str
+    """The name as the user wrote it. Cells, tables and folders are labelled by it."""
+    kind: PolicyKind
+    name: str
+    """The entry in a registry, the algorithm of an agent, the kind of a program, or ``module:attr``."""
+    params: Mapping[str, object]
+    """The parameters in brackets."""
+    address: str = ""
+    """The command that starts a program, or the endpoint at which it listens."""
+
+    @classmethod
+    def parse(cls, text: str) -> PolicySpec:
+        """Parse the name of a policy.
+
+        Raises:
+            ConfigError: Brackets or quotes do not match, or a parameter has no value.
+            UnknownName: It is a program whose family is missing.
+        """
+        if (program := _PROGRAM.fullmatch(text.strip())) is not None:
+            if program[2] in PROGRAMS:
+                name, params = Spec.parse(program[1])
+                return cls(text, PolicyKind.PROGRAM, name, params, (program[3] or "").strip())
+            refuse_missing("programs", program[2])
+        if (model := _MODEL.fullmatch(text.strip())) is not None:
+            params = {"checkpoint": model[2].strip()} | Spec.parse(f"sb3[{model[1] or ''}]").params
+            return cls(text, PolicyKind.AGENT, "sb3", params)
+        name, params = Spec.parse(text)
+        if ":" in name:
+            return cls(text, PolicyKind.OWN, name, params)
+        return cls(text, PolicyKind.AGENT if name in agent_names() else PolicyKind.NAMED, name, params)
+
+    @property
+    def call(self) -> Spec:
+        """The name and the parameters, as a registry creates the policy from them."""
+        return Spec(self.name, dict(self.params))
+
+    def with_checkpoint(self, path: Path) -> PolicySpec:
+        """Return the same agent from a file."""
+        return PolicySpec.parse(str(Spec(self.name, {"checkpoint": str(path), **self.params})))
+
+    def is_agent(self, scenario: Scenario) -> bool:
+        """Return True for a trained agent. If one of the system's own policies has the same name,
+        the name means that policy.
+        """
+        return self.kind is PolicyKind.AGENT and self.name not in scenario.policies
+
+    def words(self) -> list[str]:
+        """Return the words of the command that starts a program; empty if the user starts it."""
+        words = (self.address if self.name == "exec" else str(self.params.get("start", ""))).split()
+        return words + [str(self.params[name]) for name in ("binary", "config") if self.params.get(name)]
+
+    def files(self) -> list[Path]:
+        """Return the existing files that the parameters, or the words of a program's command,
+        name."""
+        values = self.words() if self.kind is PolicyKind.PROGRAM else self.params.values()
+        return named_files(values)
+
+
+def agent_names() -> tuple[str, ...]:
+    """Return all names of trained agents; none if the family that trains them is missing."""
+    return () if (known := offered("agent_names")) is None else tuple(known())
+
+
+def named_files(values: Iterable[object]) -> list[Path]:
+    """Return the existing files among the values of parameters."""
+    return [Path(value) for value in values if isinstance(value, str) and value and Path(value).is_file()]
+
+
+def split_policies(texts: Iterable[str]) -> list[str]:
+    """Split ``"sjf,easy[a=1,b=2]"`` at the commas outside brackets, and return each policy once, in
+    order. A program's command stays whole.
+    """
+    flat: list[str] = []
+    for text in texts:
+        program = _PROGRAM.fullmatch(text.strip())
+        whole = program is not None and program[2] in PROGRAMS
+        flat += [text] if whole else re.split(r",(?![^\[]*\])", text)
+    return list(dict.fromkeys(filter(None, (part.strip() for part in flat))))

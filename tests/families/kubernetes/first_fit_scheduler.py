@@ -1,0 +1,97 @@
+"""A scheduler of Kubernetes in the standard library: each pod, by priority and age, goes to the first node
+with room; one that finds none stops younger pods of lower priority there. Takes the options of kube-scheduler.
+
+With LINGER in its environment it never gives a verdict, with QUIT it ends at its first pod.
+"""
+
+import json
+import os
+import queue
+import sys
+import threading
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+
+configuration = json.loads(Path(next(word for word in sys.argv if word.startswith("--config="))[9:]).read_text())
+kubeconfig = json.loads(Path(configuration["clientConnection"]["kubeconfig"]).read_text())
+URL = kubeconfig["clusters"][0]["cluster"]["server"]
+events = queue.Queue()
+tables = {"nodes": {}, "pods": {}}
+
+
+def send(method, path, body, form="application/json"):
+    request = urllib.request.Request(URL + path, json.dumps(body).encode(), {"Content-Type": form}, method=method)
+    return json.load(urllib.request.urlopen(request))
+
+
+def watch(kind):
+    query = "watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    for line in urllib.request.urlopen(f"{URL}/api/v1/{kind}?{query}"):
+        events.put((kind, json.loads(line)))
+
+
+def needs(pod):
+    requests = pod["spec"]["containers"][0].get("resources", {}).get("requests", {})
+    return float(requests.get("cpu", 0)), float(requests.get("nvidia.com/gpu", 0))
+
+
+def offers(node):
+    amounts = node["status"]["allocatable"]
+    if any(taint["effect"] == "NoSchedule" for taint in node["spec"].get("taints", [])):
+        return 0.0, 0.0
+    return float(amounts["cpu"].rstrip("m")) / 1000, float(amounts.get("nvidia.com/gpu", 0))
+
+
+def fits(need, room):
+    return all(part <= free + 1e-9 for part, free in zip(need, room, strict=True))
+
+
+def decide():
+    nodes, pods = tables["nodes"], tables["pods"]
+    room = {name: list(offers(node)) for name, node in nodes.items()}
+    for pod in pods.values():
+        if node := pod["spec"].get("nodeName"):
+            room[node] = [free - part for free, part in zip(room[node], needs(pod), strict=True)]
+    waiting = [pod for pod in pods.values() if not pod["spec"].get("nodeName")]
+    for pod in sorted(
+        waiting, key=lambda pod: (-pod["spec"]["priority"], int(pod["metadata"]["name"].rpartition("-")[2]))
+    ):
+        name, need = pod["metadata"]["name"], needs(pod)
+        path = f"/api/v1/namespaces/default/pods/{name}"
+        node = next((node for node in sorted(room) if fits(need, room[node])), None)
+        if node is not None:
+            send("POST", path + "/binding", {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}})
+            pod["spec"]["nodeName"] = node
+            room[node] = [free - part for free, part in zip(room[node], need, strict=True)]
+            continue
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+        form = "application/strategic-merge-patch+json"
+        send("PATCH", path + "/status", {"status": {"conditions": [condition]}}, form)
+        lower = [
+            one
+            for one in pods.values()
+            if one["spec"].get("nodeName") and one["spec"]["priority"] < pod["spec"]["priority"]
+        ]
+        for victim in lower[-1:]:
+            with suppress(urllib.error.HTTPError):  # it may be on its way out already
+                send("DELETE", f"/api/v1/namespaces/default/pods/{victim['metadata']['name']}", {})
+            return
+
+
+for kind in tables:
+    threading.Thread(target=watch, args=(kind,), daemon=True).start()
+while True:
+    kind, event = events.get()
+    if event["type"] == "BOOKMARK":
+        continue
+    if kind == "pods" and "QUIT" in os.environ:
+        sys.exit("the first pod was too much")
+    name = event["object"]["metadata"]["name"]
+    if event["type"] == "DELETED":
+        tables[kind].pop(name, None)
+    else:
+        tables[kind][name] = event["object"]
+    if events.empty() and "LINGER" not in os.environ:
+        decide()

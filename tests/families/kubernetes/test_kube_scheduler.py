@@ -1,0 +1,247 @@
+"""The real kube-scheduler as a policy: with a small scheduler in its place, and with the real one where it is
+(``DAGSIM_KUBE_SCHEDULER``).
+"""
+
+from __future__ import annotations
+
+import copy
+import heapq
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("uvicorn")
+
+from dagsim.config.schema import load_config
+from dagsim.errors import ConfigError, PolicyFailed, UnknownName
+from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.simulate import make_policy
+from dagsim.families.kubernetes.kube.kube_scheduler import KubeScheduler, _name, node_manifest
+from dagsim.model import Cluster, Job, Node, Task, canonical_json
+from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.policy_spec import PolicyKind, PolicySpec, split_policies
+
+FIRST_FIT = Path(__file__).with_name("first_fit_scheduler.py")
+REAL = os.environ.get("DAGSIM_KUBE_SCHEDULER")
+real = pytest.mark.skipif(not REAL, reason="DAGSIM_KUBE_SCHEDULER names no kube-scheduler")
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> str:
+    return shell(tmp_path, f"exec {sys.executable} -SE {FIRST_FIT}")
+
+
+def shell(folder: Path, line: str) -> str:
+    path = folder / "scheduler"
+    path.write_text(f'#!/bin/sh\n{line} "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def machines(count: int, **size: Any) -> Cluster:
+    return Cluster(tuple(Node(f"n{number:02}", **{"cpus": 4, "memory_gb": 16, **size}) for number in range(count)))
+
+
+def plain(number: int, arrival_s: float, seconds: float = 100.0, priority: float = 0.0, **task: Any) -> Job:
+    asked = Task("t", seconds, **{"cpus": 1, "memory_gb": 1, "gpus": 0, **task})
+    return Job.single(f"j{number}", asked, arrival_s, priority=priority)
+
+
+def play(binary: str, cluster: Cluster, jobs: list[Job], **settings: Any) -> list[tuple[str, float, int]]:
+    policy = KubeScheduler(binary, **{"still_s": 0.3, **settings})
+    schedule = ClusterKernel(cluster, jobs).run(policy)
+    return [
+        (row.kind.name, round(row.time_s, 6), row.job)  # type: ignore[attr-defined]
+        for row in schedule.log
+        if row.kind.name in ("STARTED", "FINISHED", "PREEMPTED", "REJECTED")
+    ]
+
+
+def starts(rows: list[tuple[str, float, int]]) -> list[float]:
+    return [time_s for kind, time_s, _ in rows if kind == "STARTED"]
+
+
+def first_come(jobs: int, places: int, seconds: float) -> list[float]:
+    """Start times of equal jobs, one a second, on so many places."""
+    free, times = [0.0] * places, []
+    for arrival in range(jobs):
+        times.append(max(heapq.heappop(free), float(arrival)))
+        heapq.heappush(free, times[-1] + seconds)
+    return times
+
+
+def test_equal_pods_start_as_the_formula_of_fifo_says(fake: str) -> None:
+    rows = play(fake, machines(3), [plain(number, float(number)) for number in range(30)])
+    assert starts(rows) == first_come(30, 12, 100.0)
+
+
+@real
+def test_the_real_scheduler_follows_the_formula_of_fifo() -> None:
+    rows = play(REAL or "", machines(5), [plain(number, float(number)) for number in range(60)])
+    assert starts(rows) == first_come(60, 20, 100.0)
+
+
+@real
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["fifo-1", "preempt-one-1"])
+def test_the_real_scheduler_plays_its_recorded_timelines_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kubernetes_golden import kube
+
+    monkeypatch.setattr(kube, "BINARY", REAL)
+    file = Path(os.environ["DAGSIM_DATA"], "golden/kube/timelines", f"{name}.json")
+    verdicts = list(kube.verdicts(file, json.loads(file.read_text())))
+    assert len(verdicts) >= 80
+    assert {verdict.outcome for verdict in verdicts} == {"right"}
+
+
+def preemption(binary: str, **settings: Any) -> list[tuple[str, float]]:
+    cluster = machines(1, cpus=2)
+    jobs = [plain(0, 0.0), plain(1, 1.0), plain(2, 10.0, 20.0, priority=1.0)]
+    return [(kind, time_s) for kind, time_s, _ in play(binary, cluster, jobs, **settings)]
+
+
+STORY = [("STARTED", 0), ("STARTED", 1), ("PREEMPTED", 10), ("STARTED", 10), ("FINISHED", 30), ("STARTED", 30)]
+
+
+def test_a_preempted_pod_comes_back_as_another_one(fake: str) -> None:
+    assert preemption(fake)[:6] == STORY
+
+
+@real
+@pytest.mark.parametrize("settings", [{}, {"restart_s": 5.0}, {"grace_s": 3.0}])
+def test_the_real_scheduler_preempts_the_youngest(settings: dict[str, float]) -> None:
+    rows = preemption(REAL or "", **settings)
+    if "grace_s" in settings:
+        assert ("PREEMPTED", 10) in rows
+        assert ("STARTED", 13) in rows
+        return
+    assert rows[:6] == STORY
+
+
+@pytest.mark.parametrize("binary", ["fake", pytest.param("real", marks=real)])
+def test_a_gang_starts_with_its_last_pod_and_on_one_type(binary: str, request: pytest.FixtureRequest) -> None:
+    path = REAL if binary == "real" else request.getfixturevalue("fake")
+    gang = Job.single("g", Task("t", 10.0, instances=3, gang=True, gpus=1, cpus=1, memory_gb=1), 1.0)
+    blocker = Job.single("b", Task("t", 20.0, gpus=2, cpus=1, memory_gb=1), 0.0)
+    cluster = machines(2, gpu=Cluster.of({"T4": 1}).nodes[0].gpu, gpus=2)
+    rows = play(path, cluster, [blocker, gang])
+    assert list(dict.fromkeys(rows)) == [
+        ("STARTED", 0, 0),
+        ("FINISHED", 20, 0),
+        ("STARTED", 20, 1),
+        ("FINISHED", 30, 1),
+    ]
+
+
+def test_what_a_pod_cannot_be_is_an_error(fake: str) -> None:
+    cluster = Cluster.of({"T4": 1})
+    with pytest.raises(PolicyFailed, match=r"asks for 0\.5 GPUs, and pods take whole ones"):
+        play(fake, cluster, [plain(0, 0.0, gpus=0.5)])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("echo broken; exit 3", r"ended with exit code 3(.|\n)*broken"),
+        ("exec sleep 30 #", "did not watch pods, nodes within 2 s"),
+        (f"LINGER=1 exec {sys.executable} -SE {FIRST_FIT}", "left pods without a verdict within 2 s"),
+        (f"QUIT=1 exec {sys.executable} -SE {FIRST_FIT}", r"ended with exit code 1(.|\n)*the first pod was too much"),
+    ],
+)
+def test_a_program_that_fails_is_an_error_with_its_log(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(PolicyFailed, match=message):
+        play(shell(tmp_path, line), machines(1), [plain(0, 0.0)], timeout_s=2.0)
+
+
+def test_wrong_parameters_are_errors(tmp_path: Path, fake: str) -> None:
+    with pytest.raises(UnknownName, match="there is no program '/no/such'"):
+        KubeScheduler("/no/such")
+    with pytest.raises(ConfigError, match="no program"):
+        KubeScheduler()
+    with pytest.raises(ConfigError, match="timeout_s"):
+        KubeScheduler(fake, timeout_s=0)
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("kind: Pod\n")
+    with pytest.raises(ConfigError, match="expected kind: KubeSchedulerConfiguration"):
+        KubeScheduler(fake, config=str(wrong))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        KubeScheduler(fake, config=str(tmp_path / "missing.yaml"))
+    with pytest.raises(PolicyFailed, match="cannot be forked"):
+        copy.deepcopy(KubeScheduler(fake))
+
+
+def test_a_specification_names_the_program_with_and_without_an_address(fake: str) -> None:
+    scenario = scenario_of(load_config(None))
+    for spec in (f"kube-scheduler[binary={fake}]", f"kube-scheduler[timeout_s=5]:{fake}"):
+        assert isinstance(make_policy(scenario, spec), KubeScheduler)
+    spec = PolicySpec.parse("kube-scheduler[binary=/x,config=y.yaml]")
+    assert (spec.kind, spec.words()) == (PolicyKind.PROGRAM, ["/x", "y.yaml"])
+    assert split_policies(["kube-scheduler[binary=/x,config=y],sjf"]) == ["kube-scheduler[binary=/x,config=y]", "sjf"]
+
+
+def test_manifests_become_objects_again() -> None:
+    labels = {"nvidia.com/gpu.product": "A100", "zone": "z"}
+    carried = {"metadata": {"labels": labels}, "spec": {"unschedulable": True},
+               "status": {"allocatable": {"pods": "110", "amd.com/gpu": "8"}}}  # fmt: skip
+    gpu = Cluster.of({"T4": 1}).nodes[0].gpu
+    node = Node("n", gpu, 8, 96.0, 1024.0, manifest=canonical_json(carried))
+    object = node_manifest(node, 2, "nvidia.com/gpu")
+    assert object["metadata"]["labels"] == {**labels, "kubernetes.io/hostname": "n", "dagsim/type": "2"}
+    assert object["spec"] == {"unschedulable": True}
+    amounts = {"pods": "110", "amd.com/gpu": "8", "cpu": "96000m", "memory": str(1024 << 30)}
+    assert object["status"]["allocatable"] == amounts
+    assert _name("Job 1/ä") == "job-1"
+
+
+def children(pid: int) -> list[int]:
+    text = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout
+    return [int(word) for word in text.split()]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a process that is killed takes its program with it on Linux")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_kill_leaves_no_process_and_no_folder(fake: str, tmp_path: Path, number: int) -> None:
+    before = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
+    (tmp_path / "tmp").mkdir()
+    words = [sys.executable, "-m", "dagsim", "eval", "--policy", f"kube-scheduler[binary={fake}]", "--seeds", "2",
+             "--no-plots", "--workers", "1", "--set", "workload.count=500", "--out", str(tmp_path / "run")]  # fmt: skip
+    process = subprocess.Popen(words, env=before, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    programs: list[int] = []
+    while not programs and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.1)
+        programs = [pid for pid in descendants(process.pid) if FIRST_FIT.name in command_of(pid)]
+    assert programs, "the program never started"
+    process.send_signal(number)
+    process.wait(30)
+    deadline = time.monotonic() + 10
+    while any(map(alive, programs)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, programs))
+    assert [path.name for path in (tmp_path / "tmp").iterdir() if path.name.startswith("dagsim-")] == []
+
+
+def descendants(pid: int) -> list[int]:
+    found = children(pid)
+    return [*found, *[deeper for child in found for deeper in descendants(child)]]
+
+
+def command_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""
