@@ -67,7 +67,10 @@ class GraphError(ModelError):
 
 
 class ConfigError(InputError):
-    """An invalid configuration; one line per fault, each with file, line and key."""
+    """An invalid configuration: one argument, and one line, per fault, each with file, line and key."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.args))
 
 
 class TraceError(InputError):

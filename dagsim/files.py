@@ -3,6 +3,7 @@ writer."""
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -138,13 +139,22 @@ def replaced(path: Path, *, durable: bool = False) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""Errors of a file whose bytes did not reach the disk; a network's file system finds out this late."""
+
+
 def _sync(path: Path) -> None:
-    """Wait until the file or folder is on disk."""
+    """Wait until the file or folder is on disk.
+
+    Raises:
+        OSError: It did not get there.
+    """
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
-    except OSError:
-        pass  # some file systems do not support this, especially for folders
+    except OSError as error:
+        if error.errno in _LOST:  # other file systems do not support this, especially for folders
+            raise
     finally:
         os.close(handle)
 

@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -196,6 +197,13 @@ def _graph(page: Any, checked: Checked, where: str) -> None:
     page.click("#dag-show")
 
 
+def chromium() -> str | None:
+    """The path of this machine's Chromium; None if there is none, or no Playwright to drive it."""
+    if find_spec("playwright") is None:
+        return None
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
 @contextmanager
 def browser_of(program: str) -> Iterator[Any]:
     """Return the Chromium of this machine."""
@@ -277,13 +285,12 @@ def _trainings(results: Path) -> None:
 def served(results: Path) -> Iterator[str]:
     """Return the address of a server of these results."""
     command = [sys.executable, "-m", "dagsim", "serve", str(results), "--port", "0"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None
-        yield server.stdout.readline().split(" ")[0]
-    finally:
-        server.terminate()
-        server.wait(timeout=20)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            yield server.stdout.readline().split(" ")[0]
+        finally:
+            server.terminate()
 
 
 def take_pictures(browser: Any, pages: dict[str, Path], address: str, results: Path) -> None:
@@ -327,11 +334,7 @@ def main() -> int:
     parser.add_argument("--demo", action="store_true", help="check pages made for the purpose, a server's, too")
     parser.add_argument("--docs", action="store_true", help="make the pictures of README and docs anew")
     options = parser.parse_args()
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    try:
-        import playwright  # noqa: F401
-    except ImportError:
-        program = None
+    program = chromium()
     if program is None:
         print("check_page: skipped, there is no chromium, or no playwright (pip install playwright)")
         return 0

@@ -11,26 +11,21 @@ undisturbed run (``timing.jsonl`` aside). Trainings have two processes for their
 of the undisturbed best agent, its log without the columns of a clock, and the same checkpoint. Ends with 1 if anything
 was at fault. A further command is a line in ``COMMANDS``, a further training one in ``TRAININGS``.
 
-With ``--faults``, nothing is killed. Instead each write to a file or to standard output, and each renaming, fails once,
-half done: the disk is full, the reader is gone, the text cannot be encoded, or Ctrl-C comes (``FAULTY``). The command
-must end with the right code and without a traceback, no file may be half written, and what it says to go on with must
-end with the bytes of the undisturbed command. ``--faults 20`` tries every 20th of them.
+With ``--faults 1``, nothing is killed. Instead each write of each command, and each of its output steps, fails once
+(``faults.py``): the disk is full, the reader is gone, the text cannot be encoded, Ctrl-C comes, or the code has a
+fault. The command must end with the right code, no file may be half written, and what it says to go on with must end
+with the bytes of the undisturbed command. ``--faults 20`` tries every 20th of them.
 """
 
 from __future__ import annotations
 
-import builtins
-import errno
 import gzip
-import io
 import json
 import os
 import random
-import re
-import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
@@ -156,10 +151,10 @@ def crash(name: str, kills: int, root: Path, chance: random.Random, workers: int
         process.join()
         at = f"{name}, kill {number}"
         outcome.faults += [f"{at}: process {pid} lives on" for pid in _left(ours)]
-        folders = _folders(out)
-        if not folders:
+        made = folders(out)
+        if not made:
             outcome.before_its_folder += 1
-        for path in folders:
+        for path in made:
             try:
                 outcome.runs_kept += _sweep_cells(path) if name == "sweep" else _runs(path)
                 _resume(arguments, path, errors)
@@ -167,242 +162,20 @@ def crash(name: str, kills: int, root: Path, chance: random.Random, workers: int
                 outcome.faults.append(f"{at}: {error}")
                 continue
             outcome.resumed += 1
-            differing = _differing_trainings if name in TRAININGS else _differing
+            differing = differing_trainings if name in TRAININGS else _differing
             outcome.faults += [f"{at}: {file} differs after it was resumed" for file in differing(path, reference)]
         rmtree(out, ignore_errors=True)
     return outcome
 
 
-ALONE = ("--workers", "1")
-GROUP = ("--set", "cluster.groups=[{name: t4, gpu: T4, gpus: 8}]")
-FAULTY: dict[str, tuple[str, ...]] = {
-    "eval": ("eval", "--algo", "sjf", *SMALL, *ALONE, "--seeds", "2", "--plots", "--out", "OUT"),
-    "baseline": ("baseline", "-a", "sjf", "-a", "heft", *SMALL, *ALONE, "--seeds", "2", "--plots", "--out", "OUT"),
-    "replay": ("replay", "--trace", str(TRACE), *GROUP, *ALONE, "--report", "OUT/rows.txt", "--out", "OUT/runs"),
-    "tune": ("tune", "--algo", "eft-wait", "--param", "theta=0.8,0.9", *SMALL, *ALONE, "--seeds", "2", "--out", "OUT"),
-    "sweep": ("sweep", str(Path(__file__).with_name("crash.yaml")), "--on", "local:1", "--out", "OUT"),
-    "whatif": ("whatif", "--trace", "LOG", *GROUP, "--add", "8xT4", "--on", "local:1", "--out", "OUT"),
-    "plan": ("plan", "--trace", "LOG", *GROUP, "--target", "wait_s.mean<100", "--on", "local:1", "--out", "OUT"),
-    "train": (*COMMANDS["train-ppo"], *ALONE, "--out", "OUT"),
-    "compare": ("compare", "RUN", "--csv", "OUT/c.csv", "--plot", "OUT/c.png"),
-    "report": ("report", "RUN", "-o", "OUT/r.html"),
-    "plot": ("plot", "RUN", "--out", "OUT/plots", "--format", "svg"),
-    "perfetto": ("plot", "RUN", "--perfetto", "OUT/p.json"),
-    "record": ("record", "RUN", "-o", "OUT/f.gif", "--frames", "2"),
-    "convert": ("trace", "convert", str(TRACE), "OUT/t.jsonl"),
-    "info": ("trace", "info", str(TRACE), "--out", "OUT"),
-    "list": ("list", "policies"),
-    "config": ("config", "show"),
-}
-"""Commands whose writes fail. ``OUT`` is a folder of their own, ``RUN`` a finished run of ``eval``, ``LOG`` a log."""
-SAVED = (
-    "workload",
-    "save",
-    "heterogeneous",
-    "LOG",
-    "--set",
-    "workload.count=400",
-    *GROUP,
-    "--set",
-    "workload.load=0.6",
-)
-FULL = OSError(errno.ENOSPC, "No space left on device")
-GONE = BrokenPipeError(errno.EPIPE, "Broken pipe")
-NO_TEXT = UnicodeEncodeError("ascii", "\u00e9", 0, 1, "ordinal not in range(128)")
-STOP = KeyboardInterrupt()
-CODES = {FULL: (1, 2), GONE: (141,), NO_TEXT: (1,), STOP: (130,)}
-"""Exit codes of a command in which a write failed so."""
-
-
-class _Writes:
-    """Counts the writes of a process; from ``number`` on, that one fails after half of its bytes."""
-
-    def __init__(self, number: int, error: BaseException) -> None:
-        self.labels: list[str] = []
-        self._number, self._error = number, error
-        self._write, self._open = os.write, io.open
-
-    def fails(self, label: str) -> bool:
-        """Count a write; True if this one fails."""
-        self.labels.append(label)
-        return len(self.labels) - 1 == self._number
-
-    def fail(self, write: Callable[[Any], int], data: Any) -> None:
-        """Write half of the data, and raise the error."""
-        write(bytes(data)[: len(data) // 2])
-        raise self._error
-
-    def install(self) -> None:
-        """Count from now on."""
-        os.write = self._written
-        io.open = builtins.open = self._opened  # type: ignore[assignment]
-        for name in ("replace", "rename"):
-            setattr(os, name, self._renamed(getattr(os, name)))
-
-    def _written(self, number: int, data: Any) -> int:
-        if self.fails({1: "stdout", 2: "stderr"}.get(number, "append")):
-            self.fail(lambda half: self._write(number, half), data)
-        return self._write(number, data)
-
-    def _renamed(self, rename: Callable[..., None]) -> Callable[..., None]:
-        def renamed(source: Any, target: Any, **options: Any) -> None:
-            if self.fails(f"rename {Path(target).name}"):
-                raise self._error
-            rename(source, target, **options)
-
-        return renamed
-
-    def _opened(self, file: Any, mode: str = "r", buffering: int = -1, *rest: Any, **options: Any) -> Any:
-        if isinstance(file, int) or not set(mode) & set("wax+") or not self.fails(f"file {Path(file).name}"):
-            return self._open(file, mode, buffering, *rest, **options)
-        raw: Any = _FullFile(file, mode.replace("b", "").replace("t", ""), self)
-        stream: Any = io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
-        return stream if "b" in mode else io.TextIOWrapper(stream, *rest, **options)
-
-
-class _FullFile(io.FileIO):
-    """A file whose first write fails."""
-
-    def __init__(self, file: Any, mode: str, writes: _Writes) -> None:
-        super().__init__(file, mode)
-        self._writes = writes
-
-    def write(self, data: Any) -> int:
-        self._writes.fail(super().write, data)
-        return 0
-
-
-def _faulty(arguments: Sequence[str], streams: Path, number: int, error: BaseException) -> None:
-    """Run a command in this process, with its output in files. Its ``number``-th write fails."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    for stream in (1, 2):
-        os.dup2(os.open(streams / str(stream), flags), stream)
-    writes = _Writes(number, error)
-    sys.argv = ["dagsim", *arguments]
-    plain_open = io.open
-    writes.install()
-    try:
-        dagsim.cli.main()
-    finally:
-        with plain_open(streams / "labels.json", "w") as file:
-            json.dump(writes.labels, file)
-
-
-def inject(name: str, root: Path, step: int = 1, first: int = 0) -> Outcome:
-    """Let writes of a command fail, one in each run of it: every ``step``-th, from ``first`` on."""
-    outcome, streams = Outcome(), root / "streams"
-    streams.mkdir(parents=True, exist_ok=True)
-    run = root / "run"
-    if "RUN" in FAULTY[name] and not run.exists():
-        _played((*FAULTY["eval"][:-1], str(root / "made")), streams)
-        _folders(root / "made")[0].rename(run)
-    words = {"RUN": str(run), "LOG": str(root / "log.jsonl")}
-    if "LOG" in FAULTY[name] and not (root / "log.jsonl").exists():
-        assert _played([words.get(word, word) for word in SAVED], streams) == 0, (streams / "2").read_text()
-    whole = root / f"{name}-whole"
-    whole.mkdir()
-    arguments = [words.get(word, word.replace("OUT", str(whole))) for word in FAULTY[name]]
-    assert _played(arguments, streams) == 0, (streams / "2").read_text()
-    labels = json.loads((streams / "labels.json").read_text())
-    cases = [
-        (number, error)
-        for number, label in enumerate(labels)
-        for error in (
-            (FULL, STOP, GONE, NO_TEXT) if label == "stdout" else (FULL,) if label == "stderr" else (FULL, STOP)
-        )
-    ]
-    for number, error in cases[first::step]:
-        out = root / f"{name}-out"
-        arguments = [words.get(word, word.replace("OUT", str(out))) for word in FAULTY[name]]
-        out.mkdir()
-        code = _played(arguments, streams, number, error)
-        outcome.kills += 1
-        at = f"{name}, write {number} ({labels[number]}), {type(error).__name__}"
-        outcome.faults += [
-            f"{at}: {fault}" for fault in _faults(out, whole, streams, code, error, labels[number], outcome)
-        ]
-        rmtree(out, ignore_errors=True)
-    return outcome
-
-
-def _played(arguments: Sequence[str], streams: Path, number: int = -1, error: BaseException = FULL) -> int:
-    process = FORKING.Process(target=_faulty, args=(arguments, streams, number, error))
-    process.start()
-    process.join()
-    return process.exitcode or 0
-
-
-def _faults(
-    out: Path, whole: Path, streams: Path, code: int, error: BaseException, label: str, outcome: Outcome
-) -> Iterator[str]:
-    """Yield what is wrong after a write of a command has failed."""
-    said = (streams / "2").read_text(errors="replace")
-    survived = code == 0  # the write was one that the command can do without
-    expected = next(codes for kind, codes in CODES.items() if type(kind) is type(error))
-    if code not in expected and not (survived and label != "stdout"):
-        yield f"ended with {code}: {said[-300:]}"
-    if "Traceback" in said:
-        yield f"a traceback: {said[-600:]}"
-    if not survived and isinstance(error, OSError) and not isinstance(error, BrokenPipeError) and "error: " not in said:
-        yield "no error is named"
-    folder = next(
-        iter(path.parent for path in sorted(out.rglob("manifest.json")) if path.parent.parent in (out, out / "runs")),
-        None,
-    )
-    go_on = re.search(r"go on with: (.*)", said)
-    done = 0
-    if folder is not None:
-        try:
-            done = len(Store.open(folder).cells() if (folder / "sweep.yaml").exists() else Store.open(folder).lines())
-        except DagsimError as wrong:
-            yield f"its folder cannot be opened: {wrong}"
-        if done and not survived and not (go_on and str(folder) in said):
-            yield f"{done} runs are done, but it does not say how to go on: {said[-300:]}"
-    if go_on:
-        again = shlex.split(go_on[1])[1:]
-        outcome.resumed += 1
-        if _played(again, streams):
-            yield f"{go_on[1]}: ended with an error: {(streams / '2').read_text(errors='replace')[-300:]}"
-        elif folder is not None:
-            outcome.runs_kept += done
-            yield from _unlike(folder, whole)
-    elif survived and folder is not None:
-        yield from _unlike(folder, whole)
-    yield from (f"{path} is left" for path in out.rglob(".*.part"))
-    if folder is None:
-        for path in (path for path in out.rglob("*") if path.is_file()):
-            same = whole / path.relative_to(out)
-            if not same.exists() or path.read_bytes() != same.read_bytes():
-                yield f"{path.relative_to(out)} is half written, or left"
-
-
-def _unlike(folder: Path, whole: Path) -> Iterator[str]:
-    """Yield the files of a run folder that differ from those of the undisturbed command; plots and pages may be
-    missing.
-    """
-    reference = next(
-        path.parent for path in sorted(whole.rglob("manifest.json")) if path.parent.parent in (whole, whole / "runs")
-    )
-    if (folder / "best.pt").exists():
-        yield from (f"{file} differs" for file in _differing_trainings(folder, reference))
-        return
-    files, expected = kept(folder), kept(reference)
-    for name in sorted(files.keys() | expected.keys()):
-        if "plots" in name or name == "report.html":
-            if name in files and not files[name].rstrip().endswith((b"</html>", b"</svg>", b"\xaeB`\x82")):
-                yield f"{name} is half written"
-        elif files.get(name) != expected.get(name):
-            yield f"{name} differs"
-
-
-def _folders(out: Path) -> list[Path]:
+def folders(out: Path) -> list[Path]:
     return [path for path in out.iterdir() if not path.name.startswith(".")] if out.exists() else []
 
 
 def _seen_after_s(process: BaseProcess, out: Path) -> float:
     """Wait for the run folder of a command, or its end. Return the elapsed seconds."""
     began = time.monotonic()
-    while not _folders(out) and process.is_alive():
+    while not folders(out) and process.is_alive():
         time.sleep(0.002)
     return time.monotonic() - began
 
@@ -442,7 +215,7 @@ def _resume(arguments: Sequence[str], path: Path, errors: Path) -> None:
     )
 
 
-def _differing_trainings(path: Path, reference: Path) -> Iterator[str]:
+def differing_trainings(path: Path, reference: Path) -> Iterator[str]:
     """List the parts of a training that differ from those of the undisturbed run."""
     if (path / "best.pt").read_bytes() != (reference / "best.pt").read_bytes():
         yield "best.pt"
@@ -522,16 +295,7 @@ def _stat(pid: int) -> list[str]:
 def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     chance, outcomes, names = random.Random(options.seed), {}, options.commands.split(",")
     if options.faults:
-        with TemporaryDirectory() as root:
-            for name in FAULTY if options.commands == ",".join(COMMANDS) else names:
-                outcomes[name] = asdict(inject(name, Path(root), options.faults, options.seed))
-                say(f"{name}: {outcomes[name]}")
-        faults = sum(len(outcome["faults"]) for outcome in outcomes.values())
-        return {
-            "writes": sum(outcome["kills"] for outcome in outcomes.values()),
-            "faults": faults,
-            "commands": outcomes,
-        }
+        return _inject(options, say)
     with TemporaryDirectory() as root:
         for place, name in enumerate(names):
             kills = options.kills // len(names) + (place < options.kills % len(names))
@@ -539,6 +303,20 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
             say(f"{name}: {outcomes[name]}")
     faults = sum(len(outcome["faults"]) for outcome in outcomes.values())
     return {"kills": options.kills, "faults": faults, "commands": outcomes}
+
+
+def _inject(options: command.Options, say: command.Say) -> dict[str, Any]:
+    from faults import FAULTY, inject
+
+    outcomes = {}
+    for name in FAULTY if options.commands == ",".join(COMMANDS) else options.commands.split(","):
+        with TemporaryDirectory() as root:
+            outcomes[name] = asdict(inject(name, Path(root), options.faults, options.seed))
+        say(f"{name}: {outcomes[name]}")
+    writes, faults = (
+        sum(counted) for counted in zip(*((it["kills"], len(it["faults"])) for it in outcomes.values()), strict=True)
+    )
+    return {"writes": writes, "faults": faults, "commands": outcomes}
 
 
 def main() -> int:

@@ -43,6 +43,8 @@ PROGRAMS = ("slurmctld", "slurmdbd", "slurmd", "sbatch", "sacctmgr", "munged", "
 CLOCK = Path(__file__).with_name("slurm_clock.c")
 HOST, USERS_FROM = "head01", 3001
 FIRST_PORT = 18000
+DEVICES = "/mnt/devices"
+"""A folder of empty files in the place of GPUs."""
 
 REPLACED = {
     "SlurmctldHost": f"{HOST}(127.0.0.1)", "SlurmUser": "root", "SlurmdUser": "root", "AuthType": "auth/munge",
@@ -154,7 +156,7 @@ def configuration(text: str, expanded: Mapping[str, list[str]]) -> tuple[str, st
     """Return ``slurm.conf`` and ``gres.conf`` for the recording. ``expanded`` are the names of each list of nodes."""
     own = {name.lower() for name in (*REPLACED, *DROPPED)}
     lines, devices = [f"{name}={value}" for name, value in REPLACED.items()], ["AutoDetect=off"]
-    joined = re.sub(r"\\\n\s*", " ", text)
+    joined = re.sub(r"\\\n\s*", " ", re.sub(r",\\\n\s*", ",", text))
     for line in (part.partition("#")[0].strip() for part in joined.splitlines()):
         key = re.split(r"[=\s]", line, maxsplit=1)[0]
         if key.lower() == "nodename":
@@ -180,7 +182,8 @@ def _nodes(line: str, expanded: Mapping[str, list[str]], devices: list[str], use
         yield f"NodeName={name} NodeAddr=127.0.0.1 NodeHostname={HOST} Port={port} {stated}"
         gres = next((value for key, value in kept.items() if key.lower() == "gres"), "")
         for kind, type_, count in re.findall(r"(\w+)(?::([\w.-]+))?:(\d+)(?:\([^)]*\))?(?:,|$)", gres):
-            devices.append(f"NodeName={name} Name={kind}{f' Type={type_}' if type_ else ''} Count={count}")
+            file = f"{DEVICES}/{name}_{kind}_{type_}_[0-{int(count) - 1}]"
+            devices.append(f"NodeName={name} Name={kind}{f' Type={type_}' if type_ else ''} File={file}")
 
 
 def node_lists(text: str) -> list[str]:
@@ -308,6 +311,10 @@ class Recorder:
         lists = {names: call("scontrol", "show", "hostnames", names).split() for names in node_lists(text)}
         settings, devices = configuration(text, lists)
         Path("/etc/slurm/gres.conf").write_text(devices)
+        Path(DEVICES).mkdir()
+        for stem, last in re.findall(r"File=(\S+)\[0-(\d+)\]", devices):
+            for number in range(int(last) + 1):
+                Path(f"{stem}{number}").touch()
         for name in ("topology.conf",):
             if (self.site / name).exists():
                 shutil.copy(self.site / name, "/etc/slurm/")

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import crash
+import faults
 import pytest
+import torch
+import typer
+
+from dagsim.cli import app
+from dagsim.families.learning.checkpoint import write_plain
 
 
 @pytest.mark.parametrize(("command", "workers", "kills"), [("eval", 2, 2), ("baseline", 1, 1)])
@@ -17,11 +25,30 @@ def test_killed_at_random_moments_nothing_is_lost(command: str, workers: int, ki
     assert outcome.resumed == kills - outcome.before_its_folder
 
 
-@pytest.mark.parametrize(("command", "step", "first"), [("eval", 14, 3), ("compare", 3, 1), ("list", 1, 0)])
-def test_a_write_that_fails_loses_no_result_and_leaves_no_half_file(
+@pytest.mark.parametrize(
+    ("command", "step", "first"), [("eval", 20, 3), ("compare", 5, 1), ("trace sample", 4, 1), ("list", 1, 0)]
+)
+def test_a_write_or_an_output_step_that_fails_loses_no_result_and_leaves_no_half_file(
     command: str, step: int, first: int, tmp_path: Path
 ) -> None:
-    outcome = crash.inject(command, tmp_path, step, first)
+    outcome = faults.inject(command, tmp_path, step, first)
     assert outcome.faults == []
     assert outcome.kills >= 3
     assert outcome.resumed >= (3 if command == "eval" else 0)
+
+
+def test_faults_are_tried_in_every_command() -> None:
+    def commands(command: Any, *words: str) -> Iterator[tuple[str, ...]]:
+        for name, below in getattr(command, "commands", {}).items():
+            yield from commands(below, *words, name)
+        if not hasattr(command, "commands"):
+            yield words
+
+    known = set(commands(typer.main.get_command(app)))
+    assert len(known) > 30
+    assert {words[: 2 if words[:2] in known else 1] for words in faults.FAULTY.values()} == known
+
+
+def test_a_full_disk_is_an_error_of_the_system_when_a_checkpoint_is_written() -> None:
+    with pytest.raises(OSError, match="No space left"):
+        write_plain(Path("/dev/full"), {"weights": torch.zeros(100_000)})

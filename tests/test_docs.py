@@ -205,7 +205,7 @@ def test_texts_name_files_and_modules_that_exist() -> None:
 @WHOLE
 def test_the_table_of_families_lists_each() -> None:
     page = (ROOT / "dagsim" / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    cells = re.findall(r"^\| (`.*?) \|", page.partition("## Floors")[0], re.MULTILINE)
+    cells = re.findall(r"^\| (`.*?) \|", page.partition("## Layers")[0], re.MULTILINE)
     assert sorted(re.findall(r"`(\w+)`", " ".join(cells))) == sorted(families())
 
 

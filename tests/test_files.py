@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 from pathlib import Path
@@ -38,6 +39,21 @@ def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"file/table\.csv: cannot be written"):
         write_text(tmp_path / "file" / "table.csv", "")
+
+
+def test_bytes_that_did_not_reach_the_disk_are_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", full)
+    code = errno.ENOSPC
+    with pytest.raises(OSError, match="No space left"), replaced(tmp_path / "a", durable=True) as temporary:
+        temporary.write_text("lost")
+    assert list(tmp_path.iterdir()) == []
+    code = errno.EINVAL  # of a file system that cannot wait
+    with replaced(tmp_path / "a", durable=True) as temporary:
+        temporary.write_text("kept")
+    assert (tmp_path / "a").read_text() == "kept"
 
 
 def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:

@@ -10,51 +10,51 @@ import io
 import json
 import re
 import shutil
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, fields
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
+from urllib.error import HTTPError
+from urllib.request import urlopen
 from xml.etree import ElementTree
 
+import check_page
 import numpy as np
 import pytest
+from hostile import HOSTILE, assert_plain
 from PIL import Image
 from typer.testing import CliRunner
 
 from dagsim.cli import app
-from dagsim.text import in_latex, in_markdown, in_spreadsheet, printable
+from dagsim.errors import ModelError
+from dagsim.model import Job, Request, Task
+from dagsim.text import in_latex, in_markdown, in_spreadsheet, on_one_line
 from dagsim.workload.records import FORMAT, VERSION
 
-SAMPLES = Path(__file__).parents[1] / "workloads" / "samples"
-HOSTILE = {
-    "Rich markup": "[bold]x[/b][link=http://example.org]y",
-    "closing markup": "[/] [/red] x[/b]",
-    "escape sequences": "\x1b[31mred\x1b]0;title\x07\x9b1m",
-    "HTML": "<script>alert(1)</script><img src=x onerror=alert(2)>",
-    "attribute": '" onmouseover="alert(3)" \'',
-    "end of a script": "--> ]]> </script></style><!--",
-    "LaTeX": "\\input{/etc/passwd} % $x^2$ & # _ { } ~ ^",
-    "row of LaTeX": "[1cm]",
-    "formula of matplotlib": "$\\frac{$ and $x$",
-    "spreadsheet": '=HYPERLINK("http://example.org")',
-    "plus": "+1+cmd|'/C calc'!A0",
-    "at": "@SUM(1)",
-    "Markdown": "`a` | **b** ](http://example.org) ![i](http://example.org) ~~c~~",
-    "right to left": "user\u202etxt.exe \u2066x\u200f",
-    "long": "x" * 10_000,
-    "lines": "two\nlines\r\nerror: forged\u2028",
-    "zero": "a\x00b\x7f",
-    "format": "{0} %s %(a)s {a!r}",
-    "none": " ",
-}
 HARMLESS = {kind: f"name{number}" for number, kind in enumerate(HOSTILE)}
 CONFIG = """\
 cluster:
   name: {cluster}
   groups:
 {groups}
+  - {{name: alone, gpu: V100-16, gpus: 8}}
+queues:
+  tree:
+{accounts}
+  partitions:
+{partitions}
+  qos:
+{levels}
+  reservations:
+  - {{name: {cluster}, nodes: [alone], start_s: 1.0e+6, end_s: 2.0e+6}}
+  licences: {{{cluster}: 3}}
 policy: sjf
 """
 
@@ -67,30 +67,55 @@ def invoke(*words: object) -> str:
     return result.stdout
 
 
-def assert_plain(text: str) -> None:
-    wrong = {sign for sign in text if not (sign.isprintable() or sign == "\n")}
-    assert not wrong, (wrong, text[:2000])
-
-
-def write_input(folder: Path, names: Mapping[str, str]) -> tuple[Path, Path]:
-    """A workload and a configuration with each of the names in every field for a text."""
-    lines: list[dict[str, Any]] = [{"format": FORMAT, "version": VERSION, "meta": {"note": names["HTML"]}}]
+def job_records(names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Jobs with each of the names in every field for a text, two of each; and some that can never run."""
     for number, name in enumerate(names.values()):
         for copy in range(2):
             tasks = [
                 {"name": f"{name}{part}", "work": 50.0 + 10 * number, "gpus": 1, "instances": 1 + copy}
                 for part in (1, 2)
             ]
-            job = {"id": f"{name}{copy}", "arrival_s": 10.0 * number + copy, "tasks": tasks, "edges": [[0, 1]]}
-            lines.append(job | {"tenant": name, "account": name, "partition": name})
+            named = dict.fromkeys(("tenant", "user", "partition", "qos"), name) | {"account": account_of(name)}
+            yield {"id": f"{name}{copy}", "arrival_s": 10.0 * number + copy, "tasks": tasks, "edges": [[0, 1]], **named}
+        asked = {"array": name, "partitions": [name], "after": [f"start:{name}0"], "licences": [[names["HTML"], 1]]}
+        observed = {"observed_nodes": [name], "observed_gpu": name}
+        task = {"name": name, "work": 30.0, "manifest": {"note": name}}
+        yield {"id": f"{name}-asks", "arrival_s": 400.0, "tasks": [task], **named, "request": asked, **observed}
+        for key, value in (("reservation", name), ("licences", [[name, 1]]), ("level", name), ("after", [name])):
+            yield {"id": f"{name}-{key}", "arrival_s": 401.0, "tasks": [task], **named, "request": {key: value}}
+        task = {"name": name, "work": 30.0, "gpu_types": [name], "speeds": {name: 1.0}, "model": name}
+        yield {"id": f"{name}-type", "arrival_s": 402.0, "tasks": [task], **named}
+        with suppress(ModelError):  # most are no expression
+            asked = asdict(Request(constraint=name))["constraint"]
+            yield {"id": f"{name}-feature", "arrival_s": 403.0, "tasks": [task], "request": {"constraint": asked}}
+
+
+def account_of(name: str) -> str:
+    """The name without the sign that separates an account from the one above it."""
+    return name.replace("/", "|")
+
+
+def write_input(folder: Path, names: Mapping[str, str]) -> tuple[Path, Path]:
+    """A workload and a configuration with each of the names in every field for a text."""
+    header = {"format": FORMAT, "version": VERSION, "meta": {"note": names["HTML"]}}
+    lines = [header, *sorted(job_records(names), key=lambda job: job["arrival_s"])]
     folder.mkdir()
     log, config = folder / "jobs.jsonl", folder / "config.yaml"
     log.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    groups = "".join(
-        f"    - {{name: {json.dumps(name)}, gpu: T4, gpus: 1, features: [{json.dumps(name[:200])}]}}\n"
-        for name in names.values()
+
+    def listed(entry: str) -> str:
+        forms = ((name, name[:200], account_of(name)) for name in names.values())
+        return "".join(f"  - {{{entry.format(*map(json.dumps, form))}}}\n" for form in forms)
+
+    config.write_text(
+        CONFIG.format(
+            cluster=json.dumps(names["HTML"]),
+            groups=listed("name: {0}, gpu: T4, gpus: 1, features: [{1}]"),
+            accounts=listed("name: {2}, aliases: [{1}]"),
+            partitions=listed("name: {0}"),
+            levels=listed("name: {0}"),
+        )
     )
-    config.write_text(CONFIG.format(cluster=json.dumps(names["HTML"]), groups=groups))
     return log, config
 
 
@@ -144,7 +169,7 @@ def test_markdown_and_latex_hold_no_sign_that_means_more(kind: str) -> None:
     latex = re.sub(r"\\(text(backslash|asciitilde|asciicircum)\{\}|[&%$#_{}])|\$\\mu\$", "", in_latex(HOSTILE[kind]))
     assert not re.search(r"[\\&%$#_^~\n]", latex)
     assert not latex.startswith(("[", "*"))
-    assert_plain(latex + markdown + printable(HOSTILE[kind]))
+    assert_plain(latex + markdown + on_one_line(HOSTILE[kind]))
 
 
 def test_csv_files_hold_no_formula_and_whole_rows(made: dict[str, Path], tmp_path: Path) -> None:
@@ -213,24 +238,62 @@ def test_a_page_has_the_elements_that_it_has_with_harmless_names(made: dict[str,
     assert any(HOSTILE["HTML"] in word for word in hostile.words)
 
 
-def test_in_chromium_a_page_runs_no_code_of_names(made: dict[str, Path]) -> None:
-    sync_api = pytest.importorskip("playwright.sync_api")
+def test_in_chromium_pages_run_no_code_of_names(made: dict[str, Path], tmp_path: Path) -> None:
+    if (program := check_page.chromium()) is None:
+        pytest.skip("no Chromium, or no Playwright")
     page(made["hostile"])
-    with sync_api.sync_playwright() as playwright:
-        try:
-            browser = playwright.chromium.launch()
-        except sync_api.Error as error:
-            pytest.skip(f"no Chromium: {str(error).splitlines()[0]}")
-        shown = browser.new_page()
-        happened: list[str] = []
-        shown.on("dialog", lambda dialog: happened.append(dialog.message) or dialog.dismiss())
-        shown.on("console", lambda message: happened.append(message.text))
-        shown.on("request", lambda request: happened.append(request.url) if "page.html" not in request.url else None)
-        shown.goto((made["hostile"].parent / "page.html").as_uri())
-        shown.wait_for_timeout(500)
-        assert shown.locator("img").count() == 0
-        browser.close()
-    assert happened == []
+    root = tmp_path / HOSTILE["end of a script"].replace("/", "")
+    shutil.copytree(made["hostile"].parent, root)
+    with check_page.browser_of(program) as browser, check_page.served(root) as server:
+        pages = [(made["hostile"].parent / "page.html").as_uri(), server, f"{server}runs/{made['hostile'].name}"]
+        pages.append(f"{server}compare?run={made['hostile'].name}")
+        for address in pages:
+            shown, happened = browser.new_page(), []
+            shown.on("dialog", lambda dialog: happened.append(dialog.message) or dialog.dismiss())  # noqa: B023
+            shown.on("console", lambda message: happened.append(message.text))  # noqa: B023
+            shown.on("pageerror", lambda error: happened.append(str(error)))  # noqa: B023
+            shown.on("request", lambda request: happened.append(request.url))  # noqa: B023
+            shown.goto(address)
+            shown.wait_for_function("() => document.documentElement.dataset.drawn", timeout=30_000)
+            assert shown.locator("img").count() == 0
+            assert [url for url in happened if not url.startswith((address, server))] == []
+            assert shown.locator("[onmouseover], [onerror]").count() == 0
+            shown.close()
+
+
+def test_what_serve_prints_is_plain(made: dict[str, Path], tmp_path: Path) -> None:
+    root = tmp_path / (HOSTILE["escape sequences"] + HOSTILE["right to left"])
+    shutil.copytree(made["hostile"].parent, root)
+    command = [sys.executable, "-m", "dagsim", "serve", str(root), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        assert server.stdout is not None
+        said = server.stdout.readline()
+        for path in (
+            "",
+            "runs/",
+            "runs/%1b%5b31m%0d%0aerror",
+            "compare?run=%3Cscript%3E",
+            f"runs/{made['hostile'].name}",
+        ):
+            with suppress(HTTPError):
+                urlopen(f"{said.split(' ')[0]}{path}", timeout=60).read()
+        server.send_signal(signal.SIGINT)
+        said += server.stdout.read()
+    assert "shows" in said
+    assert_plain(said)
+
+
+def test_every_text_field_of_jobs_is_hostile() -> None:
+    def texts(kind: type) -> set[str]:
+        types = get_type_hints(kind)
+        return {field.name for field in fields(kind) if "str" in str(types[field.name]) and field.init}
+
+    records = list(job_records(HOSTILE))
+    asked = {key for record in records for key in record.get("request", ())}
+    named = {key for record in records for task in record["tasks"] for key in task}
+    assert texts(Job) - {"in_flight", "graph", "request"} <= {key for record in records for key in record}
+    assert texts(Request) <= asked
+    assert texts(Task) <= named
 
 
 def test_plots_and_films_are_whole(made: dict[str, Path], tmp_path: Path) -> None:
@@ -271,95 +334,3 @@ def test_half_a_character_is_refused_where_it_stands(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["eval", "--config", str(config)])
     assert result.exit_code == 2
     assert "c.yaml:1:17: 'a\\udc00' is no text" in result.output
-
-
-READ = "x[/b]\x1b[31m<b>$\\x\u202e=1"
-"""A name without the separators of any format."""
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z_.@-]*$")
-"""Match what may be a name: no number, date or list."""
-
-
-def changed_json(text: str) -> Iterator[str]:
-    """The document, or the lines of documents, with each of its text fields hostile in turn."""
-    try:
-        documents = [json.loads(text)]
-    except ValueError:
-        documents = [json.loads(line) for line in text.splitlines() if line.endswith("}") and is_json(line)]
-    keys: dict[str, None] = {}
-
-    def walk(value: Any, key: str, wanted: str | None) -> Any:
-        if isinstance(value, dict):
-            return {name: walk(inner, name, wanted) for name, inner in value.items()}
-        if isinstance(value, list):
-            return [walk(inner, key, wanted) for inner in value]
-        if isinstance(value, str) and _PLAIN.match(value):
-            keys[key] = None
-            return READ if key == wanted else value
-        return value
-
-    walk(documents, "", None)
-    for key in list(keys):
-        yield "\n".join(json.dumps(walk(document, "", key)) for document in documents) + "\n"
-
-
-def is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
-
-
-def changed_table(text: str, delimiter: str) -> Iterator[str]:
-    """The table with the names of each of its columns hostile in turn."""
-    rows = list(csv.reader(io.StringIO(text), delimiter=delimiter))
-    for place in range(max(map(len, rows))):
-        other = [
-            [READ if at == place and number and _PLAIN.match(cell) else cell for at, cell in enumerate(row)]
-            for number, row in enumerate(rows)
-        ]
-        if other != rows:
-            buffer = io.StringIO()
-            csv.writer(buffer, delimiter=delimiter, lineterminator="\n").writerows(other)
-            yield buffer.getvalue()
-
-
-def changed(file: Path) -> Iterator[str]:
-    text = file.read_text(encoding="utf-8")
-    if file.suffix in (".json", ".jsonl"):
-        yield from changed_json(text)
-    elif file.suffix == ".csv":
-        yield from changed_table(text, ",")
-    elif "|" in text.partition("\n")[0]:
-        yield from changed_table(text, "|")
-    else:  # words such as user=alice and machine="a"
-        for key in dict.fromkeys(re.findall(r"\b(\w+)=[A-Za-z]", text)):
-            yield re.sub(rf"\b{key}=[A-Za-z]\w*", lambda _, key=key: f"{key}={READ}", text)  # type: ignore[misc]
-
-
-FILES = sorted(
-    file
-    for file in SAMPLES.rglob("*")
-    if file.is_file() and file.suffix in (".csv", ".json", ".jsonl", ".txt", ".acct", "")
-)
-
-
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SAMPLES)))
-def test_hostile_names_of_every_reader_reach_the_terminal_as_text(file: Path, tmp_path: Path) -> None:
-    root = tmp_path / "in"
-    shutil.copytree(SAMPLES / file.relative_to(SAMPLES).parts[0], root)
-    copy = root / Path(*file.relative_to(SAMPLES).parts[1:])
-    read = next((path for path in (copy, root) if told(path)[0] == 0), None)
-    if read is None:
-        pytest.skip("is no log, and part of none")
-    for text in changed(file):
-        copy.write_text(text, encoding="utf-8")
-        code, output = told(read)
-        assert code in (0, 2), output
-        assert_plain(output)
-
-
-def told(path: Path) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["trace", "info", str(path), "--no-plot"])
-    assert result.exception is None or isinstance(result.exception, SystemExit), (path, result.exception)
-    return result.exit_code, result.output

@@ -24,7 +24,7 @@ from dagsim.family import refuse_missing
 from dagsim.own_code import Allowed, allow
 from dagsim.processes import Stops, exit_code, steady_streams
 from dagsim.registry import nearest
-from dagsim.text import is_text, printable
+from dagsim.text import is_text, on_one_line
 
 ALLOW_CODE = "--allow-code"
 GROUPS = {
@@ -135,10 +135,13 @@ def _without_types(params: list[Any]) -> list[Any]:
     return params
 
 
-def say(text: object, *, err: bool = False, nl: bool = True) -> None:
-    """Print a line that may contain names from files. All output of commands except tables is
-    printed here."""
-    typer.echo(printable(str(text)), err=err, nl=nl)
+def say(*lines: object, err: bool = False) -> None:
+    """Print lines that may contain names from files. All output of commands except tables is printed here.
+
+    A line end within a line is replaced, because a name could begin a line of its own with it.
+    """
+    for line in lines:
+        typer.echo(on_one_line(str(line)), err=err)
 
 
 class CommandGroup(typer.core.TyperGroup):
@@ -234,7 +237,7 @@ def _guarded() -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except DagsimError as error:
-        raise _ended(error, str(error), 2 if isinstance(error, InputError) else 1) from None
+        raise _ended(error, error.args, 2 if isinstance(error, InputError) else 1) from None
     except BrokenPipeError as error:
         _tell_notes(error)  # the reader closed the pipe; the user should still learn where the results are
         raise typer.Exit(_UNREAD) from None
@@ -305,14 +308,16 @@ def _has_option(command: Any, option: str) -> bool:
     return command is not None and any(option in param.opts for param in command.params)
 
 
-def _ended(error: Exception, text: str, code: int) -> typer.Exit:
-    """Print an error and return the exit that ends the command. ``DAGSIM_DEBUG=1`` also prints the
-    traceback.
+def _ended(error: Exception, text: str | tuple[str, ...], code: int) -> typer.Exit:
+    """Print an error, of which each text is a line, and return the exit that ends the command.
+    ``DAGSIM_DEBUG=1`` also prints the traceback.
     """
     if os.environ.get("DAGSIM_DEBUG", "0") not in ("", "0"):
         traceback.print_exception(error)
-    short = re.sub(r"\S{400,}", lambda word: f"{word[0][:200]}...{word[0][-100:]}", text)
-    say(f"error: {short}", err=True)
+    first, *others = (text,) if isinstance(text, str) else text or ("",)
+    long = re.compile(r"\S{400,}")
+    for line in (f"error: {first}", *others):
+        say(long.sub(lambda word: f"{word[0][:200]}...{word[0][-100:]}", line), err=True)
     _tell_notes(error)
     return typer.Exit(code)
 

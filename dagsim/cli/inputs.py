@@ -28,7 +28,7 @@ def config_show(config: ConfigFile = None, set_: Settings = None) -> None:
     """
     from dagsim.config.schema import dump_config
 
-    say(dump_config(configured(config, set_, own=False)), nl=False)
+    say(*dump_config(configured(config, set_, own=False)).rstrip("\n").split("\n"))
 
 
 @config_app.command("check")
@@ -48,7 +48,7 @@ def config_check(
     from dagsim.experiment.simulate import check
     from dagsim.own_code import own_names
 
-    faults = []
+    faults: list[str] = []
     for file in files:
         try:
             config = configured(file, None, own=False)
@@ -61,14 +61,14 @@ def config_check(
         except CodeNotAllowed:
             unchecked = [config.policy]
         except InputError as error:
-            faults.append(str(error))
+            faults += error.args
             continue
         if unchecked:
             say(f"{file}: valid, but code outside dagsim was not checked: {', '.join(unchecked)}")
         else:
             say(f"{file}: fine")
     if faults:
-        raise ConfigError("\n".join(faults))
+        raise ConfigError(*faults)
 
 
 @config_app.command("schema")

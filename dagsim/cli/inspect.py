@@ -37,13 +37,14 @@ def trace_sample(
 
     from dagsim.config.bundled import shipped_folder
     from dagsim.errors import InputError
+    from dagsim.files import writing
 
-    out.mkdir(parents=True, exist_ok=True)
     for file in sorted(shipped_folder("workloads", "site-long" if long else "site").iterdir()):
         copy = out / file.name
         if copy.exists() and copy.read_bytes() != file.read_bytes():
             raise InputError(f"{copy}: a different file with this name exists; choose another folder with --out")
-        copyfile(file, copy)
+        with writing(copy) as temporary:
+            copyfile(file, temporary)
         if not quiet:
             say(copy)
 
@@ -134,9 +135,9 @@ def convert_trace(
             say(str(text))
         return
     report, written = convert(path, to, format_, counted(f"converting {path.name}", wanted=True), to_format)
-    say(str(report))
+    say(report)
     if to_format is not None:
-        say(str(written))
+        say(written)
 
 
 @trace_app.command("fetch")

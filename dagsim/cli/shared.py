@@ -469,5 +469,5 @@ def _print(
             say(note)
     for policy, line in reversed(first.items()):
         if "observed" in line.workload:
-            say("\n".join(fidelity_lines(policy, line.workload["observed"])))
+            say(*fidelity_lines(policy, line.workload["observed"]))
     say(f"run folder: {folder.path}")

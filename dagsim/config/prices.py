@@ -42,7 +42,7 @@ def read_prices(path: Path) -> PriceFile:
     try:
         prices = PriceFile.model_validate({} if document.value is None else document.value)
     except ValidationError as error:
-        raise ConfigError(explain(error, document, PriceFile.model_json_schema())) from None
+        raise ConfigError(*explain(error, document, PriceFile.model_json_schema())) from None
     both = {canonical(name) for name in prices.rent} & {canonical(name) for name in prices.buy}
     if both:
         raise ConfigError(f"{path}: {min(both)} is in rent and in buy; keep only one of them")

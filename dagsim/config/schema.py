@@ -360,7 +360,7 @@ def _validate(document: yaml.Document, *, own: bool = False) -> Config:
     try:
         return Config.model_validate(value, context=context)
     except ValidationError as error:
-        raise ConfigError(explain(error, document, json_schema())) from None
+        raise ConfigError(*explain(error, document, json_schema())) from None
 
 
 def _defaults(document: yaml.Document, key: str, own: bool) -> Any:

@@ -183,7 +183,7 @@ def load(text: str, source: str) -> Document:
     if node is not None:
         document.value = _value(node, (), document, faults, ())
     if faults:
-        raise ConfigError("\n".join(faults))
+        raise ConfigError(*faults)
     return document
 
 
@@ -295,14 +295,14 @@ _UNKNOWN_KEY = {"extra_forbidden", "unexpected_keyword_argument"}
 _NO_MAPPING = {"dataclass_type", "dict_type", "model_type", "union_tag_not_found"}
 
 
-def explain(error: ValidationError, document: Document, schema: Schema) -> str:
+def explain(error: ValidationError, document: Document, schema: Schema) -> Iterable[str]:
     """Explain a validation error with one line per fault: ``file:line:column: key.path: what (got
     ...); allowed``.
 
     ``schema`` is the JSON Schema that the document was validated against.
     """
     faults = (fault for fault in error.errors(include_url=False) if fault["type"] != "default_factory_not_called")
-    return "\n".join(dict.fromkeys(_line(fault, document, schema) for fault in faults))
+    return dict.fromkeys(_line(fault, document, schema) for fault in faults)
 
 
 def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:

@@ -250,7 +250,7 @@ class Store(ABC):
         try:
             config = load_config(file, own=own)
         except ConfigError as error:
-            raise RunFolderError(f"{path}: its configuration cannot be read:\n{error}") from None
+            raise RunFolderError(f"{path}: its configuration cannot be read: {'; '.join(error.args)}") from None
         return _kind(is_sweep(path))(path, config, facts)
 
     # Its plan and its state

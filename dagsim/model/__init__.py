@@ -1,4 +1,4 @@
-"""Frozen values that describe a simulation: clusters, jobs, decisions, records and queues."""
+"""Immutable values that describe a simulation: clusters, jobs, decisions, records and queues."""
 
 from dagsim.model.cluster import Cluster, Node
 from dagsim.model.decision import (

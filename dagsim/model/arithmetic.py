@@ -1,5 +1,5 @@
-"""Sums that are equal to the last bit on every Python, the comparison of computed values, bits of a
-set, indices of distinct values, and type checks of numbers.
+"""Sums that are equal to the last bit on every Python, comparison of computed values, bits of a
+set, indices of distinct values, and type checks for numbers.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ COMPUTED = 1e-9
 
 
 def differences(value: Any, other: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Compare two values made of mappings, sequences, texts and numbers, of which one was computed on
-    another machine. Yields the place of each difference (``scores.batch.low``) and both values there.
+    """Compare two values made of mappings, sequences, texts and numbers, one of which was computed
+    on another machine. Yields the position of each difference (``scores.batch.low``) and both
+    values there.
 
     Logarithms and sums in NumPy and in the C library differ in the last digits between processors.
     So numbers with a fraction are equal within ``COMPUTED``. Everything else is compared exactly,
@@ -82,7 +83,7 @@ def numbered(values: Iterable[T]) -> tuple[np.ndarray, tuple[T, ...]]:
 
 
 def check_whole(name: str, value: object) -> None:
-    """Check that a value is a whole number; truth values are not.
+    """Check that a value is a whole number and not a truth value.
 
     Raises:
         ModelError: The value is of another type; the message starts with ``name``.

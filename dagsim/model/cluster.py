@@ -1,4 +1,4 @@
-"""Clusters: nodes with GPUs of one type each."""
+"""Clusters, whose nodes each have GPUs of one type."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from dagsim.model.mig import MIG_TABLES
 @dataclass(frozen=True, slots=True)
 class Node:
     """One machine: ``gpus`` GPUs of one type (``gpu=None`` and 0 for a CPU machine), CPU cores,
-    memory, and the features that jobs may ask for by a constraint. Slurm uses nodes of a smaller
-    weight first. ``manifest`` is what a scheduler reads of the node in its own form, as canonical JSON
-    (``canonical_json``): for Kubernetes labels, taints and further resources.
+    memory, and the features that jobs may request by a constraint. Slurm uses nodes with a smaller
+    weight first. ``manifest`` is additional information about the node that a scheduler reads, in
+    the scheduler's own form as canonical JSON (``canonical_json``): for Kubernetes labels, taints
+    and additional resources.
 
-    With ``mig_s``, tasks that ask for a fraction of a GPU get parts of it with MIG (``MIG_TABLES``).
-    A part is made when a task needs it, in the place of parts that no task uses, and that takes
-    ``mig_s`` seconds before the task begins.
+    With ``mig_s``, tasks that ask for a fraction of a GPU get MIG partitions of it
+    (``MIG_TABLES``). A partition is created when a task needs it, in place of partitions that no
+    task uses, and this takes ``mig_s`` seconds before the task begins.
 
     Raises:
         ModelError: A count or size is negative or not a number, there are GPUs without a type
@@ -61,8 +62,8 @@ class Cluster:
     """Nodes, numbered in the given order; the number of a node is its index in ``nodes``.
 
     Raises:
-        ModelError: There are no nodes, two nodes have one name, or two different GPU types have one
-            name.
+        ModelError: There are no nodes, two nodes have the same name, or two different GPU types
+        have the same name.
     """
 
     nodes: tuple[Node, ...]

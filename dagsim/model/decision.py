@@ -8,7 +8,7 @@ from dagsim.model.log import RejectReason
 
 
 class Waiting(Protocol):
-    """A ready task, as a view offers it (``dagsim.systems.cluster.view``)."""
+    """A ready task, as offered by a view (``dagsim.systems.cluster.view``)."""
 
     waiting: int
 
@@ -17,7 +17,7 @@ class Share(NamedTuple):
     """``instances`` of a task on one node.
 
     ``gpu`` picks the GPU to share if the demand is a fraction; None lets the kernel take the
-    fullest one with room.
+    fullest GPU on which it fits.
     """
 
     node: int
@@ -32,7 +32,7 @@ Placement: TypeAlias = tuple[Share, ...]
 class Start(NamedTuple):
     """Start waiting instances of a ready task.
 
-    A gang must be placed completely; of independent instances, any number may start.
+    A gang must be placed completely; any number of independent instances may start.
     """
 
     task: Waiting
@@ -54,7 +54,7 @@ class Migrate(NamedTuple):
 
 class Resize(NamedTuple):
     """Preempt a run of an elastic task and continue it at the same time on another number of
-    GPUs, or elsewhere. It pays the task's restart.
+    GPUs, or elsewhere. The run pays the task's restart time.
     """
 
     run: int
@@ -64,7 +64,8 @@ class Resize(NamedTuple):
 class Join(NamedTuple):
     """Start a ready task beside a run, on the same GPUs (only in simulations with a sharing model).
 
-    It must need as many whole GPUs. Both then run at the rates of the pair, until one of them ends.
+    It must need the same number of whole GPUs. Both then run at the rates of the pair until one of
+    them ends.
     """
 
     task: Waiting

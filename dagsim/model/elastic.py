@@ -1,4 +1,5 @@
-"""Elastic tasks: a range of GPUs, and the progress that a task makes on each placement."""
+"""Elastic tasks, which have a range of GPUs and make progress at a rate that depends on the
+placement."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from dagsim.model.arithmetic import check_whole
 class Pace(NamedTuple):
     """Progress per second, valid until ``progress`` reaches ``until``.
 
-    ``after_s`` are the seconds until then if they differ from the progress left over the rate, as in
-    simulators that count whole seconds.
+    ``after_s`` is the number of seconds until then if it differs from the remaining progress
+    divided by the rate, as in simulators that count whole seconds.
     """
 
     rate: float
@@ -24,7 +25,7 @@ class Pace(NamedTuple):
 
 
 class TrainingState(Protocol):
-    """An elastic task under way. Progress is in the task's own unit: samples, iterations, epochs."""
+    """A running elastic task. Progress is in the task's own unit: samples, iterations, epochs."""
 
     progress: float
 
@@ -42,15 +43,15 @@ class TrainingState(Protocol):
         """Take GPUs of a type: instances on each node, empty to stop.
 
         Raises:
-            ModelError: The placement is outside the range that the model knows.
+            ModelError: The placement is outside the range that the model covers.
         """
         ...
 
     def pace(self, interference: float = 0.0) -> Pace:
-        """Return the present rate; ``interference`` is the part of it that is lost to others.
+        """Return the current rate; ``interference`` is the part of it that is lost to other tasks.
 
         Raises:
-            ModelError: The placement is outside the range that the model knows.
+            ModelError: The placement is outside the range that the model covers.
         """
         ...
 
@@ -68,7 +69,7 @@ class TrainingState(Protocol):
 
 
 class TrainingModel(Protocol):
-    """The seam for the progress of elastic tasks."""
+    """The interface for the progress of elastic tasks."""
 
     def start(self) -> TrainingState:
         """Return the state before the first start."""
@@ -79,8 +80,8 @@ class TrainingModel(Protocol):
 class Elastic:
     """A task may run as ``least`` to ``most`` instances, which the policy chooses and changes.
 
-    ``training`` gives the progress. Each start takes ``restart_s`` first, the first one and those
-    after a resize included, in which the task holds its GPUs.
+    ``training`` gives the progress. Each start, including the first one and those after a resize,
+    begins with ``restart_s`` seconds in which the task holds its GPUs.
 
     Raises:
         ModelError: The range is empty or begins below 1, or the time is negative.

@@ -1,12 +1,14 @@
-"""GPU types as data: what a GPU can do, what it draws, what it costs to rent, and where each figure comes from.
+"""GPU types as data: performance, power and rental price of each GPU, with the source of each
+figure.
 
-A single speed per GPU type is a simplification: measured against a T4, a V100 and an A100 train BERT
-1 : 2.6 : 5.2 times as fast but DeepSpeech2 1 : 2.3 : 1.5 (Sia, SOSP 2023, artifact profiles). Where it matters, give a
-task its own ``speeds`` or use the throughput table (``dagsim.systems.cluster.models.runtime``).
+A single speed per GPU type is a simplification: measured against a T4, a V100 and an A100 train
+BERT 2.6 and 5.2 times as fast, but DeepSpeech2 2.3 and 1.5 times (Sia, SOSP 2023, artifact
+profiles). Where it matters, give a task its own ``speeds`` or use the throughput table
+(``dagsim.systems.cluster.models.runtime``).
 
-Prices are list prices for on-demand machines, noted with a source and a year and not checked since. They are orders
-of magnitude: vendors differ by a factor of several, and prices change. Give your own with ``--price`` or with
-``prices`` in the configuration.
+Prices are list prices for on-demand machines, noted with a source and a year and not checked since.
+They are only orders of magnitude, because prices differ between vendors by large factors and change
+over time. Give your own with ``--price`` or with ``prices`` in the configuration.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from dagsim.errors import ModelError
 
 @dataclass(frozen=True, slots=True)
 class GpuType:
-    """One kind of GPU, with dense peak rates (no sparsity); None where the hardware lacks a mode.
+    """One kind of GPU, with dense peak rates (no sparsity); None if the hardware does not support a
+    mode.
 
     Raises:
         ModelError: A rate, size or power is not positive, or ``idle_watts`` exceeds ``tdp_watts``.
@@ -57,8 +60,8 @@ class GpuType:
             raise ModelError(f"GPU type {self.name!r}: nvlink_gb_s must not be negative, got {self.nvlink_gb_s!r}")
 
     def tflops(self, precision: str = "fp32") -> float:
-        """Return the peak TFLOPS at ``precision`` (``fp32``, ``tf32`` or ``fp16``), or the next
-        slower mode the GPU has."""
+        """Return the peak TFLOPS at ``precision`` (``fp32``, ``tf32`` or ``fp16``), or in the next
+        slower mode that the GPU has."""
         match precision:
             case "fp32":
                 return self.fp32_tflops
@@ -102,7 +105,7 @@ _CATALOGUE = (
             tdp_watts=70, idle_watts=9, sources=_sources(_SPECS, f"{_IDLE} (8 captures at P8)")),
     GpuType("P100", fp32_tflops=10.6, fp16_tflops=21.2, memory_gb=16, bandwidth_gb_s=732,
             nvlink_gb_s=80, tdp_watts=300, idle_watts=30, sources=_sources(_sheet("P100 SXM2"), "assumption: 10 % of TDP")),
-    # One of the two GPUs of a K80 board: half of the board's rate, memory and power.
+    # One of the two GPUs on a K80 board, with half of the board's rate, memory and power.
     GpuType("K80", fp32_tflops=4.37, memory_gb=12, bandwidth_gb_s=240,
             tdp_watts=150, idle_watts=15, sources=_sources(_sheet("K80") + ", halved", "assumption: 10 % of TDP")),
     GpuType("A10", fp32_tflops=31.2, tf32_tflops=62.5, fp16_tflops=125.0, memory_gb=24, bandwidth_gb_s=600,
@@ -152,8 +155,8 @@ _CATALOGUE = (
 # fmt: on
 
 GPU_TYPES: Mapping[str, GpuType] = {gpu.name: gpu for gpu in _CATALOGUE}
-"""The catalogue by name. A name is a type and its memory size; add types with ``gpu_types`` in
-YAML.
+"""The catalogue by name. A name consists of a type and its memory size; add types with
+``gpu_types`` in YAML.
 """
 
 _ALIASES = {"A100": "A100-40", "V100": "V100-16", "V100M16": "V100-16", "V100M32": "V100-32"}

@@ -1,5 +1,5 @@
-"""Jobs, their tasks, the DAG that says which task waits for which, and the terms of a submission to a
-batch system: where a job may run, and what it must share or not.
+"""Jobs, their tasks, the DAG of dependencies between tasks, and the terms of a submission to a
+batch system: where a job may run, and what it may share.
 """
 
 from __future__ import annotations
@@ -20,25 +20,29 @@ from dagsim.model.elastic import Elastic
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Terms of a job's submission beyond its resources.
+    """Terms of a job's submission other than its resources.
 
     - ``constraint`` is an expression over features of nodes, as in Slurm: ``skl``, ``a100|v100``,
-      ``icl&!nvl``. Each node of the job must satisfy it, and of ``[r1|r2]`` all of them the same way.
-      Counts of nodes, ``[skl*2&icl*2]``, only say which nodes may be among them.
-    - ``partitions`` are all partitions that the job may run in, if there are several.
+      ``icl&!nvl``. Each node of the job must satisfy it; for ``[r1|r2]``, all nodes must satisfy
+      the same alternative. Counts of nodes, ``[skl*2&icl*2]``, only say which nodes may be among
+      them.
+    - ``partitions`` are all partitions in which the job may run, if there are several.
     - ``reservation`` names the reservation in which it runs.
     - ``licences`` are pairs of a name and a number, held while the job runs.
-    - ``exclusive``: it shares no node.
-    - ``spread`` is True if every instance takes a node of its own, False if instances may share nodes,
+    - ``exclusive``: it shares no nodes with other jobs.
+    - ``spread`` is True if every instance takes a separate node, False if instances may share
+      nodes,
       None if unknown.
     - ``array`` is its job array; at most ``array_limit`` tasks of the array run at a time.
     - ``after`` are ids of jobs and arrays that have to leave before the job is eligible. ``start:ID`` needs
       only their start, ``start:ID+600`` is met 600 s after it. With ``after_one`` one of them is enough.
-    - ``begin_s`` are the seconds after its arrival before which it is not eligible.
-    - ``level`` is a level of the network's topology (``rack``, ``pod``; ``host`` for one node): each gang
-      of the job must lie within one domain of it, or should if it is not ``level_required``.
-    - ``segment`` splits a gang into segments of that many instances, for the placement ``block``: each
-      lies within one domain of the level, by default the narrowest. Then the whole gang need not.
+    - ``begin_s`` is the time after its arrival, in seconds, before which it is not eligible.
+    - ``level`` is a level of the network's topology (``rack``, ``pod``; ``host`` for one node):
+      each gang of the job must be placed within one domain of this level, or should be if it is not
+      ``level_required``.
+    - ``segment`` splits a gang into segments of that many instances, for the placement ``block``:
+      each segment is placed within one domain of the level, by default the narrowest; the whole
+      gang need not be.
 
     Raises:
         ModelError: The constraint cannot be read, or a number is below 1.
@@ -75,7 +79,7 @@ class Request:
         return self != _NOTHING
 
     def over(self, default: Request) -> Request:
-        """Return these terms, and those of ``default`` where they state nothing. A level comes with
+        """Return these terms, completed by those of ``default``. A level comes together with
         ``level_required``.
         """
         own = {field.name: value for field in fields(Request) if (value := getattr(self, field.name)) != field.default}
@@ -88,7 +92,8 @@ _NOTHING = Request()
 
 
 class Condition(NamedTuple):
-    """One condition of a job: a job that has to leave or to start, and the seconds after its start."""
+    """A condition of a job: another job that has to leave or to start, and the number of seconds
+    after its start."""
 
     id: str
     starts: bool = False
@@ -105,7 +110,7 @@ class Condition(NamedTuple):
 
 
 def canonical_json(document: Any) -> str:
-    """Return the JSON that is the same text for equal documents: the form of ``Task.manifest`` and
+    """Return JSON that is the same text for equal documents, the form of ``Task.manifest`` and
     ``Node.manifest``."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
@@ -113,9 +118,9 @@ def canonical_json(document: Any) -> str:
 def satisfies(constraint: str, features: Collection[str]) -> bool:
     """Return True if a node with these features may be one of a job's nodes (sbatch(1),
     ``--constraint``): ``&`` for and, ``|`` for or, ``!`` for not, and parentheses. In brackets,
-    each way is allowed: ``[a|b]``, of which all nodes of the job take the same (``ways``), and
-    ``[a*2&b*2]``. A count outside brackets, ``a*2``, speaks of some of the job's nodes
-    (``counts_of``) and binds no single one.
+    each alternative is allowed: in ``[a|b]``, all nodes of the job must take the same one
+    (``ways``); in ``[a*2&b*2]``, they need not. A count outside brackets, ``a*2``, refers to some
+    of the job's nodes (``counts_of``) and restricts no single node.
 
     Raises:
         ModelError: The constraint cannot be read.
@@ -124,9 +129,9 @@ def satisfies(constraint: str, features: Collection[str]) -> bool:
 
 
 def ways(constraint: str) -> tuple[str, ...]:
-    """Return the constraints of which all nodes of a job must satisfy the same one: for
-    ``[r1|r2]&skl`` they are ``(r1)&skl`` and ``(r2)&skl``; a constraint without such brackets is
-    its only way.
+    """Return the alternative constraints, of which all nodes of a job must satisfy the same one:
+    for ``[r1|r2]&skl`` they are ``(r1)&skl`` and ``(r2)&skl``; a constraint without such brackets
+    is its own only alternative.
 
     Raises:
         ModelError: The constraint cannot be read.
@@ -135,7 +140,8 @@ def ways(constraint: str) -> tuple[str, ...]:
 
 
 class Counted(NamedTuple):
-    """At least ``nodes`` nodes of a job satisfy a part of its constraint; ``apart`` from those of the other parts."""
+    """A part of a constraint that at least ``nodes`` of a job's nodes must satisfy; with ``apart``,
+    other nodes than those for the other parts."""
 
     constraint: str
     nodes: int
@@ -143,8 +149,8 @@ class Counted(NamedTuple):
 
 
 def counts_of(constraint: str) -> tuple[Counted, ...] | None:
-    """The parts of a constraint that count nodes: those of ``[a*2&b*2]`` count nodes of their own. None if parts
-    are alternatives, as in ``[a*2|b*4]``, which is not modelled.
+    """Return the parts of a constraint that count nodes; the parts of ``[a*2&b*2]`` count separate
+    nodes. None if parts are alternatives, as in ``[a*2|b*4]``, which is not modelled.
 
     Raises:
         ModelError: The constraint cannot be read.
@@ -159,8 +165,9 @@ def counts_of(constraint: str) -> tuple[Counted, ...] | None:
 
 
 def without_counts(constraint: str, nodes: int) -> str:
-    """Return a constraint that says of each of a job's ``nodes`` nodes what this one says of all
-    together. A count of as many nodes, ``a*4``, holds for each of them. A smaller count remains.
+    """Return a constraint for each of a job's ``nodes`` nodes that is equivalent to this one for
+    all of them together. A count of all nodes, ``a*4``, applies to each of them. A smaller count
+    remains.
 
     Raises:
         ModelError: The constraint cannot be read.
@@ -180,7 +187,7 @@ _DEEPEST = 64
 
 
 class _Constraint(NamedTuple):
-    """A constraint that has been read."""
+    """A parsed constraint."""
 
     allows: _Test
     ways: tuple[str, ...]
@@ -251,7 +258,8 @@ def _has(feature: str) -> _Test:
 
 
 def _alternatives(tokens: Sequence[str]) -> tuple[str, ...]:
-    """Return the ways of the only pair of brackets, with what stands around them."""
+    """Return the alternatives in the only pair of brackets, each with the text around the
+    brackets."""
     if "]" not in tokens:
         return ()
     first, last = tokens.index("["), tokens.index("]")
@@ -281,11 +289,11 @@ _NONE: tuple[tuple[int, ...], ...] = ((),)
 
 @dataclass(frozen=True, slots=True)
 class TaskGraph:
-    """Tasks and the edges between them, checked when they are made.
+    """Tasks and the edges between them, which are checked on creation.
 
     Raises:
-        GraphError: There are no tasks, two tasks of one name, an edge to nowhere, a duplicate edge,
-            a task that waits for itself, or a cycle (the message lists it).
+        GraphError: There are no tasks, two tasks have the same name, an edge leads nowhere or
+        occurs twice, a task waits for itself, or there is a cycle (the message lists it).
     """
 
     tasks: tuple[Task, ...]
@@ -299,7 +307,7 @@ class TaskGraph:
 
     def __post_init__(self) -> None:
         count = len(self.tasks)
-        if count == 1 and not self.edges:  # most jobs of most traces: keep them cheap
+        if count == 1 and not self.edges:  # most jobs in most traces take this path, so keep it cheap
             self._set(_NONE, _NONE, (0,))
             return
         if not count:
@@ -315,7 +323,7 @@ class TaskGraph:
         """Build a graph from parents by name, ``{"reduce": ["map-0", "map-1"]}``.
 
         Raises:
-            GraphError: As for the class; or a parent or child is not the name of a task.
+            GraphError: As for the class; also if a parent or child is not the name of a task.
         """
         listed = tuple(tasks)
         place = {task.name: index for index, task in enumerate(listed)}
@@ -425,9 +433,8 @@ def _circle(names: Sequence[str], parents: Sequence[Sequence[int]], free: set[in
 
 
 class Demand(NamedTuple):
-    """Resources that one instance of a task occupies while it runs.
-
-    Tasks of equal demand are interchangeable for a node.
+    """Resources that one instance of a task occupies while it runs. For a node, tasks with equal
+    demands are interchangeable.
     """
 
     gpus: float = 1.0
@@ -436,9 +443,10 @@ class Demand(NamedTuple):
     gpu_types: tuple[str, ...] | None = None
 
 
-@lru_cache(maxsize=65536, typed=True)  # else 8 comes back as 8.0 if 8.0 was asked for first, and is written so
+# otherwise 8 would be returned (and written) as 8.0 if 8.0 was requested first
+@lru_cache(maxsize=65536, typed=True)
 def _demand(gpus: float, cpus: float, memory_gb: float, gpu_types: tuple[str, ...] | None) -> Demand:
-    """Check a demand, once per distinct value. Tasks of equal demand share one object."""
+    """Check a demand, once per distinct value. Tasks with equal demands share one object."""
     if not (gpus >= 0 and isfinite(gpus) and (gpus <= 1 or gpus == int(gpus))):
         raise ModelError(f"gpus must be 0, a fraction up to 1 or a whole number, got {gpus!r}")
     if not (cpus >= 0 and isfinite(cpus)):
@@ -452,7 +460,7 @@ def _demand(gpus: float, cpus: float, memory_gb: float, gpu_types: tuple[str, ..
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A vertex of a job's DAG: ``instances`` identical parallel pieces of ``work`` each.
+    """A vertex of a job's DAG, with ``instances`` identical parallel parts of ``work`` each.
 
     - ``work`` is per instance, in the unit of the runtime model: TFLOP, or seconds on the reference GPU.
     - ``speeds`` are the task's own rates by GPU type, in units of work per second. They override those
@@ -460,12 +468,14 @@ class Task:
     - ``gpus`` per instance is 0 (CPU only), a fraction of one GPU, or a whole number on one node.
     - A ``gang`` may span nodes. Its instances start together, on one GPU type.
     - ``model`` and ``batch`` name a row of the throughput table.
-    - ``estimate`` is the work that the user claimed (a batch system's requested time), for policies that
-      may not see the true work.
-    - ``manifest`` is what a scheduler reads of the task in its own form, as canonical JSON
-      (``canonical_json``): for Kubernetes a pod. dagsim itself does not look inside.
-    - ``elastic`` is the range of instances of a gang that a policy may resize, with its progress. Then
-      ``instances`` are those that the user asked for, and ``work`` is what they take.
+    - ``estimate`` is the work that the user requested (a batch system's time limit), for policies
+      that may not see the true work.
+    - ``manifest`` is additional information about the task that a scheduler reads, in the
+      scheduler's own form as canonical JSON (``canonical_json``): for Kubernetes a pod. The core
+      does not read it.
+    - ``elastic`` is the range of instances of a gang that a policy may resize, with its progress.
+      In this case, ``instances`` is the number that the user requested, and ``work`` is the work of
+      that many.
 
     Raises:
         ModelError: Negative or non-finite work, no instances, or impossible demands; an elastic task
@@ -492,7 +502,8 @@ class Task:
         try:
             if not 0 <= self.work < inf:
                 raise ModelError(f"work must be 0 or more, got {self.work!r}")
-            if type(self.instances) is not int:  # readers make millions of tasks: the common case first
+            # readers create millions of tasks, so the common case comes first
+            if type(self.instances) is not int:
                 check_whole("instances", self.instances)
             if self.instances < 1:
                 raise ModelError(f"instances must be at least 1, got {self.instances!r}")
@@ -517,9 +528,10 @@ class Task:
 class InFlight(NamedTuple):
     """A run from before the simulation begins: instances of a task that started at ``since_s``.
 
-    They do their task's work from then on: they end when it is done, or at the beginning if that is
-    earlier. With ``until_s`` the run had ended by the beginning: its instances were done, or the run was
-    ``stopped``, and they came back. A gang runs as a whole.
+    They do their task's work from then on, and end when it is done, or at the beginning of the
+    simulation if it would have been done earlier. With ``until_s``, the run had ended by the
+    beginning: either its instances were done, or the run was ``stopped`` and they came back. A gang
+    runs as a whole.
     """
 
     since_s: float
@@ -529,25 +541,26 @@ class InFlight(NamedTuple):
     until_s: float | None = None
     stopped: Literal["", "preempted", "failed"] = ""
     rows: tuple[int, int] = (-1, -1)
-    """Rows of its start and its end in the log that it comes from, which order what happens at one time; -1 if
-    unknown.
+    """Rows of its start and its end in the log from which it comes, which determine the order of
+    simultaneous events; -1 if unknown.
     """
     resumes: int = -1
-    """Row of the start of the stopped run whose instances these are; -1 if they had not run, or it is unknown."""
+    """Row of the start of the stopped run whose instances these are; -1 if they had not run, or if
+    the row is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A DAG of tasks that arrives at ``arrival_s``; it is done when all its tasks are.
+    """A DAG of tasks that arrives at ``arrival_s`` and is done when all its tasks are done.
 
     - ``priority``: larger is more urgent.
     - ``deadline_s`` is a point in time, not a span.
-    - ``weight`` is the cost of a second of waiting of this job.
-    - ``observed_start_s`` and ``observed_nodes`` come from the log of a real cluster: when and on which
-      nodes the job started there, in the attempt that is kept. It may not start before ``eligible_s``,
+    - ``weight`` is the cost of a second of this job's waiting.
+    - ``observed_start_s`` and ``observed_nodes`` come from the log of a real cluster: when and on
+      which nodes the attempt that is kept started there. It may not start before ``eligible_s``,
       because of a dependency, a hold or a begin time. ``observed_gpu`` is the GPU type that it held there.
-    - ``user``, ``account``, ``partition`` (a batch system's queue) and ``qos`` are those of its
-      submission, where known; ``request`` holds its further terms. Metrics are grouped by ``tenant``.
+    - ``user``, ``account``, ``partition`` (a batch system's queue) and ``qos`` come from its
+      submission, if known; ``request`` has the other terms. Metrics are grouped by ``tenant``.
     - ``in_flight`` are its runs from before the beginning of the simulation. Tasks that are done by then
       are left out of the graph, or have runs that ended.
 

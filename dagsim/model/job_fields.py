@@ -1,5 +1,5 @@
-"""The fields of a job that describe it besides its graph, as one table. Columns, records, plain tables and exports
-follow from it, so that a field that is added to ``Job`` reaches all of them."""
+"""The fields that describe a job besides its graph, as one table. Columns, records, plain tables
+and exports are derived from it, so a field that is added to ``Job`` reaches all of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from dagsim.model.job import Job
 
 _BEFORE = ("id", "graph", "arrival_s")
-"""What every job has: these three are no optional columns."""
+"""The fields that every job has; these three are not optional columns."""
 
 
 class JobField(NamedTuple):
@@ -24,22 +24,23 @@ class JobField(NamedTuple):
 
     @property
     def is_number(self) -> bool:
-        """True if a column of it holds numbers; other columns number their distinct values."""
+        """True if its column contains numbers; other columns number their distinct values."""
         return self.kind.startswith("float")
 
     @property
     def is_text(self) -> bool:
-        """True if its values are words."""
+        """True if its values are texts."""
         return self.kind == "str"
 
     @property
     def in_tables(self) -> bool:
-        """True if a plain table has a column of its name. What was observed has names of its own there."""
+        """True if a plain table has a column with its name. Observed values have different names
+        there."""
         return (self.is_number or self.is_text) and not self.name.startswith("observed_")
 
 
 def _field(name: str, kind: str, default: Any) -> JobField:
-    """Return a field; no deadline is infinitely late in a column of numbers, and other unknown
+    """Return a field. In a column of numbers, a missing deadline is infinity, and other unknown
     times are NaN."""
     unknown = inf if name == "deadline_s" else nan
     return JobField(name, kind, unknown if kind == "float | None" else default)

@@ -1,5 +1,5 @@
-"""Events of a simulation as rows, the log that holds them, facts of its jobs, and the schedule from
-which all metrics are computed.
+"""Events of a simulation as rows, the log that contains them, facts about its jobs, and the
+schedule from which all metrics are computed.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ __all__ = [
 
 
 class Kind(IntEnum):
-    """Kind of a row of the log. A run on several nodes (a gang) writes one row per node for each of
-    its steps.
+    """Kind of a row of the log. For each step, a run on several nodes (a gang) writes one row per
+    node.
     """
 
     ARRIVED = 0
@@ -53,9 +53,9 @@ class Kind(IntEnum):
     fraction if shared.
     """
     COMPUTING = 4
-    """A run that had transfers or a set-up finished them and now computes."""
+    """A run finished its transfers or set-up and now computes."""
     FINISHED = 5
-    """A run did all its work and released its resources; ``value`` as in STARTED."""
+    """A run finished its work and released its resources; ``value`` as in STARTED."""
     PREEMPTED = 6
     """A run was stopped by a decision; ``value`` as in STARTED."""
     FAILED = 7
@@ -81,18 +81,18 @@ class RejectReason(IntEnum):
     TOO_LARGE = 1
     """A task asks for more than the whole empty cluster has."""
     NO_SUCH_GPU = 2
-    """A task allows only GPU types that the cluster lacks."""
+    """A task allows only GPU types that the cluster does not have."""
     BY_POLICY = 3
     """The policy rejected it."""
     NO_PLACE = 4
-    """The job could not wait, and there was no room for it."""
+    """The job could not wait, and it did not fit."""
     TOO_SLOW = 5
     """The job would have taken longer than is acceptable."""
     TIME_LIMIT = 6
     """The job ran until its time limit and was killed."""
     CANCELLED = 7
-    """The job was cancelled: its scheduler preempts without requeueing, or no limit would ever let
-    it run.
+    """The job was cancelled, because its scheduler preempts without requeueing or no limit would
+    ever let it run.
     """
 
     @property
@@ -132,7 +132,8 @@ class Record(NamedTuple):
 
 
 class JobFacts(NamedTuple):
-    """Facts of a job that remain after it left: one per arrival, in the order of ``Record.job``."""
+    """Facts about a job that remain after it has left: one object per arrival, in the order of
+    ``Record.job``."""
 
     id: str
     arrival_s: float
@@ -180,8 +181,8 @@ _ROW = Struct("<bdiiqiiqd")
 packed_row: Callable[[int, float, int, int, int, int, int, int, float], bytes] = _ROW.pack
 """Pack the fields of ``Record`` into the 49 bytes of a row.
 
-The garbage collector does not visit bytes, and joined bytes are the array. With tuples, a simulation
-of 10,000 jobs spent 10% of its time on collections.
+The garbage collector does not visit bytes, and joining them gives the array. With tuples, a
+simulation of 10,000 jobs spent 10% of its time on collections.
 """
 
 unpacked_row: Callable[[bytes], Row] = _ROW.unpack
@@ -189,11 +190,12 @@ unpacked_row: Callable[[bytes], Row] = _ROW.unpack
 
 _CHUNK = 1 << 16
 _OF_RUNS = (Kind.STARTED, Kind.COMPUTING, Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED, Kind.RATE)
-"""Kinds of the rows that name a task, a run and a node."""
+"""Kinds of rows that name a task, a run and a node."""
 
 
 NUMBERS = ("arrival_s", "priority", "deadline_s", "weight", "ideal_s", "ideal_gpu_s", "gpus")
 """Names of the facts that are numbers."""
+_IDEAL = ("ideal_s", "ideal_gpu_s")
 
 Parents: TypeAlias = tuple[tuple[int, ...], ...]
 
@@ -203,7 +205,7 @@ _BLOCK = 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FactColumns(Sequence[JobFacts]):
-    """Facts of J jobs with n tasks, as columns. A slice is a list.
+    """Facts about J jobs with n tasks, as columns. A slice is a list.
 
     Raises:
         ValueError: The columns have different lengths.
@@ -219,12 +221,12 @@ class FactColumns(Sequence[JobFacts]):
     ideal_gpu_s: NDArray[np.float64]
     gpus: NDArray[np.float64]
     tenant: tuple[str, ...]
-    first: np.ndarray  # (J + 1,) int64: where the tasks of each begin
-    name: np.ndarray  # (n,) int: place of each task's name in names
+    first: np.ndarray  # (J + 1,) int64: where the tasks of each job begin
+    name: np.ndarray  # (n,) int: index of each task's name in names
     names: tuple[str, ...]
-    graph: np.ndarray  # (J,) int: place in graphs
+    graph: np.ndarray  # (J,) int: index in graphs
     graphs: tuple[Parents, ...]
-    """Distinct ``JobFacts.parents``. Like ``names``, in order of first appearance in the jobs."""
+    """Distinct ``JobFacts.parents``, in order of first appearance in the jobs, like ``names``."""
 
     def __post_init__(self) -> None:
         jobs = len(self.ids)
@@ -320,7 +322,7 @@ class ScheduleLog:
         self._tail.append(packed_row(*row))
 
     def pack(self) -> None:
-        """Pack long tails (49 bytes a row). Call it now and then while writing."""
+        """Pack long tails (49 bytes per row). Call this from time to time while writing."""
         if len(self._tail) >= _CHUNK:
             self._pack()
 
@@ -332,8 +334,8 @@ class ScheduleLog:
         return self._packed[0] if self._packed else np.empty(0, ROW)
 
     def since(self, row: int) -> list[Row]:
-        """Return the rows from number ``row`` on, as tuples: those that a live reader, such as a
-        reward, has not read yet.
+        """Return the rows from number ``row`` on, as tuples, for a reader that follows the
+        simulation, such as a reward.
         """
         if row >= self._packed_rows:
             return [*map(unpacked_row, self._tail[row - self._packed_rows :])]
@@ -395,15 +397,16 @@ class ScheduleLog:
 
     def _pack(self) -> None:
         if self._tail:
-            self._packed.append(np.frombuffer(bytearray().join(self._tail), ROW))  # of a bytearray: writable
+            # from a bytearray, so that the array is writable
+            self._packed.append(np.frombuffer(bytearray().join(self._tail), ROW))
             self._packed_rows += len(self._tail)
             self._tail.clear()
 
 
 @dataclass(slots=True)
 class Schedule:
-    """Result of a simulation, live or read from a run folder. ``jobs[n]`` is the job with
-    ``Record.job == n``.
+    """The result of a simulation, either a running one or one read from a run folder. ``jobs[n]``
+    is the job with ``Record.job == n``.
     """
 
     cluster: Cluster
@@ -416,7 +419,7 @@ class Schedule:
     decisions: int = 0
     """Number of decisions that were executed."""
     ended_s: float = 0.0
-    """Time at which the simulation stopped: its last event, or the time it was run until."""
+    """Time at which the simulation stopped: its last event, or the time until which it was run."""
     begins_s: float = 0.0
     """Time at which the simulation began. Earlier rows are the past of the jobs that were in the
     system then: their arrivals, and the starts of runs that still ran.
@@ -429,18 +432,22 @@ class Schedule:
         self.jobs.append(job)
 
     def check(self) -> None:
-        """Check that a schedule read from a file is one that a simulation could have written, as far as all that
-        reads it relies on.
+        """Check that a schedule read from a file could have been written by a simulation, as far as
+        its readers rely on that.
 
         Raises:
-            ValueError: It is not; the message names the first row (counted from 0) or the job.
+            ValueError: It could not; the message names the first wrong row (counted from 0) or the
+            job.
         """
         rows, jobs = self.log.rows(), FactColumns.of(self.jobs)
         if rows.ndim != 1:
             raise ValueError(f"rows in {rows.ndim} dimensions")
-        numbers = np.array([getattr(jobs, name) for name in NUMBERS if name != "deadline_s"])
+        # A job that can run nowhere, and is rejected, has no end on an idle cluster either.
+        numbers = np.array([getattr(jobs, name) for name in NUMBERS if name not in ("deadline_s", *_IDEAL)])
+        ideals = np.array([getattr(jobs, name) for name in _IDEAL])
         ends = (self.seed, self.ended_s, self.begins_s)
-        if not np.isfinite(numbers).all() or not all(isinstance(end, int | float) and isfinite(end) for end in ends):
+        finite = np.isfinite(numbers).all() and all(isinstance(end, int | float) and isfinite(end) for end in ends)
+        if not finite or not (ideals >= 0).all():
             raise ValueError("a number of a job, its seed or its end that is not finite")
         texts = (*jobs.ids, *jobs.tenant, *jobs.names)
         if not all(isinstance(text, str) for text in texts):

@@ -1,4 +1,5 @@
-"""Partitions of a GPU (NVIDIA Multi-Instance GPU): the profiles of each type, and where they may lie.
+"""Partitions of a GPU (NVIDIA Multi-Instance GPU): the profiles of each type, and their possible
+positions.
 
 The tables are those of NVIDIA's MIG User Guide ("Supported MIG Profiles") and of ``nvidia-smi mig -lgipp``: a
 profile takes a number of compute and memory slices, and begins at one of a few memory slices.
@@ -17,7 +18,8 @@ _ROUNDING = 1e-9
 
 
 class MigProfile(NamedTuple):
-    """A size of a part: ``compute`` and ``memory`` slices, and the memory slices at which it may begin."""
+    """A size of partition: its ``compute`` and ``memory`` slices, and the memory slices at which it
+    may begin."""
 
     name: str
     compute: int

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite, isnan, nan
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dagsim.experiment.compare import CellGroup, compared_axis
 from dagsim.experiment.plan import Axis, short_names
@@ -14,10 +14,8 @@ from dagsim.metrics import glossary
 from dagsim.metrics.intervals import enough_seeds
 from dagsim.metrics.paired import ENOUGH_SEEDS
 from dagsim.metrics.standings import SECONDARY_METRICS, PolicyResult, Sample, lower_is_better
-from dagsim.report.grid import Grid, factor, interval, number, short
-
-if TYPE_CHECKING:
-    pass
+from dagsim.report.grid import Grid, Lines, factor, interval, number, short
+from dagsim.text import on_one_line
 
 _HEADS = {
     "jct_s.p99": "p99 JCT\n(s)",
@@ -117,7 +115,7 @@ def comparison_table(
     rows = []
     for group in _merged(ranked, wide=wide):
         result, cells = group[0], result_cells(group[0])
-        name = "\n= ".join(standing.policy for standing in group)
+        name = Lines("\n= ".join(on_one_line(standing.policy) for standing in group))
         if with_median:
             row = [name, cells.ratio, cells.interval.replace(" ", ""), cells.median.replace(" ", "")]
         else:

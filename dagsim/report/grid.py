@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dagsim.systems import LISTS
-from dagsim.text import in_latex, in_markdown, printable
+from dagsim.text import in_latex, in_markdown, on_one_line, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -29,6 +29,10 @@ class TableFormat(StrEnum):
     TEXT = "text"
     MARKDOWN = "markdown"
     LATEX = "latex"
+
+
+class Lines(str):
+    """A cell of several lines. In other cells a line end comes from a name, and is no end of a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +53,12 @@ class Grid:
         from rich.table import Table
         from rich.text import Text
 
-        heads, *rows = ([printable(cell) for cell in row] for row in (self.heads, *self.rows))
+        heads = [printable(head) for head in self.heads]  # some have two lines
+        rows = [[cell if isinstance(cell, Lines) else on_one_line(cell) for cell in row] for row in self.rows]
         widths = self._column_widths([heads, *rows], options.max_width)
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False, show_edge=False)
         if self.title:
-            yield Text(printable(self.title))
+            yield Text(on_one_line(self.title))
         for place, (head, width) in enumerate(zip(heads, widths, strict=True)):
             side: Literal["left", "right"] = "left" if place in self.texts else "right"
             table.add_column(Text(_broken(head, width)), justify=side, overflow="fold", width=width)
@@ -61,7 +66,7 @@ class Grid:
             table.add_row(*(Text(_broken(cell, width)) for cell, width in zip(row, widths, strict=True)))
         yield table
         for note in self.notes:
-            yield Text(printable(note))
+            yield Text(on_one_line(note))
 
     def _column_widths(self, rows: Sequence[Sequence[str]], available: int) -> list[int]:
         """Return column widths that fit ``available``, if possible without breaking a word. Numbers

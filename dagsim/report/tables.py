@@ -15,7 +15,7 @@ from dagsim.metrics.intervals import enough_seeds, samples_needed, seeds_for_mea
 from dagsim.metrics.paired import ENOUGH_SEEDS
 from dagsim.metrics.standings import RunMetrics, Sample, largest_share, mean
 from dagsim.report.grid import Grid, interval, number, plain_text, short
-from dagsim.text import printable
+from dagsim.text import on_one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -209,7 +209,7 @@ def info_tables(info: WorkloadInfo) -> list[Table | Grid]:
     for name in ("gpus_per_instance", "models", "priorities", "tenants"):
         parts = [f"{key or '(none)'}: {count:,}" for key, count in getattr(info, name).items()]
         more = f", and {len(parts) - _PARTS:,} more" if len(parts) > _PARTS else ""
-        counts.add_row(name, escape(printable(", ".join(parts[:_PARTS]) + more)))  # names may contain anything
+        counts.add_row(name, escape(on_one_line(", ".join(parts[:_PARTS]) + more)))  # names may contain anything
     counts.add_row("arrivals by hour", " ".join(map(str, info.arrivals_by_hour)))
     counts.add_row("span", f"{info.span_s / 3600:.2f} h")
     return [spreads, counts]
@@ -266,7 +266,7 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     low, high = number(min(loads)), number(max(loads))
     clusters = dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)
     named = re.compile(r"cluster \((.*)\)")  # the default name is not informative
-    notes = [f"cluster: {match[1] if (match := named.fullmatch(of)) else of}" for of in clusters]
+    notes = [on_one_line(f"cluster: {match[1] if (match := named.fullmatch(of)) else of}") for of in clusters]
     if any(loads):
         notes += [f"offered load: {low if low == high else f'{low} to {high}'} ({_LOAD})"]
     if (told := knowledge_of(workloads)) is not None and not told.is_hindsight:
@@ -440,7 +440,7 @@ def why_lines(wait: WaitReasons, run: str, bound: Sequence[Stretch] | None = Non
     contains nothing else.
     """
     for line in _lines(wait, run, bound, unknown):
-        yield from wrap(printable(line), _WIDTH, subsequent_indent="  ") or [""]
+        yield from wrap(on_one_line(line), _WIDTH, subsequent_indent="  ") or [""]
 
 
 def _lines(wait: WaitReasons, run: str, bound: Sequence[Stretch] | None, unknown: str) -> Iterator[str]:

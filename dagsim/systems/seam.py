@@ -1,10 +1,9 @@
-"""The seam: everything that systems have in common, and nothing else.
+"""The interface of systems: everything that systems have in common, and nothing else.
 
-A *system* is a kind of simulated world (``System``: what is known before the world is built). Its
-*scenario* holds the content of a configuration and builds *kernels*, one per seed. A kernel yields
-a *view* of the present as a question and receives decisions as the answer; a ``Conversation`` drives
-it. Everything above a system (runs, environments, training, comparisons, plots) uses only this
-module.
+A *system* is a kind of simulation (``System``: what is known before anything is simulated). Its
+*scenario* has the content of a configuration and builds *kernels*, one per seed. A kernel yields a
+*view* of the current state and receives decisions in return; a ``Conversation`` drives it.
+Everything above a system (runs, environments, training, comparisons, plots) uses only this module.
 """
 
 from __future__ import annotations
@@ -59,8 +58,8 @@ __all__ = [
 
 
 class View(Protocol):
-    """The present as a policy may see it: live, read-only, O(1) to pass on. Each system's view
-    shows more.
+    """The current state as far as a policy may see it: live, read-only, O(1) to pass on. Each
+    system's view shows more.
     """
 
     @property
@@ -84,7 +83,7 @@ AnswerT = TypeVar("AnswerT", covariant=True)
 
 
 class Kernel(Protocol[ShownT, TakenT]):
-    """One simulation under way: a cluster, its jobs, and the present."""
+    """A running simulation: a cluster, its jobs, and the current state."""
 
     @property
     def schedule(self) -> Schedule:
@@ -120,8 +119,8 @@ class Policy(Protocol[AskedT, AnswerT]):
     """
 
     def decide(self, view: AskedT) -> Iterable[AnswerT]:
-        """Return the decisions for this instant, carried out one by one as they are yielded. No
-        decision means to wait for the next change.
+        """Return the decisions for the current time, which are carried out one by one as they are
+        yielded. No decision means to wait for the next change.
         """
         ...
 
@@ -145,13 +144,13 @@ class Codec(Protocol):
         ...
 
     def decode(self, view: Any, choice: Any) -> Iterable[Any]:
-        """Return the decisions that ``choice`` of the last observation stands for. An empty result
+        """Return the decisions for which ``choice`` in the last observation stands. An empty result
         means to wait for a change.
         """
         ...
 
     def choice_of(self, decisions: Iterable[Any]) -> Any | None:
-        """Return the choice of the last observation that stands for a heuristic's decisions;
+        """Return the choice in the last observation that stands for a heuristic's decisions;
         ``None`` if there is none."""
         ...
 
@@ -163,8 +162,8 @@ class CodecSettings(Protocol):
 
     @property
     def features(self) -> Mapping[str, tuple[str, ...]]:
-        """The names of the columns of each part of an observation, which determine the size of a
-        net.
+        """The names of the columns in each part of an observation, which determine the size of a
+        network.
         """
         ...
 
@@ -185,8 +184,8 @@ class RewardTerm(Protocol):
 
 
 Engine: TypeAlias = Literal["auto", "simpy", "compiled"]
-"""``auto``: the compiled engine if it can play the run, pays, and was compiled before (``dagsim
-warm``).
+"""``auto``: the compiled engine if it supports the run, saves time, and has been compiled before
+(``dagsim warm``).
 """
 
 
@@ -209,20 +208,20 @@ class Blocking(NamedTuple):
     """Why a system blocks jobs."""
 
     setting: str
-    """The key of the system that decides how many."""
+    """The key of the system that determines how many jobs are blocked."""
     causes: tuple[RejectReason, ...]
-    """The reasons for which it does."""
+    """The reasons for blocking."""
 
 
 class System:
-    """A system as a configuration describes it, before its world is built.
+    """A system as described by a configuration, before anything is simulated.
 
-    ``system`` and ``policies`` are its own. All others are optional powers, with defaults: a system
-    states those that it has.
+    Every system defines ``system`` and ``policies``. All other attributes are optional features
+    with defaults; a system defines those that it has.
     """
 
     system: ClassVar[str]
-    """Its name. Policies and agents of a system decide in all its scenarios."""
+    """Its name. A system's policies and agents can be used in all its scenarios."""
     policies: ClassVar[Registry[Any]] = Registry("policy")
     """Its policies by name."""
     codecs: ClassVar[Registry[Any]] = Registry("codec")
@@ -234,26 +233,26 @@ class System:
     score: ClassVar[str] = "jct_s.mean"
     """The metric by which the benchmark scores policies; lower is better."""
     has_top_keys: ClassVar[bool] = False
-    """True for the system whose keys stand at the top level of a configuration, beside ``system``."""
+    """True for the system whose keys are at the top level of a configuration, beside ``system``."""
     training: ClassVar[Mapping[str, Any]] = {}
-    """Defaults of the section ``train`` that differ from those of the section. A part that has a
+    """Defaults for the section ``train`` that differ from the section's own. A part that has a
     ``kind`` is given by its kind.
     """
     agents: ClassVar[Mapping[str, str]] = {}
-    """The agents that ship with it, by algorithm: files in the package. Families add more (``agents``)."""
+    """The shipped agents, by algorithm, as files in the package. Families add more (``agents``)."""
     variants: ClassVar[tuple[str, ...]] = ()
     """Tuned heuristics that a training run also compares with. Default: those of ``dagsim
     tune``."""
     environment: ClassVar[str | None] = None
     """``module:Class`` of its Gymnasium environment, an ``EpisodeEnv``; or a family adds it (``environments``)."""
     takes_programs: ClassVar[bool] = False
-    """True if schedulers in other programs can decide."""
+    """True if schedulers in other programs can make the decisions."""
     blocked_by: ClassVar[Blocking | None] = None
     """Why jobs are blocked, if they cannot wait."""
 
     def of(self, keys: Any) -> System:
         """Return the system with the top-level ``keys`` of a configuration, if its settings are
-        there."""
+        among them."""
         return self
 
     def scenario(self) -> Scenario:
@@ -277,7 +276,8 @@ class System:
 
     @property
     def varied(self) -> bool:
-        """True if every seed has a world, and with it a unit of time, of its own."""
+        """True if every seed has a different cluster and workload, and therefore its own unit of
+        time."""
         return False
 
     @property
@@ -287,17 +287,18 @@ class System:
 
     @property
     def episode_jobs(self) -> int | None:
-        """Number of jobs of a simulation, if ``kernel(jobs=...)`` can play only the first of them."""
+        """Number of jobs in a simulation, if ``kernel(jobs=...)`` can simulate only the first of
+        them."""
         return None
 
     @property
     def trace_path(self) -> Path | None:
-        """Path of the trace that jobs come from."""
+        """Path of the trace from which jobs come."""
         return None
 
     @property
     def trace_paths(self) -> tuple[Path, ...]:
-        """Paths of all traces that jobs come from."""
+        """Paths of all traces from which jobs come."""
         return () if self.trace_path is None else (self.trace_path,)
 
     def read_from(self, path: str) -> Mapping[str, Any]:
@@ -310,8 +311,8 @@ class System:
         return None
 
     def faster_engine(self, policy: str, engine: EngineUse, wall_s: float) -> str:
-        """Hint for the user of a run of ``wall_s`` seconds that another engine could have played; else
-        empty.
+        """Return a hint for the user if another engine could have run a simulation of ``wall_s``
+        seconds; otherwise empty.
         """
         return ""
 
@@ -323,7 +324,7 @@ class System:
 
 
 class Scenario(System, ABC):
-    """The simulated world of a configuration. Picklable; the only place that builds kernels.
+    """What a configuration describes. It can be pickled, and is the only place that builds kernels.
 
     Subclasses are frozen dataclasses, whose fields are the keys of ``system`` in a configuration.
     """
@@ -335,7 +336,7 @@ class Scenario(System, ABC):
             """The machines as recorded in the log: nodes by number, with their GPUs.
 
             Raises:
-                InputError: They cannot be made.
+                InputError: They cannot be built.
             """
             ...
 
@@ -350,28 +351,28 @@ class Scenario(System, ABC):
         the number of jobs that have arrived.
 
         Raises:
-            InputError: The cluster or the workload cannot be made.
+            InputError: The cluster cannot be built, or the workload cannot be generated.
         """
 
     @abstractmethod
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Return the facts of the jobs of ``kernel`` as plain values: their number, their load, and
+        """Return facts about the jobs in ``kernel`` as plain values: their number, their load, and
         the source that was read.
         """
 
     def notes(self, kernel: Kernel[Any, Any], policy: object) -> list[str]:
-        """Return the facts that a reader of a run has to know first, besides the policy's own
-        notes."""
+        """Return notes that must be read before the results of a run, in addition to the policy's
+        own notes."""
         return []
 
     def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
-        """Return the reasons why jobs of ``kernel`` that are there at its end are unfinished, by
-        number, where they are known."""
+        """Return, by number, the known reasons why jobs that are still in ``kernel`` at its end are
+        unfinished."""
         return {}
 
     @abstractmethod
     def check(self) -> None:
-        """Make everything that a kernel needs, and discard it.
+        """Check the scenario by making everything that a kernel needs.
 
         Raises:
             InputError: Something cannot be made.
@@ -397,29 +398,28 @@ class Scenario(System, ABC):
         """
 
     def fitted(self, policy: Policy[Any, Any]) -> Policy[Any, Any]:
-        """Return the policy with what the scenario demands of it and it does not do itself."""
+        """Return the policy, wrapped if the scenario requires something that the policy does not do
+        itself."""
         return policy
 
     def why_no_episodes(self, codec: CodecSettings, terms: Mapping[str, float]) -> str:
-        """Return the reason against playing many episodes at once in a compiled engine; empty if
-        there is none."""
+        """Return why a compiled engine cannot run many episodes at once; empty if it can."""
         return f"episodes of the system {self.system!r} are not compiled"
 
     def episodes(
         self, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, *, recorded: bool = False
     ) -> Any:
-        """``count`` episodes in a compiled engine, or the reason against it as text. They show the same
-        observations and rewards as ``Episode``, to the last bit: ``terms`` with their weights, divided
-        by ``scale``. With ``recorded``, they keep their logs.
+        """Return ``count`` episodes in a compiled engine, or a text that says why that is not
+        possible. They have the same observations and rewards as ``Episode``, to the last bit:
+        ``terms`` with their weights, divided by ``scale``. With ``recorded``, they keep their logs.
         """
         return self.why_no_episodes(codec, terms)
 
 
 class Conversation(Generic[ViewT, DecisionT]):
-    """The conversation with a kernel, from its first question to its end; the only driver of
-    kernels.
+    """The conversation with a kernel, from its first view to its end; the only driver of kernels.
 
-    ``view`` is the question that waits for an answer, ``None`` at the end.
+    ``view`` is the view that waits for decisions, ``None`` at the end.
     """
 
     __slots__ = ("_talk", "kernel", "view")
@@ -465,7 +465,7 @@ def decisions_of(answer: object, now: float) -> Iterator[Any]:
     """
     if answer is None:
         return iter(())
-    if isinstance(answer, tuple) and hasattr(answer, "_fields"):  # its fields would be taken for decisions
+    if isinstance(answer, tuple) and hasattr(answer, "_fields"):  # otherwise its fields would be taken for decisions
         kind = type(answer).__name__
         raise IllegalDecision(
             f"at {now:g} s: decide() answered a {kind} itself; it must yield decisions or return a list of them: "
@@ -496,8 +496,8 @@ _JOBS_PER_STEP = 500
 
 
 class CountedJobs(Generic[JobT]):
-    """The ``jobs``; ``on_arrivals`` is called with the number of jobs so far, at the first and then at
-    every 500th.
+    """Yields the ``jobs``, and calls ``on_arrivals`` with the number of jobs so far, at the first
+    job and then at every 500th.
     """
 
     def __init__(self, jobs: Iterable[JobT], on_arrivals: Callable[[int], None]) -> None:

@@ -132,8 +132,8 @@ def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads:
     - continue from a deep copy in a fork.
 
     The log must obey every rule of ``violations``. ``policy`` is a factory (such as a class), or a
-    policy that can be deep-copied before its first decision. A case that a message names can be
-    played again: ``dagsim.testing.random_case(3).play(policy)``.
+    policy that can be deep-copied before its first decision. A case that a message names can be run
+    again: ``dagsim.testing.random_case(3).play(policy)``.
 
     Raises:
         AssertionError: A rule is broken; the message names it and the workload.
@@ -253,7 +253,7 @@ def _play(
     until_s: float = inf,
     shown: list[np.ndarray] | None = None,
 ) -> Schedule:
-    """Simulate with every choice drawn uniformly; append the arrays to ``shown``."""
+    """Simulate with uniformly random choices; append the arrays to ``shown``."""
     rng = stream(seed, "check_codec")
     conversation = simulation.decisions(until_s)
     with suppress(StopIteration):

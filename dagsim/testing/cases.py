@@ -239,8 +239,8 @@ def check_blind(make: Callable[[], ClusterPolicy]) -> None:
     """Raise if the decisions of the policy depend on true durations, unless its class says
     ``clairvoyant = True``.
 
-    It plays the same jobs twice, with different true durations but equal estimates, up to the first
-    end.
+    It simulates the same jobs twice, with different true durations but equal estimates, up to the
+    first end.
 
     Raises:
         AssertionError: The two logs differ.
@@ -281,7 +281,7 @@ def blind_kernels(seed: int) -> tuple[ClusterKernel, ClusterKernel]:
             jobs.append(
                 Job(f"j{number}", TaskGraph((task,), ()), arrival_s, priority=priority, tenant=f"u{number % 3}")
             )
-        # Work that a preempted run keeps would tell how long it takes.
+        # Work that a preempted run keeps would reveal how long it takes.
         preemption = Preemption("restart", "restart")
         return ClusterScenario(
             cluster, jobs, preemption=preemption, failures=joining, estimates=Estimates("predicted")

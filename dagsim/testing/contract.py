@@ -1,4 +1,5 @@
-"""Checks that systems and environments keep the contract of the seam (``dagsim.systems.seam``)."""
+"""Checks that systems and environments keep the contract of the system interface
+(``dagsim.systems.seam``)."""
 
 from __future__ import annotations
 
@@ -22,14 +23,14 @@ _LEAVES = (Kind.COMPLETED, Kind.REJECTED)
 
 
 def check_system(scenario: Scenario, policy: str | None = None, seed: int = 1) -> Schedule:
-    """Raise unless a system keeps the contract of the seam, and return the schedule of ``seed``. Use a
-    small configuration of a few dozen jobs, whose seeds give different jobs. ``policy`` names one of
-    its policies; the default is the first.
+    """Raise an error unless a system keeps the contract of the system interface, and return the
+    schedule for ``seed``. Use a small configuration of a few dozen jobs, whose seeds give different
+    jobs. ``policy`` names one of its policies; the default is the first.
 
     - The scenario has a name, policies, a ranking metric and a cluster, passes its own ``check``, and
       can be sent to another process.
-    - The same seed gives the same log, byte for byte, whoever drives the kernel; another seed gives
-      another log.
+    - The same seed gives the same log, byte for byte, however the kernel is driven; another seed
+      gives another log.
     - Every job arrives and leaves once; every run starts and ends once, on nodes of the cluster.
       Times do not decrease, and the schedule ends at its last row.
     - A kernel stops at ``until_s``, and its past is the same as without.
@@ -84,7 +85,7 @@ def _driven(kernel: Kernel[Any, Any], policy: Policy[Any, Any], until_s: float =
 
 
 def _by_hand(kernel: Kernel[Any, Any], policy: Policy[Any, Any]) -> Schedule:
-    """Drive with whole lists of decisions instead of an iterator."""
+    """Drive the kernel with whole lists of decisions instead of an iterator."""
     talk = Conversation(kernel)
     while talk.view is not None:
         assert talk.view.now == kernel.now, f"view.now is {talk.view.now!r}, but the kernel is at {kernel.now!r}"

@@ -1,4 +1,4 @@
-"""Readers of real traces: each module reads one format and yields jobs in order of arrival.
+"""Readers for real traces. Each module reads one format and yields jobs in order of arrival.
 
 ``open_trace("batch_task.csv")`` recognises the format from names and content. ``trace.jobs()`` then
 yields jobs lazily, and ``trace.report`` counts the rows read and dropped.
@@ -61,7 +61,7 @@ def recognise(path: Path | str) -> str:
     for name in READERS.names() if source.path.is_dir() else ():
         if reader(name).whole_folders and reader(name).recognises(source):
             return name
-    source.head()  # an unreadable file fails here, whatever its format
+    source.head()  # an unreadable file causes an error here, whatever its format
     names = [name for name in sorted(READERS.names()) if reader(name).recognises(source)]
     if len(names) == 1:
         return names[0]
@@ -80,8 +80,8 @@ def recognise(path: Path | str) -> str:
 
 
 def format_of(path: Path | str, options: TraceOptions) -> str:
-    """Return the name of the format to read ``path`` in; with ``--map`` it is a plain table, or SWF, and with
-    columns that are named it is sacct's.
+    """Return the name of the format in which to read ``path``; with ``--map`` it is a plain table
+    or SWF, and with named columns it is sacct's.
 
     Raises:
         TraceError: The file cannot be read or is not recognised.
@@ -103,7 +103,7 @@ def open_trace(
 
     Raises:
         TraceError: The file cannot be read or is not recognised.
-        UnknownName: There is no format of that name.
+        UnknownName: There is no format with that name.
         ConfigError: The format does not use one of the options.
     """
     options = TraceOptions() if options is None else options

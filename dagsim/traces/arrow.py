@@ -42,10 +42,10 @@ def import_pyarrow(purpose: str, module: str = "pyarrow", error: type[DagsimErro
 class ArrowFile:
     """The columns of one Parquet or Arrow IPC file.
 
-    A value becomes the number or the text that it has in a CSV file of the same table. Nulls and
-    NaN are empty texts; timestamps and dates are ISO texts, those with a time zone in UTC; durations
-    are seconds; the elements of a list are joined by ``|``. Row r, from 0, counts as line r + 2,
-    since the column names count as line 1.
+    A value becomes the number or the text that it would have in a CSV file of the same table. Nulls
+    and NaN are empty texts; timestamps and dates are ISO texts, those with a time zone in UTC;
+    durations are seconds; the elements of a list are joined by ``|``. Row r, from 0, counts as line
+    r + 2, because the column names count as line 1.
 
     Raises:
         TraceError: pyarrow is not installed, the file is damaged, or two columns share a name.
@@ -91,13 +91,15 @@ class ArrowFile:
             return self._floats(array.cast(self._arrow.int64())) / _PER_SECOND[kind.unit]
         if types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind):
             return self._floats(array)
-        return None  # decimals too: Arrow does not round them as ``float`` rounds their text
+        # this includes decimals, because Arrow does not round them as ``float`` rounds their text
+        return None
 
     def texts(self, array: Any, column: int) -> np.ndarray:
         """(n,) object: a column as text, empty where it is null.
 
         Raises:
-            TraceError: The type of the column at index ``column`` has no text in a CSV file.
+            TraceError: The type of the column at index ``column`` cannot be represented as CSV
+            text.
         """
         arrow, array = self._arrow, _plain(self._arrow, array)
         types, kind = arrow.types, array.type
@@ -120,9 +122,10 @@ class ArrowFile:
         return texts
 
     def as_csv(self) -> BufferedReader:
-        """Return the whole table as CSV text in UTF-8, made while it is read, for readers of lines.
+        """Return the whole table as CSV text in UTF-8, generated while it is read, for readers that
+        work on lines.
 
-        Columns of unsupported types are empty.
+        Columns with unsupported types are empty.
         """
         return BufferedReader(_Chunks(self._csv()))
 

@@ -1,5 +1,5 @@
-"""Readers of batch systems whose accounting has one record per finished job: each format says what a
-record means (``BatchJob``); the checks, the notes and the columns are common.
+"""Readers for batch systems whose accounting has one record per finished job. Each format defines
+what a record means (``BatchJob``); the checks, the notes and the columns are shared.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ class BatchJob(NamedTuple):
     start_s: float = nan
     end_s: float = nan
     ran_s: float = nan
-    """Seconds that it ran, if that is not from start to end."""
+    """Seconds that it ran, if this differs from the time between start and end."""
     eligible_s: float = nan
     limit_s: float = nan
     pieces: int = 1
-    """Equal parts that start together; each lies on one node."""
+    """Number of equal parts that start together, each on one node."""
     gpus: float = 0.0
     """GPUs, cores and memory of a part."""
     cpus: float = 1.0
@@ -93,8 +93,8 @@ _NUMBERS = range(_AT["arrival_s"], _AT["memory_gb"] + 1)
 
 
 class BatchReader(Reader):
-    """One gang per job that ran, however it ended. Rows of one id with different submissions are
-    different jobs.
+    """Makes a gang of each job that ran, however it ended. Rows with the same id but different
+    submissions are different jobs.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"gpus_per_task", "reference_gpu", "floor_s", "tenant", "gpu_names"})
@@ -180,8 +180,8 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
 
 
 def even_parts(slots: dict[str, int], gpus: float = 0.0) -> tuple[int, float, float]:
-    """Return the parts of a job, and cores and GPUs of each: one per node if the slots on its nodes
-    are equal, else one per slot. ``gpus`` is a number per node.
+    """Return the number of parts of a job, and the cores and GPUs of each: one part per node if its
+    nodes have equal numbers of slots, else one per slot. ``gpus`` is a number per node.
     """
     counts = list(slots.values())
     if len(set(counts)) == 1:

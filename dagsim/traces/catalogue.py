@@ -1,8 +1,8 @@
 """Published traces and their download addresses: the table of ``dagsim trace fetch``.
 
-Sizes and checksums come from the publishers or were measured on copies of the published bytes. A
-value that is not known is ``None``, and the command then says that it cannot verify the file. Raw
-files of a repository are either pinned to the commit at which they were measured, or are the newest
+Sizes and checksums come from the publishers or were measured on copies of the published bytes. An
+unknown value is ``None``, and the command then says that it cannot verify the file. Raw files in a
+repository are either pinned to the commit at which they were measured, or are the newest version
 (``HEAD``) and verified by checksum. The Parallel Workloads Archive publishes no checksums; ours
 come from a third party's lock file.
 """
@@ -24,7 +24,7 @@ class Remote:
     url: str
     bytes: int | None = None
     sha256: str | None = None
-    path: str = ""  # below the trace's own folder, where it is not simply the last part of the URL
+    path: str = ""  # below the trace's own folder, if it is not simply the last part of the URL
 
     @property
     def name(self) -> str:
@@ -34,9 +34,7 @@ class Remote:
 
 @dataclass(frozen=True, slots=True)
 class PublishedTrace:
-    """A trace as its publisher ships it. A trace without ``files`` must be downloaded by hand from
-    its ``page``.
-    """
+    """A published trace. A trace without ``files`` must be downloaded by hand from its ``page``."""
 
     title: str
     format: str

@@ -1,8 +1,8 @@
-"""Text tables as typed columns, read in chunks: the only path from bytes to columns.
+"""Read text tables in chunks as typed columns. All tables take this path from bytes to columns.
 
 pandas parses a block of bytes if all its lines have the same number of plain fields. Other blocks
 are split row by row, and so are small files, for which importing pandas would take longer. Both
-ways give the same ``Table``.
+methods give the same ``Table``.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ from dagsim.workload.records import clipped
 _BLOCK_BYTES = 1 << 22
 _SMALL_BYTES = 1 << 18
 _ROWS = 1 << 16
-"""Number of rows in a chunk that is split row by row, and in one step of other row-wise work."""
+"""Number of rows in a chunk that is split row by row, and in one step of other row-wise
+processing."""
 _ODD = (b"\0", b"\x1f")
 _OTHER_BLANKS = (b"\v", b"\f", b"\x1c", b"\x1d", b"\x1e")
 """Characters that ``str.split`` treats as blanks and pandas does not."""
 _LETTERS, _BETWEEN = 19, {4: ord("-"), 7: ord("-"), 13: ord(":"), 16: ord(":"), 19: 0}
-"""Length of a date, and the positions of its characters that are not digits, except the 11th."""
+"""Length of a date, and the positions of its non-digit characters, except the 11th."""
 _FIRSTS = np.arange("1970-01", "10000-02", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int64)
 """The first day of each month, in days since 1970."""
 
 
 class FileLayout(NamedTuple):
-    """Positions of a form's columns in one file."""
+    """Positions of a form's columns in a file."""
 
     places: Sequence[int | None]
     """Field index of each column, or ``None`` if the file lacks it."""
@@ -72,8 +73,8 @@ class Form:
     strips: bool = False
     """Strip blanks around each text."""
     continues: Callable[[list[str], list[str]], bool] | None = None
-    """True if a line, split into fields, continues a row that a line break within a text has cut, of which the
-    fields so far are given. Only for tables without quotes.
+    """Returns True if a line, split into fields, continues a row that was cut by a line break
+    within a text, given the row's fields so far. Only for tables without quotes.
     """
     misfit: Callable[[list[str], int, str], list[str] | None] = lambda fields, width, where: None
     """Repairs a row with a wrong number of fields, or raises an error if it must not be dropped
@@ -129,7 +130,7 @@ def csv_form(
 
 
 class _Lines(NamedTuple):
-    """A block of whole lines, split when one of them is needed."""
+    """A block of whole lines, which is split only when a line is needed."""
 
     first: int
     """Number of the first line, as ``Source.where`` takes it."""
@@ -151,7 +152,8 @@ class Table:
     form: Form
     line: np.ndarray  # (n,) int64, as ``Source.where`` takes it
     values: dict[int, np.ndarray]  # (n,) float64 by column: NaN where the text is not a number
-    words_of: dict[int, np.ndarray]  # (n,) object by column; of number columns only where a text is not a number
+    # (n,) object by column; for number columns, only where a text is not a number
+    words_of: dict[int, np.ndarray]
     raw: np.ndarray  # (n,) object: the line or its fields; ``None`` for rows of ``blocks`` and of Parquet or Arrow
     layouts: dict[int, FileLayout]  # by the index of the file in the source
     blocks: tuple[_Lines, ...] = ()
@@ -192,7 +194,7 @@ class Table:
         return self.words_of[column]
 
     def words(self, column: int) -> Labels:
-        """Distinct texts of a column."""
+        """Return the distinct texts of a column."""
         place, words = distinct_texts(self.words_of[column])
         return Labels(place, tuple(words.tolist()))
 
@@ -258,7 +260,7 @@ class Table:
         return self.layouts[int(self.line[row]) >> LINE_BITS].places
 
     def _text(self, column: int, row: int) -> str:
-        """Return a field of a row whose text was not read; numbers as Python writes them."""
+        """Return a field of a row whose text was not read, with numbers as Python writes them."""
         if column in self.words_of:
             return str(self.words_of[column][row])
         number = float(self.values[column][row]) if column in self.values else nan
@@ -341,13 +343,13 @@ class _File:
                 continue
             if not small and self._layout is not None and (table := self._parsed(line, data)) is not None:
                 yield table
-            elif form.quoted and b'"' in data:  # a field may reach into the next block
+            elif form.quoted and b'"' in data:  # a field may extend into the next block
                 yield from self._split(self._records(chain([(line, data)], blocks)))
             else:
                 yield from self._split(self._records([(line, data)]))
 
     def _stored(self, columns: ArrowFile) -> Iterator[Table]:
-        """Yield the rows of a Parquet or Arrow file, whose columns have types of their own."""
+        """Yield the rows of a Parquet or Arrow file, whose columns are typed."""
         form, names = self._form, list(columns.names)
         self._layout = layout = form.layout(names, self._where(1))
         if layout.width != len(names):
@@ -440,7 +442,7 @@ class _File:
     def _joined(
         self, lines: Iterable[tuple[int, list[str]]], continues: Callable[[list[str], list[str]], bool]
     ) -> Iterator[tuple[int, list[str]]]:
-        """Yield the rows of lines, of which some continue the one before."""
+        """Yield the rows from lines, some of which continue the previous one."""
         row: list[str] = []
         begun, cut = 0, False
         for line, fields in lines:
@@ -507,8 +509,8 @@ def _typed(
     raw: np.ndarray,
     unread: Sequence[int] = (),
 ) -> Table:
-    """Build a table from ``fields`` by index; each is a sequence of texts or float64. ``unread`` are
-    more columns to keep, since their rows have no lines.
+    """Build a table from ``fields`` by index; each is a sequence of texts or float64. ``unread``
+    are additional columns to keep, because these rows have no lines.
     """
     values: dict[int, np.ndarray] = {}
     words: dict[int, np.ndarray] = {}
@@ -614,7 +616,7 @@ def _parsed(data: bytes, numbers: set[int], texts: set[int], separator: str) -> 
     """
     import pandas as pd
 
-    for number in ("float64", "object"):  # the second attempt is for values that are not numbers
+    for number in ("float64", "object"):  # the second attempt handles values that are not numbers
         empty: Any = {place: [""] for place in numbers}
         dtypes: Any = {**dict.fromkeys(numbers, number), **dict.fromkeys(texts, "object")}
         try:

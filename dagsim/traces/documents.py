@@ -1,4 +1,5 @@
-"""Incremental JSON: the elements of a long list in a document of any size, in bounded memory."""
+"""Incremental JSON reader, which yields the elements of a long list in a document of any size in
+bounded memory."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
     ``Source.where``.
 
     A document is an object with such a list, a plain list of objects, or an object without the
-    list, which is then yielded itself. So a file with one object per line is read too.
+    list, which is then yielded itself. So a file with one object per line can be read, too.
 
     Raises:
         TraceError: The text is not JSON, or an element is not an object; the message names ``file:line``.
@@ -67,7 +68,7 @@ def text_in(value: Any, *keys: str) -> str:
 
 
 class _Document:
-    """JSON text of which only the current part is in memory."""
+    """A JSON text of which only the current part is in memory."""
 
     def __init__(self, text: TextIOWrapper, file: Source) -> None:
         self._text = text

@@ -1,8 +1,8 @@
 """Write jobs and machines in the formats of other simulators.
 
-Each format can hold some jobs only. A job that another simulator would play differently (a DAG in a
-format without dependencies, a share of a GPU) is refused by name. Attributes that no format but
-dagsim's own has are left out, and the summary counts them.
+Each format can hold only certain jobs. A job that another simulator would treat differently (a DAG
+in a format without dependencies, a share of a GPU) is refused by name. Attributes that only
+dagsim's own format has are left out, and the summary counts them.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Written(NamedTuple):
 
 
 def export(format: str, path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> Written:
-    """Write ``jobs``, in order of arrival, to ``path`` in a format of ``FORMATS``. ``cluster`` is the
-    machine of the jobs; without one, the platform has room for the widest job.
+    """Write ``jobs``, in order of arrival, to ``path`` in a format of ``FORMATS``. ``cluster`` is
+    the machine on which the jobs ran; without it, the platform is large enough for the widest job.
 
     Raises:
         WorkloadError: The format cannot hold a job (the message names it), or a file cannot be written.
@@ -60,7 +60,7 @@ def export(format: str, path: Path, jobs: Iterable[Job], cluster: Cluster | None
 
 
 def _noticed(jobs: Iterable[Job], holds: frozenset[str], left_out: Counter[str]) -> Iterator[Job]:
-    """Yield the jobs; counts those with an attribute that is not in ``holds``."""
+    """Yield the jobs, and count those with an attribute that is not in ``holds``."""
     for job in jobs:
         left_out.update(name for name, default in _ATTRIBUTES if name not in holds and getattr(job, name) != default)
         tasks = job.tasks
@@ -112,7 +112,7 @@ def _size(cluster: Cluster | None, widest: int) -> int:
 
 
 def _number(value: float) -> str:
-    """Return a number as text, without a point if it is whole; reads back exactly."""
+    """Return a number as text that reads back exactly, without a decimal point if it is whole."""
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
 
@@ -183,8 +183,8 @@ def _write_batsim(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> t
 
 
 def _platform(size: int, name: str) -> str:
-    """Return a platform of SimGrid with equal hosts and Batsim's master host. Delays use neither
-    speeds nor links."""
+    """Return a platform of SimGrid with equal hosts and Batsim's master host. Delay jobs use
+    neither speeds nor links."""
     return f"""<?xml version='1.0'?>
 <!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">
 <platform version="4.1">
@@ -203,7 +203,7 @@ def _platform(size: int, name: str) -> str:
 def _write_each(
     format: str, ending: str, text: Callable[[Job], str], path: Path, jobs: Iterable[Job], cluster: Cluster | None
 ) -> tuple[Path, ...]:
-    """Return one file per job: ``path`` itself for a name with this ending, else files in that
+    """Return one file per job: ``path`` itself if it has this ending, or else files in that
     folder."""
     files: list[Path] = []
     for job in jobs:
@@ -317,7 +317,7 @@ _OPENB_HEAD = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_s
 
 
 def _openb_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
-    """Yield a pod for each job, scheduled when the log says so, else at once."""
+    """Yield a pod for each job, scheduled at the logged time, or else at once."""
     for job in jobs:
         if len(job.tasks) > 1 or job.tasks[0].instances > 1:
             raise _refused(job, "openb2023", "it has several tasks or instances; a pod is one")
@@ -336,7 +336,7 @@ def _openb_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
 
 
 def _write_openb(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
-    """Return the pods, and the nodes in a list beside them, where the reader finds it."""
+    """Return the pods, and the node list beside them, where the reader finds it."""
     pods = _write_table(_OPENB_HEAD, _openb_rows, ",", path, jobs, cluster)
     if cluster is None:
         return pods
@@ -353,11 +353,12 @@ def _write_openb(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tu
 _SACCT_HEAD = ("JobID", "Submit", "Eligible", "Start", "End", "ElapsedRaw", "State", "Timelimit", "NNodes", "NCPUS",
                "ReqTRES", "AllocTRES", "User", "Account", "Partition", "QOS", "NodeList")  # fmt: skip
 _CLOCK_S = 86_400.0
-"""Time in Slurm's log at 0 s, since 1970 itself means that a time is not set."""
+"""Time in Slurm's log that corresponds to 0 s, because the beginning of 1970 means that a time is
+not set."""
 
 
 def _slurm_time(seconds: float) -> str:
-    """Return a date, or seconds since 1970 if they are no whole number."""
+    """Return a date, or seconds since 1970 if they are not a whole number."""
     if seconds != int(seconds):
         return repr(seconds + _CLOCK_S)
     return datetime.fromtimestamp(seconds + _CLOCK_S, UTC).strftime("%Y-%m-%dT%H:%M:%S")
@@ -416,7 +417,7 @@ def _write_table(
 def _write_columns(
     kind: str, module: str, writer: str, path: Path, jobs: Iterable[Job], cluster: Cluster | None
 ) -> tuple[Path, ...]:
-    """Write the plain table with ``writer`` of a module of pyarrow."""
+    """Write the plain table with ``writer`` from a module of pyarrow."""
     purpose = f"{path}: writing {kind} files"
     arrow = import_pyarrow(purpose, error=WorkloadError)
     open_file = getattr(import_pyarrow(purpose, module, WorkloadError), writer)
@@ -431,7 +432,7 @@ def _arrow_schema(arrow: Any) -> Any:
 
 
 def _arrow_batches(arrow: Any, jobs: Iterable[Job]) -> Iterator[Any]:
-    """Yield the batches of the rows of the plain table; what is empty there is null."""
+    """Yield the rows of the plain table in batches; empty fields become null."""
     rows = _plain_rows(jobs)
     while some := list(islice(rows, _BATCH)):
         columns = [

@@ -1,9 +1,9 @@
-"""Download published traces: resume after an interruption, verify, and put a file in place only
+"""Download published traces: resume after an interruption, verify, and move a file into place only
 once it is complete.
 
 A file grows as ``NAME.part``, with the server's identification of its content in
 ``NAME.part.version``. A part is resumed only if a mixture of two contents would be noticed: either
-the checksum is known, or the server is asked to send the rest of that version only.
+the checksum is known, or the server is asked to send only the rest of that version.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Watch = Callable[[str, int, int | None], None]
 """Progress callback: receives the file's name, the bytes present, and the total if known."""
 
 _CHUNK = 1 << 18
-_SPARE = 1 << 20  # bytes left free on the disk
+_SPARE = 1 << 20  # bytes that stay free on the disk
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A complete file in its final place."""
+    """A complete file at its final path."""
 
     path: Path
     bytes: int
@@ -60,7 +60,7 @@ def fetch_file(file: Remote, to: Path, watch: Watch | None = None) -> Fetched:
     """Fetch one ``file`` as ``to``.
 
     Raises:
-        FetchError: As above.
+        FetchError: As in ``fetch``.
         KeyboardInterrupt: The user stopped the download; the part is kept.
     """
     try:

@@ -1,4 +1,4 @@
-"""Conversion of a row's fields to numbers, or a reason for the failure."""
+"""Convert a row's fields to numbers, or give a reason for the failure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ MOST_GPUS = 1 << 16
 
 
 class Dirty(ValueError):
-    """An unusable row; the message is the reason for ``ReadReport.drop``."""
+    """A row cannot be used; the message is the reason for ``ReadReport.drop``."""
 
 
 class FaultsAt:
-    """Names the place, ``file:line``, and the subject of a fault that the body of a ``with`` statement
-    finds in a file that must be read as a whole, such as a list of machines.
+    """Adds the place, ``file:line``, and the subject to an error from the body of a ``with``
+    statement, for a file that must be read completely, such as a list of machines.
 
     Raises:
         TraceError: The body raised ``Dirty`` or ``ModelError``.
@@ -92,11 +92,11 @@ def seconds_since_1970(text: str, field: str) -> float:
 _AFTER = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)")
 _UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _FIRST_DATE_S = 1e8
-"""A clock that starts before this number of seconds counts from something other than 1970."""
+"""A clock that starts below this number of seconds does not count from 1970."""
 
 
 def instant_s(name: str, value: str | float, origin_s: float, zone: tzinfo | None) -> float:
-    """Parse an instant of a log as seconds after its first job, which arrived at ``origin_s`` on the
+    """Parse a time in a log as seconds after its first job, which arrived at ``origin_s`` on the
     log's clock: a date (``2023-05-03T14:00``, in ``zone`` or UTC), or a time after the first job
     (``36h``, ``7d``, or seconds).
 

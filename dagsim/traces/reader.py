@@ -1,4 +1,4 @@
-"""Interface of trace readers."""
+"""The interface of trace readers."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class Downtime(NamedTuple):
 
 
 class WaitingJob(NamedTuple):
-    """A waiting job or array as the listing of a queue shows it."""
+    """A waiting job or array, as shown in the listing of a queue."""
 
     name: str
-    """The name of its submission: its array, else its own."""
+    """The name of its submission: the array's name, or else its own."""
     reason: str
     start_s: float | None = None
     """The scheduler's estimate of the start, if it has one."""
     user: str = ""
     partition: str = ""
     after: tuple[str, ...] = ()
-    """The jobs and arrays that it still waits for."""
+    """The jobs and arrays for which it still waits."""
     one_of: bool = False
     """True if one of these is enough."""
     priority: float | None = None
@@ -60,7 +60,7 @@ class Reader(Protocol):
     """The ``TraceOptions`` that it supports besides ``COMMON_OPTIONS``."""
 
     whole_folders: ClassVar[bool] = False
-    """True if it takes a folder for some of its files, whatever the others are."""
+    """True if it accepts a folder because of some of its files, whatever the others are."""
 
     def recognises(self, source: Source) -> bool:
         """Return True if the source has this format, judging by names and first lines. Must be
@@ -69,8 +69,8 @@ class Reader(Protocol):
         ...
 
     def nearly(self, source: Source) -> str | None:
-        """If the source almost matches this format: the reason why it does not, and the command
-        that would help. Otherwise empty.
+        """Return why the source almost matches this format but does not, and the command that would
+        help; otherwise an empty text.
         """
         return None
 
@@ -110,7 +110,8 @@ class Reader(Protocol):
         return None
 
     def downtimes(self, source: Source, options: TraceOptions) -> tuple[Downtime, ...]:
-        """Times when nodes of ``cluster`` join late, leave or are away, on the clock of ``read``."""
+        """Return the times when nodes of ``cluster`` join late, leave or are away, on the clock of
+        ``read``."""
         return ()
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
@@ -120,8 +121,8 @@ class Reader(Protocol):
         return None
 
     def waiting(self, source: Source, zone: ZoneInfo | None = None) -> Iterable[WaitingJob]:
-        """Return the facts in the listing of a queue about its waiting jobs; nothing for logs. ``zone`` is that of
-        dates in text.
+        """Return the facts about waiting jobs in the listing of a queue; empty for logs. ``zone``
+        is the time zone of dates in text.
         """
         return ()
 
@@ -131,8 +132,8 @@ class Reader(Protocol):
         return {}
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        """Return the assumptions where the trace is silent: a keyword for the question, a sentence
-        for the answer.
+        """Return the assumptions made where the trace does not state something: a keyword for the
+        question, and a sentence for the answer.
         """
         return {}
 

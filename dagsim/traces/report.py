@@ -1,4 +1,4 @@
-"""Report of a reading: rows read, rows left out, and the reasons."""
+"""What reading a trace produced: rows read, rows dropped, and why."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dagsim.workload.records import clipped
 
 _DETAILS = 100
 _IDS = 3
-"""Jobs that are named per reason."""
+"""Maximum number of jobs that are named per reason."""
 
 
 class Hours(NamedTuple):
@@ -34,12 +34,12 @@ NO_HOURS = Hours()
 
 @dataclass(slots=True)
 class Contradiction:
-    """Jobs or rows that contradict themselves, each other, or the site, in one way (a key of
+    """Jobs or rows that contradict themselves, each other, or the site in the same way (a key of
     ``CONTRADICTIONS``).
     """
 
     count: int = 0
-    """Jobs, or rows of the kinds in ``OF_ROWS``."""
+    """Number of jobs, or of rows for the kinds in ``OF_ROWS``."""
     hours: Hours = NO_HOURS
     reasons: dict[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
     """By reason, the number of jobs or rows, and the first of them: ids, or ``file:line``."""
@@ -68,7 +68,7 @@ CONTRADICTIONS: Mapping[str, str] = {
 }
 """Kinds of contradictions, each with the predicate of its sentence."""
 OF_ROWS = ("columns", "times", "ids", "text")
-"""Kinds that readers find in the rows of a log alone."""
+"""Kinds that readers find from the rows of a log alone."""
 _PHRASES = {
     kind: re.compile("|".join(phrases))
     for kind, phrases in {
@@ -86,13 +86,13 @@ _PHRASES = {
         "text": ("only in (their )?(text|command)", "GPUs of (SubmitLine|its submit arguments)"),
     }.items()
 }
-"""Words of a reason for dropping or noting a row by which it is a contradiction."""
+"""Words in a reason for dropping or noting a row that mark it as a contradiction."""
 
 
 @cache
 def contradiction_in(reason: str) -> str:
-    """Return the kind of the contradiction that a reason for dropping or noting a row tells of;
-    empty for others."""
+    """Return the kind of contradiction that a reason for dropping or noting a row describes; empty
+    for other reasons."""
     return next((kind for kind, phrases in _PHRASES.items() if phrases.search(reason)), "")
 
 
@@ -102,7 +102,7 @@ class ReadReport:
     dropped or skipped.
 
     - A *dropped* row is faulty.
-    - A *noted* row is kept, but something about it had to be tolerated.
+    - A *noted* row is kept, although something about it had to be tolerated.
     - A *skipped* row is valid but was not requested (outside the window, another kind of record).
 
     Dropped and noted rows that contradict themselves or each other are also listed by kind
@@ -160,8 +160,8 @@ class ReadReport:
         self._detail(f"{where}: {reason}")
 
     def count(self, reason: str, *, drops: bool, rows: int, hours: Hours = NO_HOURS) -> None:
-        """Count further rows that are dropped or noted for a reason, without their places, and the hours of
-        all jobs that it concerns.
+        """Count additional rows that are dropped or noted for a reason, without their positions,
+        and the hours of all jobs concerned.
         """
         (self.dropped if drops else self.noted)[reason] += rows
         if kind := contradiction_in(reason):
@@ -212,7 +212,7 @@ class ReadReport:
 
 
 class Dropping:
-    """The context of ``ReadReport.dropping``; entered once per row, so cheap."""
+    """The context of ``ReadReport.dropping``, which is cheap because it is entered once per row."""
 
     __slots__ = ("_detail", "_impossible", "_places", "_report", "_rows")
 

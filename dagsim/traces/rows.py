@@ -1,9 +1,9 @@
-"""From the rows of a table to jobs: faults of rows, grouping by job, and order of arrival.
+"""Turn the rows of a table into jobs: find faults of rows, group them by job, and sort by arrival.
 
 A reader checks all rows of a table at once. ``Findings`` collects everything to report, each entry
-with the rows it concerns. ``JobBatch.block`` reports these entries job by job, as if rows had been
-read one after the other. A table that does not fit into memory is split by arrival, so that each
-part holds whole jobs and the parts are in order (``in_parts``).
+with the rows that it concerns. ``JobBatch.block`` reports these entries job by job, as if rows had
+been read one after the other. A table that does not fit into memory is split by arrival, so that
+each part holds whole jobs and the parts are in order (``in_parts``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Located(Protocol):
 
 
 class _Finding(NamedTuple):
-    """One thing to report about some rows."""
+    """A finding to report about some rows."""
 
     rows: np.ndarray  # int64: indices in the table
     text: str
@@ -163,7 +163,7 @@ class Findings:
             else:
                 report.note(text, table.where(row), count)
             reported += 1
-        rest = order[reported:]  # only the counts of further findings are reported
+        rest = order[reported:]  # only the counts of other findings are reported
         totals = np.bincount(which[rest], counts[rest], len(self._listed)).astype(np.int64)
         for place in dict.fromkeys(which[order].tolist()):
             found = self._listed[place]
@@ -174,7 +174,8 @@ class Findings:
 
 
 class JobBatch(NamedTuple):
-    """Jobs of a table in order of arrival, the kept ones marked, with the findings of all."""
+    """Jobs in a table in order of arrival, with marks for the kept ones and the findings for
+    all."""
 
     table: _Located
     every: JobArrays
@@ -201,7 +202,7 @@ class JobBatch(NamedTuple):
         return Block(self.every.chosen(kept), rows)
 
     def _hours(self, jobs: np.ndarray) -> Hours:
-        """Return the hours of those of some jobs that are kept."""
+        """Return the hours of the given jobs that are kept."""
         gpu_h, core_h = self.every.chosen(jobs[self.kept[jobs]]).hours()
         return Hours(float(gpu_h.sum()), float(core_h.sum()))
 
@@ -220,7 +221,7 @@ class Checks:
         self.usable &= ~faulty
 
     def drop_for(self, reasons: Labels) -> None:
-        """Drop the rows that have a reason, one of a word each; empty words are no reasons."""
+        """Drop the rows that have a reason; an empty text means no reason."""
         for place, reason in enumerate(reasons.words):
             if reason:
                 self.drop(reasons.place == place, reason)
@@ -318,7 +319,7 @@ def single_tasks(
 
 
 _SLACK_S = 1.0
-"""Rounding of clocks that count whole seconds, each column by itself."""
+"""Rounding error of clocks that count whole seconds, for each column separately."""
 
 
 class JobTimes(NamedTuple):
@@ -359,7 +360,8 @@ def single_rows(
 
     ``jobs`` has one job per row. ``ids`` (n,) object and ``times`` (n,) float64 are the id and the
     arrival of each row; the time is ``inf`` if it cannot be read. Rows that are not usable may hold
-    anything. ``again`` are the reasons for dropping a row that equals the earliest, and another one.
+    anything. ``again`` has the reasons for dropping a row that equals the earliest one, and one
+    that differs from it.
     """
     table, findings = checks.table, checks.findings
     groups = rows_by_job(ids, times)
@@ -394,8 +396,8 @@ def row_blocks(
 
     ``read`` reads the table; its column 0 holds the job ids. ``times`` returns the arrival of each
     row, ``inf`` if it cannot be read. ``jobs`` makes one job per row and drops rows that cannot be
-    kept. ``again`` as in ``single_rows``. With ``apart``, rows of one id that arrive at different
-    times are jobs of their own.
+    kept. ``again`` as in ``single_rows``. With ``apart``, rows with the same id that arrive at
+    different times are separate jobs.
     """
 
     def keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
@@ -427,7 +429,8 @@ def row_blocks(
 
 
 class _Namesakes:
-    """Tells rows of one id that arrive at different times apart, over the parts of a table."""
+    """Distinguishes rows with the same id that arrive at different times, across the parts of a
+    table."""
 
     def __init__(self) -> None:
         self._hashes = np.zeros(0, np.int64)
@@ -435,7 +438,7 @@ class _Namesakes:
         """By id, the number of its rows so far, if there are several."""
 
     def numbered(self, ids: np.ndarray, times: np.ndarray) -> np.ndarray | None:
-        """Return the ids of the next part, with numbers on those that rows before have (``7``,
+        """Return the ids of the next part, with numbers on those that earlier rows have (``7``,
         ``7#2``); None if all are new.
         """
         code, names = distinct_texts(ids)
@@ -460,7 +463,7 @@ class _Namesakes:
 def with_others(
     batch: JobBatch, make: Callable[[int, list[int]], tuple[Job, int] | None], first: np.ndarray, members: np.ndarray
 ) -> JobBatch:
-    """Retry the jobs of the batch that are not kept, row by row, and add those that can be made.
+    """Retry the jobs in the batch that are not kept, row by row, and add those that are valid.
 
     ``make`` receives the index of a job and its rows (those in ``members``, starting at the job's
     entry of ``first``), and returns the job and the number of its rows.
@@ -540,7 +543,7 @@ def rows_by_job(ids: np.ndarray, times: np.ndarray) -> Grouped:
     """Group rows by job, with jobs sorted by earliest time, then by first appearance."""
     code, names = distinct_texts(ids)
     count = len(code)
-    if len(names) == count:  # true of most logs: one row per job
+    if len(names) == count:  # most logs have one row per job
         row = np.argsort(times, kind="stable")
         return Grouped(row, np.arange(count + 1), times[row], ids[row])
     by_job = np.sort(code * np.int64(count) + np.arange(count)) % count  # a stable sort of the codes, but faster
@@ -564,8 +567,8 @@ def in_parts(
 
     ``keys`` returns ids and times of rows, as ``rows_by_job`` takes them. A table that is too large
     is read twice: once to find the arrival of each job, and once to write the rows to a temporary
-    file per part. ``learn`` is given all rows before ``keys``, which costs another
-    reading; it is told whether a table holds all of them.
+    file per part. ``learn`` is given all rows before ``keys``, which requires reading the table
+    once more; it is told whether a table contains all of them.
     """
     tables, count, stream = [], 0, read(report)
     for table in stream:
@@ -661,8 +664,9 @@ def kinds_of_rows(
 
 
 def drop_repeated(checks: Checks, keys: np.ndarray, values: Sequence[np.ndarray], other: str) -> np.ndarray:
-    """Drop usable rows whose key an earlier usable row has: as given twice if all ``values`` are equal, else for
-    the reason ``other``. Returns (n,) bool: True for usable rows and those given twice.
+    """Drop usable rows whose key an earlier usable row has: as given twice if all ``values`` are
+    equal, or else for the reason ``other``. Return (n,) bool: True for usable rows and for those
+    given twice.
     """
     usable = checks.usable.copy()
     again = usable.copy()

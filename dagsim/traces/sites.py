@@ -46,7 +46,7 @@ _PATTERNS = tuple(
 )
 
 
-_SHORT = 500  # characters; a longer name is damage
+_SHORT = 500  # characters; a longer name is taken as damage
 
 
 def site_gpu(name: str, named: Mapping[str, str] | None = None) -> str:
@@ -123,7 +123,7 @@ def readable_hosts(text: str) -> tuple[str, ...]:
 
 
 def folded(names: Iterable[str]) -> str:
-    """Fold names into a host list: runs of numbers with equal width become a range."""
+    """Fold names into a host list: consecutive numbers with equal width become a range."""
     groups: dict[tuple[str, str, int], list[int]] = {}
     plain: list[str] = []
     for name in names:

@@ -21,10 +21,13 @@ from dagsim.files import LineLimit, is_there
 from dagsim.traces.arrow import MAGIC, ArrowFile
 
 Row = tuple[int, Sequence[Any]]
-"""The number of a row (see ``Source.where``) and its fields, which are texts unless a reader has parsed them."""
+"""The number of a row (see ``Source.where``) and its fields, which are texts unless a reader has
+parsed them."""
 
 _HEAD_BYTES = 1 << 16
-LINE_BITS = 40  # a row's number is its file's place among the shards, then its line: one int, cheap to carry
+# a row's number combines the index of its file among the shards with its line in one int, which is
+# cheap to pass on
+LINE_BITS = 40
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 _NO_DATA = (
     "*.md",
@@ -39,10 +42,10 @@ _NO_DATA = (
     "_common_metadata",
 )
 _MOST_MEMBERS = 2_000
-"""Maximum number of files in an archive; finding more of them one by one takes minutes."""
+"""Maximum number of files in an archive, because finding more of them one by one takes minutes."""
 _FREE_BYTES, _RATIO = 1 << 26, 250
-"""Limits of decompression: 64 MB plus 250 times the compressed size. Traces become about 30 times as
-large, a decompression bomb 1,000 times.
+"""Limits of decompression: 64 MB plus 250 times the compressed size. Decompression makes traces
+about 30 times as large, but a decompression bomb 1,000 times.
 """
 _PACKED = {
     b"PK\x03\x04": "a ZIP archive or a spreadsheet; unpack it, or export the table as CSV",
@@ -104,7 +107,8 @@ class Source:
         return chosen
 
     def select_in_folder(self, *patterns: str) -> Source:
-        """If the source is a folder with shards that match ``patterns``, only those; else all of it."""
+        """Return only the shards that match ``patterns`` if the source is a folder with such
+        shards, or else all of it."""
         inside = self.select(*patterns) if self.path.is_dir() else self
         return inside if inside.files else self
 
@@ -138,7 +142,7 @@ class Source:
         """The columns of the first shard, if it is a Parquet or Arrow file.
 
         Raises:
-            TraceError: As above, or pyarrow is not installed.
+            TraceError: As above; or pyarrow is not installed.
         """
         file = self.files[0]
         if file is not self:
@@ -190,7 +194,7 @@ class Source:
 
     @cached_property
     def _listed(self) -> tuple[Source, ...]:
-        """Files of a directory (archives unopened), or the members of an archive."""
+        """The files in a directory (without opening archives), or the members of an archive."""
         if self.path.is_dir():
             files = sorted(file for file in self.path.rglob("*") if file.is_file())
             return tuple([Source(file) for file in files if _is_data(file.relative_to(self.path).as_posix())])
@@ -222,7 +226,7 @@ class Source:
             except UnicodeDecodeError:
                 raise TraceError(f"{self}:{self._undecodable_line()}: not UTF-8 text") from None
             except _DAMAGED as error:
-                line = next(numbers) - first - 1  # zip took the number before the line failed
+                line = next(numbers) - first - 1  # zip had already taken the number before the line failed
                 raise TraceError(f"{self}:{line}: the compressed data is damaged or cut off here ({error})") from None
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Tables of any origin: CSV or JSON Lines whose columns are found by our names or by those in
+"""Tables from any source: CSV or JSON Lines whose columns are found by our names or by those in
 ``--map``.
 """
 
@@ -38,8 +38,8 @@ _SYNONYMS = {
 class NamedColumns:
     """Columns of a source, by name, and its rows.
 
-    ``mapping`` has the file's names of our columns; those in ``constant`` may be mapped to a number, which
-    then holds for all rows.
+    ``mapping`` has the file's names for our columns; those in ``constant`` may be mapped to a
+    number, which then applies to all rows.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class NamedColumns:
             for ours, theirs in mapping.items()
             if ours in constant and theirs.lower() not in self.names and _NUMBER.fullmatch(theirs)
         }
-        """Numbers that hold for all rows, by our names."""
+        """Numbers that apply to all rows, by our names."""
         self._mapping = {ours: theirs for ours, theirs in mapping.items() if ours not in self.constants}
 
     def name(self, ours: str) -> str:
@@ -76,7 +76,7 @@ class NamedColumns:
         return self.name(ours).lower() in self.names
 
     def check(self, allowed: Sequence[str]) -> None:
-        """Check that every name is known: those of the map, and without a map those of the file.
+        """Check that every name is known: the names in the map, or without a map those in the file.
 
         Raises:
             TraceError: A name is unknown.

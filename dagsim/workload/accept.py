@@ -1,5 +1,5 @@
-"""Changes to the jobs of a workload: GPU types that they may use beside those that they name, as after
-a swap of GPUs, and terms that they are submitted with.
+"""Changes to the jobs in a workload: additional GPU types that they may use, as after a replacement
+of GPUs, and terms with which they are submitted.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 from dagsim.workload.load import WorkRuntime
 
 Accept: TypeAlias = Mapping[str, Mapping[str, float | None]]
-"""By GPU type that jobs name: the types that they may use, too, and their speeds relative to it.
-``None`` leaves the speed to the runtime model.
+"""For each GPU type that jobs name, the types that they may use as well, and their speeds relative
+to it. ``None`` leaves the speed to the runtime model.
 """
 
 
@@ -34,7 +34,7 @@ def accepting(jobs: JobArrays, accept: Accept, runtime: WorkRuntime, types: Sequ
 
 
 def asking(jobs: JobArrays, request: Request | None) -> JobArrays:
-    """Let jobs have the terms ``request`` as far as they state none."""
+    """Give jobs the terms ``request`` where they state none."""
     if not request:
         return jobs
     stated = jobs.request or Labels(np.zeros(len(jobs), np.int32), (None,))

@@ -1,7 +1,7 @@
 """Jobs and their tasks as NumPy arrays: the common store of jobs for generators, traces and the
 compiled engine.
 
-``Job`` and ``Task`` are views, created when Python code asks for them (``JobArrays.jobs``).
+``Job`` and ``Task`` objects are created only on demand (``JobArrays.jobs``).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from dagsim.model.job_fields import JOB_FIELDS, JobField
 from dagsim.model.log import Parents
 
 _NUMBERS = {field.name: field.absent for field in JOB_FIELDS if field.is_number}
-"""Numeric columns, and the value of a job that has none."""
+"""Numeric columns, and the value for a job that has none."""
 _LABELS = {field.name: field.absent for field in JOB_FIELDS if not field.is_number}
-"""Columns of labels, and the value of a job that has none."""
+"""Columns of labels, and the value for a job that has none."""
 
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ def _renamed(several: Sequence[tuple[np.ndarray, Sequence[T]]]) -> tuple[np.ndar
 
 def _edges_of(graphs: Sequence[TaskGraph], tasks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """``waits``, ``parent`` and ``output_bytes`` of these graphs; edges are ordered by child."""
-    if not any(graph.edges for graph in graphs):  # most traces have jobs of one task
+    if not any(graph.edges for graph in graphs):  # in most traces, jobs have one task
         return np.zeros(tasks + 1, np.int64), np.zeros(0, np.int32), None
     parents = [places for graph in graphs for places in graph.parents]
     sizes = None
@@ -201,9 +201,11 @@ class JobArrays:
     kind: np.ndarray  # (n,) int32: index in kinds
     kinds: tuple[TaskKind, ...]
     """Distinct kinds, in order of first use by a task."""
-    waits: np.ndarray  # (n + 1,) int64: start of the parents of each task in ``parent``
+    # (n + 1,) int64: CSR offsets: the parents of task i are ``parent[waits[i]:waits[i + 1]]``
+    waits: np.ndarray
     parent: np.ndarray  # (E,) int32: index of each parent among the tasks of its job
-    estimate: np.ndarray | None = None  # (n,) float64: the users' estimate of the work; NaN, None: no estimate
+    # (n,) float64: the users' estimate of the work; NaN or None means no estimate
+    estimate: np.ndarray | None = None
     output_bytes: np.ndarray | None = None  # (E,) float64: bytes on each edge; None: 0
     priority: np.ndarray | None = None  # (J,) float64; None: 0
     deadline_s: np.ndarray | None = None  # (J,) float64, inf where a job has none; None: no job has one
@@ -380,8 +382,8 @@ class JobArrays:
         )
 
     def apart(self) -> JobArrays:
-        """Return the tasks as jobs of their own, the k-th after the first of a job as ``ID+k``;
-        edges are left out."""
+        """Return each task as a separate job, without edges; the k-th task after the first of a job
+        becomes ``ID+k``."""
         job = np.repeat(np.arange(len(self)), np.diff(self.first))
         place = (np.arange(self.tasks) - self.first[job]).tolist()
         ids = [f"{id}+{task}" if task else id for id, task in zip(self.ids[job].tolist(), place, strict=True)]
@@ -467,7 +469,7 @@ class JobArrays:
                 yield number, error
 
     def critical_paths(self, seconds: np.ndarray) -> np.ndarray:
-        """(J,) float64: longest path through each job with ``seconds`` per task. Makes as many
+        """(J,) float64: longest path through each job with ``seconds`` per task. This takes as many
         passes as the longest chain has tasks.
         """
         child = np.repeat(np.arange(self.tasks), np.diff(self.waits))
@@ -542,7 +544,7 @@ def kinds_of(
     models: tuple[str | None, ...],
     gpu_types: tuple[str, ...] | None,
 ) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
-    """Compute ``kind`` and ``kinds`` of tasks with these columns, (n,) each; ``model`` is an index
+    """Compute ``kind`` and ``kinds`` for tasks with these columns, (n,) each; ``model`` is an index
     into ``models``.
 
     Raises:
@@ -575,7 +577,8 @@ def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]
     if codes > 4 * count:
         code = _places(code)
     first = np.zeros(int(code.max()) + 1 if count else 0, np.int64)
-    first[code[::-1]] = np.arange(count - 1, -1, -1)  # the last assignment wins: the first row of each
+    # the last assignment wins, which is that of the first row
+    first[code[::-1]] = np.arange(count - 1, -1, -1)
     numbers, rows = renumbered(code, first.tolist())
     return numbers, np.array(rows, np.int64)
 
@@ -598,7 +601,8 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 def renumbered(kind: np.ndarray, kinds: Sequence[T]) -> tuple[np.ndarray, tuple[T, ...]]:
     """Renumber kinds: keep only those in use, in order of first use by a task."""
     first = np.full(len(kinds), len(kind))
-    first[kind[::-1]] = np.arange(len(kind) - 1, -1, -1)  # the last assignment wins: the first task of each kind
+    # the last assignment wins, which is that of the first task of each kind
+    first[kind[::-1]] = np.arange(len(kind) - 1, -1, -1)
     used = np.flatnonzero(first < len(kind))
     order = used[np.argsort(first[used])]
     place = np.zeros(max(len(kinds), 1), np.int32)
@@ -612,7 +616,7 @@ def bounds(sizes: Any) -> np.ndarray:
 
 
 def objects(values: Iterable[Any]) -> np.ndarray:
-    """Return the array of texts or of other objects."""
+    """Return an array of texts or other objects."""
     listed = list(values)
     array = np.empty(len(listed), object)
     array[:] = listed

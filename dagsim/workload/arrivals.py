@@ -1,5 +1,5 @@
 """Arrival times of jobs: patterns over a span whose length follows from the offered load
-(``dagsim.workload.load``), and rates that vary by hour, by weekday and at random.
+(``dagsim.workload.load``), and rates that vary by hour, by weekday and randomly.
 
 ``times(rng, count, span_s)`` returns ``count`` sorted arrival times in seconds (float64), spread
 over ``span_s``.
@@ -130,7 +130,7 @@ HOURS_PER_WEEK = 168
 
 @dataclass(frozen=True, slots=True)
 class Swing:
-    """A random factor of mean 1 on the rate. Its logarithm is a normal process with standard
+    """A random factor with mean 1 on the rate. Its logarithm is a normal process with standard
     deviation ``sigma`` and correlation time ``hours``.
 
     The correlation of the logarithm falls as exp(-lag / ``hours``) (Ornstein and Uhlenbeck).

@@ -65,7 +65,7 @@ class TaggedUnion:
 
 
 def _kind(member: Any) -> Any:
-    if get_origin(member) is Annotated:  # a class that is imported later
+    if get_origin(member) is Annotated:  # this class is imported later
         return member.__metadata__[0].kind
     return next(field.default for field in fields(member) if field.name == "kind")
 
@@ -146,7 +146,7 @@ class LogUniform:
 
 @dataclass(frozen=True, slots=True)
 class LogNormal:
-    """``median`` times e to the power of a normal variable with standard deviation ``sigma``,
+    """``median`` times the exponential of a normal variable with standard deviation ``sigma``,
     clipped.
     """
 
@@ -222,8 +222,8 @@ class Quantiles:
     1.
 
     Between two points, interpolation is geometric if both values are above 0, else linear.
-    ``whole`` rounds up, so that the value at a published probability stays as published and counts
-    stay whole.
+    ``whole`` rounds up, so that the values at published probabilities are as published and counts
+    are whole.
     """
 
     points: tuple[tuple[float, float], ...]

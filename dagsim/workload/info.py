@@ -1,4 +1,4 @@
-"""Statistics of workloads, synthetic or from a trace."""
+"""Statistics of workloads, both synthetic ones and traces."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class WorkloadInfo:
     span_s: float
     """Seconds from the first arrival to the last."""
     period_s: float
-    """Seconds for which the arrivals stand: the span and one mean gap."""
+    """Seconds over which the jobs arrive: the span plus one mean gap."""
     tasks_per_job: Percentiles | None
     depth: Percentiles | None
     """Number of tasks on the longest chain of a job."""
@@ -67,7 +67,8 @@ class WorkloadInfo:
     work: Percentiles | None
     """Work of an instance, in the unit of the runtime model."""
     critical_path_s: Percentiles | None
-    """Seconds that a job takes alone on the fastest machines, without jobs that cannot run here."""
+    """Seconds that a job takes alone on the fastest machines; jobs that cannot run here are left
+    out."""
     instances_per_task: Percentiles | None
     gpus_per_instance: Mapping[str, int]
     """Number of tasks by the GPUs that an instance requests."""

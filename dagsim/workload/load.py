@@ -4,16 +4,16 @@ A task keeps the GPUs that it may use busy for
 
     instances * GPUs per instance / sum over these GPUs of (1 / seconds of one instance there)
 
-seconds: as long as it would take if all of them worked on it, each at its own speed. Times their
-number, these are its GPU-seconds. The load of a set of GPU types is
+seconds: as long as it would take if all of them worked on it, each at its own speed. Multiplied by
+the number of these GPUs, this gives its GPU-seconds. The load of a set of GPU types is
 
     GPU-seconds of the tasks that may use no other types / (GPUs of these types * period)
 
-where the period is the time for which the arrivals stand (``ArrivalTimes.period_s``): n arrivals
-show only n - 1 gaps, so that it is one mean gap longer than the time from the first to the last.
-The offered load is the largest over all sets of types: the tasks of a set can go nowhere else, so
-if it stays above 1, its queue grows for as long as jobs arrive, whatever the policy. The load of
-all types together is the plain ratio of GPU-seconds, which the utilization of a long run
+where the period is the time over which the jobs arrive (``ArrivalTimes.period_s``). Because n
+arrivals have only n - 1 gaps, it is one mean gap longer than the time from the first to the last.
+The offered load is the largest over all sets of types: the tasks of a set can run nowhere else, so
+if the load stays above 1, their queue grows for as long as jobs arrive, whatever the policy. The
+load of all types together is the plain ratio of GPU-seconds, which the utilization of a long run
 approaches. Both are GPU-seconds / (GPUs * period) on a cluster of one type. The load of CPU cores
 is the same with cores in place of GPUs.
 """
@@ -43,16 +43,16 @@ class WorkRuntime(Protocol):
 
 
 _FULL = 1 + 1e-9
-"""Load that machines can just carry, but for rounding."""
+"""Load that machines can just handle, apart from rounding."""
 
 
 @dataclass(slots=True)
 class ArrivalTimes:
-    """The first and the last arrival of jobs, and the period for which they stand.
+    """The first and the last arrival of jobs, and the period over which the jobs arrive.
 
-    ``begins_s`` is an instant from which on all arrivals are known. Without it, a log begins with
-    its first job. Of ``whole`` arrivals the period is known to end with the last, as generators
-    stretch them with ``load_mode: exact``.
+    ``begins_s`` is a time from which on all arrivals are known. Without it, a log begins with its
+    first job. For ``whole`` arrivals, the period is known to end with the last one, because
+    generators stretch them so with ``load_mode: exact``.
     """
 
     begins_s: float | None = None
@@ -84,8 +84,9 @@ class ArrivalTimes:
 
     @property
     def period_s(self) -> float:
-        """Seconds for which the arrivals stand. For a log this is the span and one mean gap, since n
-        arrivals show only n - 1 gaps. Jobs that arrive together are one arrival; 0 if all do.
+        """Seconds over which the jobs arrive. For a log this is the span plus one mean gap, because
+        n arrivals have only n - 1 gaps. Jobs that arrive together count as one arrival; 0 if all
+        do.
         """
         if self.whole or self.begins_s is not None:
             return self.span_s
@@ -102,7 +103,8 @@ class TypeLoad:
     capacity: float
     """GPUs of these types."""
     part: str = ""
-    """The part of the cluster, such as a partition, that confines these tasks; empty for all nodes."""
+    """The part of the cluster, such as a partition, to which these tasks are confined; empty for
+    all nodes."""
 
     @property
     def load(self) -> float:
@@ -125,9 +127,9 @@ class Load:
     """Seconds from the first arrival, or from the beginning of the run, to the last arrival."""
     jobs: int
     sure: float = 0.0
-    """Mean demand until the last arrival if no job waited, as a share of the scarcer resource. Unlike
-    the offered load it leaves out work that the last jobs bring for later. 0 if the offered load is
-    not above 1.
+    """Mean demand until the last arrival if no job waited, as a share of the scarcer resource.
+    Unlike the offered load, it leaves out work that is done after the last arrival. 0 if the
+    offered load is not above 1.
     """
     by_types: tuple[TypeLoad, ...] = ()
     """Load of all types together and, before it, if some tasks may not use all types, of each type
@@ -141,8 +143,8 @@ class Load:
 
     @property
     def keeps_up(self) -> bool:
-        """False if the queue grows while jobs arrive, whatever the policy. A load above 1 is no proof
-        of that if work of the last jobs makes it so.
+        """False if the queue grows while jobs arrive, whatever the policy. A load above 1 does not
+        prove this if it is caused by work of the last jobs.
         """
         return self.offered <= _FULL or self.sure <= _FULL
 
@@ -211,7 +213,7 @@ class _Resource:
             self.busy_s[types] = self.busy_s.get(types, 0.0) + amount / speed
 
     def add_all(self, amount: np.ndarray, seconds: np.ndarray) -> None:
-        """``add`` all tasks at once, by the same operations in the same order."""
+        """Add all tasks at once, with the same operations in the same order as ``add``."""
         speed, types = np.zeros(len(amount)), np.zeros(len(amount), np.int64)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             for place, units in enumerate(self.capacity):
@@ -229,7 +231,7 @@ class _Resource:
         return ordered_sum(units for place, units in enumerate(self.capacity) if types >> place & 1)
 
     def without(self, other: _Resource) -> _Resource:
-        """Return the same capacity, and the busy times less those of another."""
+        """Return the same capacity, with the busy times minus those of another."""
         rest = _Resource(self.capacity)
         rest.busy_s = {types: busy_s - other.busy_s.get(types, 0.0) for types, busy_s in self.busy_s.items()}
         return rest
@@ -278,11 +280,11 @@ class LoadMeter:
         self._gpus, self._cpus = _Resource(list(gpus.values())), _Resource(list(cpus.values()))
         self._columns: list[tuple[JobArrays, np.ndarray]] = []
         self._latest: list[tuple[float, float, Job]] = []
-        """Jobs that would still run at the last arrival if none waited, among some that would not: when they
-        end, the seconds that they take, and the job.
+        """Jobs that would still be running at the last arrival if none waited (and some that would
+        not): when they end, how long they take, and the job.
         """
         self._tidy = 64
-        """Number of such jobs at which those that have ended are dropped."""
+        """Number of such jobs above which those that have ended are dropped."""
 
     def add(self, job: Job) -> None:
         """Add ``job``, in order of arrival. A task that cannot run anywhere here offers no load: its

@@ -2,8 +2,9 @@
 ``.gz``.
 
 The first line is the header, ``{"format": "dagsim-workload", "version": 1, "meta": {...}}``;
-``meta`` is free for the user, except for ``begins_s``: the time at which a simulation begins whose
-first jobs already run or wait. Every other line is a job, in order of arrival:
+users may put anything into ``meta``, except ``begins_s``, which is the time at which the simulation
+begins if its first jobs are already running or waiting. Every other line is a job, in order of
+arrival:
 
     {"id": "job-7", "arrival_s": 12.5, "tasks": [{"name": "map", "work": 30.0, "instances": 4},
      {"name": "reduce", "work": 9.0}], "edges": [[0, 1, 2e6]]}
@@ -100,13 +101,14 @@ def job_of(record: dict[str, Any]) -> Job:
 
 
 def clipped_repr(value: object) -> str:
-    """``repr`` of ``value`` for a message, shortened."""
+    """Return the ``repr`` of ``value`` for a message, shortened."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def clipped(text: object) -> str:
-    """``text`` for a message, shortened: a damaged field may be as long as the file."""
+    """Return ``text`` for a message, shortened because a damaged field may be as long as the
+    file."""
     text = str(text)
     return text if len(text) <= _LONG else f"{text[:_LONG]} ..."
 
@@ -269,7 +271,8 @@ _TASK_FIELDS = {
 _JOB_DEFAULTS = [
     (field.name, field.default) for field in fields(Job) if field.name in _JOB_FIELDS and field.name != "request"
 ]
-"""Fields that are written, with their defaults; fields without one have a marker that equals no value."""
+"""Fields that are written, with their defaults; fields without a default have a marker that equals
+no value."""
 _TASK_DEFAULTS = [
     (field.name, field.default)
     for field in fields(Task)

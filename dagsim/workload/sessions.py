@@ -1,5 +1,5 @@
-"""Workloads of sessions: users who submit several similar jobs in a row, as in the logs of real
-clusters.
+"""Workloads that consist of sessions, in which users submit several similar jobs in a row, as in
+the logs of real clusters.
 
 Sessions start at the varying ``rates``. A session belongs to a tenant and to a kind, which
 determines its number of jobs, the seconds between them, and their common demand. Most of its jobs
@@ -45,8 +45,8 @@ _STEADY, _UP_TO_A_MINUTE, _SINGLE = Rates(), Quantiles(((0.0, 0.0), (1.0, 60.0))
 
 @dataclass(frozen=True, slots=True)
 class SessionKind:
-    """Sessions whose jobs have equal demands: ``share`` of all sessions (relative to the other
-    kinds).
+    """A kind of session; all jobs in a session have the same demand. ``share`` is its weight
+    relative to the other kinds.
 
     ``jobs`` is the number of jobs per session and ``work`` the work of a task. The demand of an
     instance is drawn once per session.
@@ -108,13 +108,13 @@ class _Arrived(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """``count`` jobs of sessions that offer ``load`` to the cluster, on average over seeds.
+    """``count`` jobs in sessions that offer ``load`` to the cluster, on average over seeds.
 
-    Times are those of the real cluster, stretched to meet the load, as ``--load`` does for a trace:
-    on a small cluster a day lasts longer than 24 h. With ``load_mode="exact"`` each drawn workload
-    offers exactly ``load``. ``alike`` is the share of a session's jobs that take about equally
-    long. There are ``tenants`` tenants; the k-th submits sessions in proportion to k to the power
-    of -``zipf``.
+    Times are those of the real cluster, stretched to give the requested load, as ``--load`` does
+    for a trace, so on a small cluster a day lasts longer than 24 h. With ``load_mode="exact"`` each
+    drawn workload offers exactly ``load``. ``alike`` is the share of a session's jobs that take
+    about equally long. There are ``tenants`` tenants; the k-th submits sessions in proportion to k
+    to the power of -``zipf``.
 
     Raises:
         WorkloadError: There are no jobs or kinds, or the load is not positive. When jobs are drawn:
@@ -307,7 +307,8 @@ class Sessions:
             drawn = [rules[kind].draw(rng, many) for kind, many in zip(kinds.tolist(), tasks.tolist(), strict=True)]
             return counts(np.concatenate(drawn))
         of_task = np.repeat(kinds, tasks)
-        varied = np.array([not isinstance(rule, Constant) for rule in rules])[of_task]  # a constant draws nothing
+        # a constant needs no random numbers
+        varied = np.array([not isinstance(rule, Constant) for rule in rules])[of_task]
         drawn_at, values = np.zeros(len(of_task)), np.empty(len(of_task))
         drawn_at[varied] = rng.random(np.count_nonzero(varied))
         for number in np.unique(kinds).tolist():

@@ -1,4 +1,4 @@
-"""DAG shapes: the dependencies between the tasks of a job.
+"""DAG shapes, which define the dependencies between the tasks in a job.
 
 ``draw(rng, jobs)`` draws the DAGs of ``jobs`` jobs. Parents are listed before their children.
 
@@ -29,7 +29,7 @@ class DagArrays(NamedTuple):
 
     @classmethod
     def single(cls, jobs: int) -> DagArrays:
-        """Return the jobs of one task."""
+        """Return jobs with one task each."""
         return cls(np.ones(jobs, np.int64), np.zeros(jobs, np.int64), np.zeros(0, np.int64))
 
     @classmethod
@@ -97,10 +97,10 @@ class Alibaba:
     """Tasks per job and levels as published: ``n`` tasks have 1 + a binomial of ``n - 1`` levels.
 
     This matches the published mean per ``n``, and the spread within about 20% (up to 16 tasks).
-    Each level has one task; further tasks concentrate on the first levels. A task waits for one of
-    the level above. If no task waits for a task that is not on the last level, one of the next
-    level does. Of jobs with more than 2 tasks, 59% gather (some task has two parents) and 33%
-    scatter, against 65% and 21% of 6,600 real ones.
+    Each level has one task; further tasks concentrate on the first levels. A task waits for one
+    task in the level above. If no task would wait for a task that is not in the last level, one in
+    the next level does. Of jobs with more than 2 tasks, 59% gather (some task has two parents) and
+    33% scatter, against 65% and 21% of 6,600 real ones.
     """
 
     kind: Literal["alibaba"] = "alibaba"

@@ -1,9 +1,10 @@
-"""Selection of the jobs to count: disjoint windows of a trace, spread evenly over it, and the
-measured jobs of a run.
+"""Select the jobs to count: disjoint windows of a trace, spread evenly over it, and the measured
+jobs in a run.
 
 Each window is a separate sample. Consecutive windows cover only one period of the trace (with 30
-windows of ITP in a row, 95% intervals cover 85%), and overlapping windows count jobs twice. All
-jobs of a run are simulated; only the measured ones, a range by arrival, are counted.
+consecutive windows of ITP, 95% intervals have a coverage of 85%), and overlapping windows count
+jobs twice. All jobs of a run are simulated; only the measured ones, a range by arrival, are
+counted.
 """
 
 from __future__ import annotations

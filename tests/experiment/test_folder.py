@@ -7,6 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,13 @@ from dagsim.config.schema import load_config
 from dagsim.errors import RunFolderError
 from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.scenario import replicate_seeds
-from dagsim.experiment.simulate import Outcome
+from dagsim.experiment.simulate import Outcome, run_policy
 from dagsim.experiment.store import Store
 from dagsim.metrics import summarize
 from dagsim.model import Decision, Job, Start, Task
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.view import ClusterView
+from dagsim.workload.records import write_jobs
 
 NOW = datetime(2026, 11, 20, 19, 30, tzinfo=UTC)
 CONFIG = load_config(None, ["cluster.groups=[{name: t4, gpu: T4, gpus: 2}]", "seeds=2"])
@@ -233,3 +235,14 @@ def test_a_large_schedule_is_kept_in_columns_and_read_back(tmp_path: Path, monke
     (folder.path / "schedules" / "000.npz").write_bytes(b"PK\x03\x04 cut off")
     with pytest.raises(RunFolderError, match=r"000\.npz: not a readable schedule"):
         folder.schedule(0)
+
+
+def test_a_run_with_a_job_that_can_run_nowhere_is_read_back(tmp_path: Path) -> None:
+    jobs = [Job.single("fits", Task("a", 10.0)), Job.single("other", Task("a", 10.0, gpu_types=("V100-16",)))]
+    write_jobs(tmp_path / "jobs.jsonl", jobs)
+    config = load_config(None, ["cluster.groups=[{name: t4, gpu: T4, gpus: 2}]", f"workload={tmp_path / 'jobs.jsonl'}"])
+    store = RunStore.create(tmp_path, "eval", config, argv=["dagsim"], policies=("fifo",))
+    store.add(run_policy(config, "fifo", config.seed))
+    store.finish("done")
+    facts = Store.open(store.path).schedule(0).jobs
+    assert {job.id: job.ideal_s for job in facts} == {"fits": 10.0, "other": inf}

@@ -29,13 +29,11 @@ def two_nodes(*jobs: Job, policy: str = "fifo", **models: object) -> Schedule:
 
 
 def test_a_task_of_no_time_does_not_divide_a_wait() -> None:
-    """Before the job waits for GPUs from 1 to 9 s, its first task needs no GPU and ends where it starts, at 1 s; the
-    same again at 9 s between the first and the last task.
-    """
-    graph = TaskGraph((Task("nothing", 0.0), Task("work", 2.0, gpus=2)), (Edge(0, 1),))
-    schedule = two_nodes(job("a", 9, 2), job("b", 12, 2), Job("dag", graph, 1.0))
+    """The first task of the last job starts and ends at 5 s; the second waits for both nodes until 12 s."""
+    graph = TaskGraph((Task("nothing", 0.0, gpus=1), Task("work", 2.0, instances=2, gang=True, gpus=2)), (Edge(0, 1),))
+    schedule = two_nodes(job("a", 5, 2), job("b", 12, 2), Job("dag", graph, 1.0))
     reasons = wait_reasons(schedule, 2)
-    assert (reasons.periods, reasons.queueing_s) == (((1.0, 9.0),), 8.0)
+    assert (reasons.periods, reasons.queueing_s) == (((1.0, 12.0),), 11.0)
 
 
 def test_who_held_the_gpus_is_weighed_by_gpu_seconds() -> None:

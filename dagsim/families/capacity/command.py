@@ -445,8 +445,8 @@ def calibrate_site(
         say(f"  {name} = {value}")
     if not result.kept:
         say("  no value brings the simulation nearer to the log")
-    say("\n".join(fidelity_lines("the rest, before the fit", result.before.to_dict())))
-    say("\n".join(fidelity_lines("the rest, after the fit", result.after.to_dict())))
+    say(*fidelity_lines("the rest, before the fit", result.before.to_dict()))
+    say(*fidelity_lines("the rest, after the fit", result.after.to_dict()))
     say(result.knowledge)
     if not result.carries_over:
         say("The fit does not carry over to the rest of the log: do not use it.")

@@ -43,6 +43,10 @@ def warm(
         began, chosen = perf_counter(), plan_for(name, Preemption())
         if drive.compile_loop(chosen) and not quiet:
             say(f"compiled {chosen.loop} (for {name} and its like) in {perf_counter() - began:.0f} s")
+        if not drive.is_warm(chosen):
+            raise ConfigError(
+                f"{jit.folder()}: what was compiled cannot be kept there; set NUMBA_CACHE_DIR to a folder of your own"
+            )
     began = perf_counter()
     compile_episodes = None if policy else offered("compile_episodes")
     if compile_episodes and any([compile_episodes(), compile_episodes(trials=True)]) and not quiet:

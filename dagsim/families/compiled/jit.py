@@ -78,8 +78,8 @@ def jitted() -> bool:
 
 
 def is_kept(name: str) -> bool:
-    """True if an outer function of that name is compiled from these files, for this processor."""
-    return jitted() and any(folder().glob(f"{name}-*.o"))
+    """True if an outer function of that name is compiled from these files, for this processor, and can be loaded."""
+    return jitted() and any(_read(path) is not None for path in folder().glob(f"{name}-*.o"))
 
 
 @contextmanager
@@ -214,12 +214,24 @@ def _address(array: Any) -> int:
 
 
 def _read(path: Path) -> tuple[str, bytes] | None:
-    """The symbol and the object code in a file; None if there is none, or it is damaged."""
+    """The symbol and the object code in a file; None if there is none, or it is damaged, or a stranger's."""
     try:
+        if not _is_trusted(path):
+            return None
         digest, symbol, code = path.read_bytes().split(b"\n", 2)
     except (OSError, ValueError):
         return None
     return (symbol.decode(), code) if sha256(code).hexdigest().encode() == digest else None
+
+
+def _is_trusted(path: Path) -> bool:
+    """True if the code in a file belongs to this user, to root, or to whom dagsim's own code belongs to.
+
+    Raises:
+        OSError: There is no such file.
+    """
+    user = getattr(os, "geteuid", int)()
+    return path.stat().st_uid in {user, 0, Path(__file__).stat().st_uid}
 
 
 @cache
@@ -255,13 +267,40 @@ def dispatched(function: Function) -> Function:
 
     njit: Any = numba.njit
     config: Any = numba.config
+    dispatcher = njit(no_cfunc_wrapper=True, **COMMON)(function)
     before, config.CACHE_DIR = config.CACHE_DIR, str(folder())
     try:
-        return njit(cache=True, no_cfunc_wrapper=True, **COMMON)(function)
-    except RuntimeError:  # no writable folder
-        return njit(no_cfunc_wrapper=True, **COMMON)(function)
+        dispatcher._cache = _numba_cache()(function)
+    except RuntimeError:
+        pass  # no writable folder
     finally:
         config.CACHE_DIR = before
+    return dispatcher
+
+
+@cache
+def _numba_cache() -> Any:
+    """The class of numba's cache of one function, for which a file that is damaged, or cannot be read, is not there."""
+    from numba.core import caching
+
+    whole: Any = caching.FunctionCache
+
+    class SteadyCache(whole):  # type: ignore[misc]
+        def load_overload(self, sig: Any, target_context: Any) -> Any:
+            try:
+                if not all(map(_is_trusted, Path(self.cache_path).iterdir())):
+                    return None
+                return whole.load_overload(self, sig, target_context)
+            except Exception:  # damaged pickles raise anything
+                with suppress(Exception):
+                    self.flush()
+                return None
+
+        def save_overload(self, sig: Any, data: Any) -> None:
+            with suppress(Exception):
+                whole.save_overload(self, sig, data)
+
+    return SteadyCache
 
 
 def sources() -> list[Path]:
@@ -278,7 +317,8 @@ def folder() -> Path:
     from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 
     processor = f"{get_host_cpu_name()} {get_host_cpu_features().flatten()}"
-    by = f"{version('numba')} {np.__version__} {sys.version} {processor}".encode()
+    packages = " ".join(map(version, ("numba", "llvmlite", "numpy")))
+    by = f"{packages} {sys.version} {processor}".encode()
     texts = [file.read_bytes() for file in sources()]
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dagsim"
     return (

@@ -224,7 +224,7 @@ def _forecast(
     elif output.watched:
         if "planned" in answers:
             show_grid(shapes_grid(answers["planned"]))
-            say("\n".join(shapes_sentences(answers["planned"].rows)))
+            say(*shapes_sentences(answers["planned"].rows))
         if "jobs" in answers and (names or plan is None):
             show_grid(queue_grid(answers["jobs"]))
             if answers["jobs"].without:

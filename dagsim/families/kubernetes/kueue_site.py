@@ -28,6 +28,8 @@ from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Source
 
 _GROUP = "kueue.x-k8s.io"
+_OTHER_QUEUES = {"scheduling.volcano.sh": "Volcano", "scheduling.run.ai": "KAI"}
+"""Groups of queues that are not modelled."""
 _MOST_CHARACTERS = 20_000_000
 _READ = {
     "ClusterQueue": ("cohort", "cohortName", "queueingStrategy", "preemption", "resourceGroups", "namespaceSelector",
@@ -206,11 +208,12 @@ def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Kueu
     """Read the files of a site; files of other kinds are passed over.
 
     Raises:
-        TraceError: A file cannot be read.
+        TraceError: A file cannot be read, or holds queues of Volcano or KAI.
     """
     site = KueueSite()
     for file in files:
         source = Source(file)
+        _refuse_other_queues(source)
         if is_kube(source):
             site.nodes += read_nodes(source)
             site.node_manifests += [node for _, node in elements(source, "items")]
@@ -228,6 +231,27 @@ def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Kueu
                 site.objects.setdefault(kind, {})[full_name(element)] = element
             site.read.append(f"{file.name}: {', '.join(f'{count} {kind}' for kind, count in kinds.items())}")
     return site
+
+
+def _refuse_other_queues(source: Source) -> None:
+    """Refuse a file with queues of another system. Without them, their quotas would be ignored in silence.
+
+    Raises:
+        TraceError: It holds such queues.
+    """
+    head = "\n".join(source.head(1 << 12))
+    if not any(group in head for group in _OTHER_QUEUES):
+        return
+    names: dict[str, list[str]] = {}
+    for element in _objects(source):
+        group = text_in(element, "apiVersion").partition("/")[0]
+        if group in _OTHER_QUEUES and text_in(element, "kind") == "Queue":
+            names.setdefault(group, []).append(text_in(element, "metadata", "name"))
+    for group, queues in names.items():
+        raise TraceError(
+            f"{source}: {len(queues)} queues of {_OTHER_QUEUES[group]} ({group}), such as {queues[0]!r}; dagsim models "
+            "Kueue's queues only. Leave the file out to import the nodes, and state the quotas as queues.tree"
+        )
 
 
 def _objects(source: Source) -> Iterator[Mapping[str, Any]]:

@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -219,8 +220,10 @@ def overlap(config: Config, seeds: Iterable[int], checkpoint: Path) -> str | Non
 def write_plain(path: Path, plain: Mapping[str, Any]) -> None:
     """Write tensors and plain values with their digest, completely or not at all."""
     content = {name: value for name, value in plain.items() if name != "digest"}
+    buffer = BytesIO()  # torch's own writer of files reports a full disk as a RuntimeError
+    torch.save({**content, "digest": _digest(content)}, buffer)
     with replaced(path) as temporary:
-        torch.save({**content, "digest": _digest(content)}, temporary)
+        temporary.write_bytes(buffer.getbuffer())
 
 
 def read_plain(path: Path) -> dict[str, Any]:

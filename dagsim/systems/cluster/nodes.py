@@ -1,4 +1,4 @@
-"""Free resources of each node, indexed so that finding room never scans the cluster."""
+"""Free resources of each node, indexed so that finding nodes for a task never scans the cluster."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ mask).
 _MOST = 1e15
 """Cap on cores and GB, so that an infinite amount can be counted in millionths."""
 _RESIDUE = 1e-3
-"""Millionths by which an amount may be below a whole number of them from rounding."""
+"""Millionths by which rounding may leave an amount below a whole number of millionths."""
 _LOOK_BACK = 8
 """Number of releases up to which a demand class that did not fit checks only the released machines.
 After more releases it searches all machines again.
@@ -45,17 +45,18 @@ def _millionths(amount: float) -> int:
 
 def _needed(amount: float) -> int:
     """Return the whole millionths in an amount: instances that together need exactly what a node
-    has fit."""
+    has must fit."""
     return floor(min(amount, _MOST) * MICRO + _RESIDUE)
 
 
 class DemandClass(Forked):
-    """All tasks with equal demands, compiled against one cluster: they fit or do not fit together.
+    """All tasks with equal demands, compiled against one cluster: either all of them fit or none
+    does.
 
     ``gang`` is the number of instances that must start together, 0 for independent ones. ``types``
     are the indexes into ``ClusterState.types`` that may run it. ``rejected`` is the reason why even
-    the empty cluster could never run it, if so. ``key`` finds it in ``ClusterState.classes``, in a
-    fork too.
+    the empty cluster could never run it, if so. ``key`` finds it in ``ClusterState.classes``, also
+    in a fork.
     """
 
     __slots__ = {
@@ -102,19 +103,22 @@ class DemandClass(Forked):
         self.whole = int(demand.gpus) if demand.gpus >= 1 else 0
         self.share = round(demand.gpus * MICRO) if demand.gpus < 1 else 0
         self.width: float = demand.gpus * (gang or 1) or 1.0
-        """GPUs that start together: one instance's, or the whole gang's; 1 for tasks without GPUs."""
+        """Number of GPUs that start together: those of one instance or of the whole gang; 1 for
+        tasks without GPUs."""
         self.cpus = _needed(demand.cpus)
         self.memory = _needed(demand.memory_gb)
         self.plain = bool(self.whole) and not (self.cpus or self.memory or gang or terms)
-        """True if it needs only whole GPUs of any node, so that room depends on idle GPUs alone."""
+        """True if it needs only whole GPUs on any node, so that whether it fits depends only on
+        idle GPUs."""
         self.counted = bool(gang and terms is not None and terms.counts)
-        """True if it is a gang of which some numbers of nodes must be among some nodes: each instance takes a node."""
+        """True if it is a gang with counts of nodes in its constraint; each of its instances then
+        takes a node."""
         self.rejected: RejectReason | None = None
         self.sliced: frozenset[str] = frozenset()
-        """The GPU types of which it takes only parts that it names (``A100-40-3g.20gb``)."""
+        """The GPU types of which it takes only partitions that it names (``A100-40-3g.20gb``)."""
         self.blocked_at = -1
         self.roomy = -1
-        """The machine that last had room for an instance, or -1."""
+        """The machine on which an instance last fitted, or -1."""
 
     def open_to(self, nodes: int) -> None:
         """Let it start on ``nodes``, a bit set, from now on."""
@@ -128,8 +132,9 @@ class DemandClass(Forked):
 
 class NodeState(Forked):
     """One node and its free resources. ``idle`` GPUs are entirely free (``free`` is their bit
-    mask), ``shares`` maps each partly used GPU to its free millionths. With ``mig``, ``layouts`` maps
-    each partitioned GPU to its parts, and ``remade`` says if the last start had to make a part.
+    mask), ``shares`` maps each partly used GPU to its free millionths. With ``mig``, ``layouts``
+    maps each partitioned GPU to its partitions, and ``remade`` says whether the last start had to
+    create a partition.
     """
 
     __slots__ = {
@@ -206,8 +211,8 @@ class NodeState(Forked):
         return free // demand.share if demand.share else 0
 
     def gpu_for(self, demand: DemandClass, gpu: int | None) -> int:
-        """Return the GPU for the next part: the named one, else the fullest with room, and one of
-        these on which the part exists if possible.
+        """Return the GPU for the next share: the named one, else the fullest on which it fits, if
+        possible one on which the partition already exists.
         """
         if (
             gpu is not None
@@ -227,7 +232,8 @@ class NodeState(Forked):
         return self.mig.profiles[profile].compute * MICRO // self.mig.compute
 
     def take_part(self, demand: DemandClass, gpu: int) -> int:
-        """Occupy a part of the GPU, and return its number and place for ``give_part``. Keeps no index."""
+        """Occupy a part of the GPU, and return its number and position for ``give_part``. Updates
+        no index."""
         self._set_free(gpu, self.shares.get(gpu, MICRO) - self.part(demand))
         if self.mig is None or (profile := self.mig.profile(demand.demand.gpus, demand.demand.gpu_types)) is None:
             return gpu
@@ -245,7 +251,7 @@ class NodeState(Forked):
         return place % _SLOT
 
     def give_part(self, demand: DemandClass, place: int) -> int:
-        """Release what ``take_part`` has occupied, and return the GPU. Keeps no index."""
+        """Release what ``take_part`` has occupied, and return the GPU. Updates no index."""
         after, gpu = divmod(place, _SLOT)
         self._set_free(gpu, self.shares[gpu] + self.part(demand))
         if after and self.mig is not None:
@@ -264,8 +270,8 @@ class NodeState(Forked):
         self.shares[gpu] = free
 
     def after(self, demand: DemandClass, count: int, mask: int, on: tuple[int, ...]) -> NodeState:
-        """Return a copy in the state after ``count`` instances have released their resources; only
-        for queries of room.
+        """Return a copy in the state after ``count`` instances have released their resources, only
+        for asking what fits.
         """
         twin = self.copy()
         if demand.whole:
@@ -285,7 +291,8 @@ class NodeState(Forked):
 
 
 class Allotted(NamedTuple):
-    """A share of a placement that can be taken: the machine, instances, and the GPU to share, if one is named."""
+    """A legal share of a placement: the machine, the number of instances, and the GPU to share if
+    one is named."""
 
     machine: NodeState
     instances: int
@@ -319,10 +326,10 @@ class ClusterState(Forked):
         self.site = site
         """The rules of the site, if it has any."""
         self.reopen_s = inf
-        """The next time at which these rules change the nodes that are open to some task."""
+        """The next time at which these rules change the nodes that are open to any task."""
         self.judged: dict[DemandClass, bool] = {}
-        """For the classes asked about since nodes last opened or closed, whether they will ever have room on the
-        nodes ``_judged_on`` (``hopeless``).
+        """For the classes checked since nodes last opened or closed, whether they will ever fit on
+        the nodes ``_judged_on`` (``hopeless``).
         """
         self._judged_on = -1
         self.types: tuple[GpuType | None, ...] = cluster.gpu_types
@@ -352,8 +359,8 @@ class ClusterState(Forked):
         changes.
         """
         self.recent: deque[NodeState] = deque(maxlen=_LOOK_BACK)
-        """The machines of the last releases, latest last: only these can have room for demands that
-        did not fit before.
+        """The machines of the last releases, latest last; demands that did not fit before can only
+        fit on these.
         """
         self.classes: dict[object, DemandClass] = {}
         self._alone: tuple[Placement, ...] = tuple([(Share(index),) for index in range(len(self.list))])
@@ -441,8 +448,8 @@ class ClusterState(Forked):
         return room
 
     def best(self, demand: DemandClass, type_: int) -> int:
-        """Return the best fit: the machine of ``type_`` with the least free that has room for one
-        instance, or -1."""
+        """Return the best fit: the machine of ``type_`` with the least free resources on which one
+        instance fits, or -1."""
         if demand.plain:
             return self.by_gpus[type_].first(demand.whole)
         if demand.share:
@@ -450,8 +457,8 @@ class ClusterState(Forked):
         return next((machine.index for machine in self.with_room(demand, type_)), -1)
 
     def with_room(self, demand: DemandClass, type_: int, most_free_first: bool = False) -> Iterator[NodeState]:
-        """Yield the machines of ``type_`` with room for one instance, least (or most) free first.
-        Machines that lack CPUs or memory are skipped all at once.
+        """Yield the machines of ``type_`` on which one instance fits, least (or most) free first.
+        Machines with too few CPUs or too little memory are skipped all at once.
         """
         machines = self.list
         if demand.terms is not None and demand.gang:
@@ -465,7 +472,7 @@ class ClusterState(Forked):
                 yield machine
 
     def candidates(self, demand: DemandClass, type_: int, most_free_first: bool = False) -> Iterator[int]:
-        """Return the machines of ``type_`` that may have room, least (or most) free first. For GPU
+        """Return the machines of ``type_`` on which it may fit, least (or most) free first. For GPU
         demands they are sorted by idle GPUs (for a fractional demand, machines with a partly used
         GPU come first), for CPU-only demands by free cores. CPUs and memory are not checked: use
         ``NodeState.room``.
@@ -481,11 +488,11 @@ class ClusterState(Forked):
         return demand.nodes & self._cpu_levels()[type_].having(_cores(demand.cpus))
 
     def fit(self, demand: DemandClass, type_: int, waiting: int) -> Placement | None:
-        """Return a placement on ``type_`` by best fit, ``None`` if there is no room. Independent
-        instances go to one machine, up to its room. A gang goes to the fullest single machine
+        """Return a placement on ``type_`` by best fit, ``None`` if it does not fit. Independent
+        instances go to one machine, as many as fit there. A gang goes to the fullest single machine
         that can hold it, else to as few machines as possible.
         """
-        if demand.plain:  # as ``best``, without the call: this is asked for every single start
+        if demand.plain:  # as in ``best``, without the call, because this runs for every single start
             levels = self.by_gpus[type_]
             used = levels.used >> demand.whole << demand.whole
             if not used:
@@ -549,13 +556,13 @@ class ClusterState(Forked):
             self._set_memory(machine, machine.memory + demand.memory * count)
 
     def join(self, machine: NodeState, demand: DemandClass, count: int) -> None:
-        """Occupy only CPUs and memory: the GPUs are another run's."""
+        """Occupy only CPUs and memory, because the GPUs belong to another run."""
         if demand.cpus or demand.memory:
             self._set_cpus(machine, machine.cpus - demand.cpus * count)
             self._set_memory(machine, machine.memory - demand.memory * count)
 
     def leave(self, machine: NodeState, demand: DemandClass, count: int) -> None:
-        """Release only CPUs and memory: another run keeps the GPUs."""
+        """Release only CPUs and memory, because another run keeps the GPUs."""
         self.released += 1
         self.recent.append(machine)
         self.join(machine, demand, -count)
@@ -590,8 +597,8 @@ class ClusterState(Forked):
         return self.by_gpus[type_].total()
 
     def restricted(self, job: Job, task: Task, limit_s: float, now: float) -> DemandClass | None:
-        """Return the class of a task that the rules of the site restrict, open to the nodes on
-        which it may start ``now``; None if nothing restricts it.
+        """Return the class of a task that the site's rules restrict, with the nodes on which it may
+        start ``now``; None if nothing restricts it.
         """
         terms = None if self.site is None else self.site.terms(job, limit_s)
         if self.site is None or terms is None:
@@ -614,9 +621,9 @@ class ClusterState(Forked):
                 self.reopen_s = min(self.reopen_s, site.next_s(demand.terms, now))
 
     def hopeless(self, now: float, lasting: int) -> set[DemandClass]:
-        """Return the classes that will never have room again. ``lasting`` are the nodes that are up
-        or will come back, as a bit set. Answers are kept while these are the same, until nodes open
-        or close.
+        """Return the classes that will never fit again. ``lasting`` are the nodes that are up
+        or will come back, as a bit set. Answers are cached while these nodes are the same, until
+        nodes open or close.
         """
         site = self.site
         if lasting != self._judged_on:
@@ -632,7 +639,7 @@ class ClusterState(Forked):
         return {demand for demand, fits in self.judged.items() if not fits}
 
     def hold(self, demand: DemandClass, sign: int, now: float) -> None:
-        """Take the licences of a start (``sign`` 1) or give them back (-1)."""
+        """Take the licences for a start (``sign`` 1) or return them (-1)."""
         if self.site is not None and demand.terms is not None and demand.terms.licences:
             self.site.take(demand.terms.licences, sign)
             self.released += _LOOK_BACK + 1 if sign < 0 else 0
@@ -669,8 +676,8 @@ class ClusterState(Forked):
         return compiled
 
     def capacity(self, demand: DemandClass, type_: int, *, up: bool = False) -> int:
-        """Return the number of instances that all machines of ``type_`` (with ``up``, those that
-        are) together could hold if empty, whatever nodes are closed to them now.
+        """Return how many instances all machines of ``type_`` (with ``up``, only those that are up)
+        together could hold if empty, regardless of which nodes are closed to them now.
         """
         nodes, opened = demand.nodes, demand.opened
         demand.open_to(ALL if demand.terms is None else demand.terms.nodes)
@@ -691,8 +698,7 @@ class ClusterState(Forked):
         return room
 
     def _largest(self, demand: DemandClass, type_: int) -> int:
-        """Return the number of instances of a gang for which an empty type has room, within its
-        domains."""
+        """Return how many instances of a gang fit on an empty type, within its domains."""
         if not demand.bound:
             return self.room_on_idle(demand, type_)
         rooms, everywhere = [0], demand.opened
@@ -703,7 +709,7 @@ class ClusterState(Forked):
         return max(rooms)
 
     def _could_count(self, demand: DemandClass, types: tuple[int, ...], here: int) -> bool:
-        """True if the counts of a gang hold on some of the nodes ``here`` of these types, if they are empty."""
+        """Return True if a gang's counts hold on some empty nodes of these types among ``here``."""
         empty = [
             machine.index
             for machine in self.list
@@ -726,9 +732,7 @@ class ClusterState(Forked):
         demand.nodes = sum([1 << index for index in chosen or ()])
 
     def _focus(self, demand: DemandClass, type_: int) -> None:
-        """Set ``demand.nodes`` to the domain with the least room that is enough for a bound gang, or to
-        no node.
-        """
+        """Set ``demand.nodes`` to the tightest domain in which a bound gang fits, or to no node."""
         best, chosen = 0, 0
         for domain in demand.terms.domains:  # type: ignore[union-attr]
             demand.nodes = domain & demand.opened
@@ -739,8 +743,8 @@ class ClusterState(Forked):
         demand.nodes = chosen
 
     def _enough(self, demand: DemandClass) -> int:
-        """Return the bit set of machines with enough CPUs and memory for one instance. It may
-        contain further machines.
+        """Return the bit set of machines with enough CPUs and memory for one instance. The set may
+        contain other machines.
         """
         enough = demand.nodes
         if demand.cpus:
@@ -761,7 +765,7 @@ class ClusterState(Forked):
         if whole and demand.nodes == ALL:
             levels, room = self.by_gpus[type_], 0
             used, sets = levels.used >> whole << whole, levels.sets
-            while used and room < needed:  # most idle first: a few machines often do
+            while used and room < needed:  # most idle first, because a few machines are often enough
                 level = used.bit_length() - 1
                 room += level // whole * sets[level].bit_count()
                 used ^= 1 << level
@@ -794,7 +798,7 @@ class ClusterState(Forked):
 
     def _fit_whole_gang(self, demand: DemandClass, type_: int) -> Placement | None:
         """Placement of a gang that needs whole GPUs only: machines are taken level by level,
-        without examining any of them.
+        without examining each of them.
         """
         levels, whole, needed = self.by_gpus[type_], demand.whole, demand.gang
         alone = levels.first(whole * needed)
@@ -883,8 +887,9 @@ class ClusterState(Forked):
         return self.by_cpus
 
     def _take_share(self, machine: NodeState, demand: DemandClass, gpu: int | None) -> int:
-        """Take a share of a GPU: the named one, else the fullest partly used one with room, else
-        an idle one. Among equally full ones under MIG, one on which the part exists is first.
+        """Take a share of a GPU: the named GPU, else the fullest partly used one on which it fits,
+        else an idle one. With MIG, among equally full ones, a GPU on which the partition exists
+        comes first.
         """
         shares, share = machine.shares, demand.share
         if machine.mig is not None:
@@ -914,7 +919,7 @@ class ClusterState(Forked):
                 self.shared[machine.type] &= ~machine.bit
 
     def _move_part(self, machine: NodeState, move: Callable[[int], int], place: int) -> int:
-        """Let a part be taken or given, and bring the indexes up to date."""
+        """Take or release a part, and update the indexes."""
         was, idle, partly = set(machine.shares.values()), machine.idle, self.by_share[machine.type]
         moved = move(place)
         if machine.up:
@@ -945,8 +950,8 @@ class ClusterState(Forked):
 
 
 def _take_whole(machine: NodeState, needed: int) -> int:
-    """Return the bit set of idle GPUs for a task that needs whole ones: first those without parts.
-    The parts of the others end.
+    """Return the bit set of idle GPUs for a task that needs whole ones: first those without
+    partitions. The partitions of the others are removed.
     """
     gpus = sorted(bits(machine.free), key=lambda gpu: (gpu in machine.layouts, gpu))[:needed]
     for gpu in gpus:

@@ -1,5 +1,5 @@
-"""The past of a simulation that begins in the middle: jobs that were in the system, and their runs
-that still ran.
+"""The past of a simulation that begins in the middle: jobs that were in the system, and their
+unfinished runs.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ if TYPE_CHECKING:
 
 
 class Ended(NamedTuple):
-    """The end of a run of the past, as an event of ``past_of``."""
+    """The end of a run from the past, as an event of ``past_of``."""
 
     run: InFlight
 
 
 def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, Job | InFlight | Ended]]:
     """Yield arrivals, starts and ends before ``begins_s`` in the order in which they happened, each with
-    its time and the number of its job. At one time runs end, some fail, jobs arrive, and runs are stopped and
-    start; each by rows in the log if they are known, else by job.
+    its time and the number of its job. At the same time, runs end first, then some fail, then jobs
+    arrive, and then runs are stopped and start; each group in the order of the log's rows if they
+    are known, or else by job.
 
     Raises:
         ModelError: The jobs are not in order of arrival, or a run starts at the beginning or later.
@@ -57,7 +58,7 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
             first, last = run.rows
             events.append((run.since_s, _DECIDED, first, number, number, run))
             if run.until_s is not None:
-                decided = run.stopped == "preempted" or run.until_s == run.since_s  # or it had no work
+                decided = run.stopped == "preempted" or run.until_s == run.since_s  # or the run had no work
                 order = _DECIDED if decided else _FAILS if run.stopped else _ENDS
                 events.append((run.until_s, order, last if last >= 0 else first, number, number, Ended(run)))
     events.sort(key=lambda event: event[:4])
@@ -70,11 +71,12 @@ _ENDS, _FAILS, _ARRIVES, _DECIDED = range(4)
 
 
 def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, runtime: Runtime) -> list[Job]:
-    """Give jobs their runs that started before ``at_s`` in a schedule, so that a simulation can begin then.
-    ``jobs`` are those of the schedule, in order of arrival. Jobs that a policy ended before are left out.
+    """Add to the jobs their runs that started before ``at_s`` in a schedule, so that a simulation
+    can begin at that time. ``jobs`` are those of the schedule, in order of arrival. Jobs that a
+    policy ended before are left out.
 
-    A run's piece is not in the log: among several that its instances may have come from, it is the one whose
-    work takes as long as the run did.
+    The log does not state a run's piece: among several pieces from which its instances may have
+    come, it is the one whose work takes as long as the run did.
     """
     types = ClusterState(schedule.cluster).types
     type_of = [types.index(node.gpu) for node in schedule.cluster.nodes]
@@ -130,7 +132,8 @@ _STOPS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
 
 @dataclass(slots=True)
 class _Piece:
-    """Instances of a task that wait together: the row of the stopped run they come from, and the work left."""
+    """Instances of a task that wait together: the row of the stopped run from which they come, and
+    the remaining work."""
 
     run: int
     waiting: int
@@ -141,10 +144,10 @@ class _Piece:
 class PastEvents:
     """The events before the beginning, for the indexes and listeners of policies (``Frontier.build``).
 
-    It listens to the kernel until the beginning is over, and tells everything again: which tasks became
-    ready, which runs started and ended, and when. Listeners that state what they ``remember`` also
-    are told of the jobs that had ``left``, which are not part of the simulation: their numbers and
-    those of their runs are negative.
+    It listens to the kernel until the beginning is over, and then repeats everything: which tasks
+    became ready, which runs started and ended, and when. Listeners that state what they
+    ``remember`` are also told of the jobs that had ``left``. These are not part of the simulation,
+    so their numbers and those of their runs are negative.
     """
 
     def __init__(self, kernel: ClusterKernel, left: Iterable[Job] | None, gone: Collection[int]) -> None:
@@ -158,7 +161,7 @@ class PastEvents:
         self._told: list[object] = []
 
     def push(self, task: TaskState) -> None:
-        """Note a task that became ready."""
+        """Record a task that became ready."""
         self._events.append((task.ready_s, "push", task))
 
     def started(self, run: Run, now: float) -> None:
@@ -170,7 +173,7 @@ class PastEvents:
         self._events.append((now, "ended", run))
 
     def tell(self, index: object) -> None:
-        """Call the methods of an index for everything that happened; once."""
+        """Call the methods of an index for everything that happened, once."""
         if any(index is other for other in self._told):
             return
         self._told.append(index)
@@ -182,7 +185,7 @@ class PastEvents:
                 events = [event for event in events if event[2].job.number not in self._gone]
                 self._of_left = self._events_of_left() if self._of_left is None else self._of_left
                 events = list(merge(self._of_left, events, key=lambda event: event[0]))
-        else:  # of a job that ends at the beginning, it would find no tasks
+        else:  # for a job that ends at the beginning, the index would find no tasks
             events = [event for event in events if event[2].job.number in there]
         calls = {name: getattr(index, name) for name in ("push", "started", "ended") if hasattr(index, name)}
         for time_s, name, what in events:
@@ -231,8 +234,9 @@ _Event: TypeAlias = tuple[float, str, Any]
 
 
 def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
-    """Let the jobs arrive that are in the system when a simulation begins, and let their runs start and end
-    at their own times. The kernel is at its beginning. ``left`` are the jobs that had left by then.
+    """Let the jobs arrive that are in the system when a simulation begins, and let their runs start
+    and end at their own times. The kernel must be at its beginning. ``left`` contains the jobs that
+    had left by then.
 
     Raises:
         ModelError: A run in flight does not fit; see ``past_of`` and ``check_in_flight``.
@@ -272,13 +276,13 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
         run.phase_until(max(run._ends_s, begins_s))
         if kernel.life is not None:
             kernel.life.recall(run)
-    kernel.changed = False  # first, what is due at the beginning happens
+    kernel.changed = False  # first, the events due at the beginning happen
     kernel.wait(begins_s)
 
 
 def forgotten(policy: object) -> list[str]:
-    """Return what a policy and its parts (a placement, an order) keep from decision to decision, and no log and no
-    state of a cluster holds (``forgets``).
+    """Return what a policy and its parts (a placement, an order) store between decisions that is in
+    no log and no cluster state (``forgets``).
     """
     words, parts, seen = dict[str, None](), [policy], set[int]()
     while parts:
@@ -296,7 +300,8 @@ def forgotten(policy: object) -> list[str]:
 
 
 def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:
-    """Say in a sentence each what a policy does not know of the past, after a simulation that began in the middle."""
+    """Return sentences about what a policy does not know of the past, after a simulation that began
+    in the middle."""
     begins_s = kernel.schedule.begins_s
     if not begins_s:
         return []
@@ -315,7 +320,7 @@ def is_done(job: Job) -> bool:
 
 
 def _pass_time(kernel: ClusterKernel, until_s: float) -> None:
-    """Let jobs become eligible whose time comes before ``until_s``."""
+    """Let jobs become eligible if their time comes before ``until_s``."""
     eligibility = kernel.eligibility
     while eligibility is not None and eligibility.next_s < until_s:
         kernel.now = eligibility.next_s
@@ -325,7 +330,7 @@ def _pass_time(kernel: ClusterKernel, until_s: float) -> None:
 def _resume(
     kernel: ClusterKernel, job: Job, number: int, run: InFlight, stopped: Mapping[tuple[int, int], TaskState]
 ) -> list[Run]:
-    """Start a run of the past where it ran. It has fetched its inputs and set itself up."""
+    """Start a run from the past where it ran. It has already fetched its inputs and been set up."""
     if number in kernel.applicants:
         kernel.admit(kernel.applicants[number])
     active = kernel.frontier.jobs.get(number)
@@ -344,8 +349,8 @@ def _resume(
 def _waiting_piece(
     kernel: ClusterKernel, active: JobState, run: InFlight, stopped: Mapping[tuple[int, int], TaskState]
 ) -> TaskState:
-    """Return the instances that the run takes: those of the stopped run that it resumes, else the
-    first ones of its task that wait.
+    """Return the instances that the run takes: those of the stopped run that it resumes, or else
+    the first waiting ones of its task.
     """
     task, needed = active.tasks[run.task], sum(share.instances for share in run.placement)
     piece = stopped.get((active.number, run.resumes)) if run.resumes >= 0 else None
@@ -359,8 +364,8 @@ def _waiting_piece(
 
 
 def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machines: ClusterState) -> None:
-    """Check that the nodes of a run in flight exist and have room for it beside the runs that
-    started before it. ``demand`` is that of its task, ``None`` if the job can never run.
+    """Check that the nodes of a run in flight exist and that it fits there beside the runs that
+    started before it. ``demand`` is its task's, or ``None`` if the job can never run.
 
     Raises:
         ModelError: They do not; the message names job and node.
@@ -391,18 +396,19 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
 
 
 def _room_for_run(machine: NodeState, demand: DemandClass) -> int:
-    """Return the room on a machine, whichever nodes are closed to the demand: what runs already may
-    run there."""
-    closed, demand.nodes = demand.nodes, ALL
+    """Return how many instances fit on a machine, even if nodes are closed to the demand, because a
+    job that is already running may run there."""
+    closed, counted = demand.nodes, demand.counted
+    demand.nodes, demand.counted = ALL, False
     try:
         return machine.room(demand)
     finally:
-        demand.nodes = closed
+        demand.nodes, demand.counted = closed, counted
 
 
 def may_mix_types(job: Job, demand: Demand) -> bool:
-    """Return True if a gang may combine nodes of different GPU types: a batch job that needs no
-    GPUs."""
+    """Return True if a gang may combine nodes with different GPU types, as a batch job without GPUs
+    may."""
     return not demand.gpus and job.request is not None
 
 
@@ -428,12 +434,13 @@ def jobs_at(
     """Return the jobs of a log that are in the system at ``begins_s``, with their instances in
     flight, and those that arrive later and before ``until_s``.
 
-    A job of one task that started earlier is in flight if its work takes until then; of other jobs
-    that started earlier the log does not say what is left, and they are left out. It runs on the
-    nodes that the log names. If they are unknown or have no room, it gets a place by best fit after
-    the others, the largest jobs first. A job for which there is no place waits. Jobs that state
-    their own runs in flight, but no start, keep them. Others without a start wait if the jobs are
-    ``stated`` as those of an instant; in a log, it is not known when they ran, and they are left out.
+    A job with a single task that started earlier is in flight if its work is not done by then.
+    Other jobs that started earlier are left out, because the log does not say what remains of them.
+    A job in flight runs on the nodes that the log names. If they are unknown or full, it is placed
+    by best fit after the others, the largest jobs first. A job that fits nowhere waits. Jobs that
+    state their own runs in flight, but no start, keep them. Other jobs without a start wait if the
+    jobs are ``stated`` to come from a single moment; in a log, it is not known when they ran, so
+    they are left out.
 
     Raises:
         ModelError: With ``exact``, a node that the log names does not exist or has no room; the
@@ -458,8 +465,8 @@ def jobs_at(
 
 
 class JobsLeft:
-    """The jobs of one task that ran in a log and had left by ``begins_s``, each with its run. They are made
-    when somebody asks for them.
+    """The single-task jobs that ran in a log and had left by ``begins_s``, each with its run. They
+    are made on demand.
     """
 
     def __init__(self, jobs: JobArrays, begins_s: float, cluster: Cluster, runtime: Runtime) -> None:
@@ -525,7 +532,7 @@ def why_no_state(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> str:
     ran = np.isfinite(end_s)
     gpus = (jobs.asked("gpus") * jobs.instances)[ran]
     times, changes = np.concatenate([end_s[ran], start_s[ran]]), np.concatenate([-gpus, gpus])
-    held = np.cumsum(changes[np.argsort(times, kind="stable")])  # at equal times, ends come first
+    held = np.cumsum(changes[np.argsort(times, kind="stable")])  # at the same time, ends come first
     if held.max(initial=0.0) > cluster.gpus * (1 + _ROUNDING):
         return f"its jobs hold up to {held.max():,.10g} GPUs at once, more than the cluster's {cluster.gpus:,}"
     return ""
@@ -533,7 +540,7 @@ def why_no_state(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> str:
 
 _ROUNDING = 1e-9
 _MOST_BEFORE = 0.25
-"""Largest share of the jobs that may arrive before a run of the whole log begins."""
+"""Largest share of the jobs that may arrive before a simulation of the whole log begins."""
 
 
 def _observed_start_s(jobs: JobArrays) -> np.ndarray:
@@ -574,8 +581,8 @@ def _may_run_at(jobs: JobArrays, begins_s: float, runtime: Runtime, machines: Cl
 def _flights(
     jobs: JobArrays, begins_s: float, machines: ClusterState, runtime: Runtime, *, exact: bool
 ) -> dict[int, tuple[InFlight, ...]]:
-    """Return the runs in flight of these started jobs of one task, by number: none for a job
-    without room, and no entry for a job that is done.
+    """Return, by number, the runs in flight of these started single-task jobs: an empty entry for a
+    job that does not fit, and no entry for a job that is done.
     """
     seconds = seconds_of(jobs, runtime, machines.types)
     by_name = nodes_by_name(machine.node.name for machine in machines.list)
@@ -611,8 +618,7 @@ def _flights(
 def _by_best_fit(
     machines: ClusterState, demand: DemandClass, instances: int, lasts_s: Sequence[float]
 ) -> Placement | None:
-    """Return a placement of all instances on the fastest type that has room for them, ``None`` if
-    none has."""
+    """Return a placement of all instances on the fastest type on which they fit, or ``None``."""
     for type_ in sorted(demand.types, key=lasts_s.__getitem__):
         if demand.gang or instances == 1:
             if (placement := machines.fit(demand, type_, instances)) is not None:
@@ -634,7 +640,7 @@ def _taken(machines: ClusterState, demand: DemandClass, placement: Placement, si
 
 
 def nodes_by_name(names: Iterable[str]) -> dict[str, list[int]]:
-    """Return the numbers of the nodes by the name that a log has for them: a node with GPUs of two
+    """Return the numbers of the nodes by the names that a log uses: a node with GPUs of two
     types is two nodes, ``name:A100`` and ``name:T4``.
     """
     by_name: dict[str, list[int]] = {}
@@ -654,7 +660,7 @@ def placement_on(
 ) -> Placement | None:
     """Return a placement of as many of the waiting instances as possible (of a gang: all) on the
     nodes that a log names, of one type unless it ``mixes`` them; ``None`` if they do not exist or
-    have no room.
+    are full.
     """
     listed = [machines.list[number] for name in names for number in by_name.get(name, ())]
     types = dict.fromkeys([machine.type for machine in listed if machine.type in demand.types])

@@ -73,10 +73,10 @@ class ChangesJobs(Protocol):
     """Changes jobs before they arrive, so that tasks become elastic."""
 
     def check(self, cluster: Cluster) -> None:
-        """Check that the cluster has what it asks for.
+        """Check that the cluster has what the change requires.
 
         Raises:
-            ModelError: It has not.
+            ModelError: It does not.
         """
         ...
 
@@ -91,10 +91,10 @@ def refused_engine(why: str) -> ConfigError:
 
 
 def check_level(request: Request | None, network: Network | None, names: Sequence[str]) -> None:
-    """Check that the nodes ``names`` have the level that jobs ask for.
+    """Check that the nodes ``names`` have the level that jobs request.
 
     Raises:
-        ModelError: They have not.
+        ModelError: They do not.
     """
     if request is None:
         return
@@ -124,9 +124,9 @@ class AdmitAll:
         self.policy = policy
 
     def __getattr__(self, name: str) -> Any:
-        """Return everything else is the policy's: its name, its need of true durations, its
+        """Return any other attribute of the policy: its name, whether it reads true durations, its
         facts."""
-        if name == "policy":  # a copy is made without attributes
+        if name == "policy":  # while a copy is made, there are no attributes yet
             raise AttributeError(name)
         return getattr(self.policy, name)
 
@@ -162,7 +162,7 @@ def cluster_scenario_of(config: Any) -> ClusterScenario:
 
 
 class ClusterWorld(GpuCluster, Scenario):
-    """A scenario of the GPU cluster; the compiled engine may play its episodes."""
+    """A scenario of the GPU cluster; the compiled engine may run its episodes."""
 
     @abstractmethod
     def world(self, seed: int) -> ClusterScenario:
@@ -173,7 +173,7 @@ class ClusterWorld(GpuCluster, Scenario):
         """
 
     def why_no_episodes(self, codec: CodecSettings, terms: Mapping[str, float]) -> str:
-        """Return the reason against episodes in the compiled engine; empty if there is none."""
+        """Return why its episodes cannot run in the compiled engine; empty if they can."""
         scenario, why = self.world(0), offered("why_no_episodes")
         if why is None:
             return "asked for" if scenario.engine == "simpy" else f"it {missing_family('services', 'why_no_episodes')}"
@@ -182,7 +182,7 @@ class ClusterWorld(GpuCluster, Scenario):
     def episodes(
         self, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, *, recorded: bool = False
     ) -> Any:
-        """``count`` episodes in the compiled engine, or the reason against it."""
+        """Return ``count`` episodes in the compiled engine, or why that is not possible."""
         why = self.why_no_episodes(codec, terms)
         return why or service("compiled_episodes")(self, count, codec, terms, scale, recorded)
 
@@ -191,13 +191,14 @@ class ClusterWorld(GpuCluster, Scenario):
 class ClusterScenario(Models, ClusterWorld):
     """A cluster, its jobs, and the models of everything that takes time.
 
-    ``workload`` is drawn or read again for every seed, or is a list of jobs in order of arrival,
-    the same for all seeds. ``elastic`` gives tasks a range of GPUs. ``accept`` are GPU types that
-    jobs of a trace may use beside those that they name. ``request`` are the terms of drawn jobs and
-    those of a trace, as far as these state none. ``outages`` takes nodes away while the trace's own
-    machines were away. ``begins_s`` is the beginning for a list of jobs; a trace knows its own. With
-    ``admission``, each job waits for ``Admit`` or ``Reject``. ``engine`` applies to policies given by
-    name (``engaged``): a caller of ``kernel`` decides live, which requires the SimPy kernel.
+    ``workload`` is generated or read again for every seed, or is a list of jobs in order of arrival
+    that is the same for all seeds. ``elastic`` gives tasks a range of GPUs. ``accept`` are GPU
+    types that jobs from a trace may use in addition to those that they name. ``request`` are terms
+    for jobs that state none themselves. ``outages`` takes nodes away while the trace's own machines
+    were away. ``begins_s`` is the beginning for a list of jobs; a trace knows its own. With
+    ``admission``, each job waits for ``Admit`` or ``Reject``. ``engine`` applies to policies given
+    by name (``engaged``): a caller of ``kernel`` decides during the simulation, which requires the
+    SimPy kernel.
     """
 
     cluster: Cluster
@@ -220,7 +221,7 @@ class ClusterScenario(Models, ClusterWorld):
 
     @property
     def models(self) -> Models:
-        """The models alone."""
+        """Only the models."""
         return Models(**{part.name: getattr(self, part.name) for part in fields(Models)})
 
     def world(self, seed: int) -> ClusterScenario:
@@ -243,7 +244,9 @@ class ClusterScenario(Models, ClusterWorld):
             ConfigError: The compiled engine is requested.
         """
         if self.engine == "compiled":
-            raise ConfigError("engine compiled plays policies given by name; decisions one by one need simpy or auto")
+            raise ConfigError(
+                "engine compiled runs only policies given by name; for decisions one by one, use simpy or auto"
+            )
         return self._live(self.jobs(seed), seed, on_arrivals, observers)
 
     def engaged(
@@ -336,12 +339,13 @@ class ClusterScenario(Models, ClusterWorld):
         return facts if waits is None else facts | {"observed": waits.to_dict()}
 
     def notes(self, kernel: Kernel[Any, Any], policy: object) -> list[str]:
-        """Return the facts that the policy does not know of the past of a run that began in the
-        middle."""
+        """Return notes about what the policy does not know of the past, for a simulation that began
+        in the middle."""
         return unknown_past(kernel, policy) if isinstance(kernel, ClusterKernel) else []
 
     def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
-        """Describe what keeps jobs that are there at the end of ``kernel`` from completing, by number."""
+        """Describe, by number, what keeps jobs that are still in ``kernel`` at its end from
+        completing."""
         return why_unfinished(kernel) if isinstance(kernel, ClusterKernel) else {}
 
     def check(self) -> None:
@@ -413,7 +417,7 @@ class ClusterScenario(Models, ClusterWorld):
 
     def auditor(self, trace: Trace | None = None) -> Auditor:
         """Return the auditor for the jobs in a trace, or in a window of one."""
-        from dagsim.systems.cluster.audit import Auditor  # it knows traces, which other workloads do not need
+        from dagsim.systems.cluster.audit import Auditor  # imports traces, which other workloads do not need
 
         as_stated = self.elastic is None and not (isinstance(self.runtime, Fed) and self.runtime.cores != "asked")
         levels = levels_in(self.network, [node.name for node in self.cluster.nodes])
@@ -430,13 +434,14 @@ class ClusterScenario(Models, ClusterWorld):
         )
 
     def _broken_rules(self) -> Callable[[Job], str]:
-        """Set up the empty site, and return what describes the rules by which a job may never start there."""
-        from dagsim.systems.cluster.waits import Obstacles  # it knows this module
+        """Set up the empty site, and return a function that describes the rules by which a job may
+        never start there."""
+        from dagsim.systems.cluster.waits import Obstacles  # it imports this module
 
         return Obstacles(self, None).rules_against
 
     def _period(self, file: TraceFile, trace: Trace) -> StoredJobs:
-        """Return the jobs from an instant of a log until another, with those in the system at the
+        """Return the jobs from one time in a log until another, with those in the system at the
         first."""
         jobs, stated_s = trace.unscaled(), trace.begins_s
         begins_s, until_s = file.period(trace.meta["origin_s"], stated_s)
@@ -448,8 +453,8 @@ class ClusterScenario(Models, ClusterWorld):
         return StoredJobs(jobs.shifted(0.0, trace.options.time_scale), left)
 
     def _window(self, file: TraceFile, seed: int) -> JobArrays:
-        """Return the jobs of a window, with those that ran and waited when it began, if the log
-        states them."""
+        """Return the jobs in a window, with those that were running and waiting when it began, if
+        the log contains them."""
         past = None if self._why_empty(file) else self._past
         return self._accepted(file.window_of(seed, self.cluster, self.runtime, past))
 

@@ -1,4 +1,4 @@
-"""The keys of the GPU cluster in a configuration. Since it is the default system, they stand at the
+"""The keys of the GPU cluster in a configuration. Because it is the default system, they are at the
 top level.
 """
 
@@ -44,12 +44,12 @@ FailureModel: TypeAlias = Annotated[Any, Registered(FAILURE_MODELS, "node_failur
 
 
 class NodeGroup(Section):
-    """``count`` equal nodes, called ``<name>-0``, ``<name>-1`` and so on."""
+    """A group of ``count`` equal nodes, called ``<name>-0``, ``<name>-1`` and so on."""
 
     name: str
     """Prefix of the names of its nodes."""
     count: int = Field(default=1, ge=1)
-    """Nodes of this group."""
+    """Number of nodes in this group."""
     hosts: str | None = None
     """Names of the nodes in Slurm's notation, ``h[001-032]``, instead of ``<name>-0``; ``count``
     must agree or be left out.
@@ -63,20 +63,22 @@ class NodeGroup(Section):
     memory_gb: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Memory per node in GB."""
     features: tuple[str, ...] = ()
-    """Features that jobs may ask for by a constraint."""
+    """Features that jobs may request by a constraint."""
     weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
-    """Weight in Slurm: nodes of a smaller weight are used first."""
+    """Weight in Slurm: nodes with a smaller weight are used first."""
     partitions: tuple[str, ...] = ()
-    """Partitions of ``queues`` that its nodes belong to. If a group names some, the ``nodes`` of
-    all partitions follow from the groups.
+    """Partitions in ``queues`` to which its nodes belong. If any group names partitions, the
+    ``nodes`` of all partitions follow from the groups.
     """
     from_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Seconds after the beginning at which its nodes arrive."""
+    """Time at which its nodes arrive, in seconds after the beginning."""
     mig_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """Seconds to make a part of a GPU (MIG). With it, fractions of GPUs are parts by NVIDIA's table."""
+    """Seconds to create a GPU partition (MIG). If set, fractions of GPUs are partitions according
+    to NVIDIA's table."""
     manifest: Mapping[str, Any] = {}
-    """What a scheduler reads of each node in its own form: for Kubernetes ``metadata.labels``,
-    ``spec.taints``, ``spec.unschedulable``, ``status.images`` and further ``status.allocatable``.
+    """Additional information that a scheduler reads about each node, in the scheduler's own form:
+    for Kubernetes ``metadata.labels``, ``spec.taints``, ``spec.unschedulable``, ``status.images``
+    and additional ``status.allocatable``.
     """
 
     @field_validator("mig_s")
@@ -140,8 +142,8 @@ class ClusterSection(Section):
         NodeGroup(name="t4", count=2, gpu="T4", gpus=8, cpus=96, memory_gb=1024),
     )
     accept: Mapping[str, Mapping[str, Annotated[float, Field(gt=0, allow_inf_nan=False)] | None]] = {}
-    """GPU types that jobs of a trace may use beside those that they name, with their relative speeds:
-    ``{A100-40: {H200: 1.8}}``. ``null`` leaves the speed to the runtime model.
+    """GPU types that jobs from a trace may use in addition to those that they name, with their
+    relative speeds: ``{A100-40: {H200: 1.8}}``. ``null`` leaves the speed to the runtime model.
     """
 
     @model_validator(mode="before")
@@ -175,7 +177,7 @@ class ClusterKeys(Section):
     """A cluster, its jobs, and the models of everything that takes time."""
 
     shared_keys: ClassVar[tuple[str, ...]] = ("admission",)
-    """Keys that configurations of other systems have as well."""
+    """Keys that configurations of other systems also have."""
     cluster: ClusterSection = ClusterSection()
     gpu_types: tuple[GpuType, ...] = ()
     """GPU types for use in ``cluster``, in addition to those of ``dagsim list gpus``."""
@@ -188,34 +190,36 @@ class ClusterKeys(Section):
     recorded seconds.
     """
     network: Annotated[Any, Registered(NETWORKS, "uniform")] | None = None
-    """How outputs reach the nodes of the next tasks. Default: instantly."""
+    """How the output of a task reaches the nodes of the next tasks. Default: instantly."""
     setup: Annotated[Any, Registered(SETUPS, "moving_delay")] | None = None
     """Time that a run occupies its GPUs before it computes. Default: none."""
     sharing: Annotated[Any, Registered(SHARINGS, "pairs")] | None = None
     """The rates of two tasks on the same GPUs, for policies that let tasks share. Default: they do not."""
     communication: Annotated[Any, Registered(COMMUNICATIONS, "models")] | None = None
-    """What gangs send in each step over a shared network (docs/networks.md). Default: nothing."""
+    """The data that gangs send over a shared network in each step (docs/networks.md). Default:
+    nothing."""
     elastic: Annotated[Any, Later("elastic")] | None = None
     """Ranges of GPUs and goodput models for training tasks (docs/elastic.md). Default: all tasks are rigid."""
     request: Request | None = None
-    """Terms of all jobs that state none themselves: ``{level: rack}`` keeps gangs within racks
+    """Terms for all jobs that state none themselves; ``{level: rack}`` keeps gangs within racks
     (docs/networks.md). Default: none.
     """
     preemption: Preemption = Preemption()
-    """What a preempted run keeps, and what it costs to resume it."""
+    """The work that a preempted run keeps, and the cost of resuming it."""
     admission: bool = False
-    """Each job waits until the policy admits or rejects it. Policies that do not decide that admit all."""
+    """If true, each job waits until the policy admits or rejects it. Policies without admission
+    control admit all jobs."""
     failures: tuple[FailureModel, ...] = ()
-    """Failures and maintenance: what takes nodes down and brings them back."""
+    """Failure and maintenance models, which take nodes down and bring them back."""
     estimates: Estimates = Estimates()
-    """What the policy may know about durations."""
+    """The information about durations that policies get."""
     queues: QueueTree | None = None
     """Accounts, partitions and limits, for schedulers that use them (docs/reference/schedulers.md). Default:
     none.
     """
     engine: Engine = "auto"
-    """The engine: ``simpy``, ``compiled`` (same bytes, much faster; docs/reference/engines.md), or ``auto``,
-    which picks one per run.
+    """The engine: ``simpy``, ``compiled`` (byte-identical results, much faster;
+    docs/reference/engines.md), or ``auto``, which picks one for each run.
     """
 
     @field_validator("queues", mode="after")
@@ -225,11 +229,11 @@ class ClusterKeys(Section):
         return queues if queues is None or section is None else queues_on(queues, section)
 
     def check_nodes(self) -> None:
-        """Check the network, terms of jobs, elastic tasks and failures against the nodes, if these
-        are known yet.
+        """Check the network, terms of jobs, elastic tasks and failures against the nodes, if the
+        nodes are already known.
 
         Raises:
-            ModelError: They do not fit.
+            ModelError: They contradict the nodes.
         """
         kind = getattr(self.network, "kind", "uniform")
         sends = "runtime" if self.communication is None else "communication"
@@ -333,7 +337,7 @@ class ClusterSystem(GpuCluster):
 
 @dataclass(frozen=True, slots=True)
 class DescribedCluster(GpuCluster):
-    """The GPU cluster as its keys describe it."""
+    """The GPU cluster as described by its keys."""
 
     has_top_keys: ClassVar[bool] = True
     keys: ClusterKeys
@@ -366,7 +370,8 @@ class DescribedCluster(GpuCluster):
         if (trace := self.keys.trace_file) is not None:
             name = Path(trace.path).name
             return name if trace.window is None else f"{name}, windows of {trace.window:,} jobs"
-        presets = PRESETS if isinstance(workload, Synthetic) else named  # fits are sessions, and slow to read
+        # fits are sessions, which are slow to read
+        presets = PRESETS if isinstance(workload, Synthetic) else named
         like = {name: preset.workload for name, preset in presets.items()}
         changes = {name: _changes(other, workload) for name, other in like.items() if type(other) is type(workload)}
         nearest = min(changes, key=lambda name: len(changes[name]))
@@ -401,7 +406,8 @@ class DescribedCluster(GpuCluster):
         return measured
 
     def faster_engine(self, policy: str, engine: EngineUse, wall_s: float) -> str:
-        """Hint for the user of a long run that the compiled engine could have played; else empty."""
+        """Return a hint for the user if the compiled engine could have run a long simulation;
+        otherwise empty."""
         hint = offered("faster_engine")
         return "" if hint is None else hint(self.scenario, policy, engine, wall_s)
 
@@ -443,7 +449,7 @@ def queues_on(queues: QueueTree, section: ClusterSection) -> QueueTree:
     if any(group.partitions for group in section.groups):
         return replace(queues, partitions=tuple([_of_groups(part, section) for part in queues.partitions]))
     names = {name for group in section.groups for name in (group.name, *group.nodes)}
-    names |= {name.partition(":")[0] for name in names}  # a node of several GPU types is one of each here
+    names |= {name.partition(":")[0] for name in names}  # a node with several GPU types is one node for each type here
     for part in queues.partitions:
         for name in [host for text in part.nodes for host in _hosts(text)]:
             if name not in names:
@@ -468,8 +474,8 @@ def _of_groups(part: NodePartition, section: ClusterSection) -> NodePartition:
 
 
 def _runtime_of(workload: Synthetic | Sessions | TraceFile) -> Runtime:
-    """Default runtime model: measured throughputs; for a trace, the seconds it recorded or the
-    model saved with it.
+    """Return the default runtime model: measured throughputs, or for a trace the recorded seconds
+    or the model saved with it.
     """
     if isinstance(workload, Synthetic):
         return Throughput()

@@ -1,4 +1,5 @@
-"""The rules of a site that bind every policy: partitions, constraints, reservations and licences.
+"""The rules of a site that apply under every policy: partitions, constraints, reservations and
+licences.
 
 They decide on which nodes a task may start now. ``Terms`` are the fixed part for one task, and a
 part of its demand class; ``SiteState`` keeps the *open* nodes of all such classes up to date.
@@ -29,7 +30,7 @@ class Terms(NamedTuple):
     limit_s: float = 0.0
     """Its time limit; 0 if the site has no reservations."""
     reservation: int = -1
-    """Index of the reservation that it runs in."""
+    """Index of the reservation in which it runs."""
     licences: tuple[tuple[str, int], ...] = ()
     domains: tuple[int, ...] = ()
     """Bit sets of nodes: a gang must lie within one of them."""
@@ -77,8 +78,8 @@ _NO_REQUEST = Request()
 class SiteState(Forked):
     """The restrictions of a site, and the licences in use. Plain data.
 
-    ``origin_s`` is the time of the log at 0 s. Constraints bind only if the cluster has features,
-    and a reservation or licence that the site does not list binds no job.
+    ``origin_s`` is the time of the log at 0 s. Constraints apply only if the cluster has features,
+    and a reservation or licence that the site does not list restricts no job.
     """
 
     __slots__ = {
@@ -137,11 +138,11 @@ class SiteState(Forked):
         self._numbers = MappingProxyType({closed.name: number for number, closed in enumerate(reserved)})
         self._owned = MappingProxyType(dict(queues.licences))
         self.licences = dict(queues.licences)
-        """Number of each licence that is free."""
+        """Number of free licences of each kind."""
         gone_s = [closed.end_s for closed in reserved] + [drain.start_s for drain in drained if drain.end_s == inf]
         self.doubt_s = min(gone_s, default=inf)
-        """From then on some tasks may wait forever: a reservation is over, or nodes are drained for
-        good."""
+        """The time from which some tasks may wait forever, because a reservation is over or nodes
+        are drained for good."""
         self._chosen: dict[str, int] = {}
         """Nodes that satisfy each constraint."""
 
@@ -203,7 +204,7 @@ class SiteState(Forked):
         return Terms(nodes, limit_s if self.closed else 0.0, reservation, licences, domains, counts)
 
     def counts(self, request: Request) -> tuple[NodeCount, ...]:
-        """The numbers of nodes that the constraint of a job asks for."""
+        """Return the numbers of nodes that the constraint of a job asks for."""
         counted = counts_of(request.constraint) if "*" in request.constraint and any(self._features) else ()
         return tuple([NodeCount(self._satisfying(part), least, apart) for part, least, apart in counted or ()])
 
@@ -227,7 +228,7 @@ class SiteState(Forked):
 
     def refuses(self, job: Job, now: float) -> RejectReason | None:
         """Return the reason for which a job that arrives now can never run, besides its resources:
-        it wants more licences than there are, or its reservation is over.
+        it needs more licences than there are, or its reservation is over.
         """
         request = job.request or _NO_REQUEST
         if any(count > self._owned.get(name, inf) for name, count in request.licences):
@@ -255,7 +256,7 @@ class SiteState(Forked):
 
     def open_between(self, terms: Terms, begin_s: float, end_s: float) -> int:
         """Return the nodes that a task with these terms may hold from ``begin_s`` to ``end_s``. A
-        drain matters only if it is under way at ``begin_s``, since no user knows of it before.
+        drain matters only if it is under way at ``begin_s``, because nobody knows of it before.
         """
         nodes = terms.nodes
         if terms.reservation >= 0:
@@ -283,7 +284,7 @@ class SiteState(Forked):
         return min([time_s for time_s in times if time_s > now], default=inf)
 
     def take(self, licences: Iterable[tuple[str, int]], sign: int) -> None:
-        """Take licences (``sign`` 1), or give them back (-1)."""
+        """Take licences (``sign`` 1) or return them (-1)."""
         for name, count in licences:
             self.licences[name] -= sign * count
 

@@ -1,5 +1,5 @@
-"""The mutable state of a simulation: jobs with their tasks, runs, and the frontier of everything
-that waits, with indexes of the ready tasks by a policy's key.
+"""The mutable state of a simulation: jobs with their tasks, runs, and the frontier of all waiting
+tasks, with indexes of the ready tasks by a policy's key.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Live(dict[KeyT, ValueT]):
 
     Policies are generators, and the kernel carries out a decision before it asks for the next one.
     Thus the most natural loop, ``for task in view.ready: ... yield Start(...)``, removes tasks from
-    the dictionary it iterates over. The kernel itself only looks up, adds and removes, at the same
-    cost as in any dictionary.
+    the dictionary over which it iterates. The kernel itself only looks up, adds and removes, at the
+    same cost as in any dictionary.
     """
 
     __slots__ = ()
@@ -70,13 +70,13 @@ class JobState(Forked):
         self.tasks: list[TaskState] = []
         self.tasks_left = len(job.graph.tasks)
         self.ideal_s = 0.0
-        """Its critical path by the estimates, on arrival."""
+        """Its critical path according to the estimates, on arrival."""
         self.service_gpu_s = 0.0
         """GPU-seconds that its ended runs have held."""
         self.queued_s: float | None = None
-        """When it began to wait only for the limit of its array; None if it never did."""
+        """When it began to wait only because of its array limit; None if it never did."""
         self.has_limits = False
-        """True if policies know the time limits of its tasks, and nothing of the truth."""
+        """True if policies know the time limits of its tasks, but not the true durations."""
         self.shows_truth = False
         """True if the policy declared itself clairvoyant and may read true durations."""
         self.places: dict[int, dict[int, int]] = {}
@@ -95,8 +95,8 @@ class JobState(Forked):
         return self.ideal_s
 
     def facts(self) -> JobFacts:
-        """Return what remains of it after it left. To be asked before estimates take the place of
-        true durations."""
+        """Return the facts that remain after it has left. Call this before estimates replace true
+        durations."""
         job, gpu_s, most = self.job, 0.0, 0.0
         for entry in self.tasks:
             if gpus := entry.task.gpus * entry.task.instances:
@@ -114,8 +114,8 @@ class TaskState(Forked):
     ``ClusterState.types[type]`` (``inf`` where it may not run), ``best_s`` its minimum, and
     ``rank_s`` the estimated longest path from the start of this task to the end of its job, with
     every task on its fastest type. ``order`` sorts by arrival of the job, then by index in its
-    graph: first come, first served. Preempted instances come back as a further *piece* of the task,
-    with ``left`` of their work to do.
+    graph: first come, first served. Preempted instances come back as a new *piece* of the task,
+    with the fraction ``left`` of their work to do.
     """
 
     __slots__ = {
@@ -199,7 +199,8 @@ class TaskState(Forked):
 
     @property
     def expected_left(self) -> float:
-        """The fraction of its work still to do, as far as policies know: of a time limit, what has not run."""
+        """The fraction of its work still to do, as far as policies know; for a time limit, the part
+        that has not run."""
         if not self.job.has_limits or self.left == 1.0:
             return self.left
         whole_s = self.job.tasks[self.index].best_s
@@ -212,8 +213,9 @@ class TaskState(Forked):
         twin: TaskState = TaskState._alike(self)
         twin.piece, twin.waiting, twin.restore_s = piece, waiting, restore_s
         if left != self.left:
-            # Estimates shrink by the same part as the truth, so a piece tells a policy how much is left, as a
-            # checkpoint does. Only the rank's own part shrinks: the path behind this task is as long as before.
+            # Estimates shrink in the same proportion as true durations, so a piece tells a policy
+            # how much is left, as a checkpoint does. Only the task's own part of the rank shrinks,
+            # because the path behind this task is as long as before.
             kept = left / self.left
             twin.left = left
             if self.job.has_limits and self.training is None:
@@ -227,8 +229,9 @@ class TaskState(Forked):
 
     def limit_left_s(self, left: float) -> tuple[float, ...]:
         """Return what a piece with a fraction ``left`` of the work has left of the time limit, by
-        type: the limit less the time that it ran, which says nothing of how much is left in truth.
-        In whole microseconds, since the last bits of that time would depend on the truth.
+        type: the limit minus the time that it ran, which reveals nothing about how much is truly
+        left. It is in whole microseconds, because the last bits of that time would depend on the
+        true duration.
         """
         rests = []
         for limit_s, true_s in zip(self.seconds, self._truth, strict=True):
@@ -263,11 +266,11 @@ it shares GPUs, the GPU of each instance.
 
 
 class WorkProgress(Forked):
-    """Work done and present rate of a run whose rate is not always 1.
+    """Work done and current rate of a run whose rate is not always 1.
 
     ``done`` is the work done until ``since_s``, in seconds at rate 1; of an elastic task, which counts
-    its own progress, the seconds at a rate above 0. ``event`` ends the present phase in place of the
-    run, None at rate 0.
+    its own progress, the seconds at a rate above 0. ``event`` ends the current phase in place of
+    the run; None at rate 0.
     """
 
     __slots__ = {
@@ -302,19 +305,19 @@ class WorkProgress(Forked):
         """What ends with ``event`` for an elastic task: an epoch, work before a checkpoint, or its write."""
         self.event: Event | None = None
         self.gang: Any = None
-        """Its communication, as the network keeps it."""
+        """Its communication, as stored by the network."""
 
 
 class Run(Due, Forked):
     """Instances of one task that run together, and the SimPy event that ends their phase.
 
     Its phases are fetching inputs (with a network), set-up and computing; a run without the first
-    two is a single timeout. Everything but the waiting is plain data: ``computing_s`` is when it
-    started to compute (``None`` before), ``ends_s`` when the present phase ends (``inf`` while only
-    the network knows).
+    two is a single timeout. Everything except the waiting is plain data: ``computing_s`` is when it
+    started to compute (``None`` before), ``ends_s`` is when the current phase ends (``inf`` while
+    only the network knows).
     """
 
-    # With a slot for each attribute of an Event as well, no run has a ``__dict__`` to fill.
+    # Because there is a slot for each attribute of an Event as well, runs need no ``__dict__``.
     __slots__ = {
         "_ends_s": SAME,
         "_seconds": SAME,
@@ -342,7 +345,7 @@ class Run(Due, Forked):
         held: tuple[Held, ...],
         started_s: float,
     ) -> None:
-        self.env = env  # ``Event.__init__`` without the call: this is the innermost loop
+        self.env = env  # as in ``Event.__init__``, without the call, because this is the innermost loop
         self.callbacks: list[Any] = []
         self.id = id_
         self.task = task
@@ -366,12 +369,12 @@ class Run(Due, Forked):
 
     @property
     def job(self) -> JobState:
-        """The job it belongs to."""
+        """The job to which it belongs."""
         return self.task.job
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The nodes it runs on."""
+        """The nodes on which it runs."""
         return tuple(machine.index for machine, *_ in self.held)
 
     @property
@@ -381,12 +384,13 @@ class Run(Due, Forked):
 
     @property
     def gpus(self) -> float:
-        """Number of GPUs it holds, a fraction if it shares one."""
+        """Number of GPUs that it holds, a fraction if it shares one."""
         return self.task.demand.demand.gpus * self.instances
 
     @property
     def rate(self) -> float:
-        """Its present rate: seconds of work per second, or the progress of an elastic task."""
+        """Its current rate: seconds of work per second, or the progress of an elastic task per
+        second."""
         return 1.0 if self.progress is None else self.progress.rate
 
     @property
@@ -417,7 +421,7 @@ class Run(Due, Forked):
         return self.task.seconds[self.held[0][0].type]
 
     def estimated_end_s(self, now: float) -> float:
-        """Its expected end at its present rate, for policies; never before ``now``."""
+        """Return its expected end at its current rate, for policies; never before ``now``."""
         if self.progress is not None:
             return max(self._paced_end_s(self.progress), now)
         begun = self.computing_s if self.computing_s is not None else max(self.started_s + self.setup_s, now)
@@ -455,10 +459,10 @@ class Run(Due, Forked):
         saved = self.task.saved
         return saved is not None and bool(saved[1]) and saved[0] == self.started_s
 
-    # Steps of its life, for the kernel.
+    # Steps in its life, called by the kernel.
 
     def compute(self, now: float) -> float:
-        """Compute from now on, at rate 1; returns the end."""
+        """Compute from now on at rate 1, and return the end."""
         self.computing_s = now
         self._ends_s = ends_s = now + self._seconds
         return ends_s
@@ -469,7 +473,7 @@ class Run(Due, Forked):
         return ends_s
 
     def take(self, seconds: float) -> None:
-        """Compute for so many seconds, instead of what its task says."""
+        """Compute for this many seconds instead of the task's duration."""
         self._seconds = seconds
 
     @property
@@ -491,14 +495,14 @@ class Run(Due, Forked):
             self._ends_s = self.estimated_end_s(now)
 
     def disarm(self) -> None:
-        """Let its scheduled events do nothing."""
+        """Disarm its scheduled events, so that they do nothing."""
         self.callbacks = []
         if self.progress is not None and self.progress.event is not None:
             self.progress.event.callbacks = []
             self.progress.event = None
 
     def halt(self) -> None:
-        """Let its events do nothing, and interrupt its process."""
+        """Disarm its events and interrupt its process."""
         self.disarm()
         if self.process is not None and self.process.is_alive:
             self.process.interrupt()
@@ -545,7 +549,7 @@ class Index(Protocol):
 
 
 class RunIndex(Protocol):
-    """An index of the runs under way, which the kernel keeps up to date for a policy. It may have
+    """An index of the current runs, which the kernel keeps up to date for a policy. It may have
     only one of these methods, and ``push`` in addition, and ``rated(run, now)``: the rate of a run
     has changed.
     """
@@ -749,9 +753,9 @@ class Frontier(Forked):
             self.rated.append(rated)
 
     def withdraw(self, tasks: Iterable[TaskState]) -> None:
-        """Take ready tasks out that will never start. Indexes of ready tasks are made anew when they are next asked
-        for. Listeners, which are keys of their own, stay: they hold a past, and would are told of
-        all runs again.
+        """Take out ready tasks that will never start. Indexes of ready tasks are rebuilt when they
+        are next requested. Listeners are kept, because they store a past and would otherwise be
+        told of all runs again.
         """
         for task in tasks:
             task.waiting = 0
@@ -761,13 +765,13 @@ class Frontier(Forked):
             self.forget(key)
 
     def end_past(self) -> None:
-        """Tell nobody of the past any more: the beginning is over."""
+        """Stop telling indexes of the past, because the beginning is over."""
         if self.past in self.indexes:
             self.forget(self.past)
         self.past = None
 
     def forget(self, key: object) -> None:
-        """Tell an index nothing more."""
+        """Stop sending events to an index."""
         index = self.indexes.pop(key)
         calls: dict[str, list[Any]] = {
             "push": self._pushes, "started": self.started, "ended": self.ended, "rated": self.rated
@@ -776,7 +780,7 @@ class Frontier(Forked):
             listeners[:] = [call for call in listeners if call != getattr(index, name, None)]
 
     def believe_estimates(self) -> None:
-        """Let tasks take their estimates from now on, for look-ahead."""
+        """Let tasks use their estimates from now on, for look-ahead."""
         everything = [task for job in self.jobs.values() for task in job.tasks]
         for task in (*everything, *(task for task in self.ready if task.piece)):
             task.believe_estimate()

@@ -1,5 +1,5 @@
-"""What runs move over the network before, between and after computing: outputs of their parents, data,
-and states (checkpoints, and what runs write after they were stopped).
+"""Transfers of runs over the network before, while and after they compute: outputs of their
+parents, data, and states (checkpoints, and states written after a run was stopped).
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Transfers(Forked):
         self._stores = () if storage is None else tuple(storage.numbers(names))
         """The nodes of the storage."""
         self.keeps_states = storage is not None and storage.checkpoints
-        """True if states go over the network."""
+        """True if states are sent over the network."""
         self.writes: dict[int, StateWrite] = {}
         """The states of stopped runs that the storage does not have yet, by the piece that needs them."""
 
-    # What a run reads before it computes.
+    # Data that a run reads before it computes.
 
     def fetches(self, run: Run) -> bool:
         """Let a run that has just started read what it needs over the network; False if that is nothing."""
@@ -86,7 +86,7 @@ class Transfers(Forked):
         self._life.set_up(run)
 
     def finished(self, run: Run) -> None:
-        """Remember where a run has ended: its children read its output there."""
+        """Remember where a run has ended, because its children read its output there."""
         places = run.task.job.places.setdefault(run.task.index, {})
         for machine, count, *_ in run.held:
             places[machine.index] = places.get(machine.index, 0) + count
@@ -134,7 +134,7 @@ class Transfers(Forked):
         ]
 
     def _store(self, task: TaskState) -> int:
-        """Return the node of the storage that serves the job of a task."""
+        """Return the storage node to which a task's job is assigned."""
         return self._stores[task.job.number % len(self._stores)]
 
     def expected_s(self, moves: Sequence[tuple[Run, Placement]], *, kept: bool) -> list[float]:
@@ -233,7 +233,7 @@ class Transfers(Forked):
             write.process.interrupt()
 
     def _cancel(self, write: StateWrite) -> None:
-        """End a write that nobody needs any more."""
+        """End a write that is no longer needed."""
         self._forget(write)
         write.pieces = ()
         self._interrupt(write)

@@ -1,5 +1,5 @@
-"""The seam between kernel and policies: a view of the present, including the times at which GPUs
-are expected to be free, and the protocol of policies that decide on it.
+"""The interface between kernel and policies: a view of the current state, including the times at
+which GPUs are expected to be free, and the protocol of policies.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class ClusterPolicy(Protocol):
     """
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
-        """Return the decisions for this instant. They are carried out one by one as they are
-        yielded, and the view shows the effect of each at once. The policy is asked again until
-        its answer is empty (or only ``Wait``), which means to wait for the next change, or until
-        no task waits any more.
+        """Return the decisions for the current time. They are carried out one by one as they are
+        yielded, and the view shows the effect of each at once. The policy is asked again until its
+        answer is empty (or only ``Wait``), which means to wait for the next change, or until no
+        task waits any more.
         """
         ...
 
@@ -96,8 +96,8 @@ class Simulation(Protocol):
 
 
 class ClusterView:
-    """The present as a policy may see it: live, read-only, O(1) to pass on. It never shows true
-    durations (unless estimates are exact) or future arrivals.
+    """The current state as far as a policy may see it: live, read-only, O(1) to pass on. It never
+    shows true durations (unless estimates are exact) or future arrivals.
     """
 
     __slots__ = ("_frontier", "_machines", "_simulation")
@@ -136,9 +136,9 @@ class ClusterView:
 
     @property
     def ready(self) -> Collection[TaskState]:
-        """Ready tasks with waiting instances, in the order they became ready. A loop over them
-        visits the tasks that were ready when it began, whatever is started in it; so do loops
-        over ``jobs``, ``running``, ``applicants``.
+        """Ready tasks with waiting instances, in the order in which they became ready. A loop over
+        them visits the tasks that were ready when it began, whatever it starts; the same is true
+        for loops over ``jobs``, ``running`` and ``applicants``.
         """
         return self._frontier.ready
 
@@ -149,7 +149,7 @@ class ClusterView:
 
     @property
     def running(self) -> Mapping[int, Run]:
-        """Runs under way, by id."""
+        """Current runs, by id."""
         return self._simulation.running
 
     @property
@@ -161,7 +161,7 @@ class ClusterView:
 
     @property
     def pending(self) -> bool:
-        """True if anything is still to happen without a decision, so that waiting makes sense."""
+        """True if anything will still happen without a decision, so that waiting makes sense."""
         return self._simulation.pending
 
     @property
@@ -187,7 +187,7 @@ class ClusterView:
 
     @property
     def sharing(self) -> Sharing | None:
-        """The rates of runs that share GPUs (``Join``); None if they cannot."""
+        """The rates of runs that share GPUs (``Join``); None if runs cannot share GPUs."""
         return self._simulation.sharing
 
     def queue(self, key: Key) -> Queue:
@@ -217,9 +217,9 @@ class ClusterView:
         return index
 
     def follow(self, listener: object) -> None:
-        """Send events to ``listener`` as to an ``index``, unless it already receives them: for
-        listeners that keep a past that no view shows. Call it at each decision. In a fork a copy
-        of the listener receives the runs again.
+        """Send events to ``listener`` as to an ``index``, unless it already receives them; for
+        listeners that store information about the past that no view shows. Call it at each
+        decision. In a fork a copy of the listener receives the runs again.
         """
         if listener not in self._frontier.indexes:
             self._build(listener, listener)
@@ -229,9 +229,10 @@ class ClusterView:
         return self._machines.fits(task.demand)
 
     def fit(self, task: TaskState, type_: int | None = None) -> Placement | None:
-        """Return a placement of the task's waiting instances, ``None`` if there is no room. It is
-        on the fastest type with room (or on ``type_``; of equally fast types, the one with the
-        fuller machine), by best fit. Independent instances go to one machine, up to its room.
+        """Return a placement of the task's waiting instances, ``None`` if it does not fit. It is on
+        the fastest type on which the task fits (or on ``type_``; among equally fast types, the one
+        with the fuller machine), by best fit. Independent instances go to one machine, as many as
+        fit there.
         """
         demand, machines = task.demand, self._machines
         types = demand.types
@@ -247,27 +248,27 @@ class ClusterView:
         return best
 
     def expected_rate(self, task: TaskState, placement: Placement) -> float:
-        """Return the rate at which a gang that communicates would compute on ``placement`` beside
-        the present flows: its step time without communication over that with it. 1 for all other
+        """Return the rate at which a communicating gang would compute on ``placement`` beside the
+        current flows: its step time without communication divided by that with it. 1 for all other
         tasks.
         """
         return self._simulation.expected_rate(task, placement)
 
     def expected_moves_s(self, moves: Sequence[tuple[Run, Placement]]) -> list[float]:
-        """Return the seconds until each run would compute again if all moved now (``Migrate``):
-        what ``preemption`` says, and the time that its state, data and inputs need beside the flows
-        that are under way. Work that it would lose is not in it.
+        """Return the seconds until each run would compute again if all moved now (``Migrate``): the
+        costs in ``preemption``, and the time that its state, data and inputs need beside the
+        current flows. Work that it would lose is not included.
         """
         return self._simulation.expected_moves_s(moves)
 
     def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
-        """Return the seconds that the user claimed for an instance of the task (its time limit), by
-        type; ``None`` without a claim.
+        """Return the time that the user requested for an instance of the task (its time limit), in
+        seconds by type; ``None`` if there is none.
         """
         return self._simulation.requested_s(task)
 
     def stream(self, name: str) -> np.random.Generator:
-        """Return the named random stream of this simulation, for policies that draw."""
+        """Return a named random stream of this simulation, for randomised policies."""
         return self._simulation.stream(name)
 
     def fork(self) -> Simulation:
@@ -291,8 +292,8 @@ estimated.
 
 
 class ExpectedFree:
-    """The runs under way on each GPU type by their expected ends, soonest first. Times count from
-    the start of the simulation, waits from now. An end is the present ``Run.estimated_end_s``.
+    """The current runs on each GPU type by their expected ends, soonest first. Times count from the
+    start of the simulation, waits from now. An end is the current ``Run.estimated_end_s``.
 
     Cost: O(log running) per start and end, O(runs that do not compute yet) per access through the
     view, and O(runs that end first) per query.
@@ -338,7 +339,7 @@ class ExpectedFree:
         return self._ends[type_]
 
     def eta_s(self, demand: DemandClass, type_: int) -> float:
-        """Return the seconds until the type is expected to have room for ``demand`` (whatever its
+        """Return the seconds until ``demand`` is expected to fit on the type (regardless of
         nodes)."""
         if type_ not in demand.types:
             return NEVER_S
@@ -394,7 +395,7 @@ class ExpectedFree:
 
     def shadow(self, gpus: float, type_: int) -> tuple[float, float]:
         """Return the time when ``gpus`` GPUs of the type are expected to be idle, and the number of
-        further GPUs idle then, counting all runs that end at that time. ``(inf, 0)`` if they
+        other GPUs that are idle then, counting all runs that end at that time. ``(inf, 0)`` if they
         never are.
         """
         now = self._view.now

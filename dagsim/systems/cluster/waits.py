@@ -45,11 +45,11 @@ class CauseKind(StrEnum):
     CPUS = "cpus"
     MEMORY = "memory"
     WHOLE_NODES = "whole_nodes"
-    """Nodes had room, but could not be shared."""
+    """The job would have fitted on nodes that could not be shared."""
     DOWN = "down"
-    """Nodes that were down would have had room."""
+    """The job would have fitted on nodes that were down."""
     ELSEWHERE = "elsewhere"
-    """There was room, but only where the rules do not allow the job."""
+    """The job would have fitted, but only where the rules do not allow it."""
     ORDER = "order"
     """The job would have fitted, but the policy's order kept it waiting."""
 
@@ -74,7 +74,7 @@ class Stretch:
     causes: Causes
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, safe for JSON."""
+        """Return plain values that are safe for JSON."""
         causes = [{"kind": str(cause.kind), "what": cause.what} for cause in self.causes]
         return {"from_s": self.from_s, "until_s": self.until_s, "causes": causes}
 
@@ -138,7 +138,7 @@ class WaitRules(Protocol):
     """
 
     elsewhere: str
-    """Description of room on nodes that are not among ``nodes``."""
+    """Describes nodes outside ``nodes`` on which the job would have fitted."""
 
     def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
         """Add a run."""
@@ -149,7 +149,7 @@ class WaitRules(Protocol):
         ...
 
     def limits(self, task: TaskState) -> Iterable[str]:
-        """Describe the limits that leave no room for a start of the task now."""
+        """Describe the limits that prevent a start of the task now."""
         ...
 
     def reached(self, task: TaskState) -> Iterable[ReachedLimit]:
@@ -205,7 +205,7 @@ class NodeStanding(IntEnum):
 
     OPEN = 0
     CLOSED = 1
-    """The users of the node, or the task, require the node for themselves."""
+    """The jobs on the node, or the task, require the node for themselves."""
     DOWN = 2
     OUTSIDE = 3
     """The rules do not allow the task on the node."""
@@ -216,8 +216,9 @@ _EVERYWHERE = -1
 
 
 class RoomTally:
-    """Room by type and standing of the nodes, kept up to date node by node. O(1) per changed node
-    and per query. A gang must lie in one of the ``domains``, bit sets of nodes, if there are any.
+    """Counts how many instances fit, by type and standing of the nodes, and is updated node by
+    node. O(1) per changed node and per query. A gang must lie in one of the ``domains``, bit sets
+    of nodes, if there are any.
     """
 
     def __init__(self, task: TaskState, *, distinct: bool, domains: Sequence[int] = ()) -> None:
@@ -390,7 +391,7 @@ class _Past:
         self._users: dict[int, dict[int, TaskState]] = {}
         """The runs on each node."""
         self._touched: set[int] = set()
-        """Nodes that the tally must count again."""
+        """Nodes that have to be counted again."""
         self._allowed = 0
         self._dependencies = Dependencies()
         self._decided: set[int] = set()
@@ -584,7 +585,7 @@ def _lacking(tally: RoomTally, elsewhere: str) -> Iterator[Cause]:
         return
     places: tuple[NodeStanding, ...] = _UP
     lacking = tally.lacking(*places)
-    if lacking is None:  # all that is up would not do even if it were empty
+    if lacking is None:  # all nodes that are up would not be enough even if they were empty
         words = f", and all of its nodes must be of {tally.together}" if tally.together else ""
         yield Cause(CauseKind.DOWN, f"nodes were down{words}")
         places = (*_UP, NodeStanding.DOWN)

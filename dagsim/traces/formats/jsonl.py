@@ -16,8 +16,8 @@ from dagsim.workload import records
 class JsonLines(Reader):
     """Jobs exactly as written, streamed: the file is in order of arrival.
 
-    A program wrote the file, so an invalid line means damage: it raises an error instead of being
-    dropped.
+    Because the file was written by a program, an invalid line means damage and raises an error
+    instead of being dropped.
     """
 
     name = "jsonl"
@@ -37,12 +37,12 @@ class JsonLines(Reader):
             yield job
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
-        """When the jobs' own runs in flight have begun, if the file was written with such a state."""
+        """When a simulation of the jobs begins, if the file was written with runs in flight."""
         begins_s = records.read_meta(source.files[0].path).get("begins_s")
         return float(begins_s) if isinstance(begins_s, int | float) and begins_s > 0 else None
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        """Return the assumptions that the jobs were made under, if they were written with the
+        """Return the assumptions under which the jobs were read, if they were written with the
         jobs."""
         recorded = records.read_meta(source.files[0].path).get("assumptions")
         return {name: str(text) for name, text in recorded.items()} if isinstance(recorded, dict) else {}

@@ -1,4 +1,4 @@
-"""Plain CSV or JSON Lines for your own logs: one row per job, or per task of a job.
+"""Plain CSV or JSON Lines for your own logs, with one row per job, or per task of a job.
 
 The header names the columns, in any order; ``--map`` says which columns of a foreign file hold them, or a number for
 all rows (``gpus=0``). Required: ``id, arrival_s``, ``gpus`` or ``cpus``, and either ``duration_s`` or both ``start_s``
@@ -12,7 +12,7 @@ and ``end_s``. Also allowed:
 ``gang``            whether the instances start together: yes or no (yes)
 ``cpus``            cores per instance (0)
 ``memory_gb``       memory per instance (0)
-``estimate_s``      duration that the user claimed
+``estimate_s``      duration that the user requested
 ``model``           a row of the throughput table, with ``batch``
 ``priority``        larger is more urgent (0)
 ``tenant``          user, group or queue
@@ -21,15 +21,14 @@ and ``end_s``. Also allowed:
 ``start_s``         when it really started, on the same clock
 ``end_s``           when it really ended
 ``eligible_s``      earliest time at which it could have started
-``state``           how it ended; jobs that run or wait are dropped, and those cancelled without a run
-``constraint``      features that its nodes must have, ``a100|v100``
-``level``           a level of the network, ``rack``, within one domain of which each gang lies
-``level_required``  whether the level is required (yes) or preferred (no)
-``segment``         instances per segment of a gang, each within one domain of the level
-``weight``          cost of one second of waiting (1)
-``task``            the name of a task: rows of one ``id`` are then the tasks of one job
-``parents``         names of the tasks that a task waits for, ``map|shuffle``
-==================  =====================================================================================
+``state``           how it ended; running and waiting jobs are dropped, and so are jobs cancelled
+without a run ``constraint``      features that its nodes must have, ``a100|v100`` ``level``
+a level of the network, ``rack``, within one domain of which each gang lies ``level_required``
+whether the level is required (yes) or preferred (no) ``segment``         instances per segment of a
+gang, each within one domain of the level ``weight``          cost of one second of waiting (1)
+``task``            the name of a task: rows of one ``id`` are then the tasks of one job ``parents``
+names of the tasks that a task waits for, ``map|shuffle`` ==================
+=====================================================================================
 
 ``--map type=COLUMN`` means ``gpu_type``. Times are seconds, from any origin at or before the first arrival, or
 ISO dates; durations are seconds or
@@ -213,8 +212,8 @@ class _Rows:
         self._named = options.named_gpus()
 
     def in_order(self, table: Table, report: ReadReport) -> Table:
-        """Return the table, with local dates of repeated hours read such that they fit their order
-        and the durations."""
+        """Return the table, with local dates in repeated hours interpreted such that they fit their
+        order and the durations."""
         if self._zone is None or not any(_AT[name] in table.words_of for name in _DATES):
             return table
         stated = table.numbers(_AT["duration_s"])
@@ -283,7 +282,7 @@ class _Rows:
         return replace(jobs, name=task.place, names=objects(task.words))
 
     def facts(self, checks: Checks, arrival_s: np.ndarray, ran_s: np.ndarray | None = None) -> dict[str, Any]:
-        """Return the columns of jobs that do not describe tasks, one row per job; ``ran_s`` are
+        """Return the job columns that do not describe tasks, one row per job; ``ran_s`` contains
         their durations if they have one task.
         """
         start_s, eligible_s = (self._moment(checks, name) for name in ("start_s", "eligible_s"))
@@ -407,7 +406,7 @@ class _Rows:
 
 
 def _constrained(text: str) -> tuple[Request, bool]:
-    """Return the request for nodes by an expression over their features, and False if only a part
+    """Return the request for nodes from an expression over their features, and False if only a part
     of it can be read."""
     text = "" if is_unset(text) else text.strip()
     try:
@@ -418,7 +417,7 @@ def _constrained(text: str) -> tuple[Request, bool]:
 
 
 def _check_states(checks: Checks, work: np.ndarray) -> None:
-    """Drop the rows of jobs that had not ended, or that were cancelled and never ran."""
+    """Drop the rows of jobs that had not ended, or that were cancelled without having run."""
     words = checks.table.words(_AT["state"])
     states = [(word.split() or [""])[0].upper().rstrip("+") for word in words.words]
 
@@ -442,7 +441,7 @@ def _over_nodes(
     """Return the instances and the demand of each where ``nodes`` are stated: one per node, or one
     per GPU if the GPUs are not even over the nodes.
     """
-    nodes = np.where(are_counts(nodes), nodes, 1.0)  # rows with another number are dropped
+    nodes = np.where(are_counts(nodes), nodes, 1.0)  # rows with a different number are dropped
     checks.drop((nodes > 1) & (instances > 1), "with both nodes and instances")
     uneven = (nodes > 1) & (np.where(np.isfinite(gpus), gpus, 0.0) % nodes > 0)
     checks.note(uneven, "whose GPUs are not even over their nodes, taken one by one")
@@ -477,7 +476,7 @@ def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
     usable = checks.usable[groups.row]
     kept = np.bincount(groups.job, usable, len(groups.ids)).astype(np.int64)
     leads = np.minimum.reduceat(np.where(usable, np.arange(len(usable)), len(usable) - 1), groups.first[:-1])
-    lead = groups.row[leads]  # job-level columns come from the first usable row of each job
+    lead = groups.row[leads]  # job-level columns are taken from the first usable row of each job
 
     def drop(reason: str, jobs: np.ndarray, details: Mapping[int, str]) -> None:
         checks.findings.drop(

@@ -1,5 +1,6 @@
 """Functions are compiled once, and loaded as object code without numba; what does not fit is never read."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from dagsim.cli import app
 from dagsim.families.compiled import jit
 
 pytestmark = pytest.mark.skipif(not jit.jitted(), reason="numba is not installed")
@@ -95,13 +98,17 @@ def test_other_types_are_compiled_again_and_strided_arrays_refused(folder: Path)
         function(o, 1.0)
 
 
-@pytest.mark.parametrize("damage", [b"", b"text", None])
+RANDOM = np.random.default_rng(1).bytes(5000)
+
+
+@pytest.mark.parametrize("damage", [b"", b"text", RANDOM, None], ids=["empty", "text", "random", "truncated"])
 def test_a_damaged_file_is_compiled_again(damage: bytes | None, folder: Path) -> None:
     o, shown = example(3), np.zeros(1)
     jit.outer(add)(o, shown)
     (path,) = folder.glob("add-*.o")
     whole = path.read_bytes()
     path.write_bytes(whole[:-9] if damage is None else damage)
+    assert not jit.is_kept("add")  # so that no run waits for the compilation that it did not expect
     assert jit.outer(add)(o, shown) == 3
     mended = path.read_bytes()
     assert mended not in (damage, whole[:-9])
@@ -116,3 +123,162 @@ def test_a_process_that_finds_its_functions_compiled_does_not_load_numba(monkeyp
         for _ in range(2)
     ]
     assert outputs == [["True", "True"], ["False", "False"]]
+
+
+@pytest.mark.parametrize("damage", [b"", RANDOM, None], ids=["empty", "random", "truncated"])
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_a_damaged_file_of_numba_is_compiled_again(damage: bytes | None, ending: str, folder: Path) -> None:
+    assert jit.dispatched(plus_one)(1) == 2
+    (path,) = folder.rglob(f"*.{ending}")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9] if damage is None else damage)
+    assert jit.dispatched(plus_one)(2) == 3
+    again = jit.dispatched(plus_one)
+    assert again(3) == 4
+    assert again.stats.cache_hits
+
+
+def plus_one(number: int) -> int:
+    return number + 1
+
+
+def test_functions_of_another_version_or_processor_are_in_another_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    from llvmlite import binding
+
+    def fresh() -> str:
+        jit.folder.cache_clear()
+        return jit.folder().name
+
+    names, known = [fresh()], jit.version
+    for package in ("numba", "llvmlite", "numpy"):
+        with monkeypatch.context() as changed:
+            changed.setattr(jit, "version", lambda name, package=package: known(name) + "1" * (name == package))
+            names.append(fresh())
+    with monkeypatch.context() as changed:
+        changed.setattr(sys, "version", "3.99.0 (main)")
+        names.append(fresh())
+    with monkeypatch.context() as changed:
+        changed.setattr(binding, "get_host_cpu_name", lambda: "other")
+        names.append(fresh())
+    with monkeypatch.context() as changed:
+        features = type("Features", (), {"flatten": lambda self: "-avx512f"})
+        changed.setattr(binding, "get_host_cpu_features", features)
+        names.append(fresh())
+    with monkeypatch.context() as changed:
+        changed.setattr(jit, "sources", lambda: [Path(__file__)])
+        names.append(fresh())
+    assert len(set(names)) == len(names) == 8
+    assert fresh() == names[0]
+
+
+OTHER_USER = """
+import os, sys
+from pathlib import Path
+import numpy as np
+from dagsim.families.compiled import jit
+kept, spare, modes = Path(sys.argv[1]), Path(sys.argv[2]), [int(word, 8) for word in sys.argv[3:5]]
+home = Path(sys.argv[5])
+sys.path.insert(0, str(home))
+import kernels
+shown = np.zeros(1)
+def results(folder):
+    jit.folder = lambda: folder
+    return jit.outer(kernels.total)(np.ones(4), shown), jit.dispatched(kernels.plus_one)(1)
+assert results(spare) == (4, 2)  # all modules are loaded now: the other user may not see them
+assert results(kept) == (4, 2)
+before = {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()}
+for path in (kept, *kept.rglob("*")):
+    path.chmod(modes[0] if path.is_dir() else modes[1])
+os.seteuid(65534)
+is_kept = jit.is_kept("total")
+assert results(kept) == (4, 2)
+os.seteuid(0)
+print(is_kept, before == {path: path.read_bytes() for path in before})
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="becomes another user, as only root may")
+@pytest.mark.parametrize(
+    ("folders", "files", "kept"),
+    [("755", "644", "True"), ("755", "600", "False"), ("700", "600", "False"), ("777", "600", "False")],
+    ids=["readable", "files unreadable", "folder unreadable", "folder writable, files unreadable"],
+)
+def test_two_users_share_a_folder_as_far_as_they_may(folders: str, files: str, kept: str, tmp_path: Path) -> None:
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    for name in ("kept", "spare"):
+        (tmp_path / name).mkdir()
+    for path in (tmp_path, *tmp_path.parents[:3]):  # the folders of pytest are the user's own
+        path.chmod(0o755)
+    words = [tmp_path / "kept", tmp_path / "spare", folders, files, tmp_path]
+    ended = subprocess.run([sys.executable, "-c", OTHER_USER, *map(str, words)], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    unchanged = folders != "777"  # where the other user may write, it keeps its own
+    assert ended.stdout.split() == [kept, str(unchanged)]
+
+
+KERNELS = """
+def total(values, shown) -> int:
+    for value in values:
+        shown[0] += value
+    return len(values)
+
+def plus_one(number) -> int:
+    return number + 1
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="gives a file away, as only root may")
+def test_object_code_of_a_stranger_is_not_loaded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    o, shown = example(3), np.zeros(1)
+    jit.outer(add)(o, shown)
+    jit.dispatched(plus_one)(1)
+    assert jit.is_kept("add")
+    for path in folder.rglob("*"):
+        os.chown(path, 1234, -1)
+    assert not jit.is_kept("add")
+    assert jit.outer(add)(o, shown) == 3
+    again = jit.dispatched(plus_one)
+    assert again(1) == 2
+    assert not again.stats.cache_hits
+
+
+def test_warming_says_where_nothing_can_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cache").write_text("a file, where even root makes no folder")
+    monkeypatch.setattr(jit, "folder", lambda: tmp_path / "cache" / "compiled")
+    monkeypatch.setattr("dagsim.families.compiled.drive.compile_loop", lambda plan: False)
+    result = CliRunner().invoke(app, ["warm", "--policy", "fifo"])
+    assert result.exit_code == 2
+    assert "cannot be kept there; set NUMBA_CACHE_DIR to a folder of your own" in " ".join(result.output.split())
+
+
+def test_a_run_without_a_folder_for_compiled_functions_runs(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("")
+    words = [
+        "-m",
+        "dagsim",
+        "eval",
+        "--policy",
+        "slurm-multifactor",
+        "--seeds",
+        "1",
+        "--no-plots",
+        "--out",
+        tmp_path / "r",
+    ]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "DAGSIM_WARM": "1"}
+    ended = subprocess.run([sys.executable, *map(str, words)], env=environment, capture_output=True, text=True)
+    assert (ended.returncode, "Traceback" in ended.stderr) == (0, False), ended.stderr
+
+
+def test_without_numba_everything_runs_in_simpy(tmp_path: Path) -> None:
+    code = "import sys; sys.modules.update(numba=None, llvmlite=None); from dagsim.cli import main; main()"
+    words = ["eval", "--policy", "sjf", "--seeds", "1", "--no-plots", "--out", tmp_path / "r"]
+    ended = subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    refused = subprocess.run([sys.executable, "-c", code, "warm"], capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "numba" in refused.stderr
+    asked = [*map(str, words), "--set", "engine=compiled"]
+    refused = subprocess.run([sys.executable, "-c", code, *asked], capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "numba" in refused.stderr

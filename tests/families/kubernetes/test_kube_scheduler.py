@@ -8,6 +8,7 @@ import copy
 import heapq
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from dagsim.families.kubernetes.kube.kube_scheduler import KubeScheduler, _name,
 from dagsim.model import Cluster, Job, Node, Task, canonical_json
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.policy_spec import PolicyKind, PolicySpec, split_policies
+from dagsim.testing import violations
 
 FIRST_FIT = Path(__file__).with_name("first_fit_scheduler.py")
 REAL = os.environ.get("DAGSIM_KUBE_SCHEDULER")
@@ -57,11 +59,30 @@ def plain(number: int, arrival_s: float, seconds: float = 100.0, priority: float
 def play(binary: str, cluster: Cluster, jobs: list[Job], **settings: Any) -> list[tuple[str, float, int]]:
     policy = KubeScheduler(binary, **{"still_s": 0.3, **settings})
     schedule = ClusterKernel(cluster, jobs).run(policy)
+    assert violations(schedule, jobs) == []
     return [
         (row.kind.name, round(row.time_s, 6), row.job)  # type: ignore[attr-defined]
         for row in schedule.log
         if row.kind.name in ("STARTED", "FINISHED", "PREEMPTED", "REJECTED")
     ]
+
+
+@pytest.mark.parametrize("binary", ["fake", pytest.param("real", marks=real)])
+def test_no_node_is_over_committed(binary: str, request: pytest.FixtureRequest) -> None:
+    path = REAL if binary == "real" else request.getfixturevalue("fake")
+    rng = random.Random(5)
+    priorities = 3 if binary == "real" else 1  # the small scheduler preempts without care
+    jobs = [
+        plain(
+            number,
+            2.0 * number,
+            rng.uniform(5, 60),
+            float(rng.randrange(priorities)),
+            cpus=rng.choice([0.5, 1, 2, 3.25]),
+        )
+        for number in range(30)
+    ]
+    assert len(play(path, machines(2), jobs)) >= 60  # play asks the checker of logs
 
 
 def starts(rows: list[tuple[str, float, int]]) -> list[float]:

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("uvicorn")
 
-from dagsim.errors import ConfigError, PolicyFailed
+from dagsim.errors import ConfigError, PolicyFailed, TraceError
 from dagsim.families.kubernetes.kueue import Kueue
 from dagsim.families.kubernetes.kueue.kueue_manager import KueueManager, manifests_of, workload_manifest
 from dagsim.families.kubernetes.kueue_manifests import kueue_objects, kueue_workload_object
@@ -35,6 +35,7 @@ from dagsim.families.kubernetes.kueue_objects import (
     TopologyRequest,
     Workload,
 )
+from dagsim.families.kubernetes.kueue_site import read_kueue_site
 from dagsim.families.kubernetes.terms import Requirement, Taint, Toleration
 from dagsim.model import Cluster, Job, Node, QueueTree, Task
 from dagsim.model.gpu import gpu_type
@@ -90,6 +91,19 @@ def play(policy: Any, jobs: list[Job]) -> set[tuple[str, float, str]]:
 def test_a_real_manager_decides_as_the_policy_kueue() -> None:
     version = os.environ.get("DAGSIM_KUEUE_VERSION", "v1beta2")
     assert play(KueueManager(REAL or "", version=version), STORY) == play(Kueue(), STORY)
+
+
+@pytest.mark.parametrize(
+    ("group", "system"), [("scheduling.volcano.sh/v1beta1", "Volcano"), ("scheduling.run.ai/v2", "KAI")]
+)
+def test_queues_of_other_systems_are_named_in_the_error(group: str, system: str, tmp_path: Path) -> None:
+    queues = [
+        {"apiVersion": group, "kind": "Queue", "metadata": {"name": name}, "spec": {}} for name in ("red", "blue")
+    ]
+    path = tmp_path / "queues.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": queues}))
+    with pytest.raises(TraceError, match=rf"queues\.json: 2 queues of {system} .*'red'"):
+        read_kueue_site([path])
 
 
 def fake(folder: Path) -> str:

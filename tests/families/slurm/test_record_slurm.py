@@ -69,13 +69,13 @@ def test_settings_of_hosts_and_hardware_are_replaced_and_rules_are_kept() -> Non
     assert "Prolog" not in conf
     assert "proctrack/linuxproc" in conf
     assert "cgroup" not in conf
-    assert "SchedulerParameters=bf_interval=60, bf_continue" in conf
+    assert "SchedulerParameters=bf_interval=60,bf_continue" in conf
     nodes = [line for line in conf.splitlines() if line.startswith("NodeName=")]
     assert [line.split()[0] for line in nodes] == ["NodeName=c1", "NodeName=c2", "NodeName=c3", "NodeName=g1"]
     ports = [part for line in nodes for part in line.split() if part.startswith("Port=")]
     assert len(set(ports)) == 4
     assert "PartitionName=gpu Nodes=g1 MaxTime=04:00:00 DefaultTime=30 State=UP AllowAccounts=red,blue" in conf
-    assert gres == "AutoDetect=off\nNodeName=g1 Name=gpu Type=a100 Count=4\n"
+    assert gres == "AutoDetect=off\nNodeName=g1 Name=gpu Type=a100 File=/mnt/devices/g1_gpu_a100_[0-3]\n"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from contextlib import suppress
 from hashlib import sha256
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -28,6 +29,7 @@ from dagsim.config.schema import Config
 from dagsim.errors import InputError
 from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.store import Store
+from dagsim.families.web import asgi
 from dagsim.families.web.asgi import Connection, application
 from dagsim.families.web.folder_pages import Results
 from dagsim.families.web.server import Guard, host_of
@@ -247,6 +249,26 @@ def test_events_bring_all_runs_first_and_then_what_changes(tmp_path: Path) -> No
 def test_events_say_at_once_that_there_is_no_run_yet(tmp_path: Path) -> None:
     answer = ask(served(tmp_path), "/events", enough=lambda answer: bool(answer.text))
     assert answer.text == 'data: {"runs": [], "gone": []}\n\n'
+
+
+def test_a_second_passes_between_two_looks_at_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, waited_s, slept = list[float](), [0.0], asgi.anyio.sleep
+    states = Results.states
+
+    async def sleep(seconds: float) -> None:
+        waited_s[0] += seconds
+        await slept(0)
+
+    def look(self: Results) -> Any:
+        looks.append(waited_s[0])
+        if len(looks) == 3:
+            make(tmp_path)
+        return states(self)
+
+    monkeypatch.setattr(asgi.anyio, "sleep", sleep)
+    monkeypatch.setattr(Results, "states", look)
+    ask(served(tmp_path), "/events", enough=lambda answer: answer.text.count("data: ") == 2)
+    assert looks[:3] == pytest.approx([0.0, 1.0, 2.0])
 
 
 def test_events_say_which_runs_are_gone(tmp_path: Path) -> None:

@@ -327,3 +327,12 @@ def test_outages_are_on_the_clock_of_the_log() -> None:
 def test_an_outage_that_ends_before_it_begins_is_refused() -> None:
     with pytest.raises(ModelError, match="outage: it must end after it begins, got 5 to 5"):
         NodeOutage(("s0",), 5, 5)
+
+
+def test_a_run_that_began_before_keeps_its_node_whatever_its_constraint_counts() -> None:
+    nodes = tuple([Node(f"n{at}", None, 0, 8, 64, features) for at, features in enumerate((("red",), (), ()))])
+    part = Task("t", 50, instances=2, gang=True, gpus=0, cpus=1, estimate=50)
+    past = (InFlight(0.0, (Share(1, 2),)),)
+    job = Job.single("j", part, 0, request=Request("red*1"), in_flight=past)
+    log = ClusterKernel(Cluster(nodes), [job], begins_s=10.0).run(POLICIES.create("fifo")).log
+    assert [row.time_s for row in log if row.kind == Kind.FINISHED] == [50.0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from traces.formats.in_columns import ways
 from dagsim.errors import ConfigError
 from dagsim.experiment.sizing import TotalDemand
 from dagsim.families.compiled.reading import read_scenario
-from dagsim.model import GPU_TYPES, Cluster, GpuType, Job, Task
+from dagsim.model import GPU_TYPES, Cluster, Edge, GpuType, Job, Task, TaskGraph
 from dagsim.model.gpu import canonical
 from dagsim.systems.cluster import Estimates
 from dagsim.systems.cluster.models.runtime import Recorded
@@ -373,6 +374,15 @@ def test_a_type_that_cannot_run_a_task_adds_nothing_to_the_size_of_a_cluster() -
     in_columns.add_arrays(JobArrays.of([Job.single("j", task, 0.0)]), _OnlyOnV100())
     for demand in (asked, in_columns):
         assert {name: value for name, value in demand.gpu_s.items() if value} == {canonical("V100"): 0.5 * 60 * 2 * 4}
+
+    # nor does a task that can run nowhere lengthen the critical path over which a job's GPUs are spread
+    runs, never = replace(task, gpu_types=("V100",)), replace(task, name="never", gpu_types=("T4",))
+    dag = Job("j", TaskGraph((runs, never), (Edge(0, 1),)), 0.0)
+    asked, in_columns = TotalDemand(_OnlyOnV100()), TotalDemand(_OnlyOnV100())
+    asked.add(dag)
+    in_columns.add_arrays(JobArrays.of([dag]), _OnlyOnV100())
+    for demand in (asked, in_columns):
+        assert {name: gpus for name, gpus in demand.gpus_at_once.items() if gpus} == {canonical("V100"): 8.0}
 
 
 def test_columns_take_less_than_150_bytes_a_task(arrays: JobArrays) -> None:

@@ -326,6 +326,7 @@ class _Session:
         if len(waiting.bound) == len(waiting.pods):
             counts = Counter(waiting.bound.values())
             self._placed = waiting.pods
+            self._store.held.update(waiting.pods)
             yield Start(task, tuple([Share(*pair) for pair in sorted(counts.items())]))
             self._placed = None
             del self._waiting[key]  # type: ignore[arg-type]
@@ -377,6 +378,8 @@ class _Session:
     async def _instant(self, view: ClusterView) -> None:
         """Write what has changed, and wait until kube-scheduler rests."""
         store, now = self._store, view.now
+        if now > store.now_s:
+            store.held.clear()
         store.now_s = now
         before = store.version
         # Before the room of pods that were lost there is free: no pod may be bound to a node that is gone.
@@ -596,11 +599,13 @@ class _Session:
             self._undecided.discard(key)
             if change.event != "DELETED":
                 whole_s = float(metadata["deletionGracePeriodSeconds"])  # a grace_s of 2.5 s is 3 s there
-                self._leaving[key] = self._store.now_s + min(whole_s, self._store.grace_s)
+                held_s = _LATER_S if key in self._store.held else 0.0
+                self._leaving[key] = self._store.now_s + max(min(whole_s, self._store.grace_s), held_s)
             if value_at(was, "spec.nodeName"):
                 self._events.append(_Event("delete", key))
         elif value_at(change.object, "spec.nodeName") and not value_at(was, "spec.nodeName"):
             self._undecided.discard(key)
+            self._store.held.add(key)  # the kernel stops no run at the instant of its start
             self._events.append(_Event("bind", key, change.object["spec"]["nodeName"]))
         elif any(one.get("type") == "PodScheduled" for one in status.get("conditions") or ()):
             self._undecided.discard(key)

@@ -90,7 +90,8 @@ class Store:
     """The objects of a simulated cluster. An object is never changed in place: each change makes another.
 
     ``now_s`` is the simulated time. ``listeners`` are called with each ``Change``. With ``grace_s``, a
-    running pod that a client deletes stays for as long, marked as leaving; the simulation removes it.
+    running pod that a client deletes stays for as long, marked as leaving; the simulation removes it. So do
+    the pods in ``held``, in any case.
 
     Raises:
         Refusal: (All operations) The client's request cannot be carried out.
@@ -98,6 +99,7 @@ class Store:
 
     def __init__(self) -> None:
         self.now_s, self.version, self.grace_s = 0.0, 1, 0.0
+        self.held: set[Key] = set()
         self.objects: defaultdict[Resource, dict[Key, Manifest]] = defaultdict(dict)
         self.listeners: list[Callable[[Change], None]] = []
         self._changes: defaultdict[Resource, list[Change]] = defaultdict(list)
@@ -202,7 +204,8 @@ class Store:
         asked = options.get("gracePeriodSeconds")
         if asked is None:
             asked = field(old, "spec.terminationGracePeriodSeconds")
-        return ceil(min(30 if asked is None else asked, self.grace_s))
+        whole_s = ceil(min(30 if asked is None else asked, self.grace_s))
+        return max(1, whole_s) if key_of(old) in self.held else whole_s
 
     def _commit(self, event: str, resource: Resource, new: Manifest, old: Manifest | None, source: str) -> Manifest:
         self.version += 1

@@ -303,13 +303,14 @@ class FailureLog:
 
 @dataclass(slots=True)
 class _Calendar:
-    """Windows ``(node, start_s, end_s)`` in which nodes are away, and the number of changes that have happened."""
+    """Windows ``(node, start_s, end_s)`` in which nodes are unavailable, and the number of changes
+    that have happened."""
 
     windows: tuple[tuple[int, float, float], ...]
     done: int = 0
     changes: list[tuple[float, bool, int]] = field(init=False)
-    """``(time_s, goes down, node)``, sorted: at one moment nodes return before others leave, each
-    in order of number.
+    """``(time_s, goes down, node)``, sorted; at the same time, nodes return before others leave, in
+    order of their numbers.
     """
     takes_for_good: bool = field(init=False)
     """True if a node stays away forever."""
@@ -354,8 +355,8 @@ class _Calendar:
 
 def start_all(models: Iterable[FailureModel], nodes: int, seed: int, begins_s: float = 0.0) -> list[FailureProcess]:
     """Return the state of all failures when the simulation begins; their times count from then. All
-    windows go into one calendar, so that the order of changes at one moment does not depend on the
-    order of the models.
+    windows go into a single calendar, so that the order of simultaneous changes does not depend on
+    the order of the models.
 
     Raises:
         ModelError: A node that the cluster does not have.
@@ -372,11 +373,11 @@ def start_all(models: Iterable[FailureModel], nodes: int, seed: int, begins_s: f
 
 
 class Setup(Protocol):
-    """The seam for set-up costs."""
+    """The interface for set-up costs."""
 
     def seconds(self, task: Task, job: int, previous: tuple[int, ...]) -> float:
         """Return the seconds before a run of ``task`` computes. ``previous`` holds, for each GPU of
-        the run, the number of the job that it served last, -1 for none.
+        the run, the number of the job that it ran last, or -1 for none.
         """
         ...
 
@@ -384,7 +385,7 @@ class Setup(Protocol):
 @dataclass(frozen=True, slots=True)
 class MovingDelay:
     """A delay of ``delay_s`` whenever a GPU changes jobs, for loading images, weights and data. The
-    first job of a GPU pays it only if ``first`` is set.
+    first job on a GPU pays it only if ``first`` is set.
 
     Spark executors that move between jobs pay about 2 s (Mao et al., SIGCOMM 2019).
     """
@@ -400,7 +401,7 @@ class MovingDelay:
             raise ModelError(f"moving delay: delay_s must be 0 or more, got {self.delay_s!r}")
 
     def seconds(self, task: Task, job: int, previous: tuple[int, ...]) -> float:
-        """``delay_s`` if any GPU of the run served another job last."""
+        """Return ``delay_s`` if any GPU of the run last ran another job."""
         for last in previous:
             if last != job and (last >= 0 or self.first):
                 return self.delay_s
@@ -412,7 +413,7 @@ class KeptWork(Enum):
 
     NOTHING = 0
     CHECKPOINT = 1
-    """What is in its last checkpoint."""
+    """The work in its last checkpoint."""
     ALL = 2
 
 
@@ -462,24 +463,25 @@ class Preemption:
 
     @property
     def kept_on_failure(self) -> KeptWork:
-        """The work that a run keeps which a node's failure kills, without notice."""
+        """The work that a run keeps if a node failure kills it without notice."""
         if self.on_failure == "resume":
             return KeptWork.ALL
         return KeptWork.NOTHING if self.checkpoint_interval_s is None else KeptWork.CHECKPOINT
 
     def cost_s(self, memory_gb: float, kept: bool) -> float:
-        """Set-up seconds that one instance pays when it returns."""
+        """Return the set-up seconds that an instance pays when it returns."""
         return self.restart_s + (self.checkpoint_s_per_gb * memory_gb if kept else 0.0)
 
     def lost_s(self, memory_gb: float, done_s: float) -> float:
-        """Return the seconds of an instance that stopping it costs: set-up when it returns, and
-        what it has done (``done_s``) if that is not kept.
+        """Return the seconds of an instance that stopping it costs: the set-up when it returns, and
+        the work done (``done_s``) if that is not kept.
         """
         kept = self.on_resume == "resume"
         return self.cost_s(memory_gb, kept) + (0.0 if kept else done_s)
 
     def with_writes_s(self, work_s: float) -> float:
-        """Return the seconds that ``work_s`` of computing take with the checkpoints in between."""
+        """Return how many seconds ``work_s`` seconds of computing take including the checkpoints in
+        between."""
         if self.checkpoint_interval_s is None or not work_s:
             return work_s
         return work_s + self.checkpoint_write_s * max(0, ceil(work_s / self.checkpoint_interval_s - _ROUNDING) - 1)

@@ -2,13 +2,13 @@
 that policies see: users' time limits, the truth, a noisy guess, or nothing.
 
 ``Task.work`` is the work of each GPU of an instance (its GPUs work side by side), in the unit of
-the model. A task on a share of a GPU runs as fast as its work was measured: sharing does not slow
+the model. A task on a share of a GPU runs as fast as it was measured, because sharing does not slow
 it down.
 
-One speed per GPU type is a simplification. Measured against a T4, a V100 and an A100 train BERT 1 :
-2.6 : 5.2 times as fast but DeepSpeech2 1 : 2.3 : 1.5 (Sia, SOSP 2023, largest batch that all three
-ran). ``Flops`` and ``Recorded`` have one speed per type, ``Throughput`` one per model and type. A
-task's own ``speeds`` override every model on the types they name.
+One speed per GPU type is a simplification. Measured against a T4, a V100 and an A100 train BERT 2.6
+and 5.2 times as fast, but DeepSpeech2 2.3 and 1.5 times (Sia, SOSP 2023, largest batch that all
+three ran). ``Flops`` and ``Recorded`` have one speed per type, ``Throughput`` one per model and
+type. A task's own ``speeds`` override every model on the types that they name.
 
 Measured training throughputs: samples per second by model, GPU type and batch.
 
@@ -51,7 +51,7 @@ _Rates: TypeAlias = tuple[float, ...]
 
 
 class Runtime(Protocol):
-    """The seam for runtime models."""
+    """The interface for runtime models."""
 
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         """Return the seconds that one instance of ``task`` takes on each of ``gpus``.
@@ -65,7 +65,8 @@ class Runtime(Protocol):
 
 @runtime_checkable
 class HasRates(Runtime, Protocol):
-    """A runtime model by rates: seconds are work over rate. All tasks of a kind share its rate."""
+    """A runtime model defined by rates: seconds are work divided by rate. All tasks of a kind have
+    the same rate."""
 
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         """See ``Runtime``."""
@@ -78,12 +79,12 @@ class HasRates(Runtime, Protocol):
 
 
 class _ByType(ABC):
-    """Work over rate, with the rates of every kind of task cached. This is the hot path that the
-    models share.
+    """Computes work divided by rate, and caches the rates of every kind of task. This is the hot
+    path that the models share.
 
-    ``_known`` finds the types by identity, since hashing a GPU type costs more than everything
-    else. It is not a field of the models, so that they stay plain values, and starts empty in a
-    copy.
+    ``_known`` finds the types by identity, because hashing a GPU type would cost more than
+    everything else. It is not a field of the models, so that they stay plain values, and starts
+    empty in a copy.
     """
 
     __slots__ = ("_known",)
@@ -97,7 +98,7 @@ class _ByType(ABC):
         work = task.work
         if task.speeds and task.gpus:
             rates = self._rates(task, gpus, task.speeds)
-        else:  # as ``rates``, without the call: this is asked once per task
+        else:  # as in ``rates``, without the call, because this runs once per task
             held = self._known.get(id(gpus)) or self._adopt(gpus)
             key = task.demand if task.model is None else (task.demand, task.model, task.batch)
             rates = held[1].get(key) or held[1].setdefault(key, self._rates(task, gpus, {}))
@@ -116,7 +117,7 @@ class _ByType(ABC):
         return rates if rates is not None else held[1].setdefault(key, self._rates(task, gpus, {}))
 
     def _adopt(self, gpus: Gpus) -> tuple[Gpus, dict[Hashable, _Rates]]:
-        if len(self._known) >= 64:  # a caller that makes a new tuple for every call
+        if len(self._known) >= 64:  # the caller makes a new tuple for every call
             self._known.clear()
         rates = next((rates for types, rates in self._known.values() if types == gpus), {})
         held = self._known[id(gpus)] = (gpus, rates)  # holding the tuple keeps its id from being reused
@@ -183,8 +184,8 @@ class Recorded(_ByType):
     of their peak rates.
 
     ``scale`` is the precision whose rates are compared; with ``none`` the seconds are the same
-    everywhere. Without a reference it is unknown which type the seconds were measured on, so every
-    type runs at speed 1. CPU-only tasks take their seconds on any machine.
+    everywhere. Without a reference, it is unknown on which type the seconds were measured, so every
+    type has speed 1. CPU-only tasks take the same time on any machine.
 
     Raises:
         ModelError: An unknown reference type or scale.
@@ -273,15 +274,15 @@ class Throughput(_ByType):
 
 
 _LEAST_CORES = 1.0
-"""Least cores per GPU of a sensitive choice."""
+"""Minimum number of cores per GPU in a sensitive choice."""
 _MOST_CORES = 2.0
-"""The most, as a multiple of the proportional share."""
+"""The maximum, as a multiple of the proportional share."""
 
 
 class Feed(NamedTuple):
     """The resources that feed a GPU of the reference type with the samples of a model: ``cpus`` cores
-    per GPU, and ``memory_gb`` of host memory per GPU that hold all data. With none of it cached,
-    storage feeds the part ``uncached`` of the full speed.
+    per GPU, and ``memory_gb`` of host memory per GPU that hold all data. If no data is cached,
+    storage feeds the fraction ``uncached`` of the full speed.
     """
 
     cpus: float = 0.0
@@ -292,19 +293,19 @@ class Feed(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Fed(_ByType):
     """The runtime ``base``, slowed down where a task has too few cores or too little memory for its
-    model (after Synergy, Mohan et al., OSDI 2022).
+    model (based on Synergy, Mohan et al., OSDI 2022).
 
-    A GPU trains no faster than its cores prepare samples, and its memory and the storage fetch them:
-    the rate is the least of the GPU's own, that of the ``reference`` type times cores / ``cpus``, and
-    that of the reference type times ``uncached`` / (1 - cached part). So a faster GPU needs more cores.
-    Models without a feed, and tasks that state no cores or no memory, are not limited by these. A
-    task's own ``speeds`` are as measured.
+    A GPU trains no faster than its cores prepare samples and its memory and the storage supply
+    them: the rate is the minimum of the GPU's own rate, the rate of the ``reference`` type times
+    cores / ``cpus``, and the rate of the reference type times ``uncached`` / (1 - cached part). So
+    a faster GPU needs more cores. Models without a feed, and tasks that state no cores or no
+    memory, are not limited by these. A task's own ``speeds`` are as measured.
 
     ``cores`` chooses the cores of each task with whole GPUs when it arrives: those ``asked``; those of
     its nodes ``proportional`` to its GPUs; or ``sensitive``, as many as its model needs on the fastest
-    type of GPU, from 1 per GPU to twice the proportional share. So models that need few leave cores to
-    those that need many, as with Synergy's best-case demands; tasks of other models get the
-    proportional share.
+    type of GPU, from 1 per GPU to twice the proportional share. So models that need few cores leave
+    them to models that need many, as with Synergy's best-case demands; tasks of other models get
+    the proportional share.
 
     Raises:
         ModelError: An unknown reference type, or a negative amount.
@@ -398,7 +399,7 @@ class Measurement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ThroughputTable:
-    """Measurements, queried for ratios between GPU types.
+    """Measured throughputs, from which ratios between GPU types are computed.
 
     For a type that was not measured, a measured type with the same peak rates is used: the same
     chip with another memory size (V100-16 and V100-32, A100-40 and A100-80).
@@ -455,8 +456,8 @@ class ThroughputTable:
         return ours[batch] / theirs[batch] if batch is not None and batch in common else None
 
     def best_ratio(self, model: str, gpu: GpuType, reference: GpuType) -> float | None:
-        """Like ``ratio``, but with each type at its own fastest batch: the result of tuning the
-        batch to each GPU.
+        """Return the ratio with each type at its own fastest batch, which is the result of tuning
+        the batch for each GPU.
         """
         ours, theirs = self.batches(model, gpu), self.batches(model, reference)
         return max(ours.values()) / max(theirs.values()) if ours and theirs else None
@@ -495,13 +496,14 @@ Seconds: TypeAlias = Callable[[Task], tuple[float, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """The rule that gives the durations a policy sees.
+    """The rule that determines which durations a policy sees.
 
-    - ``predicted``: what users stated, ``Task.estimate`` (a batch system's time limit), with exactly the seconds
-      that the runtime model gives for it, so that equal limits tie. A job that states none has the default of its
-      partition, else its longest limit, else a year; no limit is above the longest. If no job at all states a
+    - ``predicted``: what users stated, ``Task.estimate`` (a batch system's time limit), converted
+      by the runtime model, so that equal limits tie. A job that states none has the default limit
+      of its partition, else the partition's longest limit, else a year; no limit is above the
+      longest one. If no job at all states a
       limit, the true durations.
-    - ``exact``: the true durations; of a log whose jobs have limits, this is hindsight.
+    - ``exact``: the true durations; for a log whose jobs have limits, this is hindsight.
     - ``noisy``: the true duration times a log-normal factor per task with median 1 and ``sigma`` of its
       logarithm, the same on every type.
     - ``hidden``: 1 s everywhere, so that every order by duration falls back on first come, first served.

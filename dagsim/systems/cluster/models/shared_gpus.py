@@ -8,7 +8,8 @@ from dagsim.model import Task
 
 
 class Sharing(Protocol):
-    """The seam for sharing: the rates of two tasks on the same GPUs, relative to their rates alone."""
+    """The interface for sharing: the rates of two tasks on the same GPUs, relative to their rates
+    alone."""
 
     def pair(self, first: Task, second: Task, gpu: str) -> tuple[float, float] | None:
         """Return the rate of each of two tasks on a GPU type; None if they do not fit together.
@@ -19,5 +20,5 @@ class Sharing(Protocol):
         ...
 
     def rate(self, task: Task, other: Task, gpu: str, now: float) -> float:
-        """Return the present rate of a task beside another."""
+        """Return the current rate of a task beside another."""
         ...

@@ -1,5 +1,5 @@
-"""The seam for networks; and a network with the same bandwidth and latency between every pair of nodes,
-without contention.
+"""The interface for networks, and a network with the same bandwidth and latency between every pair
+of nodes, without contention.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Flow:
         self.ends_s: float | None = None
         """End of the flow, where it is known from the start."""
         self.parts: list[Any] | None = None
-        """Its parts on shared links, as the carrier keeps them; None before it is sent."""
+        """Its parts on shared links, as the carrier stores them; None before it is sent."""
 
     def sent(self, now: float) -> float:
         """Return the bytes that have crossed shared links by ``now``."""
@@ -48,10 +48,10 @@ class Flow:
 
 
 class Carrier(Protocol):
-    """A network in one simulation: it carries flows and holds the state of the links."""
+    """The network in a simulation, which carries flows and holds the state of the links."""
 
     def fetch(self, flows: Sequence[Flow]) -> Generator[Event, object, None]:
-        """Return the part of the SimPy process of a run: wait until every flow has arrived. Called
+        """Return the part of a run's SimPy process that waits until every flow has arrived. Called
         again on copies of the same flows in a forked simulation; may be interrupted at any wait.
         """
         ...
@@ -75,7 +75,7 @@ class Network(Protocol):
 
 @runtime_checkable
 class HasLevels(Protocol):
-    """A network whose nodes lie in racks, pods or the like."""
+    """A network whose nodes are grouped in racks, pods or the like."""
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
         """Return the levels between a node and the whole network, narrowest first."""
@@ -84,15 +84,17 @@ class HasLevels(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Nodes that hold data and checkpoints: each job is served by one of ``nodes``, in turn.
+    """Nodes that store data and checkpoints; each job is assigned to one of ``nodes``, in turn.
 
-    Before it computes, a task reads the GB of its model (``models``, else ``default_gb``), each node as
-    much as it has instances. With ``checkpoints``, the state of an instance is its memory:
+    Before it computes, a task reads the GB listed for its model (``models``, else ``default_gb``),
+    and each of its nodes reads a share in proportion to its instances. With ``checkpoints``, the
+    state of an instance is its memory:
 
-    - After ``Preemption.checkpoint_interval_s`` of work, a run pauses until its state is in the storage.
-    - A preempted run leaves its GPUs at once, and its nodes send its state to the storage. When it starts
-      again, it waits for that and then reads its state; if it starts at the same time
-      (``Migrate``), its state goes straight from its former nodes to the new ones.
+    - After ``Preemption.checkpoint_interval_s`` of work, a run pauses until its state has reached
+      the storage.
+    - A preempted run leaves its GPUs at once, and its nodes send its state to the storage. When it
+      starts again, it waits for this transfer and then reads its state; if it starts again at once
+      (``Migrate``), its state is sent directly from its former nodes to the new ones.
     - A run that has notice before its node leaves keeps its work if its state arrives in time.
 
     Flows take the place of ``Preemption.checkpoint_write_s`` and ``checkpoint_s_per_gb``.
@@ -119,7 +121,7 @@ class Storage:
         """Return the storage nodes among the nodes ``names`` of the cluster.
 
         Raises:
-            ModelError: The cluster lacks one.
+            ModelError: A node does not exist in the cluster.
         """
         for name in self.nodes:
             if name not in names:
@@ -134,7 +136,7 @@ class Storage:
 
 
 def levels_in(network: Network | None, names: Sequence[str]) -> Sequence[FabricLevel] | None:
-    """Return the levels of the network between the nodes ``names``; None if it knows no levels.
+    """Return the levels of the network between the nodes ``names``; None if it has no levels.
 
     Raises:
         ModelError: The network does not fit the nodes.
@@ -143,7 +145,8 @@ def levels_in(network: Network | None, names: Sequence[str]) -> Sequence[FabricL
 
 
 class StepOfGang(Protocol):
-    """What a gang does in a step: it computes, and sends what only its carrier understands."""
+    """What a gang does in a step: it computes and communicates; only its carrier understands the
+    traffic."""
 
     @property
     def step_s(self) -> float:
@@ -161,7 +164,7 @@ class Member(NamedTuple):
 
 @runtime_checkable
 class Communication(Protocol):
-    """The seam for what gangs send. A runtime model may have the method, too."""
+    """The interface for the communication of gangs. A runtime model may have the method, too."""
 
     def traffic(self, task: Task, gpu: GpuType | None) -> StepOfGang | None:
         """Return the traffic of a gang on a GPU type, None if it sends nothing. ``gpu`` matters
@@ -172,7 +175,8 @@ class Communication(Protocol):
 
 @runtime_checkable
 class GangCarrier(Protocol):
-    """A carrier of gangs, too: each has a constant rate until flows start or end."""
+    """A carrier that also supports gangs; each gang has a constant rate until flows start or
+    end."""
 
     def gang(self, traffic: Any, step_s: float, members: Sequence[Member], gpu: GpuType | None) -> Any:
         """Return a gang on these nodes that computes ``step_s`` seconds per step; it sends nothing
@@ -180,13 +184,13 @@ class GangCarrier(Protocol):
         ...
 
     def begin(self, gang: Any, tell: Callable[[float], None]) -> None:
-        """Let a gang send from now on. ``tell`` is called with each new rate, in seconds of compute
-        per second, first at this time.
+        """Let a gang send from now on. ``tell`` is called with each new rate, in seconds of
+        computing per second, first at the current time.
         """
         ...
 
     def end(self, gang: Any) -> None:
-        """Let a gang send no longer."""
+        """Let a gang stop sending."""
         ...
 
     def adopt(self, gang: Any, tell: Callable[[float], None]) -> Any:
@@ -200,7 +204,7 @@ class GangCarrier(Protocol):
 
 @runtime_checkable
 class ForeseeingCarrier(Protocol):
-    """A carrier that can say, too, how long flows would take."""
+    """A carrier that can also predict how long flows would take."""
 
     def expected_s(self, groups: Sequence[Sequence[Flow]]) -> list[float]:
         """Return the seconds until the flows of each group would have arrived if all groups were
@@ -211,8 +215,8 @@ class ForeseeingCarrier(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UniformNetwork:
-    """A flow takes ``latency_s + size / bandwidth``. Flows to one run are parallel; nothing is sent
-    within a node.
+    """A flow takes ``latency_s + size / bandwidth``. Flows to the same run are parallel; nothing is
+    sent within a node.
     """
 
     bandwidth_gb_s: float = 12.5

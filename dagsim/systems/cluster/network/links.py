@@ -1,4 +1,5 @@
-"""Links of a network, the levels of its fabric, and the traffic on it: what reports and policies read."""
+"""Links of a network, the levels of its fabric, and its traffic, as reports and policies read
+them."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ class Link:
 
 
 class LinkUse(NamedTuple):
-    """A link, and the traffic on it: from when to when, and bytes per second."""
+    """A link and its traffic: periods with their bytes per second."""
 
     link: Link
     traffic: list[tuple[float, float, float]]
@@ -31,7 +32,7 @@ class LinkUse(NamedTuple):
 
 
 def busiest(usage: Sequence[LinkUse], count: int) -> list[LinkUse]:
-    """Return the links with the largest shares of their bandwidth in use, over all of the time."""
+    """Return the links with the highest utilisation of their bandwidth over the whole time."""
     return sorted([use for use in usage if use.traffic], key=lambda use: -use.bytes / use.link.bandwidth)[:count]
 
 

@@ -9,8 +9,8 @@ from dagsim.systems.cluster.policies.placement import PLACEMENT_RULES, Placement
 __all__ = ["PLACEMENT_RULES", "POLICIES", "PlacementRule"]
 
 _KNOWS = ("estimates",)
-"""Tag of policies that use estimates. None is ``clairvoyant``, the tag of policies
-that read true durations; ``elastic`` is that of policies that choose the GPUs of elastic tasks.
+"""Tag of policies that use estimates. No built-in policy has the tag ``clairvoyant`` for policies
+that read true durations; ``elastic`` marks policies that choose the GPUs of elastic tasks.
 """
 _STOPS = ("preemptive",)
 _COSTLY = ("estimates", "costly")
@@ -20,16 +20,29 @@ POLICIES: Registry[ClusterPolicy] = Registry(
     [
         Entry("fifo", ".orders:fifo", "oldest first; it blocks all later tasks until it fits"),
         Entry("fifo-fit", ".orders:fifo_fit", "oldest first among those that fit"),
-        Entry("easy", ".backfilling:easy", "oldest first; others may start if they do not delay it", _KNOWS),
+        Entry(
+            "easy",
+            ".backfilling:easy",
+            "EASY backfilling: oldest first; others may start if they do not delay it",
+            _KNOWS,
+        ),
         Entry("easy-sjf", ".backfilling:easy_sjf", "EASY, shortest candidate first", _KNOWS),
         Entry("easy-lxf", ".backfilling:easy_lxf", "EASY, most slowed down candidate first", _KNOWS),
-        Entry("conservative", ".backfilling:Conservative", "a reservation for every task", _COSTLY),
+        Entry(
+            "conservative",
+            ".backfilling:Conservative",
+            "conservative backfilling: a reservation for every task",
+            _COSTLY,
+        ),
         Entry("easy-events", ".backfilling:EasyEvents", "EASY with one pass per event, as in PYSS", _COSTLY),
         Entry(
-            "committed", ".backfilling:Committed", "after RLScheduler: picks one task and waits until it fits", _COSTLY
+            "committed",
+            ".backfilling:Committed",
+            "based on RLScheduler: picks one task and waits until it fits",
+            _COSTLY,
         ),
         Entry("recorded", ".history:AsObserved", "start and nodes as recorded in the trace"),
-        Entry("random", ".orders:RandomFeasible", "uniform choice among all that fits"),
+        Entry("random", ".orders:RandomFeasible", "uniform choice among everything that fits"),
         Entry("sjf", ".orders:sjf", "shortest pair of task and GPU type first", _KNOWS),
         Entry("srtf", ".preemption:srtf", "shortest remaining time first", ("estimates", "preemptive")),
         Entry("srsf", ".preemption:srsf", "smallest GPUs x remaining time first", ("estimates", "preemptive")),
@@ -37,10 +50,10 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry("las", ".attained:las", "least seconds of service first, in rounds", _STOPS),
         Entry("2d-las", ".attained:las_2d", "least GPU-seconds of service first, in rounds", _STOPS),
         Entry("2d-gittins", ".attained:gittins_2d", "highest Gittins index first, by sizes of past jobs", _STOPS),
-        Entry("tiresias", ".attained:tiresias", "after Tiresias: 2D-LAS in levels, with promotion", _STOPS),
+        Entry("tiresias", ".attained:tiresias", "based on Tiresias: 2D-LAS in levels, with promotion", _STOPS),
         Entry("ljf", ".orders:ljf", "longest task first", _KNOWS),
         Entry("saf", ".orders:saf", "smallest GPUs x time first", _KNOWS),
-        Entry("wspt", ".orders:wspt", "least seconds per weight first", _KNOWS),
+        Entry("wspt", ".orders:wspt", "weighted shortest processing time: fewest seconds per weight first", _KNOWS),
         Entry("edf", ".orders:edf", "earliest deadline first"),
         Entry("llf", ".orders:llf", "least slack to the deadline first", _KNOWS),
         Entry("priority", ".orders:priority", "highest priority first, with optional ageing"),
@@ -50,7 +63,7 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry(
             "tetris",
             ".job_orders:Tetris",
-            "after Tetris: best match of demand and free resources, less the work left",
+            "based on Tetris: best match of demand and free resources, minus the remaining work",
             _KNOWS,
         ),
         Entry("f1", ".orders:f1", "fitted to batch systems, log10(r) n + 870 log10(s)", _KNOWS),
@@ -59,22 +72,22 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry("f4", ".orders:f4", "fitted, r sqrt(n) + 530000 log10(s)", _KNOWS),
         Entry("graham", ".orders:graham", "list scheduling: the first ready task of a given list"),
         Entry("sjf-cp", ".job_orders:sjf_cp", "job with the least total work, its critical path first", _KNOWS),
-        Entry("scpt", ".job_orders:scpt", "job with the shortest path left first", _KNOWS),
-        Entry("srpt-work", ".job_orders:srpt_work", "job with the least work left first", _KNOWS),
+        Entry("scpt", ".job_orders:scpt", "job with the shortest remaining critical path first", _KNOWS),
+        Entry("srpt-work", ".job_orders:srpt_work", "job with the least remaining work first", _KNOWS),
         Entry("critical-path", ".orders:critical_path", "longest path to the end first", _KNOWS),
         Entry("max-min-fair", ".shares:max_min_fair", "tenant with the fewest GPUs first"),
         Entry("weighted-fair", ".shares:weighted_fair", "GPUs in proportion to weight x work^alpha", _KNOWS),
         Entry("drf", ".shares:drf", "tenant with the smallest dominant share first"),
-        Entry("themis", ".orders:themis", "after Themis: job that would end latest for its size first", _KNOWS),
-        Entry("qssf", ".history:Qssf", "after Helios: shortest first, as predicted from similar past tasks"),
-        Entry("heft", ".planned:heft", "each job planned: upward rank, earliest finish", _KNOWS),
-        Entry("cpop", ".planned:cpop", "each job planned: critical path on one node", _KNOWS),
-        Entry("peft", ".planned:peft", "each job planned: HEFT with a look ahead", _KNOWS),
-        Entry("dls", ".planned:dls", "each job planned: highest dynamic level first", _KNOWS),
+        Entry("themis", ".orders:themis", "based on Themis: first the job that would end latest for its size", _KNOWS),
+        Entry("qssf", ".history:Qssf", "based on Helios: shortest first, as predicted from similar past tasks"),
+        Entry("heft", ".planned:heft", "plans each job: by upward rank, earliest finish", _KNOWS),
+        Entry("cpop", ".planned:cpop", "plans each job: critical path on one node", _KNOWS),
+        Entry("peft", ".planned:peft", "plans each job: HEFT with a look-ahead", _KNOWS),
+        Entry("dls", ".planned:dls", "plans each job: highest dynamic level first", _KNOWS),
         Entry("min-min", ".batch_mode:min_min", "task that can complete first", _COSTLY),
         Entry("max-min", ".batch_mode:max_min", "task with the latest earliest completion first", _COSTLY),
         Entry("sufferage", ".batch_mode:sufferage", "task that would lose most on its second best type first", _COSTLY),
-        Entry("allox", ".look_ahead:AlloX", "after AlloX: least sum of completion times, by assignment", _COSTLY),
+        Entry("allox", ".look_ahead:AlloX", "based on AlloX: smallest sum of completion times, by assignment", _COSTLY),
         Entry("rollout", ".look_ahead:Rollout", "best of a few candidates, each simulated in a fork", _COSTLY),
         Entry(
             "plan-ahead", ".look_ahead:PlanAhead", "starts planned over several slots by an integer program", _COSTLY
@@ -94,4 +107,5 @@ POLICIES: Registry[ClusterPolicy] = Registry(
     listing="dagsim list policies",
     method="decide",
 )
-"""Every policy by name; other packages add theirs by an entry point in the group ``dagsim.policies``."""
+"""Every policy by name; other packages add theirs through entry points in the group
+``dagsim.policies``."""

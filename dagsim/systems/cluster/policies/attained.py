@@ -47,8 +47,8 @@ def tiresias(
 ) -> Rounds:
     """Discretised 2D-LAS: a job moves down a level as its GPU-seconds pass each of ``thresholds``;
     within a level first come, first served. A job that has waited ``promote`` times as long as
-    it has run goes back to the top. Uses no estimates; preemptive. Cost: ``Rounds`` (after Tiresias,
-    Gu et al., NSDI 2019).
+    it has run goes back to the top. Uses no estimates; preemptive. Cost: ``Rounds`` (based on
+    Tiresias, Gu et al., NSDI 2019).
 
     Levels are computed again every ``quantum_s`` seconds.
     """
@@ -193,11 +193,11 @@ def gittins_2d(
     ``P(S - a <= d | S > a) / E[min(S - a, d) | S > a]``.
 
     ``history`` lists sizes in GPU-seconds that are known beforehand; every completed job adds its
-    own. Until there are any, and among equals, jobs run first come, first served. A job larger than
-    all past jobs comes last. The policy knows the distribution of sizes but not the size of a job:
-    it uses no estimates. Preemptive. From 2,048 sizes on, 1,024 quantiles replace them. Cost:
-    ``Rounds``, plus O(sizes) per ranked job (Gittins 1979; with GPU-time, Tiresias, Gu et al., NSDI
-    2019).
+    own size. Until sizes are known, and among equals, jobs run first come, first served. A job
+    larger than all past jobs comes last. The policy knows the distribution of sizes but not the
+    size of a job: it uses no estimates. Preemptive. From 2,048 sizes on, 1,024 quantiles replace
+    them. Cost: ``Rounds``, plus O(sizes) per ranked job (Gittins 1979; with GPU-time, Tiresias, Gu
+    et al., NSDI 2019).
     """
     return Rounds(Gittins(history), quantum_s, placement)
 

@@ -47,8 +47,8 @@ def slowness(seconds: Any) -> Any:
 
 
 class AlikeTasks:
-    """Waiting tasks with equal demand, equal ratios of speed between types and equally many waiting
-    instances. At any moment they all go to the same type and need the same resources there.
+    """Waiting tasks with equal demands, equal ratios of speed between types and the same number of
+    waiting instances. At any time they all go to the same type and need the same resources there.
     """
 
     def __init__(self, task: TaskState) -> None:
@@ -90,7 +90,7 @@ class AlikeTasks:
         return ends_s
 
     def room(self, machines: ClusterState) -> int | None:
-        """Return the fastest type with room for one of the tasks now, if any."""
+        """Return the fastest type on which one of the tasks fits now, if any."""
         return next((type_ for type_ in self.types if machines.fits_on(self.demand, type_)), None)
 
     def first(
@@ -159,7 +159,8 @@ class Backlog:
         group.add(task)
 
     def started(self, run: Run, now: float) -> None:
-        """Note that instances of a task were started: remove it, or move it to another group."""
+        """Record that instances of a task were started: remove the task, or move it to another
+        group."""
         task = run.task
         if task not in self._place:  # it had been started before there was an index
             return
@@ -175,7 +176,7 @@ class Backlog:
         return (group for group in self._groups.values() if group.tasks)
 
     def fits(self, machines: ClusterState) -> bool:
-        """Return True if any group has room."""
+        """Return True if the tasks of any group fit."""
         fits = machines.fits
         return any(fits(demand) for demand in self._demands)
 
@@ -221,7 +222,8 @@ _SHORT_S = 10.0
 
 
 class _Request(NamedTuple):
-    """A task of the queue, as its score knows it. The smallest tuple is picked first."""
+    """A task in the queue, with the values that the score uses. The smallest tuple is picked
+    first."""
 
     score: float
     key: tuple[float, int]
@@ -255,8 +257,8 @@ def _fits_at_s(now: float, idle: float, ends: list[tuple[float, float]], amount:
 
 
 class _Trial:
-    """A queue that is played on by the rules of ``Committed``, with estimates for durations, until all
-    its tasks and those of a future have started.
+    """A queue that is simulated on by the rules of ``Committed``, with estimates for durations,
+    until all its tasks and those of a possible future have started.
     """
 
     def __init__(
@@ -291,7 +293,7 @@ class _Trial:
                     fits = request.amount <= self.idle + NEARLY and self.now + request.seconds < shadow_s
                     if fits and request is not picked:
                         self._start(request)
-            if not self._advance():  # it asks for more than the nodes that are up
+            if not self._advance():  # it asks for more than the nodes that are up have
                 self.queue.remove(picked)
                 return
         self._start(picked)
@@ -318,8 +320,8 @@ class _Trial:
 
 
 class Committed:
-    """The environment of RLScheduler (Zhang et al., SC 2020) as a wrapper of a score. As soon as a
-    task has started, the next is picked from the queue and waits until it fits, even if better
+    """The environment of RLScheduler (Zhang et al., SC 2020) as a wrapper around a score. As soon
+    as a task has started, the next is picked from the queue and waits until it fits, even if better
     tasks arrive meanwhile. An arriving task enters the queue only while a picked task waits, or
     when the queue is empty.
 
@@ -329,15 +331,15 @@ class Committed:
     end before (not at) the *shadow time*: the time when enough resources for the picked task were
     expected to be free when it was picked.
 
-    Three scores are not of the paper. ``soonest`` is the time at which the task is expected to fit,
+    Three scores are not in the paper. ``soonest`` is the time at which the task is expected to fit,
     plus the time that its work would take on the whole machine. ``area`` is seconds times GPUs (or
     cores), and ``log-area`` is F1 without the age.
 
-    With ``width`` above 1, that many tasks with the best scores are tried in eight futures: the
-    queue is played on with estimates while ten more tasks arrive, as in the eight last stretches of
-    ten arrivals. The task with the smallest sum of bounded slowdowns (threshold 10 s) is picked.
-    These trials count resources over all types together: they are meant for clusters of one type,
-    and for jobs of one task.
+    With ``width`` above 1, that many tasks with the best scores are tried in eight possible
+    futures: the queue is simulated on with estimates while ten more tasks arrive, as in each of the
+    last eight sequences of ten arrivals. The task with the smallest sum of bounded slowdowns
+    (threshold 10 s) is picked. These trials count resources over all types together: they are meant
+    for clusters of one type, and for jobs of one task.
 
     Uses estimates; not preemptive. O(queue) per decision, O(queue x runs) with ``soonest``. With
     ``width``, O(width x queue x (queue + runs)) per pick.
@@ -375,8 +377,9 @@ class Committed:
         view.follow(self)
         recent = view.index(Committed, _Recent)
         ready = recent.tasks
-        self._queued = {key: None for key in self._queued if key in ready}  # the rules of a site may withdraw some
-        # Within this instant, arrivals come first, then one end after the other.
+        # the rules of a site may withdraw tasks
+        self._queued = {key: None for key in self._queued if key in ready}
+        # Among simultaneous events, arrivals come first, then one end after the other.
         ended = [amount for _, amount in sorted(self._ended)]
         self._ended.clear()
         arrived = sorted(key for key in ready if key not in self._queued)
@@ -425,7 +428,8 @@ class Committed:
             def cost(task: TaskState) -> float:
                 request = requests[queue.index(task)]
                 trials = [_Trial(view.now, idle, ends, requests, future, self.backfill) for future in futures]
-                # Sums of equal slowdowns in another order differ in the last bits. Then the score decides.
+                # Sums of equal slowdowns in a different order differ in the last bits. In that case
+                # the score decides.
                 return round(ordered_sum([trial.play(request) for trial in trials]), 6)
 
             picked = min(candidates, key=cost)
@@ -438,8 +442,8 @@ class Committed:
         return _Request(score, (task.order, task.piece), arrival_s, seconds, amount)
 
     def _futures(self, view: ClusterView, recent: _Recent) -> list[list[_Request]]:
-        """Return what may come: the tasks that have not entered the queue yet, and then a stretch of
-        the last arrivals, at the same intervals.
+        """Return possible arrivals: the tasks that have not entered the queue yet, and then a
+        sequence of the last arrivals, at the same intervals.
         """
         entering = [self._request(task) for key, task in sorted(recent.tasks.items()) if key not in self._queued]
         arrivals = list(recent.arrivals)
@@ -528,7 +532,8 @@ class Conservative:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self)
         waiting = view.index(Conservative, Ready)
-        self._early = self._early or any(key not in waiting.tasks for key in self._starts)  # the site withdrew some
+        # the site withdrew tasks
+        self._early = self._early or any(key not in waiting.tasks for key in self._starts)
         self._look(view, waiting)
         for key in sorted(waiting.tasks.keys() - self._starts.keys()):
             self._reserve(view, key, waiting.tasks[key])
@@ -550,7 +555,7 @@ class Conservative:
                     del self._starts[key], waiting.tasks[key]
 
     def _look(self, view: ClusterView, waiting: Ready) -> None:
-        """Make all reservations again if something did not go as expected."""
+        """Make all reservations again if something happened differently from what was expected."""
         up = sum(machine.up for machine in view.machines.list)
         late = any(end_s < view.now - _EARLY_S for end_s in self._expected.values())
         if self._early or late or up != self._up or not self._profiles:
@@ -650,7 +655,8 @@ class FreeAmounts(NamedTuple):
 
 
 EVERYTHING, NOTHING = FreeAmounts(_PLENTY, _PLENTY, _PLENTY), FreeAmounts(-1, -1, -1)
-"""What is left over if others may take all, or not even a task without GPUs may start."""
+"""The remaining resources if others may take everything, or if not even a task without GPUs may
+start."""
 
 
 class Shadow(NamedTuple):
@@ -777,9 +783,7 @@ def _amounts(demand: DemandClass, count: int) -> FreeAmounts:
 
 
 def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, type_: int) -> Shadow:
-    """Return the time when ``type_`` should have room for ``head``, and the resources left over
-    then.
-    """
+    """Return the time when ``head`` should fit on ``type_``, and the resources left over then."""
     demand, machines, now, running = head.demand, view.machines, view.now, view.running
     count, up = demand.gang or 1, [machine for machine in machines.list if machine.type == type_ and machine.up]
     gpus = demand.demand.gpus * count - machines.idle_gpus(type_) if demand.demand.gpus else -inf
@@ -803,17 +807,17 @@ def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, typ
 
 
 class _Holding(NamedTuple):
-    """A run under way: its expected end and the resources it holds."""
+    """A current run: its expected end and the resources that it holds."""
 
     end_s: float
     size: float
 
 
 class EasyEvents:
-    """EASY with one pass per event, as in PYSS and similar simulators. At each instant there is one
+    """EASY with one pass per event, as in PYSS and similar simulators. At each time there is one
     pass for every arriving task, during which runs that end there ahead of their estimates still
-    hold their resources, and then one pass for each of those ends. ``easy``, in contrast,
-    decides once per instant, on the resources that are free after all events of the instant.
+    hold their resources, and then one pass for each of those ends. ``easy``, in contrast, decides
+    once per instant, on the resources that are free after all events of the instant.
 
     The return of a node is an event too.
 

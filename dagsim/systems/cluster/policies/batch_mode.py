@@ -1,4 +1,4 @@
-"""Batch-mode mapping: before anything starts, the ready tasks are mapped one after the other."""
+"""Batch-mode mapping, which maps the ready tasks one after the other before anything starts."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ _AHEAD = 24
 class BatchMode:
     """Map ready tasks one by one, by their earliest completion times over the GPU types. The next
     task is the one with the least such time (``min-min``), the largest (``max-min``), or the
-    largest loss on its second best type (``sufferage``: second least - least). A task that
-    completes first on a type with room starts. Other tasks wait for their type, and their time
-    there counts as taken.
+    largest loss on its second best type (``sufferage``: second least - least). A task that would
+    complete first on a type on which it fits now starts. Other tasks wait for their type, and their
+    time there counts as taken.
 
     Tasks with the same demand and the same ratios of speed form a group; only its shortest and its
     longest task can be next. The queue of a GPU type is the times at which its GPUs are expected to
@@ -93,7 +93,8 @@ class BatchMode:
                 return
             passed.add(task)
             _take(lanes[best.type], _lanes_of(task), best.completion_s)
-        for task in sorted(groups.heads()):  # the mapping starts nothing, which means to wait while anything runs
+        # the mapping starts nothing, which means that it waits while anything runs
+        for task in sorted(groups.heads()):
             if not view.running and (placement := self._place(view, task)) is not None:
                 yield Start(task, placement)
                 return
@@ -155,8 +156,8 @@ class _Groups:
 
 
 def _first(heap: _Heap, passed: set[TaskState]) -> TaskState | None:
-    """Return the least entry of the heap whose task waits and was not passed over. Walks down the
-    heap, best first.
+    """Return the smallest entry of the heap whose task is waiting and was not passed over. Walks
+    down the heap, best first.
     """
     if not heap:
         return None
@@ -175,8 +176,8 @@ def _first(heap: _Heap, passed: set[TaskState]) -> TaskState | None:
 def start_those(
     view: ClusterView, chosen: Iterable[tuple[TaskState, int]], place: Callable[..., Placement | None]
 ) -> Iterator[Decision]:
-    """Start the chosen pairs of task and type that have room. If none has room and nothing runs,
-    start any task that fits.
+    """Start the chosen pairs of task and type that fit. If none fits and nothing runs, start any
+    task that fits.
     """
     started = False
     for task, type_ in chosen:
@@ -209,7 +210,7 @@ def _free_at(view: ClusterView, demand: DemandClass, lanes: list[float], type_: 
 
 
 def _take(lanes: list[float], width: int, until: float) -> None:
-    """Mark the ``width`` GPUs that are free first as taken until that time."""
+    """Mark the ``width`` GPUs that become free first as taken until that time."""
     del lanes[:width]
     for _ in range(width):
         insort(lanes, until)
