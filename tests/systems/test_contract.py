@@ -110,7 +110,9 @@ def test_every_system_has_an_environment_that_keeps_gymnasium_s_contract(system:
 
 
 def test_an_environment_needs_a_codec_that_fits_all_worlds_of_a_mixture() -> None:
-    with pytest.raises(ConfigError, match="every seed of this scenario has types of its own; use the codec 'relative'"):
+    with pytest.raises(
+        ConfigError, match="in this scenario every seed has its own GPU types; use the codec 'relative'"
+    ):
         make_env(load_config(None, SETTINGS["mixture"][0]))
 
 

@@ -44,7 +44,7 @@ from dagsim.systems import all_systems
 
 SUITE = "v1"
 Division: TypeAlias = Literal["exact", "noisy", "hidden"]
-"""What policies of the GPU cluster know about durations (``Estimates``)."""
+"""What policies for the GPU cluster know about durations (``Estimates``)."""
 METRICS = ("queueing_s.p95", "utilization", "max_ftf")
 """Metrics shown beside the score."""
 _COUNTS = ("jobs_arrived", "jobs_completed", "jobs_unfinished", "preemptions")
@@ -53,7 +53,7 @@ _FACTS = (
     *("entry", "policies", "draw", "score", "scores", "bounds"),
     *("dagsim", "suite_sha256", "code_sha256", "code", "checkpoints"),
 )
-"""The facts of an entry besides its runs."""
+"""The facts about an entry besides its runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +66,22 @@ class BenchTask:
 
     @property
     def summary(self) -> str:
-        """One sentence on the simulated workload and cluster."""
+        """One sentence about the simulated workload and cluster."""
         return opening_of(self.path)
 
     @property
     def system(self) -> str:
-        """The system that its policies belong to."""
+        """The system to which its policies belong."""
         return self.config.world.system
 
     @property
     def metric(self) -> str:
-        """The metric of its score."""
+        """The metric for its score."""
         return self.config.world.score
 
     def seeds(self, count: int | None = None, draw: int | None = None) -> tuple[int, ...]:
-        """The seeds of its runs: public ones for development, or those that follow from ``draw``.
+        """Return the seeds of its runs: public ones for development, or those derived from
+        ``draw``.
 
         Raises:
             InputError: ``draw`` is negative.
@@ -92,7 +93,7 @@ class BenchTask:
 
 
 def suite(names: Iterable[str] = ()) -> list[BenchTask]:
-    """The tasks of the suite by name, or those that are named.
+    """Return all tasks in the suite, or those with the given names.
 
     Raises:
         InputError: There is no such task.
@@ -114,15 +115,15 @@ class BenchEntry(NamedTuple):
     """The policy for each system that is entered."""
     division: Division
     draw: int | None
-    """The number that the test seeds follow from; None for development seeds."""
+    """The number from which the test seeds are derived; None for development seeds."""
     seeds: int | None
-    """Number of seeds per task; None for that of the task."""
+    """Number of seeds per task; None for the task's own number."""
 
     def tasks(self, names: Iterable[str] = ()) -> list[BenchTask]:
-        """The tasks whose system has a policy.
+        """Return the tasks for whose system there is a policy.
 
         Raises:
-            InputError: There is none.
+            InputError: There are no such tasks.
         """
         chosen = [task for task in suite(names) if task.system in self.policies]
         if not chosen:
@@ -131,7 +132,7 @@ class BenchEntry(NamedTuple):
 
 
 def task_plan(task: BenchTask, entry: BenchEntry) -> Plan:
-    """The cells of a task: the reference and the entry's policy on every seed.
+    """Return the cells of a task: the reference and the entry's policy on every seed.
 
     Raises:
         InputError: The policy cannot be read.
@@ -145,7 +146,8 @@ def task_plan(task: BenchTask, entry: BenchEntry) -> Plan:
 
 
 def log_digest(files: Mapping[str, bytes]) -> str:
-    """SHA-256 of the log and the jobs of a run: the files of its schedule, uncompressed, by ending."""
+    """Return the SHA-256 of the log and the jobs of a run: the uncompressed files of its schedule,
+    by file extension."""
     total = sha256()
     for ending in sorted(files):
         if ending in ("npy", "npz", "json.gz"):
@@ -162,13 +164,13 @@ def _schedule_files(store: Store, cell: Cell) -> dict[str, bytes]:
 def bounds_of(
     tasks: Sequence[BenchTask], entry: BenchEntry, watch: Callable[[Iterable[int]], Iterable[int]] = iter
 ) -> dict[str, list[float]]:
-    """Lower bounds of the score of each task that ``dagsim bound`` covers, one for each seed. They
-    hold for policies that do not stop runs. ``watch`` passes on the seeds.
-    """
+    """Return lower bounds for the score of each task that ``dagsim bound`` covers, one for each
+    seed. They hold for policies that do not stop runs. ``watch`` wraps the iterator of seeds."""
     bounds: dict[str, list[float]] = {}
     for task in tasks:
         seeds = task.seeds(entry.seeds, entry.draw)
-        with suppress(InputError):  # a run that begins with jobs in the system has none, and most systems have none
+        # a run that begins with jobs in the system has no bound, and neither have most systems
+        with suppress(InputError):
             bounded(task.config)
             bounds[task.name] = [bound_of(task.config, seed, by_area=True).mean_s for seed in watch(seeds)]
     return bounds
@@ -180,10 +182,9 @@ def entry_file(
     runs: Mapping[str, tuple[Store, Mapping[Cell, CellRun]]],
     bounds: Mapping[str, Sequence[float]],
 ) -> dict[str, Any]:
-    """The file of an entry: what ran, the hash of each log, the scores, and under ``timing`` the
-    only values that a clock measured. ``runs`` has the store and the finished cells of each task,
-    ``bounds`` those of ``bounds_of``.
-    """
+    """Build the file of an entry: what ran, the hash of each log, the scores, and under ``timing``
+    the only values measured by a clock. ``runs`` has the store and the finished cells of each task,
+    and ``bounds`` is the result of ``bounds_of``."""
     content: dict[str, Any] = {
         "format": _FORMAT,
         "suite": SUITE,
@@ -226,13 +227,14 @@ def entry_file(
 
 
 def _config_digest(task: BenchTask, division: Division) -> str:
-    """SHA-256 of the configuration of a task in a division: its file, and what policies know."""
+    """Return the SHA-256 of the configuration of a task in a division: its file, and what policies
+    know."""
     return sha256(task.path.read_bytes() + division.encode()).hexdigest()
 
 
 @cache
 def _suite_digest() -> str:
-    """SHA-256 of the tasks' files and of the logs that they take windows of."""
+    """Return the SHA-256 of the tasks' files and of the logs from which they take windows."""
     total = sha256()
     for task in suite():
         total.update(task.name.encode() + task.path.read_bytes())
@@ -247,13 +249,13 @@ def _kept(run: CellRun) -> dict[str, Any]:
 
 @cache
 def _kept_metrics() -> tuple[str, ...]:
-    """The metrics that an entry keeps of each run: counts, and the scores of all systems."""
+    """Return the metrics that an entry keeps for each run: counts, and the scores of all systems."""
     scores = dict.fromkeys(system.score for system in all_systems().values())
     return (*_COUNTS, *scores, *METRICS)
 
 
 def _times(store: Store, done: Mapping[Cell, CellRun]) -> dict[str, Any]:
-    """CPU microseconds per decision and wall-clock seconds per run, by policy."""
+    """Return the CPU microseconds per decision and the wall-clock seconds per run, by policy."""
     events = {event["id"]: event for event in store.as_grid().progress() if event.get("event") == "done"}
     means: dict[str, Any] = {}
     for policy in dict.fromkeys(cell.policy for cell in done):
@@ -267,7 +269,7 @@ def _times(store: Store, done: Mapping[Cell, CellRun]) -> dict[str, Any]:
 
 
 def scored(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The scores of an entry, from the runs in its file: of each task, and of all together.
+    """Return the scores of an entry, from the runs in its file: of each task, and of all together.
 
     An entry has no score on a task in which it leaves a job undone that the reference completes.
     The number of the seed pairs runs of different tasks: replicate k of the suite is the k-th seed
@@ -283,7 +285,7 @@ def scored(content: Mapping[str, Any]) -> dict[str, Any]:
         undone = sum(
             max(not_done(mine) - not_done(other), 0)
             for mine, other in zip(by_role["entry"], by_role["reference"], strict=True)
-            if task["metric"] != "blocking_rate"  # which counts them
+            if task["metric"] != "blocking_rate"  # the metric counts them
         )
         by_task[name] = _facts(result, undone) | {
             "bound": _below(content["bounds"].get(name), by_role["reference"], task["metric"]),
@@ -309,7 +311,7 @@ def scored(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _below(bounds: Sequence[float] | None, lines: Sequence[CellRun], metric: str) -> float | None:
-    """Geometric mean of bound / reference over the seeds; None without a bound."""
+    """Return the geometric mean of bound / reference over the seeds; None without a bound."""
     if not bounds:
         return None
     ratios = [log(bound / line.metrics[metric]) for bound, line in zip(bounds, lines, strict=True)]
@@ -317,7 +319,7 @@ def _below(bounds: Sequence[float] | None, lines: Sequence[CellRun], metric: str
 
 
 def _by_role(task: Mapping[str, Any]) -> dict[str, list[CellRun]]:
-    """The runs of the entry and of the reference, in the order of the seeds."""
+    """Return the runs of the entry and of the reference, in the order of the seeds."""
     specs = {"reference": task["reference"], "entry": task["policy"]}
     return {
         role: [CellRun(role, run["seed"], metrics=run["metrics"]) for run in task["runs"] if run["policy"] == spec]
@@ -359,7 +361,7 @@ def read_entry(path: Path) -> dict[str, Any]:
     """Read the file of an entry.
 
     Raises:
-        InputError: It cannot be read, or is of another suite or form.
+        InputError: The file cannot be read, or belongs to another suite or form.
     """
     try:
         content = parsed_json(path.read_text(encoding="utf-8"))
@@ -386,16 +388,14 @@ def read_entry(path: Path) -> dict[str, Any]:
 
 
 def of_other_code(content: Mapping[str, Any]) -> bool:
-    """True if an entry was made by another version of the simulating code. Its runs decide whether
-    this matters.
-    """
+    """Return True if an entry was made by another version of the simulating code. Its runs decide
+    whether this matters."""
     return bool(content["code_sha256"] != code_digest())
 
 
 def check_file(content: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence for each thing in an entry's file that differs from this checkout, or from
-    what its own runs say.
-    """
+    what its own runs say."""
     if content["suite_sha256"] != _suite_digest():
         yield "the tasks differ from those of this dagsim (suite_sha256)"
     again = json.loads(json.dumps(scored(content)))
@@ -427,16 +427,17 @@ def _entry_of(content: Mapping[str, Any]) -> BenchEntry:
 
 
 class PickedRun(NamedTuple):
-    """A run to be repeated."""
+    """A run that is to be repeated."""
 
     task: BenchTask
     cell: Cell
     line: Mapping[str, Any]
-    """What the file says of it."""
+    """What the file says about it."""
 
 
 def differing_bounds(content: Mapping[str, Any], picked: Iterable[PickedRun]) -> Iterator[str]:
-    """Yield a sentence for each picked run whose bound in the file is not that of its task and seed."""
+    """Yield a sentence for each picked run whose bound in the file differs from that of its task
+    and seed."""
     for run in picked:
         if (bounds := content["bounds"].get(run.task.name)) is not None:
             seeds = [line["seed"] for line in content["tasks"][run.task.name]["runs"]]
@@ -447,11 +448,11 @@ def differing_bounds(content: Mapping[str, Any], picked: Iterable[PickedRun]) ->
 
 
 def repeated_runs(content: Mapping[str, Any], sample: int, seed: int, executor: CellExecutor) -> tuple[int, list[str]]:
-    """Repeat a sample of an entry's runs. Returns their number, and all differences: of logs, metrics, hashes,
-    bounds and scores.
+    """Repeat a sample of an entry's runs. Return their number and all differences in logs, metrics,
+    hashes, bounds and scores.
 
     Raises:
-        ConfigError: The file has no runs of the suite to repeat, and nothing in it says why.
+        ConfigError: The file has no runs from the suite to repeat, and no difference explains this.
     """
     findings = list(check_file(content))
     try:
@@ -459,7 +460,7 @@ def repeated_runs(content: Mapping[str, Any], sample: int, seed: int, executor: 
     except ConfigError:
         if not findings:
             raise
-        picked = []  # its runs are not those of the suite; the findings say so
+        picked = []  # the runs do not match the suite; ``findings`` already reports it
     lines = {run.cell.id: run.line for run in picked}
     cells = [run.cell for run in picked]
     for cell in cells:
@@ -482,7 +483,7 @@ def repeated_runs(content: Mapping[str, Any], sample: int, seed: int, executor: 
 
 
 def picked_cells(content: Mapping[str, Any], sample: int, seed: int) -> list[PickedRun]:
-    """Draw ``sample`` runs of an entry's file, spread over its tasks.
+    """Draw ``sample`` runs from an entry's file, spread over its tasks.
 
     Raises:
         ConfigError: The file names a run that its task does not have.

@@ -1,6 +1,5 @@
-"""``dagsim bench``: a frozen benchmark of schedulers that anybody can submit to; and ``dagsim paper``:
-the published figures of a paper, beside ours.
-"""
+"""``dagsim bench``: a frozen benchmark of schedulers, to which anybody can submit; and
+``dagsim paper``: the published figures of a paper, beside ours."""
 
 from __future__ import annotations
 
@@ -53,12 +52,12 @@ def run_bench(
     ] = "exact",
     draw: Annotated[
         int | None,
-        typer.Option("--test-seed", min=0, metavar="NUMBER", help="Use the test seeds that follow from this number."),
+        typer.Option("--test-seed", min=0, metavar="NUMBER", help="Use the test seeds derived from this number."),
     ] = None,
     task: Tasks = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds per task (default: 10).")] = None,
     bound: Annotated[
-        bool, typer.Option("--bound", help="Add proven lower bounds of the tasks that have one; it takes minutes.")
+        bool, typer.Option("--bound", help="Add proven lower bounds for the tasks that have one, which takes minutes.")
     ] = False,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the entry (default: its policies).")] = None,
     on: On = "local",
@@ -66,7 +65,7 @@ def run_bench(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run a policy on all tasks beside their references; write one file with hashes and scores.
+    """Run a policy on all tasks beside their references, and write one file with hashes and scores.
 
     The same command continues a stopped run. Without --test-seed, the seeds are the public ones for development.
 
@@ -104,7 +103,8 @@ def run_bench(
     for number, (task_name, plan) in enumerate(plans.items(), 1):
         if watched:
             say(f"task {number} of {len(plans)}: {task_name}", err=True)
-        store = Store.begin(out / f"bench-{where}", plan, argv=argv)  # shared: references run once for all entries
+        # shared: the references run only once for all entries
+        store = Store.begin(out / f"bench-{where}", plan, argv=argv)
         done = carried(store, plan, on, watched=watched)
         if broken := next((run.error for run in done.values() if run.error), None):
             raise InputError(f"task {task_name}: {broken}")
@@ -125,7 +125,7 @@ def verify(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of an entry.")],
     sample: Annotated[int, typer.Option(min=1, help="Number of runs to repeat.")] = 12,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Choice of the runs (default: a new one, which is printed).")
+        int | None, typer.Option(min=0, help="Seed for choosing the runs (default: a new one, which is printed).")
     ] = None,
     on: On = "local",
     json_: Json = False,
@@ -198,7 +198,8 @@ def tabulate(
 def repeat_paper(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="The paper (default: list them).")] = None,
     data: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where its files are (default: DAGSIM_DATA, or here).")
+        Path | None,
+        typer.Option(metavar="FOLDER", help=("Folder with its files (default: DAGSIM_DATA, or the current folder).")),
     ] = None,
     json_: Json = False,
     table: TableLook = TableFormat.TEXT,

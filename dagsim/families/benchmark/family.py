@@ -1,9 +1,9 @@
-"""The family of the benchmark, and what it adds."""
+"""The benchmark family, and what it registers."""
 
 from dagsim.family import Family
 
 FAMILY = Family(
-    "a frozen benchmark that anybody can submit to, and published figures of papers beside ours",
+    "a frozen benchmark to which anybody can submit, and published figures from papers beside ours",
     needs=("bounds", "web"),
     commands={"bench": ".command", "paper": ".command"},
 )

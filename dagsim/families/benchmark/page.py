@@ -1,4 +1,4 @@
-"""Tables of the benchmark: an entry task by task, and the leaderboard of several entries."""
+"""Tables of the benchmark: one entry task by task, and the leaderboard of several entries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOTES = (
 
 
 def entry_grid(content: Mapping[str, Any]) -> Grid:
-    """The scores of an entry, one row for each task and one for all."""
+    """Return the scores of an entry, with one row for each task and one for all."""
     rows = [_entry_row(name, content["tasks"][name]["reference"], facts) for name, facts in content["scores"].items()]
     rows.append(_entry_row("all", "", content["score"]))
     heads = ("task", "reference", "ratio", "95 % interval", "p95 wait (s)", "utilisation", "bound", "verdict")
@@ -53,10 +53,9 @@ def _division(content: Mapping[str, Any]) -> str:
 
 
 def leaderboards(entries: Sequence[Mapping[str, Any]]) -> list[Grid]:
-    """A table for each group of entries that can be compared: equal division, seeds and tasks. The
-    best ratio comes first; entries without a score come last. Scores are computed from the runs, not
-    taken from the file.
-    """
+    """Return a table for each group of entries that can be compared, with equal division, seeds and
+    tasks. The best ratio comes first; entries without a score come last. Scores are computed from
+    the runs, not taken from the file."""
     entries = [{**entry, **scored(entry)} for entry in entries]
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for entry in entries:
@@ -74,7 +73,7 @@ def leaderboards(entries: Sequence[Mapping[str, Any]]) -> list[Grid]:
 
 
 def _by_task(title: str, tasks: Sequence[str], entries: Sequence[Mapping[str, Any]]) -> Grid:
-    """The best entry of each task, beside the bound that an entry of the group has for it."""
+    """Return the best entry for each task, beside the bound that an entry in the group has for it."""
     rows = []
     for task in tasks:
         ranked = [(_value(entry["scores"][task]["ratio"]), entry["entry"]) for entry in entries]
@@ -108,13 +107,13 @@ def _quotient(pair: Mapping[str, float | None], slack: float = 0.0) -> float:
 
 
 def _geometric(ratios: Sequence[float]) -> float:
-    """Geometric mean of the ratios that are known and above 0."""
+    """Return the geometric mean of the ratios that are known and above 0."""
     logs = [log(ratio) for ratio in ratios if ratio > 0]
     return exp(sum(logs) / len(logs)) if logs else nan
 
 
 def leaderboard_page(grids: Sequence[Grid]) -> str:
-    """The leaderboard as one HTML page that loads nothing."""
+    """Return the leaderboard as one HTML page that loads nothing."""
     parts = [f"<section>{element('h2', grid.title)}{table(grid)}</section>" for grid in grids]
     title = "Leaderboard of the benchmark"
     return document(title, f"<header>{element('h1', title)}</header><main>{''.join(parts)}</main>", "")

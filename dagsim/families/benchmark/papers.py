@@ -1,4 +1,4 @@
-"""Published tables, repeated: the figures of a paper beside ours (``dagsim paper``)."""
+"""Published tables, reproduced: the figures of a paper beside ours (``dagsim paper``)."""
 
 from __future__ import annotations
 
@@ -30,15 +30,14 @@ from dagsim.traces import Trace, TraceOptions, open_trace
 
 
 class PaperFigure(NamedTuple):
-    """One figure of a paper or of another program, and ours."""
+    """One figure from a paper or another program, and ours."""
 
     name: str
     published: float
     here: float
     tolerance: float = 1e-9
     """The largest difference that is allowed: half a unit of the last published digit, or what the
-    check of the paper allows. 1e-9 of the published value is always allowed for rounding.
-    """
+    check of the paper allows. 1e-9 of the published value is always allowed for rounding."""
 
     @property
     def difference(self) -> float:
@@ -53,22 +52,23 @@ class PaperFigure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """A paper whose tables can be repeated."""
+    """A paper whose tables can be reproduced."""
 
     title: str
     files: tuple[str, ...]
     """Names of the files that it needs, or paths below the folder."""
     source: str
-    """Where to get them."""
+    """Where to get the files."""
     figures: Callable[[dict[str, Path]], Iterator[PaperFigure]]
     whole: bool = True
-    """True if every figure needs all files; otherwise each file has figures of its own."""
+    """True if every figure needs all files; otherwise each file has its own figures."""
 
     def located(self, folder: Path) -> dict[str, Path]:
-        """The files that are below ``folder``.
+        """Return the files that are below ``folder``.
 
         Raises:
-            InputError: None is, or one that every figure needs is missing; the message says where to
+            InputError: No file is there, or one that every figure needs is missing; the message
+                says where to
                 get it.
         """
         if not folder.is_dir():
@@ -82,7 +82,7 @@ class Paper:
 
 
 def paper(name: str) -> Paper:
-    """The paper called ``name``.
+    """Return the paper called ``name``.
 
     Raises:
         UnknownName: There is no such paper.
@@ -123,7 +123,8 @@ class SequenceMeans(NamedTuple):
 
 
 def sequence_starts(jobs: int, count: int = 10, seed: int = 1) -> list[int]:
-    """Starts of the sequences: NumPy's old generator, seeded with a hash of the seed like Gym 0.15."""
+    """Return the starts of the sequences, drawn with NumPy's old generator, seeded with a hash of
+    the seed as in Gym 0.15."""
     digest = hashlib.sha512(str(seed).encode()).digest()[:8]
     words = np.frombuffer(digest, "<u4").tolist()
     while len(words) > 1 and not words[-1]:
@@ -134,7 +135,7 @@ def sequence_starts(jobs: int, count: int = 10, seed: int = 1) -> list[int]:
 
 
 def _first_submit_s(trace: Path) -> float:
-    """Smallest submit time of a log (its second field)."""
+    """Return the smallest submit time of a log (its second field)."""
     opener = gzip.open if trace.suffix == ".gz" else open
     with opener(trace, "rt", encoding="utf-8", errors="replace") as lines:
         return min(float(line.split()[1]) for line in lines if line.strip() and not line.lstrip().startswith(";"))
@@ -151,8 +152,8 @@ def sequence_jobs(trace: Trace, log: Path) -> list[Job]:
 def sequence_means(
     trace: Trace, log: Path, processors: int, first: int | None = None, titles: Collection[str] = SCORES
 ) -> dict[str, dict[str, SequenceMeans]]:
-    """Return the means over the first jobs of the log, of the policies with these ``titles``, without
-    (``bf0``) and with backfilling (``bf1``).
+    """Return the means over the first jobs of the log for the policies with these ``titles``,
+    without (``bf0``) and with backfilling (``bf1``).
 
     Raises:
         InputError: The log has too few jobs.
@@ -189,9 +190,8 @@ def sequence_slowdowns(
 
 
 class _Log(NamedTuple):
-    """A log of the tables, and its published figures in the order of ``_SCORES``: bounded slowdowns
-    (table V) and utilisations (table VI), without and with backfilling.
-    """
+    """A log in the tables, and its published figures in the order of ``_SCORES``: bounded slowdowns
+    (table V) and utilisations (table VI), without and with backfilling."""
 
     title: str
     processors: int
@@ -249,7 +249,7 @@ def _rlscheduler(files: dict[str, Path]) -> Iterator[PaperFigure]:
 
 
 class OptimaReached(TypedDict):
-    """Graphs on one number of cores."""
+    """Graphs for one number of cores."""
 
     graphs: int
     mean_ratio: float
@@ -276,7 +276,8 @@ def against_optimum(jobs: list[Job], cores: int, optimum: dict[str, float]) -> O
 
 
 def optima(folder: Path, tasks: int) -> dict[int, dict[str, float]]:
-    """For each number of cores, the optimum of each graph of ``tasks`` tasks, by the graph's name."""
+    """Return, for each number of cores, the optimum of each graph with ``tasks`` tasks, by the name
+    of the graph."""
     by_cores = {}
     for path in sorted(folder.glob(f"Case{tasks}_*_OPT.csv")):
         with path.open(newline="") as file:
@@ -288,13 +289,13 @@ def optima(folder: Path, tasks: int) -> dict[int, dict[str, float]]:
 
 
 def optima_reached(jobs: list[Job], optimal: Path) -> dict[int, OptimaReached]:
-    """For each number of cores, the graphs compared with their optima."""
+    """Compare the graphs with their optima, for each number of cores."""
     best = optima(optimal, graph_tasks(jobs))
     return {cores: against_optimum(jobs, cores, by_graph) for cores, by_graph in best.items()}
 
 
 def graph_tasks(jobs: list[Job]) -> int:
-    """Number of tasks of each graph, without the two dummies."""
+    """Return the number of tasks in each graph, without the two dummies."""
     return len(jobs[0].tasks) - 2
 
 
@@ -315,7 +316,7 @@ def _stg(files: dict[str, Path]) -> Iterator[PaperFigure]:
 
 
 def _by_scripts(name: str) -> Callable[[dict[str, Path]], Iterator[PaperFigure]]:
-    """The figures of ``PAPERS`` in ``scripts/validate_all.py``."""
+    """Yield the figures of ``PAPERS`` in ``scripts/validate_all.py``."""
 
     def figures(files: dict[str, Path]) -> Iterator[PaperFigure]:
         scripts = Path(dagsim.__file__).parents[1] / "scripts"

@@ -1,1 +1,1 @@
-"""Proven lower bounds of the sum of completion times (docs/reference/bound.md)."""
+"""Proven lower bounds on the sum of completion times (docs/reference/bound.md)."""

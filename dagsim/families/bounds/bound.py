@@ -1,4 +1,4 @@
-"""A proven lower bound of the sum of completion times of one workload on its cluster."""
+"""A proven lower bound on the sum of completion times of one workload on its cluster."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 
 _NODES = 8
-"""Maximum number of nodes whose borders are kept in small cases."""
+"""Maximum number of nodes for which node boundaries are kept in small cases."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A lower bound that holds for every schedule that completes all jobs the cluster can run."""
+    """A lower bound that holds for every schedule that completes all jobs that the cluster can run."""
 
     bound_s: float
     """Seconds from arrival to completion, summed over the jobs that count."""
     kind: str
     """``lagrangian``; ``time-indexed``, from the integer program; or ``exact``, the optimum of that
-    program without any rounding.
-    """
+    program without any rounding."""
     preemptive: bool
     """True if it also holds for schedules that stop runs and resume them."""
     jobs: int
@@ -40,16 +39,15 @@ class Bound:
     """Number of jobs left out because not even the empty cluster can run them."""
     area_gpu_s: float | None = None
     """GPU-seconds of the jobs that count, if each completion time is multiplied by its job's area
-    (``area_weighted_jct_s``).
-    """
+    (``area_weighted_jct_s``)."""
 
     @property
     def mean_s(self) -> float:
-        """Bound of the mean completion time, weighted by area if ``area_gpu_s`` is given."""
+        """Bound on the mean completion time, weighted by area if ``area_gpu_s`` is given."""
         return self.bound_s / (self.jobs if self.area_gpu_s is None else self.area_gpu_s)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; ``area_gpu_s`` only if it is given."""
+        """Return plain values for JSON; ``area_gpu_s`` only if it is given."""
         facts = {name: value for name, value in asdict(self).items() if value is not None}
         return {**facts, "mean_s": self.mean_s}
 
@@ -103,21 +101,20 @@ def scenario_bound(
     ``program``, small cases are not solved exactly. ``watch`` passes on the steps of the search.
 
     Raises:
-        InputError: The cluster can run none of the jobs, or jobs may be turned away.
+        InputError: The cluster can run none of the jobs, or jobs may be rejected.
     """
     if scenario.admission:
-        raise InputError("bound: with admission, a policy may turn jobs away, so that no bound above 0 holds")
+        raise InputError("bound: with admission, a policy may reject jobs, so no bound above 0 holds")
     stream = scenario.jobs(seed)
     if stream.elastic:
-        raise InputError(
-            "bound: elastic tasks may run on more GPUs than were asked for, so that no bound holds for them"
-        )
+        raise InputError("bound: elastic tasks may run on more GPUs than were requested, so no bound holds for them")
     jobs = stream.arrays()
     weight = np.ones(len(jobs))
     if measured is not None:
         weight[:] = 0.0
         weight[slice(*measured)] = 1.0
-    # Jobs that were in the system at the beginning may have run before it, where the rules are those of their log.
+    # Jobs that were in the system at the beginning may have run earlier, under the rules of their
+    # log.
     later = np.flatnonzero(jobs.arrival_s >= stream.begins_s)
     earlier = int(weight.sum() - weight[later].sum())
     jobs, weight = jobs.chosen(later), weight[later]
@@ -165,13 +162,8 @@ def bounds_of_runs(
 def shares_of_the_way(
     lines: Sequence[RunMetrics], bounds: Mapping[int, Bound], reference: str | None = None
 ) -> dict[str, float]:
-    """Share of the way from the reference (default: the first policy) to the bound, by policy.
-
-    It is (reference - policy) / (reference - bound), each the sum over the seeds of the mean
-    completion time: 0 for the reference, negative for worse policies. It is NaN if the bound does
-    not hold for a policy, because it stopped runs or did not complete all jobs, and if the
-    reference has reached the bound.
-    """
+    """Return the share of the way from the reference (default: the first policy) to the bound, by
+    policy."""
     by_policy: dict[str, list[RunMetrics]] = {}
     for line in lines:
         by_policy.setdefault(line.policy, []).append(line)
@@ -182,7 +174,7 @@ def shares_of_the_way(
 
 
 def _comparable_sum(runs: Sequence[RunMetrics], bounds: Mapping[int, Bound]) -> float:
-    """Sum of the mean completion times; NaN if a bound does not hold for its run."""
+    """Return the sum of the mean completion times; NaN if a bound does not hold for its run."""
     for run in runs:
         bound = bounds[run.seed]
         stopped = run.metrics["preemptions"] and not bound.preemptive

@@ -1,4 +1,4 @@
-"""``dagsim bound``: bound what any schedule can reach."""
+"""``dagsim bound``: compute a bound on what any schedule can reach."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def print_bound(
         bool, typer.Option("--preemptive", help="Include schedules that stop runs and resume them.")
     ] = False,
     area: Annotated[
-        bool, typer.Option("--area", help="Weigh each job by its GPU-seconds, as area_weighted_jct_s does.")
+        bool, typer.Option("--area", help="Weight each job by its GPU-seconds, as area_weighted_jct_s does.")
     ] = False,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Print a proven lower bound of the sum of completion times, over all schedules of a workload.
+    """Print a proven lower bound on the sum of completion times over all schedules of a workload.
 
     Small cases are solved exactly (docs/reference/bound.md).
 

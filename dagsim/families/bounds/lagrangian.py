@@ -45,35 +45,32 @@ _CELLS_WITH_BREAKS, _STEPS_WITH_BREAKS = 100, 320
 """Maximum number of cells and steps; with preemption, a step costs several times as much."""
 _PATIENCE, _SHRINK, _SMALLEST = 12, 0.6, 1e-3
 """Steps without progress after which the step length shrinks, by which factor, and where the search
-ends.
-"""
+ends."""
 _HALVINGS = 10
-"""Halvings of the interval in which the worth of a unit of work lies, with preemption."""
+"""Number of halvings of the interval that contains the worth of a unit of work, with preemption."""
 _SMALL_TABLE, _TABLE_PER_JOB, _LARGE_TABLE = 2**19, 2**12, 2**21
 """Limits of tasks times cells: with more tasks, the grid has fewer cells. An entry costs the most
-with preemption, where the limits are a 16th of these.
-"""
+with preemption, where the limits are a 16th of these."""
 _ROUNDING = 1e-9
-"""Share of the absolute sums that is taken off the result: more than their rounding errors."""
+"""Fraction of the absolute sums that is subtracted from the result, which exceeds their rounding
+errors."""
 
 
 class DualPrices(NamedTuple):
-    """A point of the dual problem, for T types, C cells, V tasks and E edges."""
+    """A point in the dual problem, for T types, C cells, V tasks and E edges."""
 
     rate: np.ndarray
     """(T, C + 1) float64: price per unit and second in each cell; the last one, after the grid, is
-    0.
-    """
+    0."""
     entry: np.ndarray
     """(V,) float64: flow that enters at each task; it sums to the weight of each job."""
     split: np.ndarray
     """(E,) float64: share of a task's flow that each edge carries; the shares of a task's edges sum
-    to 1.
-    """
+    to 1."""
 
 
 class Dual(NamedTuple):
-    """The largest lower bound of the dual, with its prices."""
+    """The best lower bound from the dual, with its multipliers (prices)."""
 
     bound_s: float
     prices: DualPrices
@@ -84,7 +81,7 @@ class Dual(NamedTuple):
 
 
 class _Cheapest(NamedTuple):
-    """The least cost of each copy alone."""
+    """The lowest cost of each copy on its own."""
 
     cost: np.ndarray  # (V,)
     start_s: np.ndarray  # (V,): its start, or its mean busy time with preemption
@@ -150,9 +147,8 @@ def lagrangian(
 
 
 def _grid(problem: Relaxation, release_s: np.ndarray, cells: int) -> np.ndarray:
-    """Times that separate the cells: some releases, some earliest ends, and evenly spaced ones up
-    to the time by which all work could be done.
-    """
+    """Return the times that separate the cells: some releases, some earliest ends, and evenly
+    spaced times up to the one by which all work could be done."""
     ends_s = release_s + problem.shortest_s
     seconds = np.where(np.isfinite(problem.seconds), problem.seconds, 0.0)
     work = float((problem.copies[:, None] * problem.usage * seconds).max(axis=1, initial=0.0).sum())
@@ -167,7 +163,7 @@ def _grid(problem: Relaxation, release_s: np.ndarray, cells: int) -> np.ndarray:
 
 
 class Flows:
-    """The flows through the DAGs."""
+    """Flows through the DAGs."""
 
     def __init__(self, problem: Relaxation) -> None:
         self._problem = problem
@@ -180,9 +176,8 @@ class Flows:
         self._by_parent = [np.flatnonzero(of == level) for level in range(int(of.max(initial=-1)) + 1)]
 
     def heads(self) -> np.ndarray:
-        """(V,) float64: longest path from the arrival to the start of each task, every task on its
-        fastest type.
-        """
+        """Return (V,) float64: longest path from the arrival to the start of each task, every task
+        on its fastest type."""
         head_s, parent, child = np.zeros(len(self._problem.job)), self._problem.parent, self._problem.child
         shortest_s = self._problem.shortest_s
         for edges in self._by_child:
@@ -190,9 +185,8 @@ class Flows:
         return head_s
 
     def tails(self) -> np.ndarray:
-        """(V,) float64: longest path from the end of each task to the end of its job, on the
-        fastest types.
-        """
+        """Return (V,) float64: longest path from the end of each task to the end of its job, on the
+        fastest types."""
         tail_s, parent, child = np.zeros(len(self._problem.job)), self._problem.parent, self._problem.child
         shortest_s = self._problem.shortest_s
         for edges in reversed(self._by_parent):
@@ -200,13 +194,14 @@ class Flows:
         return tail_s
 
     def even(self) -> tuple[np.ndarray, np.ndarray]:
-        """``entry`` and ``split`` that treat all tasks of a job, and all children of a task, alike."""
+        """Return ``entry`` and ``split`` that treat all tasks of a job, and all children of a task,
+        equally."""
         job, parent = self._problem.job, self._problem.parent
         entry = (self._problem.weight / np.maximum(np.bincount(job, minlength=self._jobs), 1))[job]
         return entry, 1.0 / np.bincount(parent, minlength=len(job))[parent]
 
     def through(self, prices: DualPrices) -> np.ndarray:
-        """(V,) float64: all flow through each task."""
+        """Return (V,) float64: all flow through each task."""
         flow, parent, child = prices.entry.copy(), self._problem.parent, self._problem.child
         for edges in self._by_parent:
             np.add.at(flow, child[edges], flow[parent[edges]] * prices.split[edges])
@@ -265,7 +260,8 @@ class _Unbroken:
 
 
 class _Starts(NamedTuple):
-    """All starts on one type that can be cheapest: K for each of the n tasks that can run there."""
+    """All starts on one type that can be the cheapest: K for each of the n tasks that can run
+    there."""
 
     tasks: np.ndarray  # (n,)
     usage: np.ndarray  # (n, 1)
@@ -287,8 +283,9 @@ class _Starts(NamedTuple):
         return cls(tasks, problem.usage[tasks, type_][:, None], start_s, first, into_s, last, reach_s)
 
     def cheapest(self, slope: np.ndarray, rate: np.ndarray, length_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Least cost of start and resource for each task, and its start."""
-        before = np.concatenate([[0.0], np.cumsum(rate[:-1] * length_s)])  # price of all cells before each
+        """Return the lowest cost of start and resource for each task, and its start."""
+        # price of all earlier cells
+        before = np.concatenate([[0.0], np.cumsum(rate[:-1] * length_s)])
         cost: np.ndarray = rate[self.last]
         cost *= self.reach_s
         cost += before[self.last]
@@ -315,10 +312,10 @@ class StartCosts:
         self._paid = np.concatenate([np.zeros((len(rate), 1)), np.cumsum(rate * np.diff(dual.grid), axis=1)], axis=1)
         release_s = problem.arrival_s[problem.job] + flows.heads()
         self.least = _Unbroken(problem, release_s, dual.grid).cheapest(dual.prices, through).cost
-        """(V,) float64: the least cost of a copy of each task."""
+        """(V,) float64: the lowest cost of a copy of each task."""
 
     def at(self, task: int, type_: int, start_s: np.ndarray) -> np.ndarray:
-        """The costs of these starts."""
+        """Return the costs of these starts."""
         grid, paid = self._dual.grid, self._paid[type_]
         end_s = start_s + self._problem.seconds[task, type_]
         price = self._problem.usage[task, type_] * (np.interp(end_s, grid, paid) - np.interp(start_s, grid, paid))
@@ -364,7 +361,7 @@ class _WithBreaks:
         return _Cheapest(work.value + ends, mean_s - shortest_s / 2, shortest_s, held)
 
     def _at(self, level: np.ndarray, slope: np.ndarray, rate: np.ndarray, *, whole: bool = False) -> _Work:
-        """The work that pays at ``level`` (V,); the other results only with ``whole``."""
+        """Return the work that pays at ``level`` (V,); the other results only with ``whole``."""
         excess, work, moment = 0.0, 0.0, 0.0
         held = [np.zeros_like(self._half_s) for _ in rate] if whole else []
         for at_s in (self._left_s, self._right_s):

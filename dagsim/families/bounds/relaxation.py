@@ -1,4 +1,4 @@
-"""The problem that the bounds are proven for: a relaxation of the GPU cluster, in columns.
+"""The problem for which the bounds are proven: a relaxation of the GPU cluster, in columns.
 
 It keeps the arrivals, the DAGs, the seconds of every instance on every GPU type, gangs, and for
 each type one resource in a common pool: GPUs, cores or memory, whichever the jobs need most of. It
@@ -32,7 +32,7 @@ class Relaxation(NamedTuple):
     job: np.ndarray
     """(V,) int64: the job of each task."""
     copies: np.ndarray
-    """(V,) float64: pieces that start independently of each other; 1 for a gang."""
+    """(V,) float64: instances that start independently of each other; 1 for a gang."""
     seconds: np.ndarray
     """(V, T) float64: duration of a copy; inf where it cannot run."""
     usage: np.ndarray
@@ -53,9 +53,8 @@ class Relaxation(NamedTuple):
         return shortest
 
     def levels(self) -> list[np.ndarray]:
-        """Edges by the depth of their child, so that all edges into a parent come in earlier
-        groups.
-        """
+        """Return edges by the depth of their child, so that all edges into a parent are in earlier
+        groups."""
         depth = np.zeros(len(self.job), np.int64)
         while len(self.parent):
             deeper = depth.copy()
@@ -72,11 +71,11 @@ def relaxation_of(
 ) -> Relaxation:
     """Build the problem of these jobs; ``weight`` is (J,), 1 for each job by default.
 
-    With ``by_node``, every node counts as a type of its own. This keeps the borders of nodes, but a
-    gang of several instances would have to be on one node: see ``spans_nodes``.
+    With ``by_node``, every node counts as a separate type. This keeps the boundaries of nodes, but
+    a gang with several instances would have to be on one node; see ``spans_nodes``.
 
     Raises:
-        InputError: The runtime model does not know a task.
+        InputError: The runtime model has no entry for a task.
     """
     machines = ClusterState(cluster)
     column = [machine.type for machine in machines.list] if by_node else list(range(len(machines.types)))
@@ -115,9 +114,8 @@ def relaxation_of(
 
 
 def areas_gpu_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> np.ndarray:
-    """(J,) GPU-seconds of each job with every task on its fastest allowed type, as
-    ``JobFacts.ideal_gpu_s``; infinite for a job that no type can run.
-    """
+    """Return (J,): GPU-seconds of each job with every task on its fastest allowed type, as
+    ``JobFacts.ideal_gpu_s``; infinite for a job that no type can run."""
     machines = ClusterState(cluster)
     demands = [machines.compile(kind.demand, 0) for kind in jobs.kinds]
     allowed = np.array([[type_ in demand.types for type_ in range(len(machines.types))] for demand in demands], bool)
@@ -129,7 +127,7 @@ def areas_gpu_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> np.ndarr
 
 
 def spans_nodes(jobs: JobArrays) -> bool:
-    """True if some gang has several instances, which may be on several nodes."""
+    """Return True if some gang has several instances, which may be on several nodes."""
     gang = np.array([kind.gang for kind in jobs.kinds], bool)[jobs.kind]
     return bool((gang & (jobs.instances > 1)).any())
 
@@ -139,7 +137,7 @@ def _by_type(machines: ClusterState) -> list[list[NodeState]]:
 
 
 def _fits(demand: DemandClass, nodes: list[NodeState]) -> bool:
-    """True if these empty nodes, all of one type, hold an instance, or all of a gang."""
+    """Return True if an instance, or a whole gang, fits on these empty nodes, all of one type."""
     if nodes[0].type not in demand.types:
         return False
     kinds = Counter((node.node.gpus, node.node.cpus, node.node.memory_gb) for node in nodes)
@@ -148,19 +146,20 @@ def _fits(demand: DemandClass, nodes: list[NodeState]) -> bool:
 
 
 def _demand(demand: DemandClass) -> tuple[float, float, float]:
-    """GPUs, cores and GB of an instance, as the kernel counts them."""
+    """Return the GPUs, cores and GB of an instance, as the kernel counts them."""
     return demand.whole or demand.share / MICRO, demand.cpus / MICRO, demand.memory / MICRO
 
 
 def _amounts(machine: NodeState) -> tuple[float, float, float]:
-    """GPUs, cores and GB of an empty node."""
+    """Return the GPUs, cores and GB of an empty node."""
     return machine.gpus, machine.cpus / MICRO, machine.memory / MICRO
 
 
 def _scarcest(
     demands: np.ndarray, copies: np.ndarray, seconds: np.ndarray, total: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(V, T) usage and (T,) capacity of the resource of each type that its tasks need most of."""
+    """Return the (V, T) usage and the (T,) capacity of the resource of each type that its tasks
+    need most."""
     with np.errstate(divide="ignore", invalid="ignore"):
         busy = np.where(np.isfinite(seconds), seconds, 0).T @ (demands * copies[:, None]) / total
     resource = np.nan_to_num(busy, nan=0.0, posinf=0.0).argmax(axis=1)

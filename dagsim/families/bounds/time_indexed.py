@@ -29,35 +29,33 @@ from dagsim.processes import without_output
 from dagsim.workload.arrays import ranges
 
 MOST_COPIES = 24
-"""Maximum number of copies of all tasks; more make no small case."""
+"""Maximum number of copies over all tasks; a case with more is not small."""
 _ENTRIES = 60_000
 """Maximum number of entries of the program's matrix."""
 _SLOTS = 20_000
-"""Maximum number of slots of the whole time."""
+"""Maximum number of slots in total."""
 _DECIMALS = 6
 """Times with at most this many digits after the point can be multiples of a slot."""
 _NODES, _SECONDS = 20_000, 8.0
-"""Where the search of HiGHS ends, in nodes of its tree and in seconds; its bound then holds all the
-same.
-"""
+"""Limits on HiGHS' search, in nodes of its tree and in seconds; its bound holds even when the
+search stops at a limit."""
 _SHARE, _TRIES = 0.006, 4
 """The slot, as a share of the mean completion time, if the times are not multiples of a longer one;
-and how many slots are tried, each twice as long, until the program is small enough.
-"""
+and how many slots are tried, each twice as long, until the program is small enough."""
 
 
 class Optimum(NamedTuple):
-    """A bound from the program."""
+    """A bound from the integer program."""
 
     bound_s: float
     exact: bool
-    """True if it is the optimum of the problem, up to rounding."""
+    """True if the bound is the optimum of the problem, up to rounding."""
     complete: bool
     """True if the program was solved, and not only bounded."""
 
 
 class _Slots(NamedTuple):
-    """A problem in whole slots, with one row for each copy."""
+    """A problem with times in whole slots, with one row for each copy."""
 
     problem: Relaxation
     """Times in slots; ``copies`` are 1."""
@@ -74,7 +72,7 @@ def time_indexed(problem: Relaxation, dual: Dual) -> Optimum | None:
     """Bound the weighted sum of completion minus arrival by the program; ``dual`` is the Lagrangian
     bound.
 
-    Returns None if the case is not small.
+    Return None if the case is not small.
     """
     weight = float(problem.weight.sum())
     if problem.copies.sum() > MOST_COPIES or not (dual.bound_s > 0 and weight > 0):
@@ -99,9 +97,10 @@ def time_indexed(problem: Relaxation, dual: Dual) -> Optimum | None:
 
 
 def _one_by_one(problem: Relaxation, start_s: np.ndarray) -> tuple[Relaxation, np.ndarray, np.ndarray]:
-    """The problem with a row for each copy, the twin of each row, and its start in the minimum.
+    """Return the problem with a row for each copy, the twin of each row, and its start in the
+    minimum.
 
-    A job that several tasks or copies end gets a task of no length after them.
+    A job that ends with several tasks or copies gets a task of zero length after them.
     """
     source = np.repeat(np.arange(len(problem.job)), problem.copies.astype(int))
     twin = np.where(np.diff(source, prepend=-1) == 0, np.arange(len(source)) - 1, -1)
@@ -127,7 +126,8 @@ def _one_by_one(problem: Relaxation, start_s: np.ndarray) -> tuple[Relaxation, n
 
 
 def _common_unit(problem: Relaxation) -> float:
-    """The greatest common divisor of all arrivals and durations; 0 if it is below a microsecond."""
+    """Return the greatest common divisor of all arrivals and durations; 0 if it is below a
+    microsecond."""
     times_s = np.concatenate([problem.arrival_s, problem.seconds[np.isfinite(problem.seconds)]])
     for decimals in range(_DECIMALS + 1):
         counts = times_s * 10**decimals
@@ -140,7 +140,8 @@ def _common_unit(problem: Relaxation) -> float:
 
 
 def _end_s(problem: Relaxation) -> float:
-    """A time before which some best schedule ends: it is never idle after the last arrival."""
+    """Return a time before which some best schedule ends, because such a schedule is never idle
+    after the last arrival."""
     longest = np.where(np.isfinite(problem.seconds), problem.seconds, 0.0).max(axis=1)
     return float(problem.arrival_s.max(initial=0.0) + longest.sum())
 
@@ -153,15 +154,14 @@ def _in_slots(problem: Relaxation, twin: np.ndarray, slot_s: float, *, exact: bo
     rounded = problem._replace(arrival_s=down(problem.arrival_s / slot_s), seconds=seconds)
     for row in np.flatnonzero((problem.seconds == 0).all(axis=1) & (problem.usage == 0).all(axis=1)).tolist():
         before = problem.parent[problem.child == row]
-        if len(before):  # the task of no length at the end of a job
+        if len(before):  # the task of zero length at the end of a job
             spare_s[row] = spare_s[before].min()
     return _Slots(rounded, slot_s, exact, twin, np.where(exact, 0.0, spare_s))
 
 
 def _listed(problem: Relaxation, key: np.ndarray) -> float:
-    """The weighted sum of completion minus arrival of a list schedule: the ready task with the
-    smallest key next, where and when it ends first.
-    """
+    """Return the weighted sum of completion minus arrival of a list schedule, in which the ready
+    task with the smallest key comes next, where and when it ends first."""
     used = np.zeros((len(problem.capacity), int(_end_s(problem)) + 2))
     ready = problem.arrival_s[problem.job].astype(int)
     waits = np.bincount(problem.child, minlength=len(key))
@@ -185,7 +185,7 @@ def _listed(problem: Relaxation, key: np.ndarray) -> float:
 
 
 def _slot_for(problem: Relaxation, used: np.ndarray, task: int, type_: int, ready: int) -> tuple[int, int, int]:
-    """End, start and type of the earliest start of a task on a type."""
+    """Return the end, the start and the type of the earliest start of a task on a type."""
     if problem.seconds[task, type_] == np.inf:
         return sys.maxsize, 0, type_
     length, start = int(problem.seconds[task, type_]), ready
@@ -209,7 +209,7 @@ class _Program(NamedTuple):
     high: np.ndarray
 
     def solved(self, slots: _Slots, problem: Relaxation) -> Optimum | None:
-        """Solve it; ``problem`` has the arrivals in seconds."""
+        """Solve the program; ``problem`` has the arrivals in seconds."""
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         rows = slots.problem
@@ -234,9 +234,8 @@ class _Program(NamedTuple):
 
 
 def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
-    """The program of a problem in slots, None if it is too large; ``start`` is a good order of its
-    tasks.
-    """
+    """Build the program for a problem in slots, None if it is too large; ``start`` is a good order
+    of its tasks."""
     from scipy.sparse import coo_array
 
     problem = slots.problem
@@ -255,7 +254,7 @@ def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
         [np.ones(len(problem.job))],
     )
     first = len(problem.job)
-    # Capacity: in each slot, the runs that have started and not ended.
+    # Capacity: in each slot, the runs that have started but not ended.
     long = (end - begin).astype(int)
     at = ranges(begin.astype(int), long)
     times = int(end.max(initial=0)) + 1
@@ -265,7 +264,7 @@ def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
     low.append(np.full(len(problem.capacity) * times, -np.inf))
     high.append(np.repeat(problem.capacity + 1e-9, times))
     first += len(problem.capacity) * times
-    # A child starts after its parent ends, and twins in order.
+    # A child starts after its parent ends, and twins start in order.
     pairs = [*zip(problem.parent.tolist(), problem.child.tolist(), [True] * len(problem.parent), strict=True)]
     pairs += [(twin, row, False) for row, twin in enumerate(slots.twin.tolist()) if twin >= 0]
     by_task = [np.flatnonzero(task == row) for row in range(len(problem.job))]
@@ -281,8 +280,8 @@ def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
             span = np.arange(int(begin[theirs].min()), int(end[mine].max()))
             entries += len(span) * (len(mine) + len(theirs)) / 2
             if entries > _ENTRIES / 3:
-                continue  # the row above is enough, if weaker
-            # In every slot: the child has started only if the parent has ended.
+                continue  # the constraint above is enough, though weaker
+            # In every slot, the child has started only if the parent has ended.
             started, ended = (np.nonzero(times_[None, :] <= span[:, None]) for times_ in (begin[theirs], end[mine]))
             rows += [first + started[0], first + ended[0]]
             columns += [theirs[started[1]], mine[ended[1]]]
@@ -297,7 +296,8 @@ def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
 
 
 def _alike(problem: Relaxation) -> np.ndarray:
-    """(T,) int64: for each type, the number of types before it that are equal to it for every task."""
+    """Return (T,) int64: for each type, the number of earlier types that are equal to it for every
+    task."""
     columns = np.vstack([problem.seconds, problem.usage, problem.capacity])
     return np.array(
         [(columns[:, :type_] == columns[:, [type_]]).all(axis=0).sum() for type_ in range(columns.shape[1])]
@@ -305,7 +305,8 @@ def _alike(problem: Relaxation) -> np.ndarray:
 
 
 def _best_listed(problem: Relaxation, orders: Sequence[np.ndarray]) -> float:
-    """The least sum of several list schedules, in the order of the bound's starts and near it."""
+    """Return the smallest sum of several list schedules, in the order of the bound's starts and in
+    similar orders."""
     rng = stream(0, "bound")
     least = inf
     for order in orders:
@@ -318,11 +319,11 @@ def _best_listed(problem: Relaxation, orders: Sequence[np.ndarray]) -> float:
 def _possible(
     problem: Relaxation, dual: Dual, most: float
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """Task, type, start and end of all starts that may be part of a schedule of sum ``most`` or
-    less.
+    """Yield the task, type, start and end of all starts that may be part of a schedule whose sum is
+    at most ``most``.
 
-    The bound with the start of one task fixed is that of the prices, less the least cost of the
-    task, plus its cost there.
+    With the start of one task fixed, the bound is that of the prices, minus the lowest cost of the
+    task, plus its cost at that start.
     """
     costs = StartCosts(problem, dual)
     shortest = problem.shortest_s
@@ -332,12 +333,14 @@ def _possible(
     np.maximum.at(path, problem.job, heads + shortest + tails)
     slack = most - dual.bound_s + 1e-6 * most + 1e-6
     with np.errstate(divide="ignore", invalid="ignore"):
-        longest = (most - float(problem.weight @ path)) / problem.weight + path + 1e-6  # of each job, others at best
+        # the longest path of each job, if all others do as well as possible
+        longest = (most - float(problem.weight @ path)) / problem.weight + path + 1e-6
     latest = np.minimum(problem.arrival_s + np.where(np.isnan(longest), inf, longest), _end_s(problem))
     alike = _alike(problem)
     for task, job in enumerate(problem.job.tolist()):
         release = problem.arrival_s[job] + heads[task]
-        # Types that are alike can be numbered by the first task on each: task k needs only the first k + 1 of them.
+        # Identical types can be numbered by the first task on each, so task k needs only the first
+        # k + 1 of them.
         for type_ in np.flatnonzero(np.isfinite(problem.seconds[task]) & (alike <= task)).tolist():
             length = problem.seconds[task, type_]
             starts = np.arange(int(release), int(np.floor(latest[job] - tails[task] - length)) + 1, dtype=float)

@@ -1,3 +1,2 @@
-"""Questions of cluster operators: other machines, other policies, how many machines are enough, and
-their cost.
-"""
+"""Answers for cluster operators: other machines, other policies, how many machines are enough, and
+what they cost."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _ENERGY_HEADS = {"energy_cost": "\ncost", "carbon_kg": "\nkgCO2"}
-"""Headings of the metrics that series of prices and of carbon add."""
+"""Column headings of the metrics that series of prices and carbon intensities add."""
 
 
 def whatif_table(
@@ -31,9 +31,8 @@ def whatif_table(
     begins: Beginning,
     wide: bool = False,
 ) -> Grid:
-    """List every cluster under every policy: waits, energy, monthly cost, and the ratio to the
-    first row. The waits of the log stand above them.
-    """
+    """Build the table of every cluster under every policy: waits, energy, monthly cost, and the
+    ratio to the first row. The recorded waits are the first row of the table."""
     priced = choices[0].cost is not None
     any_lost = any(choice.trial.lost for choice in choices)
     own = [name for name in _ENERGY_HEADS if name in choices[0].trial.run.metrics]
@@ -54,7 +53,7 @@ def whatif_table(
         bounds = interval(change.low, change.high, factor) if choice is not choices[0] and isfinite(change.low) else "-"
         shown = [ratio, bounds] if wide else [ratio if bounds == "-" else f"{ratio}\n{bounds}"]
         rows.append((choice.cluster, choice.policy, *values, *shown, choice.verdict))
-    by_the_hour = "cost, kgCO2: of this energy, by the hour; a series repeats after its end." if own else ""
+    by_the_hour = "cost, kgCO2: for this energy, hour by hour; a series repeats after its end." if own else ""
     notes = [*_demand_notes(demand), *_whatif_notes(choices, demand, begins), *filter(None, [by_the_hour])]
     notes += [prices.sentence()] if prices else []
     return Grid(f"what if: {workload}", tuple(heads), rows, tuple(notes), (0, 1, len(heads) - 1))
@@ -62,38 +61,40 @@ def whatif_table(
 
 def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginning) -> Iterator[str]:
     yield (
-        f"Every row is one continuous run of all jobs, {begins.text}. wait, "
-        "energy: of all jobs. ratio: to the first row, with the 95 % interval of this ratio in the long run, at the "
-        "same demand; verdict: p < 0.05 by Holm."
+        f"Every row is one continuous run of all jobs, {begins.text}. wait, energy: over all "
+        "jobs. ratio: to the first row, with its 95 % interval in the long run at the same "
+        "demand. verdict: p < 0.05, corrected by Holm's method."
     )
     short = [choice.change.longer for choice in choices if choice.verdict == "log too short"]
     if (longer := max(short, default=1.0)) > 1:
         yield (
-            "log too short: it has too few busy periods or too few of the longest jobs. An interval within a factor "
+            "log too short: the log has too few busy periods or too few long jobs. An interval within a factor "
             f"of 2 needs a log of at least {_longer(longer, demand)}."
         )
     if any(not choice.trial.keeps_up for choice in choices):
-        yield "cannot keep up: the jobs demand more GPUs or cores than the cluster has, so its queue grows without end."
+        yield (
+            "cannot keep up: the jobs demand more GPUs or cores than the cluster has, so the queue grows without end."
+        )
     lost = [choice.trial.lost for choice in choices]
     if any(lost) and min(lost) == max(lost):
         yield (
-            f"{lost[0]:,} jobs were turned away on each cluster: its GPU types may have other names than the log's "
+            f"{lost[0]:,} jobs were rejected on each cluster. Its GPU types may have other names than in the log "
             "(--read gpu_names=SITE=TYPE)"
         )
     elif any(lost):
-        yield "jobs lost: turned away or not finished; a row leaves them out, its ratio on both sides."
+        yield "jobs lost: rejected or not finished. They are left out of the row and of both sides of its ratio."
 
 
 def _longer(times: float, demand: Load) -> str:
-    """The length that a log would need for an interval."""
+    """Describe the length that a log would need for an interval."""
     return f"{number(times * demand.span_s / 86400)} days, {number(times)} times as long"
 
 
 def _demand_notes(demand: Load) -> Iterator[str]:
-    """The demand of the jobs beside today's capacity, by type."""
+    """Describe the demand of the jobs beside today's capacity, by type."""
     parts = "; ".join(map(str, demand.by_types))
     if not demand.span_s:
-        yield "No job arrives after the beginning; the jobs that wait then count."
+        yield "No job arrives after the beginning; the jobs waiting at that time count."
         return
     yield f"Mean demand and capacity today: {parts}." if parts else "The jobs demand no GPUs."
 
@@ -109,9 +110,8 @@ def plan_table(
     fit: Fit | None = None,
     begins: Beginning,
 ) -> Grid:
-    """List every cluster that was tried, the smallest or cheapest first, then today's and the log.
-    Intervals are those of the first target.
-    """
+    """Build the table of every cluster that was tried, smallest or cheapest first, then today's
+    cluster and the log. Intervals are those of the first target."""
     priced = bool(prices)
     best = planned.best
     types = planned.types or ("nodes",)
@@ -139,7 +139,7 @@ def plan_table(
 
 
 def _wrapped(metric: str) -> str:
-    """A metric with its group on a line of its own; the middle of a long name is left out."""
+    """Write a metric with its group on a separate line; the middle of a long name is left out."""
     group, _, of_group = metric.rpartition("].")
     kind, _, name = group.partition("[")
     if not name:
@@ -158,12 +158,15 @@ def _plan_notes(planned: SizeSearch, today: Size, target: Targets, demand: Load,
     elif not isfinite(best.met.value.high):
         longer = best.met.value.longer
         yield (
-            f"No interval: the log is too short; it needs {_longer(longer, demand)}."
+            f"No interval: the log is too short; an interval needs {_longer(longer, demand)}."
             if longer > 1
             else ("No interval: the metric is not a mean or a percentile of jobs, or is 0.")
         )
     elif not target.is_sure(best.met) and any(isfinite(one.bound) for one in target.conditions):
-        yield "Its interval reaches over the bound: in the next period it may miss it. Plan for a tighter bound."
+        yield (
+            "Its interval extends beyond the bound, so in the next period it may miss the target. "
+            "Plan for a tighter bound."
+        )
     if best is not None and isfinite(best.met.value.high) and (longer := best.met.value.longer) > 1:
         yield f"The log is too short: an interval within a factor of 2 needs {_longer(longer, demand)}."
     if planned.exhausted:

@@ -1,4 +1,4 @@
-"""Answers of ``dagsim plan`` and ``dagsim whatif`` in sentences."""
+"""The answers of ``dagsim plan`` and ``dagsim whatif``, in sentences."""
 
 from __future__ import annotations
 
@@ -18,23 +18,27 @@ if TYPE_CHECKING:
 
 
 def _assumptions(begins: Beginning, remarks: Sequence[str]) -> tuple[str, ...]:
-    """The assumptions behind every figure, and further remarks."""
-    period = "The run stands for the next period, as long as the log and at the same demand, unless a growth is stated."
+    """Return the assumptions behind every figure, and further remarks."""
+    period = (
+        "The run represents the next period, as long as the log and with the same demand, unless a growth is given."
+    )
     if begins.is_snapshot:
         period = "No job arrives later, and jobs end when the snapshot expects them to, usually at their time limits."
     return (
         period,
         f"Every figure comes from one simulation of all jobs of the log, {begins.text}.",
-        "The simulation knows no holds, no people and no broken nodes beyond what the log and the cluster describe.",
+        (
+            "The simulation has no held jobs, human decisions or node failures beyond what the log "
+            "and the cluster describe."
+        ),
         "A job takes as long as in the log, on every GPU type that it may use, unless speeds are given.",
         *remarks,
     )
 
 
 def plan_answer(planned: SizePlan, remarks: Sequence[str] = ()) -> Recommendation:
-    """The answer of ``dagsim plan``: the size, whether it is certain, its cost, and today's log.
-    ``remarks`` follow the assumptions.
-    """
+    """Build the answer of ``dagsim plan``: the size, whether it is certain, its cost, and today's
+    waits. ``remarks`` follow the assumptions."""
     config, search = planned.config, planned.search
     label = f"{workload_label(config)}, {config.policy}"
     grid = plan_table(
@@ -53,7 +57,8 @@ def plan_answer(planned: SizePlan, remarks: Sequence[str] = ()) -> Recommendatio
 
 
 def _of_fit(fit: Fit | None) -> list[str]:
-    """The sentence on a simulation that is far from the log, which leads the answer."""
+    """Return the sentence about a simulation that is far from the log, which comes first in the
+    answer."""
     return [fit.sentence()] if fit is not None and fit.is_far else []
 
 
@@ -94,7 +99,10 @@ def _of_plan(planned: SizePlan) -> Iterator[str]:
         f"{'' if unbounded else f'; {state}'}."
     )
     if planned.fit is None and planned.config.trace().options.time_scale != 1:
-        yield "At another demand than the log's, the simulation cannot be compared with it: ask first without."
+        yield (
+            "With a demand other than the log's, the simulation cannot be compared with the log; run "
+            "the command without it first."
+        )
     elif planned.fit is None:
         yield "The log does not say when its jobs started, so the simulation could not be compared with it."
     elif not planned.fit.is_far:
@@ -105,10 +113,11 @@ def _certainty(planned: SizePlan, best: Size) -> str:
     low, high, longer = best.met.value.low, best.met.value.high, best.met.value.longer
     if not isfinite(high):
         return (
-            f"It is not known how certain this is: the log is too short. A log {number(longer)} times as long, of "
+            "It is not known how certain this is, because the log is too short. A log "
+            f"{number(longer)} times as long, of "
             f"{longer * planned.demand.span_s / 86400:,.0f} days, would show it."
             if longer > 1
-            else "It is not known how certain this is: the metric has no interval."
+            else "It is not known how certain this is, because the metric has no interval."
         )
     bounds = f"in 95 % of such periods {planned.target.first.metric} lies between {number(low)} and "
     bounds += _measured(planned.target.first.metric, high)
@@ -118,14 +127,15 @@ def _certainty(planned: SizePlan, best: Size) -> str:
     if longer > 1:
         days = longer * planned.demand.span_s / 86400
         short = (
-            f" The log is too short for more: one {number(longer)} times as long, of {days:,.0f} days, would bound the "
+            f" The log is too short to say more: a log {number(longer)} times as long, of "
+            f"{days:,.0f} days, would bound the "
             "value within a factor of 2."
         )
     return f"It is not certain: {bounds}.{short} Plan for a tighter bound if a miss is expensive."
 
 
 def _measured(metric: str, value: float) -> str:
-    """A value with its unit, if that is seconds."""
+    """Write a value with its unit if that is seconds."""
     return f"{number(value)}{' s' * metric.rpartition('].')[2].partition('.')[0].endswith('_s')}"
 
 
@@ -137,9 +147,8 @@ def whatif_answer(
     begins: Beginning,
     remarks: Sequence[str] = (),
 ) -> Recommendation:
-    """The answer of ``dagsim whatif``: every alternative with its verdict and cost. ``grid`` is its
-    table; ``remarks`` follow the assumptions.
-    """
+    """Build the answer of ``dagsim whatif``: every alternative with its verdict and cost. ``grid``
+    is its table; ``remarks`` follow the assumptions."""
     today = choices[0]
     sentences = [*_of_fit(fit), *(_of_choice(choice, today, metric) for choice in choices[1:])]
     if fit is not None and not fit.is_far:

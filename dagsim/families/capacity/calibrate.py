@@ -1,9 +1,10 @@
-"""Fit the rules of a Slurm site that no file states, from the first part of its log.
+"""Fit the rules of a Slurm site that no file states, on the first part of its log.
 
 The parameters of ``slurm-multifactor`` that ``queues.scheduler`` does not set are tried one after
-another, then a limit of GPUs for each account that waits longer in the log than in the simulation:
-the most that it held at once. A value is kept if it brings the simulated waits of the first jobs
-nearer to those of the log. The error is measured on the other jobs, which the fit never saw.
+another. Then a GPU limit is tried for each account that waits longer in the log than in the
+simulation: the most that it held at once. A value is kept if it brings the simulated waits of the
+first jobs closer to the recorded ones. The error is measured on the other jobs, which the fit never
+saw.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 
 _FEW = 20
-"""Fewest jobs on either side of the split."""
+"""Minimum number of jobs on either side of the split."""
 _LEAST_GAIN = 0.02
-"""A value is kept if it reduces the distance by at least this: two real runs of the same submissions
-differ by more.
-"""
+"""A value is kept if it reduces the distance by at least this much, because two real runs of the
+same submissions differ by up to as much."""
 _LONGER = 1.25
-"""Accounts that wait this much longer in the log than in the simulation may have a hidden limit."""
+"""Accounts that wait longer in the log than in the simulation by this factor may have a hidden
+limit."""
 _WEIGHTS = {"fair_share": (0.0,), "age": (0.0, 100_000.0), "job_size": (0.0, 100_000.0)}
 _LAGS = {"bf_interval_s": (60.0, 120.0), "sched_min_interval_s": (2.0, 15.0), "requeue_delay_s": (0.0,)}
 _RULES: Mapping[str, tuple[str, ...]] = {
@@ -45,7 +46,8 @@ _RULES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class TriedValue:
-    """One value that was tried, and the distance of the first part from the log with it."""
+    """A value that was tried, and the distance between the first part of the simulation and the log
+    with it."""
 
     name: str
     value: bool | float | str
@@ -55,32 +57,31 @@ class TriedValue:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A fitted configuration, and its errors. ``distance`` is the median over the jobs of the absolute
-    log ratio of waits plus that of the mean waits.
-    """
+    """A fitted configuration, and its errors. ``distance`` is the median over the jobs of the
+    absolute log ratio of waits, plus the absolute log ratio of the mean waits."""
 
     config: Config
     jobs: int
     fitted: int
-    """Number of jobs of the first part."""
+    """Number of jobs in the first part."""
     distance: float
-    """Of the first part, before the fit."""
+    """Distance in the first part, before the fit."""
     trials: tuple[TriedValue, ...]
     before: ObservedWaits
     """Waits of the other jobs, without the fit."""
     after: ObservedWaits
     """Waits of the other jobs, with the fit."""
     knowledge: str
-    """The policies' knowledge of run times, in a line."""
+    """What the policies know about run times, as one line."""
 
     @property
     def kept(self) -> dict[str, bool | float | str]:
-        """The values that differ from those before."""
+        """The values that differ from the previous ones."""
         return {trial.name: trial.value for trial in self.trials if trial.kept}
 
     @property
     def carries_over(self) -> bool:
-        """True if the other jobs are nearer to the log with the fit than without it."""
+        """True if the other jobs are closer to the log with the fit than without it."""
         return _distance(self.after) <= _distance(self.before)
 
     def to_dict(self) -> dict[str, Any]:
@@ -101,9 +102,9 @@ class Calibration:
 def calibrate(
     config: Config, share: float = 0.5, watch: Callable[[Iterable[TriedValue]], Iterable[TriedValue]] = iter
 ) -> Calibration:
-    """Fit ``config`` on the first ``share`` of the jobs of its log.
+    """Fit ``config`` on the first ``share`` of the jobs in its log.
 
-    ``watch`` passes on the trials as they are made. Each is a replay of the first part.
+    ``watch`` wraps the iterator of trials, each of which is a replay of the first part.
 
     Raises:
         InputError: The configuration has no log, the log has no starts, or it is too short.
@@ -128,7 +129,7 @@ def calibrate(
 
 
 class _Replay:
-    """A log, replayed under ``slurm-multifactor`` with the parameters of the site."""
+    """A log, replayed under ``slurm-multifactor`` with the site's parameters."""
 
     def __init__(self, config: Config) -> None:
         kernel = (scenario := cluster_scenario_of(config)).kernel(0)
@@ -142,7 +143,7 @@ class _Replay:
         self._became_eligible_s = kernel.became_eligible_s
 
     def waits(self, since: int = 0) -> ObservedWaits:
-        """Waits of the jobs from number ``since`` on, against those of the log."""
+        """Compare the waits of the jobs from number ``since`` on with those in the log."""
         started_s = self.started_s.copy()
         started_s[:since] = np.nan
         observed = started_s, self._eligible_s, self._partitions
@@ -152,7 +153,7 @@ class _Replay:
         return waits
 
     def most_gpus(self) -> dict[str, float]:
-        """The most GPUs that each tenant held at once in the log."""
+        """Return the most GPUs that each tenant held at once in the log."""
         cols = columns(self.schedule)
         length_s = np.zeros(len(cols.jobs))
         np.add.at(length_s, cols.runs.job, cols.runs.end_s - cols.runs.start_s)
@@ -163,13 +164,13 @@ class _Replay:
             begins_s, gpus = self.started_s[mine], cols.jobs.gpus[mine]
             times_s = np.concatenate((begins_s + length_s[mine], begins_s))
             changes = np.concatenate((-gpus, gpus))
-            order = np.lexsort((changes > 0, times_s))  # ends first
+            order = np.lexsort((changes > 0, times_s))  # at equal times, ends come first
             most[tenant] = float(np.cumsum(changes[order]).max(initial=0.0))
         return most
 
 
 class _Search:
-    """One pass over the values to try; ``queues`` has those that were kept so far."""
+    """One pass over the values to try; ``queues`` has those kept so far."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -220,7 +221,7 @@ def _is_longer(pair: WaitPair) -> bool:
 
 
 def _limited(queues: QueueTree, account: str, caps: Caps) -> QueueTree:
-    """The queues with limits of one account, which is added if necessary."""
+    """Return the queues with limits for one account, which is added if necessary."""
 
     def changed(node: QueueNode) -> QueueNode:
         children = tuple([changed(child) for child in node.children])

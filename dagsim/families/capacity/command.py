@@ -1,6 +1,5 @@
-"""``dagsim whatif``, ``plan`` and ``calibrate``: the effect of other machines, how many are enough, and
-the hidden rules of a site, fitted to its log.
-"""
+"""``dagsim whatif``, ``plan`` and ``calibrate``: the effect of other machines, how many are enough,
+and a site's hidden rules, fitted to its log."""
 
 from __future__ import annotations
 
@@ -43,14 +42,16 @@ Prices_ = Annotated[
     list[str] | None,
     typer.Option(
         metavar="TYPE=PRICE,...|YAML",
-        help="Prices of a GPU hour, such as H200=3.5,A100-40=1.4, or a file with prices to rent or buy GPUs and of "
-        "power, or none (default: list prices, in US dollars); repeatable.",
+        help=(
+            "Prices per GPU hour, such as H200=3.5,A100-40=1.4, or a file with prices for renting or "
+            "buying GPUs and for power, or none (default: list prices, in US dollars); repeatable."
+        ),
     ),
 ]
 
 
 def _with_series(config: Config, prices: Path | None, carbon: Path | None) -> Config:
-    """Return the configuration with the metrics that these series add.
+    """Return the configuration with the metrics for these series.
 
     Raises:
         ConfigError: A series cannot be read, or the configuration has such a metric already.
@@ -73,7 +74,7 @@ def _priced(texts: Sequence[str] | None) -> tuple[tuple[str, ...], Path | None]:
     """Split the values of ``--price`` into prices and a file.
 
     Raises:
-        BadParameter: There are two files.
+        BadParameter: There is more than one file.
     """
     files = [text for text in texts or () if "=" not in text and text != "none"]
     if len(files) > 1:
@@ -83,14 +84,17 @@ def _priced(texts: Sequence[str] | None) -> tuple[tuple[str, ...], Path | None]:
 
 Growth = Annotated[
     str | None,
-    typer.Option(metavar="30%", help="Growth of the demand: arrivals 1.3 times as frequent, the same jobs."),
+    typer.Option(metavar="30%", help="Growth of the demand, such as 30%: the same jobs arrive 1.3 times as often."),
 ]
 
 Accept_ = Annotated[
     list[str] | None,
     typer.Option(
         metavar="A100=H200[:SPEED]",
-        help="Jobs that ask for the first type may use the second, too, at a relative speed; not today; repeatable.",
+        help=(
+            "Jobs that request the first type may also use the second, at a relative speed, on all "
+            "clusters but today's; repeatable."
+        ),
     ),
 ]
 
@@ -105,7 +109,7 @@ def whatif(
         list[str] | None,
         typer.Option(
             metavar="16xH200[:PARTITION][@DATE]",
-            help="GPUs to add, on new nodes, perhaps from a date or a time (@14d) on; repeatable.",
+            help="GPUs to add, on new nodes, optionally from a date or a time (@14d) on; repeatable.",
         ),
     ] = None,
     remove: Annotated[
@@ -125,18 +129,19 @@ def whatif(
         typer.Option(
             "--energy-prices",
             metavar="CSV",
-            help="Prices of a kWh by the hour (columns time,value): adds the cost of the energy.",
+            help="Hourly prices per kWh (columns time,value); adds the cost of the energy.",
         ),
     ] = None,
     carbon: Annotated[
         Path | None,
-        typer.Option(metavar="CSV", help="Grams of CO2 per kWh by the hour (columns time,value): adds kg of CO2."),
+        typer.Option(metavar="CSV", help="Hourly grams of CO2 per kWh (columns time,value); adds kg of CO2."),
     ] = None,
     metric: Annotated[str, typer.Option(help="Metric to compare.")] = "jct_s.mean",
     config: ConfigFile = None,
     set_: Settings = None,
 ) -> None:
-    """Estimate from a log the effect of other machines or another scheduler: waits, intervals, cost.
+    """Estimate the effect of other machines or another scheduler from a log: waits, intervals,
+    cost.
 
     Every alternative is one continuous simulation of the whole log.
 
@@ -189,7 +194,10 @@ def plan_capacity(
         list[str],
         typer.Option(
             metavar="'wait_s.p95<4h'",
-            help="A metric, < or >, and a bound; of all jobs, or account[NAME]. or partition[NAME].; repeatable.",
+            help=(
+                "A metric, < or >, and a bound, over all jobs or with the prefix account[NAME]. or "
+                "partition[NAME].; repeatable."
+            ),
         ),
     ],
     types: Annotated[
@@ -207,7 +215,7 @@ def plan_capacity(
     price: Prices_ = None,
     budget: Annotated[
         float | None,
-        typer.Option(min=0, help="Find the best value of --target that this cost a month allows."),
+        typer.Option(min=0, help="Find the best value of --target that this monthly cost allows."),
     ] = None,
     plot: Annotated[
         Path | None,
@@ -226,7 +234,8 @@ def plan_capacity(
     from dagsim.families.capacity.size_search import Targets, plan_size
     from dagsim.report.terminal import progress
 
-    Targets.read(target, bounded=budget is None)  # before the trace is read, which may take long
+    # checked before the trace is read, which may take long
+    Targets.read(target, bounded=budget is None)
     chosen, audit = _configured(reading, trace, config, set_, [policy] if policy else [], growth, watched=shown.watched)
     file, (rented, file_of_prices) = None if plot is None else _drawable(plot), _priced(price)
     with progress(wanted=shown.watched, every_run=True) as watch:
@@ -261,10 +270,9 @@ def _tell_answer(
     remarks: Iterable[str],
     audit: Audit,
 ) -> None:
-    """Keep an answer in its folder, write the page for the person who decides, and print the answer
-    and the remarks, or the facts as JSON. Contradictions of the input come first; the terminal has them.
-    What policies knew comes before the answer if it is hindsight, else after it.
-    """
+    """Store an answer in its folder, write the page for decision makers, and print the answer and
+    the remarks, or the facts as JSON. Contradictions in the input come first, on the terminal. What
+    policies knew comes before the answer if it is hindsight, else after it."""
     from dagsim.experiment.store import Store
     from dagsim.families.capacity.whatif import TODAY
     from dagsim.families.web.document import write_page
@@ -294,7 +302,10 @@ def _tell_answer(
             say(line)
 
 
-_NO_CLUSTER = "the cluster is invented (--cluster sized): what follows on today, and on its cost, is of no real cluster"
+_NO_CLUSTER = (
+    "the cluster is invented (--cluster sized), so the following about today and its cost does not "
+    "describe a real cluster"
+)
 
 
 def _configured(
@@ -307,8 +318,8 @@ def _configured(
     *,
     watched: bool,
 ) -> tuple[Config, Audit]:
-    """Return the configuration with its log, its cluster, and the first of the policies, and the
-    contradictions of the log, which are printed. Arrivals are more frequent if the demand grows.
+    """Return the configuration with its log, its cluster and the first policy, and the
+    contradictions in the log, which are printed. Arrivals are more frequent if the demand grows.
 
     Raises:
         InputError: An option is wrong, or the log or the cluster cannot be read.
@@ -321,7 +332,7 @@ def _configured(
     if growth is None:
         return chosen, audit
     if reading.load is not None:
-        raise typer.BadParameter("--growth: goes with the demand of the log; leave out --load")
+        raise typer.BadParameter("--growth: applies to the demand of the log; leave out --load")
     from dagsim.families.capacity.whatif import with_growth
 
     return with_growth(chosen, _percent(growth)), audit
@@ -363,13 +374,13 @@ def _drawn(planned: SizePlan, path: Path) -> Path:
 
 
 def _log_facts(load: Load, fit: Fit | None) -> dict[str, Any]:
-    """The demand of the log, and how well today's simulation reproduces it, for JSON."""
+    """Return the demand of the log, and how well today's simulation reproduces it, for JSON."""
     parts = [asdict(part) for part in load.by_types]
     return {"load": load.offered, "demand": parts, "fit": None if fit is None else fit.to_dict()}
 
 
 def _facts(planned: SizePlan) -> dict[str, Any]:
-    """The answer as plain values for JSON."""
+    """Return the answer as plain values for JSON."""
     search, today, target = planned.search, planned.today, planned.target
 
     def size(tried: Size | None) -> dict[str, Any] | None:
@@ -407,14 +418,14 @@ def calibrate_site(
     trace: Annotated[Path, typer.Option("--trace", "-t", help="The log of the site.")],
     config: ConfigFile = None,
     set_: Settings = None,
-    fit: Annotated[float, typer.Option(min=0.1, max=0.9, help="Part of the jobs to fit on, from the first.")] = 0.5,
+    fit: Annotated[float, typer.Option(min=0.1, max=0.9, help="Share of the jobs to fit on, from the first.")] = 0.5,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="YAML", help="Write the fitted configuration here.")
     ] = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit what no file of a Slurm site states, on the first part of its log.
+    """Fit the rules of a Slurm site that no file states, on the first part of its log.
 
     Tries cycle lags, tie rules and hidden limits, and prints the error of the simulated waits on the rest of the log,
     with and without the fit.
@@ -444,7 +455,7 @@ def calibrate_site(
     for name, value in result.kept.items():
         say(f"  {name} = {value}")
     if not result.kept:
-        say("  no value brings the simulation nearer to the log")
+        say("  no value brings the simulation closer to the log")
     say(*fidelity_lines("the rest, before the fit", result.before.to_dict()))
     say(*fidelity_lines("the rest, after the fit", result.after.to_dict()))
     say(result.knowledge)

@@ -1,4 +1,4 @@
-"""The family of capacity planning, and what it adds."""
+"""The capacity-planning family, and what it registers."""
 
 from dagsim.family import Entry, Family
 

@@ -19,7 +19,7 @@ from dagsim.systems.cluster.section import ClusterSection, NodeGroup
 _ASKED = re.compile(r"([1-9][0-9]{0,6})x([A-Za-z0-9][A-Za-z0-9._-]*)(?::([^:@\s]+))?(?:@(\S+))?")
 _ACCEPTED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=([A-Za-z0-9][A-Za-z0-9._-]*)(?::([0-9.]+))?")
 _PER_NODE = 8
-"""GPUs per node of a type that the cluster does not have."""
+"""GPUs per node for a type that the cluster does not have."""
 
 
 class GpuCount(NamedTuple):
@@ -28,9 +28,10 @@ class GpuCount(NamedTuple):
     number: int
     type: str
     partition: str = ""
-    """Partition of the nodes to add or remove; empty for those of nodes like them, or for any."""
+    """Partition of the nodes to add or remove; empty for the partitions of similar nodes, or for
+    any."""
     when: str = ""
-    """Date or time at which they arrive; empty if they are there from the beginning."""
+    """Date or time at which the GPUs arrive; empty if they are there from the beginning."""
 
     def __str__(self) -> str:
         return f"{self.number}x{self.type}{self.partition and ':'}{self.partition}{self.when and '@'}{self.when}"
@@ -38,7 +39,7 @@ class GpuCount(NamedTuple):
 
 def read_gpus(text: str, option: str = "", own: Collection[str] = ()) -> GpuCount:
     """Read a text such as ``16xH200``, ``16xH200:gpu`` with a partition, or ``16xH200@2027-03-01``
-    with a date. ``own`` are GPU types of the configuration.
+    with a date. ``own`` lists the GPU types of the configuration.
 
     Raises:
         ConfigError: The text has another form, or there is no such GPU type.
@@ -56,8 +57,8 @@ def read_gpus(text: str, option: str = "", own: Collection[str] = ()) -> GpuCoun
 
 
 def read_accept(texts: Iterable[str]) -> dict[str, dict[str, float | None]]:
-    """Read texts such as ``A100=H200`` or ``A100=H200:1.8,V100=H200``: GPU types that jobs of a type
-    may use, too, with their relative speeds.
+    """Read texts such as ``A100=H200`` or ``A100=H200:1.8,V100=H200``: GPU types that jobs of
+    another type may also use, with their relative speeds.
 
     Raises:
         ConfigError: A text has another form, or a type is unknown.
@@ -78,9 +79,9 @@ def read_accept(texts: Iterable[str]) -> dict[str, dict[str, float | None]]:
 
 
 def with_memberships(config: Config) -> Config:
-    """Return the configuration with the partitions of ``queues`` noted at the groups of nodes, so
-    that they hold for a changed cluster, too. Groups whose nodes differ in them are split.
-    """
+    """Return the configuration with the partitions in ``queues`` recorded at the groups of nodes,
+    so that they also hold for a changed cluster. Groups whose nodes are in different partitions are
+    split."""
     if config.queues is None or config.cluster.from_trace:
         return config
     groups: list[NodeGroup] = []
@@ -104,7 +105,7 @@ def with_memberships(config: Config) -> Config:
 
 
 def joined(cluster: ClusterSection, changed: ClusterSection) -> list[str]:
-    """Sentences on the partitions that the new nodes of a changed cluster join, and when they arrive."""
+    """Describe the partitions that the new nodes of a changed cluster join, and when they arrive."""
     names = {group.name for group in cluster.groups}
     return [
         f"New nodes ({group.count} of {group.gpus} {group.gpu or 'GPUs'}) "
@@ -125,8 +126,8 @@ def resized(
     remove: Iterable[GpuCount] = (),
     arrival_s: Callable[[str], float] = lambda when: 0.0,
 ) -> ClusterSection:
-    """Return the cluster with GPUs first removed, then added, in whole nodes. ``arrival_s`` turns
-    the date of GPUs that arrive later into seconds from the beginning of the run.
+    """Return the cluster after first removing and then adding GPUs, in whole nodes. ``arrival_s``
+    turns the date of GPUs that arrive later into seconds from the beginning of the run.
 
     Raises:
         ConfigError: The GPUs to remove do not exist, or do not make whole nodes.
@@ -142,9 +143,9 @@ def with_added(cluster: ClusterSection, gpus: GpuCount, from_s: float = 0.0) -> 
     """Return the cluster with more GPUs, on nodes like the present ones of that type, which arrive
     ``from_s`` seconds after the beginning.
 
-    If there are none, the new nodes have eight GPUs, and per GPU as many cores and as much memory
-    as the best node. The last node may have fewer GPUs. They are in the partitions of the nodes
-    that they are like, or in that of ``gpus``.
+    If there are none, the new nodes have eight GPUs, and as many cores and as much memory per GPU
+    as the best node. The last node may have fewer GPUs. New nodes are in the partitions of similar
+    nodes, or in the partition that ``gpus`` names.
 
     Raises:
         ConfigError: The partition does not exist; or none is named, and no node has that type.
@@ -180,15 +181,15 @@ def with_removed(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
             groups[place : place + 1] = _first(group, group.count - nodes)
     if left:
         sizes = sorted({group.gpus for group in cluster.groups if _gpus(group, gpus.type)})
-        raise ConfigError(f"--remove {gpus}: only whole nodes, of {', '.join(map(str, sizes))} GPUs, can be taken away")
+        raise ConfigError(f"--remove {gpus}: only whole nodes, of {', '.join(map(str, sizes))} GPUs, can be removed")
     if not groups:
         raise ConfigError(f"--remove {gpus}: this would remove the whole cluster")
     return _of(cluster, groups)
 
 
 def with_nodes(cluster: ClusterSection, counts: Mapping[str, int]) -> ClusterSection | None:
-    """Return the cluster with the given numbers of nodes of some types, all other nodes unchanged;
-    ``None`` if no node is left, or none of a partition.
+    """Return the cluster with the given numbers of nodes of some types and all other nodes
+    unchanged; ``None`` if no node is left, or none in a partition.
 
     Remaining nodes keep their places, so today's numbers give today's cluster.
     """
@@ -209,8 +210,8 @@ def with_nodes(cluster: ClusterSection, counts: Mapping[str, int]) -> ClusterSec
 
 
 def proportional(cluster: ClusterSection, nodes: int) -> ClusterSection | None:
-    """Return the cluster with a given total number of nodes, in the present proportions of its
-    groups; ``None`` if a partition would have no node.
+    """Return the cluster with a given total number of nodes, with the current proportions between
+    its groups; ``None`` if a partition would have no node.
 
     Each further node goes to the group with the highest count / (2 granted + 1) (Webster's method),
     so a larger total never takes a node from a group.
@@ -231,12 +232,12 @@ def proportional(cluster: ClusterSection, nodes: int) -> ClusterSection | None:
 
 
 def _memberships(cluster: ClusterSection) -> set[str]:
-    """All partitions that have a node."""
+    """Return all partitions that have a node."""
     return {name for group in cluster.groups for name in group.partitions}
 
 
 def _like(cluster: ClusterSection, type_: str, partition: str = "") -> NodeGroup:
-    """The shape and the partitions of a node of that type.
+    """Return the shape and the partitions of a node of that type.
 
     Raises:
         ConfigError: The partition does not exist; or none is named, and no node has that type.
@@ -267,7 +268,7 @@ def _like(cluster: ClusterSection, type_: str, partition: str = "") -> NodeGroup
 
 
 def _first(group: NodeGroup, count: int) -> list[NodeGroup]:
-    """The first nodes of a group, with their names."""
+    """Return the first nodes of a group, with their names."""
     if count == 0:
         return []
     if count == group.count:
@@ -294,18 +295,19 @@ def _free_name(cluster: ClusterSection, wanted: str) -> str:
 
 def _check(cluster: ClusterSection) -> None:
     if cluster.from_trace:
-        raise ConfigError("the machines of a trace cannot be changed; give a cluster of your own (--cluster YAML)")
+        raise ConfigError("the machines of a trace cannot be changed; give your own cluster (--cluster YAML)")
 
 
 HOURS_A_MONTH = 730.0
-"""A twelfth of 8,760 hours."""
+"""One twelfth of 8,760 hours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
     """The price per hour of one GPU with its share of the node, by type.
 
-    The user's own prices can be in any currency. A type without one has a list price in US dollars.
+    The user's own prices can be in any currency. A type without such a price has a list price in US
+    dollars.
     """
 
     per_gpu_h: Mapping[str, float] = field(default_factory=dict)
@@ -314,17 +316,18 @@ class Prices:
     given: bool = False
     """True if the user gave prices."""
     per_kwh: float = 0.0
-    """Price of a kWh that the GPUs draw, cooling included."""
+    """Price per kWh drawn by the GPUs, including cooling."""
 
     @classmethod
     def read(
         cls, texts: Iterable[str], configured: Mapping[str, float] | None = None, file: Path | None = None
     ) -> Prices:
         """Read prices from texts such as ``H200=3.5,A100=1.9``; ``none`` means no prices at all.
-        Types that they omit have the price in ``file``, else in ``configured``, else the list price.
+        Types that the texts omit have the price in ``file``, else in ``configured``, else the list
+        price.
 
-        ``file`` is YAML: ``rent`` (price of a GPU hour by type), ``buy`` (price of a GPU with its
-        share of the node), ``years`` (over which purchases are written off), ``power`` (price of a
+        ``file`` is YAML: ``rent`` (price per GPU hour by type), ``buy`` (price of a GPU with its
+        share of the node), ``years`` (over which purchases are written off), ``power`` (price per
         kWh) and ``pue`` (factor for cooling).
 
         Raises:
@@ -362,8 +365,8 @@ class Prices:
         return bool(self.per_gpu_h)
 
     def of(self, clusters: Iterable[ClusterSection]) -> Prices:
-        """Return the prices of the types of these clusters; no prices if one is missing and the
-        user gave none.
+        """Return the prices for the GPU types in these clusters; no prices if one is missing and
+        the user gave none.
 
         Raises:
             ConfigError: A type has no price although the user gave others.
@@ -374,7 +377,7 @@ class Prices:
         missing = [name for name in types if name not in self.per_gpu_h]
         if missing and self.given:
             raise ConfigError(
-                f"--price: there is no price of {', '.join(missing)} (give one, or 0 to leave "
+                f"--price: there is no price for {', '.join(missing)} (give one, or 0 to leave "
                 "machines that you own out of the sum)"
             )
         if missing:
@@ -386,19 +389,18 @@ class Prices:
         )
 
     def power_a_month(self, mean_kw: float) -> float:
-        """The price of the energy for a month at a mean power."""
+        """Return the monthly price of the energy at a mean power."""
         return mean_kw * HOURS_A_MONTH * self.per_kwh
 
     def a_month(self, cluster: ClusterSection) -> float:
-        """The price of all GPUs of the cluster for a month, used or not. Every type must have a
-        price.
-        """
+        """Return the monthly price of all GPUs in the cluster, used or not. Every type must have a
+        price."""
         groups = [group for group in cluster.groups if group.gpu is not None]
         an_hour = sum(group.count * group.gpus * self.per_gpu_h[canonical(group.gpu or "")] for group in groups)
         return an_hour * HOURS_A_MONTH
 
     def sentence(self) -> str:
-        """All prices with their sources as a sentence, grouped by source."""
+        """Write all prices with their sources as a sentence, grouped by source."""
         by_source: dict[str, list[str]] = {}
         for name, price in self.per_gpu_h.items():
             by_source.setdefault(self.source[name], []).append(f"{name} {price:.4g}")
@@ -410,7 +412,7 @@ class Prices:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, safe for JSON."""
+        """Return plain values, safe for JSON."""
         power = {"power": {"per_kwh": self.per_kwh}} if self.per_kwh else {}
         return {
             name: {"per_gpu_h": price, "source": self.source[name]} for name, price in self.per_gpu_h.items()

@@ -1,4 +1,4 @@
-"""A plot of the sizes of a cluster that were tried."""
+"""A plot of the cluster sizes that were tried."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def sizes(planned: SizeSearch, today: Size, target: Target, title: str, *, priced: bool) -> Figure:
     """Plot a point for each cluster that was tried, blue if it meets the target.
 
-    A ring marks the best cluster, a cross the present one.
+    A ring marks the best cluster, a cross today's.
     """
     drawn = figure(7.2, 4.4)
     axes = drawn.add_subplot()

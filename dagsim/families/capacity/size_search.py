@@ -1,6 +1,5 @@
 """Find the smallest cluster, or the cheapest mix of GPU types, that meets a target such as
-``wait_s.p95<600``, by bisection on the same jobs.
-"""
+``wait_s.p95<600``, by bisection on the same jobs."""
 
 from __future__ import annotations
 
@@ -31,17 +30,18 @@ _FORM = re.compile(r"\s*((?:[a-z]+\[[^\]]*\]\.)?[A-Za-z_][\w.-]*)\s*(?:(<=?|>=?)
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """The value of the target's metric on one cluster."""
+    """The value of the target's metric on one cluster, and whether it meets the target."""
 
     value: Period
-    """Its value over all jobs of the log, with the interval of the next period as long as the log."""
+    """The value over all jobs in the log, with the interval for the next period, as long as the
+    log."""
     lost: int
-    """Number of jobs that were turned away or not finished."""
+    """Number of jobs that were rejected or not finished."""
     meets: bool
     load: float = 0.0
     """Offered load of the jobs."""
     keeps_up: bool = True
-    """False if the jobs demand more than the cluster has, which is not simulated then."""
+    """False if the jobs demand more than the cluster has, in which case it is not simulated."""
     power: float = 0.0
     """Price of the energy per month; 0 if energy has no price."""
     further: tuple[Period, ...] = ()
@@ -50,7 +50,7 @@ class Met:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A bound on a metric of all jobs of the log."""
+    """A bound on a metric over all jobs in the log."""
 
     metric: str
     above: bool
@@ -59,9 +59,9 @@ class Target:
 
     @classmethod
     def read(cls, text: str, *, bounded: bool = True) -> Target:
-        """Read ``wait_s.p95<600``, ``wait_s.p95<4h`` (s, min, h or d), ``partition[gpu].wait_s.p95<1h``,
-        or a bound with ``>`` for metrics that should be high. Without ``bounded`` a metric alone is
-        enough; every value meets it.
+        """Read ``wait_s.p95<600``, ``wait_s.p95<4h`` (s, min, h or d),
+        ``partition[gpu].wait_s.p95<1h``, or a bound with ``>`` for metrics that should be high.
+        Without ``bounded``, a metric alone is enough, and every value meets it.
 
         Raises:
             ConfigError: The text has another form, the metric does not exist, or more machines would make it worse.
@@ -111,11 +111,11 @@ class Target:
         return Met(value, trial.lost, meets, trial.load, trial.keeps_up)
 
     def holds(self, value: float) -> bool:
-        """True if a value lies on the right side of the bound."""
+        """Return True if a value lies on the right side of the bound."""
         return value > self.bound if self.above else value < self.bound
 
     def is_sure_of(self, value: Period) -> bool:
-        """True if the interval of a value lies on the right side of the bound."""
+        """Return True if the interval of a value lies on the right side of the bound."""
         far = value.low if self.above else value.high
         return isfinite(far) and self.holds(far)
 
@@ -134,7 +134,7 @@ class Targets:
             ConfigError: There is none, or one is wrong.
         """
         if not texts:
-            raise ConfigError("--target: name at least one, such as wait_s.p95<600")
+            raise ConfigError("--target: give at least one, such as wait_s.p95<600")
         return cls(tuple([Target.read(text, bounded=bounded) for text in dict.fromkeys(texts)]))
 
     @property
@@ -156,7 +156,7 @@ class Targets:
         return replace(first, meets=meets, further=tuple([other.value for other in others]))
 
     def is_sure(self, met: Met) -> bool:
-        """True if all intervals lie on the right side of their bounds."""
+        """Return True if all intervals lie on the right side of their bounds."""
         values = (met.value, *met.further)
         return met.meets and all(one.is_sure_of(value) for one, value in zip(self.conditions, values, strict=True))
 
@@ -168,12 +168,12 @@ _MOST_MIXES = 40
 _MOST_TRIED = 100
 """Maximum number of clusters that the search for a cheaper mix simulates."""
 _FLAT = 4
-"""Number of nodes from which the search ends if doubling them changes nothing."""
+"""Number of nodes from which the search ends if doubling it changes nothing."""
 
 Run = Callable[[str, ClusterSection], Trial]
 """Simulates all jobs on a cluster, under a label."""
 LoadOn = Callable[[ClusterSection], Load]
-"""The load of the jobs on a cluster."""
+"""Returns the load of the jobs on a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,30 +186,29 @@ class Size:
     gpus: int
     cost: float
     """The quantity that the search minimises: the price per month, or the number of GPUs if there
-    are no prices.
-    """
+    are no prices."""
     met: Met
 
 
 @dataclass(slots=True)
 class SizeSearch:
-    """All clusters that were tried, and the best that meets the target."""
+    """All clusters that were tried, and the best one that meets the target."""
 
     types: tuple[str, ...]
-    """Empty if the search resizes the whole cluster in its present proportions."""
+    """Empty if the search resizes the whole cluster with its current proportions."""
     tried: dict[tuple[int, ...], Size] = field(default_factory=dict)
     exhausted: bool = False
     """True if the search ended early, so that a cheaper or better mix may exist."""
     budget: float = inf
-    """Most that a cluster may cost. If it is finite, the search looks for the best value within it."""
+    """The most that a cluster may cost. If it is finite, the search looks for the best value within
+    it."""
     above: bool = False
-    """True if the best value is the highest."""
+    """True if the highest value is the best."""
 
     @property
     def best(self) -> Size | None:
         """The cheapest cluster that meets the target; of equally cheap ones, the one with the
-        fewest GPUs. With a budget, the cluster with the best value within it.
-        """
+        fewest GPUs. With a budget, the cluster with the best value within it."""
         meeting = [size for size in self.tried.values() if size.met.meets and size.cost <= self.budget]
         if isfinite(self.budget):
             sign = -1 if self.above else 1
@@ -231,7 +230,7 @@ class SizePlan(NamedTuple):
     demand: Load
     """Load of the jobs on today's cluster."""
     fit: Fit | None
-    """Today's waits beside those of the log; None if the log has no starts."""
+    """Today's simulated waits beside the recorded ones; None if the log has no starts."""
     beginning: Beginning
 
 
@@ -254,7 +253,7 @@ def plan_size(
     """Find the smallest cluster, or the cheapest mix of ``types``, that meets ``target`` on the log
     of ``config``. Every trial replays the whole log.
 
-    Arguments are those of ``dagsim plan``; ``target`` is one or several. Trials are kept in the
+    The arguments are those of ``dagsim plan``; ``target`` is one or several. Trials are kept in the
     folder ``plan-NAME`` below ``out``, by default one for each question.
 
     Raises:
@@ -267,11 +266,11 @@ def plan_size(
         demand.check(condition.metric)
     names = _known_types(config, types)
     wider = config.cluster
-    for type_ in names:  # prices are needed for every type that is asked about
+    for type_ in names:  # prices are needed for every requested type
         wider = with_added(wider, GpuCount(8, type_))
     priced = Prices.read(prices, config.prices, price_file).of([config.cluster, wider])
     if budget is not None and not priced:
-        raise ConfigError("--budget: a budget needs prices; leave out --price none, and give those that are missing")
+        raise ConfigError("--budget: a budget needs prices; leave out --price none, and give the missing ones")
     load = demand.on(config.cluster)
     name = name or question(Path(config.trace().path), config, str(bound), names, most_gpus, budget, accept)
     trials = Trials(config, name, out, executor_for(on), watch, demand, argv=argv)
@@ -302,7 +301,7 @@ def _known_types(config: Config, types: Sequence[str]) -> list[str]:
 
 
 def gpus_of(cluster: ClusterSection) -> int:
-    """Number of GPUs of the cluster."""
+    """Return the number of GPUs in the cluster."""
     return sum(group.count * group.gpus for group in cluster.groups)
 
 
@@ -318,16 +317,16 @@ def least_size(
     budget: float | None = None,
     accept: Accept | None = None,
 ) -> tuple[Size, SizeSearch]:
-    """Try today's cluster, then search for the fewest nodes in today's proportions, or for the
+    """Try today's cluster, then search for the fewest nodes with today's proportions, or for the
     cheapest numbers of nodes of ``types`` with all other nodes as today.
 
     Clusters of more than ``most_gpus`` GPUs (default: four times today's number) are not tried.
-    ``run`` simulates all jobs on a cluster, if ``load_on`` says that it can keep up. The search
-    assumes that more machines do no harm, and that there are enough once doubling them changes
-    nothing. With several types it walks through the numbers of all but the last, and skips
-    combinations that cannot be cheaper. With a ``budget`` it tries the largest clusters that the
-    budget allows instead, and looks for the best value. All clusters but today's ``accept`` other
-    GPU types for those that jobs name.
+    ``run`` simulates all jobs on a cluster if, by ``load_on``, it can keep up. The search assumes
+    that more machines do no harm, and that there are enough once doubling them changes nothing.
+    With several types, it enumerates the numbers of all types but the last, and skips combinations
+    that cannot be cheaper. With a ``budget``, it instead tries the largest clusters that the budget
+    allows, and looks for the best value. On all clusters but today's, jobs ``accept`` other GPU
+    types than those that they name.
 
     Raises:
         ConfigError: Not even one node fits below ``most_gpus``.
@@ -345,7 +344,7 @@ def least_size(
     def tried(label: str, other: ClusterSection) -> Met:
         other = other.model_copy(update={"accept": dict(accept or {})})
         load = load_on(other)
-        if not load.keeps_up:  # its queue would grow without end, and take as long to simulate
+        if not load.keeps_up:  # the queue would grow without end, and take as long to simulate
             return Met(Period(nan, nan, nan, 0, 1.0), 0, False, load.offered, False)
         return met_by(run(label, other))
 
@@ -383,17 +382,16 @@ class _Search:
             raise ConfigError(f"--max-gpus {most_gpus}: no node of these types fits within that number of GPUs")
 
     def alone(self, place: int) -> None:
-        """The fewest nodes of one type, without nodes of the other types in the search."""
+        """Find the fewest nodes of one type, without nodes of the other types in the search."""
         self._least(lambda nodes: self._only(place, nodes), 1)
 
     def least(self, fixed: tuple[int, ...], start: int) -> None:
-        """The fewest nodes of the last type, given the numbers of the others."""
+        """Find the fewest nodes of the last type, given the numbers of the others."""
         self._least(lambda nodes: (*fixed, nodes), start)
 
     def within(self, budget: float) -> None:
         """Try clusters to which the budget allows no further node: all of them, or some that are
-        spread evenly.
-        """
+        spread evenly."""
         largest = list(self._largest((), budget))
         if not largest:
             raise ConfigError(f"--budget {budget:g}: no cluster that keeps the other nodes fits; today's may cost more")
@@ -404,7 +402,8 @@ class _Search:
                 counts = (*counts[:-1], counts[-1] - 1)
 
     def _largest(self, fixed: tuple[int, ...], budget: float) -> Iterator[tuple[int, ...]]:
-        """Numbers of nodes, each with the largest number of the last type that the budget allows."""
+        """Yield numbers of nodes, each with the largest number of the last type that the budget
+        allows."""
         rest = max(len(self.types), 1) - len(fixed) - 1
 
         def fits(nodes: int) -> bool:
@@ -423,9 +422,8 @@ class _Search:
                 yield (*fixed, nodes)
 
     def probed(self) -> None:
-        """Try 1, 2, 4, 8 ... nodes of each other type if no type alone is enough, with as many of the
-        last as fit.
-        """
+        """Try 1, 2, 4, 8 ... nodes of each other type if no type alone is enough, with as many of
+        the last type as fit."""
         for place in range(len(self.types) - 1):
             nodes = 1
             while self.progress.best is None and self._allowed(counts := self._only(place, nodes)):
@@ -437,8 +435,7 @@ class _Search:
 
     def mixed(self, fixed: tuple[int, ...]) -> None:
         """Yield numbers of nodes of all types but the last, each with the smallest number of the
-        last type that is cheaper than the best so far.
-        """
+        last type that is cheaper than the best so far."""
         if self.progress.best is None:
             return
         if len(fixed) == len(self.types) - 1:
@@ -480,7 +477,8 @@ class _Search:
         self._bisect(at, low, high)
 
     def _bisect(self, at: Callable[[int], tuple[int, ...]], low: int, high: int) -> None:
-        """The least number that is enough, given that ``low`` is too few and ``high`` is enough."""
+        """Find the smallest sufficient number, given that ``low`` is too few and ``high`` is
+        enough."""
         while high - low > 1 and not self.progress.exhausted:
             middle = (low + high) // 2
             if self._meets(at(middle)):
@@ -489,7 +487,7 @@ class _Search:
                 low = middle
 
     def _value(self, nodes: tuple[int, ...]) -> tuple[float, int] | None:
-        """The metric, and the number of jobs turned away."""
+        """Return the value of the metric and the number of rejected jobs."""
         size = self.progress.tried.get(nodes)
         return None if size is None or not size.met.keeps_up else (size.met.value.value, size.met.lost)
 
@@ -502,7 +500,7 @@ class _Search:
         return nodes in self.progress.tried and self.progress.tried[nodes].met.meets
 
     def _try(self, nodes: tuple[int, ...]) -> float:
-        """Simulate a cluster, if every partition has a node on it, and return its cost."""
+        """Simulate a cluster, if it has a node in every partition, and return its cost."""
         cluster = self._cluster(nodes)
         if cluster is None:
             return 0.0

@@ -1,6 +1,5 @@
-"""Other clusters and other policies on a log: each one continuous run of all its jobs, in one folder
-that grows.
-"""
+"""Other clusters and other policies on a log: each is one continuous run of all jobs, in one folder
+that grows."""
 
 from __future__ import annotations
 
@@ -46,24 +45,24 @@ METRICS = ("jct_s.mean", "wait_s.mean", "wait_s.p95", "energy_kwh")
 _AFTER = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|min|h|d)")
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _FIRST_DATE_S = 1e8
-"""Times in a log below this number (a day in 1973) are not taken as dates."""
+"""Times in a log below this number (a day in 1973) are not treated as dates."""
 _FAR = 0.1
-"""Relative difference from the log above which an answer begins with it."""
+"""Relative difference from the log above which an answer begins with that difference."""
 _OBSERVED = {"wait_s.mean": "mean", "wait_s.p50": "median", "wait_s.p95": "p95"}
 
 
 def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
     """Return the configuration with the whole log as one run, and the demand of its jobs. A
-    requested load is that of today's cluster; the other clusters get the same arrivals.
+    requested load refers to today's cluster; the other clusters get the same arrivals.
 
     Raises:
-        ConfigError: The workload is not a trace, or windows are asked for.
+        ConfigError: The workload is not a trace, or windows are requested.
         TraceError: The trace cannot be read.
         InputError: The log has fewer than two jobs, or no time passes in it.
     """
     trace = config.trace()
     if trace.window is not None:
-        raise InputError("workload.window: whatif and plan simulate the whole log; leave it out")
+        raise InputError("workload.window: whatif and plan simulate the whole log; leave out this key")
     config = with_memberships(config)
     trace = _from_full(trace, config).at_load(config.build_cluster(), config.runtime)
     config = config.model_copy(update={"workload": trace, "seeds": 1})
@@ -73,21 +72,20 @@ def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
     load = demand.on(config.cluster)
     if load.jobs < 2 or not load.span_s > 0:
         raise InputError(
-            f"{trace.path}: a log to plan with needs two jobs or more that arrive at different times, got "
+            f"{trace.path}: planning needs a log with two or more jobs that arrive at different times, got "
             f"{load.jobs} jobs over {load.span_s:g} s"
         )
     if (long_s := demand.long_s()) > load.span_s:
         raise InputError(
             f"{trace.path}: its jobs arrive within {load.span_s:,.0f} s, and 5 % of their tasks run for {long_s:,.0f} "
-            "s or longer: the log is shorter than one busy period; give a longer one"
+            "s or longer, so the log is shorter than one busy period; give a longer log"
         )
     return config, demand
 
 
 def _from_full(trace: TraceFile, config: Config) -> TraceFile:
-    """The trace from the instant at which it first states everything that runs, if it begins with a
-    full cluster.
-    """
+    """Return the trace from the time at which it first lists everything that runs, if it begins
+    with a full cluster."""
     recorded = trace.as_recorded()
     if trace.has_period or recorded.begins_s is not None:
         return trace
@@ -96,8 +94,7 @@ def _from_full(trace: TraceFile, config: Config) -> TraceFile:
 
 
 def with_growth(config: Config, growth: float) -> Config:
-    """Return the configuration with arrivals 1 + ``growth`` times as frequent, the same jobs
-    otherwise.
+    """Return the configuration in which the same jobs arrive 1 + ``growth`` times as often.
 
     Raises:
         ConfigError: The workload is not a trace.
@@ -108,7 +105,7 @@ def with_growth(config: Config, growth: float) -> Config:
 
 
 class Beginning(NamedTuple):
-    """The state in which all runs of an answer begin."""
+    """The state in which all runs for an answer begin."""
 
     text: str = "from an empty cluster"
     is_snapshot: bool = False
@@ -116,9 +113,8 @@ class Beginning(NamedTuple):
 
 
 class LogDemand:
-    """The jobs of the log that count, and the load that they offer to any cluster: those that arrive
-    when the run has begun, or those that wait then if none arrives later.
-    """
+    """The jobs of the log that count, and the load that they offer to any cluster: those that
+    arrive after the run has begun or, if none arrives later, those that wait at its beginning."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -128,7 +124,8 @@ class LogDemand:
         self._state = stream.state() if self._begins_s else None
         first = int(np.searchsorted(self._jobs.arrival_s, self._begins_s)) if self._begins_s else 0
         self.is_snapshot = bool(self._begins_s) and first == len(self._jobs)
-        """True if nothing arrives after the beginning: the run is that of the jobs that wait then."""
+        """True if nothing arrives after the beginning, so that the run consists of the jobs waiting
+        then."""
         if self.is_snapshot:
             self._jobs = self._jobs.chosen(_waiting(self._jobs))
         else:
@@ -139,13 +136,13 @@ class LogDemand:
         self.labels: dict[str, list[str]] = {
             name: column.tolist() for name, column in columns.items() if column is not None
         }
-        """Account, user, partition and QOS of each job, as far as the log has them."""
+        """Account, user, partition and QOS of each job, if the log has them."""
 
     def check(self, metric: str) -> None:
-        """Refuse the metric of a group, such as a partition, that no job of the log has.
+        """Reject a metric for a group, such as a partition, to which no job in the log belongs.
 
         Raises:
-            InputError: There is no such group; the message lists those of the log.
+            InputError: There is no such group; the message lists those in the log.
         """
         tenants = () if self._jobs.tenant is None else tuple(sorted(set(self._jobs.tenant.tolist())))
         unknown = JobSeries({}, np.zeros(0, np.int64), tenants, labels=self.labels).unknown_group(metric)
@@ -158,9 +155,8 @@ class LogDemand:
         return len(self._jobs)
 
     def on(self, section: ClusterSection) -> Load:
-        """Load that the jobs offer to a cluster; none if no job arrives after the beginning, and
-        without limit if a cluster then lacks room for the jobs that run.
-        """
+        """Return the load that the jobs offer to a cluster. It is 0 if no job arrives after the
+        beginning, and infinite if the jobs that are running then do not fit on the cluster."""
         cluster = self._built(section)
         if self.is_snapshot:
             limitless = inf if self.displaced(section) else 0.0
@@ -177,9 +173,8 @@ class LogDemand:
         return meter.load(self._arrivals)
 
     def _confined(self, jobs: JobArrays, section: ClusterSection) -> Iterator[tuple[str, np.ndarray, Cluster]]:
-        """The parts of a cluster that partitions and constraints leave to some jobs: a name, the
-        numbers of the jobs that may use no other nodes, and the part.
-        """
+        """Yield the parts of a cluster to which partitions and constraints confine some jobs: a
+        name, the indices of the jobs that may use no other nodes, and the part."""
         config = self._with(section)
         cluster = config.build_cluster()
         if not SiteState.binds(cluster, config.queues):
@@ -200,7 +195,7 @@ class LogDemand:
 
     @property
     def span_s(self) -> float:
-        """Seconds from the beginning of the run to the last arrival; 0 if none arrives later."""
+        """Seconds from the beginning of the run to the last arrival; 0 if no job arrives later."""
         return 0.0 if self.is_snapshot else self._arrivals.span_s
 
     @property
@@ -214,17 +209,17 @@ class LogDemand:
         return Beginning(f"from the state of the log after {self._begins_s / 3600:,.1f} h, {jobs}, which do not count")
 
     def displaced(self, section: ClusterSection) -> int:
-        """Number of jobs that run at the beginning, but find no room on another cluster."""
+        """Return the number of jobs that run at the beginning but do not fit on another cluster."""
         if not self._begins_s:
             return 0
         config = self._with(section)
         return int(cluster_scenario_of(config).jobs(config.seed).state()["without_room"])
 
     def arrival_s(self, when: str) -> float:
-        """Seconds from the beginning of the run to a date, or to a time such as ``14d``.
+        """Return the seconds from the beginning of the run to a date, or to a time such as ``14d``.
 
-        A date in the log is that instant of it. A later one counts from the end of the log, since
-        the run stands for the period that follows it.
+        A date within the log means that time in the log. A later date counts from the end of the
+        log, because the run represents the period that follows it.
 
         Raises:
             InputError: The text has another form, or the time is not within the run.
@@ -252,7 +247,8 @@ class LogDemand:
         return after_s
 
     def long_s(self) -> float:
-        """95th percentile of the seconds that tasks take on the fastest GPUs of today's cluster."""
+        """Return the 95th percentile of the seconds that tasks take on the fastest GPUs of today's
+        cluster."""
         cluster = self._built(self.config.cluster)
         seconds = seconds_of(self._jobs, self.config.runtime, cluster.gpu_types).min(axis=1)
         run = seconds[np.isfinite(seconds)]
@@ -267,22 +263,21 @@ class LogDemand:
 
 
 def _part_name(partition: str, request: Request | None) -> str:
-    """Name of the nodes that a job may use."""
+    """Name the nodes that a job may use."""
     named = (request and request.partitions) or (partition,)
     constraint = request.constraint if request else ""
     return " with ".join(filter(None, [", ".join(filter(None, named)), constraint])) or "no partition"
 
 
 def _waiting(jobs: JobArrays) -> np.ndarray:
-    """Numbers of the jobs that do not run at the beginning."""
+    """Return the indices of the jobs that do not run at the beginning."""
     runs = [()] * len(jobs) if jobs.in_flight is None else jobs.in_flight.tolist()
     return np.flatnonzero([not flights for flights in runs])
 
 
 def question(log: Path, config: Config, *asked: Any) -> str:
-    """Name of the folder of a question: the name of the log up to its first dot, and a hash of all
-    that was asked, so that another question gets another folder.
-    """
+    """Return the name of the folder for a question: the name of the log up to its first dot, and a
+    hash of everything in the question, so that another question gets another folder."""
     text = repr((sorted(plain(config).items()), asked))
     return f"{log.name.partition('.')[0] or 'log'}-{sha256(text.encode()).hexdigest()[:6]}"
 
@@ -294,10 +289,11 @@ class Trial:
     run: CellRun
     series: JobSeries
     demand: Load
-    """Offered load of the jobs that count, by types and by the parts that confine them."""
+    """Offered load of the jobs that count, by type and by the parts that confine them."""
 
     def value(self, metric: str) -> float:
-        """The metric over all jobs, or over those of an account or a partition; NaN if it is not known.
+        """Return the metric over all jobs, or over those of an account or a partition; NaN if it is
+        unknown.
 
         Raises:
             InputError: The metric does not exist.
@@ -312,7 +308,7 @@ class Trial:
         return nan if value is None else float(value)
 
     def period(self, metric: str) -> Period:
-        """The metric, with the interval of the next period as long as the log."""
+        """Return the metric with its interval for the next period, as long as the log."""
         return next_period(self.series, metric, self.value(metric))
 
     @property
@@ -324,7 +320,7 @@ class Trial:
 
     @property
     def lost(self) -> int:
-        """Number of jobs that were turned away or not finished."""
+        """Number of jobs that were rejected or not finished."""
         return not_done(self.run)
 
     @property
@@ -340,25 +336,24 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The simulation of today's cluster beside the log."""
+    """The simulation of today's cluster, compared with the log."""
 
     metric: str
     observed: float
     simulated: float
-    """Of the same jobs, from the time when each could start."""
+    """Waits of the same jobs in the simulation, from the time at which each could start."""
     mean_s: float
     p95_s: float
-    """Waits of the log."""
+    """95th percentiles of the recorded waits."""
     jobs: int
     missed: int
-    """Jobs that started in the log and never start in the simulation."""
+    """Number of jobs that started in the log but never start in the simulation."""
 
     @classmethod
     def of(cls, today: Trial, metric: str) -> Fit | None:
-        """Compare the waits of today's run with those of the log: ``metric`` if it is one of waits
-        that the log has, else their mean or their p95, whichever differs more. None if the log has
-        no starts of jobs, or if they do not arrive as they did.
-        """
+        """Compare the waits in today's run with those in the log: by ``metric`` if it is a metric
+        of waits that the log has, else by their mean or their p95, whichever differs more. Return
+        None if the log has no starts, or if jobs do not arrive as in the log."""
         workload = today.run.workload
         observed = workload.get("observed")
         if observed is None or workload["trace"]["options"]["time_scale"] != 1:
@@ -374,45 +369,44 @@ class Fit:
 
     @property
     def is_far(self) -> bool:
-        """True if the simulation differs by more than 10 %, or misses more than 1 % of the jobs."""
+        """True if the simulation differs by more than 10%, or misses more than 1% of the jobs."""
         misses = self.missed > URGENT * (self.missed + self.jobs)
         return misses or abs(self.simulated - self.observed) > _FAR * max(self.observed, 1e-9)
 
     def __str__(self) -> str:
         change = f" ({self.simulated / self.observed - 1:+.0%})" if self.observed > 0 else ""
         started = self.missed + self.jobs
-        missed = f"{self.missed:,} of {started:,} jobs of the log never start here; " if self.missed else ""
+        missed = f"{self.missed:,} of {started:,} jobs in the log never start here; " if self.missed else ""
         return (
             f"{missed}{self.metric} of today's cluster is {self.simulated:,.0f} s in the simulation and "
             f"{self.observed:,.0f} s in the log{change}"
         )
 
     def sentence(self) -> str:
-        """The first line of an answer that does not reproduce the log."""
+        """Return the first line of an answer whose simulation does not reproduce the log."""
         return f"The simulation does not reproduce the log: {self}. Do not trust smaller differences than that."
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, safe for JSON."""
+        """Return plain values, safe for JSON."""
         return asdict(self) | {"is_far": self.is_far}
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One cluster under one policy, against the first cluster under the first policy."""
+    """One cluster under one policy, compared with the first cluster under the first policy."""
 
     cluster: str
     policy: str
     trial: Trial
     cost: float | None
-    """Price per month in US dollars, or in the currency of the user's prices, energy included if it
-    has a price; None without prices.
-    """
+    """Price per month in US dollars, or in the currency of the user's prices, including energy if
+    it has a price; None without prices."""
     value: Period
     change: Change
     verdict: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Flat and safe for JSON."""
+        """Return flat values, safe for JSON."""
         change, value, of = self.change, self.value, self.trial.value
         numbers = {"wait_s": of("wait_s.mean"), "wait_p95_s": of("wait_s.p95"), "energy_kwh": of("energy_kwh")}
         numbers |= {name: of(name) for name in ("energy_cost", "carbon_kg") if name in self.trial.run.metrics}
@@ -435,10 +429,10 @@ class WhatIf:
     """The clusters and policies to simulate on a log."""
 
     config: Config
-    """Today's cluster, and the whole log as one run."""
+    """Today's cluster, with the whole log as one run."""
     demand: LogDemand
     clusters: Mapping[str, ClusterSection]
-    """By label, today's first."""
+    """Clusters by label, today's first."""
     policies: Sequence[str]
     prices: Prices
 
@@ -457,8 +451,9 @@ class WhatIf:
         that of ``config``) is today's.
 
         Raises:
-            InputError: A text or the log cannot be read, there is nothing to compare, or jobs that run at
-                the beginning have no room any more.
+            InputError: A text or the log cannot be read, there is nothing to compare, or jobs
+                that run at
+                the beginning do not fit any more.
         """
         policies = policies or [config.policy]
         own = [gpu.name for gpu in config.gpu_types]
@@ -474,12 +469,15 @@ class WhatIf:
             changed = resized(config.cluster, added, removed, demand.arrival_s)
             clusters[label] = changed.model_copy(update={"accept": accepted})
             if demand.is_snapshot and (displaced := demand.displaced(changed)):
-                raise InputError(f"{label}: no room for {displaced:,} of the jobs that run now")
+                raise InputError(
+                    f"{label}: on this cluster, there is no room for {displaced:,} of the jobs that run now"
+                )
         prices = Prices.read(price, config.prices, price_file).of(clusters.values())
         return cls(config, demand, clusters, policies, prices)
 
     def grid(self, log: Path, name: str | None) -> SweepGrid:
-        """The grid of clusters and policies, in a folder of that name (default: after the log and the question)."""
+        """Return the grid of clusters and policies, in a folder of that name (default: named after
+        the log and the question)."""
         sections = tuple(plain(section) for section in self.clusters.values())
         axes = (
             Axis("cluster", tuple(self.clusters), sections),
@@ -524,7 +522,8 @@ def alternatives_of(
 
 
 def _verdict(trial: Trial, today: Trial, change: Change, p: float, metric: str) -> str:
-    """The verdict in words. Never better if the cluster cannot keep up or turns more jobs away."""
+    """Return the verdict in words. It is never "better" if the cluster cannot keep up or rejects
+    more jobs."""
     if not trial.keeps_up:
         return "cannot keep up"
     if trial.lost > today.lost:
@@ -541,7 +540,7 @@ def _verdict(trial: Trial, today: Trial, change: Change, p: float, metric: str) 
 
 
 def trials_of(store: Store, runs: Mapping[Cell, CellRun], config: Config, demand: LogDemand) -> list[Trial]:
-    """The runs of a folder with the series of their jobs, in the order of the cells.
+    """Return the runs in a folder with the series of their jobs, in the order of the cells.
 
     Raises:
         RunFolderError: A series is missing or damaged.
@@ -555,7 +554,7 @@ def trials_of(store: Store, runs: Mapping[Cell, CellRun], config: Config, demand
             series = JobSeries.read(path.read_bytes())
             series = replace(series, labels=demand.labels, goes_on=not demand.is_snapshot)
         except (OSError, ValueError, KeyError) as error:
-            raise RunFolderError(f"{path}: not readable as values of jobs ({error}); delete the folder") from None
+            raise RunFolderError(f"{path}: not readable as per-job values ({error}); delete the folder") from None
         measure = config.trace().measure
         series = series if measure is None else series.between(*measure)
         trials.append(Trial(run, series, demand.on(cell.config.cluster)))
@@ -564,8 +563,7 @@ def trials_of(store: Store, runs: Mapping[Cell, CellRun], config: Config, demand
 
 class Trials:
     """Runs clusters under one policy on the same jobs. Cells that are already in the folder are not
-    run again.
-    """
+    run again."""
 
     def __init__(
         self,
@@ -610,7 +608,7 @@ class Trials:
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Add to any error of the block what is kept, as ``Store.noting`` does."""
+        """Add to any error in the block what has been kept, as ``Store.noting`` does."""
         try:
             yield
         except (KeyboardInterrupt, Exception):

@@ -11,14 +11,15 @@ everything that the engine does not support, and ``choice`` gives the reason.
   change; ``State`` holds everything that a simulation changes. Tasks, jobs, runs, nodes and demand
   classes are row numbers.
 - ``reading``: jobs, cluster and models to columns.
-- ``node_trees``: which node is next. ``rules``: an end, an arrival, a start, and binary heaps.
-- One loop per kind of policies, with its queues: ``list_scheduling``, ``job_keys``, ``easy``,
+- ``node_trees``: which node is next. ``rules``: completions, arrivals, starts, and binary heaps.
+- One loop per kind of policy, with its queues: ``list_scheduling``, ``job_keys``, ``easy``,
   ``srtf``, ``las``. Each names its twin, the policy that it copies.
-- ``policies.formulas``: what a policy and its loop compute alike, once for both.
-- ``drive``: chooses the loop, calls it, and enlarges its arrays. ``jit`` and ``pointers``: how numba
+- ``policies.formulas``: what a policy and its loop both compute, written once for both.
+- ``drive``: chooses the loop, calls it, and enlarges its arrays. ``jit`` and ``pointers``: how
+    numba
   compiles all this; ``warming`` does it ahead of time.
 
-The family ``episodes`` plays policies that decide live on the same rules.
+The family ``episodes`` runs policies that decide step by step under the same rules.
 
 **The life of a task.** From the start a task has a row in ``State.tasks`` and in ``State.todo``,
 with the number of parents that are not done. When its job arrives, or its last parent ends,

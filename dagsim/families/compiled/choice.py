@@ -1,9 +1,9 @@
-"""The choice of engine for a run: whether the compiled engine can play it, whether that saves time,
-and if not, why.
+"""The choice of engine for a run: whether the compiled engine supports the run, whether it saves
+time, and if not, why.
 
-The SimPy kernel defines the rules and serves policies that decide live. The compiled engine
-knows its policy from the start, needs no decisions during the run, and writes the same
-bytes. If it does not support something, the kernel takes over, with a reason.
+The SimPy kernel defines the rules and calls the policy for every decision. The compiled engine has
+its own form of the policy, needs no decisions during the run, and writes the same bytes. If it does
+not support something, the kernel takes over, with a reason.
 
 Reasons are checked in order of cost: features of the scenario, whether numba is installed, the
 number of tasks, and only then the engine itself. Nothing here imports numba.
@@ -44,28 +44,25 @@ if TYPE_CHECKING:
 INSTALL = "the compiled engine needs numba: pip install -e '.[fast]' in the checkout"
 
 EXAMPLES = ("fifo", "srpt-work", "easy", "srtf", "las")
-"""A policy for each compiled loop."""
+"""A policy for each compiled loop, as an example."""
 
 BESIDE = "not compiled yet: it is being compiled beside this run"
-"""The reason for SimPy in a run that starts the compilation for later ones."""
+"""The reason for SimPy in a run that starts the compilation for later runs."""
 _MOST = 9e9
-"""Maximum cores or GB of a cluster: with more, the sum of their millionths does not fit exactly
-into 64 bits.
-"""
+"""Maximum cores or GB of a cluster; with more, the sum of their millionths would not fit exactly
+into 64 bits."""
 _MOST_JOBS = 1 << 21
-"""Maximum number of jobs under EASY: the kernel stores their order as a float, which cannot
-distinguish more of them.
-"""
+"""Maximum number of jobs under EASY, because the kernel stores their order as a float, which cannot
+distinguish more jobs."""
 _MOST_LEAVES = 1 << 27
-"""Maximum number of leaves of all trees; they take 1 GB."""
+"""Maximum number of leaves in all trees, which then take 1 GB."""
 LONG_S = 30.0
-"""Length of a run in seconds from which the user is told of a faster engine."""
+"""Length of a run in seconds from which the user is told about a faster engine."""
 
 
 class CompiledKernel:
-    """A simulation in the compiled engine. It plays to the end in one step and asks for no
-    decisions.
-    """
+    """A simulation in the compiled engine. It runs to the end in one step and asks for no
+    decisions."""
 
     def __init__(
         self, cluster: Cluster, jobs: Iterable[Any], scene: EngineScenario, plan: EnginePlan, seed: int
@@ -80,14 +77,14 @@ class CompiledKernel:
         return self.schedule.ended_s
 
     def decisions(self, until_s: float = inf) -> Generator[Any, Any, None]:
-        """Run to the end.
+        """Yield the run to the end.
 
         Raises:
-            ConfigError: The run is to stop before the end.
+            ConfigError: ``until_s`` would stop the run before the end.
             Stalled: Jobs are not done, and nothing runs.
         """
         if until_s != inf:
-            raise ConfigError("the compiled engine runs to the end; engine simpy can stop before")
+            raise ConfigError("the compiled engine always runs to the end; engine simpy can stop earlier")
         from dagsim.families.compiled.drive import compile_loop, scheduled
 
         compile_loop(self._plan)
@@ -96,28 +93,28 @@ class CompiledKernel:
 
 
 def is_installed() -> bool:
-    """True if numba is installed; does not import it."""
+    """Return True if numba is installed; does not import it."""
     return find_spec("numba") is not None
 
 
 @cache
 def costs() -> Mapping[str, Mapping[str, Any]]:
-    """The measured costs of each loop and of the kernel under its policy (``scripts/bench_engine.py``)."""
+    """Return the measured costs of each loop, and of the kernel under the same policy
+    (``scripts/bench_engine.py``)."""
     measured: Mapping[str, Mapping[str, Any]] = json.loads(files(__package__).joinpath("costs.json").read_text("utf-8"))
     return measured
 
 
 def pays(policy: str) -> int:
-    """Number of tasks from which the compiled engine is faster than the kernel under a policy that it knows,
-    as measured.
-    """
+    """Return the number of tasks from which the compiled engine is faster than the kernel under a
+    supported policy, as measured."""
     from dagsim.families.compiled.drive import plan_of
 
     return int(costs()[plan_of(POLICIES.create(policy)).loop]["pays"])
 
 
 def fewest() -> int:
-    """Number of tasks from which the compiled engine is faster under any policy."""
+    """Return the number of tasks from which the compiled engine is faster under any policy."""
     return min(int(cost["pays"]) for cost in costs().values())
 
 
@@ -126,31 +123,31 @@ def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
     brackets.
 
     Raises:
-        ConfigError: It cannot play the policy, its placement, its parameters, or the configured preemption.
-        InputError: The policy does not exist, or cannot be made.
+        ConfigError: The engine does not support the policy, its placement, its parameters, or
+            the configured preemption.
+        InputError: The policy does not exist, or cannot be built.
     """
     from dagsim.families.compiled.drive import plan_of
 
     name, params = PolicySpec.parse(policy).call
     if name not in POLICIES and ":" not in name:
-        raise ConfigError(f"the compiled engine does not know the policy {name!r}")
+        raise ConfigError(f"the compiled engine does not support the policy {name!r}")
     try:
         plan = plan_of(POLICIES.create(policy), keeps=preemption.on_resume == "resume")
     except ConfigError as error:
         placement = params.get("placement")
         what = f"the placement {placement!r}" if "its placement" in str(error) else f"the policy {name!r}"
-        raise ConfigError(f"the compiled engine does not know {what}: {error}") from error
+        raise ConfigError(f"the compiled engine does not support {what}: {error}") from error
     if plan.loop in ("advance_srtf", "advance_las") and (preemption.restart_s or preemption.checkpoint_s_per_gb):
-        raise ConfigError("the compiled engine does not know preemptions that take time")
+        raise ConfigError("the compiled engine does not support preemptions that take time")
     if plan.loop == "advance_las" and not plan.keeps:
-        raise ConfigError("the compiled engine does not know rounds whose preempted runs lose their work")
+        raise ConfigError("the compiled engine does not support rounds whose preempted runs lose their work")
     return plan
 
 
 def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> str:
-    """The reason against the compiled engine that can be found without jobs; empty if there is
-    none.
-    """
+    """Return the reason against the compiled engine that can be found without jobs; empty if there
+    is none."""
     if scenario.engine == "simpy":
         return "asked for"
     why = _feature(scenario, observed)
@@ -160,39 +157,39 @@ def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> s
 
 
 def why_not_live(scenario: ClusterScenario) -> str:
-    """The reason against episodes in the compiled engine (``episodes.side_by_side``), whose decisions come
-    one by one; empty if there is none. Cuts one window of a trace, to look at its columns.
-    """
+    """Return the reason against episodes in the compiled engine (``episodes.side_by_side``), in
+    which decisions come one by one; empty if there is none. For a trace, one window is read, to
+    inspect its columns."""
     if scenario.engine == "simpy":
         return "asked for"
     if scenario.outages or (why := _feature(scenario, False)):
-        return "the compiled engine does not know nodes that come and leave" if scenario.outages else why
+        return "the compiled engine does not support nodes that come and leave" if scenario.outages else why
     if not is_installed():
         return INSTALL
     from dagsim.families.compiled.jit import jitted
 
     if not jitted():
-        return "NUMBA_DISABLE_JIT=1 keeps numba from compiling"
+        return "NUMBA_DISABLE_JIT=1 prevents numba from compiling"
     if isinstance(scenario.workload, Synthetic | Sessions):
         return ""
     jobs = scenario.jobs(0)
     if not jobs.are_stored or jobs.begins_s:
-        return "the compiled engine plays episodes of generated jobs and of windows of a trace"
+        return "the compiled engine supports episodes of generated jobs and of trace windows"
     return unplayable(jobs.arrays())
 
 
 def unplayable(jobs: JobArrays) -> str:
-    """The reason against the compiled engine in some jobs; empty if there is none."""
+    """Return the reason why some jobs cannot run in the compiled engine; empty if there is none."""
     if jobs.eligible_s is not None and (jobs.eligible_s > jobs.arrival_s).any():
-        return "the compiled engine does not know jobs that may not start when they arrive"
+        return "the compiled engine does not support jobs that may not start when they arrive"
     if any_depends(jobs):
-        return "the compiled engine does not know jobs that wait for others"
+        return "the compiled engine does not support jobs that wait for others"
     if jobs.in_flight and any(run.until_s is not None for runs in jobs.in_flight.words for run in runs):
-        return "the compiled engine does not know runs that ended before the beginning"
+        return "the compiled engine does not support runs that ended before the beginning"
     if jobs.in_flight and any(
         share.gpu is not None for runs in jobs.in_flight.words for run in runs for share in run.placement
     ):
-        return "the compiled engine does not know instances in flight on a named GPU"
+        return "the compiled engine does not support instances in flight on a named GPU"
     return ""
 
 
@@ -202,13 +199,13 @@ def compiled(
     """Return the compiled kernel with the reason for it, or the reason against it.
 
     Raises:
-        TraceError, WorkloadError: The jobs cannot be made.
+        TraceError, WorkloadError: The jobs cannot be generated.
         ModelError: The jobs are not in order, or lack a required estimate.
     """
     if scenario.outages and jobs.outages().windows:
-        return "the compiled engine does not know nodes that come and leave"
+        return "the compiled engine does not support nodes that come and leave"
     if jobs.elastic:
-        return "the compiled engine does not know elastic tasks"
+        return "the compiled engine does not support elastic tasks"
     if scenario.engine == "auto" and not jobs.may_have(fewest()):
         return _few(fewest())
     from dagsim.families.compiled.drive import is_warm
@@ -241,10 +238,10 @@ def compiled(
 
 
 def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engine: EngineUse, wall_s: float) -> str:
-    """Hint for the user of a long run in engine simpy that the compiled engine could have played;
-    else empty.
+    """Return a hint for the user after a long run in engine simpy that the compiled engine
+    supports; else an empty text.
 
-    For the runner: print it once per command, after the first run that returns a text.
+    The caller prints it once per command, after the first run for which there is a text.
     """
     name = PolicySpec.parse(policy).name
     if engine.reason == BESIDE:
@@ -264,7 +261,8 @@ def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engin
 
 
 def faster(policy: str) -> str:
-    """The time of the kernel divided by that of the compiled engine, for many tasks, as measured."""
+    """Return the time of the kernel divided by that of the compiled engine for many tasks, as
+    measured."""
     from dagsim.families.compiled.drive import plan_of
 
     cost = costs()[plan_of(POLICIES.create(policy)).loop]
@@ -276,23 +274,25 @@ def _few(tasks: int) -> str:
 
 
 def too_much(scene: EngineScenario, loop: str) -> str:
-    """The reason against the compiled engine that only the jobs show; empty if there is none."""
+    """Return the reason against the compiled engine that only the jobs reveal; empty if there is
+    none."""
     from dagsim.families.compiled.memory import NAMED_GPUS
 
     work, classes, nodes = scene.work, scene.classes, scene.nodes
     unnamed = np.unique(nodes.table.type[nodes.table.gpus > NAMED_GPUS])
-    if (classes.may[classes.table.share > 0][:, unnamed] > 0).any():  # which GPU a share is on decides later ones
-        return f"the compiled engine does not know shares of GPUs on nodes of more than {NAMED_GPUS} GPUs"
+    # which GPU a share is on affects later shares
+    if (classes.may[classes.table.share > 0][:, unnamed] > 0).any():
+        return f"the compiled engine does not support shares of GPUs on nodes of more than {NAMED_GPUS} GPUs"
     jobs = len(work.jobs.arrival_s)
     if loop == "advance_easy" and jobs > _MOST_JOBS:
-        return f"the compiled engine plays EASY for up to {_MOST_JOBS:,} jobs, got {jobs:,}"
+        return f"the compiled engine supports EASY for up to {_MOST_JOBS:,} jobs, got {jobs:,}"
     if 4 * nodes.by_type.shape[1] * classes.may.sum() > _MOST_LEAVES:
         return f"{len(classes.table)} different demands on {len(nodes.table)} nodes need too much memory when compiled"
     return ""
 
 
 def _feature(scenario: ClusterScenario, observed: bool) -> str:
-    """The reason against it in the features of the scenario, if any."""
+    """Return the reason against the engine in the features of the scenario, if any."""
     nodes = scenario.cluster.nodes
     amounts = [ordered_sum(node.cpus for node in nodes), ordered_sum(node.memory_gb for node in nodes)]
     features = {
@@ -310,11 +310,11 @@ def _feature(scenario: ClusterScenario, observed: bool) -> str:
         f"more than {_MOST:.0e} cores or GB of memory": max(amounts) > _MOST,
     }
     named = [feature for feature, there in features.items() if there]
-    return f"the compiled engine does not know {named[0]}" if named else ""
+    return f"the compiled engine does not support {named[0]}" if named else ""
 
 
 def _unknown(scenario: ClusterScenario, policy: str) -> str:
-    """The reason against it in the policy, if any."""
+    """Return the reason against the engine in the policy, if any."""
     try:
         plan_for(policy, scenario.preemption)
     except DagsimError as error:

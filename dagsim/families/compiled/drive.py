@@ -1,4 +1,5 @@
-"""From a scenario to its schedule: choose the loop, call it, and enlarge arrays when it asks."""
+"""From a scenario to its schedule: choose the loop, call it, and enlarge arrays when it needs more
+space."""
 
 from __future__ import annotations
 
@@ -55,20 +56,19 @@ _LOOPS: Mapping[type, str] = {
     LeastRemaining: "advance_srtf",
     Rounds: "advance_las",
 }
-"""The compiled loop of each class of policies. Subclasses are left out, because they may decide
-differently.
-"""
+"""The compiled loop for each policy class. Subclasses are left out, because they may decide
+differently."""
 
 
 class EnginePlan(NamedTuple):
     """A policy in the form that the compiled engine runs."""
 
     policy: Any
-    """An object of one of the classes in ``_LOOPS``, the source of keys and settings."""
+    """An object of one of the classes in ``_LOOPS``, from which keys and settings are taken."""
     loop: str
     placement: int
     keeps: bool = True
-    """True if a preempted run keeps the work it has done."""
+    """True if a preempted run keeps the work that it has done."""
 
 
 def plan_of(policy: object, *, keeps: bool = True) -> EnginePlan:
@@ -98,7 +98,7 @@ def plan_of(policy: object, *, keeps: bool = True) -> EnginePlan:
 
 
 def placement_number(rule: object) -> int:
-    """The number of a placement rule in the compiled engine.
+    """Return the number of a placement rule in the compiled engine.
 
     Raises:
         ConfigError: The rule is not compiled. The message completes a sentence about its owner.
@@ -136,12 +136,12 @@ def compile_loop(plan: EnginePlan) -> bool:
 
 
 def is_warm(plan: EnginePlan) -> bool:
-    """True if the functions that a policy needs are already compiled."""
+    """Return True if the functions that a policy needs are already compiled."""
     return jit.is_kept(plan.loop)
 
 
 def whole_log(scene: EngineScenario, plan: EnginePlan) -> tuple[np.ndarray, float]:
-    """The whole log, and its end time."""
+    """Return the whole log, and its end time."""
     if not scene.facts:
         return np.empty(0, ROW), scene.work.begins_s
     loop = _loop(scene, plan)
@@ -157,7 +157,7 @@ def whole_log(scene: EngineScenario, plan: EnginePlan) -> tuple[np.ndarray, floa
 
 
 class Loop:
-    """The compiled loop of a policy, the state, and the policy's own state."""
+    """The compiled loop of a policy, with the state of the engine and of the policy."""
 
     def __init__(self, s: State, advance: Callable[..., bool], *more: Any) -> None:
         self.s = s
@@ -170,7 +170,7 @@ class Loop:
 
     @property
     def endless(self) -> str:
-        """The reason for leaving the loop although jobs can go on; empty if it was not left."""
+        """Why the loop was left although jobs can go on; empty if it was not left."""
         if self.s.clock.phase != ENDLESS:
             return ""
         round_ = self._more[0].round
@@ -191,7 +191,7 @@ def _loop(scene: EngineScenario, plan: EnginePlan) -> Loop:
             order = policy
         case LeastRemaining():
             order = policy.order
-        case _:  # these keep queues of their own; equal keys are first come, first served
+        case _:  # these have their own queues; equal keys are first come, first served
             order = fifo()
     s = new_state(work, classes, scene.nodes, key_columns(order, columns), plan.placement)
     s.clock.phase = RECALL if work.begins_s else MOVE
@@ -213,12 +213,12 @@ def _loop(scene: EngineScenario, plan: EnginePlan) -> Loop:
 
 
 def rows_at_first(scene: EngineScenario) -> int:
-    """Initial number of rows in the log: enough for one run per task on one node."""
+    """Return the initial number of rows in the log: enough for one run per task on one node."""
     return 2 * len(scene.work.truth) + 2 * len(scene.facts) + len(scene.nodes.table) + 2
 
 
 def _check(loop: Loop) -> None:
-    """Check that every job is done or has been rejected."""
+    """Check that every job is done or rejected."""
     s = loop.s
     if loop.endless:
         raise Stalled(loop.endless)

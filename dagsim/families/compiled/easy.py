@@ -1,4 +1,4 @@
-"""EASY backfilling: the oldest task gets a reservation, and others may go ahead of it if they do
+"""EASY backfilling: the oldest task gets a reservation, and others may start before it if they do
 not delay it.
 
 The twin of ``policies.backfilling`` (``Easy``, ``Backlog``, ``AlikeTasks``) and ``ExpectedFree``.
@@ -52,8 +52,7 @@ BY_ORDER, BY_LENGTH, BY_SLOWDOWN = range(3)
 
 GROUP_COUNT = record_type(i8="groups active loose rank searches")
 """Number of groups, of groups with tasks, and of partly started tasks; the rank of candidates; the
-number of searches so far.
-"""
+number of searches so far."""
 
 GROUP = record_type(i8="profile waiting behind at width members held active stuck named")
 """Fields of a group.
@@ -69,26 +68,27 @@ GROUP = record_type(i8="profile waiting behind at width members held active stuc
 _slowed = inner(slowed)
 
 _RATIO_ERROR, _ROUNDING = 1e-8, 1e-15
-"""Bounds of relative errors: of a group's ratios, which are equal to 9 digits, and of a sum of two
+"""Bounds on relative errors: of a group's ratios, which are equal to 9 digits, and of a sum of two
 times."""
 
 
 @by_pointer
 class Groups(NamedTuple):
-    """The ready tasks in groups for EASY."""
+    """The ready tasks in groups, as EASY needs them."""
 
     count: Any  # GROUP_COUNT
     best_s: np.ndarray  # (n,) float64
     slowness: np.ndarray  # (n,) float64: 1 / seconds on the fastest type
-    ready_s: np.ndarray  # (n,) float64: when each became ready
+    ready_s: np.ndarray  # (n,) float64: when each task became ready
     group: np.ndarray  # (n,) int64: the group of each task
-    leaf: np.ndarray  # (n,) int64: its leaf there while all its instances wait
+    leaf: np.ndarray  # (n,) int64: its leaf in the group while all its instances wait
     task: np.ndarray  # (n,) int64: tasks by group and leaf
-    trees: np.ndarray  # float64: seconds of the tasks in each group, inf for those that are not
+    # float64: seconds of the tasks in each group, inf for tasks that are not in it
+    trees: np.ndarray
     first: np.ndarray  # (profiles,) int64: the first group of each profile
     groups: np.recarray  # GROUP
-    ratios: np.ndarray  # (groups, types) float64: seconds over those on the fastest type
-    active: np.ndarray  # (groups,) int64: those with tasks
+    ratios: np.ndarray  # (groups, types) float64: seconds divided by those on the fastest type
+    active: np.ndarray  # (groups,) int64: the groups with tasks
     loose: np.ndarray  # (n,) int64: partly started tasks
 
 
@@ -134,9 +134,8 @@ def new_groups(work: Work, rank: int) -> Groups:
 
 
 def _profiles(work: Work, best_s: np.ndarray) -> np.ndarray:
-    """(n,) int64: profile of each task. Tasks of one profile have the same demand class and the
-    same ratios, to 9 digits; tasks of zero length have equal ratios.
-    """
+    """Return (n,) int64: the profile of each task. Tasks with one profile have the same demand
+    class and the same ratios, to 9 digits; tasks of zero length have equal ratios."""
     ratios = np.zeros_like(work.seconds)
     long = best_s > 0
     with np.errstate(invalid="ignore"):
@@ -151,9 +150,8 @@ def _profiles(work: Work, best_s: np.ndarray) -> np.ndarray:
 
 
 def _chains(profile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first group of each profile, and the next one after each group; groups are sorted by
-    profile.
-    """
+    """Return the first group of each profile, and the next group after each one; groups are sorted
+    by profile."""
     first = np.flatnonzero(np.diff(profile, prepend=-1))
     behind = np.arange(1, len(profile) + 1)
     behind[np.append(first[1:], len(profile)) - 1] = -1
@@ -173,8 +171,7 @@ def add(s: State, g: Groups, task: int, ready_s: float) -> None:
 @inner
 def remove(s: State, g: Groups, task: int) -> None:
     """Update the groups after instances of a task were started: remove the task, or move it to the
-    group for its number of waiting instances.
-    """
+    group for its number of waiting instances."""
     group = g.group[task]
     if g.leaf[task] >= 0:
         set_leaf(g.trees, g.groups[group].at, g.groups[group].width + g.leaf[task], np.inf)
@@ -208,8 +205,9 @@ def first_of(s: State, g: Groups, group: int, type_: int, until_s: float) -> int
     if at >= 0 and g.trees[at + 1] < np.inf:
         limit_s, certain_s = np.inf, np.inf
         if until_s < np.inf:
-            # The tree holds seconds on the fastest type. Dividing by the group's ratio leaves an error, so
-            # the walk goes a little beyond the limit, and compares each task that it meets by its own end.
+            # The tree holds seconds on the fastest type. Dividing by the group's ratio leaves an
+            # error, so the search goes slightly beyond the limit and compares each task that it
+            # meets by its own end.
             span_s = until_s - s.clock.now_s
             slack_s = _RATIO_ERROR * span_s + _ROUNDING * until_s
             limit_s = (span_s + slack_s) / g.ratios[group, type_]
@@ -226,15 +224,14 @@ def first_of(s: State, g: Groups, group: int, type_: int, until_s: float) -> int
 
 @inner
 def _ends_by(s: State, task: int, type_: int, until_s: float) -> bool:
-    """True if a task that starts now on a type ends by ``until_s``. End times are compared, as in
-    the kernel.
-    """
+    """Return True if a task that starts now on a type ends by ``until_s``. End times are compared,
+    as in the kernel."""
     return s.clock.now_s + s.seconds[task, type_] <= until_s
 
 
 @inner
 def before(s: State, g: Groups, one: int, other: int) -> bool:
-    """True if one task comes before another by the rank, then first come, first served."""
+    """Return True if one task comes before another by the rank, then first come, first served."""
     one_rank, other_rank = _rank(s, g, one), _rank(s, g, other)
     return one_rank < other_rank or (one_rank == other_rank and one < other)
 
@@ -316,7 +313,7 @@ def _group_of(g: Groups, profile: int, waiting: int) -> int:
 
 @inner
 def _name(s: State, g: Groups, group: int, task: int) -> None:
-    """Set the ratios of the group from the first task that it ever gets."""
+    """Set the ratios of the group from its first task."""
     if g.groups[group].named:
         return
     g.groups[group].named = 1
@@ -337,7 +334,8 @@ class Ends(NamedTuple):
 
     heaps: np.recarray  # (types * length,) ENTRY
     held: np.ndarray  # (types,) int64
-    aside: np.recarray  # (length,) ENTRY: what is taken out for a question, to be put back
+    # (length,) ENTRY: entries that are taken out during a search and then put back
+    aside: np.recarray
     gpus: np.ndarray  # (K,) int64: millionths of a GPU that an instance takes
 
 
@@ -350,7 +348,7 @@ def new_ends(types: int, runs: int, classes: Classes) -> Ends:
 
 @inner
 def look(s: State, e: Ends) -> None:
-    """Add the runs started since the last call."""
+    """Add the runs that started since the last call."""
     for index in range(s.count.starts):
         entry = s.starts[index]
         if alive(s, entry):
@@ -364,9 +362,8 @@ def look(s: State, e: Ends) -> None:
 
 
 class Surplus(NamedTuple):
-    """Amounts of a type that are left over for others, in millionths. What the reserved task does not
-    ask for is plenty.
-    """
+    """Amounts on a type that are left over for others, in millionths. Resources that the reserved
+    task does not need have a very large amount."""
 
     gpus: int
     cpus: int
@@ -378,7 +375,7 @@ _PLENTY = int64(1 << 62)
 
 @inner
 def _exceeds(s: State, e: Ends, kind: int, count: int, extra: Surplus) -> bool:
-    """True if ``count`` instances of a class take more than what is left over."""
+    """Return True if ``count`` instances of a class take more than what is left over."""
     if e.gpus[kind] * count > extra.gpus:
         return True
     return s.classes[kind].cpus * count > extra.cpus or s.classes[kind].memory * count > extra.memory
@@ -386,7 +383,8 @@ def _exceeds(s: State, e: Ends, kind: int, count: int, extra: Surplus) -> bool:
 
 @inner
 def reservation(s: State, e: Ends, head: int) -> tuple[float, int, Surplus]:
-    """Find the earliest time at which a task has room, the type, and the amounts left over there."""
+    """Find the earliest time at which a task fits, the type on which it does, and the amounts left
+    over there."""
     kind = int64(s.tasks[head].kind)
     soonest, on, extra = np.inf, -1, Surplus(int64(0), int64(0), int64(0))
     for type_ in range(len(s.types)):
@@ -399,9 +397,11 @@ def reservation(s: State, e: Ends, head: int) -> tuple[float, int, Surplus]:
 
 @inner
 def _shadow(s: State, e: Ends, kind: int, type_: int) -> tuple[float, Surplus]:
-    """The time at which a type has enough free for the class, and the surplus then.
+    """Return the time at which a type has enough free resources for the class, and the surplus
+    then.
 
-    GPUs are summed as floating-point numbers, cores and memory in millionths, as in the SimPy kernel.
+    As in the SimPy kernel, GPUs are summed as floating-point numbers, cores and memory in
+    millionths.
     """
     together = int64(max(s.classes[kind].gang, 1))
     gpus = s.classes[kind].gpus * together - s.types[type_].idle if s.classes[kind].gpus > 0 else -np.inf
@@ -442,27 +442,27 @@ def _shadow(s: State, e: Ends, kind: int, type_: int) -> tuple[float, Surplus]:
 
 
 RANKS: Mapping[Any, int] = {by_order: BY_ORDER, shortest_first: BY_LENGTH, most_slowed_first: BY_SLOWDOWN}
-"""The compiled ranks of candidates (``_rank``), by their functions in ``policies.backfilling``."""
+"""The compiled ranks of candidates (``_rank``), by the functions in ``policies.backfilling`` that
+they copy."""
 
 
 @by_pointer
 class EasyState(NamedTuple):
-    """State of EASY besides that of the engine."""
+    """The state of EASY, besides that of the engine."""
 
     g: Groups
     e: Ends
 
 
 def new_easy(s: State, work: Work, classes: Classes, rank: int) -> EasyState:
-    """Initial state of EASY."""
+    """Build the initial state of EASY."""
     return EasyState(new_groups(work, rank), new_ends(len(s.types), len(s.runs), classes))
 
 
 @outer
 def advance_easy(s: State, log: np.recarray, b: EasyState) -> bool:
     """Continue until everything is done (False), or until the log or the state needs more space
-    (True).
-    """
+    (True)."""
     while steps(s, log) and b.g.count.groups < len(b.g.groups):
         if s.clock.phase == DECIDE:
             if not _decide(s, log, b):
@@ -518,9 +518,8 @@ def _oldest(s: State) -> int:
 
 @inner
 def _filler(s: State, b: EasyState, head: int) -> tuple[int, int, int]:
-    """Find the first task by rank that fits and does not delay ``head``, and its place; -1 without
-    one.
-    """
+    """Find the first task by rank that fits and does not delay ``head``, and its type and node; -1
+    without one."""
     shadow_s, shadow_type, extra = np.inf, -1, Surplus(int64(0), int64(0), int64(0))
     b.g.count.searches += 1
     reserved = False
@@ -562,7 +561,7 @@ def _filler(s: State, b: EasyState, head: int) -> tuple[int, int, int]:
 
 @inner
 def _fastest_with_room(s: State, g: Groups, group: int, kind: int) -> int:
-    """Find the type with room on which the group's tasks are fastest, or -1."""
+    """Find the type on which the group's tasks fit and are fastest, or -1."""
     fastest = -1
     for type_ in range(len(s.types)):
         if (fastest < 0 or g.ratios[group, type_] < g.ratios[group, fastest]) and fits_on(s, int64(kind), type_):
@@ -572,5 +571,5 @@ def _fastest_with_room(s: State, g: Groups, group: int, kind: int) -> int:
 
 @inner
 def _takes_more(s: State, e: Ends, task: int, type_: int, node: int, extra: Surplus) -> bool:
-    """True if a task that starts there now takes more of a type than what is left over."""
+    """Return True if a task that starts there now takes more of a type than is left over."""
     return _exceeds(s, e, int64(s.tasks[task].kind), int64(count_started(s, task, type_, node)), extra)

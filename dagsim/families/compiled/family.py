@@ -1,4 +1,4 @@
-"""The family of the compiled engine, and what it adds."""
+"""The family of the compiled engine, and what it registers."""
 
 from dagsim.family import Entry, Family
 
@@ -7,7 +7,7 @@ FAMILY = Family(
     adds={
         "services": (
             Entry("compiled", ".choice:compiled", "the compiled kernel of a run, or the reason against it"),
-            Entry("why_not_compiled", ".choice:why_not", "the reason against it that shows without jobs"),
+            Entry("why_not_compiled", ".choice:why_not", "the reason against it that is visible without jobs"),
             Entry("faster_engine", ".choice:faster_engine", "a hint after a long run in SimPy"),
             Entry("compile", ".jit:dispatched", "compiles a function, if numba is installed"),
         )

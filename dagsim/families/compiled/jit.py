@@ -1,11 +1,11 @@
-"""Functions that are compiled once, by numba, and loaded ever after without it.
+"""Functions that numba compiles once, and that are later loaded without numba.
 
 Two decorators mark two kinds of functions. ``outer`` is for functions that Python calls with named
 tuples of arrays, and arrays. ``inner`` is for functions that those call: they are inlined if they
-are small, because passing the state between functions costs more than most of them do. Neither kind
-may allocate. ``_nrt=False`` enforces that, and makes them fast: otherwise every function would count
-references to every array of the state. Without numba, or with ``NUMBA_DISABLE_JIT=1``, they run as
-plain Python.
+are small, because passing the state between functions costs more than most of their work. Neither
+kind may allocate. ``_nrt=False`` enforces that, and makes them fast: otherwise every function would
+count references to every array of the state. Without numba, or with ``NUMBA_DISABLE_JIT=1``, they
+run as plain Python.
 
 **The first call of an outer function** compiles it with all that it calls (``pointers``), and keeps
 the object code. **Every later process loads the object code** with llvmlite alone: importing numba,
@@ -45,35 +45,37 @@ from dagsim.systems.cluster import stalled
 from dagsim.systems.cluster.policies import formulas
 
 int64: Callable[[Any], int] = np.int64  # type: ignore[assignment]
-"""A number as 64 bits: passed as 32 bits, it would make numba compile every function twice."""
+"""Converts a number to 64 bits, because a 32-bit argument would make numba compile every function
+twice."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Record = TypeVar("Record", bound=type)
 
 _INLINED_B = 500
-"""Functions with fewer bytes of byte code are inlined. Inlining all functions takes 25 % more
-compile time and makes nothing faster; inlining none makes a task take 50 % longer.
-"""
+"""Functions with fewer bytes of byte code are inlined. Inlining all functions takes 25% more
+compile time and makes nothing faster; inlining none makes a task take 50% longer."""
 
 COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
-"""Options of numba for all functions."""
+"""numba's options for all functions."""
 
 INNER: list[tuple[Callable[..., Any], dict[str, Any]]] = []
-"""Inner functions that numba has not been told of (``pointers``), with their own options."""
+"""Inner functions that have not been registered with numba yet (``pointers``), with their own
+options."""
 TUPLES: list[type] = []
-"""Classes to pass by pointer, likewise."""
+"""Classes to pass by pointer, also not registered yet."""
 AT_ADDRESS: list[tuple[Callable[[int], Any], Callable[[], Any]]] = []
-"""Functions from an address to the tuple that it describes, likewise, each with an example of the tuple."""
+"""Functions from an address to the tuple that it describes, also not registered yet, each with an
+example of the tuple."""
 
 
 @cache
 def installed() -> bool:
-    """True if numba is installed; does not import it."""
+    """Return True if numba is installed; does not import it."""
     return find_spec("numba") is not None
 
 
 def jitted() -> bool:
-    """True if outer functions are compiled when they are called."""
+    """Return True if outer functions are compiled when they are called."""
     return installed() and os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 
 
@@ -84,13 +86,14 @@ def is_kept(name: str) -> bool:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Wait until no other process compiles, and keep others from compiling while the block runs."""
+    """Wait until no other process is compiling, and keep others from compiling while the block
+    runs."""
     try:
         folder().mkdir(parents=True, exist_ok=True)
         lock = Lock(folder() / "lock")
         while not lock.claim():
             sleep(0.1)
-    except OSError:  # without a writable folder nothing can be kept
+    except OSError:  # without a writable folder, nothing can be kept
         yield
         return
     try:
@@ -106,10 +109,10 @@ def by_pointer(cls: Record) -> Record:
 
 
 def at_address(example: Callable[[], Any]) -> tuple[Callable[[int], Any], dict[int, Any]]:
-    """A function that turns the address of a table (``words_of``) into the named tuple that it
-    describes, all of the type of ``example()``; and a dictionary.
+    """Return a function that turns the address of a table (``words_of``) into the named tuple that
+    it describes, all of the type of ``example()``; and a dictionary.
 
-    Plain Python cannot read tables, so the function looks addresses up in the dictionary there.
+    Plain Python cannot read tables, so there the function looks addresses up in the dictionary.
     """
     plain: dict[int, Any] = {}
 
@@ -128,9 +131,8 @@ def inner(function: Function) -> Function:
 
 
 Form: TypeAlias = tuple[np.dtype, int]
-"""The part of an argument, or of a member of one, that compiled code relies on: its type, and the number of axes of
-an array, or -1 for a record.
-"""
+"""What compiled code relies on in an argument, or in a member of one: its type, and the number of
+axes of an array, or -1 for a record."""
 
 
 class Outer:
@@ -145,7 +147,8 @@ class Outer:
         """Call the function, compiled if numba is installed.
 
         Raises:
-            TypeError: An argument is no array, record or named tuple of such, or not contiguous.
+            TypeError: An argument is not an array, a record or a named tuple of these, or is
+                not contiguous.
         """
         if not jitted():
             return self.plain(*args)
@@ -159,7 +162,7 @@ class Outer:
         return result.value
 
     def _load(self, forms: list[Form], args: tuple[Any, ...]) -> Callable[..., int]:
-        """Load the object code for these arguments, which is made and kept first if there is none."""
+        """Load the object code for these arguments, after compiling and storing it if necessary."""
         digest = sha256(repr([(dtype.descr, axes) for dtype, axes in forms]).encode()).hexdigest()[:16]
         path = folder() / f"{self.__name__}-{digest}.o"
         kept = _read(path)
@@ -167,7 +170,7 @@ class Outer:
             from dagsim.families.compiled.pointers import object_code
 
             kept = object_code(self.plain, args)
-            with suppress(OSError):  # a folder that cannot be written to
+            with suppress(OSError):  # the folder is not writable
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with replaced(path) as temporary:
                     temporary.write_bytes(b"\n".join((sha256(kept[1]).hexdigest().encode(), kept[0].encode(), kept[1])))
@@ -177,18 +180,17 @@ class Outer:
 
 
 def outer(function: Callable[..., Any]) -> Outer:
-    """Compile a function that Python calls with named tuples and arrays. It returns a whole number, a
-    truth value or nothing.
-    """
+    """Compile a function that Python calls with named tuples and arrays. It returns a whole number,
+    a truth value or nothing."""
     return Outer(function)
 
 
 def words_of(value: Any, forms: list[Form], words: list[int]) -> None:
-    """Append the forms and the words of a value: the address and the lengths of an array, the address
-    of a record, those of all members of a tuple.
+    """Append the forms and the words of a value: the address and the lengths of an array, the
+    address of a record, or those of all members of a tuple.
 
     Raises:
-        TypeError: It is none of these, or not contiguous.
+        TypeError: The value is none of these, or is not contiguous.
     """
     if isinstance(value, np.ndarray) and value.flags.c_contiguous:
         forms.append((value.dtype, value.ndim))
@@ -208,7 +210,8 @@ def words_of(value: Any, forms: list[Form], words: list[int]) -> None:
 def _address(array: Any) -> int:
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array))
-    except (TypeError, ValueError):  # read-only or empty: eight times as slow
+    # this way is eight times as slow, but works for read-only and empty arrays
+    except (TypeError, ValueError):
         address: int = array.ctypes.data
         return address
 
@@ -236,7 +239,7 @@ def _is_trusted(path: Path) -> bool:
 
 @cache
 def _engine() -> Any:
-    """LLVM's linker of object code into this process."""
+    """Return LLVM's linker of object code into this process."""
     from llvmlite import binding
 
     binding.initialize_native_target()
@@ -247,7 +250,8 @@ def _engine() -> Any:
 
 
 def _linked(symbol: str, code: bytes) -> Callable[..., int]:
-    """The function ``symbol`` of object code, which stays in memory to the end of the process."""
+    """Return the function ``symbol`` from object code, which stays in memory until the process
+    ends."""
     from llvmlite import binding
 
     engine = _engine()
@@ -258,9 +262,8 @@ def _linked(symbol: str, code: bytes) -> Callable[..., int]:
 
 
 def dispatched(function: Function) -> Function:
-    """Compile a function that is called very often, with numbers among its arguments, by numba itself, if numba is
-    installed.
-    """
+    """Compile a function that is called very often, with numbers among its arguments, with numba's
+    own dispatcher, if numba is installed."""
     if not jitted():
         return function
     import numba
@@ -304,7 +307,7 @@ def _numba_cache() -> Any:
 
 
 def sources() -> list[Path]:
-    """Return the files that compiled functions are made of."""
+    """Return the files from which compiled functions are built."""
     added = [Path(str(files(home))) / str(entry.target) for home, entry in family_entries("compiled_sources")]
     places = [Path(__file__).parent, *(Path(str(module.__file__)) for module in (formulas, stalled, queues)), *added]
     return [path for place in places for path in (sorted(place.glob("*.py")) or [place])]
@@ -312,8 +315,8 @@ def sources() -> list[Path]:
 
 @cache
 def folder() -> Path:
-    """The folder of functions compiled from exactly these files. They are for this numba and this
-    kind of processor."""
+    """Return the folder for functions compiled from exactly these files, with this version of numba
+    and for this kind of processor."""
     from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 
     processor = f"{get_host_cpu_name()} {get_host_cpu_features().flatten()}"

@@ -1,5 +1,5 @@
-"""Orders over whole jobs: the first ready task that fits, by (job's key, longest path to the end of
-its job).
+"""Orders over whole jobs: the first ready task that fits, by (key of the job, longest path to the
+end of the job).
 
 The twin of ``policies.job_orders.JobOrdered`` and ``JobQueue``. A job's key is recomputed when one
 of its runs has ended. Keys never grow, so the tasks of a job whose key has changed only move up in
@@ -29,7 +29,8 @@ from dagsim.systems.cluster.policies.job_orders import PathLeft, WorkLeft, total
 
 WORK_LEFT, PATH_LEFT, TOTAL_WORK = range(3)
 JOB_KEYS: Mapping[Any, int] = {WorkLeft: WORK_LEFT, PathLeft: PATH_LEFT, total_work: TOTAL_WORK}
-"""The compiled keys of jobs (``_job_key``), by their functions in ``policies.job_orders``."""
+"""The compiled keys of jobs (``_job_key``), by the functions in ``policies.job_orders`` that they
+copy."""
 
 _instance_work = inner(instance_work)
 
@@ -40,19 +41,19 @@ PAIR = record_type(f8="key second", i8="task")
 
 @by_pointer
 class JobOrder(NamedTuple):
-    """State of these orders besides that of the engine."""
+    """The state of these orders, besides that of the engine."""
 
     rule: Any  # JOB_RULE
     best_s: np.ndarray  # (n,) float64
     rank_s: np.ndarray  # (n,) float64
     instances: np.ndarray  # (n,) int64
-    job_key: np.ndarray  # (J,) float64, nan before it is known
-    ready: np.recarray  # (n,) PAIR: ready tasks, a stretch per demand class as in State.queues
-    place: np.ndarray  # (n,) int64: where in its heap a task is, -1 if it is in none
+    job_key: np.ndarray  # (J,) float64, nan until it is known
+    ready: np.recarray  # (n,) PAIR: ready tasks, one range per demand class as in State.queues
+    place: np.ndarray  # (n,) int64: position of a task in its heap, -1 if it is in none
 
 
 def new_job_order(work: Work, key: int) -> JobOrder:
-    """Initial state of the order."""
+    """Build the initial state of the order."""
     best_s = work.best_s
     return JobOrder(
         rule=one_record(JOB_RULE, key=key),
@@ -68,8 +69,7 @@ def new_job_order(work: Work, key: int) -> JobOrder:
 @outer
 def advance_jobs(s: State, log: np.recarray, o: JobOrder) -> bool:
     """Continue until everything is done (False), or until the log or the state needs more space
-    (True).
-    """
+    (True)."""
     left = steps(s, log)
     while left > 0:
         if s.clock.phase == DECIDE:
@@ -96,7 +96,7 @@ def _decide(s: State, log: np.recarray, o: JobOrder) -> bool:
 
 @inner
 def _rank_again(s: State, o: JobOrder) -> None:
-    """Recompute the keys of jobs with an ended run, and move their tasks up."""
+    """Recompute the keys of jobs of which a run has ended, and move their tasks up."""
     for index in range(s.count.ended):
         job = int64(s.tasks[s.runs[s.ended[index]].task].job)
         if not s.jobs[job].left:
@@ -128,7 +128,7 @@ def _take_in(s: State, o: JobOrder) -> None:
 
 @inner
 def _job_key(s: State, o: JobOrder, job: int) -> float:
-    """The remaining work of a job."""
+    """Return the remaining work of a job."""
     total, longest = 0.0, 0.0
     for task in range(s.jobs[job].first, s.jobs[job + 1].first):
         unfinished = int64(s.todo[task].unfinished)
@@ -155,7 +155,7 @@ def _first(s: State, o: JobOrder) -> int:
 
 @inner
 def _before(s: State, o: JobOrder, one: int, other: int) -> bool:
-    """True if one task comes before another."""
+    """Return True if one task comes before another."""
     one_key, other_key = o.job_key[s.tasks[one].job], o.job_key[s.tasks[other].job]
     if one_key != other_key:
         return one_key < other_key
@@ -166,7 +166,7 @@ def _before(s: State, o: JobOrder, one: int, other: int) -> bool:
 
 @inner
 def _head(s: State, o: JobOrder, queue: int) -> int:
-    """Find the first task of a queue, or -1; drops those without waiting instances."""
+    """Find the first task in a queue, or -1, dropping tasks without waiting instances."""
     at = s.queues[queue].at
     while s.queues[queue].held:
         task = o.ready[at].task
@@ -182,7 +182,7 @@ def _head(s: State, o: JobOrder, queue: int) -> int:
 
 @inner
 def _rise(s: State, o: JobOrder, task: int, place: int, key: float) -> None:
-    """Move a task up its heap, from a free position or its own, to the position of its key."""
+    """Move a task up its heap, from a free position or from its own, to the position for its key."""
     at = s.queues[s.tasks[task].kind].at
     second = -o.rank_s[task]
     while place:
@@ -212,7 +212,7 @@ def _sink(o: JobOrder, at: int, held: int, key: float, second: float, task: int)
 
 @inner
 def _in_order(o: JobOrder, place: int, key: float, second: float, task: int) -> bool:
-    """True if the task at a position comes before the given task."""
+    """Return True if the task at a position comes before the given task."""
     if o.ready[place].key != key:
         return o.ready[place].key < key
     if o.ready[place].second != second:

@@ -51,9 +51,9 @@ class LasQueues(NamedTuple):
     """Queues of jobs and their tasks; the heaps are those of the state."""
 
     count: Any  # QUEUE_COUNT
-    known: np.ndarray  # (J,) bool: the job has a key
+    known: np.ndarray  # (J,) bool: True if the job has a key
     key: np.ndarray  # (J,) float64
-    first: np.ndarray  # (J,) int64: the first of the job's tasks in the queue, -1: none
+    first: np.ndarray  # (J,) int64: the first of the job's tasks in the queue, or -1
     next_task: np.ndarray  # (n + pieces,) int64: the next one
     previous_task: np.ndarray  # (n + pieces,) int64
     inside: np.ndarray  # (n + pieces,) bool
@@ -75,7 +75,7 @@ def new_queue(s: State) -> LasQueues:
 
 @inner
 def enough_queue(s: State, q: LasQueues) -> bool:
-    """True if the heaps have space for three times the waiting tasks."""
+    """Return True if the heaps have space for three times the waiting tasks."""
     most = 3 * (q.count.ready + s.count.fresh)
     for queue in range(len(s.queues)):  # noqa: SIM110 (a generator cannot be compiled)
         if s.queues[queue].held + most > s.queues[queue].most:
@@ -102,7 +102,8 @@ def take_in_jobs(s: State, v: LasService, q: LasQueues) -> None:
             q.first[job] = task
         q.count.ready += 1
         _enter(s, task, q.key[job])
-        if task >= len(s.fresh) - len(s.origin):  # a piece: its job has had more since its key was computed
+        # a resumed piece: its job has had more service since its key was computed
+        if task >= len(s.fresh) - len(s.origin):
             refresh(s, v, q, job)
     s.count.fresh = 0
     s.count.early = 0
@@ -110,7 +111,7 @@ def take_in_jobs(s: State, v: LasService, q: LasQueues) -> None:
 
 @inner
 def refresh(s: State, v: LasService, q: LasQueues, job: int) -> None:
-    """Recompute the key of a job, if it has one and waits for anything."""
+    """Recompute the key of a job, if it has one and anything of it waits."""
     if not q.known[job]:
         return
     waits = False
@@ -133,7 +134,7 @@ def refresh(s: State, v: LasService, q: LasQueues, job: int) -> None:
 
 @inner
 def drop_stale(s: State, q: LasQueues, queue: int) -> None:
-    """Drop entries from the top of a heap that no longer wait or have another key."""
+    """Drop entries at the top of a heap that no longer wait or whose key has changed."""
     at = s.queues[queue].at
     while s.queues[queue].held:
         task = task_of(s, s.ready[at].what)
@@ -155,7 +156,7 @@ def _enter(s: State, task: int, key: float) -> None:
 
 @inner
 def _forget(q: LasQueues, task: int, job: int) -> None:
-    """Remove a task; with the last one, drop its job's key."""
+    """Remove a task; with the last task, drop the key of its job."""
     q.inside[task] = False
     if q.previous_task[task] < 0:
         q.first[job] = q.next_task[task]
@@ -168,15 +169,15 @@ def _forget(q: LasQueues, task: int, job: int) -> None:
 
 
 COUNTED = record_type(f8="until_s", i8="by_gpus")
-"""Service is counted until ``until_s``, in GPU-seconds if ``by_gpus``, else in seconds."""
+"""Service is counted up to ``until_s``, in GPU-seconds if ``by_gpus``, else in seconds."""
 
 
 @by_pointer
 class LasService(NamedTuple):
-    """Service of each job. Running runs are in a linked list per job, with -1 at its ends."""
+    """The service of each job. Current runs are in a linked list per job, with -1 at its ends."""
 
     counted: Any  # COUNTED
-    ended_s: np.ndarray  # (J,) float64: what ended runs have had
+    ended_s: np.ndarray  # (J,) float64: service from ended runs
     first: np.ndarray  # (J,) int64: slots of runs
     last: np.ndarray  # (J,) int64
     next_run: np.ndarray  # (runs,) int64
@@ -184,7 +185,7 @@ class LasService(NamedTuple):
 
 
 def new_service(s: State, by_gpus: bool) -> LasService:
-    """Initial state: no job has had any service."""
+    """Build the initial state, in which no job has had any service."""
     jobs, runs = len(s.jobs) - 1, len(s.runs)
     return LasService(
         counted=one_record(COUNTED, until_s=s.clock.begins_s, by_gpus=by_gpus),
@@ -198,7 +199,7 @@ def new_service(s: State, by_gpus: bool) -> LasService:
 
 @inner
 def served(s: State, v: LasService, job: int) -> float:
-    """Sum the service that a job has had until now."""
+    """Return the sum of the service that a job has had so far."""
     total = v.ended_s[job]
     run = v.first[job]
     while run >= 0:
@@ -243,7 +244,7 @@ def end_service(s: State, v: LasService, run: int) -> None:
 
 @inner
 def _weight(s: State, v: LasService, run: int) -> float:
-    """Service per second of a run."""
+    """Return the service per second of a run."""
     return s.classes[s.tasks[s.runs[run].task].kind].gpus * s.runs[run].count if v.counted.by_gpus else 1.0
 
 
@@ -266,22 +267,23 @@ ROUND = record_type(
 
 @by_pointer
 class Las(NamedTuple):
-    """State of these policies besides that of the engine."""
+    """The state of these policies, besides that of the engine."""
 
     r: RoomSearch
     v: LasService
     q: LasQueues
     round: Any  # ROUND
     stuck: np.ndarray  # (K,) int64: the round in which a demand class was given up
-    ranked: np.ndarray  # (runs,) int64: slots of runs, the last first
-    number: np.ndarray  # (runs,) int64: the number of each, to see if it is still the same
-    standing: np.ndarray  # (runs,) float64: by slot, the service its job had had when the round began
-    rate: np.ndarray  # (J,) float64: service per second of each job that runs
-    looked_at: np.ndarray  # (J,) int64: the round after which the job was last looked at
+    ranked: np.ndarray  # (runs,) int64: slots of runs, lowest rank first
+    # (runs,) int64: the number of each run, to see whether the slot still holds the same run
+    number: np.ndarray
+    standing: np.ndarray  # (runs,) float64: by slot, the service of its job when the round began
+    rate: np.ndarray  # (J,) float64: service per second of each running job
+    looked_at: np.ndarray  # (J,) int64: the round after which the job was last examined
 
 
 def new_las(s: State, by_gpus: bool, quantum_s: float, keeps: bool) -> Las:
-    """Initial state."""
+    """Build the initial state."""
     runs = len(s.runs)
     return Las(
         r=new_room(s),
@@ -300,8 +302,7 @@ def new_las(s: State, by_gpus: bool, quantum_s: float, keeps: bool) -> Las:
 @outer
 def advance_las(s: State, log: np.recarray, p: Las) -> bool:
     """Continue until everything is done (False), or until the log or the state needs more space
-    (True).
-    """
+    (True)."""
     while steps(s, log) and enough_pieces(s) and enough_queue(s, p.q):
         if s.clock.phase == DECIDE:
             if not _decide(s, log, p):
@@ -324,7 +325,7 @@ def advance_las(s: State, log: np.recarray, p: Las) -> bool:
 
 @inner
 def _wakes_first(s: State, p: Las) -> bool:
-    """True if a round is the next event, before any end or arrival."""
+    """Return True if a round is the next event, before any end or arrival."""
     coming = s.count.jobs < len(s.jobs) - 1
     if s.count.ends and s.ends[0].key <= p.round.wake_s:
         return False
@@ -335,7 +336,7 @@ def _wakes_first(s: State, p: Las) -> bool:
 
 @inner
 def _wakes_too_often(s: State, p: Las) -> bool:
-    """Count a round; True if there will be too many before anything else happens."""
+    """Count a round; return True if there will be too many before anything else happens."""
     now = s.clock.now_s
     if not p.round.woken:
         p.round.since_s = now
@@ -357,7 +358,7 @@ def _wakes_too_often(s: State, p: Las) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, p: Las) -> bool:
-    """Take one step; False if nothing more is to be done now."""
+    """Take one step; return False if nothing more can be done now."""
     see_starts(s, p.v)
     take_in_jobs(s, p.v, p.q)
     if p.round.competing:
@@ -391,14 +392,14 @@ def _decide(s: State, log: np.recarray, p: Las) -> bool:
 
 @inner
 def _wait(p: Las) -> None:
-    """Ask to decide again at the beginning of the next round to check, if anything waits."""
+    """Request another decision at the beginning of the next round to check, if anything waits."""
     if p.q.count.ready:
         p.round.wake_s = min(p.round.wake_s, p.round.check * p.round.quantum_s)
 
 
 @inner
 def _rank_at(s: State, p: Las, latest_s: float) -> None:
-    """Rank the jobs that run as the latest round, which was skipped, would have done."""
+    """Rank the running jobs as the latest round, which was skipped, would have done."""
     if latest_s > p.v.counted.until_s:
         p.v.counted.until_s = latest_s
         for run in range(s.count.runs_top):
@@ -409,8 +410,7 @@ def _rank_at(s: State, p: Las, latest_s: float) -> None:
 @inner
 def _skip(s: State, p: Las) -> None:
     """Skip the rounds in which no task can displace a run that it cannot displace now, if nothing
-    happens before (``Rounds._next_round``).
-    """
+    happens before (``Rounds._next_round``)."""
     p.round.skips = 1
     left_s = np.inf
     for queue in range(len(s.queues)):
@@ -423,9 +423,9 @@ def _skip(s: State, p: Las) -> None:
 
 @inner
 def _queue_waits_s(s: State, p: Las, queue: int) -> float:
-    """Lower bound on the seconds until a task of a queue can displace more runs. If the job of the
-    first task runs as well, its key may rise above that of another job, which may displace its runs.
-    """
+    """Return a lower bound on the seconds until a task in a queue can displace more runs. If the
+    job of the first task is also running, its key may rise above that of another job, which may
+    displace its runs."""
     at = s.queues[queue].at
     left_s = _overtakes_s(s, p, task_of(s, s.ready[at].what))
     if p.v.first[s.tasks[task_of(s, s.ready[at].what)].job] < 0:
@@ -448,9 +448,8 @@ def _queue_waits_s(s: State, p: Las, queue: int) -> float:
 
 @inner
 def _overtakes_s(s: State, p: Las, task: int) -> float:
-    """Lower bound on the seconds until a run of another job that does not give way to a task may do
-    so, as service grows.
-    """
+    """Return a lower bound on the seconds until a run of another job that does not give way to a
+    task may do so, as service grows."""
     job, origin = int64(s.tasks[task].job), origin_of(s, task)
     key = p.q.key[job]
     rises = p.rate[job] if p.v.first[job] >= 0 else 0.0
@@ -472,7 +471,7 @@ def _overtakes_s(s: State, p: Las, task: int) -> float:
 
 @inner
 def _alike(s: State, p: Las, one: int, other: int) -> bool:
-    """True if the service of two jobs with one run each stays equal, to the last bit."""
+    """Return True if the service of two jobs with one run each stays equal, to the last bit."""
     if p.v.first[one] != p.v.last[one] or p.v.first[other] != p.v.last[other]:
         return False
     same = p.v.ended_s[one] == p.v.ended_s[other] and p.rate[one] == p.rate[other]
@@ -481,7 +480,7 @@ def _alike(s: State, p: Las, one: int, other: int) -> bool:
 
 @inner
 def _look(s: State, p: Las) -> None:
-    """Bring the service up to date, and the keys of jobs with an ended run."""
+    """Bring the service up to date, and the keys of jobs of which a run has ended."""
     p.v.counted.until_s = s.clock.now_s
     for index in range(s.count.ended):
         end_service(s, p.v, s.ended[index])
@@ -494,7 +493,7 @@ def _look(s: State, p: Las) -> None:
 
 @inner
 def _round_begins(s: State, p: Las) -> bool:
-    """Count rounds up to now; True if one begins at this instant."""
+    """Count the rounds so far; return True if one begins now."""
     now, quantum = s.clock.now_s, p.round.quantum_s
     quotient = (now - now % quantum) / quantum  # as Python divides
     whole = np.floor(quotient)
@@ -511,7 +510,7 @@ def _round_begins(s: State, p: Las) -> bool:
 
 @inner
 def _begin_round(s: State, p: Las) -> None:
-    """Recompute all keys and rank the runs, the last first."""
+    """Recompute all keys, and rank the runs, lowest rank first."""
     p.round.competing = 1
     p.round.answered = 0
     p.round.task = -1
@@ -540,9 +539,8 @@ def _begin_round(s: State, p: Las) -> None:
 
 @inner
 def _compete(s: State, log: np.recarray, p: Las) -> bool:
-    """Stop a doomed run, or else start its task, or else make room for the next task. False when
-    all tasks have had their turn.
-    """
+    """Stop a doomed run, or else start its task, or else make room for the next task. Return False
+    when all tasks have had their turn."""
     if p.r.count.doomed:
         run = next_doomed(p.r)
         end_service(s, p.v, run)
@@ -580,8 +578,7 @@ def _start(s: State, log: np.recarray, p: Las, task: int) -> None:
 @inner
 def _make_room(s: State, p: Las, task: int) -> None:
     """Doom the runs that must stop for a task, but only if the runs of other jobs that rank after
-    it can make room.
-    """
+    it can make room."""
     seek_room(p.r)
     job = s.tasks[task].job
     task_had, origin = served(s, p.v, job), origin_of(s, task)
@@ -598,9 +595,8 @@ def _make_room(s: State, p: Las, task: int) -> None:
 
 @inner
 def _first(s: State, p: Las, that_fits: bool) -> int:
-    """Find the first task that fits, or -1. In a round it is the first whose class was not given
-    up.
-    """
+    """Find the first task that fits, or -1. In a round, it is the first task whose class has not
+    been given up."""
     best, best_key, best_entry = int64(-1), 0.0, int64(0)
     for queue in range(len(s.queues)):
         drop_stale(s, p.q, queue)
@@ -617,7 +613,7 @@ def _first(s: State, p: Las, that_fits: bool) -> int:
 
 @inner
 def _sink(s: State, p: Las, place: int, held: int) -> None:
-    """Move a run down in a heap with the one that ranks first on top."""
+    """Move a run down in a heap that has the run with the best rank on top."""
     run = p.ranked[place]
     below = 2 * place + 1
     while below < held:
@@ -632,7 +628,7 @@ def _sink(s: State, p: Las, place: int, held: int) -> None:
 
 @inner
 def _ranks_first(s: State, p: Las, one: int, other: int) -> bool:
-    """True if one run ranks before another."""
+    """Return True if one run ranks before another."""
     if p.standing[one] != p.standing[other]:
         return p.standing[one] < p.standing[other]
     one_origin, other_origin = origin_of(s, s.runs[one].task), origin_of(s, s.runs[other].task)

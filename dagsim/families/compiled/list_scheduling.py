@@ -1,8 +1,8 @@
-"""List scheduling: keys of all tasks at once, queues, and the loop.
+"""List scheduling: the keys of all tasks at once, queues, and the loop.
 
 The twin of ``policies.orders.Ordered`` and ``TypedOrdered``. A policy is a column of keys: one per
 task, or one per task and GPU type. Smaller keys come first; ties go first come, first served, then
-by type. Tasks of one demand class fit or do not fit together, so each class has a heap, and only
+by type. Tasks in one demand class fit or do not fit together, so each class has a heap, and only
 the first task of each heap is examined.
 """
 
@@ -33,7 +33,7 @@ from dagsim.systems.cluster.policies.orders import Ordered, TypedOrdered
 
 
 class KeyColumns:
-    """The columns that keys are made of: n tasks."""
+    """The columns from which keys are computed, for n tasks."""
 
     def __init__(self, work: Work, classes: Classes) -> None:
         rows, jobs = work.rows, work.jobs
@@ -58,12 +58,12 @@ class KeyColumns:
 
 
 class AllTasks:
-    """All tasks at once, with the names of ``TaskState``: a key written for one task returns a
-    column.
+    """All tasks at once, with the attribute names of ``TaskState``, so that a key written for one
+    task returns a column.
 
-    It holds only constant facts of a task. A key that uses anything else (``ready_s``, the tenant)
-    raises ``AttributeError``, and one that branches on a value raises ``ValueError``. With
-    ``place`` it is that one task.
+    It holds only constant facts about a task. A key that uses anything else (``ready_s``, the
+    tenant) raises ``AttributeError``, and one that branches on a value raises ``ValueError``. With
+    ``place``, it represents that one task.
     """
 
     def __init__(self, columns: KeyColumns, place: int | None = None) -> None:
@@ -92,11 +92,11 @@ class AllTasks:
 
 
 _SAMPLE = 64
-"""Number of tasks whose single keys are compared with those of all tasks at once."""
+"""Number of tasks whose individual keys are compared with those computed for all tasks at once."""
 
 
 def key_columns(order: Ordered | TypedOrdered, columns: KeyColumns) -> np.ndarray:
-    """(n, 1 or types) float64: the keys of an order, smaller first.
+    """Return (n, 1 or types) float64: the keys of an order, smaller first.
 
     Raises:
         ConfigError: The key cannot be computed for all tasks at once, or differs from that of a single task.
@@ -110,7 +110,8 @@ def key_columns(order: Ordered | TypedOrdered, columns: KeyColumns) -> np.ndarra
     count = len(columns.best_s)
     places = {*np.linspace(0, count - 1, min(count, _SAMPLE), dtype=int).tolist(), int(columns.deadline_s.argmax())}
     try:
-        with np.errstate(all="ignore"):  # inf - inf, of tasks that run nowhere: their jobs are rejected
+        # inf - inf, for tasks that cannot run anywhere, whose jobs are rejected
+        with np.errstate(all="ignore"):
             keys = ask(AllTasks(columns))
             singly = {place: ask(AllTasks(columns, place)) for place in places}
     except Exception as error:
@@ -119,7 +120,7 @@ def key_columns(order: Ordered | TypedOrdered, columns: KeyColumns) -> np.ndarra
             f"{type(error).__name__}: {error}"
         ) from error
     if not all(isinstance(key, np.ndarray) and key.shape == (count,) for key in keys):
-        raise ConfigError(f"its key must answer with a number per task, got {keys[0]!r} of {count} tasks")
+        raise ConfigError(f"its key must return one number per task, got {keys[0]!r} of {count} tasks")
     for place, expected in singly.items():
         answers = [float(key[place]) for key in keys]
         if not np.array_equal(answers, np.array(expected, float), equal_nan=True):
@@ -128,7 +129,7 @@ def key_columns(order: Ordered | TypedOrdered, columns: KeyColumns) -> np.ndarra
 
 
 def sample_columns() -> KeyColumns:
-    """Two synthetic tasks, to check whether a key can be computed for columns at all."""
+    """Return two synthetic tasks, to check whether a key can be computed for columns at all."""
     jobs = Jobs(
         arrival_s=np.array([0.0, 7.0]),
         rejected=np.zeros(2),
@@ -142,26 +143,25 @@ def sample_columns() -> KeyColumns:
     classes = Classes(records(CLASS, 2, gpus=[0.0, 2.0], gang=[0, 2]), np.ones((2, 2), np.uint8))
     no_edges, no_past = np.empty(0, np.int32), records(PAST, 0)
     columns = KeyColumns(Work(jobs, rows, no_edges, seconds, seconds, no_edges, no_past), classes)
-    columns.__dict__["rank_s"] = columns.best_s  # without compiling anything
+    columns.__dict__["rank_s"] = columns.best_s  # avoids compiling anything
     return columns
 
 
 def upward_rank(work: Work, best_s: np.ndarray) -> np.ndarray:
-    """(n,) float64: the longest path from each task's start to the end of its job, with ``best_s``
-    per task.
-    """
+    """Return (n,) float64: the longest path from each task's start to the end of its job, with
+    ``best_s`` per task."""
     rank = best_s.copy()
     _add_longest(work.order, work.tasks, work.child, rank)
     return rank
 
 
 def ideal_s(work: Work, rank: np.ndarray) -> np.ndarray:
-    """(J,) float64: the longest path through each job, from the ranks of its tasks."""
+    """Return (J,) float64: the longest path through each job, from the ranks of its tasks."""
     return np.maximum.reduceat(rank, work.jobs.first[:-1]) if len(rank) else np.zeros(0)
 
 
 def job_gpu_seconds(work: Work, classes: Classes, best_s: np.ndarray) -> np.ndarray:
-    """(J,) float64: GPU-seconds of all instances of a job, each on its fastest type."""
+    """Return (J,) float64: GPU-seconds of all instances of a job, each on its fastest type."""
     rows = work.rows
     gpus = classes.table.gpus[rows.kind] * rows.instances
     sums = np.zeros(len(work.jobs.arrival_s))
@@ -170,7 +170,7 @@ def job_gpu_seconds(work: Work, classes: Classes, best_s: np.ndarray) -> np.ndar
 
 
 def widths(work: Work, classes: Classes) -> np.ndarray:
-    """(J,) float64: the maximum number of GPUs that any one task of a job can hold at once."""
+    """Return (J,) float64: the maximum number of GPUs that any one task of a job can hold at once."""
     rows = work.rows
     gpus = classes.table.gpus[rows.kind] * rows.instances
     return np.maximum.reduceat(gpus, work.jobs.first[:-1]) if len(gpus) else np.zeros(0)
@@ -196,21 +196,20 @@ def _add_up(job: np.ndarray, gpus: np.ndarray, best_s: np.ndarray, sums: np.ndar
 
 
 _PIECE = 32
-"""Bits of an entry for the number of the piece, 0 for the task itself."""
+"""Bits of an entry for the number of the piece, which is 0 for the task itself."""
 
 
 @inner
 def entry_of(s: State, task: int) -> int:
-    """The entry of a task or piece in a heap: pieces follow their task, in the order of their
-    numbers.
-    """
+    """Return the entry of a task or piece in a heap. Pieces follow their task in the order of their
+    numbers."""
     tasks = len(s.fresh) - len(s.origin)
     return origin_of(s, task) << _PIECE | max(task - tasks + 1, 0)
 
 
 @inner
 def task_of(s: State, entry: int) -> int:
-    """The task or piece of an entry."""
+    """Return the task or piece of an entry."""
     piece = entry & ((1 << _PIECE) - 1)
     return len(s.fresh) - len(s.origin) + piece - 1 if piece else entry >> _PIECE
 
@@ -235,7 +234,7 @@ def take_in(s: State) -> None:
 
 @inner
 def first_task(s: State, that_fits: bool) -> tuple[int, int]:
-    """Find the first task by key that fits, and its chosen type, or -1."""
+    """Find the first task by key that fits, and the type chosen for it, or -1."""
     width = s.key.shape[1]
     best, best_type, best_key, best_entry = int64(-1), int64(-1), 0.0, int64(0)
     for queue in range(len(s.queues)):
@@ -254,13 +253,13 @@ def first_task(s: State, that_fits: bool) -> tuple[int, int]:
 
 @inner
 def _fits(s: State, queue: int, width: int) -> bool:
-    """True if the tasks of a queue fit on its type, or on any type if it has none."""
+    """Return True if the tasks of a queue fit on its type, or on any type if it has none."""
     return fits(s, queue) if width == 1 else fits_on(s, queue // width, queue % width)
 
 
 @inner
 def _head(s: State, queue: int) -> int:
-    """Find the first task of a queue, or -1; drops those without waiting instances."""
+    """Find the first task in a queue, or -1, dropping tasks without waiting instances."""
     at = s.queues[queue].at
     while s.queues[queue].held:
         task = task_of(s, s.ready[at].what)
@@ -274,8 +273,7 @@ def _head(s: State, queue: int) -> int:
 @outer
 def advance_list(s: State, log: np.recarray) -> bool:
     """Continue until everything is done (False), or until the log or the state needs more space
-    (True).
-    """
+    (True)."""
     left = steps(s, log)
     while left > 0:
         if s.clock.phase == DECIDE:

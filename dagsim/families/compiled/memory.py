@@ -1,6 +1,6 @@
 """The arrays of the compiled engine: inputs, the state that a simulation changes, and how it grows.
 
-Records have named fields. Single numbers (the clock, counters) are in a record, whose fields are
+Records have named fields. Single numbers (the clock, counters) are in records, whose fields are
 read and written as ``s.clock.now_s`` or ``s.count.runs``.
 """
 
@@ -18,64 +18,64 @@ MICRO = 1_000_000
 
 
 def record_type(**fields: str) -> np.dtype:
-    """A record type, aligned, from field names by kind: ``record_type(f8="key", i8="what")``."""
+    """Return an aligned record type with these field names by kind:
+    ``record_type(f8="key", i8="what")``."""
     return np.dtype([(name, kind) for kind, names in fields.items() for name in names.split()], align=True)
 
 
-# A field must not have the name of an attribute of arrays (item, size, shape ...): plain Python would find that one.
+# A field must not have the name of an attribute of arrays (item, size, shape ...), because plain
+# Python would find the attribute.
 TASK = record_type(i4="children job kind instances")
 """A task; the tasks of one job are adjacent. ``children`` is the start of its children in
-``Work.child`` (they end at the start of the next task's), ``kind`` its demand class.
-"""
+``Work.child`` (they end at the start of the next task's), ``kind`` its demand class."""
 CLASS = record_type(f8="gpus", i8="whole share cpus memory gang")
-"""``gpus`` as requested, and as counted: ``whole`` GPUs, or a ``share`` of one. ``gang`` instances
-start together; 0 means that each starts by itself.
-"""
+"""A demand class. ``gpus`` is the requested number, which is counted as ``whole`` GPUs or as a
+``share`` of one. ``gang`` instances start together; 0 means that each starts by itself."""
 NODE = record_type(i8="type place gpus idle partly free cpus memory")
 """``place`` is the index among the nodes of its type. ``idle`` GPUs are wholly free (``free`` is
-their bit mask on nodes whose GPUs the log names), ``partly`` is the number of shared GPUs.
-"""
+their bit mask on nodes whose GPUs the log names), ``partly`` is the number of shared GPUs."""
 
 
 class Jobs(NamedTuple):
-    """Jobs in order of arrival, J of them."""
+    """J jobs, in order of arrival."""
 
     arrival_s: np.ndarray  # (J,) float64
-    rejected: np.ndarray  # (J,) float64: the RejectReason, 0 for jobs that are let in
-    first: np.ndarray  # (J + 1,) int64: where the tasks of each begin
+    rejected: np.ndarray  # (J,) float64: the RejectReason, 0 for admitted jobs
+    first: np.ndarray  # (J + 1,) int64: index of the first task of each job
     priority: np.ndarray  # (J,) float64
     deadline_s: np.ndarray  # (J,) float64, inf without one
     weight: np.ndarray  # (J,) float64
 
 
 class Classes(NamedTuple):
-    """Demand classes, K of them."""
+    """K demand classes."""
 
     table: np.recarray  # (K,) CLASS
-    may: np.ndarray  # (K, types) uint8: the types that may run them
+    may: np.ndarray  # (K, types) uint8: whether a type may run the class
 
 
 class EmptyNodes(NamedTuple):
-    """Empty nodes, N of them."""
+    """N empty nodes."""
 
     table: np.recarray  # (N,) NODE
     by_type: np.ndarray  # (types, most of one type) int64: nodes by type and place
-    per_type: np.ndarray  # (types,) int64: how many
+    per_type: np.ndarray  # (types,) int64: number of nodes
 
 
 class Work(NamedTuple):
-    """A whole workload, n tasks."""
+    """A whole workload with n tasks."""
 
     jobs: Jobs
-    tasks: np.recarray  # (n + 1,) TASK; the last one only ends the children of the one before
+    tasks: np.recarray  # (n + 1,) TASK; the last record only ends the children of the one before it
     child: np.ndarray  # (edges,) int32: children
     truth: np.ndarray  # (n, types) float64: seconds of an instance, inf where it cannot run
     seconds: np.ndarray  # (n, types) float64: the same as policies see it; may be the same array
-    order: np.ndarray  # (n,) int32: job by job all tasks, parents first; (0,) if they stand so anyway
-    past: np.recarray  # PAST: instances in flight, run by run in the order of their starts
+    # (n,) int32: all tasks job by job, parents first; (0,) if the tasks are in this order already
+    order: np.ndarray
+    past: np.recarray  # PAST: instances in flight, run by run in order of their starts
     begins_s: float = 0.0
     has_limits: bool = False
-    """True if ``seconds`` are time limits, of which pieces keep what they have not run."""
+    """True if ``seconds`` are time limits, of which resumed pieces keep the unused part."""
 
     @property
     def rows(self) -> Any:
@@ -97,7 +97,7 @@ class Work(NamedTuple):
 
 
 def records(record: np.dtype, rows: int, /, **columns: Iterable[object]) -> np.recarray:
-    """A record array of ``rows`` rows. Columns may be shorter; missing values are 0."""
+    """Return a record array with ``rows`` rows. Columns may be shorter; missing values are 0."""
     array = np.zeros(rows, record) if columns else np.empty(rows, record)
     for name, column in columns.items():
         values = np.asarray(column)
@@ -106,9 +106,8 @@ def records(record: np.dtype, rows: int, /, **columns: Iterable[object]) -> np.r
 
 
 def one_record(type_: np.dtype, **values: float) -> Any:
-    """One record with these values and zeros elsewhere, whose fields are read and written as
-    attributes.
-    """
+    """Return one record with these values and zeros elsewhere, whose fields are read and written as
+    attributes."""
     one = np.zeros(1, type_).view(np.recarray)[0]
     for name, value in values.items():
         setattr(one, name, value)
@@ -118,27 +117,25 @@ def one_record(type_: np.dtype, **values: float) -> Any:
 NAMED_GPUS = 62
 """Maximum number of GPUs on a node for which the log names the GPUs of a run."""
 NONE = 1 << 62
-"""Score in a tree that means no room."""
+"""Score in a tree that means that nothing fits."""
 RING = 4096
 """Number of recent node changes that are remembered, a power of two; a tree that has missed more is
-rebuilt.
-"""
+rebuilt."""
 SPARE = 1024
 """Initial space for runs, pieces and groups, beyond the minimum."""
 SLOTS = 24
-"""Bits of an entry's ``what`` that hold the slot of a run; its number stands above them."""
+"""Bits of an entry's ``what`` that hold the slot of a run; the number of the run is in the bits
+above."""
 
 BEST, FIRST, WORST, CONSOLIDATE = range(4)
 """Placements: best-fit, first-fit, worst-fit, consolidate."""
 
 CLOCK = record_type(f8="now_s begins_s", i8="phase")
 """The current time and its phase (``rules.MOVE``, ``SETTLE``, ``DECIDE``, ``RECALL``), and when the
-simulation begins.
-"""
+simulation begins."""
 RULE = record_type(f8="ageing", i8="placement strict limits")
-"""Constants. A key grows by ``ageing`` per second at which its task became ready. With ``strict``
-the first task blocks all others until it fits.
-"""
+"""Constants. A key grows by ``ageing`` per second at which its task became ready. With ``strict``,
+the first task blocks all others until it fits."""
 COUNT = record_type(
     i8="rows jobs past started ends fresh early ended starts changes runs runs_top runs_free "
     "holds holds_top holds_free pieces"
@@ -155,36 +152,30 @@ COUNT = record_type(
 
 PAST = record_type(f8="since_s", i8="task node count gpus last")
 """``count`` instances that run on a node when the simulation begins. ``gpus`` is the bit set of their GPUs; if it is
-0, the engine chooses them. ``last`` is set in the last row of each run.
-"""
+0, the engine chooses them. ``last`` is set in the last row of each run."""
 ENTRY = record_type(f8="key", i8="what")
 JOB = record_type(f8="arrival_s rejected", i8="first left")
 UNDONE = record_type(i4="waiting unfinished missing")
 """Number of instances to be started, of instances not finished, and of parents not done."""
 RUN = record_type(f8="seconds start_s", i8="number task type count first last")
-"""A current run, with the ``first`` and ``last`` of its holds. ``number`` is -1 if the slot is
-free.
-"""
+"""A current run, with its ``first`` and ``last`` holds. ``number`` is -1 if the slot is free."""
 HOLD = record_type(i8="node count mask gpu next")
-"""``count`` instances on a node and their GPUs. Each shared GPU has a hold of its own, with the
-GPU's number.
-"""
+"""``count`` instances on a node, and their GPUs. Each shared GPU has its own hold, with the number
+of the GPU."""
 TREE = record_type(i8="at wide width seen total")
-"""A tournament tree of ``width`` leaves. Its scores begin ``at`` this position of ``State.leaves``, and
-the room for gangs at ``wide`` (-1 without). ``total`` is the room on all nodes, ``seen`` the number of
-changes already applied.
-"""
+"""A tournament tree of ``width`` leaves. Its scores begin ``at`` this position of ``State.leaves``,
+and its second tree, for gangs, at ``wide`` (-1 without). ``total`` is the room on all nodes,
+``seen`` the number of changes already applied."""
 QUEUE = record_type(i8="at held most")
 """A heap of ready tasks; it begins ``at`` and has space for ``most``."""
 TYPE = record_type(i8="count idle cpus memory")
-"""Per type: its nodes, its idle GPUs, and its free CPUs and memory in millionths."""
+"""By type: its nodes, its idle GPUs, and its free CPUs and memory in millionths."""
 
 
 @by_pointer
 class State(NamedTuple):
-    """The state of a simulation. ``with_more_room`` replaces arrays that are too small, between two
-    calls of ``advance``.
-    """
+    """The state of a simulation. ``with_more_room`` replaces arrays that are too small between two
+    calls of ``advance``."""
 
     clock: Any  # CLOCK
     rule: Any  # RULE
@@ -200,7 +191,8 @@ class State(NamedTuple):
     classes: np.recarray  # (K,) CLASS
     may: np.ndarray  # (K, types) uint8
     nodes: np.recarray  # (N,) NODE
-    left: np.ndarray  # (N, most GPUs) int64: free millionths of each partly used GPU, -1 for the others
+    # (N, most GPUs) int64: free millionths of each partly used GPU, -1 for the other GPUs
+    left: np.ndarray
     by_type: np.ndarray  # (types, most of one type) int64
     types: np.recarray  # (types,) TYPE
     trees: np.recarray  # (K * types,) TREE
@@ -211,12 +203,15 @@ class State(NamedTuple):
     ends: np.recarray  # (runs,) ENTRY
     runs: np.recarray  # (runs,) RUN
     holds: np.recarray  # HOLD
-    origin: np.ndarray  # (pieces,) int64: the task of each piece; pieces stand behind the tasks in all columns of tasks
-    work_left: np.ndarray  # (n + pieces,) float64: the fraction of the work still to do; only where tasks are preempted
+    # (pieces,) int64: the task of each piece; in all columns of tasks, pieces come after the tasks
+    origin: np.ndarray
+    # (n + pieces,) float64: the fraction of the work still to do, only if tasks are preempted
+    work_left: np.ndarray
     fresh: np.ndarray  # (n + pieces,) int64: tasks that became ready since the last decision
-    ended: np.ndarray  # (runs,) int64: slots of runs that ended since; their records stand until the next start
-    starts: np.ndarray  # (runs,) int64: entries of runs that started since
-    path: np.ndarray  # (N,) int64: room for a walk over nodes
+    # (runs,) int64: slots of runs that ended since then; their records remain until the next start
+    ended: np.ndarray
+    starts: np.ndarray  # (runs,) int64: entries of runs that started since then then then
+    path: np.ndarray  # (N,) int64: working space for a search over nodes
 
 
 def new_state(work: Work, classes: Classes, nodes: EmptyNodes, key: np.ndarray, placement: int) -> State:
@@ -283,28 +278,28 @@ _PER_RUN = {
     *("groups", "ratios", "active"),  # Groups
     *("ranked", "number", "standing", "next_run", "previous_run"),  # Las and its parts
 }
-"""Arrays that double when a state grows, by the name of their field."""
+"""Arrays that double when a state grows, by field name."""
 _PER_TASK = {
     *("tasks", "todo", "truth", "seconds", "key", "origin", "work_left", "fresh"),  # State
     *("next_task", "previous_task", "inside"),  # LasQueues
 }
-"""Arrays with rows for pieces after those of tasks, by the name of their field."""
+"""Arrays in which rows for pieces follow those of tasks, by field name."""
 
 
 def with_pieces(s: State) -> State:
-    """The state for a policy that preempts: with its own columns, and room for pieces."""
+    """Return the state for a policy that preempts, with its own columns and with space for pieces."""
     return with_more_room(s._replace(work_left=np.ones(len(s.fresh))), SPARE)
 
 
 def more_pieces(s: State) -> int:
-    """Number of pieces to add room for when the state grows; 0 without preemption."""
+    """Return the number of pieces for which to add space when the state grows; 0 without
+    preemption."""
     return max(SPARE, len(s.origin)) if len(s.work_left) else 0
 
 
 def with_more_room(s: State, pieces: int) -> State:
-    """The same state with room for twice as many runs and ``pieces`` more pieces, and with larger
-    queues.
-    """
+    """Return the same state with space for twice as many runs and ``pieces`` more pieces, and with
+    larger queues."""
     s = grown(s, pieces)
     if not pieces:
         return s
@@ -317,8 +312,8 @@ def with_more_room(s: State, pieces: int) -> State:
 
 
 def grown(state: Any, pieces: int) -> Any:
-    """A named tuple of arrays with twice the space per run and space for more pieces, including
-    nested tuples.
+    """Return a named tuple of arrays with twice the space per run and space for more pieces,
+    including nested tuples.
 
     Values keep their positions. New rows are zero.
     """
@@ -327,7 +322,7 @@ def grown(state: Any, pieces: int) -> Any:
         if isinstance(value, tuple):
             changes[name] = grown(value, pieces)
         elif name in _PER_RUN:
-            # Several heaps share one array, a stretch of equal length for each.
+            # Several heaps share one array, one range of equal length for each.
             changes[name] = _longer(value, 2.0, 0, len(state.held) if name == "heaps" else 1)
         elif name in _PER_TASK and pieces:
             changes[name] = _longer(value, 1.0, pieces)
@@ -335,7 +330,7 @@ def grown(state: Any, pieces: int) -> Any:
 
 
 def _longer(array: np.ndarray, factor: float, more: int, stretches: int = 1) -> np.ndarray:
-    """A copy with longer ranges: ``factor`` times as long, and ``more`` rows."""
+    """Return a copy with longer ranges: ``factor`` times as long, plus ``more`` rows."""
     rows = array.reshape(stretches, -1, *array.shape[1:])
     longer = np.zeros((stretches, int(factor * rows.shape[1]) + more, *array.shape[1:]), array.dtype)
     longer[:, : rows.shape[1]] = rows
@@ -343,12 +338,13 @@ def _longer(array: np.ndarray, factor: float, more: int, stretches: int = 1) -> 
 
 
 def _parents(work: Work) -> np.ndarray:
-    """(n,) int64: number of parents of each task."""
+    """Return (n,) int64: number of parents of each task."""
     return np.bincount(work.child, minlength=len(work.truth))
 
 
 def _trees(classes: Classes, nodes: EmptyNodes, placement: int) -> tuple[np.recarray, np.ndarray]:
-    """A tree per class and allowed type; with a second tree for classes that need the room itself."""
+    """Return a tree per class and allowed type, with a second tree for classes that need the number
+    of instances that fit."""
     rows, at = [], 0
     for kind, gang in enumerate(classes.table.gang):
         for type_, count in enumerate(nodes.per_type):
@@ -360,8 +356,7 @@ def _trees(classes: Classes, nodes: EmptyNodes, placement: int) -> tuple[np.reca
 
 
 def _queues(work: Work, kinds: int, width: int) -> tuple[np.recarray, int]:
-    """Empty queues of ready tasks, and the total length of their ranges. A queue has a range for
-    all tasks of its class.
-    """
+    """Return empty queues of ready tasks, and the total length of their ranges. A queue has a range
+    for all tasks of its class."""
     most = np.repeat(np.bincount(work.rows.kind, minlength=kinds), width)
     return records(QUEUE, len(most), at=np.cumsum(most) - most, most=most), int(most.sum())

@@ -1,9 +1,10 @@
-"""Nodes: the room on them, trees that find the next one, and the choice of type and node for a
-task.
+"""Nodes: how many instances fit on them, trees that find the next node, and the choice of type and
+node for a task.
 
 The twin of ``ClusterState`` (``nodes``) and of four placement rules. A placement is a score of a
-node (``_score``), smaller first. Gangs over several nodes prefer those with the most room: their
-classes have a second tree next to the first, of the negative room, and keep its sum.
+node (``_score``), smaller first. Gangs over several nodes prefer the nodes on which the most
+instances fit: their classes have a second tree next to the first, over the negative number of
+instances that fit, which also keeps their sum.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from dagsim.families.compiled.memory import (
 )
 
 SPREAD = -2
-"""Stands for several nodes where a node number is expected."""
+"""Used in place of a node number if several nodes are meant."""
 _ENOUGH = 1 << 40
-"""The room for a task that needs no resources."""
+"""Number of instances that fit if a task needs no resources."""
 
 
 @inner
@@ -57,13 +58,13 @@ def room_among(s: State, nodes: np.recarray, left: np.ndarray, kind: int, node: 
 
 @inner
 def free_cores(s: State, node: int) -> int:
-    """Whole free cores; those above 4,095 count as one level."""
+    """Return the number of whole free cores; numbers above 4,095 count as one level."""
     return min(s.nodes[node].cpus // MICRO, 4095)
 
 
 @inner
 def tightest(s: State, node: int, share: int) -> int:
-    """Find the partly used GPU with the least free that has room for ``share``, or -1."""
+    """Find the partly used GPU with the least free share on which ``share`` fits, or -1."""
     best, least = -1, MICRO + 1
     if s.nodes[node].partly:
         for gpu in range(s.nodes[node].gpus):
@@ -74,9 +75,8 @@ def tightest(s: State, node: int, share: int) -> int:
 
 @inner
 def take(s: State, kind: int, node: int, count: int, run: int, gpus: int) -> int:
-    """Occupy a node with ``count`` instances, held by ``run``; return the bit mask of their GPUs. These are ``gpus``;
-    0 chooses them.
-    """
+    """Occupy a node with ``count`` instances, held by ``run``; return the bit mask of their GPUs.
+    ``gpus`` is the mask to use; with 0, the GPUs are chosen here."""
     held = int64(0)
     if s.classes[kind].share:
         last = -1
@@ -129,7 +129,8 @@ def give_back(s: State, kind: int, hold: int) -> None:
 
 @inner
 def _take_whole(s: State, node: int, needed: int, gpus: int) -> int:
-    """Take ``needed`` idle GPUs, those of ``gpus``, or the lowest ones if it is 0; return their bit mask."""
+    """Take ``needed`` idle GPUs, those in ``gpus`` or, if it is 0, the lowest ones; return their
+    bit mask."""
     free = s.nodes[node].free
     held = gpus
     if not gpus and needed == s.nodes[node].idle:
@@ -145,9 +146,8 @@ def _take_whole(s: State, node: int, needed: int, gpus: int) -> int:
 
 @inner
 def _take_share(s: State, node: int, share: int, gpus: int) -> int:
-    """Take a share of the GPU in ``gpus``; if it is 0, of that with the least free, or else of the first idle one.
-    Return the number of the GPU.
-    """
+    """Take a share of the GPU in ``gpus``; if it is 0, of the GPU with the least free share, or
+    else of the first idle one. Return the number of the GPU."""
     gpu = -1 if gpus else tightest(s, node, share)
     if gpu < 0:
         among = gpus if gpus else s.nodes[node].free
@@ -166,7 +166,7 @@ def _take_share(s: State, node: int, share: int, gpus: int) -> int:
 
 @inner
 def _note(s: State, run: int, node: int, count: int, held: int, gpu: int) -> None:
-    """Append a hold to those of a run."""
+    """Append a hold to the holds of a run."""
     hold = s.count.holds_free
     if hold < 0:
         hold = s.count.holds_top
@@ -199,8 +199,8 @@ _TYPES = 1 << 32
 
 @inner
 def choose(s: State, task: int, only: int) -> tuple[int, int]:
-    """Choose type and node (or ``SPREAD``) for a task, -1 without room. ``only`` restricts the
-    choice to one type; -1 allows all.
+    """Choose a type and a node (or ``SPREAD``) for a task, -1 if it does not fit. ``only``
+    restricts the choice to one type; -1 allows all.
 
     Types are tried fastest first. Best fit compares equally fast types, first fit and consolidate
     compare all types.
@@ -230,7 +230,8 @@ def choose(s: State, task: int, only: int) -> tuple[int, int]:
 
 @inner
 def spot(s: State, task: int, type_: int) -> int:
-    """Find the node for a task on a type that has room, or ``SPREAD``; its tree must be up to date."""
+    """Find the node for a task on a type on which it fits, or ``SPREAD``; the tree must be up to
+    date."""
     kind = int64(s.tasks[task].kind)
     tree, placement, gang = tree_of(s, kind, type_), s.rule.placement, s.classes[kind].gang
     at, width = s.trees[tree].at, s.trees[tree].width
@@ -246,7 +247,7 @@ def spot(s: State, task: int, type_: int) -> int:
 
 @inner
 def count_started(s: State, task: int, type_: int, node: int) -> int:
-    """Number of instances that a start of the task there would start."""
+    """Return the number of instances that a start of the task there would start."""
     kind = int64(s.tasks[task].kind)
     waiting = int64(s.todo[task].waiting)
     if s.classes[kind].gang or waiting == 1:
@@ -257,8 +258,7 @@ def count_started(s: State, task: int, type_: int, node: int) -> int:
 @inner
 def _next_type(s: State, kind: int, task: int, last: int) -> int:
     """Find the type after ``last`` (-1: the first) in the order of (seconds, number); -1 after the
-    last.
-    """
+    last."""
     next_type = -1
     for type_ in range(len(s.types)):
         if not s.may[kind, type_]:
@@ -288,9 +288,8 @@ def _rank(s: State, task: int, type_: int, node: int) -> int:
 
 @inner
 def _smallest_that_holds(s: State, tree: int, type_: int, needed: int) -> int:
-    """Find the node with the least room that holds all instances, or else ``SPREAD``. Ties
-    go to the last node. O(nodes).
-    """
+    """Find the node with the least room on which all instances fit, or else return ``SPREAD``. Ties
+    go to the last node. O(nodes)."""
     wide, width = s.trees[tree].wide, s.trees[tree].width
     best, least = SPREAD, NONE
     if s.leaves[wide + 1] != NONE and -s.leaves[wide + 1] >= needed:
@@ -303,9 +302,8 @@ def _smallest_that_holds(s: State, tree: int, type_: int, needed: int) -> int:
 
 @inner
 def _nodes_needed(s: State, task: int, type_: int) -> int:
-    """Number of nodes that a start over several nodes would take. Takes nodes out of the tree, then
-    puts them back.
-    """
+    """Return the number of nodes that a start over several nodes would take. Nodes are removed from
+    the tree and then put back."""
     kind = int64(s.tasks[task].kind)
     tree = tree_of(s, kind, type_)
     wide, width = s.trees[tree].wide, s.trees[tree].width
@@ -324,13 +322,13 @@ def _nodes_needed(s: State, task: int, type_: int) -> int:
 
 @inner
 def tree_of(s: State, kind: int, type_: int) -> int:
-    """The tree of a demand class on a type."""
+    """Return the index (in ``trees``) of the search tree of a demand class on a type."""
     return kind * len(s.types) + type_
 
 
 @inner
 def fits_on(s: State, kind: int, type_: int) -> bool:
-    """True if an instance, or the whole gang, could start on a type now."""
+    """Return True if an instance, or the whole gang, could start on a type now."""
     if not s.may[kind, type_]:
         return False
     sync(s, kind, type_)
@@ -339,7 +337,7 @@ def fits_on(s: State, kind: int, type_: int) -> bool:
 
 @inner
 def fits(s: State, kind: int) -> bool:
-    """True if an instance, or the whole gang, could start on any type now."""
+    """Return True if an instance, or the whole gang, could start on any type now."""
     for type_ in range(len(s.types)):  # noqa: SIM110 (a generator cannot be compiled)
         if fits_on(s, kind, type_):
             return True
@@ -348,7 +346,7 @@ def fits(s: State, kind: int) -> bool:
 
 @inner
 def has_room(s: State, kind: int, type_: int) -> bool:
-    """As ``fits_on``, for a tree that is up to date."""
+    """Do the same as ``fits_on`` for a tree that is up to date."""
     tree = tree_of(s, kind, type_)
     if s.classes[kind].gang:
         return s.trees[tree].total >= s.classes[kind].gang
@@ -357,16 +355,15 @@ def has_room(s: State, kind: int, type_: int) -> bool:
 
 @inner
 def pouring(s: State, tree: int) -> int:
-    """The start of the tree that orders nodes for a start over several of them."""
+    """Return the start of the tree that orders nodes for a start over several of them."""
     by_room = s.rule.placement in (BEST, CONSOLIDATE)
     return s.trees[tree].wide if by_room else s.trees[tree].at
 
 
 @inner
 def top(s: State, at: int, width: int, last: bool) -> int:
-    """The position of the best leaf, the first (or the last) of equals; at least one must have
-    room.
-    """
+    """Return the position of the best leaf, the first (or the last) of several equal ones; at least
+    one must have room."""
     best = s.leaves[at + 1]
     place = 1
     while place < width:
@@ -423,7 +420,7 @@ def _update(s: State, kind: int, tree: int, node: int) -> None:
 
 @inner
 def _score(s: State, kind: int, node: int, fits: int) -> int:
-    """The rank of a node that has room for ``fits`` instances."""
+    """Return the rank of a node on which ``fits`` instances fit."""
     placement, gang = s.rule.placement, s.classes[kind].gang
     if not fits:
         return NONE

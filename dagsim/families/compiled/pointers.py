@@ -2,10 +2,10 @@
 
 Only ``jit`` imports this module, when a function has to be compiled. numba passes a named tuple of
 arrays member by member, with seven or more values per array, and unpacks and repacks it in every
-function: that was most of the code it compiled. A class registered here is passed as the address of a
-table of its arrays, *data and lengths* (``jit.words_of``). An attribute is read from the table where
-it is used. The table never changes during a call, and its loads are marked so (``invariant.load``),
-so a loop does not read it again.
+function, which would be most of the compiled code. A class registered here is passed as the address
+of a table of its arrays, *data and lengths* (``jit.words_of``). An attribute is read from the table
+where it is used. The table never changes during a call, and its loads are marked so
+(``invariant.load``), so a loop does not read it again.
 
 The arrays must be contiguous and must live as long as the call, because references are not counted.
 ``jit.Outer`` checks the one, and its caller's arguments are the other.
@@ -39,7 +39,7 @@ from dagsim.families.compiled.jit import int64
 
 _WORD = ir.IntType(64)
 _njit: Any = njit
-"""It takes options that its signature does not name."""
+"""Typed loosely, because it takes options that its signature does not name."""
 
 
 class PointerType(types.Type):
@@ -56,13 +56,13 @@ class PointerType(types.Type):
             words += _words(type_)
         self.words = words
         digest = sha256(repr([(member, str(type_)) for member, type_ in members]).encode()).hexdigest()
-        super().__init__(f"{name}_{digest[:16]}")  # the type's identity, and short: it is part of every symbol
+        # the identity of the type; short, because it is part of every symbol
+        super().__init__(f"{name}_{digest[:16]}")
 
 
 def _words(type_: Any) -> int:
-    """Number of words in the table: those of a nested table, the address of a record, or the
-    address and lengths of an array.
-    """
+    """Return the number of words in the table: those of a nested table, the address of a record, or
+    the address and lengths of an array."""
     if isinstance(type_, PointerType):
         return type_.words
     return 1 if isinstance(type_, types.Record) else 1 + type_.ndim
@@ -92,7 +92,7 @@ def object_code(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[st
 
 
 def _register() -> None:
-    """Tell numba of everything that was marked since the last call."""
+    """Register everything with numba that was marked since the last call."""
     while jit.TUPLES:
         typeof_impl.register(jit.TUPLES.pop())(_typeof)
     while jit.INNER:
@@ -113,7 +113,8 @@ def _register_at(at: Callable[[int], Any], example: Callable[[], Any]) -> None:
 
 
 def _arguments_at(args: tuple[Any, ...]) -> Any:
-    """A function for compiled code: the address of a table to the arguments that it describes."""
+    """Return a function for compiled code that turns the address of a table into the arguments that
+    the table describes."""
     table = PointerType("arguments", tuple((f"a{place}", typeof(value)) for place, value in enumerate(args)))
 
     @intrinsic
@@ -129,11 +130,12 @@ def _arguments_at(args: tuple[Any, ...]) -> Any:
 
 
 def tuple_at(example: Callable[[], Any]) -> Any:
-    """A function for compiled code: an address of a table to the tuple that the table describes.
+    """Return a function for compiled code that turns the address of a table into the tuple that the
+    table describes.
 
-    ``example`` makes a tuple of that type, which is not passed as an argument because unboxing a
-    tuple of 70 arrays takes 20 us per call. It is called once, when a function that uses this one is
-    compiled.
+    ``example`` builds a tuple of that type. It is not passed as an argument, because unboxing a
+    tuple of 70 arrays takes 20 us per call. It is called once, when a function that uses this one
+    is compiled.
     """
 
     @intrinsic

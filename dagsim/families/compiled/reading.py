@@ -1,6 +1,5 @@
-"""The compiled engine's columns, from a store of jobs, a cluster and the models. Only this file depends on the
-parts of the SimPy kernel.
-"""
+"""Conversion of a store of jobs, a cluster and the models to the engine's columns. Only this file
+depends on parts of the SimPy kernel."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ from dagsim.workload.arrays import JobArrays, Labels, combinations, renumbered
 from dagsim.workload.load import seconds_of
 
 _MOST = 1 << 62
-"""More than any node of the engine has; a class that asks for more is rejected in any case."""
+"""More than any node in the engine has; a class that requests more is rejected in any case."""
 
 
 class EngineScenario(NamedTuple):
@@ -56,7 +55,8 @@ def read_scenario(
     seed: int,
     queues: QueueTree | None = None,
 ) -> EngineScenario:
-    """Convert a scenario to the engine's columns. ``queues`` have the limits of jobs that state none.
+    """Convert a scenario to the engine's columns. ``queues`` provide the limits of jobs that state
+    none.
 
     Raises:
         ModelError: The jobs are not in order of arrival, or an estimate is impossible.
@@ -92,7 +92,8 @@ def read_scenario(
 
 
 def _past(jobs: JobArrays, columns: Jobs, demands: Sequence[DemandClass], machines: ClusterState) -> np.recarray:
-    """The instances in flight, put on ``machines`` to check them; ``demands`` are those of the tasks.
+    """Return the instances in flight, put on ``machines`` to check them; ``demands`` are those of
+    the tasks.
 
     Raises:
         ModelError: An instance in flight does not fit into the cluster.
@@ -112,14 +113,15 @@ def _past(jobs: JobArrays, columns: Jobs, demands: Sequence[DemandClass], machin
 
 
 def _demands_of(jobs: JobArrays, machines: ClusterState, seconds: np.ndarray) -> tuple[np.ndarray, list[DemandClass]]:
-    """(n,) int32: the demand class of each task, which takes (n, types) ``seconds``; and the
-    classes by number.
-    """
+    """Return (n,) int32: the demand class of each task, which takes (n, types) ``seconds``; and the
+    classes by number."""
     together = np.array([kind.gang for kind in jobs.kinds])[jobs.kind]
     gang = np.where(together, jobs.instances, 0)
     keys = jobs.kind * (gang.max(initial=0) + 1) + gang
     endless = np.isinf(seconds)
-    if endless.any():  # tasks of one kind differ in where they can run if their work over a low rate overflows
+    # tasks of one kind differ in where they can run if their work overflows when divided by a low
+    # rate
+    if endless.any():
         keys = np.unique(keys, return_inverse=True)[1].reshape(-1)
         keys = np.unique(np.column_stack([keys, endless]), axis=0, return_inverse=True)[1].reshape(-1)
     _, first, alike = np.unique(keys, return_index=True, return_inverse=True)
@@ -135,7 +137,8 @@ def _columns_of(jobs: JobArrays, kind: np.ndarray, demands: list[DemandClass]) -
     reason = np.array([0.0 if demand.rejected is None else float(demand.rejected) for demand in demands])[kind]
     reasons = np.zeros(len(jobs))
     wrong = np.flatnonzero(reason)
-    reasons[np.repeat(np.arange(len(jobs)), np.diff(jobs.first))[wrong]] = reason[wrong]  # the last one stays
+    # the last assignment wins
+    reasons[np.repeat(np.arange(len(jobs)), np.diff(jobs.first))[wrong]] = reason[wrong]
     priority = np.zeros(len(jobs)) if jobs.priority is None else jobs.priority
     deadline_s = np.full(len(jobs), inf) if jobs.deadline_s is None else jobs.deadline_s
     weight = np.ones(len(jobs)) if jobs.weight is None else jobs.weight
@@ -165,21 +168,22 @@ def _facts_of(jobs: JobArrays, work: Work, classes: Classes) -> FactColumns:
 
 
 def _claims(jobs: JobArrays, work: Work) -> np.ndarray:
-    """(n,) float64: the work that users claim; the true work of tasks without a claim and of jobs that
-    are rejected.
+    """Return (n,) float64: the work that users claim; the true work for tasks without a claim and
+    for rejected jobs.
 
     Raises:
-        ModelError: The claim of a task of another job is no amount of work.
+        ModelError: The claim of a task in any other job is not a valid amount of work.
     """
     claims = np.full(jobs.tasks, nan) if jobs.estimate is None else jobs.estimate
     unstated = (work.jobs.rejected[work.rows.job] != 0) | np.isnan(claims)
     if (wrong := np.flatnonzero(~(unstated | (claims >= 0) & (claims < inf)))).size:
-        as_claimed(*jobs.task(int(wrong[0])))  # its message says what is wrong
+        as_claimed(*jobs.task(int(wrong[0])))  # raises an error whose message says what is wrong
     return np.where(unstated, jobs.work, claims)
 
 
 def _limits(jobs: JobArrays, seconds: np.ndarray, queues: QueueTree | None) -> np.ndarray:
-    """(n, types) float64: time limits, from the ``seconds`` of what users claim; as ``limit_seconds``."""
+    """Return (n, types) float64: time limits, from the ``seconds`` of what users claim, as in
+    ``limit_seconds``."""
     none = np.zeros(len(jobs), np.int32)
     columns = [jobs.partition or Labels(none, ("",)), jobs.qos or Labels(none, ("",))]
     columns.append(jobs.request or Labels(none, (None,)))
@@ -195,9 +199,8 @@ def _limits(jobs: JobArrays, seconds: np.ndarray, queues: QueueTree | None) -> n
 
 
 def _parents_first(base: np.ndarray, parent: np.ndarray, child: np.ndarray, waits: np.ndarray) -> np.ndarray:
-    """(n,) int32: tasks job by job, each after its parents, sorted by the length of the longest
-    chain before it.
-    """
+    """Return (n,) int32: tasks job by job, each after its parents, sorted by the length of the
+    longest chain before it."""
     depth, waiting = np.zeros(len(base), np.int64), np.flatnonzero(np.diff(waits))
     while True:
         below = np.maximum.reduceat(depth[parent] + 1, waits[:-1][waiting])
@@ -217,7 +220,7 @@ def _check_order(jobs: JobArrays) -> None:
 
 
 def demand_classes(machines: ClusterState) -> Classes:
-    """The demand classes that some task has had so far."""
+    """Return the demand classes that any task has had so far."""
     demands = list(machines.classes.values())
     rows = records(
         CLASS,
@@ -234,7 +237,7 @@ def demand_classes(machines: ClusterState) -> Classes:
 
 
 def empty_nodes(machines: ClusterState) -> EmptyNodes:
-    """The nodes, all of them empty and up."""
+    """Return the nodes, all of them empty and up."""
     listed, types = machines.list, range(len(machines.types))
     type_ = np.array([machine.type for machine in listed])
     count = np.bincount(type_, minlength=len(machines.types)).astype(np.int64)
@@ -260,7 +263,7 @@ def empty_nodes(machines: ClusterState) -> EmptyNodes:
 
 
 def _estimated(work: Work, estimates: Estimates, seed: int) -> Work:
-    """The work with the seconds that policies see; jobs that are rejected have no estimates."""
+    """Return the work with the seconds that policies see; rejected jobs have no estimates."""
     if estimates.kind == "hidden":
         return work._replace(seconds=np.where(np.isinf(work.truth), work.truth, 1.0))
     if estimates.kind != "noisy":

@@ -1,9 +1,9 @@
-"""The rules of the simulation, one thing per call: an end, an arrival, a step of time, a start.
+"""The simulation rules, one event per call: a completion, an arrival, a time step, a start.
 
-The twin of ``ClusterKernel``. Time moves as there: ends in the order of (time, number of the run),
-then arrivals, then decisions until there is none. Which task starts is decided by the loops of the
-policies; they find what has become ready and which runs have ended since their last decision in
-``State.fresh`` and ``State.ended``.
+The twin of ``ClusterKernel``. Time advances as in the kernel: completions in the order of (time,
+number of the run), then arrivals, then decisions until there are none. The loops of the policies
+decide which task starts; in ``State.fresh`` and ``State.ended`` they find what has become ready and
+which runs have ended since their last decision.
 
 Binary heaps (``push``, ``pop``) hold ``ENTRY`` records: smaller keys first, and under equal keys
 the smaller ``what``. A heap is a range of an array, starting at ``at``, so that many heaps share
@@ -63,17 +63,15 @@ def pop(heap: np.recarray, at: int, held: int) -> None:
 ARRIVED, REJECTED, STARTED_ROW, FINISHED, PREEMPTED, COMPLETED = 0, 2, 3, 5, 6, 8
 """Kinds of rows, the numbers of ``dagsim.model.Kind``."""
 MOVE, SETTLE, DECIDE, RECALL, BEGIN, ENDLESS = 0, 1, 2, 3, 4, 5
-"""Phases of an instant: let time pass, settle what is due, decide. Before them, in a simulation with
+"""Phases at one time: let time pass, settle what is due, decide. Before them, in a simulation with
 a past: recall what happened, and settle what is due at the beginning. Instead of them, if the
-policy would be asked too often: nothing more.
-"""
+policy would have to decide too often: do nothing more."""
 
 
 @inner
 def steps(s: State, log: np.recarray) -> int:
-    """Number of turns, at most 64, for which there is enough space whatever they do. Checking once
-    for all of them saves time.
-    """
+    """Return the number of turns, at most 64, for which there is enough space whatever they do.
+    Checking once for all of them saves time."""
     nodes = len(s.nodes)
     runs = len(s.runs) - max(s.count.ends, s.count.ended, s.count.starts)
     holds = len(s.holds) - s.count.holds
@@ -82,9 +80,8 @@ def steps(s: State, log: np.recarray) -> int:
 
 @inner
 def move_on(s: State, log: np.recarray) -> bool:
-    """Process the next end or arrival, after letting time pass if all is decided; False at the end
-    of the simulation.
-    """
+    """Process the next completion or arrival, after letting time pass if all decisions are made;
+    return False at the end of the simulation."""
     ends, coming = s.count.ends > 0, s.count.jobs < len(s.jobs) - 1
     if s.clock.phase == RECALL:
         if not _recall(s, log):
@@ -111,9 +108,8 @@ def move_on(s: State, log: np.recarray) -> bool:
 
 @inner
 def ready_at_s(s: State, index: int) -> float:
-    """When the task at an index of ``State.fresh`` became ready: now or, for those from before the
-    beginning, when their jobs arrived.
-    """
+    """Return when the task at an index of ``State.fresh`` became ready: now or, for tasks from
+    before the beginning, when their jobs arrived."""
     return s.jobs[s.tasks[s.fresh[index]].job].arrival_s if index < s.count.early else s.clock.now_s
 
 
@@ -139,7 +135,7 @@ def _recall(s: State, log: np.recarray) -> bool:
 
 @inner
 def _forget_ended(s: State) -> None:
-    """Forget the runs that ended at the beginning: no policy has seen them."""
+    """Drop the runs that ended at the beginning, because no policy has seen them."""
     kept = int64(0)
     for index in range(s.count.starts):
         if alive(s, s.starts[index]):
@@ -151,7 +147,7 @@ def _forget_ended(s: State) -> None:
 
 @inner
 def _resume(s: State, log: np.recarray) -> None:
-    """Start the next run of the past where it runs."""
+    """Start the next run of the past on the node where it runs."""
     task = int64(s.past[s.count.past].task)
     kind = int64(s.tasks[task].kind)
     run = _open(s, task, s.nodes[s.past[s.count.past].node].type)
@@ -168,13 +164,13 @@ def _resume(s: State, log: np.recarray) -> None:
 
 @inner
 def alive(s: State, entry: int) -> bool:
-    """True if the run of an entry (its number and slot) has not ended."""
+    """Return True if the run of an entry (its number and slot) has not ended."""
     return s.runs[entry & ((1 << SLOTS) - 1)].number == entry >> SLOTS
 
 
 @inner
 def expected_end_s(s: State, run: int) -> float:
-    """The expected end of a run by its estimate; now, if the run is late."""
+    """Return the expected end of a run by its estimate; now, if the run is late."""
     return max(s.runs[run].start_s + s.seconds[s.runs[run].task, s.runs[run].type], s.clock.now_s)
 
 
@@ -192,15 +188,14 @@ def drop_over(s: State, heap: np.recarray, at: int, held: int) -> int:
 
 @inner
 def origin_of(s: State, task: int) -> int:
-    """Find the task that a piece belongs to; for a task, itself."""
+    """Find the task to which a piece belongs; for a task, return the task itself."""
     first = len(s.fresh) - len(s.origin)
     return task if task < first else s.origin[task - first]
 
 
 @inner
 def start(s: State, log: np.recarray, task: int, type_: int, node: int) -> None:
-    """Start the task's waiting instances on a node, or on node after node, as many as each has room
-    for.
+    """Start the task's waiting instances on a node, or on node after node, as many as fit on each.
 
     A gang is one run. Independent instances on one node are also one run.
     """
@@ -258,8 +253,7 @@ def stop(s: State, log: np.recarray, run: int, what: int) -> None:
 @inner
 def _arrive(s: State, log: np.recarray) -> None:
     """Let the next job arrive; its tasks without parents become ready, unless the job can never
-    run.
-    """
+    run."""
     job = s.count.jobs
     s.count.jobs += 1
     _job_row(s, log, ARRIVED, job, 0.0)
@@ -274,7 +268,7 @@ def _arrive(s: State, log: np.recarray) -> None:
 
 @inner
 def _finish(s: State, log: np.recarray) -> None:
-    """End the next run. Its task, then its job may be done, and children become ready."""
+    """End the next run. This may complete its task and then its job, and make children ready."""
     run = s.ends[0].what & ((1 << SLOTS) - 1)
     pop(s.ends, 0, s.count.ends)
     s.count.ends -= 1
@@ -328,7 +322,7 @@ def _close(s: State, run: int) -> None:
 
 @inner
 def _row(s: State, log: np.recarray, what: int, task: int, number: int, node: int, count: int, held: int) -> None:
-    """Write a row on an event of a run on a node."""
+    """Write a log row for an event of a run on a node."""
     job = s.tasks[task].job
     row = log[s.count.rows]
     row.kind = what
@@ -345,7 +339,7 @@ def _row(s: State, log: np.recarray, what: int, task: int, number: int, node: in
 
 @inner
 def _job_row(s: State, log: np.recarray, what: int, job: int, value: float) -> None:
-    """Write a row on an event of a job."""
+    """Write a log row for an event of a job."""
     row = log[s.count.rows]
     row.kind = what
     row.time_s = s.clock.now_s

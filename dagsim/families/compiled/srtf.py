@@ -50,20 +50,21 @@ SEARCH_COUNT = record_type(i8="doomed chosen searches")
 
 @by_pointer
 class RoomSearch(NamedTuple):
-    """Working space of the search for room."""
+    """Working space for the search for runs to stop."""
 
     count: Any  # SEARCH_COUNT
-    nodes: np.recarray  # (N,) NODE: copies without the runs looked at
-    left: np.ndarray  # (N, most GPUs) int64: theirs of State.left
-    touched: np.ndarray  # (N,) int64: the search in which a node was copied
-    fits: np.ndarray  # (N,) int64: instances that its copy has room for
-    gain: np.ndarray  # (types,) int64: what all copies of a type have more room for than their nodes
-    chosen: np.ndarray  # (runs,) int64: slots of the runs looked at
-    doomed: np.ndarray  # (runs,) int64: slots of those to be stopped
+    nodes: np.recarray  # (N,) NODE: copies without the examined runs
+    left: np.ndarray  # (N, most GPUs) int64: the copies' State.left
+    touched: np.ndarray  # (N,) int64: the search in which a node was last copied
+    fits: np.ndarray  # (N,) int64: number of instances that fit on its copy
+    # (types,) int64: how many more instances fit on all copies of a type than on their nodes
+    gain: np.ndarray
+    chosen: np.ndarray  # (runs,) int64: slots of the examined runs
+    doomed: np.ndarray  # (runs,) int64: slots of the runs to be stopped
 
 
 def new_room(s: State) -> RoomSearch:
-    """Initial working space."""
+    """Return the initial working space."""
     nodes, runs = len(s.nodes), len(s.runs)
     return RoomSearch(
         count=one_record(SEARCH_COUNT),
@@ -79,7 +80,7 @@ def new_room(s: State) -> RoomSearch:
 
 @inner
 def enough_pieces(s: State) -> bool:
-    """True if there is space for one more piece, and for all ready tasks queued."""
+    """Return True if there is space for one more piece, and for all ready tasks queued."""
     if s.count.pieces >= len(s.origin):
         return False
     if s.count.fresh:
@@ -145,10 +146,10 @@ def seek_room(r: RoomSearch) -> None:
 
 @inner
 def consider(s: State, r: RoomSearch, task: int, run: int) -> bool:
-    """Examine one more run. True if the task would fit without some of the examined runs, which are
-    then doomed.
+    """Examine one more run. Return True if the task would fit without some of the examined runs,
+    which are then doomed.
 
-    An independent instance gets the first node that has room for it.
+    An independent instance gets the first node on which it fits.
     """
     kind, type_ = int64(s.tasks[task].kind), s.runs[run].type
     if not s.may[kind, type_]:
@@ -210,7 +211,8 @@ def _free(s: State, r: RoomSearch, kind: int, run: int) -> None:
 
 @inner
 def _recount(s: State, r: RoomSearch, kind: int, run: int) -> int:
-    """Recount the room on the copies of a run's nodes; return the first of them with any, or -1."""
+    """Recount what fits on the copies of a run's nodes; return the first of them on which anything
+    fits, or -1."""
     first = int64(-1)
     hold = s.runs[run].first
     while hold >= 0:
@@ -226,7 +228,7 @@ def _recount(s: State, r: RoomSearch, kind: int, run: int) -> int:
 
 @inner
 def _is_on(s: State, run: int, node: int) -> bool:
-    """True if a run holds something on a node."""
+    """Return True if a run holds something on a node."""
     hold = s.runs[run].first
     while hold >= 0:
         if s.holds[hold].node == node:
@@ -238,28 +240,29 @@ def _is_on(s: State, run: int, node: int) -> bool:
 _SPARE = 64
 
 SRTF_RULE = record_type(i8="keeps seen")
-"""``keeps``: set if a preempted run keeps the work it has done. ``seen``: the number of weights
-that runs have had so far.
-"""
+"""``keeps`` is set if a preempted run keeps the work that it has done. ``seen`` is the number of
+weights that runs have had so far."""
 
 
 @by_pointer
 class Srtf(NamedTuple):
-    """State of these policies besides that of the engine."""
+    """The state of these policies, besides that of the engine."""
 
     r: RoomSearch
     rule: Any  # SRTF_RULE
-    weights: np.ndarray  # (weights,) float64: the different ones
-    weight_of: np.ndarray  # (K,) int64: the weight of each demand class, as a place among them
-    seen: np.ndarray  # (weights,) int64: those that some run has had, in the order seen
+    weights: np.ndarray  # (weights,) float64: the distinct weights
+    # (K,) int64: the weight of each demand class, as an index into ``weights``
+    weight_of: np.ndarray
+    # (weights,) int64: the weights that some run has had, in the order in which they were seen
+    seen: np.ndarray
     held: np.ndarray  # (weights,) int64
     heaps: np.recarray  # (weights * length,) ENTRY: runs by (-expected end, number)
-    aside: np.recarray  # (length,) ENTRY: taken out in a search, to be put back
-    aside_of: np.ndarray  # (length,) int64: the heaps they come from
+    aside: np.recarray  # (length,) ENTRY: entries taken out during a search, to be put back
+    aside_of: np.ndarray  # (length,) int64: the heaps from which they come
 
 
 def new_srtf(s: State, weight: Weight, columns: KeyColumns, keeps: bool) -> Srtf:
-    """Initial state. The policy's own ``weight`` is computed for all tasks at once."""
+    """Build the initial state. The policy's own ``weight`` is computed for all tasks at once."""
     by_class = np.ones(len(s.classes))
     by_class[columns.kind] = weight(AllTasks(columns))  # type: ignore[arg-type]
     weights, weight_of = np.unique(by_class, return_inverse=True)
@@ -280,8 +283,7 @@ def new_srtf(s: State, weight: Weight, columns: KeyColumns, keeps: bool) -> Srtf
 @outer
 def advance_srtf(s: State, log: np.recarray, p: Srtf) -> bool:
     """Continue until everything is done (False), or until the log or the state needs more space
-    (True).
-    """
+    (True)."""
     while steps(s, log) and enough_pieces(s):
         if s.clock.phase == DECIDE:
             if not _decide(s, log, p):
@@ -295,9 +297,8 @@ def advance_srtf(s: State, log: np.recarray, p: Srtf) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, p: Srtf) -> bool:
-    """Stop the next doomed run, or else start one task, or else doom some runs; False if nothing
-    can be done.
-    """
+    """Stop the next doomed run, or else start one task, or else doom some runs; return False if
+    nothing can be done."""
     s.count.ended = 0
     if p.r.count.doomed:
         run = next_doomed(p.r)
@@ -319,7 +320,7 @@ def _decide(s: State, log: np.recarray, p: Srtf) -> bool:
 
 @inner
 def _look(s: State, p: Srtf) -> None:
-    """Add the runs that started since the last call, the newest first."""
+    """Add the runs that started since the last call, newest first."""
     length = len(p.aside)
     for index in range(s.count.starts - 1, -1, -1):
         entry = s.starts[index]
@@ -338,7 +339,7 @@ def _look(s: State, p: Srtf) -> None:
 
 @inner
 def _note_weight(p: Srtf, weight: int) -> None:
-    """Remember the order in which weights were first seen: it breaks ties."""
+    """Record the order in which weights were first seen, because it breaks ties."""
     count = p.rule.seen
     for index in range(count):
         if p.seen[index] == weight:
@@ -371,7 +372,9 @@ def _make_room(s: State, p: Srtf, task: int) -> None:
         p.held[which] -= 1
         run = entry & ((1 << SLOTS) - 1)
         if s.runs[run].start_s == s.clock.now_s:
-            continue  # what has just been started stays, so that no two tasks displace each other for ever
+            # a run that has just started stays, so that two tasks do not displace each other for
+            # ever
+            continue
         type_ = s.runs[run].type
         if s.may[s.tasks[task].kind, type_] and most > weight * s.seconds[task, type_] and consider(s, p.r, task, run):
             break

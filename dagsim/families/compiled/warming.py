@@ -1,10 +1,12 @@
-"""Compilation beside a run in SimPy, so that the next run, or the next cell of this one, is compiled.
+"""Compilation in the background of a run in SimPy, so that the next run, or the next cell of this
+one, is compiled.
 
     python -m dagsim.families.compiled.warming POLICY
 
-The process gets only time that nobody else wants, one runs per machine and version of dagsim, and it ends with
-the run that started it: its standard input is a pipe from there. A run that ends by itself writes a byte
-first, and lets the compilation finish; one that is killed or stopped does not.
+The process uses only idle processor time, and only one runs per machine and version of dagsim. It
+ends together with the run that started it, because its standard input is a pipe from that run. A
+run that ends normally first writes a byte, which lets the compilation finish; a run that is killed
+or stopped does not.
 """
 
 from __future__ import annotations
@@ -23,13 +25,14 @@ from dagsim.files import Lock
 from dagsim.systems.policy_spec import PolicySpec
 
 OFF = "DAGSIM_WARM"
-"""The environment variable that keeps runs from starting a compilation if it is 0."""
+"""The environment variable that, set to 0, keeps runs from starting a compilation."""
 
 _started: dict[str, subprocess.Popen[bytes] | None] = {}
 
 
 def warm_beside(policy: str) -> bool:
-    """Start to compile what a policy needs; True if a process was started for it, by this call or before."""
+    """Start to compile what a policy needs. Return True if a process was started for this, by this
+    call or an earlier one."""
     name = PolicySpec.parse(policy).name
     if name not in _started:
         _started[name] = None
@@ -50,11 +53,11 @@ def _let_go() -> None:
     for process in filter(None, _started.values()):
         if process.stdin is None:
             continue
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the process has ended
             if not processes.was_stopped():
                 process.stdin.write(b".")
             process.stdin.close()
-        process.returncode = 0  # it may outlive this process, of which Python would warn
+        process.returncode = 0  # it may outlive this process, about which Python would warn
 
 
 def _lock() -> Lock:
@@ -69,20 +72,20 @@ def _writable() -> bool:
 
 
 def _give_way() -> None:
-    """Run only when nothing else wants the processor."""
+    """Run only when the processor is otherwise idle."""
     with suppress(OSError, AttributeError):
         os.nice(19)
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _end_with_run() -> None:
-    """End as soon as the run is gone that did not let go."""
+    """End as soon as the run ends, unless it has let the compilation finish."""
     if not sys.stdin.buffer.read(1):
         os._exit(1)
 
 
 def compile_for(policy: str) -> int:
-    """Compile what a policy needs, unless another process does."""
+    """Compile what a policy needs, unless another process is doing so."""
     from dagsim.families.compiled.choice import plan_for
     from dagsim.families.compiled.drive import compile_loop
     from dagsim.systems.cluster.models.failures import Preemption

@@ -1,7 +1,8 @@
-"""Training jobs whose batch grows, so that their rate changes from epoch to epoch.
+"""Training jobs with growing batches, so that their rates change from epoch to epoch.
 
-The rules are those of the 120 jobs that Shockwave's authors ran on 32 GPUs (Zheng et al., NSDI 2023;
-the workloads in their repository, MIT licence). They state the epochs instead of measuring gradients.
+The rules are those of the 120 jobs that Shockwave's authors ran on 32 GPUs (Zheng et al., NSDI
+2023; the workloads in their repository, MIT licence). These rules state the epochs instead of
+measuring gradients.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dagsim.model import Pace
 from dagsim.model.arithmetic import ordered_sum
 
 SAMPLES = {"ResNet-18": 50_000, "ResNet-50": 100_000, "Transformer": 10_000, "LM": 59_675, "Recommendation": 117_907}
-"""Samples of an epoch by model."""
+"""Number of samples per epoch, by model."""
 _LARGEST = {"ResNet-18": 256, "ResNet-50": 128, "LM": 80, "Recommendation": 8192}
 """Largest batch of each model whose batch grows."""
 _DOUBLES: Mapping[str, Mapping[tuple[int, int], Sequence[int]]] = {
@@ -54,7 +55,7 @@ _DOUBLES: Mapping[str, Mapping[tuple[int, int], Sequence[int]]] = {
     },
     "Recommendation": {(512, 1): (21, 41, 71, 91), (1024, 1): (21, 51, 91), (2048, 1): (21, 41), (4096, 1): (41,)},
 }
-"""By gradient noise: the epochs in which the batch doubles, by model, first batch and GPUs."""
+"""With gradient noise: the epochs in which the batch doubles, by model, first batch and GPUs."""
 _CRITICAL: Mapping[str, Mapping[int, int]] = {
     "ResNet-18": {16: 10, 32: 10, 64: 10, 128: 10, 256: 20},
     "ResNet-50": {16: 10, 32: 10, 64: 10, 128: 10},
@@ -63,7 +64,7 @@ _CRITICAL: Mapping[str, Mapping[int, int]] = {
 }
 """With Accordion: number of epochs at the beginning that keep the first batch, by model and batch."""
 _CRITICAL_PART = 0.3
-"""With Accordion, so much of a job keeps the first batch, whatever the model."""
+"""With Accordion: the part of a job that keeps the first batch, whatever the model."""
 _LATER_CRITICAL: Mapping[str, Sequence[tuple[int, int]]] = {
     "ResNet-18": ((150, 160), (250, 260)),
     "ResNet-50": tuple((start, start + 10) for start in range(30, 600, 30)),
@@ -72,11 +73,11 @@ _LATER_CRITICAL: Mapping[str, Sequence[tuple[int, int]]] = {
 }
 """With Accordion: later epochs that return to the first batch."""
 _WHOLE = 1e-9
-"""Part of an epoch that does not count."""
+"""Fraction of an epoch that does not count."""
 
 
 def batch_schedule(model: str, batch: int, gpus: int, mode: str, epochs: int) -> dict[int, int]:
-    """Return the batch from each epoch on in which it changes: {0: first batch, ...}.
+    """Return the batch sizes by the epochs from which they apply: {0: first batch, ...}.
 
     ``mode`` is ``static``, ``gns`` (the batch doubles as the gradient noise grows) or ``accordion``
     (the largest batch outside the critical phases).
@@ -108,14 +109,15 @@ def batch_schedule(model: str, batch: int, gpus: int, mode: str, epochs: int) ->
 class EpochTraining:
     """The progress of a task in epochs, each at the rate of its batch (``TrainingModel``).
 
-    ``schedule`` is the batch from each epoch on (the first is 0); ``epoch_s[gpu][batch]`` are the
-    seconds of an epoch of the whole gang on a GPU type. It is done after ``epochs``, which may be a
-    fraction. Where the batch changes, a running job pauses for ``change_s`` seconds, or until it
-    starts again: it writes a checkpoint and starts with the new batch.
+    ``schedule`` gives the batch by the epochs from which it applies (the first is 0);
+    ``epoch_s[gpu][batch]`` are the seconds per epoch of the whole gang on a GPU type. The task is
+    done after ``epochs``, which may be fractional. When the batch changes, a running job pauses for
+    ``change_s`` seconds, or until it starts again, because it writes a checkpoint and restarts with
+    the new batch.
 
-    As in the authors' programs, a job that starts again counts the epoch that it was in from its
-    beginning. It keeps its work, but its batch changes later. At the change, the work done is
-    rounded up to whole epochs.
+    As in the authors' programs, a job that starts again counts its current epoch from the beginning
+    of that epoch. The job keeps its work, but its batch changes later. At the change, the work done
+    is rounded up to whole epochs.
 
     Raises:
         ModelError: ``epochs`` is not positive, the schedule does not begin with epoch 0, or the pause
@@ -141,7 +143,7 @@ class EpochTraining:
         return [*[float(start) for start in sorted(self.schedule) if start < self.epochs], self.epochs]
 
     def alone_s(self, gpu: str) -> float:
-        """Seconds of the whole training on a GPU type, without interruption.
+        """Return the seconds of the whole training on a GPU type, without interruption.
 
         Raises:
             ModelError: A batch was not measured on this type.
@@ -150,7 +152,7 @@ class EpochTraining:
         return ordered_sum((end - start) * self.seconds(gpu, self.schedule[int(start)]) for start, end in phases)
 
     def seconds(self, gpu: str, batch: int) -> float:
-        """Seconds of an epoch.
+        """Return the seconds per epoch.
 
         Raises:
             ModelError: The batch was not measured on this type.
@@ -161,18 +163,18 @@ class EpochTraining:
         return measured[batch]
 
     def start(self) -> EpochProgress:
-        """The state before the first start."""
+        """Return the state before the first start."""
         return EpochProgress(self)
 
 
 class EpochProgress:
-    """A task under way with ``EpochTraining``. See ``TrainingState``."""
+    """The progress of a task with ``EpochTraining``. See ``TrainingState``."""
 
     def __init__(self, task: EpochTraining) -> None:
         self.task = task
         self.progress = 0.0
         self._epoch = 0.0
-        """The epoch that the job counts."""
+        """The current epoch of the job, as the job counts it."""
         self._changes = task.changes
         self._phase = 0
         self._pauses = False
@@ -189,16 +191,17 @@ class EpochProgress:
         return self.progress >= self.task.epochs
 
     def place(self, placement: Sequence[int], gpu: str = "") -> None:
-        """Take GPUs of a type; the size of the gang is part of the rates."""
+        """Take GPUs of a type; the rates take the size of the gang into account."""
         self._gpu = gpu if placement else None
         self._pauses = False
         self._epoch = floor(self._epoch + _WHOLE)
 
     def pace(self, interference: float = 0.0) -> Pace:
-        """Epochs per second with the present batch.
+        """Return the epochs per second with the current batch.
 
         Raises:
-            ModelError: The task does not run or is done, or its batch was not measured on its GPUs.
+            ModelError: The task is not running or is done, or its batch was not measured on its
+                GPUs.
         """
         if self._gpu is None or self.done:
             raise ModelError(f"a training that {'is done' if self.done else 'does not run'} has no rate")
@@ -210,7 +213,7 @@ class EpochProgress:
 
     @property
     def _to_change(self) -> float:
-        """Epochs until the batch changes, or the training ends at the latest."""
+        """Epochs until the batch changes, or at the latest until the training ends."""
         return self._changes[self._phase + 1] - self._epoch
 
     def advance(self, progress: float) -> None:
@@ -232,13 +235,13 @@ class EpochProgress:
         self._pauses = self.task.change_s > 0 and not self.done
 
     def copy(self) -> EpochProgress:
-        """An equal state that continues independently."""
+        """Return an equal state that continues independently."""
         return copy.copy(self)
 
 
 def epoch_table(rates: Mapping[str, Any], model: str, gpus: int) -> dict[int, float]:
-    """Seconds of an epoch by batch, from Gavel's table of one GPU type; batches without a rate are
-    missing.
+    """Return the seconds per epoch by batch, from Gavel's table for one GPU type; batches without a
+    rate are missing.
 
     Raises:
         ModelError: The number of samples of the model is not known.

@@ -1,4 +1,4 @@
-"""The family of elastic training jobs, and what it adds."""
+"""The family of elastic training jobs, and what it registers."""
 
 from dagsim.family import Entry, Family
 
@@ -13,12 +13,12 @@ FAMILY = Family(
         ),
         "keys": (Entry("elastic", ".tasks:ElasticTasks", "ranges of GPUs and goodput models of tasks"),),
         "policies": (
-            Entry("pollux", ".resizing:Pollux", "after Pollux: GPUs of elastic tasks by a genetic search", _RESIZES),
-            Entry("sia", ".resizing:Sia", "after Sia: configurations of elastic tasks by an integer program", _RESIZES),
+            Entry("pollux", ".resizing:Pollux", "based on Pollux: GPUs of elastic tasks by a genetic search", _RESIZES),
+            Entry("sia", ".resizing:Sia", "based on Sia: configurations of tasks by an integer program", _RESIZES),
             Entry(
                 "elastic-eft-wait",
                 ".resizing:EftResize",
-                "elastic tasks: GPUs to whom they help most to finish early",
+                "elastic tasks: GPUs go where they bring the finish forward most",
                 ("estimates", *_RESIZES),
             ),
         ),

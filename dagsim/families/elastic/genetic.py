@@ -1,4 +1,4 @@
-"""Pollux's policy (OSDI 2021): a genetic search for the allocation of best mean speedup.
+"""Pollux's policy (OSDI 2021): a genetic search for the allocation with the best mean speedup.
 
 A candidate gives each job (row) some replicas on each node (column). Its fitness is the harmonic
 mean of the jobs' speedups over their fair share, where a job that would restart loses the part of
@@ -27,11 +27,11 @@ _LEAST_SPEEDUP = 1e-3
 
 
 class SearchedJob(Protocol):
-    """A job as the search sees it."""
+    """A job, as the search sees it."""
 
     @property
     def arrival_s(self) -> float:
-        """When it arrived."""
+        """Arrival time."""
         ...
 
     @property
@@ -46,16 +46,16 @@ class SearchedJob(Protocol):
 
     @property
     def goodput(self) -> GoodputModel | None:
-        """The goodput model that its runs have taught so far; None before the first start."""
+        """The goodput model fitted to its runs so far; None before the first start."""
         ...
 
     @property
     def largest_measured(self) -> int:
-        """Largest number of replicas that it has run on."""
+        """Largest number of replicas with which it has run."""
         ...
 
     def most_replicas(self, batch: int) -> int:
-        """Maximum number of GPUs for a batch."""
+        """Return the maximum number of GPUs for a batch."""
         ...
 
 
@@ -83,13 +83,12 @@ class PolluxSearch:
         self._names: list[str] = []
 
     def batch(self, job: ElasticJob) -> int | None:
-        """None: jobs choose the batch of the best goodput. Only ncf, which runs on one GPU, has its
-        largest batch from the start.
-        """
+        """Return None, so that jobs choose the batch with the best goodput. Only ncf, which runs on
+        one GPU, has its largest batch from the start."""
         return job.profile.limits.largest if job.profile.name == "ncf" else None
 
     def allocate(self, now_s: int, jobs: Mapping[str, SearchedJob], cluster: EqualNodes) -> Allocations:
-        """Search from the present allocation and the survivors of the last search."""
+        """Search, starting from the current allocation and the survivors of the last search."""
         present = np.zeros((len(jobs), cluster.nodes), np.int64)
         for row, name in enumerate(jobs):
             nodes = cluster.allocations.get(name, [])
@@ -105,7 +104,8 @@ class PolluxSearch:
             children = self._repaired(children, limits, cluster.gpus_per_node)
             candidates = np.concatenate([candidates, children])
             fitness = np.concatenate([fitness, _fitness(children, present, speedups, factors)])
-            # Equal candidates have equal fitness, and are together in the order: keep the first of each.
+            # Equal candidates have equal fitness and are adjacent in the order, so keep the first
+            # of each.
             order = np.argsort(-fitness, kind="stable")
             candidates, fitness = candidates[order], fitness[order]
             distinct = np.ones(len(order), bool)
@@ -122,7 +122,7 @@ class PolluxSearch:
         return min(max(2 * job.largest_measured, 1), job.most_replicas(job.limits.largest))
 
     def _carried_over(self, names: Sequence[str], present: np.ndarray) -> np.ndarray:
-        """The last survivors, with present rows for new jobs."""
+        """Return the last survivors, with the current rows for new jobs."""
         if self._survivors is None:
             return present[None]
         rows = {name: row for row, name in enumerate(self._names)}
@@ -133,7 +133,7 @@ class PolluxSearch:
         return states
 
     def _crossed(self, candidates: np.ndarray, fitness: np.ndarray) -> np.ndarray:
-        """Children of winners of tournaments, which exchange the jobs before a random one."""
+        """Return the children of tournament winners, which exchange the jobs before a random one."""
         pairs = self._random.integers(len(candidates), size=(2, self._population, 2))
         winners = np.where(fitness[pairs[..., 0]] >= fitness[pairs[..., 1]], pairs[..., 0], pairs[..., 1])
         cut = self._random.integers(candidates.shape[1], size=(self._population, 1))
@@ -143,8 +143,7 @@ class PolluxSearch:
 
     def _mutated(self, states: np.ndarray, limits: np.ndarray, gpus_per_node: int) -> np.ndarray:
         """Change each candidate: half of them in a few random entries, the others in one job, which
-        gets another number of replicas on free GPUs.
-        """
+        gets a different number of replicas on free GPUs."""
         half, shape = len(states) // 2, states[: len(states) // 2].shape
         entries = self._random.random(shape[:2])[..., None] < 2 / shape[1]
         entries = entries & (self._random.random(shape) < 1 / shape[2])
@@ -154,7 +153,8 @@ class PolluxSearch:
         moved[one, row] = 0
         wanted = self._random.integers(limits[row] + 1)[:, None]
         free = np.maximum(gpus_per_node - moved.sum(axis=1), 0)  # two halves of parents may overlap
-        # The fullest node with room for all, or else the emptiest nodes without another distributed job.
+        # The fullest node on which all fit, or else the emptiest nodes without another distributed
+        # job.
         fitting = np.where(free >= wanted, free, gpus_per_node + 1) + self._random.random(free.shape)
         single = (fitting.argmin(axis=1)[:, None] == np.arange(shape[2])) & (free >= wanted)
         taken = ((moved > 0) & ((moved > 0).sum(axis=2, keepdims=True) > 1)).any(axis=1)
@@ -166,7 +166,7 @@ class PolluxSearch:
         return np.concatenate([mutants, moved])
 
     def _repaired(self, states: np.ndarray, limits: np.ndarray, gpus_per_node: int) -> np.ndarray:
-        """Take away replicas until all limits hold, from jobs in random order."""
+        """Remove replicas from jobs in random order until all limits hold."""
         order = self._random.permuted(np.tile(np.arange(states.shape[1]), (len(states), 1)), axis=1)
         states = np.take_along_axis(states, order[..., None], axis=1)
         distributed = (states > 0) & ((states > 0).sum(axis=2, keepdims=True) > 1)
@@ -179,21 +179,22 @@ class PolluxSearch:
 
 
 def _clipped(states: np.ndarray, most: np.ndarray | int, axis: int) -> np.ndarray:
-    """The entries along ``axis`` until their sum is ``most``."""
+    """Cut off the entries along ``axis`` where their sum reaches ``most``."""
     sums = np.minimum(states.cumsum(axis=axis), most)
     return np.diff(sums, axis=axis, prepend=0)
 
 
 def _restart_factor(job: SearchedJob, now_s: int) -> float:
-    """Share of its time in which the job would have worked after one more restart."""
+    """Return the share of its time in which the job would have worked after one more restart."""
     age_s = now_s - job.arrival_s
     return max(age_s - max(job.restarts, 0) * _RESTART_S, 0.0) / (age_s + _RESTART_S)
 
 
 def _speedups(jobs: Sequence[SearchedJob], cluster: EqualNodes, most: int) -> np.ndarray:
-    """Goodput over that of the fair share by job, several nodes (0 or 1) and replicas.
+    """Return goodput divided by that of the fair share, by job, several nodes (0 or 1) and
+    replicas.
 
-    The model tells one node from several, but not how many.
+    The model distinguishes one node from several, but not how many.
     """
     fair = ceil(cluster.gpus / len(jobs))
     table = np.zeros((len(jobs), 2, most + 1))
@@ -211,7 +212,7 @@ def _speedups(jobs: Sequence[SearchedJob], cluster: EqualNodes, most: int) -> np
 
 
 def _fitness(states: np.ndarray, present: np.ndarray, speedups: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """Harmonic mean of the jobs' speedups."""
+    """Return the harmonic mean of the jobs' speedups."""
     spread = ((states > 0).sum(axis=2) > 1).astype(np.int64)
     gains = speedups[np.arange(states.shape[1]), spread, states.sum(axis=2)]
     gains = np.where((states != present).any(axis=2), gains * factors, gains)

@@ -1,4 +1,4 @@
-"""Goodput after Pollux (Qiao et al., OSDI 2021): samples per second times progress per sample.
+"""Goodput as in Pollux (Qiao et al., OSDI 2021): samples per second times progress per sample.
 
 Symbols as in the paper: ``n`` nodes, ``k`` replicas (one GPU each), ``m`` samples per replica and
 pass (the local batch), ``s`` accumulation steps, M = k m (s + 1) samples per iteration (the batch),
@@ -23,9 +23,8 @@ _SLACK = 1e-8
 
 
 class BatchLimits(NamedTuple):
-    """Samples that an application may use: per iteration (``initial``, ``largest``) and per replica
-    and pass (``local_min``, ``local_max``).
-    """
+    """Numbers of samples that an application may use: per iteration (``initial``, ``largest``) and
+    per replica and pass (``local_min``, ``local_max``)."""
 
     initial: int
     largest: int
@@ -40,14 +39,15 @@ class GradientNoise(NamedTuple):
     variance: float
 
     def gain(self, scale: Any) -> Any:
-        """Progress of an iteration with ``scale`` times the initial batch, in initial ones."""
+        """Return the progress of an iteration with ``scale`` times the initial batch, in iterations
+        of the initial batch."""
         denominator = self.variance / np.asarray(scale) + self.square
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(denominator > 0, (self.variance + self.square) / denominator, 1.0)
 
 
 class StepMeasurement(NamedTuple):
-    """One measured iteration without accumulation: ``sync_s`` of ``step_s`` were communication."""
+    """One measured iteration without accumulation; ``sync_s`` of its ``step_s`` were communication."""
 
     nodes: int
     replicas: int
@@ -60,7 +60,7 @@ class ThroughputModel(NamedTuple):
     """Seconds of an iteration: computing is linear in the local batch, communication in replicas.
 
     ``alpha_n, beta_n`` apply to replicas on several nodes, ``alpha_r, beta_r`` to several replicas
-    on one node. ``gamma`` from 1 (no overlap) to 10 (nearly full overlap) says how far the two
+    on one node. ``gamma``, from 1 (no overlap) to 10 (nearly full overlap), is how far the two
     overlap.
     """
 
@@ -73,35 +73,34 @@ class ThroughputModel(NamedTuple):
     gamma: float
 
     def slower(self, factor: float) -> ThroughputModel:
-        """The model in which every iteration takes ``factor`` times as long."""
+        """Return the model in which every iteration takes ``factor`` times as long."""
         return ThroughputModel(*[seconds * factor for seconds in self[:6]], self.gamma)  # type: ignore[call-arg]
 
     def pass_s(self, local_batch: Any) -> Any:
-        """Seconds of one forward and backward pass."""
+        """Return the seconds of one forward and backward pass."""
         return self.alpha_c + self.beta_c * local_batch
 
     def sync_s(self, nodes: Any, replicas: Any) -> Any:
-        """Seconds to add up the gradients of all replicas."""
+        """Return the seconds needed to add up the gradients of all replicas."""
         several = [np.asarray(nodes) > 1, np.asarray(replicas) > 1]
         fixed = np.select(several, [self.alpha_n, self.alpha_r], 1e-8)
         per_replica = np.select(several, [self.beta_n, self.beta_r], 1e-8)
         return fixed + per_replica * np.maximum(np.asarray(replicas) - 2, 1e-8)
 
     def step_s(self, nodes: Any, replicas: Any, local_batch: Any) -> Any:
-        """Seconds of the last pass of an iteration, which synchronises."""
+        """Return the seconds of the last pass of an iteration, which synchronises."""
         passed, synced = self.pass_s(local_batch), self.sync_s(nodes, replicas)
         return np.exp(np.log(passed**self.gamma + synced**self.gamma) / self.gamma)
 
     def samples_per_s(self, nodes: Any, replicas: Any, local_batch: Any, accumulation: Any) -> Any:
-        """Throughput with ``accumulation`` passes before the last."""
+        """Return the throughput with ``accumulation`` passes before the last one."""
         seconds = accumulation * self.pass_s(local_batch) + self.step_s(nodes, replicas, local_batch)
         return replicas * local_batch * (accumulation + 1) / seconds
 
 
 class BatchChoice(NamedTuple):
-    """Best goodput (0 if no batch is allowed) of each (nodes, replicas), and how it is reached.
-    Arrays of the shape of the question.
-    """
+    """Best goodput (0 if no batch is allowed) for each (nodes, replicas), and how it is reached.
+    The arrays have the shape of the arguments."""
 
     goodput: np.ndarray
     local_batch: np.ndarray
@@ -117,12 +116,13 @@ class GoodputModel:
     limits: BatchLimits
 
     def efficiency(self, batch: Any) -> Any:
-        """Progress per sample, relative to the initial batch."""
+        """Return the progress per sample, relative to the initial batch."""
         scale = np.asarray(batch) / self.limits.initial
         return self.noise.gain(scale) / scale
 
     def goodput(self, nodes: Any, replicas: Any, local_batch: Any, accumulation: Any) -> Any:
-        """Throughput times efficiency: samples per second at the efficiency of the initial batch.
+        """Return throughput times efficiency, in samples per second at the efficiency of the
+        initial batch.
 
         Raises:
             ModelError: A batch is smaller than the initial one, where the efficiency is unknown.
@@ -131,12 +131,13 @@ class GoodputModel:
         if (batch < self.limits.initial).any():
             raise ModelError(
                 f"a batch of {batch.min():g} samples is below the initial batch of {self.limits.initial}; "
-                "the goodput model says nothing about it"
+                "the goodput model does not cover it"
             )
         return self.throughput.samples_per_s(nodes, replicas, local_batch, accumulation) * self.efficiency(batch)
 
     def best(self, nodes: Any, replicas: Any, *, accumulate: bool = True) -> BatchChoice:
-        """Choose the batch of the highest goodput for each (nodes, replicas); the first wins ties.
+        """Choose the batch with the highest goodput for each (nodes, replicas); the first wins
+        ties.
 
         Raises:
             ModelError: There are fewer replicas than nodes, no nodes, or too many replicas for the
@@ -170,7 +171,7 @@ def fit_throughput(measurements: Sequence[StepMeasurement]) -> ThroughputModel:
     """Fit the seven parameters to measured iterations (L-BFGS-B, exact gradient).
 
     Parameters without a measurement are frozen at optimistic values: a job that never ran on two
-    nodes expects to lose nothing there, so that the scheduler tries it.
+    nodes is expected to lose nothing there, so that the scheduler tries it.
 
     Raises:
         ModelError: No measurement is given, or one has no computing time.
@@ -200,14 +201,13 @@ def fit_throughput(measurements: Sequence[StepMeasurement]) -> ThroughputModel:
 
 
 def fit_objective(model: ThroughputModel, measurements: Sequence[StepMeasurement]) -> float:
-    """Value that ``fit_throughput`` minimises: root mean squares of the logarithmic errors of both
-    times, plus penalties on ``gamma`` and on times that grow with the replicas.
-    """
+    """Return the value that ``fit_throughput`` minimises: root mean squares of the logarithmic
+    errors of both times, plus penalties on ``gamma`` and on times that grow with the replicas."""
     return float(_objective(np.array(model), *_columns(measurements))[0])
 
 
 def _columns(measurements: Sequence[StepMeasurement]) -> tuple[np.ndarray, ...]:
-    """Nodes, replicas, local batches, seconds of a pass, seconds of a step."""
+    """Return nodes, replicas, local batches, seconds of a pass, and seconds of a step."""
     if not measurements:
         raise ModelError("a throughput model needs at least one measured iteration")
     nodes, replicas, local, step_s, sync_s = map(np.array, zip(*measurements, strict=True))
@@ -224,7 +224,7 @@ def _objective(
     pass_s: np.ndarray,
     step_s: np.ndarray,
 ) -> tuple[float, np.ndarray]:
-    """The objective and its gradient."""
+    """Return the objective and its gradient."""
     alpha_c, beta_c, alpha_n, beta_n, alpha_r, beta_r, gamma = parameters
     across, within = nodes > 1, (nodes == 1) & (replicas > 1)
     more = np.maximum(replicas - 2, 1e-8)

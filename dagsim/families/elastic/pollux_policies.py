@@ -11,8 +11,8 @@ from dagsim.families.elastic.training_jobs import ElasticJob, split_batch
 class AttainedServiceQueues:
     """Tiresias (NSDI 2019) with two queues: a job leaves the first when it has run long enough.
 
-    Each queue is in order of entry. A job that fits starts, also past one that does not. Jobs run
-    with the GPUs and the batch that their users asked for.
+    Each queue is in order of entry. A job that fits starts even if one before it does not fit. Jobs
+    run with the GPUs and the batch that their users requested.
 
     Args:
         threshold_gpu_s: GPU-seconds, with restarts, after which a job moves to the second queue.
@@ -26,7 +26,7 @@ class AttainedServiceQueues:
         self._asked_s = 0
 
     def batch(self, job: ElasticJob) -> int | None:
-        """The batch that the user asked for."""
+        """Return the batch that the user requested."""
         return job.batch
 
     def allocate(self, now_s: int, jobs: dict[str, SteppedJob], cluster: EqualNodes) -> Allocations:
@@ -60,15 +60,15 @@ class OptimusOracle:
     """Optimus (EuroSys 2018) with true step times and true remaining iterations.
 
     Each job gets one GPU; then each GPU goes to the job whose remaining time it shortens most. Jobs
-    run with the batch that their users asked for.
+    run with the batch that their users requested.
     """
 
     def batch(self, job: ElasticJob) -> int | None:
-        """The batch that the user asked for."""
+        """Return the batch that the user requested."""
         return job.batch
 
     def allocate(self, now_s: int, jobs: dict[str, SteppedJob], cluster: EqualNodes) -> Allocations:
-        """Choose numbers of GPUs; a job whose number stays keeps its nodes."""
+        """Choose numbers of GPUs; a job whose number does not change keeps its nodes."""
         counts = {name: int(place < cluster.gpus) for place, name in enumerate(jobs)}
         gains = {name: self._gain_s(jobs[name], 1) if count else 0.0 for name, count in counts.items()}
         for _ in range(cluster.gpus - sum(counts.values())):
@@ -85,13 +85,14 @@ class OptimusOracle:
         return allocations
 
     def _gain_s(self, job: SteppedJob, replicas: int) -> float:
-        """Seconds that the job would save with one more replica; 0 if it may not have more."""
+        """Return the seconds that the job would save with one more replica; 0 if it may not have
+        more."""
         if replicas >= job.most_replicas(job.job.batch):
             return 0.0
         return (self._step_s(job, replicas) - self._step_s(job, replicas + 1)) * self._iterations_left(job)
 
     def _iterations_left(self, job: SteppedJob) -> float:
-        """Iterations after the present epoch; 1 in the last epoch."""
+        """Return the number of iterations after the current epoch; 1 in the last epoch."""
         profile, epoch = job.job.profile, job.training.epoch + 1
         if epoch >= profile.application.epochs:
             return 1.0
@@ -99,7 +100,7 @@ class OptimusOracle:
         return profile.iterations(batch, profile.application.epochs) - profile.iterations(batch, epoch)
 
     def _step_s(self, job: SteppedJob, replicas: int) -> float:
-        """True seconds of an iteration on nodes filled one after the other."""
+        """Return the true seconds of an iteration on nodes that are filled one after the other."""
         profile = job.job.profile
         local, accumulation = split_batch(profile, job.job.batch, replicas)
         local = min(local, profile.limits.largest // (replicas * (accumulation + 1)))
@@ -109,7 +110,8 @@ class OptimusOracle:
 
 
 def _take_most_free(free: Counter[int], replicas: int) -> list[int]:
-    """Take GPUs from the node with the most free ones, then the next; the first wins ties."""
+    """Take GPUs from the node with the most free ones, then from the next; the first node wins
+    ties."""
     nodes: list[int] = []
     while len(nodes) < replicas:
         [(node, count)] = free.most_common(1)

@@ -11,7 +11,7 @@ Sia (SOSP 2023) adds ``placements-CLUSTER.csv`` and ``scalability-CLUSTER.csv`` 
 (``aws``: T4, ``azure``: V100, ``dgx`` and ``dgx-ext``: A100, ``quad``: RTX 6000, ``rtx``: RTX 2080
 Ti).
 
-Nothing is extrapolated: a question outside the measured range raises ``ModelError``.
+Nothing is extrapolated: a query outside the measured range raises ``ModelError``.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ from dagsim.errors import ModelError, TraceError
 from dagsim.families.elastic.goodput import BatchLimits, GradientNoise, StepMeasurement
 
 _MOST_NODES = 16
-"""Largest number of nodes that was measured; more nodes take the times of this number."""
+"""Largest number of nodes that was measured; more nodes take as long as this number."""
 
 
 class Application(NamedTuple):
-    """Properties of an application that its files lack, from Pollux's and Sia's simulators."""
+    """Properties of an application that its files lack, from the simulators of Pollux and Sia."""
 
     limits: BatchLimits
     epochs: int
     restart_s: float
-    """Seconds of a checkpoint and restart in Sia's simulator. Pollux's takes 30 s for all."""
+    """Seconds of a checkpoint and restart in Sia's simulator. Pollux's simulator takes 30 s for all
+    applications."""
 
 
 APPLICATIONS = {
@@ -54,7 +55,7 @@ APPLICATIONS = {
 
 
 class IterationTime(NamedTuple):
-    """Seconds of an iteration without accumulation, and the part of it that synchronises."""
+    """Seconds of an iteration without accumulation, and the part of them that synchronises."""
 
     step_s: float
     sync_s: float
@@ -103,7 +104,7 @@ class TrainingProfile:
 
     @cached_property
     def per_node(self) -> int:
-        """Most replicas of a node in the measured placements."""
+        """Largest number of replicas per node in the measured placements."""
         return max([count for placement in self._by_placement for count in placement], default=1)
 
     @property
@@ -143,11 +144,11 @@ class TrainingProfile:
         return self._noise[batch, epoch]
 
     def progress_at(self, epochs: int) -> float:
-        """Progress after ``epochs`` epochs, in iterations of the initial batch."""
+        """Return the progress after ``epochs`` epochs, in iterations of the initial batch."""
         return self._progress[epochs]
 
     def iterations(self, batch: int, epochs: int) -> float:
-        """Iterations of ``batch`` samples until the end of ``epochs`` epochs.
+        """Return the iterations of ``batch`` samples until the end of ``epochs`` epochs.
 
         Raises:
             ModelError: The batch or number of epochs is outside the measured range.
@@ -160,7 +161,7 @@ class TrainingProfile:
         return [0.0, *(min(float(table[row, 0]) for table in self._epochs.values()) for row in range(rows))]
 
     def _row(self, batch: int, epoch: int) -> np.ndarray:
-        """Row of an epoch, interpolated between the nearest validated batches."""
+        """Return the row of an epoch, interpolated between the nearest validated batches."""
         if not 0 <= epoch < len(self._progress) - 1:
             raise ModelError(
                 f"{self.name}: no measurement of epoch {epoch}; the profile has epochs 0 to {len(self._progress) - 2}"
@@ -200,7 +201,7 @@ class TrainingProfile:
         return IterationTime(float(step_s), float(sync_s))
 
     def _curve(self, placement: tuple[int, ...]) -> np.ndarray:
-        """Rows (local batch, step s, sync s) of a measured placement, by local batch."""
+        """Return the rows (local batch, step s, sync s) of a measured placement, by local batch."""
         if placement not in self._curves:
             self._curves[placement] = np.array(sorted(self._by_placement[placement], key=lambda row: row[0]))
         return self._curves[placement]
@@ -215,7 +216,8 @@ class TrainingProfile:
             for local, step_s, sync_s in rows:
                 groups[len(placement), sum(placement), local].append((step_s, sync_s))
         means = [(*key, *np.mean(groups[key], axis=0)) for key in sorted(groups)]
-        # The order of the points decides how a regular grid, which has many, is cut into tetrahedra.
+        # The order of the points determines how a regular grid, of which there are many, is cut
+        # into tetrahedra.
         points = np.array([*means, *self._scalability], float)
         return LinearNDInterpolator(points[:, :3], points[:, 3:])
 
@@ -248,7 +250,7 @@ def read_applications(
 
 
 def _files(folders: Sequence[Path | str]) -> dict[str, dict[str, Path]]:
-    """Paths by application and file name without ending."""
+    """Return the paths by application and by file name without ending."""
     files: dict[str, dict[str, Path]] = defaultdict(dict)
     for folder in folders:
         for path in sorted(Path(folder).rglob("*.csv*")):
@@ -323,7 +325,8 @@ def _digits(text: str, where: str) -> tuple[int, ...]:
 
 
 def _rotated(placement: Sequence[int]) -> tuple[int, ...]:
-    """The least rotation of a placement without empty nodes: a ring has no first node."""
+    """Return the smallest rotation of a placement without empty nodes, because a ring has no first
+    node."""
     counts = [count for count in placement if count]
     if not counts:
         raise ModelError("a placement without replicas has no times")

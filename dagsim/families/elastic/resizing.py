@@ -1,4 +1,5 @@
-"""Policies that choose the GPUs of elastic tasks: those of Pollux's simulator, Sia, and dagsim's own."""
+"""Policies that choose the GPUs of elastic tasks: those in Pollux's simulator, Sia, and dagsim's
+own."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 from dagsim.systems.cluster.policies.placement import placing, start_of
 
 ELASTIC_POLICIES = {"tiresias": AttainedServiceQueues, "optimus": OptimusOracle, "pollux": PolluxSearch}
-"""Policies that ``IntervalAllocation`` plays, by name."""
+"""The policies that ``IntervalAllocation`` can run, by name."""
 _MOST_REPLICAS = 64
 _LEAST_GAP_S = 1e-3
 _UNKNOWN = 1e-4
@@ -34,7 +35,7 @@ _UNKNOWN = 1e-4
 def elastic_job_of(
     job: ElasticJob, policy: ElasticPolicy, *, restart_s: float | None = None, whole_seconds: bool = False
 ) -> Job:
-    """A measured application as a job of the kernel.
+    """Return a measured application as a job of the kernel.
 
     The policy decides whether the user's batch stays. ``restart_s`` is by default that of the
     application. With ``whole_seconds``, epochs end as in Pollux's simulator.
@@ -49,7 +50,8 @@ def elastic_job_of(
 class _ElasticTask:
     """An elastic task in the system, for policies.
 
-    ``piece`` waits or runs, as ``run`` (None: it waits). ``starts`` counts what this policy started.
+    ``piece`` is waiting or running; ``run`` is its run, None while it waits. ``starts`` counts the
+    starts by this policy.
     """
 
     def __init__(self, piece: TaskState, run: Run | None, starts: int) -> None:
@@ -65,7 +67,7 @@ class _ElasticTask:
 
     @property
     def domains(self) -> tuple[int, ...]:
-        """The sets of nodes of which its GPUs must lie in one; empty if they may be anywhere."""
+        """Sets of nodes, in one of which all its GPUs must lie; empty if they may be anywhere."""
         terms = self.piece.demand.terms
         return () if terms is None else tuple(terms.domains)
 
@@ -89,23 +91,25 @@ class _ElasticTask:
         return next(iter(training.task.models.values())).limits
 
     def most_replicas(self, batch: int) -> int:
-        """Maximum number of GPUs for a batch."""
+        """Return the maximum number of GPUs for a batch."""
         return min(self.elastic.most, batch // self.limits.local_min)
 
     def restart_factor(self, now: float, restart_s: float) -> float:
-        """Share of its time in which the task would have worked after one more restart; 1 if it is young."""
+        """Return the share of its time in which the task would have worked after one more restart;
+        1 if it is young."""
         age_s = now - self.arrival_s
         return max(age_s - max(self.restarts, 0) * restart_s, 0.0) / (age_s + restart_s) if age_s > restart_s else 1.0
 
 
 class _ElasticTasks:
-    """The elastic tasks in the system, and the change of their GPUs. Keeps how often each was started."""
+    """The elastic tasks in the system, and changes of their GPUs. Records how often each task was
+    started."""
 
     def __init__(self) -> None:
         self._starts: dict[int, int] = {}
 
     def read(self, view: ClusterView) -> list[_ElasticTask]:
-        """All tasks in order of arrival.
+        """Return all tasks in order of arrival.
 
         Raises:
             ConfigError: A task has no goodput model.
@@ -119,7 +123,7 @@ class _ElasticTasks:
     def change(
         self, view: ClusterView, tasks: Sequence[_ElasticTask], placements: Mapping[int, Placement | None]
     ) -> Iterator[Decision]:
-        """Stop the tasks named in ``placements`` that run, then start those with a placement."""
+        """Stop the running tasks in ``placements``, then start those with a placement."""
         for task in tasks:
             if task.order in placements and task.run is not None:
                 yield Preempt(task.run.id)
@@ -132,7 +136,8 @@ class _ElasticTasks:
 
 
 class _Turns:
-    """When a policy decides: every ``interval_s`` seconds, if the state changed or ``renew_s`` passed.
+    """When a policy decides: every ``interval_s`` seconds, if the state has changed or ``renew_s``
+    has passed.
 
     Raises:
         ConfigError: A time has the wrong sign.
@@ -147,11 +152,11 @@ class _Turns:
         self._state: object = None
 
     def changed(self, now: float, state: object) -> bool:
-        """True if there is something to decide, perhaps only at ``next_s``."""
+        """Return True if there is something to decide, perhaps only at ``next_s``."""
         return state != self._state or now >= self._decided_s + self._renew_s
 
     def begin(self, now: float, state: object) -> bool:
-        """True if an interval begins in which there is something to decide."""
+        """Return True if an interval begins in which there is something to decide."""
         if now < self.next_s:
             return False
         due = self.changed(now, state)
@@ -162,12 +167,12 @@ class _Turns:
 
 
 class _Resizing(ABC):
-    """Base of the policies that choose GPUs of elastic tasks. All other tasks come first: they start
-    oldest first where they fit, and elastic tasks leave the GPUs that they wait for.
-    """
+    """Base class of the policies that choose the GPUs of elastic tasks. All other tasks come first:
+    they start oldest first where they fit, and elastic tasks leave free the GPUs for which they
+    wait."""
 
     polls = True
-    """Whether to decide again although nothing happened."""
+    """True if the policy must decide again although nothing happened."""
 
     def __init__(self, policy: str, interval_s: float, renew_s: float) -> None:
         self._turns = _Turns(policy, interval_s, renew_s)
@@ -188,12 +193,13 @@ class _Resizing(ABC):
         if waits and turns.begin(view.now, state):
             yield from self._allocate(view, tasks)
             waits = self.polls
-        young = any(task.arrival_s == view.now for task in tasks)  # Pollux starts none before it has waited
+        # Pollux starts no task before it has waited
+        young = any(task.arrival_s == view.now for task in tasks)
         if waits and (early or view.running or view.pending or young):
             yield Wait(turns.next_s)
 
     def _state(self, view: ClusterView, tasks: Sequence[_ElasticTask]) -> object:
-        """Return the state on which a new allocation depends, beside the passing of time."""
+        """Return the state on which a new allocation depends, besides the passing of time."""
         return [(task.order, _most_now(task)) for task in tasks], _room(view)
 
     @abstractmethod
@@ -205,18 +211,19 @@ _BEST_FIT = placing("best-fit").place
 
 
 class Pollux(_Resizing):
-    """Pollux's search for the allocation of best mean speedup, every ``interval_s`` seconds
+    """Pollux's search for the allocation with the best mean speedup, every ``interval_s`` seconds
     (``PolluxSearch``; Qiao et al., OSDI 2021).
 
-    For elastic tasks (the key ``elastic``) on equal nodes, without other ones beside them. A task
-    whose nodes change restarts. The search runs over ``generations`` of ``population`` candidates,
-    with random numbers of ``seed``. With ``renew_s``, it runs only after a task came, ended, or could
-    have more GPUs, and at this interval.
-    Preemptive. After Pollux; means are checked by ``scripts/validate_pollux.py``.
+    For elastic tasks (the key ``elastic``) on equal nodes, without other tasks. A task whose nodes
+    change restarts. The search runs over ``generations`` of ``population`` candidates, with random
+    numbers from ``seed``. With ``renew_s``, it runs only after a task arrived, ended or could have
+    more GPUs, and at this interval. Preemptive. Based on Pollux; means are checked by
+    ``scripts/validate_pollux.py``.
 
     Raises:
-        ConfigError: The interval is not positive; in a simulation with other tasks or unequal nodes,
-            that it cannot play it.
+        ConfigError: The interval is not positive; or, raised during a simulation, there are
+            other tasks or
+            unequal nodes, which the policy does not support.
     """
 
     def __init__(
@@ -237,7 +244,9 @@ class Pollux(_Resizing):
         cluster = _equal_nodes(view)
         _refuse_levels("pollux", [task.piece for task in tasks])
         if any(run.task.training is None for run in view.running.values() if run.gpus):
-            raise ConfigError("pollux plays elastic tasks or other ones, not both (elastic: {default: by-size})")
+            raise ConfigError(
+                "pollux supports either elastic tasks or other tasks, not both (elastic: {default: by-size})"
+            )
         [gpu] = {type_ for machine in view.machines.list if (type_ := view.gpu_types[machine.type]) is not None}
         jobs = {str(task.order): _Searched(task, gpu.name) for task in tasks}
         cluster.allocations = {
@@ -256,7 +265,7 @@ class Pollux(_Resizing):
 
 
 class _Searched:
-    """A task as ``PolluxSearch`` sees it."""
+    """A task, as ``PolluxSearch`` sees it."""
 
     def __init__(self, task: _ElasticTask, gpu: str) -> None:
         self._task = task
@@ -265,7 +274,7 @@ class _Searched:
         self.largest_measured = max(task.training.largest_measured, task.elastic.least // 2)
 
     def most_replicas(self, batch: int) -> int:
-        """Maximum number of GPUs for a batch."""
+        """Return the maximum number of GPUs for a batch."""
         return self._task.most_replicas(batch)
 
 
@@ -275,11 +284,11 @@ class Sia(_Resizing):
 
     A task without GPUs costs ``waiting_cost`` in the objective.
 
-    For elastic tasks (the key ``elastic``); other tasks start first, oldest first.
-    Configurations are powers of two on one node, and whole nodes. A task may have at most twice the
-    GPUs that it has run on. A task that restarts keeps its configuration. The program is solved again
-    only after a task came, ended, or could have more GPUs, and every ``renew_s`` seconds.
-    Preemptive. After Sia; the program is checked by ``scripts/validate_sia.py``.
+    For elastic tasks (the key ``elastic``); other tasks start first, oldest first. Configurations
+    are powers of two on one node, and whole nodes. A task may have at most twice as many GPUs as it
+    has run on. A restarting task keeps its configuration. The program is solved again only after a
+    task arrived, ended or could have more GPUs, and every ``renew_s`` seconds. Preemptive. Based on
+    Sia; the program is checked by ``scripts/validate_sia.py``.
 
     Raises:
         ConfigError: A time or ``power`` has the wrong sign.
@@ -313,7 +322,7 @@ class Sia(_Resizing):
             power=self.power,
             waiting_cost=self.waiting_cost,
         )
-        # Of configurations that a task may not have yet, none is worth its GPUs.
+        # No configuration that a task may not have yet is worth its GPUs.
         chosen = [None if at is None or goodputs[row, at] <= _UNKNOWN else at for row, at in enumerate(choice.chosen)]
         wanted = {task.order: None if at is None else options[at] for task, at in zip(tasks, chosen, strict=True)}
         yield from self._tasks.change(view, tasks, _moves(view, tasks, wanted, nodes))
@@ -364,7 +373,8 @@ class EftResize(_Resizing):
         nodes: _NodesByType,
         present: int | None,
     ) -> np.ndarray:
-        """The reciprocal of the time to the end of the task on each configuration; 0 where it may not run."""
+        """Return the reciprocal of the time to the end of the task on each configuration; 0 where
+        it may not run."""
         speeds, names = _goodputs(task, options, nodes), [None if gpu is None else gpu.name for gpu in view.gpu_types]
         asked = task.piece.task.instances
         left_s = np.array([task.piece.seconds[names.index(option.type)] for option in options])
@@ -386,17 +396,18 @@ class EftResize(_Resizing):
 
 
 class IntervalAllocation:
-    """Ask a policy for elastic jobs for all allocations, every ``interval_s`` seconds.
+    """Lets a policy for elastic jobs make all allocations every ``interval_s`` seconds.
 
-    ``policy`` is ``tiresias``, ``optimus`` or ``pollux``, or an ``ElasticPolicy``. Its jobs are tasks
-    that run with ``MeasuredTraining``, on equal nodes. A task whose nodes change is preempted and
-    started again, so that all changes of an instant fit. Preemptive. As published with Pollux for
-    ``tiresias`` and ``optimus``, checked by ``scripts/validate_pollux.py --kernel``; ``pollux`` is
-    after Pollux (Qiao et al., OSDI 2021).
+    ``policy`` is ``tiresias``, ``optimus`` or ``pollux``, or an ``ElasticPolicy``. Its jobs are
+    tasks that run with ``MeasuredTraining``, on equal nodes. A task whose nodes change is preempted
+    and started again, so that all simultaneous changes fit. Preemptive. As published with Pollux
+    for ``tiresias`` and ``optimus``, checked by ``scripts/validate_pollux.py --kernel``; ``pollux``
+    is based on Pollux (Qiao et al., OSDI 2021).
 
     Raises:
-        ConfigError: There is no such policy, or the interval is not positive; in a simulation with
-            other tasks or unequal nodes, that it cannot play it.
+        ConfigError: There is no such policy, or the interval is not positive; or, raised during
+            a simulation, there are
+            other tasks or unequal nodes, which the policy does not support.
     """
 
     def __init__(self, policy: str | ElasticPolicy = "optimus", interval_s: int = 60) -> None:
@@ -413,7 +424,8 @@ class IntervalAllocation:
         now = view.now
         if not (view.ready or view.running):
             return
-        if now % self.interval_s or now in (0.0, self._decided_s):  # the simulator first decides after an interval
+        # the simulator first decides after one interval
+        if now % self.interval_s or now in (0.0, self._decided_s):
             yield Wait((floor(now / self.interval_s) + 1) * self.interval_s)
             return
         self._decided_s = now
@@ -439,11 +451,12 @@ class IntervalAllocation:
         yield Wait(now + self.interval_s)
 
     def _job(self, order: int, waiting: dict[int, TaskState], runs: dict[int, Run]) -> SteppedJob:
-        """The task as its policy knows it."""
+        """Return the task in the form that its policy takes."""
         task = waiting[order] if order in waiting else runs[order].task
         if not isinstance(task.training, Training):
             raise ConfigError(
-                f"elastic policies of Pollux's simulator play measured applications only; {task.name} is another task "
+                "elastic policies from Pollux's simulator support only measured applications; "
+                f"{task.name} is a different task "
                 "(elastic: {profiles: ...})"
             )
         job = self._jobs.get(order) or SteppedJob(task.training.job, task.training.batch)
@@ -452,12 +465,12 @@ class IntervalAllocation:
 
 
 def _refuse_levels(policy: str, tasks: Iterable[TaskState]) -> None:
-    """Refuse tasks whose GPUs must lie together in the network."""
+    """Reject tasks whose GPUs must be close together in the network."""
     for task in tasks:
         if task.demand.terms is not None and task.demand.terms.domains:
             request = task.job.job.request
             raise ConfigError(
-                f"{policy} knows no topology, and job {task.job.job.id!r} requires nodes of one "
+                f"{policy} does not support topologies, but job {task.job.job.id!r} requires nodes of one "
                 f"{request.level if request else 'level'} (request: level); allowed: policy sia or elastic-eft-wait, "
                 "or level_required: false"
             )
@@ -478,7 +491,8 @@ def _equal_nodes(view: ClusterView) -> EqualNodes:
 
 
 class _Nodes(NamedTuple):
-    """The nodes of a GPU type: GPUs of the largest, and those that elastic tasks hold or may have, by node."""
+    """The nodes of a GPU type: the GPUs of the largest node, and the GPUs that elastic tasks hold
+    or may have, by node."""
 
     size: int
     free: dict[int, int]
@@ -488,7 +502,7 @@ _NodesByType = dict[str, _Nodes]
 
 
 def _room(view: ClusterView) -> _NodesByType:
-    """The nodes that are up, by GPU type."""
+    """Return the nodes that are up, by GPU type."""
     held = Counter({machine.index: machine.idle for machine in view.machines.list})
     for run in view.running.values():
         if run.task.training is not None:
@@ -503,7 +517,7 @@ def _room(view: ClusterView) -> _NodesByType:
 
 
 def _capacity(view: ClusterView, nodes: _NodesByType) -> dict[str, int]:
-    """GPUs of each type for elastic tasks, without those that other tasks wait for."""
+    """Return the GPUs of each type for elastic tasks, without those for which other tasks wait."""
     capacity = {type_: sum(one.free.values()) for type_, one in nodes.items()}
     for task in view.ready:
         gpu = view.gpu_types[task.seconds.index(task.best_s)]
@@ -514,7 +528,7 @@ def _capacity(view: ClusterView, nodes: _NodesByType) -> dict[str, int]:
 
 
 def _configurations(nodes: _NodesByType) -> tuple[Configuration, ...]:
-    """Powers of two on one node, and whole nodes, of each type."""
+    """Return powers of two on one node, and whole nodes, of each type."""
     options = []
     for type_, (size, free) in nodes.items():
         counts = [2**power for power in range(size.bit_length()) if 2**power < size] + [size]
@@ -526,7 +540,7 @@ def _configurations(nodes: _NodesByType) -> tuple[Configuration, ...]:
 
 @lru_cache(maxsize=4096)
 def _model_goodputs(model: GoodputModel, options: tuple[Configuration, ...]) -> np.ndarray:
-    """Goodput of the model on each configuration; 0 beyond its batches."""
+    """Return the model's goodput on each configuration; 0 beyond its batches."""
     goodputs = np.zeros(len(options))
     allowed = [at for at, one in enumerate(options) if one.gpus * model.limits.local_min <= model.limits.largest]
     if allowed:
@@ -537,17 +551,17 @@ def _model_goodputs(model: GoodputModel, options: tuple[Configuration, ...]) -> 
 
 
 def _largest_group(domains: Sequence[int], of_type: _Nodes) -> int:
-    """Maximum number of nodes of a type in one domain."""
+    """Return the maximum number of nodes of a type in one domain."""
     return max([sum([domain >> node & 1 for node in of_type.free]) for domain in domains])
 
 
 def _goodputs(
     task: _ElasticTask, options: tuple[Configuration, ...], nodes: _NodesByType, *, sia: bool = False
 ) -> np.ndarray:
-    """Goodput of the task on each configuration; 0 outside its range, on more GPUs of a node than were
-    measured, and on more nodes than lie together as its job requires.
+    """Return the goodput of the task on each configuration; 0 outside its range, on more GPUs per
+    node than were measured, and on more nodes than are as close together as its job requires.
 
-    For ``sia``, relative to the least, and very small where the task may not run yet.
+    For ``sia``, goodput is relative to the smallest, and very small where the task may not run yet.
     """
     training, goodputs = task.training, np.zeros(len(options))
     most = _most_now(task) if sia else task.elastic.most
@@ -572,9 +586,8 @@ def _goodputs(
 
 
 def _asked_goodput(task: _ElasticTask, type_: str, asked: int, options: Sequence[Configuration]) -> float:
-    """Goodput with the GPUs that the user asked for, on as few nodes of a type as possible; infinite
-    if the task cannot run there.
-    """
+    """Return the goodput with the GPUs that the user requested, on as few nodes of a type as
+    possible; infinite if the task cannot run there."""
     model = task.training.model(type_)
     if model is None:
         return float(asked) if task.training.runs_on(type_) else inf
@@ -588,7 +601,7 @@ def _goodput_of(model: GoodputModel, nodes: int, gpus: int) -> float:
 
 
 def _most_now(task: _ElasticTask) -> int:
-    """At most twice the GPUs that the task has run on."""
+    """Return at most twice the GPUs with which the task has run."""
     return min(task.elastic.most, max(2 * task.training.largest_measured, task.elastic.least))
 
 
@@ -597,17 +610,17 @@ def _has_room(view: ClusterView, task: TaskState, share: Share) -> bool:
 
 
 def _restarts(task: _ElasticTask) -> bool:
-    """True if it holds GPUs, but does not train yet."""
+    """Return True if the task holds GPUs but does not train yet."""
     return task.run is not None and task.run.computing_s is None
 
 
 def _held(run: Run | None) -> list[tuple[int, int]]:
-    """Node and GPUs that a run holds on each."""
+    """Return each node that a run holds, with the number of GPUs there."""
     return [] if run is None else [(machine.index, count) for machine, count, *_ in run.held]
 
 
 def _present(task: _ElasticTask, options: Sequence[Configuration], view: ClusterView) -> int | None:
-    """Index of the configuration that the task has; None if it waits."""
+    """Return the index of the task's configuration; None if it waits."""
     if task.run is None:
         return None
     gpu, held = view.gpu_types[task.run.type], _held(task.run)
@@ -649,9 +662,9 @@ def _moves(
     wanted: Mapping[int, Configuration | None],
     nodes: _NodesByType,
 ) -> dict[int, Placement | None]:
-    """Placements of all tasks whose configuration changes; None for those that stop.
+    """Return the placements of all tasks whose configuration changes; None for those that stop.
 
-    A task that has its configuration keeps its GPUs, unless the others of the type find no room.
+    A task that has its configuration keeps its GPUs, unless the others of the type would not fit.
     """
     moves: dict[int, Placement | None] = {}
     for type_, of_type in nodes.items():
@@ -675,7 +688,8 @@ def _moves(
 
 
 def _together(domains: Sequence[int], nodes: list[int], count: int) -> list[int]:
-    """``count`` of the nodes, in the domain with the fewest of them that are enough; none if there is none."""
+    """Return ``count`` of the nodes, in the smallest domain that has enough of them; none if there
+    is no such domain."""
     groups = [[node for node in nodes if domain >> node & 1] for domain in domains] if domains else [nodes]
     return min([group for group in groups if len(group) >= count], key=len, default=[])[:count]
 
@@ -690,9 +704,8 @@ def _packed(
     kept: set[int],
     nodes: _Nodes,
 ) -> dict[int, Placement] | None:
-    """Place the tasks that are not kept, largest first, on the fullest nodes with room; None if one
-    finds none.
-    """
+    """Place the tasks that are not kept, largest first, on the fullest nodes on which they fit;
+    None if one does not fit."""
     size, free = nodes.size, dict(nodes.free)
     for task in tasks:
         if task.order in kept:
@@ -708,7 +721,7 @@ def _packed(
             empty = [node for node, count in free.items() if count == size]
             shares = [Share(node, size) for node in _together(task.domains, empty, count // size)]
             if not shares and task.domains:
-                continue  # the others do not wait for it
+                continue  # the other tasks do not wait for it
         elif fitting := [node for node in free if free[node] >= count]:
             shares = [Share(min(fitting, key=lambda node: (free[node], node)), count)]
         if sum(share.instances for share in shares) < count:

@@ -1,7 +1,7 @@
 """The integer program of Sia (SOSP 2023): one configuration of GPUs for each job, or none.
 
-A configuration is a GPU type with a number of nodes and GPUs. A job's goodputs, relative to its own
-least, make jobs of different models comparable.
+A configuration is a GPU type with a number of nodes and GPUs. Each job's goodputs are relative to
+its smallest goodput, which makes jobs with different models comparable.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Configuration(NamedTuple):
 
 
 class ConfigurationChoice(NamedTuple):
-    """Index of each job's configuration (None: it waits), and the least cost."""
+    """Index of each job's configuration (None if it waits), and the lowest cost."""
 
     chosen: list[int | None]
     objective: float
@@ -96,7 +96,9 @@ def choose_configurations(
             options={"mip_rel_gap": 0.0},
         )
     if solution.x is None:
-        raise ModelError(f"Sia's program has no solution ({solution.message}): do the locked jobs fit on the GPUs?")
+        raise ModelError(
+            f"Sia's program has no solution ({solution.message}); check that the locked jobs fit on the GPUs"
+        )
     taken = solution.x.reshape(jobs, width) > 0.5
     chosen = [int(row.argmax()) if row.any() else None for row in taken]
     return ConfigurationChoice(chosen, float(costs[taken].sum() + waiting_cost * (jobs - taken.sum())))

@@ -1,7 +1,8 @@
-"""Jobs as Pollux's simulator plays them: all advance by an interval, then the policy allocates GPUs again.
+"""Jobs as in Pollux's simulator: all jobs advance by one interval, then the policy allocates GPUs
+again.
 
-As published (Qiao et al., OSDI 2021, artifact): times are whole seconds, an arrival is seen at the
-next interval, and every change of a job's nodes costs 30 s in which it holds its GPUs.
+As published (Qiao et al., OSDI 2021, artifact): times are whole seconds, an arrival is noticed at
+the next interval, and every change of a job's nodes costs 30 s during which it holds its GPUs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _MOST_REPLICAS = 64
 
 
 class SteppedJob:
-    """A job in the simulator: its training, restarts and times. Times are whole seconds."""
+    """A job in the simulator: its training, restarts and times, in whole seconds."""
 
     def __init__(self, job: ElasticJob, batch: int | None) -> None:
         self.job = job
@@ -35,12 +36,12 @@ class SteppedJob:
 
     @property
     def arrival_s(self) -> float:
-        """When it arrives."""
+        """Arrival time."""
         return self.job.arrival_s
 
     @property
     def limits(self) -> BatchLimits:
-        """Batch sizes of its application."""
+        """Batch sizes that its application may use."""
         return self.job.profile.limits
 
     @property
@@ -50,16 +51,17 @@ class SteppedJob:
 
     @property
     def largest_measured(self) -> int:
-        """Largest number of replicas that it has run on."""
+        """Largest number of replicas with which it has run."""
         return self.training.largest_measured
 
     def most_replicas(self, batch: int) -> int:
-        """Maximum number of GPUs for a batch, as the simulator limits it: 64, and 1 for ncf."""
+        """Return the maximum number of GPUs for a batch, as the simulator limits it: 64, and 1 for
+        ncf."""
         profile = self.job.profile
         return 1 if profile.name == "ncf" else min(_MOST_REPLICAS, batch // profile.limits.local_min)
 
     def place(self, placement: Sequence[int], restart_s: int) -> None:
-        """Move to other GPUs; empty to stop."""
+        """Move to other GPUs; an empty placement stops the job."""
         self.training.place(placement)
         if placement:
             self.restart_left_s = restart_s
@@ -94,18 +96,18 @@ class ElasticPolicy(Protocol):
         ...
 
     def allocate(self, now_s: int, jobs: dict[str, SteppedJob], cluster: EqualNodes) -> Allocations:
-        """Return the nodes of every job. A job whose list does not change runs on undisturbed.
+        """Return the nodes of every job. A job whose list does not change continues undisturbed.
 
         Args:
-            now_s: The present.
+            now_s: The current time.
             jobs: Jobs that have arrived and are not done, in order of the workload.
-            cluster: Its size, and the present ``allocations``.
+            cluster: Its size, and the current ``allocations``.
         """
         ...
 
 
 class EqualNodes:
-    """A cluster of equal nodes, and the present ``allocations``."""
+    """A cluster of equal nodes, and the current ``allocations``."""
 
     def __init__(self, nodes: int, gpus_per_node: int) -> None:
         self.nodes, self.gpus_per_node = nodes, gpus_per_node
@@ -117,7 +119,7 @@ class EqualNodes:
         return self.nodes * self.gpus_per_node
 
     def free_gpus(self, allocations: Allocations) -> Counter[int]:
-        """Free GPUs of each node that has any, by node."""
+        """Return the free GPUs of each node that has any, by node."""
         taken = Counter(node for replicas in allocations.values() for node in replicas)
         free = {node: self.gpus_per_node - taken[node] for node in range(self.nodes)}
         return Counter({node: count for node, count in free.items() if count > 0})

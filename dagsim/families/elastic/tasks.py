@@ -1,4 +1,5 @@
-"""Elastic tasks of a configuration: a range of GPUs and a goodput model for the jobs of any workload.
+"""Elastic tasks in a configuration: a range of GPUs and a goodput model for the jobs of any
+workload.
 
 The shipped models are fitted to the measurements of six applications on T4s that come with Pollux
 (Qiao et al., OSDI 2021, artifact, Apache-2.0) by ``scripts/fit_goodput.py``.
@@ -31,7 +32,7 @@ SHIPPED_MODELS = {
         ("yolov3", (0.187108, 0.0253846, 0.749123, 0.0107143, 0.128284, 0.0174394, 1.10778), 53.9732),
     )
 }
-"""Goodput of each application on T4s, with the noise of the gradient over its whole training."""
+"""Goodput of each application on T4s, with its gradient noise over the whole training."""
 _ALIKE = {
     "resnet18": "cifar10",
     "resnet50": "imagenet",
@@ -41,24 +42,26 @@ _ALIKE = {
     "a3c": "ncf",
     "cyclegan": "yolov3",
 }
-"""Gavel's models by the application that is most like them."""
+"""Gavel's models, by the most similar application."""
 _SIZES = ((1.0, "cifar10"), (10.0, "deepspeech2"), (100.0, "yolov3"), (inf, "imagenet"))
-"""Most GPU-hours of the classes of Pollux's workload (section 5.1), and an application of each."""
+"""Largest GPU-hours of each class in Pollux's workload (section 5.1), and an application for each
+class."""
 _LEAST_S = 1e-6
-"""Seconds of a job without work."""
+"""Seconds assumed for a job without work."""
 
 
 @dataclass(frozen=True, slots=True)
 class ElasticTasks:
     """Makes the training tasks of a workload elastic: the policy chooses their GPUs.
 
-    A task of whole GPUs runs as ``least`` to ``most`` GPUs (or what its user asked for, if that is
-    outside). If its user asked for more than the cluster has, it is rejected. ``models`` names an
-    application of ``SHIPPED_MODELS`` for each model of the workload; names of applications and of
-    Gavel's models need no entry. ``default`` is the application of all other tasks: ``by-size``
-    chooses by GPU-hours, ``null`` lets them be rigid. The application gives the shape of the goodput;
-    with the GPUs that its user asked for, a task takes the seconds of the runtime model on each GPU
-    type. Each start takes ``restart_s``, by default that of the application.
+    A task with whole GPUs runs on ``least`` to ``most`` GPUs (or on the requested number, if that
+    is outside the range). If its user requested more than the cluster has, it is rejected.
+    ``models`` names an application of ``SHIPPED_MODELS`` for each model of the workload; names of
+    applications and of Gavel's models need no entry. ``default`` is the application of all other
+    tasks: ``by-size`` chooses by GPU-hours, and ``null`` leaves them rigid. The application only
+    determines the shape of the goodput; with the requested GPUs, a task takes the seconds of the
+    runtime model on each GPU type. Each start takes ``restart_s``, by default that of the
+    application.
 
     ``profiles`` is a folder of measured applications in Pollux's layout (variables such as
     ``$DAGSIM_DATA`` are replaced). Tasks of these
@@ -95,7 +98,7 @@ class ElasticTasks:
             raise ConfigError(f"elastic: batch must be best or asked, got {self.batch!r}")
         if self.batch == "asked" and self.profiles is None:
             raise ConfigError(
-                "elastic: only jobs with profiles ask for a batch; name the folder (profiles), or leave batch out"
+                "elastic: only jobs with profiles request a batch; name the folder (profiles), or leave batch out"
             )
         if self.profiles is not None:
             _profiles(self.profiles)
@@ -111,10 +114,11 @@ class ElasticTasks:
             raise ModelError(f"elastic: no GPU type of the cluster has least = {self.least} GPUs; the most is {most}")
 
     def job(self, job: Job, seconds: Seconds, cluster: Cluster) -> Job:
-        """The job with elastic tasks. ``seconds`` is the runtime model.
+        """Return the job with elastic tasks. ``seconds`` is the runtime model.
 
         Raises:
-            ModelError: A task asks for more GPUs than its application has batches for, or for a placement or
+            ModelError: A task requests more GPUs than its application has batches for, or a
+                placement or
             batch that its profile does not cover.
         """
         tasks = [self._task(task, job, seconds, cluster) for task in job.graph.tasks]
@@ -127,7 +131,7 @@ class ElasticTasks:
         if task.elastic is not None or not task.gpus or task.gpus != int(task.gpus):
             return task
         if task.instances > 1 and not task.gang:
-            return task  # independent instances are no training job
+            return task  # independent instances are not a training job
         types, sizes = _types(cluster)
         times_s = {gpu.name: taken for gpu, taken in zip(types, seconds(task, types), strict=True) if taken < inf}
         if not times_s or asked > max(sizes[gpu].all for gpu in times_s):
@@ -148,8 +152,9 @@ class ElasticTasks:
         limits = SHIPPED_MODELS[name].limits
         if asked * limits.local_min > limits.largest:
             raise ModelError(
-                f"job {job.id!r}: it asks for {asked} GPUs, and {name} has batches for at most "
-                f"{limits.largest // limits.local_min}; map its model to another application (elastic: models, default)"
+                f"job {job.id!r}: it requests {asked} GPUs, but {name} has batches for at most "
+                f"{limits.largest // limits.local_min}; map its model to another application "
+                "(elastic: models, default)"
             )
         fastest_s = max(min(times_s.values()), _LEAST_S)
         slower = tuple([(gpu, sizes[gpu].node, max(taken, _LEAST_S) / fastest_s) for gpu, taken in times_s.items()])
@@ -157,7 +162,7 @@ class ElasticTasks:
         return self._elastic(task, asked, name, GoodputTraining(models, samples_per_s * fastest_s))
 
     def _elastic(self, task: Task, asked: int, name: str, training: TrainingModel) -> Task:
-        """The task as a gang of single GPUs, with its range."""
+        """Return the task as a gang of single GPUs, with its range."""
         limits, restart_s = APPLICATIONS[name].limits, self.restart_s
         most = min(self.most, limits.largest // limits.local_min)
         elastic = Elastic(
@@ -170,7 +175,7 @@ class ElasticTasks:
         return replace(task, instances=asked, gang=True, gpus=1.0, cpus=cpus, memory_gb=memory_gb, elastic=elastic)
 
     def _application(self, task: Task, asked: int, seconds: float) -> str | None:
-        """Name of the application that a task is like."""
+        """Return the name of the application that a task resembles."""
         if task.model is not None:
             plain = task.model.lower().replace("-", "")
             name = self.models.get(task.model) or (plain if plain in SHIPPED_MODELS else _ALIKE.get(plain))
@@ -184,7 +189,7 @@ class ElasticTasks:
 
 
 def _check_measured(job: Job, training: MeasuredTraining, asked: int, gpu: str, size: int) -> None:
-    """Refuse a task whose GPUs, as its user asked for them on nodes of ``size``, were not measured."""
+    """Reject a task if the requested GPUs, on nodes of ``size``, were not measured."""
     state, full = training.start(), min(asked, size)
     state.place([full] * (asked // full) + [asked % full] * bool(asked % full), gpu)
     try:
@@ -200,7 +205,7 @@ Seconds = Callable[[Task, tuple[GpuType, ...]], Sequence[float]]
 
 
 class _Sizes(NamedTuple):
-    """GPUs of a type: on its largest node, and altogether."""
+    """GPUs of a type: on its largest node, and in total."""
 
     node: int
     all: int
@@ -208,7 +213,7 @@ class _Sizes(NamedTuple):
 
 @cache
 def _types(cluster: Cluster) -> tuple[tuple[GpuType, ...], dict[str, _Sizes]]:
-    """The GPU types of a cluster, and the numbers of GPUs of each by name."""
+    """Return the GPU types of a cluster, and the numbers of GPUs of each by name."""
     types = tuple(dict.fromkeys([node.gpu for node in cluster.nodes if node.gpu is not None]))
     counts = {gpu.name: [node.gpus for node in cluster.nodes if node.gpu == gpu] for gpu in types}
     return types, {name: _Sizes(max(gpus), sum(gpus)) for name, gpus in counts.items()}
@@ -221,10 +226,9 @@ def _profiles(folder: str) -> dict[str, TrainingProfile]:
 
 @cache
 def _scaled(name: str, asked: int, slower: tuple[tuple[str, int, float], ...]) -> tuple[dict[str, GoodputModel], float]:
-    """Models by GPU type, so that ``asked`` GPUs on as few nodes as possible are the stated factor
-    slower than on the fastest type; and their goodput there. ``slower`` are types, GPUs of a node and
-    factors.
-    """
+    """Return models by GPU type, so that ``asked`` GPUs on as few nodes as possible are slower than
+    on the fastest type by the stated factor; and their goodput there. ``slower`` holds types, GPUs
+    per node and factors."""
     model = SHIPPED_MODELS[name]
     goodputs = {gpu: float(model.best(-(-asked // size), asked).goodput) for gpu, size, _ in slower}
     fastest = next(gpu for gpu, _, factor in slower if factor == 1.0)

@@ -1,9 +1,9 @@
 """An elastic job: its rate at a placement and a batch, and its progress.
 
 A job advances in iterations of its initial batch (``profiles.py``). At a placement and a batch, its
-rate is constant until its epoch ends, because the gradient's noise is measured per epoch. So a
-simulator needs ``Training.pace``, the present rate and the progress at which it changes, then
-``advance`` or ``end_epoch``.
+rate is constant until its epoch ends, because gradient noise is measured per epoch. So a simulator
+needs ``Training.pace``, which returns the current rate and the progress at which it changes, and
+then ``advance`` or ``end_epoch``.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dagsim.families.elastic.profiles import TrainingProfile, table_rows
 from dagsim.model import Pace
 
 _LATE_S = 2.0**-30
-"""An epoch that is rounded down to a whole second ends this much later: Pollux's simulator rounds only
-after the policy of that second has decided. A power of 2 leaves no rounding residue in times.
-"""
+"""An epoch that is rounded down to a whole second ends this much later, because Pollux's simulator
+rounds only after the policy has decided for that second. A power of 2 leaves no rounding residue in
+times."""
 _NODE_GPUS = 4
 
 
@@ -42,7 +42,7 @@ class ElasticJob:
 
 @dataclass(frozen=True)
 class MeasuredTraining:
-    """The progress of a task by the measurements of an application (``TrainingModel``).
+    """The progress of a task according to the measurements of an application (``TrainingModel``).
 
     ``batch`` as in ``Training``. With ``whole_seconds``, epochs end after whole seconds, as in
     Pollux's simulator. ``speeds`` multiply the rate by GPU type; other types have the measured rate.
@@ -54,7 +54,7 @@ class MeasuredTraining:
     speeds: Mapping[str, float] = field(default_factory=dict)
 
     def start(self) -> Training:
-        """The state before the first start."""
+        """Return the state before the first start."""
         return Training(self.job, self.batch, self.whole_seconds, self.speeds)
 
 
@@ -80,18 +80,18 @@ class GoodputTraining:
             raise ModelError("a task needs a goodput model for some GPU type")
 
     def start(self) -> GoodputProgress:
-        """The state before the first start."""
+        """Return the state before the first start."""
         return GoodputProgress(self)
 
 
 class GoodputProgress:
-    """A task under way with ``GoodputTraining``. See ``TrainingState``."""
+    """The progress of a task with ``GoodputTraining``. See ``TrainingState``."""
 
     def __init__(self, task: GoodputTraining) -> None:
         self.task = task
         self.progress = 0.0
         self.largest_measured = 0
-        """Largest number of replicas that it has run on."""
+        """Largest number of replicas with which it has run."""
         self._rate = 0.0
 
     @property
@@ -121,15 +121,16 @@ class GoodputProgress:
             self.largest_measured = max(self.largest_measured, sum(placement))
 
     def runs_on(self, gpu: str) -> bool:
-        """True if there is a model for a GPU type."""
+        """Return True if there is a model for a GPU type."""
         return self.model(gpu) is not None
 
     def model(self, gpu: str) -> GoodputModel | None:
-        """The goodput on a GPU type, as a policy knows it; None if it cannot run there."""
+        """Return the goodput on a GPU type, as a policy knows it; None if the task cannot run
+        there."""
         return self.task.models.get(gpu) or self.task.models.get("")
 
     def pace(self, interference: float = 0.0) -> Pace:
-        """The goodput of the placement."""
+        """Return the goodput of the placement."""
         return Pace(self._rate * (1.0 - interference), self.task.samples)
 
     def advance(self, progress: float) -> None:
@@ -141,7 +142,7 @@ class GoodputProgress:
         self.progress = self.task.samples
 
     def copy(self) -> GoodputProgress:
-        """An equal state that continues independently."""
+        """Return an equal state that continues independently."""
         return copy.copy(self)
 
 
@@ -150,7 +151,8 @@ class Training:
 
     Args:
         job: The job.
-        batch: Samples per iteration; by default those of the best goodput, chosen again at each
+        batch: Samples per iteration; by default the batch with the best goodput, chosen again
+            at each
             placement and epoch.
         whole_seconds: Whether epochs end after whole seconds, as in Pollux's simulator.
         speeds: Factors on the rate, by GPU type.
@@ -171,9 +173,9 @@ class Training:
         self._whole_seconds = whole_seconds
         self._speeds = speeds or {}
         self._speed = 1.0
-        """Factor on the rate on the present GPU type."""
+        """Factor on the rate on the current GPU type."""
         self._late_s = self._next_late_s = 0.0
-        """Time by which the present epoch began late, and by which the next one will."""
+        """Time by which the current epoch began late, and by which the next epoch will."""
         self.placement: tuple[int, ...] = ()
         self.local_batch = 0
         self.accumulation = 0
@@ -195,12 +197,12 @@ class Training:
 
     @property
     def replicas(self) -> int:
-        """GPUs in use."""
+        """Number of GPUs in use."""
         return sum(self.placement)
 
     @property
     def largest_measured(self) -> int:
-        """Largest number of replicas that the job has run on, 0 at first."""
+        """Largest number of replicas with which the job has run, 0 at first."""
         return max((replicas for _, replicas, _ in self.measured), default=0)
 
     @property
@@ -212,13 +214,12 @@ class Training:
         return self._model
 
     def runs_on(self, gpu: str) -> bool:
-        """True if it may run on a GPU type."""
+        """Return True if it may run on a GPU type."""
         return not self._speeds or gpu in self._speeds
 
     def model(self, gpu: str) -> GoodputModel | None:
-        """The goodput on a GPU type by the iterations so far; None before the first, and where it
-        cannot run.
-        """
+        """Return the goodput on a GPU type according to the iterations so far; None before the
+        first, and where the job cannot run."""
         model, speed = self.goodput, self._speeds.get(gpu, 1.0)
         if model is None or not self.runs_on(gpu):
             return None
@@ -227,9 +228,9 @@ class Training:
         return GoodputModel(model.throughput.slower(1 / speed), model.noise, model.limits)
 
     def place(self, placement: Sequence[int], gpu: str = "") -> None:
-        """Take other GPUs: replicas on each node, empty to stop. Choose the batch for them. The
-        profile is of one GPU type; others only differ by their factors.
-        """
+        """Take other GPUs: the replicas on each node, or an empty placement to stop. Choose the
+        batch for them. The profile describes one GPU type; other types differ only by their
+        factors."""
         self.placement = tuple([count for count in placement if count])
         self._speed = self._speeds.get(gpu, 1.0)
         self._late_s = 0.0
@@ -237,11 +238,11 @@ class Training:
             self._choose_batch()
 
     def pace(self, interference: float = 0.0) -> Pace:
-        """Return the present rate, measuring an iteration; ``interference`` is the share lost to
-        others.
+        """Return the current rate, measuring an iteration; ``interference`` is the share lost to
+        other jobs.
 
         Raises:
-            ModelError: The job does not run or is done, or was never measured at this placement.
+            ModelError: The job is not running or is done, or was never measured at this placement.
         """
         if not self.placement or self.done:
             raise ModelError(f"{self.job.name} {'is done' if self.done else 'does not run'}; it has no rate")
@@ -270,14 +271,14 @@ class Training:
         self.progress += progress
 
     def end_epoch(self) -> None:
-        """Reach the end of the epoch, and choose the batch of the next."""
+        """Reach the end of the epoch, and choose the batch for the next."""
         self.epoch += 1
         self._late_s = self._next_late_s
         self.progress = self.job.profile.progress_at(self.epoch)
         self._choose_batch()
 
     def copy(self) -> Training:
-        """An equal state that continues independently."""
+        """Return an equal state that continues independently."""
         twin = copy.copy(self)
         twin.measured = dict(self.measured)
         return twin
@@ -294,7 +295,7 @@ class Training:
 
 
 def split_batch(profile: TrainingProfile, batch: int, replicas: int) -> tuple[int, int]:
-    """Return local batch and accumulation steps of a batch on ``replicas`` GPUs."""
+    """Return the local batch and the accumulation steps for a batch on ``replicas`` GPUs."""
     limits = profile.limits
     per_replica = ceil(batch / replicas - 1e-8)
     accumulation = ceil(per_replica / limits.local_max - 1e-8) - 1
@@ -304,8 +305,8 @@ def split_batch(profile: TrainingProfile, batch: int, replicas: int) -> tuple[in
 
 
 def alone_s(job: ElasticJob) -> float:
-    """Seconds that the job trains with the replicas and the batch that its user asked for, on nodes
-    of four GPUs of its own, filled one after the other, without restarts.
+    """Return the seconds that the job trains with the replicas and the batch that its user
+    requested, alone on nodes with four GPUs, filled one after the other, without restarts.
 
     Raises:
         ModelError: The replicas or the batch are outside the measured range.
@@ -334,7 +335,7 @@ def read_workload(path: Path | str, profiles: Mapping[str, TrainingProfile]) -> 
         if application not in profiles:
             raise TraceError(f"{where}: no profile of the application {application!r}")
         if name in jobs:
-            raise TraceError(f"{where}: the job {name!r} is there twice")
+            raise TraceError(f"{where}: the job {name!r} occurs twice")
         if not (isfinite(arrival_s) and arrival_s >= 0 and replicas >= 1 and batch >= 1):
             raise TraceError(f"{where}: a job needs a time of 0 or more, a replica and a sample, got {numbers}")
         jobs[name] = ElasticJob(name, profiles[application], arrival_s, int(replicas), int(batch))
@@ -348,6 +349,6 @@ def seconds_alone(profile: TrainingProfile, gpus: int, batch: int) -> float:
     """Return the seconds that an application takes alone on GPUs, with a batch.
 
     Raises:
-        ModelError: The profile does not cover them.
+        ModelError: The profile does not cover the GPUs or the batch.
     """
     return alone_s(ElasticJob("", profile, 0.0, gpus, batch))

@@ -23,10 +23,11 @@ from dagsim.model.log import ROW
 from dagsim.systems.cluster.api import NEVER_S
 
 MOST_GPU_SECONDS = 2.0**42
-"""Maximum of the GPU-seconds of all tasks: sums are kept in whole units of 2**-20 in 64 bits."""
+"""Maximum of the GPU-seconds of all tasks, because sums are kept in whole units of 2**-20 in 64
+bits."""
 
 MOST_IN_FLIGHT = 1 << 20
-"""Maximum number of instances that run at once: every episode has room for all of them."""
+"""Maximum number of instances that run at once, for all of which every episode has space."""
 
 TALLY = record_type(
     f8="integral since_s rate charged_s arrived_s weight scale gpus never_s theta",
@@ -34,13 +35,16 @@ TALLY = record_type(
 )
 """Single numbers.
 
-- The reward: ``integral``, ``since_s``, ``rate`` and ``charged_s`` are those of ``cluster_rewards.Accrual``,
-  ``arrived_s`` is that of ``cluster_rewards.CriticalPaths``. ``weight`` and ``scale`` are constants;
+- The reward: ``integral``, ``since_s``, ``rate`` and ``charged_s`` are those of
+    ``cluster_rewards.Accrual``,
+  ``arrived_s`` is that of ``cluster_rewards.CriticalPaths``. ``weight`` and ``scale`` are
+      constants;
   ``shaped`` is 1 for ``shaped_job_seconds``, 0 for ``job_seconds``.
-- Constants: ``gpus`` of the cluster; ``never_s`` stands for an end that is not expected.
-- Counters: ``groups`` that have had a task, ``jobs`` in the system, present ``choices`` without the
-  one that waits, and tasks ``waiting``. ``pending`` is 1 if waiting is a choice.
-- Of the codec ``relative`` (1): ``theta`` and ``order`` (``proposals``) of its reference, which would start
+- Constants: ``gpus`` of the cluster; ``never_s`` is used for an end that is not expected.
+- Counters: ``groups`` that have had a task, ``jobs`` in the system, current ``choices`` without
+    the one to wait, and tasks ``waiting``. ``pending`` is 1 if waiting is a choice.
+- For the codec ``relative`` (1): ``theta`` and ``order`` (``proposals``) of its reference,
+    which would start
   ``proposed`` on a type now; ``kinds`` and ``profiles`` that have had a task; ``ready`` tasks.
 - Rows of the log that were ``read``, and starts that were ``heard``, since they were last cleared.
   The log keeps its rows if ``recorded`` is 1; otherwise they are overwritten once they are read.
@@ -48,48 +52,45 @@ TALLY = record_type(
 FACT = record_type(
     f8="best_s least_s rank_s true_s true_rank_s wide", i8="group best_type width_class high low profile"
 )
-"""Constants of a task. ``least_s`` are the estimated seconds on the fastest type, ``best_s`` the same
-but not 0, ``rank_s`` the estimated path from its start to the end of its job; ``true_s`` and
-``true_rank_s`` are the true ones. ``wide`` are the GPUs that start together. ``high`` and ``low`` are
-the GPU-seconds on the fastest type, as an exact sum (``play.exact_sum``). ``profile`` is that of
-``eft-wait``.
-"""
+"""Constants of a task. ``least_s`` are the estimated seconds on the fastest type, ``best_s`` the
+same but not 0, ``rank_s`` the estimated path from its start to the end of its job; ``true_s`` and
+``true_rank_s`` are the true ones. ``wide`` is the number of GPUs that start together. ``high`` and
+``low`` are the GPU-seconds on the fastest type, as an exact sum (``play.exact_sum``). ``profile``
+is that of ``eft-wait``."""
 GROUP = record_type(i8="kind at short last listed seen")
-"""Tasks with the same demand class ``kind`` and the same ratios of seconds between types. Its two heaps
-begin ``at`` this position and hold ``short`` and ``last`` entries. ``seen`` is 1 after its first task
-became ready. ``listed`` is unrelated: it is the group at this position in the order of first tasks.
-"""
+"""Tasks with the same demand class ``kind`` and the same ratios of seconds between types. Its two
+heaps begin ``at`` this position and hold ``short`` and ``last`` entries. ``seen`` is 1 after its
+first task became ready. ``listed`` is a separate list: the group at this position in the order of
+first tasks."""
 WIDTH = record_type(i8="at held")
-"""The ready tasks of a class of widths: their place and number in ``sorted_s``."""
+"""The ready tasks in a width class: their position and number in ``sorted_s``."""
 ON_TYPE = record_type(f8="gpus", i8="at held")
-"""GPUs of a type (at least 1), and the place and number of its runs in ``expected``."""
+"""GPUs of a type (at least 1), and the position and number of its runs in ``expected``."""
 EXPECTED = record_type(f8="end_s gpus", i8="slot")
 """A run by its expected end."""
 IN_SYSTEM = record_type(f8="until_s ready_s left done_s wide_s work_s", i8="tasks_left stale")
-"""A job. ``until_s`` and ``ready_s`` are those of its path in ``cluster_rewards.CriticalPaths``; ``left`` is
-the feature ``job_left``, computed when ``tasks_left`` tasks were left; ``done_s`` is the completion.
-``wide_s`` and ``work_s`` are its GPU-seconds left as ``eft-wait`` and ``srpt-work`` count them, unless they
-are ``stale``.
-"""
+"""A job. ``until_s`` and ``ready_s`` are as in its path in ``cluster_rewards.CriticalPaths``;
+``left`` is the feature ``job_left``, computed when ``tasks_left`` tasks were left; ``done_s`` is
+the completion. ``wide_s`` and ``work_s`` are its GPU-seconds left as ``eft-wait`` and ``srpt-work``
+count them, unless they are ``stale``."""
 LISTED = record_type(i8="kind listed seen")
 """A demand class or a profile, which has a ``kind``. ``seen`` and ``listed`` are those of ``GROUP``."""
 HEADS = record_type(f8="key seconds", i8="first shortest")
-"""The ``first`` ready task of a profile on a type (-1: none) with its key, and the ``shortest`` with its
-seconds.
-"""
+"""The ``first`` ready task of a profile on a type (-1 if there is none) with its key, and the
+``shortest`` task with its seconds."""
 
 
 @by_pointer
 class EpisodeState(NamedTuple):
-    """One episode."""
+    """The arrays of one episode."""
 
     state: State
     log: np.recarray  # ROW
     # Constants.
     facts: np.recarray  # (n,) FACT
-    slowdown: np.ndarray  # (n, types) float64: logarithm of the seconds over the best
+    slowdown: np.ndarray  # (n, types) float64: logarithm of the seconds divided by the best
     slowdown_units: np.ndarray  # (n, types, 2) int64: the same as exact sums
-    fixed: np.ndarray  # (n, types, 10) float32: the columns that stay the same while a task waits
+    fixed: np.ndarray  # (n, types, 10) float32: the columns that do not change while a task waits
     ideal_s: np.ndarray  # (J,) float64: critical paths on arrival, 0 for jobs that can never run
     # What changes.
     tally: Any  # TALLY
@@ -105,33 +106,35 @@ class EpisodeState(NamedTuple):
     jobs: np.recarray  # (J,) IN_SYSTEM
     in_system: np.ndarray  # (J,) int64: jobs in the system, in the order of their arrival
     choice: np.ndarray  # (2 * groups * types, 2) int64: task and type of each choice
-    room: np.ndarray  # (K,) int64: bit set of the types with room for a demand class, -1 if not known yet
-    eta_s: np.ndarray  # (K, types) float64: seconds until a type has room for a demand class, -1 if not known yet
+    # (K,) int64: bit set of the types on which a demand class fits, -1 if not known yet
+    room: np.ndarray
+    # (K, types) float64: seconds until a demand class fits on a type, -1 if not known yet
+    eta_s: np.ndarray
     shown: np.ndarray  # (types, 8) float32: the rows of the types
     # Of the codec relative; empty for others.
     kinds: np.recarray  # (K,) LISTED
     profiles: np.recarray  # (profiles,) LISTED: tasks of a demand class with the same ratios of seconds
     heads: np.recarray  # (profiles, types) HEADS
     ready_tasks: np.ndarray  # (n,) int64: the ready tasks, in any order
-    ready_at: np.ndarray  # (n,) int64: the place of each of them
-    left_s: np.ndarray  # (n,) float64: GPU-seconds left of the job when the task became ready
+    ready_at: np.ndarray  # (n,) int64: the position of each of them
+    left_s: np.ndarray  # (n,) float64: remaining GPU-seconds of the job when the task became ready
     all_s: np.ndarray  # (n,) float64: seconds of all ready tasks on their fastest types, ascending
     exact: np.ndarray  # (types, 8) float64: the rows of the types
-    works: np.ndarray  # (choices, 2) float64: GPU-seconds left and seconds of each choice
-    ranked: np.ndarray  # (choices,) float64: room to sort them
+    works: np.ndarray  # (choices, 2) float64: remaining GPU-seconds and seconds of each choice
+    ranked: np.ndarray  # (choices,) float64: space to sort them
 
 
 class EpisodeCodec(NamedTuple):
-    """The codec of an episode, as far as the engine needs it."""
+    """The codec of an episode, as far as it concerns the engine."""
 
     placement: int
     relative: bool = False
     theta: float = 0.0
-    """Of the reference of ``relative``, which is ``eft-wait`` with the order ``work``."""
+    """Threshold of the reference of ``relative``, which is ``eft-wait`` with the order ``work``."""
 
 
 class EpisodeReward(NamedTuple):
-    """The reward: minus the weighted cost, over a scale."""
+    """The reward: minus the weighted cost, divided by a scale."""
 
     weight: float = 1.0
     scale: float = 1.0
@@ -139,7 +142,7 @@ class EpisodeReward(NamedTuple):
 
 
 def too_large(scene: EngineScenario) -> str:
-    """The reason why an episode would not fit into its arrays; empty if there is none."""
+    """Return why an episode would not fit into its arrays; empty if it fits."""
     least_s, wide = scene.work.best_s, scene.classes.table.gpus * np.maximum(scene.classes.table.gang, 1)
     gpu_s = np.where(np.isinf(least_s), 0.0, least_s) * np.maximum(wide, 1.0)[scene.work.rows.kind]
     if gpu_s.sum() >= MOST_GPU_SECONDS:
@@ -150,7 +153,8 @@ def too_large(scene: EngineScenario) -> str:
 
 
 def most_in_flight(scene: EngineScenario) -> tuple[int, np.ndarray]:
-    """Upper bound of the instances that can run at once, and (types,) int64 the same by type."""
+    """Return an upper bound on the instances that can run at once, and (types,) int64: the same by
+    type."""
     instances = int(scene.work.rows.instances.sum())
     asked, nodes = scene.classes.table.gpus, scene.nodes.table
     least = float(asked.min()) if len(asked) else 0.0
@@ -162,7 +166,7 @@ def most_in_flight(scene: EngineScenario) -> tuple[int, np.ndarray]:
 
 
 def new_episode(scene: EngineScenario, codec: EpisodeCodec, terms: EpisodeReward, log: np.recarray) -> EpisodeState:
-    """The state of an episode before its first event. ``play.prepare`` must follow."""
+    """Build the state of an episode before its first event. ``play.prepare`` must follow."""
     work, classes = scene.work, scene.classes
     tasks, types = work.seconds.shape
     jobs = len(work.jobs.arrival_s)
@@ -242,22 +246,24 @@ def new_episode(scene: EngineScenario, codec: EpisodeCodec, terms: EpisodeReward
 
 
 def scratch(nodes: int) -> np.recarray:
-    """A log of few rows, for episodes that do not keep theirs. Episodes of one thread can share it."""
+    """Return a log with few rows, for episodes that do not keep their logs. Episodes in one thread
+    can share it."""
     return np.zeros(max(1024, 4 * nodes), ROW).view(np.recarray)
 
 
 def whole_log_of(scene: EngineScenario) -> np.recarray:
-    """A log with room for all rows of an episode."""
+    """Return a log with space for all rows of an episode."""
     rows = 2 * len(scene.facts) + 2 * int(scene.work.rows.instances.sum()) + len(scene.nodes.table) + 2
     return np.zeros(rows, ROW).view(np.recarray)
 
 
 _RING = 256
-"""Number of node changes that are remembered: a short ring, because each episode has its own."""
+"""Number of node changes that are remembered; small, because each episode has its own ring."""
 
 
 def _cut(s: State, runs: int) -> State:
-    """The state with no more room than ``runs`` runs need, each with one hold per instance."""
+    """Return the state with only as much space as ``runs`` runs need, each with one hold per
+    instance."""
     lengths = dict.fromkeys(("ends", "runs", "holds", "ended", "starts"), runs) | {"ring": _RING}
     return s._replace(**{name: _resized(getattr(s, name), length) for name, length in lengths.items()})
 
@@ -267,14 +273,15 @@ def _resized(array: Any, rows: int) -> Any:
 
 
 def _groups(kind: np.ndarray, seconds: np.ndarray, best_s: np.ndarray, digits: int) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) int64: the group of each task, by its demand class and its ratios of seconds to ``best_s``; and
-    the demand class of each group.
+    """Return (n,) int64: the group of each task, by its demand class and its ratios of seconds to
+    ``best_s``; and the demand class of each group.
 
-    Ratios are rounded one by one in Python, as in the codec: NumPy's rounding may differ in the last
-    digit.
+    As in the codec, ratios are rounded one by one in Python, because NumPy's rounding may differ in
+    the last digit.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
-        ratios = seconds / best_s[:, None]  # NaN for a task that can run nowhere: its job is rejected
+        # NaN for a task that cannot run anywhere, whose job is rejected
+        ratios = seconds / best_s[:, None]
     distinct, place = np.unique(ratios, return_inverse=True)
     rounded = np.array([round(ratio, digits) for ratio in distinct.tolist()])
     number = np.unique(rounded, return_inverse=True)[1][place].reshape(ratios.shape)

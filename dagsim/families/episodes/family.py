@@ -1,4 +1,4 @@
-"""The family of compiled episodes, and what it adds."""
+"""The family of compiled episodes, and what it registers."""
 
 from dagsim.family import Entry, Family
 
@@ -9,14 +9,14 @@ FAMILY = Family(
         "compiled_sources": (Entry("episodes", ".", "all files here"),),
         "services": (
             Entry("why_no_episodes", ".offer:why_not_compiled", "the reason against compiled episodes"),
-            Entry("compiled_episodes", ".offer:compiled_episodes", "many episodes, played together"),
+            Entry("compiled_episodes", ".offer:compiled_episodes", "many episodes, simulated together"),
             Entry("compile_episodes", ".side_by_side:compile_episodes", "compile them once"),
         ),
         "policies": (
             Entry(
                 "search",
                 ".search:Search",
-                "best decision of several policies, by simulated futures",
+                "best decision among several policies, by simulated futures",
                 ("estimates", "costly"),
             ),
         ),

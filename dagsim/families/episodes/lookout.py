@@ -1,7 +1,9 @@
-"""The present of a simulation, with arrivals that are drawn from its past, as episodes that can be tried.
+"""The current state of a simulation, with arrivals drawn from its past, as episodes in which
+choices can be tried.
 
-It is built from what a policy may see: jobs in the system with their estimates, runs with their expected ends, and
-copies of earlier jobs that stand for those to come. True durations and arrivals are not in it.
+It is built from what a policy may see: jobs in the system with their estimates, runs with their
+expected ends, and copies of earlier jobs that represent those to come. It contains no true
+durations or arrivals.
 """
 
 from __future__ import annotations
@@ -31,25 +33,26 @@ from dagsim.families.episodes.side_by_side import (
 from dagsim.systems.cluster.api import ClusterView, JobState
 
 _LATE = 0.05
-"""A run that takes longer than estimated is expected to take this fraction of the estimate longer still."""
+"""A run that takes longer than estimated is expected to take this fraction of the estimate in
+addition."""
 
 
 class ArrivedJob(NamedTuple):
-    """A job as a scheduler knows it when it arrives."""
+    """A job, as a scheduler knows it when it arrives."""
 
     arrival_s: float
     kind: np.ndarray  # (n,) int64: demand classes
     instances: np.ndarray  # (n,) int64
     seconds: np.ndarray  # (n, types) float64: estimates
-    children: np.ndarray  # (n + 1,) int64: where the children of each task begin in ``child``
+    children: np.ndarray  # (n + 1,) int64: index of the first child of each task in ``child``
     child: np.ndarray  # (edges,) int64
     order: np.ndarray  # (n,) int64: parents first
     ordered: bool
-    """True if the tasks already stand in that order."""
+    """True if the tasks are already in that order."""
 
     @classmethod
     def of(cls, job: JobState) -> ArrivedJob:
-        """The columns of a job."""
+        """Return the columns of a job."""
         graph, tasks = job.job.graph, job.tasks
         sizes = [len(graph.children[task.index]) for task in tasks]
         return cls(
@@ -65,7 +68,8 @@ class ArrivedJob(NamedTuple):
 
 
 class Follower(NamedTuple):
-    """A player of episodes: ``depth`` choices by the net, then a heuristic (``proposals``)."""
+    """What makes the decisions in an episode: the network for ``depth`` choices, then a heuristic
+    (``proposals``)."""
 
     theta: float
     order: int
@@ -73,14 +77,16 @@ class Follower(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """A first choice, a row of the choices or ``WAIT`` (or ``AS_PROPOSED``), and who plays on."""
+    """A first choice, as a row of the choices or ``WAIT`` (or ``AS_PROPOSED``), and what makes the
+    later choices."""
 
     first: int
     player: Follower
 
 
 class Lookout:
-    """The present, and ways in which it may go on: the same arrivals for all that is tried."""
+    """The current state, and ways in which it may continue: the same arrivals for everything that
+    is tried."""
 
     def __init__(self, codec: EpisodeCodec, net: ScorerNet | None = None) -> None:
         compile_episodes(trials=True)
@@ -108,11 +114,12 @@ class Lookout:
         samples: Sequence[ArrivedJob],
         arrivals: Sequence[np.ndarray],
     ) -> bool:
-        """Take over the present. ``columns`` has the jobs in the system by number. ``arrivals`` are, for each
-        future, (samples,) float64: when a copy of each of the samples arrives, ascending, ``inf`` if it does not.
+        """Take over the current state. ``columns`` has the jobs in the system by number.
+        ``arrivals`` are, for each future, (samples,) float64: when a copy of each of the samples
+        arrives, ascending, ``inf`` if it does not.
 
-        Returns False if nothing can be started in it, or if the engine cannot play it: GPUs are shared with
-        interference, or it is too large.
+        Return False if nothing can be started, or if the engine does not support the state, because
+        GPUs are shared with interference or it is too large.
         """
         self._jobs, self._arrivals = list(view.jobs.values()), arrivals
         if view.sharing is not None or not self._jobs:
@@ -138,7 +145,7 @@ class Lookout:
         return can_start
 
     def proposals(self, players: Sequence[Follower]) -> tuple[list[int], int]:
-        """The first choice of each heuristic, and of the net (-1 without one)."""
+        """Return the first choice of each heuristic, and of the network (-1 without one)."""
         choices = np.zeros((1, len(players) + 1), np.int64)
         theta = np.array([player.theta for player in players], float)
         order = np.array([player.order for player in players], np.int64)
@@ -147,13 +154,14 @@ class Lookout:
         return first, best
 
     def start_of(self, choice: int) -> tuple[JobState, int, int]:
-        """The job, the index of the task and the type of a choice."""
+        """Return the job, the index of the task and the type of a choice."""
         task, type_ = self._present("choice")[choice].tolist()
         place = int(np.searchsorted(self._first, task, "right")) - 1
         return self._jobs[place], task - self._first[place], type_
 
     def costs(self, trials: Sequence[Attempt], futures: int) -> np.ndarray:
-        """(trials, futures) float64: the sum of the completion times of all jobs in each of the first futures."""
+        """Return (trials, futures) float64: the sum of the completion times of all jobs in each of
+        the first futures."""
         assert self._image is not None
         self._make_room(1 + futures + len(trials) * futures)
         future = self._arenas[1 : 1 + futures]
@@ -184,7 +192,7 @@ class Lookout:
         return not over[0] and bool(self._present("tally")["choices"])
 
     def _make_room(self, slots: int) -> None:
-        """Have arenas and tables for this many episodes of the image."""
+        """Make arenas and tables for this many episodes of the image."""
         image = self._image
         assert image is not None
         size = len(image.bytes)
@@ -202,7 +210,7 @@ class Lookout:
         self._now_s = np.concatenate([self._now_s[:1], np.zeros(slots - 1)])
 
     def _scene(self, view: ClusterView, jobs: Sequence[ArrivedJob], samples: Sequence[ArrivedJob]) -> EngineScenario:
-        """The present and the samples as columns."""
+        """Return the current state and the samples as columns."""
         machines, now = view.machines, view.now
         before = nextafter(now, -inf)
         if self._classes is None or len(self._classes.table) != len(machines.classes):

@@ -1,4 +1,4 @@
-"""An episode: the rules of the simulation, played until there is a choice.
+"""An episode: the rules of the simulation, carried out until there is a choice.
 
 The twin of ``learning.episode.Episode`` with the codec ``candidates`` or ``relative`` and the reward
 ``shaped_job_seconds`` or ``job_seconds``. The simulation itself is that of ``compiled.rules``. What is new:
@@ -8,7 +8,7 @@ The twin of ``learning.episode.Episode`` with the codec ``candidates`` or ``rela
 - ``play_on``, which returns when a task can start;
 - the reward.
 
-``features`` shows the choices to a net.
+``features`` shows the choices to a network.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def _add_exact(sums: np.ndarray, row: int, sign: int, high: int, low: int) -> No
 
 @inner
 def exact_sum(high: int, low: int) -> float:
-    """The value of an exact sum."""
+    """Return the value of an exact sum."""
     return high / COARSE + low / (COARSE * FINE)
 
 
 @inner
 def below(values: np.ndarray, at: int, held: int, value: float) -> int:
-    """Number of values below ``value`` in a sorted range."""
+    """Return the number of values below ``value`` in a sorted range."""
     low, high = at, at + held
     while low < high:
         middle = (low + high) >> 1
@@ -306,7 +306,7 @@ def _offer(e: EpisodeState, task: int, room: int, choices: int) -> int:
 
 @inner
 def _offer_proposals(e: EpisodeState, choices: int) -> int:
-    """Offer the tasks that two heuristics would start, too; return the new number of choices."""
+    """Also offer the tasks that two heuristics would start; return the new number of choices."""
     propose(e)
     for task in (e.tally.proposed, least_work(e)):
         offered = task < 0
@@ -319,7 +319,7 @@ def _offer_proposals(e: EpisodeState, choices: int) -> int:
 
 @inner
 def _head(e: EpisodeState, heap: np.recarray, group: int, short: bool) -> int:
-    """The first task of a group's heap that still waits, or -1; drops those that do not."""
+    """Return the first task in a group's heap that still waits, or -1, dropping those that do not."""
     at = e.groups[group].at
     held = e.groups[group].short if short else e.groups[group].last
     task = int64(-1)
@@ -339,7 +339,7 @@ def _head(e: EpisodeState, heap: np.recarray, group: int, short: bool) -> int:
 
 @inner
 def take_choice(e: EpisodeState, choice: int) -> None:
-    """Start the task of a choice; any number after those of the starts waits."""
+    """Start the task of a choice; any number after those of the starts means to wait."""
     s = e.state
     if choice >= e.tally.choices:
         s.clock.phase = MOVE
@@ -349,7 +349,7 @@ def take_choice(e: EpisodeState, choice: int) -> None:
 
 @inner
 def start_as_many(e: EpisodeState, task: int, type_: int) -> None:
-    """Start a task on a type; under the codec ``relative``, as many instances as there is room for."""
+    """Start a task on a type; under the codec ``relative``, as many instances as fit."""
     s = e.state
     start(s, e.log, task, type_, spot(s, task, type_))
     if e.tally.relative and not s.classes[s.tasks[task].kind].gang:
@@ -360,9 +360,9 @@ def start_as_many(e: EpisodeState, task: int, type_: int) -> None:
 
 @inner
 def reward(e: EpisodeState) -> float:
-    """The reward since the last call."""
+    """Return the reward since the last call."""
     s, now = e.state, e.state.clock.now_s
-    for index in range(s.count.starts):  # runs that have ended since do not count
+    for index in range(s.count.starts):  # runs that have ended since then do not count
         if alive(s, s.starts[index]):
             _extend_path(e, s.starts[index] & ((1 << SLOTS) - 1))
     s.count.starts = 0
@@ -400,7 +400,7 @@ def prepare(e: EpisodeState) -> None:
     s, types = e.state, len(e.on_type)
     for task in range(len(e.facts)):
         best_s, wide = e.facts[task].best_s, e.facts[task].wide
-        if np.isinf(best_s):  # its job is rejected
+        if np.isinf(best_s):  # the task's job is rejected
             continue
         area = best_s * wide
         e.facts[task].high = int64(np.floor(area * COARSE))

@@ -1,7 +1,9 @@
-"""Episodes played to their ends in compiled code, by heuristics or by a net, for policies that search.
+"""Episodes run to their ends in compiled code, by heuristics or by a network, for policies that
+search.
 
-Heuristics need none of the sums that observations show, so a play by one of them keeps only what its
-proposals are read from (``_hear``). A net plays ``depth`` choices of an episode before a heuristic takes over.
+Heuristics need none of the sums in observations, so a simulation under a heuristic keeps only what
+its proposals depend on (``_hear``). A network makes the first ``depth`` choices of an episode
+before a heuristic takes over.
 """
 
 from __future__ import annotations
@@ -26,16 +28,17 @@ from dagsim.families.episodes.play import (
 from dagsim.families.episodes.proposals import drop_ready, note_ends, note_ready, propose
 
 AS_PROPOSED = -1
-"""In place of a first choice: the player's own."""
+"""Used in place of a first choice: the choice that the heuristic or network would make."""
 WAIT = 1 << 30
-"""The choice to wait, whatever the number of others."""
+"""The choice to wait, whatever the number of other choices."""
 NO_END_S = 1e15
-"""Counts as the completion of a job that cannot complete."""
+"""Used as the completion time of a job that cannot complete."""
 
 
 @by_pointer
 class ScorerNet(NamedTuple):
-    """The weights of a net ``scorer`` (inputs first), its limits of features, and room to compute."""
+    """The weights of a ``scorer`` network (inputs first), the bounds of its features, and working
+    space."""
 
     low: np.ndarray  # (F,) float32: of a row
     high: np.ndarray  # (F,) float32
@@ -48,7 +51,7 @@ class ScorerNet(NamedTuple):
     own: np.ndarray  # (H, H) float32
     inner: np.ndarray  # (H, H) float32
     inner_bias: np.ndarray  # (H,) float32
-    score: np.ndarray  # (H,) float32; its bias changes no choice
+    score: np.ndarray  # (H,) float32; the bias of the score changes no choice
     tokens: np.ndarray  # (rows, F) float32
     context: np.ndarray  # (C,) float32
     gpus: np.ndarray  # (1, D) float32
@@ -64,12 +67,13 @@ def _no_net() -> ScorerNet:
 
 
 NO_NET = _no_net()
-"""In place of a net, if there is none."""
+"""Used in place of a network, if there is none."""
 
 
 @inner
 def recall(e: EpisodeState) -> None:
-    """Play an episode with a past until it begins: its runs are known then, and nothing is decided yet."""
+    """Run an episode with a past until it begins: then its runs are known, and nothing is decided
+    yet."""
     s = e.state
     while s.clock.phase != DECIDE:
         move_on(s, e.log)
@@ -87,7 +91,7 @@ def recall(e: EpisodeState) -> None:
 
 @inner
 def reconsider(e: EpisodeState, theta: float, order: int) -> None:
-    """Let another heuristic be the reference, and note what it would start now."""
+    """Make another heuristic the reference, and record what it would start now."""
     e.tally.theta = theta
     e.tally.order = order
     propose(e)
@@ -95,9 +99,8 @@ def reconsider(e: EpisodeState, theta: float, order: int) -> None:
 
 @inner
 def play_out(e: EpisodeState, net: ScorerNet, depth: int, theta: float, order: int) -> int:
-    """Play an episode that stands at a choice to its end: ``depth`` choices by the net, the others by a heuristic.
-    Returns the number of choices.
-    """
+    """Run an episode that is at a choice to its end, with ``depth`` choices by the network and the
+    others by a heuristic. Return the number of choices."""
     s, plays, going = e.state, int64(0), True
     while going and plays < depth:
         take_choice(e, best_choice(e, net))
@@ -134,9 +137,8 @@ def play_out(e: EpisodeState, net: ScorerNet, depth: int, theta: float, order: i
 
 @inner
 def _hear(e: EpisodeState) -> None:
-    """Learn of jobs, ends of runs, ready tasks and starts since the last choice: as ``play.catch_up``,
-    but only what proposals and ``done_s`` need.
-    """
+    """Process jobs, ends of runs, ready tasks and starts since the last choice, as
+    ``play.catch_up`` does, but only what proposals and ``done_s`` need."""
     s = e.state
     for index in range(e.tally.read, s.count.rows):
         if e.log[index].kind == COMPLETED:
@@ -150,7 +152,8 @@ def _hear(e: EpisodeState) -> None:
         note_ready(e, s.fresh[index])
     s.count.ended = 0
     s.count.fresh = 0
-    if s.count.starts > e.tally.heard:  # all are runs of one task, whose records stand until the next start
+    # all are runs of one task, whose records remain until the next start
+    if s.count.starts > e.tally.heard:
         task = s.runs[s.starts[e.tally.heard] & ((1 << SLOTS) - 1)].task
         if not s.todo[task].waiting:
             drop_ready(e, task)
@@ -162,7 +165,7 @@ def _hear(e: EpisodeState) -> None:
 
 @inner
 def best_choice(e: EpisodeState, net: ScorerNet) -> int:
-    """The choice with the highest score, the first of equals."""
+    """Return the choice with the highest score, the first of equal ones."""
     choices, rows = e.tally.choices, e.tally.choices + e.tally.pending
     show_relative_state(e, net.context, net.gpus)
     show_relative(e, net.tokens, int64(0), choices)
@@ -200,7 +203,7 @@ def best_choice(e: EpisodeState, net: ScorerNet) -> int:
 
 @inner
 def _score(net: ScorerNet, row: int) -> Any:
-    """The score of a row."""
+    """Return the score of a row."""
     hidden, score = len(net.shared), np.float32(0.0)
     for unit in range(hidden):
         net.mixed[unit] = net.shared[unit]
@@ -222,7 +225,7 @@ def _add_scaled(total: np.ndarray, factor: float, values: np.ndarray) -> None:
 
 @inner
 def total_end_s(e: EpisodeState) -> float:
-    """The sum of the completion times of all jobs that were let in."""
+    """Return the sum of the completion times of all admitted jobs."""
     total = 0.0
     for job in range(len(e.jobs)):
         if not e.state.jobs[job].rejected:

@@ -1,8 +1,8 @@
 """What two heuristics would start now, for the codec ``relative``: its reference ``eft-wait`` with the
 order ``work`` (twin of ``policies.look_ahead``), and ``srpt-work`` (twin of ``policies.job_orders``).
 
-Both look through all ready tasks: episodes rarely have more than a few hundred, and a look takes less
-time than keeping their heaps would.
+Both search all ready tasks, because episodes rarely have more than a few hundred, and a search
+takes less time than maintaining heaps would.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dagsim.families.episodes.episode_state import EpisodeState
 from dagsim.systems.cluster.policies.formulas import instance_work
 
 BY_WORK, BY_TASK, SRPT = range(3)
-"""Orders of the reference: those of ``eft-wait``, ``work`` and ``task``; and ``srpt-work`` in its place."""
+"""Orders of the reference: ``work`` and ``task`` of ``eft-wait``, and ``srpt-work`` in its place."""
 
 _instance_work = inner(instance_work)
 
 
 @inner
 def note_ends(e: EpisodeState) -> None:
-    """Note that the work left of all jobs with an ended run has changed."""
+    """Record that the remaining work of all jobs with an ended run has changed."""
     s = e.state
     for index in range(s.count.ended):
         e.jobs[int64(s.tasks[s.runs[s.ended[index]].task].job)].stale = 1
@@ -29,9 +29,8 @@ def note_ends(e: EpisodeState) -> None:
 
 @inner
 def note_ready(e: EpisodeState, task: int) -> None:
-    """Add a ready task to those of the heuristics. The runs that ended since the last decision are
-    still in ``State.ended``.
-    """
+    """Add a ready task for the heuristics. The runs that ended since the last decision are still in
+    ``State.ended``."""
     kind, profile = int64(e.state.tasks[task].kind), e.facts[task].profile
     if not e.kinds[kind].seen:
         e.kinds[kind].seen = 1
@@ -58,9 +57,8 @@ def drop_ready(e: EpisodeState, task: int) -> None:
 
 @inner
 def _left_when_ready_s(e: EpisodeState, task: int) -> float:
-    """GPU-seconds left of the task's job when the task became ready: runs that ended later at the same
-    instant had not ended yet.
-    """
+    """Return the remaining GPU-seconds of the task's job when the task became ready, when runs that
+    ended later at the same time had not ended yet."""
     s = e.state
     last = s.count.ended - 1
     while last >= 0 and not _is_parent(e, s.runs[s.ended[last]].task, task):
@@ -86,7 +84,8 @@ def _is_parent(e: EpisodeState, parent: int, task: int) -> bool:
 
 @inner
 def work_left_s(e: EpisodeState, job: int) -> float:
-    """GPU-seconds left of a job on its fastest types, as the order ``work`` counts them."""
+    """Return the remaining GPU-seconds of a job on its fastest types, as the order ``work`` counts
+    them."""
     if e.jobs[job].stale:
         s, wide_s, work_s = e.state, 0.0, 0.0
         for task in range(s.jobs[job].first, s.jobs[job + 1].first):
@@ -101,7 +100,7 @@ def work_left_s(e: EpisodeState, job: int) -> float:
 
 @inner
 def least_work(e: EpisodeState) -> int:
-    """The task that ``srpt-work`` would start, or -1."""
+    """Return the task that ``srpt-work`` would start, or -1."""
     best, best_work, best_rank = int64(-1), 0.0, 0.0
     s = e.state
     for place in range(e.tally.ready):
@@ -122,9 +121,10 @@ def least_work(e: EpisodeState) -> int:
 
 @inner
 def propose(e: EpisodeState) -> None:
-    """Note the task and type that ``eft-wait`` would start (``tally.proposed``, ``tally.on``), or -1.
+    """Record the task and type that ``eft-wait`` would start (``tally.proposed``, ``tally.on``), or
+    -1.
 
-    The room of all demand classes of ready tasks must be known.
+    For all demand classes of ready tasks, it must be known where they fit.
     """
     s, types = e.state, len(e.on_type)
     if e.tally.order == SRPT:
@@ -164,7 +164,7 @@ def propose(e: EpisodeState) -> None:
 
 @inner
 def _propose_least_work(e: EpisodeState) -> None:
-    """Note the task that ``srpt-work`` would start, and its fastest type with room."""
+    """Record the task that ``srpt-work`` would start, and the fastest type on which it fits."""
     s, task, on = e.state, least_work(e), int64(-1)
     e.tally.proposed = task
     if task >= 0:
@@ -209,7 +209,7 @@ def _find_heads(e: EpisodeState) -> None:
 
 @inner
 def _worth_waiting(e: EpisodeState, task: int, kind: int, type_: int) -> bool:
-    """True if the task would finish sooner by waiting for its fastest type."""
+    """Return True if the task would finish sooner by waiting for its fastest type."""
     s = e.state
     best_s, here_s = e.facts[task].least_s, s.seconds[task, type_]
     threshold = e.tally.theta * here_s

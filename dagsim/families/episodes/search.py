@@ -1,4 +1,5 @@
-"""A policy that plays its choices to their ends, under arrivals drawn from the recent past, before it makes one."""
+"""A policy that simulates the consequences of its choices, under arrivals drawn from the recent
+past, before it makes one."""
 
 from __future__ import annotations
 
@@ -37,22 +38,25 @@ _PORTFOLIO = (
 _PAST = 64
 """Number of earlier jobs from which arrivals are drawn."""
 _MOST = 1000
-"""Maximum number of ready tasks with which decisions are tried: the time of a trial grows with their number."""
+"""Maximum number of ready tasks for which decisions are tried, because the time of a trial grows
+with their number."""
 _ROWS = 4096
-"""Maximum number of choices that the net can read."""
+"""Maximum number of choices that the network can read."""
 
 
 class Search:
-    """Follows the best of several policies, and deviates from it where that is better.
+    """Follows the best of several policies, and deviates from it when that is better.
 
     ``agent`` is the trained agent, by its policy name.
 
-    The policies are ``base``, six others (``eft-wait`` with several thresholds and orders, and ``srpt-work``) and a
-    trained agent. Where their next decisions differ, all of these are tried: the present is forked in the compiled
-    engine, the decision is carried out, and ``base`` or whichever policy was best at the last arrival plays on. The
-    decision with the smallest sum of completion times over ``futures`` futures is carried out, if the difference to
-    that of the followed policy is larger than ``z`` standard errors. At each arrival whole policies are compared in
-    the same way, and one is followed from then on. The agent makes ``depth`` decisions before ``base`` plays on.
+    The policies are ``base``, six others (``eft-wait`` with several thresholds and orders, and
+    ``srpt-work``) and a trained agent. When their next decisions differ, all of these are tried:
+    the current state is forked in the compiled engine, the decision is carried out, and ``base`` or
+    the policy that was best at the last arrival continues. The decision with the smallest sum of
+    completion times over ``futures`` futures is carried out, if the difference to that of the
+    followed policy is larger than ``z`` standard errors. At each arrival whole policies are
+    compared in the same way, and one is followed from then on. The agent makes ``depth`` decisions
+    before ``base`` plays on.
 
     Nothing arrives in the first future. The others have ``ahead`` arrivals each: copies of recent jobs, at intervals
     of recent arrivals. All choices meet the same futures. Nothing else is known of what will come: tasks and runs have
@@ -66,8 +70,9 @@ class Search:
     al., SC 2013.
 
     Raises:
-        ConfigError: A parameter is out of range, ``base`` is not an ``eft-wait`` with the order ``work`` or
-            ``task``, or the agent has another codec or net than ``relative`` and ``scorer``.
+        ConfigError: A parameter is out of range, ``base`` is not an ``eft-wait`` with the order
+            ``work`` or
+            ``task``, or the agent's codec and network are not ``relative`` and ``scorer``.
         RunFolderError: The agent's file is missing or damaged.
     """
 
@@ -115,7 +120,7 @@ class Search:
             yield from view.index(self, self.memory).decide(view)
 
     def memory(self) -> SearchMemory:
-        """A memory for one simulation."""
+        """Return a memory for one simulation."""
         return SearchMemory(self)
 
 
@@ -125,7 +130,7 @@ class SearchMemory:
     def __init__(self, search: Search) -> None:
         self.outlook = Lookout(search.codec, search.net)
         self.columns: dict[int, ArrivedJob] = {}
-        """All jobs so far by number."""
+        """Columns of all jobs so far, by number."""
         self._search = search
         self._past: deque[ArrivedJob] = deque(maxlen=_PAST)
         self._followed = 0
@@ -134,7 +139,7 @@ class SearchMemory:
         self._trials = 1
 
     def push(self, task: TaskState) -> None:
-        """Remember the job of a ready task as it arrived."""
+        """Record the job of a ready task as it was when it arrived."""
         self._remember(task.job)
 
     def _remember(self, job: JobState) -> None:
@@ -143,7 +148,7 @@ class SearchMemory:
             self._past.append(self.columns[job.number])
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        """Start what is best, until that is to wait."""
+        """Start what is best, until waiting is best."""
         for job in view.jobs.values():
             self._remember(job)
         while True:
@@ -164,7 +169,7 @@ class SearchMemory:
                 return
 
     def _best(self, view: ClusterView, own: tuple[TaskState, int] | None) -> tuple[TaskState, int] | None:
-        """The task and type to start now: ``own`` unless another pair is better."""
+        """Return the task and type to start now: ``own`` unless another pair is better."""
         search, outlook = self._search, self.outlook
         samples, arrivals = self.futures(view)
         if not self._affordable(2) or not outlook.look(view, self.columns, samples, arrivals):
@@ -190,12 +195,14 @@ class SearchMemory:
         return own if task is None else (task, type_)
 
     def _affordable(self, trials: int) -> int:
-        """The number of futures that the budget pays for with ``trials`` trials: all, the first one, or none."""
+        """Return the number of futures that the budget allows with ``trials`` trials: all, the
+        first one, or none."""
         search, cost = self._search, max(self.outlook.plays / self._trials, 1.0) * trials
         return search.futures if self._left >= search.futures * cost else int(self._left >= cost)
 
     def _better(self, trials: list[Attempt], own: int) -> int:
-        """The trial with the least costs, or ``own`` if these are not certainly less than its own."""
+        """Return the trial with the lowest costs, or ``own`` if these are not significantly lower
+        than its own costs."""
         futures = self._affordable(len(trials))
         if not futures:
             return own
@@ -209,7 +216,8 @@ class SearchMemory:
         return best if float(saved.mean()) > self._search.z * error + 1e-9 * float(costs[own].mean()) else own
 
     def futures(self, view: ClusterView) -> tuple[list[ArrivedJob], list[np.ndarray]]:
-        """Jobs that may arrive, and when they do in each future: never in the first."""
+        """Return jobs that may arrive, and when they do in each future; in the first future, none
+        arrives."""
         search, past = self._search, list(self._past)
         if len(past) < 2:
             return [], [np.zeros(0)] * search.futures
@@ -224,12 +232,13 @@ class SearchMemory:
 
 
 def agent_file(agent: str) -> Path:
-    """The checkpoint of the agent of a search: a file, or ``ppo`` for the one that ships with dagsim."""
+    """Return the checkpoint of a search's agent: a file, or ``ppo`` for the agent that ships with
+    dagsim."""
     return shipped_agent(agent, GpuCluster) if agent == "ppo" else Path(agent)
 
 
 def _compiled_net(agent: Checkpoint) -> ScorerNet:
-    """The net of an agent for compiled code."""
+    """Return the network of an agent for compiled code."""
     weights: dict[str, Any] = {name: value.numpy() for name, value in agent.weights.items()}
     (hidden, tokens), context = weights["embed.0.weight"].shape, weights["around.weight"].shape[1]
     context -= hidden

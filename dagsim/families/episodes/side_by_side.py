@@ -6,10 +6,11 @@
         batch = episodes.observe(every)
         rewards, over = episodes.advance(every, choices)
 
-An episode is an *arena*, the bytes of all arrays that change, and a row of ``tables``, the addresses
-and lengths of all its arrays (``pointers``). A sequence of jobs has an ``Image``: the arena before
-the first event, and the constants. So a new episode is one copy of bytes, and so is a fork. Compiled
-code receives the addresses of the tables. Episodes may have different sizes.
+An episode consists of an *arena*, the bytes of all arrays that change, and a row of ``tables``, the
+addresses and lengths of all its arrays (``pointers``). A sequence of jobs has an ``Image``: the
+arena before the first event, and the constants. So a new episode is created by copying bytes once,
+and so is a fork. Compiled code receives the addresses of the tables. Episodes may have different
+sizes.
 """
 
 from __future__ import annotations
@@ -101,9 +102,8 @@ def advance_episodes(
     over: np.ndarray,
     now_s: np.ndarray,
 ) -> None:
-    """Carry out one choice (-1: none, for a new episode) in each of the episodes ``which``, and play
-    on to the next one. Writes rewards and ends in that order, and ``now_s`` by number.
-    """
+    """Carry out one choice (-1: none, for a new episode) in each of the episodes ``which``, and
+    continue to the next one. Write rewards and ends in that order, and ``now_s`` by number."""
     for place in range(len(which)):
         number = which[place]
         e = _at(addresses[number])
@@ -127,7 +127,7 @@ def observe_episodes(
     """Fill the observations of the episodes ``which``, in that order, with their rows end to end.
 
     The rows of an episode begin at ``first``, whose last entry is the end of all. ``waits`` is 1 if
-    the last of them waits. An episode that is over has no rows.
+    the last row means to wait. An episode that is over has no rows.
     """
     row = int64(0)
     for place in range(len(which)):
@@ -156,8 +156,8 @@ def fill_episodes(
     mask: np.ndarray,
 ) -> None:
     """Fill the observations of the episodes ``which`` into arrays of zeros, with the same number of
-    rows for each; the last one waits. Choices beyond them are left out. ``mask`` is 1 for choices.
-    """
+    rows for each, of which the last means to wait. Choices beyond them are left out. ``mask`` is 1
+    for choices."""
     for place in range(len(which)):
         e = _at(addresses[which[place]])
         choices = min(e.tally.choices, tokens.shape[1] - 1)
@@ -185,12 +185,13 @@ def play_out_episodes(
     net: ScorerNet,
     end_s: np.ndarray,
 ) -> int:
-    """Fork the episodes ``source``, which stand at a choice, to ``which``, and play these to their ends.
+    """Fork the episodes ``source``, which are at a choice, to ``which``, and run these to their
+    ends.
 
     ``arenas`` (episodes, bytes) uint8. ``first`` (N,) int64: the first choice of each, or
-    ``AS_PROPOSED``. Then the net makes ``depth`` (N,) int64 choices, and the heuristic of ``theta``
-    (N,) float64 and ``order`` (N,) int64 all others. Writes the sum of completion times of each.
-    Returns the number of choices.
+    ``AS_PROPOSED``. Then the network makes ``depth`` (N,) int64 choices, and the heuristic with
+    ``theta`` (N,) float64 and ``order`` (N,) int64 makes all others. Write the sum of completion
+    times of each, and return the number of choices.
     """
     plays = int64(0)
     for place in range(len(which)):
@@ -210,7 +211,7 @@ def play_out_episodes(
 
 @outer
 def recall_in(addresses: np.ndarray, which: np.ndarray) -> None:
-    """Play the episodes ``which``, which have a past, until they begin."""
+    """Run the episodes ``which``, which have a past, until they begin."""
     for place in range(len(which)):
         recall(_at(addresses[which[place]]))
 
@@ -219,9 +220,9 @@ def recall_in(addresses: np.ndarray, which: np.ndarray) -> None:
 def propose_in(
     addresses: np.ndarray, which: np.ndarray, theta: np.ndarray, order: np.ndarray, net: ScorerNet, choices: np.ndarray
 ) -> None:
-    """Write the choice of each heuristic in the episodes ``which``, which stand at one, and last that of the net (-1
-    without one). ``choices`` (N, heuristics + 1) int64; those to wait are ``WAIT``.
-    """
+    """Write the choice of each heuristic in the episodes ``which``, which are at a choice, and last
+    that of the network (-1 without one). ``choices`` is (N, heuristics + 1) int64, with ``WAIT``
+    for choices to wait."""
     for place in range(len(which)):
         e = _at(addresses[which[place]])
         theta_before, order_before = e.tally.theta, e.tally.order
@@ -235,7 +236,7 @@ def propose_in(
 
 @inner
 def _place_of(e: EpisodeState, task: int, type_: int) -> int:
-    """The choice of a task on a type, which is added if there is room and it is not there yet."""
+    """Return the choice of a task on a type, which is added if there is space and it is missing."""
     if task < 0:
         return int64(WAIT)
     for choice in range(e.tally.choices):
@@ -265,7 +266,8 @@ def _show(e: EpisodeState, tokens: np.ndarray, first: int, choices: int, context
 
 
 class EpisodeBatch(NamedTuple):
-    """Observations of several episodes, with their rows end to end: views that the next call overwrites."""
+    """Observations of several episodes, with their rows end to end, as views that the next call
+    overwrites."""
 
     tokens: np.ndarray
     """(rows, F) float32: one row per choice, episode by episode; if waiting is allowed, it is the
@@ -273,15 +275,15 @@ class EpisodeBatch(NamedTuple):
     context: np.ndarray
     """(N, C) float32."""
     gpus: np.ndarray
-    """(N, types, D) float32; of the codec ``relative`` (N, 1, D)."""
+    """(N, types, D) float32; for the codec ``relative`` (N, 1, D)."""
     first: np.ndarray
-    """(N + 1,) int64: where the rows of each episode begin, and the end."""
+    """(N + 1,) int64: index of the first row of each episode, and the end."""
     waits: np.ndarray
-    """(N,) bool: True if the last row of the episode waits."""
+    """(N,) bool: True if the last row of the episode means to wait."""
 
 
 class Image:
-    """A sequence of jobs, ready to be played."""
+    """A sequence of jobs, prepared for episodes."""
 
     def __init__(
         self,
@@ -318,7 +320,7 @@ class Image:
             self.bytes[begin : begin + len(piece)] = np.frombuffer(piece, np.uint8)
 
     def table(self, arena: np.ndarray, log: np.recarray) -> np.ndarray:
-        """The words of an episode whose changing arrays are in ``arena``."""
+        """Return the words of an episode whose changing arrays are in ``arena``."""
         words = self.words.copy()
         words[self.moving] = self.offset + arena.ctypes.data
         words[_LOG_WORD] = log.ctypes.data
@@ -326,16 +328,16 @@ class Image:
         return words
 
     def part(self, arenas: np.ndarray, name: str) -> np.ndarray:
-        """(..., rows) one changing array of the episodes in ``arenas`` (..., bytes), by its name: that of the field,
-        after ``state.`` for those of ``State``. One record is an array without axes.
-        """
+        """Return the (..., rows) one changing array of the episodes in ``arenas`` (..., bytes), by
+        the name of the field, with the prefix ``state.`` for fields of ``State``. A single record
+        is an array without axes."""
         begin, value = self.places[name]
         shape = (*arenas.shape[:-1], *np.shape(value))
         strides = (*arenas.strides[:-1], *getattr(value, "strides", ()))
         return np.ndarray(shape, value.dtype, arenas, begin, strides)
 
     def on(self, arena: np.ndarray, log: np.recarray) -> EpisodeState:
-        """The episode as named tuples, on the arrays in ``arena``."""
+        """Return the episode as named tuples, on the arrays in ``arena``."""
         offsets = iter(self.offset.tolist())
         values = []
         for value, moves in _members(self.state):
@@ -352,7 +354,7 @@ class Image:
 
 
 def _members(e: EpisodeState) -> Iterator[tuple[Any, bool]]:
-    """All arrays and records in the order of the table, and whether they change."""
+    """Yield all arrays and records in the order of the table, and whether they change."""
     for name, value in zip(e.state._fields, e.state, strict=True):
         yield value, name in _STATE_MOVES
     for name, value in zip(e._fields[1:], e[1:], strict=True):
@@ -365,15 +367,16 @@ _NAMES_OF_MOVES = (
 )
 
 _LOG_WORD = sum(1 + (value.ndim if isinstance(value, np.ndarray) else 0) for value in _example().state)
-"""The word with the address of the log: the log follows the state."""
+"""Index of the word with the address of the log, which follows the state."""
 
 
 class CompiledEpisodes:
-    """``count`` episodes of a scenario that the compiled engine can play (``choice.why_not_live``), or of a mixture of
-    such scenarios. With ``recorded``, ``schedule`` returns the whole log.
+    """``count`` episodes of a scenario that the compiled engine supports (``choice.why_not_live``),
+    or of a mixture of such scenarios. With ``recorded``, ``schedule`` returns the whole log.
 
     Raises:
-        ConfigError: The engine does not know the placement or the reference of the codec; and in ``begin``,
+        ConfigError: The engine does not support the placement or the reference of the codec;
+            or, in ``begin``,
             an episode is too large.
     """
 
@@ -422,9 +425,8 @@ class CompiledEpisodes:
         return self.advance(which, np.full(len(which), -1))[1]
 
     def first_rewards(self, count: int) -> np.ndarray:
-        """(count,) float64: the rewards until the first choices of the episodes of the last ``begin``.
-        No choice led to them, so a learner leaves them out.
-        """
+        """Return (count,) float64: the rewards until the first choices of the episodes in the last
+        ``begin``. No choice led to them, so a learner leaves them out."""
         return self._rewards[:count]
 
     def fork(self, number: int, to: int) -> None:
@@ -448,7 +450,7 @@ class CompiledEpisodes:
         return self._rewards[:count], self._over[:count]
 
     def observe(self, which: np.ndarray) -> EpisodeBatch:
-        """Observations of the episodes ``which``, in that order."""
+        """Return the observations of the episodes ``which``, in that order."""
         count = len(which)
         observe_episodes(self._addresses, which, self._first, self._waits, self._tokens, self._context, self._gpus)
         first = self._first[: count + 1]
@@ -460,20 +462,20 @@ class CompiledEpisodes:
         self, which: np.ndarray, tokens: np.ndarray, context: np.ndarray, gpus: np.ndarray, mask: np.ndarray
     ) -> None:
         """Write observations into arrays of zeros, with the same number of rows for each episode:
-        ``tokens`` (N, rows, F or more), whose further column is 1 for starts, ``context`` (N, C), ``gpus``
-        (N, types, D), and ``mask`` (N, rows) int8. The last row waits.
-        """
+        ``tokens`` (N, rows, F or more), whose further column is 1 for starts, ``context`` (N, C),
+        ``gpus`` (N, types, D), and ``mask`` (N, rows) int8. The last row means to wait."""
         fill_episodes(self._addresses, which, tokens, context, gpus, mask)
 
     def jct_s(self, number: int) -> np.ndarray:
-        """(J,) float64: completion times of the jobs of an episode so far, NaN for all others."""
+        """Return (J,) float64: completion times of the jobs of an episode so far, NaN for all
+        others."""
         image = self._playing[number]
         assert image is not None
         done_s: np.ndarray = image.on(self._arenas[number], self._logs[number]).jobs.done_s
         return done_s - image.scene.work.jobs.arrival_s
 
     def schedule(self, number: int) -> Schedule:
-        """The schedule of an episode, which must have been recorded."""
+        """Return the schedule of an episode, which must have been recorded."""
         image, log = self._playing[number], self._logs[number]
         assert image is not None
         assert self._recorded
@@ -482,7 +484,7 @@ class CompiledEpisodes:
         return Schedule(image.cluster, image.scene.facts, rows, self._seed_of[number], ended_s=float(state.clock.now_s))
 
     def _put(self, number: int, image: Image, content: np.ndarray, log: np.recarray) -> None:
-        """Make an episode of an image, with these bytes."""
+        """Make an episode from an image, with these bytes."""
         arena, before = self._arenas[number], self._playing[number]
         if before is image and log is self._logs[number]:
             arena[: len(content)] = content
@@ -510,7 +512,7 @@ class CompiledEpisodes:
         return image
 
     def _make_room(self, e: EpisodeState) -> None:
-        """Enlarge the buffers of observations, if an episode may show more rows than any so far."""
+        """Enlarge the buffers for observations, if an episode may show more rows than any so far."""
         count, most = len(self._playing), len(e.choice) + 1
         if len(self._tokens) < count * most:
             features, types = self._features, 1 if self._codec.relative else len(e.shown)
@@ -519,17 +521,18 @@ class CompiledEpisodes:
             self._gpus = np.zeros((count, types, len(features["gpus"])), np.float32)
 
     def _log_for(self, image: Image) -> np.recarray:
-        """A log of few rows for an episode, in common with the others unless it has many nodes."""
+        """Return a log with few rows for an episode, shared with the others unless it has many
+        nodes."""
         if len(self._scratch) < 4 * len(image.cluster.nodes):
             self._scratch = scratch(len(image.cluster.nodes))
         return self._scratch
 
 
 def compiled_codec(codec: CandidatesConfig | RelativeConfig) -> EpisodeCodec:
-    """The codec as the compiled engine knows it.
+    """Return the codec in the form that the compiled engine takes.
 
     Raises:
-        ConfigError: The engine does not know its placement or its reference.
+        ConfigError: The engine does not support its placement or its reference.
     """
     placement = placement_number(placing(codec.placement))
     if isinstance(codec, CandidatesConfig):
@@ -541,7 +544,8 @@ def compiled_codec(codec: CandidatesConfig | RelativeConfig) -> EpisodeCodec:
 
 
 def put_at(image: Image, arenas: np.ndarray, log: np.recarray) -> tuple[np.ndarray, np.ndarray]:
-    """The tables of episodes of one image, whose arenas are ``arenas`` (episodes, bytes), and their addresses."""
+    """Return the tables of episodes of one image, whose arenas are ``arenas`` (episodes, bytes),
+    and their addresses."""
     tables = np.tile(image.table(arenas[0], log), (len(arenas), 1))
     tables[:, image.moving] += arenas.shape[1] * np.arange(len(arenas))[:, None]
     addresses = tables.ctypes.data + tables.strides[0] * np.arange(len(arenas))
@@ -553,7 +557,7 @@ def put_at(image: Image, arenas: np.ndarray, log: np.recarray) -> tuple[np.ndarr
 
 
 def aligned(size: int) -> np.ndarray:
-    """Bytes that begin at a multiple of ``_LINE_B``."""
+    """Return bytes that begin at a multiple of ``_LINE_B``."""
     array = np.zeros(size + _LINE_B, np.uint8)
     return array[-array.ctypes.data % _LINE_B :][:size]
 
@@ -563,9 +567,8 @@ _TRIALS = ("begin_episode", "advance_episodes", "play_out_episodes", "propose_in
 
 
 def compile_episodes(*, trials: bool = False) -> bool:
-    """Compile the functions of episodes, or those with which a policy tries its choices, and keep them; True if
-    they were not compiled before.
-    """
+    """Compile the functions of episodes, or those with which a policy tries its choices, and keep
+    them. Return True if they were not compiled before."""
     names = _TRIALS if trials else _EPISODES
     if not jit.jitted() or all(map(jit.is_kept, names)):
         return False

@@ -1,1 +1,2 @@
-"""Networks as links that flows share: topologies, routes, max-min rates, and policies that place by them."""
+"""Networks as links that are shared by flows: topologies, routes, max-min rates, and policies that
+place jobs by topology."""

@@ -33,9 +33,10 @@ from dagsim.systems.cluster.network.base import Member
 Collective: TypeAlias = Literal["ring", "tree", "hierarchical", "all_gather", "all_to_all", "pipeline"]
 
 _PCIE_GB_S = 12.0
-"""Assumption for GPUs without NVLink: PCIe 3.0 x16 (15.75 GB/s), the share that NVLink reaches."""
+"""Assumption for GPUs without NVLink: PCIe 3.0 x16 (15.75 GB/s), multiplied by the share that
+collectives reach on NVLink."""
 _REACHED = {"H100": 370 / 450, "H200": 370 / 450} | dict.fromkeys(("B200", "GB200", "B300"), 770 / 900)
-"""Share of NVLink that collectives reach (docs/networks.md)."""
+"""Share of the NVLink bandwidth that collectives reach (docs/networks.md)."""
 _REACHED_ELSEWHERE = 235 / 300
 
 _BASE_S, _RING_S, _RING_NET_S = 8.4e-6, 3.4e-6, 9.6e-6
@@ -48,7 +49,7 @@ class GroupTraffic:
     send at once, ``gb`` GB per rank; a pipeline sends as much backward as forward.
 
     Raises:
-        ModelError: A number is out of its range.
+        ModelError: A number is out of range.
     """
 
     gb: float
@@ -66,7 +67,7 @@ class GroupTraffic:
             )
 
     def moved(self) -> float:
-        """Bytes from each rank to the next."""
+        """Return the bytes from each rank to the next."""
         if self.collective == "pipeline":
             return self.gb * 1e9
         return (2 if self.collective == "ring" else 1) * (self.size - 1) / self.size * self.gb * 1e9
@@ -77,12 +78,12 @@ class StepTraffic:
     """A step of a gang: it computes for ``step_s`` seconds, and each rank takes part in
     ``calls`` collectives that together have ``gb`` GB per rank.
 
-    ``step_s`` is on the fastest GPU type of the cluster that may run the task. With ``overlap`` 1
-    the gang communicates while it computes, with 0 after it. Each GPU is a rank, or each instance
-    if it has no whole GPU.
+    ``step_s`` is on the fastest GPU type of the cluster that may run the task. With ``overlap`` 1,
+    the gang communicates while it computes; with 0, afterwards. Each GPU is a rank, or each
+    instance if it has no whole GPU.
 
     Raises:
-        ModelError: A number is out of its range.
+        ModelError: A number is out of range.
     """
 
     gb: float
@@ -92,7 +93,7 @@ class StepTraffic:
     calls: int = 1
     """Number of collectives, for latencies; 0 leaves latencies out."""
     groups: tuple[GroupTraffic, ...] = field(default=(), kw_only=True)
-    """Traffic of groups of ranks, one after the other, instead of ``gb`` of all ranks."""
+    """Traffic of groups of ranks, one after the other, instead of ``gb`` for all ranks."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -102,7 +103,7 @@ class StepTraffic:
         if not 0 < self.step_s < inf:
             raise ModelError(f"communication: step_s must be positive, got {self.step_s!r}")
         if self.gb and self.groups:
-            raise ModelError(f"communication: groups take the place of gb, which must be 0 then, got {self.gb!r}")
+            raise ModelError(f"communication: with groups, gb must be 0, got {self.gb!r}")
         if self.overlap not in (0, 1):
             raise ModelError(f"communication: overlap must be 0 or 1, got {self.overlap!r}")
         if self.calls < 0:
@@ -115,9 +116,8 @@ class StepTraffic:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """The traffic of a step on certain nodes: ``streams`` equal streams on each link, of
-    ``stream_bytes`` each, all at one rate of at most ``cap`` bytes per second.
-    """
+    """The traffic of a step on certain nodes: ``streams`` equal streams on each link with
+    ``stream_bytes`` each, all at the same rate of at most ``cap`` bytes per second."""
 
     inner_s: float
     """Seconds of traffic within nodes."""
@@ -125,11 +125,13 @@ class Exchange:
     stream_bytes: float = 0.0
     cap: float = inf
     at_once: bool = False
-    """True if traffic within nodes goes on beside that between them, False if before or after it."""
+    """True if traffic within nodes overlaps with traffic between nodes, False if it comes before or
+    after."""
     latency_s: float = 0.0
 
     def seconds(self, rate: float) -> float:
-        """Seconds of communication per step if each stream has ``rate`` bytes per second."""
+        """Return the seconds of communication per step if each stream has ``rate`` bytes per
+        second."""
         between_s = 0.0
         if self.streams:
             between_s = self.stream_bytes / rate if rate else inf
@@ -137,26 +139,25 @@ class Exchange:
         return self.latency_s + elsewhere
 
     def alone(self, routing: Routing) -> float:
-        """The rate of each stream if nothing else is on the links."""
+        """Return the rate of each stream if nothing else is on the links."""
         rates = [routing.links[link].bandwidth / streams for link, streams in self.streams.items()]
         return min([self.cap, *rates])
 
     def overlapped(self, step_s: float) -> float:
-        """The rate above which traffic beside ``step_s`` seconds of compute saves no time."""
+        """Return the rate above which traffic beside ``step_s`` seconds of compute saves no time."""
         left_s = step_s - self.latency_s - (0.0 if self.at_once else self.inner_s)
         return min(self.cap, self.stream_bytes / left_s) if left_s > 0 else self.cap
 
 
 def nvlink_bytes_s(name: str, nvlink_gb_s: float) -> float:
-    """Bytes per second and direction that collectives reach between the GPUs of a node."""
+    """Return the bytes per second and direction that collectives reach between the GPUs of a node."""
     reached = _REACHED.get(name.split("-")[0], _REACHED_ELSEWHERE)
     return 1e9 * (nvlink_gb_s * reached if nvlink_gb_s else _PCIE_GB_S)
 
 
 class _Plan(NamedTuple):
     """Hops between nodes as ``(source, destination, streams)``, the bytes of each stream before it
-    is split over rails, seconds within nodes, and the latency of one call.
-    """
+    is split over rails, seconds within nodes, and the latency of one call."""
 
     hops: list[tuple[Member, Member, int]]
     bytes: float
@@ -166,9 +167,8 @@ class _Plan(NamedTuple):
 
 
 def exchange(traffic: StepTraffic, members: Sequence[Member], routing: Routing, nvlink: float) -> Exchange:
-    """The traffic of a step between ``members``, in the order of their ring; ``nvlink`` is in bytes
-    per second.
-    """
+    """Return the traffic of a step between ``members``, in the order of their ring; ``nvlink`` is
+    in bytes per second."""
     size = traffic.gb * 1e9
     ranks = sum(member.ranks for member in members)
     if ranks < 2:
@@ -186,7 +186,8 @@ def exchange(traffic: StepTraffic, members: Sequence[Member], routing: Routing, 
 def _on_links(
     hops: Iterable[tuple[Member, Member, int]], members: Sequence[Member], routing: Routing
 ) -> tuple[Counter[int], int, float]:
-    """Streams on each link, the rails that each stream splits over, and the longest latency of a hop."""
+    """Return the streams on each link, the number of rails over which each stream splits, and the
+    longest latency of a hop."""
     most = min(member.ranks for member in members)
     streams: Counter[int] = Counter()
     hop_s, ways = 0.0, 1
@@ -201,9 +202,9 @@ def _on_links(
 
 
 def _group_exchange(group: GroupTraffic, members: Sequence[Member], routing: Routing, nvlink: float) -> Exchange:
-    """The traffic of all groups at once, without latencies. Streams between the same two nodes are one of
-    their total bytes; if some pairs of nodes have fewer, they count as the pair with the most.
-    """
+    """Return the traffic of all groups at once, without latencies. Streams between the same two
+    nodes count as one stream with their total bytes; pairs of nodes with fewer bytes count as the
+    pair with the most."""
     place = [number for number, member in enumerate(members) for _ in range(member.ranks)]
     if len(place) % (group.size * group.stride):
         raise ModelError(
@@ -228,9 +229,8 @@ def _group_exchange(group: GroupTraffic, members: Sequence[Member], routing: Rou
 
 
 def _in_turn(parts: Sequence[Exchange]) -> Exchange:
-    """Exchanges one after the other as one flow: on each link the most streams of any of them, so that
-    sharing is never underestimated.
-    """
+    """Combine successive exchanges into one flow: on each link, it has the most streams of any
+    exchange, so that sharing is never underestimated."""
     streams: dict[int, int] = {}
     for part in parts:
         for link, count in part.streams.items():
@@ -244,9 +244,8 @@ def _in_turn(parts: Sequence[Exchange]) -> Exchange:
 
 
 def _rails(paths: tuple[Path, ...], source: Member, most: int) -> tuple[Path, ...]:
-    """The paths over the NICs next to the GPUs of ``source``, at most one per rank of the smallest
-    member.
-    """
+    """Return the paths over the NICs next to the GPUs of ``source``, at most one per rank of the
+    smallest member."""
     if len(paths) == 1:
         return paths
     own = dict.fromkeys(gpu % len(paths) for gpu in source.gpus) or range(len(paths))
@@ -272,9 +271,9 @@ def _all_gather(members: Sequence[Member], ranks: int, size: float, nvlink: floa
 
 
 def _tree(members: Sequence[Member], ranks: int, size: float, nvlink: float) -> _Plan:
-    """Two binary trees, each with half of the bytes up and down; the second is the first, shifted by
-    one node, so that a leaf of one has children in the other. A chain joins the ranks of a node.
-    """
+    """Build two binary trees, each with half of the bytes up and down. The second is the first,
+    shifted by one node, so that a leaf in one has children in the other. A chain joins the ranks of
+    a node."""
     nodes = len(members)
     latency_s = 2 * ((ranks / nodes - 1) * _TREE_S + log2(nodes) * _TREE_NET_S)
     if nodes == 1:
@@ -288,9 +287,8 @@ def _tree(members: Sequence[Member], ranks: int, size: float, nvlink: float) -> 
 
 
 def _binary_tree(nodes: int) -> list[tuple[int, int]]:
-    """Child and parent in a binary tree in which nodes of odd number, counted from 1, are leaves
-    (NCCL, ``src/graph/trees.cc``).
-    """
+    """Return child and parent pairs of a binary tree in which nodes with odd numbers, counted from
+    1, are leaves (NCCL, ``src/graph/trees.cc``)."""
     edges = []
     for node in range(1, nodes):
         bit = node & -node

@@ -1,6 +1,5 @@
-"""Gangs that communicate: what they send in each step, and the runtime of jobs that train language
-models, whose step time follows from the placement.
-"""
+"""Communicating gangs: what they send in each step, and a runtime model for jobs that train
+language models, whose step time depends on the placement."""
 
 from __future__ import annotations
 
@@ -21,10 +20,11 @@ from dagsim.systems.cluster.models.runtime import _ByType
 class ModelTraffic:
     """StepTraffic by the name of the model; ``default`` is that of all other gangs, None for none.
 
-    A task's work is its time of compute alone: what a gang sends adds to it, wherever it runs.
+    A task's work is only its compute time; the time for what a gang sends is added, wherever it
+    runs.
 
     Raises:
-        ModelError: Neither is given.
+        ModelError: Neither argument is given.
     """
 
     models: Mapping[str, StepTraffic] = field(default_factory=dict)
@@ -46,9 +46,10 @@ class ModelTraffic:
 class Llm(_ByType):
     """Work in training steps. ``models`` names language models; ``task.model`` is one of them.
 
-    A step computes for the seconds of ``dagsim.families.fabric.llm``, then waits for its collectives: their
-    time follows from the placement and the gang's share of the links, so that this runtime needs a
-    shared network. Only A100 and H100 GPUs are measured; tasks cannot run on others.
+    A step computes for the seconds of ``dagsim.families.fabric.llm``, then waits for its
+    collectives. Their time depends on the placement and on the gang's share of the links, so this
+    runtime model needs a shared network. Only A100 and H100 GPUs are measured; tasks cannot run on
+    others.
 
     Raises:
         ModelError: There are no models; on use, a task names another one.
@@ -65,14 +66,14 @@ class Llm(_ByType):
         object.__setattr__(self, "_known", {})
 
     def __str__(self) -> str:
-        return f"steps of {', '.join(self.models)}; communication as the placement and the network have it"
+        return f"steps of {', '.join(self.models)}; communication time depends on the placement and the network"
 
     def _rate(self, task: Task, gpu: GpuType | None) -> float:
         training = self._training(task)
         return 0.0 if gpu is None or not is_measured(training, gpu) else 1.0 / compute_s(training, gpu)
 
     def traffic(self, task: Task, gpu: GpuType | None) -> StepTraffic | None:
-        """The gathers of parameters, reductions and activations in a step."""
+        """Return the gathers of parameters, the reductions and the activations in a step."""
         training = self._training(task)
         if gpu is None or not is_measured(training, gpu):
             return None

@@ -1,4 +1,4 @@
-"""Dragonflies: groups of routers, all linked to each other, with minimal routes."""
+"""Dragonflies: groups of routers that are all linked to each other, with minimal routes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Dragonfly:
             )
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
-        """Hosts of a router, a chassis and a group."""
+        """Return the hosts of each router, chassis and group."""
         widths = [self.hosts_per_router, self.hosts_per_router * self.routers]
         widths.append(widths[-1] * self.chassis)
         of = [[host // width for host in range(len(names))] for width in widths]

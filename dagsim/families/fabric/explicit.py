@@ -1,4 +1,4 @@
-"""Fabrics given link by link: links and routes, or a tree of switches."""
+"""Fabrics that are given link by link: links and routes, or a tree of switches."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Explicit:
             names.add(cable.name)
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
-        """None: links and routes state no domains."""
+        """Return no levels, because links and routes state no domains."""
         return ()
 
     def routing(self, names: Sequence[str]) -> Routing:
@@ -78,7 +78,7 @@ class Explicit:
             pair = hosts[route.source], hosts[route.destination]
             fault = (
                 "a link occurs twice" if len(set(route.links)) < len(route.links)
-                else "a node needs none to itself" if route.source == route.destination
+                else "a node needs no route to itself" if route.source == route.destination
                 else "it is given twice" if pair in ways
                 else ""
             )  # fmt: skip
@@ -95,9 +95,8 @@ class Explicit:
 
 @dataclass(frozen=True, slots=True)
 class TreeSwitch:
-    """A switch with nodes or switches below it. ``bandwidth_gb_s`` is that of its link upward; by
-    default the sum of the links below, divided by the tree's ``oversubscription``.
-    """
+    """A switch with nodes or switches below it. ``bandwidth_gb_s`` is the bandwidth of its link
+    upward; by default the sum of the links below, divided by the tree's ``oversubscription``."""
 
     name: str
     nodes: tuple[str, ...] = ()
@@ -119,9 +118,8 @@ class Tree:
     latency_s: float = 0.0
     """Latency of each link."""
     levels_up: tuple[str, ...] = ()
-    """Names of the levels of switches, those next to the nodes first; by default rack, pod, level3. Named
-    levels exist even if all nodes share them.
-    """
+    """Names of the levels of switches, beginning next to the nodes; by default rack, pod, level3.
+    Named levels exist even if all nodes share them."""
     kind: Literal["tree"] = "tree"
 
     __pydantic_config__ = _FORBID
@@ -135,9 +133,8 @@ class Tree:
                 check_link(f"tree: switch {switch.name!r}", switch.bandwidth_gb_s, 0.0)
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
-        """The switches above each node, level by level; a node below fewer switches than others has
-        its last one at the further levels.
-        """
+        """Return the switches above each node, level by level. A node below fewer switches than
+        others has its last switch at the further levels."""
         parents = self._parents(names)
         number = {switch.name: place for place, switch in enumerate(self.switches)}
         lines = [[number[switch] for switch in _line(name, parents)[1:]] for name in names]
@@ -159,7 +156,8 @@ class Tree:
                 switch = switches[name]
                 below = [bandwidth(child) for child in (*switch.nodes, *switch.switches)]
                 own = switch.bandwidth_gb_s
-                bandwidths[name] = sum(below) / self.oversubscription if own is None else own  # in order
+                # summed in a fixed order
+                bandwidths[name] = sum(below) / self.oversubscription if own is None else own
             return bandwidths[name]
 
         links: list[Link] = []
@@ -179,7 +177,8 @@ class Tree:
         return Routing(len(names), links, paths)
 
     def _parents(self, names: Sequence[str]) -> dict[str, str]:
-        """The switch above each node and switch, after checking that there is exactly one tree."""
+        """Return the switch above each node and switch, after checking that there is exactly one
+        tree."""
         hosts = set(names)
         switch_names = {switch.name for switch in self.switches}
         parents: dict[str, str] = {}
@@ -216,12 +215,12 @@ class Tree:
                 raise ModelError(f"tree: switch {switch.name!r} is below itself").below("switches", place)
         for name in names:
             if name not in parents:
-                raise ModelError(f"tree: node {name!r} is below no switch").below("switches")
+                raise ModelError(f"tree: node {name!r} is not below any switch").below("switches")
         return parents
 
 
 def _line(name: str, parents: Mapping[str, str]) -> list[str]:
-    """A node or switch, and all switches above it, the lowest first."""
+    """Return a node or switch and all switches above it, the lowest first."""
     line = [name]
     while line[-1] in parents:
         line.append(parents[line[-1]])

@@ -1,4 +1,4 @@
-"""The family of networks with contention, and what it adds."""
+"""The family of networks with contention, and what it registers."""
 
 from dagsim.family import Entry, Family
 
@@ -23,7 +23,7 @@ FAMILY = Family(
             Entry(
                 "defrag",
                 ".topology_policies:Defrag",
-                "topology, and runs move to make room if that costs less than it gains",
+                "topology, but runs migrate to make room if that costs less than it gains",
                 ("estimates", "preemptive", "costly"),
             ),
         ),
@@ -37,18 +37,16 @@ FAMILY = Family(
             Entry(
                 "skew",
                 ".topology_policies:SkewRule",
-                "Tiresias' rule: models with skewed tensors on few nodes, others anywhere",
+                "Tiresias' rule: models with skewed tensor sizes on few nodes, others anywhere",
             ),
         ),
         "services": (Entry("link_traffic", ".usage:link_traffic", "the traffic on links in a simulation"),),
-        "networks": (
-            Entry("shared", ".shared_network:SharedNetwork", "links of a topology, shared max-min between flows"),
-        ),
+        "networks": (Entry("shared", ".shared_network:SharedNetwork", "links of a topology, shared max-min by flows"),),
         "runtimes": (
             Entry(
                 "llm",
                 ".communication:Llm",
-                "steps of language models; the time of each follows from placement and network",
+                "steps of language models; their time depends on the placement and the network",
             ),
         ),
         "communications": (

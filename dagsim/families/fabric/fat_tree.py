@@ -1,4 +1,4 @@
-"""Fat trees: switches in levels, with several ways up and routes by destination (D-mod-k)."""
+"""Fat trees: levels of switches, with several routes upward and routing by destination (D-mod-k)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FatTree:
 
     FabricLevel 1 has the switches next to the hosts. A switch of level ``i`` has ``down[i - 1]``
     neighbours below; a node of level ``i - 1`` has ``up[i - 1]`` neighbours above, with
-    ``count[i - 1]`` parallel links to each. For an oversubscribed tree, give fewer ways up than
+    ``count[i - 1]`` parallel links to each. For an oversubscribed tree, give fewer links up than
     down: ``down: [16, 4], up: [1, 4], count: [1, 1]`` has 64 hosts on 4 leaves and 4 spines, 4:1.
     """
 
@@ -49,7 +49,8 @@ class FatTree:
         check_link("fat_tree", self.bandwidth_gb_s, self.latency_s)
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
-        """Hosts below one switch of level 1 are a rack, those below level 2 a pod."""
+        """Return racks, the hosts below one switch of level 1, pods, those below one switch of
+        level 2, and so on."""
         widths = [prod(self.down[: level + 1]) for level in range(len(self.down))]
         return levels_of([[host // width for host in range(len(names))] for width in widths])
 
@@ -72,8 +73,8 @@ class FatTree:
                         links.append(Link(name, self.bandwidth_gb_s * 1e9, self.latency_s))
 
         def paths(source: int, destination: int) -> tuple[Path, ...]:
-            # Up: the port is the destination in the base of the ports per level. Down: the way is given, and of
-            # parallel links the source picks one.
+            # Up: the port is the destination written in the base of the ports per level. Down: the
+            # route is determined, and the source picks one of several parallel links.
             ascent, descent = [], []
             at, under, level, rest = source, destination, 0, destination
             while at != under:
@@ -92,10 +93,9 @@ class FatTree:
         return prod(self.up[:level]) * prod(self.down[level:])
 
     def _parent(self, level: int, position: int, way: int) -> int:
-        """Position of a neighbour above. Positions count labels, the lowest level's digit fastest:
-        ``up`` digits below the node's level, ``down`` digits from it on; going up replaces the
-        digit of the level by the way taken.
-        """
+        """Return the position of a neighbour above. Positions count labels, the lowest level's
+        digit fastest: ``up`` digits below the node's level, ``down`` digits from it on; going up
+        replaces the digit of the level by the way taken."""
         low = prod(self.up[:level])
         below, rest = position % low, position // low // self.down[level]
         return below + low * (way + self.up[level] * rest)

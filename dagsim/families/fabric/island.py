@@ -1,4 +1,4 @@
-"""Islands: hosts with several NICs, each on a rail of its own, and NVLink between their GPUs."""
+"""Islands: hosts with several NICs, each on its own rail, and NVLink between their GPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Island:
     """Hosts on ``rails`` separate non-blocking networks, with one NIC per rail (NVIDIA's
     rail-optimised design).
 
-    Traffic between two hosts splits evenly over the rails. Transfers within a host cross NVLink,
+    Traffic between two hosts splits evenly over the rails. Transfers within a host use NVLink,
     which no other host shares, and cost nothing here.
     """
 
@@ -32,7 +32,7 @@ class Island:
         check_link("island", self.bandwidth_gb_s, self.latency_s)
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
-        """None: all hosts are equally far from each other."""
+        """Return no levels, because all hosts are equally far from each other."""
         return ()
 
     def routing(self, names: Sequence[str]) -> Routing:

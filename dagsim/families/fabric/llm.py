@@ -2,11 +2,11 @@
 
 A step computes ``accumulation`` micro-batches. The compute time of each has three parts: matrix
 products (6 FLOP per parameter and token), attention (12 FLOP per layer, width and pair of tokens),
-and element-wise operations, which are limited by memory. Per micro-batch, full sharding gathers the
-parameters twice and reduces the gradients once, in 2-byte numbers; with ``grad_op`` the parameters
-are gathered once per step; with ``none`` the gradients are all-reduced once per step. NCCL builds
-one ring per NIC, so the slower of NVLink and all NICs of a node together bounds a collective. No
-overlap of communication with compute is assumed.
+and element-wise operations, which are limited by memory bandwidth. Per micro-batch, full sharding
+gathers the parameters twice and reduces the gradients once, in 2-byte numbers; with ``grad_op`` the
+parameters are gathered once per step; with ``none`` the gradients are all-reduced once per step.
+NCCL builds one ring per NIC, so the slower of NVLink and all NICs of a node together bounds a
+collective. No overlap of communication with compute is assumed.
 
 With ``tensor`` and ``pipeline`` degrees above 1 (Megatron-LM: Shoeybi et al. 2019; Narayanan et al., SC 2021),
 ranks of a tensor group are neighbours, then come data groups, then pipeline stages. A tensor group
@@ -41,14 +41,13 @@ class LlmFit:
     h100: float
     h100_fp8: float
     a100_attention: float
-    """Share of the peak rate in attention; on H100 the kernels of these runs were older than the
-    GPU.
-    """
+    """Share of the peak rate in attention; on H100, the kernels in these runs were older than the
+    GPU."""
     h100_attention: float
     elementwise_bytes: float
     """Bytes of memory traffic per layer, width and token."""
     exposed: float
-    """Measured seconds of communication per second by the bandwidths."""
+    """Measured seconds of communication, divided by the seconds that the bandwidths imply."""
 
 
 FITTED: Final = LlmFit(0.945, 0.81, 0.799, 0.571, 0.313, 538.0, 1.4)
@@ -56,7 +55,7 @@ FITTED: Final = LlmFit(0.945, 0.81, 0.799, 0.571, 0.313, 538.0, 1.4)
 _NVLINK_GB_S: Final = {"A100": 235.0, "H100": 370.0}
 """Bandwidth per GPU and direction that collectives reach (docs/networks.md)."""
 _NIC_GB_S: Final = {"A100": 24.0, "H100": 46.0}
-"""Bandwidth per NIC that is reached: HDR 200 and NDR 400, one NIC per GPU."""
+"""Bandwidth that is reached per NIC: HDR 200 and NDR 400, one NIC per GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +77,14 @@ class LlmTraining:
     sharding: Literal["full", "grad_op", "none"] = "full"
     """``grad_op`` keeps the parameters on every GPU within a step, ``none`` always."""
     checkpointing: bool = False
-    """Recomputes activations: one more forward pass."""
+    """True to recompute activations, which costs one more forward pass."""
     tensor: int = 1
     """GPUs over which each layer is split."""
     pipeline: int = 1
-    """Stages into which the layers are split. The rest of a gang's GPUs are data ranks."""
+    """Number of stages into which the layers are split. The remaining factor of a gang's GPUs are
+    data ranks."""
     chunks: int = 1
-    """Parts of the layers per stage, in an interleaved schedule."""
+    """Number of parts into which the layers of a stage are divided, in an interleaved schedule."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -102,35 +102,36 @@ class LlmTraining:
 
     @property
     def rounds(self) -> float:
-        """Number of micro-batches whose time a step takes, with those for which the pipeline waits."""
+        """Number of micro-batches for which a step takes time, including those for which the
+        pipeline waits."""
         return self.accumulation + (self.pipeline - 1) / self.chunks
 
     def data(self, gpus: int) -> int:
-        """Data ranks on ``gpus`` GPUs.
+        """Return the number of data ranks on ``gpus`` GPUs.
 
         Raises:
-            ModelError: They are no multiple of the tensor and pipeline degrees.
+            ModelError: The GPUs are not a multiple of the tensor and pipeline degrees.
         """
         ranks, rest = divmod(gpus, self.tensor * self.pipeline)
         if rest or ranks < 1:
             raise ModelError(
-                f"llm: {gpus} GPUs are no multiple of {self.tensor} tensor x {self.pipeline} pipeline ranks"
+                f"llm: {gpus} GPUs are not a multiple of {self.tensor} tensor x {self.pipeline} pipeline ranks"
             )
         return ranks
 
     def tokens(self, gpus: int) -> int:
-        """Tokens per step on ``gpus`` GPUs."""
+        """Return the tokens per step on ``gpus`` GPUs."""
         return self.sequence * self.micro_batch * self.accumulation * self.data(gpus)
 
 
 def is_measured(training: LlmTraining, gpu: GpuType) -> bool:
-    """True if runs were measured on the GPU type, and it has the precision."""
+    """Return True if runs were measured on the GPU type and it has the precision."""
     family = gpu.name.split("-")[0]
     return family in _NVLINK_GB_S and (training.precision != "fp8" or family == "H100")
 
 
 def compute_s(training: LlmTraining, gpu: GpuType, fit: LlmFit = FITTED) -> float:
-    """Seconds per step without communication.
+    """Return the seconds per step without communication.
 
     Raises:
         ModelError: The GPU type is not an A100 or H100, the only ones with measured runs, or it has no FP8.
@@ -155,14 +156,15 @@ def compute_s(training: LlmTraining, gpu: GpuType, fit: LlmFit = FITTED) -> floa
 
 
 def collectives(training: LlmTraining, fit: LlmFit = FITTED) -> tuple[int, float]:
-    """Number of gathers and reductions per step, and the bytes of each as they count by the fit."""
+    """Return the number of gathers and reductions per step, and the effective bytes of each
+    according to the fit."""
     repeats = training.accumulation
     count = 3 * repeats if training.sharding == "full" else 1 + repeats if training.sharding == "grad_op" else 2
     return count, fit.exposed * 2 * training.params / (training.tensor * training.pipeline)
 
 
 def groups(training: LlmTraining, gpus: int, fit: LlmFit = FITTED) -> tuple[GroupTraffic, ...]:
-    """The traffic of the tensor, data and pipeline groups of ``gpus`` GPUs in a step.
+    """Return the traffic of the tensor, data and pipeline groups of ``gpus`` GPUs in a step.
 
     Raises:
         ModelError: See ``LlmTraining.data``.
@@ -181,8 +183,8 @@ def groups(training: LlmTraining, gpus: int, fit: LlmFit = FITTED) -> tuple[Grou
 
 
 def step_s(training: LlmTraining, gpu: GpuType, gpus: int, per_node: int = 8, fit: LlmFit = FITTED) -> float:
-    """Seconds per step on ``gpus`` GPUs, ``per_node`` on each node with as many NICs. The degrees and
-    ``per_node`` must divide each other, as far as they concern the same groups.
+    """Return the seconds per step on ``gpus`` GPUs, ``per_node`` on each node with as many NICs.
+    The degrees and ``per_node`` must divide each other, as far as they concern the same groups.
 
     Raises:
         ModelError: See ``compute_s`` and ``LlmTraining.data``.
@@ -194,7 +196,7 @@ def step_s(training: LlmTraining, gpu: GpuType, gpus: int, per_node: int = 8, fi
         if group.stride * group.size > per_node:
             at_once = min(group.stride, per_node)  # groups that leave a node side by side
             if group.collective == "pipeline" and group.size * min(group.stride, per_node) > 2 * per_node:
-                at_once *= 2  # a node within sends forward and backward
+                at_once *= 2  # within a node, each group sends both forward and backward
             nics_gb_s = per_node * _NIC_GB_S[family] / at_once
             gb_s = nics_gb_s if group.stride >= per_node else min(gb_s, nics_gb_s)
         total_s += group.moved() / (gb_s * 1e9)

@@ -1,5 +1,5 @@
-"""Links that flows share max-min: no flow could have more without another that has less giving up
-some of its own.
+"""Links that flows share max-min fairly: no flow could have more without taking from a flow that
+has no more.
 
 The rates of a set of flows are found by progressive filling (Bertsekas and Gallager, *Data
 Networks*, section 6.5.2): the link with the smallest fair share fixes the rates of its flows, and
@@ -21,11 +21,11 @@ _ROUNDING = 1e-12
 """Relative difference below which two rates count as equal."""
 _TINY = 1e-300
 _CAP = -1
-"""The bottleneck of a flow that its own cap limits."""
+"""Stands for the bottleneck of a flow that is limited by its own cap."""
 
 
 class LinkFlow:
-    """Bytes on their way over links. Plain data, except while ``SharedLinks`` holds it."""
+    """Bytes in transit over links. Plain data, except while ``SharedLinks`` holds it."""
 
     __slots__ = (
         "bottleneck", "bytes_left", "cap", "ends_s", "next_rate", "number", "rate", "route", "since_s", "weights"
@@ -49,11 +49,11 @@ class LinkFlow:
         self.rate = 0.0
         """Bytes per second since ``since_s``."""
         self.next_rate = 0.0
-        """The rate that is being computed; between updates, ``rate``."""
+        """The rate that is being computed; between updates, it equals ``rate``."""
         self.since_s = -1.0
-        """Time of the last change of the rate; before that, the time of the start, -1 if unknown."""
+        """Time of the last rate change; before the first, the time of the start, -1 if unknown."""
         self.ends_s = inf
-        """End in seconds if the rate stays as it is."""
+        """Time in seconds at which the flow ends if its rate does not change."""
         self.number = -1
         """Position in the order in which flows started; -1 before."""
         self.bottleneck = _CAP
@@ -64,7 +64,7 @@ class LinkFlow:
         return self.number >= 0 and not self.bytes_left
 
     def left(self, now: float) -> float:
-        """Bytes that have not arrived by ``now``, at the present rate."""
+        """Return the bytes that have not arrived by ``now``, at the current rate."""
         if self.arrived:
             return 0.0
         return self.bytes_left if self.number < 0 else max(self.bytes_left - self.rate * (now - self.since_s), 0.0)
@@ -77,7 +77,7 @@ class LinkFlow:
 
 
 class SharedLinks:
-    """The flows under way on links of the given ``bandwidths`` (bytes per second)."""
+    """The current flows on links with the given ``bandwidths`` (bytes per second)."""
 
     def __init__(self, bandwidths: Sequence[float]) -> None:
         self._bandwidths = list(bandwidths)
@@ -85,9 +85,9 @@ class SharedLinks:
         self._changed: dict[int, None] = {}
         """Links with other flows or another bandwidth than at the last update."""
         self._alone: list[LinkFlow] = []
-        """New flows that cross no link."""
+        """New flows that use no link."""
         self._ends: list[tuple[float, int, int, LinkFlow]] = []
-        """Expected ends; an entry is out of date if its flow has another end by now."""
+        """Expected ends; an entry is outdated if its flow has another end by now."""
         self._expected = 0
         self._started = 0
 
@@ -103,9 +103,8 @@ class SharedLinks:
             self._alone.append(flow)
 
     def adopt(self, flow: LinkFlow) -> None:
-        """Hold a copy of a flow that is under way, as it is. Sums depend on the order of their
-        terms, so flows stay in the order of their starts.
-        """
+        """Hold a copy of a flow in progress, as it is. Sums depend on the order of their terms, so
+        flows stay in the order of their starts."""
         self._started = max(self._started, flow.number + 1)
         for link in flow.route:
             flows = self._on[link]
@@ -114,13 +113,14 @@ class SharedLinks:
         self._expect(flow)
 
     def without_flows(self) -> SharedLinks:
-        """Return equal links, with the changes that await an update, for copies of the flows."""
+        """Return equal links with the changes that await an update, to which copies of the flows
+        can be added."""
         twin = SharedLinks(self._bandwidths)
         twin._changed = dict(self._changed)
         return twin
 
     def copy(self) -> SharedLinks:
-        """Equal links with copies of the flows under way."""
+        """Return equal links with copies of the current flows."""
         twin = self.without_flows()
         twins = {flow: flow.copy() for flows in self._on for flow in flows}
         twin._on = [{twins[flow]: None for flow in flows} for flows in self._on]
@@ -130,25 +130,24 @@ class SharedLinks:
         return twin
 
     def stop(self, flow: LinkFlow) -> None:
-        """Take ``flow`` from its links, finished or not."""
+        """Remove ``flow`` from its links, finished or not."""
         flow.ends_s = inf
         for link in flow.route:
             del self._on[link][flow]
         self.touch(flow.route)
 
     def touch(self, links: Iterable[int]) -> None:
-        """Let the next update compute the rates on ``links`` again."""
+        """Make the next update compute the rates on ``links`` again."""
         self._changed.update(dict.fromkeys(links))
 
     def set_bandwidth(self, link: int, bandwidth: float) -> None:
-        """Change the bandwidth of a link under running flows."""
+        """Change the bandwidth of a link while flows use it."""
         self._bandwidths[link] = bandwidth
         self._changed[link] = None
 
     def update(self, now: float) -> list[LinkFlow]:
-        """Set the rates and ends of all flows that the changes since the last call concern. Returns
-        those that have another rate now, in the order of their starts.
-        """
+        """Set the rates and ends of all flows that are affected by the changes since the last call.
+        Return those whose rate has changed, in the order of their starts."""
         others = []
         for flow in self._alone:
             flow.next_rate = flow.cap
@@ -164,9 +163,8 @@ class SharedLinks:
         return others
 
     def rate_of(self, flow: LinkFlow) -> float:
-        """The rate that a flow which has not started would have beside those under way, in bytes per
-        second. Changes nothing. Updates must not be outstanding.
-        """
+        """Return the rate in bytes per second that a flow which has not started would have beside
+        the current ones. Nothing is changed. There must be no pending updates."""
         if not flow.route:
             return flow.cap
         before, changed = flow.number, self._changed
@@ -184,7 +182,7 @@ class SharedLinks:
         return rate
 
     def next_end_s(self) -> float:
-        """Time at which the next flow ends, ``inf`` if none does."""
+        """Return the time at which the next flow ends, ``inf`` if none does."""
         ends = self._ends
         while ends and ends[0][0] != ends[0][3].ends_s:
             heappop(ends)
@@ -201,12 +199,12 @@ class SharedLinks:
         return flows
 
     def load(self, link: int) -> float:
-        """Bytes per second that flow over a link."""
+        """Return the bytes per second that flow over a link."""
         return ordered_sum([flow.rate * _streams(flow, link) for flow in self._on[link]])
 
     def _set(self, flow: LinkFlow, rate: float, now: float) -> None:
         if flow.rate:
-            # Never 0 here: only ``ended`` says that a flow has arrived.
+            # Never 0 here, because only ``ended`` decides that a flow has arrived.
             flow.bytes_left = max(flow.bytes_left - flow.rate * (now - flow.since_s), _TINY)
         flow.rate, flow.since_s = rate, now
         flow.ends_s = now + flow.bytes_left / rate if rate else inf
@@ -218,7 +216,7 @@ class SharedLinks:
             heappush(self._ends, (flow.ends_s, flow.number, self._expected, flow))
 
     def _affected(self) -> dict[LinkFlow, None]:
-        """Set ``next_rate`` of the flows on changed links, and of as many others as these need."""
+        """Set ``next_rate`` of the flows on changed links, and of as many other flows as necessary."""
         affected = {flow: None for link in self._changed for flow in self._on[link]}
         while True:
             more = self._unsettled(self._fill(affected))
@@ -227,9 +225,8 @@ class SharedLinks:
             affected.update(more)
 
     def _fill(self, affected: dict[LinkFlow, None]) -> dict[int, list[LinkFlow]]:
-        """Set max-min rates of the ``affected`` flows on what all others leave them; return these
-        flows by link.
-        """
+        """Set max-min rates of the ``affected`` flows on the capacity that all others leave them;
+        return these flows by link."""
         links: dict[int, list[LinkFlow]] = {}
         capped = []
         weighted = False
@@ -256,7 +253,8 @@ class SharedLinks:
                     if other not in affected:
                         left -= other.rate if other.weights is None else other.rate * other.weights[link]
             free[link] = left = left if left > 0 else 0.0
-            count = sum([_streams(flow, link) for flow in flows]) if weighted else len(flows)  # whole numbers
+            # exact, because these are whole numbers
+            count = sum([_streams(flow, link) for flow in flows]) if weighted else len(flows)
             counts[link] = count
             heap.append((left / count, link))
         heapify(heap)
@@ -292,9 +290,8 @@ class SharedLinks:
         return links
 
     def _unsettled(self, links: dict[int, list[LinkFlow]]) -> dict[LinkFlow, None]:
-        """Other flows that lost their bottleneck by the last ``_fill``, or are faster than a flow
-        that has its bottleneck on a common link.
-        """
+        """Return other flows that lost their bottleneck in the last ``_fill``, or that are faster
+        than a flow whose bottleneck is a common link."""
         more: dict[LinkFlow, None] = {}
         for link, filled in links.items():
             flows = self._on[link]

@@ -1,4 +1,4 @@
-"""Links, and the way from each host to each other one."""
+"""Links, and the routes between hosts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from dagsim.errors import ModelError
 from dagsim.systems.cluster.network.links import FabricLevel, Link
 
 Path: TypeAlias = tuple[int, ...]
-"""Numbers of the links on the way, in order; empty within a host."""
+"""Numbers of the links on the route, in order; empty within a host."""
 
 
 class Routing:
-    """The links of ``hosts`` hosts. ``paths(source, destination)`` gives the ways between two
-    different hosts; traffic splits evenly over them.
-    """
+    """The links of ``hosts`` hosts. ``paths(source, destination)`` returns the routes between two
+    different hosts, over which traffic splits evenly."""
 
     def __init__(self, hosts: int, links: Sequence[Link], paths: Callable[[int, int], tuple[Path, ...]]) -> None:
         self.hosts = hosts
@@ -24,11 +23,11 @@ class Routing:
         self._paths = cache(paths)
 
     def paths(self, source: int, destination: int) -> tuple[Path, ...]:
-        """Return the ways from one host to another; one empty way within a host."""
+        """Return the routes from one host to another; one empty route within a host."""
         return ((),) if source == destination else self._paths(source, destination)
 
     def latency_s(self, path: Path) -> float:
-        """Seconds until the first byte has crossed ``path``."""
+        """Return the seconds until the first byte has crossed ``path``."""
         links, total = self.links, 0.0
         for link in path:
             total += links[link].latency_s
@@ -38,8 +37,8 @@ class Routing:
 def levels_of(
     domains: Sequence[Sequence[int]], names: Sequence[str] = (), kept: Collection[str] = ()
 ) -> tuple[FabricLevel, ...]:
-    """Levels from their domains, narrowest first: ``rack``, ``pod``, ``level3`` and so on, unless they
-    have ``names``. A level that all hosts share is left out, unless it is ``kept``.
+    """Return levels built from their domains, narrowest first: ``rack``, ``pod``, ``level3`` and so
+    on, unless they have ``names``. A level that all hosts share is left out, unless it is ``kept``.
     """
     usual = [*(names or ("rack", "pod")), *(f"level{place}" for place in range(3, len(domains) + 1))]
     return tuple(
@@ -61,7 +60,7 @@ class NetworkTopology(Protocol):
         ...
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
-        """The levels between a host and the whole fabric, narrowest first."""
+        """Return the levels between a host and the whole fabric, narrowest first."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Flows that share the links of a topology max-min."""
+"""Flows that share the links of a topology max-min fairly."""
 
 from __future__ import annotations
 
@@ -33,14 +33,13 @@ from dagsim.workload.distributions import TaggedUnion
 @dataclass(frozen=True, slots=True)
 class SharedNetwork:
     """A flow pays the latencies of its route, then takes its max-min fair share of every link on it.
-    Rates change whenever a flow starts or ends. Nothing is sent within a node.
-    """
+    Rates change whenever a flow starts or ends. Nothing is sent within a node."""
 
     topology: Annotated[Island | FatTree | Torus | Dragonfly | Tree | Explicit, TaggedUnion("island")] = field(
         default_factory=Island
     )
     storage: Storage | None = None
-    """Nodes that data and checkpoints come from; None if neither takes time on the network."""
+    """Nodes from which data and checkpoints come; None if neither takes time on the network."""
     kind: Literal["shared"] = "shared"
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -50,7 +49,7 @@ class SharedNetwork:
         return self.topology.levels(names)
 
     def routing(self, names: Sequence[str]) -> Routing:
-        """The links between the nodes ``names`` of the cluster, and their routes.
+        """Return the links between the nodes ``names`` of the cluster, and their routes.
 
         Raises:
             ModelError: The network does not fit them.
@@ -67,13 +66,14 @@ class SharedNetwork:
 
 
 def gang_exchange(routing: Routing, traffic: StepTraffic, members: Sequence[Member], gpu: GpuType | None) -> Exchange:
-    """The traffic of a step; without a ``gpu``, nothing bounds it within nodes."""
+    """Return the traffic of a step; without a ``gpu``, it is not limited within nodes."""
     nvlink = inf if gpu is None else nvlink_bytes_s(gpu.name, gpu.nvlink_gb_s)
     return exchange(traffic, members, routing, nvlink)
 
 
 class Gang:
-    """The communication of a run: one set of flows as long as it computes, not one per message."""
+    """The communication of a run: one set of flows for as long as the run computes, not one per
+    message."""
 
     __slots__ = ("exchange", "flow", "overlap", "step_s")
 
@@ -85,7 +85,7 @@ class Gang:
         self.flow = LinkFlow(exchange.streams, inf, cap, exchange.streams)
 
     def rate(self, bytes_s: float) -> float:
-        """Seconds of compute per second if each stream has ``bytes_s``."""
+        """Return the seconds of compute per second if each stream has ``bytes_s``."""
         sending_s = self.exchange.seconds(bytes_s)
         return self.step_s / (max(self.step_s, sending_s) if self.overlap else self.step_s + sending_s)
 
@@ -93,8 +93,8 @@ class Gang:
 class SharedCarrier:
     """The links in one simulation.
 
-    All changes of one instant are made before rates are computed: the events that cause them are on
-    the clock before the one that computes.
+    All simultaneous changes are made before rates are computed, because the events that cause them
+    are scheduled before the one that computes.
     """
 
     def __init__(self, clock: Clock, routing: Routing) -> None:
@@ -105,14 +105,13 @@ class SharedCarrier:
         """The event that succeeds when a part has arrived."""
         self._missing: dict[int, tuple[int, ...]] = {}
         """In a fork, routes of the original's parts by number, until ``carry`` brings their copies.
-        Those of a run that was stopped in this instant never come.
-        """
+        Those of a run that was stopped at the same time never come."""
         self._gangs: dict[LinkFlow, tuple[Gang, Callable[[float], None]]] = {}
-        """Gangs that send, and whom to tell their rates."""
+        """Gangs that are sending, and the functions that receive their rates."""
         self._updates = False
-        """True if an update is on the clock for this instant."""
+        """True if an update is scheduled for the current time."""
         self._due_s = inf
-        """The earliest time at which an event on the clock looks for ended parts."""
+        """The earliest time at which a scheduled event looks for ended parts."""
 
     def fetch(self, flows: Sequence[Flow]) -> Generator[Event, object, None]:
         for flow in flows:
@@ -144,9 +143,8 @@ class SharedCarrier:
         return seconds
 
     def carry(self, parts: Sequence[LinkFlow]) -> Generator[Event, object, None]:
-        """Send ``parts`` over their routes and wait until all have arrived. Parts that are under
-        way continue.
-        """
+        """Send ``parts`` over their routes and wait until all have arrived. Parts in transit
+        continue."""
         clock, links = self._clock, self._links
         mine: dict[LinkFlow, Event] = {}
         try:
@@ -228,7 +226,7 @@ class SharedCarrier:
         now = self._clock.now
         if self._links.next_end_s() <= now:
             self._arrive(now)
-            self._update_soon()  # once what waits for them has gone on
+            self._update_soon()  # after the events that wait for the parts
             return
         for route in self._missing.values():
             self._links.touch(route)

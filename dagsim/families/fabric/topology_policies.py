@@ -1,4 +1,5 @@
-"""Placement rules that know the levels of the network (``ClusterView.levels``), and policies with them."""
+"""Placement rules that use the levels of the network (``ClusterView.levels``), and policies with
+them."""
 
 from __future__ import annotations
 
@@ -17,16 +18,16 @@ from dagsim.systems.cluster.policies.placement import by_speed
 _Nodes: TypeAlias = Collection[int]
 _NONE: _Nodes = frozenset()
 _Domain = tuple[int, list[NodeState]]
-"""Room in instances, and the machines with room."""
+"""A number of instances that fit, and the machines on which they fit."""
 
 
 class SmallestDomain:
-    """The smallest sufficient domain: a node, else a rack, else a pod, and so on; of several, the one
-    with the least room, then the first. In it, a gang takes the domain below with the most room, until the
-    rest fits into one, of which it takes the one with the least room (as Kueue's topology-aware scheduling
-    does). This breaks up the fewest domains. A required level is the widest that is tried; a preferred one needs
-    no rule of its own. Tasks that are not gangs use best fit. O(nodes).
-    """
+    """Chooses the smallest sufficient domain: a node, else a rack, else a pod, and so on; of
+    several, the one with the least room, then the first. Within it, a gang takes the domain below
+    with the most room, until the rest fits into one, of which it takes the one with the least room
+    (as Kueue's topology-aware scheduling does). This breaks up the fewest domains. A required level
+    is the widest that is tried; a preferred one needs no rule of its own. Tasks that are not gangs
+    use best fit. O(nodes)."""
 
     def place(
         self, view: ClusterView, task: TaskState, type_: int | None = None, avoid: _Nodes = _NONE
@@ -37,7 +38,8 @@ class SmallestDomain:
     def choose(
         self, view: ClusterView, task: TaskState, type_: int, rooms: Sequence[_Domain]
     ) -> list[tuple[int, int]] | None:
-        """Node and instances of a gang, on single machines with their ``rooms``."""
+        """Choose nodes and numbers of instances for a gang, on single machines with their
+        ``rooms``."""
         request = task.job.job.request
         if request is not None and request.segment is not None and _blocks(view, request) is not None:
             return BLOCK.choose(view, task, type_, rooms)
@@ -49,12 +51,13 @@ class SmallestDomain:
 def _first_choice(
     rule: SmallestDomain | SegmentsInBlocks, view: ClusterView, task: TaskState, type_: int | None, avoid: _Nodes
 ) -> Placement | None:
-    """The placement on the fastest type on which ``rule`` finds one."""
+    """Return the placement on the fastest type for which ``rule`` finds one."""
     demand = task.demand
     if not demand.gang and not avoid:
         return view.fit(task, type_)
     for candidate in by_speed(task, type_):
-        machines = view.machines.with_room(demand, candidate)  # of one domain, if it is bound to one
+        # machines of one domain, if the task is bound to one
+        machines = view.machines.with_room(demand, candidate)
         rooms = [(machine.room(demand), [machine]) for machine in machines if machine.index not in avoid]
         if demand.gang:
             taken = rule.choose(view, task, candidate, rooms)
@@ -69,9 +72,8 @@ def _first_choice(
 
 
 def _smallest(rooms: Sequence[_Domain], levels: Sequence[Sequence[int]], needed: int) -> list[tuple[int, int]]:
-    """Node and instances, in the smallest domain with room for ``needed`` instances. ``rooms`` are single
-    machines.
-    """
+    """Choose nodes and numbers of instances, in the smallest domain on which ``needed`` instances
+    fit. ``rooms`` are single machines."""
     alone = _tightest(rooms, needed)
     if alone is not None:
         return [(alone[1][0].index, needed)]
@@ -86,9 +88,8 @@ def _smallest(rooms: Sequence[_Domain], levels: Sequence[Sequence[int]], needed:
 def _within(
     machines: Sequence[NodeState], room_of: dict[int, int], below: Sequence[Sequence[int]], needed: int
 ) -> list[tuple[int, int]]:
-    """Fill domains of the levels ``below`` with room for ``needed`` instances, the roomiest first; the
-    rest goes to the tightest that is enough.
-    """
+    """Fill domains of the levels ``below``, the roomiest first, until ``needed`` instances are
+    placed; the rest goes to the tightest domain that is enough."""
     rooms = [(room_of[machine.index], [machine]) for machine in machines]
     parts = _grouped(rooms, below[-1]) if below else rooms
     taken: list[tuple[int, int]] = []
@@ -102,7 +103,7 @@ def _within(
 
 
 def _grouped(rooms: Iterable[_Domain], domains: Sequence[int]) -> list[_Domain]:
-    """Single machines put together by their domains."""
+    """Group single machines by their domains."""
     by_domain: dict[int, _Domain] = {}
     for room, (machine,) in rooms:
         total, machines = by_domain.get(domains[machine.index], (0, []))
@@ -112,7 +113,8 @@ def _grouped(rooms: Iterable[_Domain], domains: Sequence[int]) -> list[_Domain]:
 
 
 def _tightest(domains: Iterable[_Domain], needed: int) -> _Domain | None:
-    """The domain with the least room that is enough, the first of several; None if there is none."""
+    """Return the domain with the least room that is enough, the first of several; None if there is
+    none."""
     enough = [domain for domain in domains if domain[0] >= needed]
     return min(enough, key=lambda domain: (domain[0], domain[1][0].index), default=None)
 
@@ -122,12 +124,12 @@ def _placement(taken: Iterable[tuple[int, int]]) -> Placement:
 
 
 class SegmentsInBlocks:
-    """Segments in blocks (Slurm's ``topology/block``): each segment of a gang lies within one block, a
-    domain of its ``level`` (by default the narrowest). The job's request states the segment, in
-    instances; a gang without one is a single segment if a block can hold it, else its segments are the
-    largest equal parts that a block can hold. Blocks with the least room that is enough for all
-    segments that are left come first, else those with room for the most segments. O(nodes).
-    """
+    """Places segments in blocks (Slurm's ``topology/block``): each segment of a gang lies within
+    one block, a domain of its ``level`` (by default the narrowest). The job's request states the
+    size of a segment in instances. A gang without such a request is a single segment if a block can
+    hold it, else its segments are the largest equal parts that a block can hold. Blocks with the
+    least room that is enough for all remaining segments come first, else those with room for the
+    most segments. O(nodes)."""
 
     def place(
         self, view: ClusterView, task: TaskState, type_: int | None = None, avoid: _Nodes = _NONE
@@ -140,7 +142,8 @@ class SegmentsInBlocks:
     def choose(
         self, view: ClusterView, task: TaskState, type_: int, rooms: Sequence[_Domain]
     ) -> list[tuple[int, int]] | None:
-        """Node and instances of a gang, on single machines with their ``rooms``."""
+        """Choose nodes and numbers of instances for a gang, on single machines with their
+        ``rooms``."""
         gang, request = task.demand.gang, task.job.job.request
         blocks = _blocks(view, request)
         if blocks is None:
@@ -156,7 +159,7 @@ class SegmentsInBlocks:
         return [share for machines, count in taken for share in _within(machines, room_of, below, count)]
 
     def _block_size(self, view: ClusterView, task: TaskState, type_: int, domains: Sequence[int]) -> int:
-        """Instances that the largest block of the type can hold, by GPUs."""
+        """Return the number of instances that the largest block of the type can hold, by GPUs."""
         whole = max(task.demand.whole, 1)
         sizes: dict[int, int] = {}
         for machine in view.machines.list:
@@ -170,7 +173,8 @@ BLOCK = SegmentsInBlocks()
 
 
 def _blocks(view: ClusterView, request: Request | None) -> tuple[Sequence[int], list[Sequence[int]]] | None:
-    """The block of each node, and the domains of the levels below; None if the network has no levels."""
+    """Return the block of each node, and the domains of the levels below; None if the network has
+    no levels."""
     heights = {level.name: height for height, level in enumerate(view.levels)}
     level = None if request is None else request.level
     if level == "host":
@@ -187,7 +191,8 @@ def _largest_segment(gang: int, most: int) -> int:
 
 
 def _segments(blocks: list[_Domain], segment: int, needed: int) -> list[tuple[list[NodeState], int]] | None:
-    """Machines of blocks, and the instances that each takes; the last segment may be smaller."""
+    """Return the machines of blocks, and the number of instances that each block takes; the last
+    segment may be smaller."""
     taken = []
     while needed:
         full = [block for block in blocks if block[0] >= min(segment, needed)]
@@ -204,12 +209,12 @@ def _segments(blocks: list[_Domain], segment: int, needed: int) -> list[tuple[li
 
 
 class SkewRule:
-    """The rule of Tiresias (Gu et al., NSDI 2019): a gang whose model has a skewed distribution of tensor
-    sizes starts on the fewest nodes that can hold it, or waits for them. Other gangs take any GPUs, fullest
-    nodes first, so that they fill gaps. Skewed are VGG and AlexNet: by the table of Tiresias' simulator
-    (SymbioticLab/Tiresias, ``simulator/models.py``), one tensor has 61 to 77 % of their bytes, and at
-    most 14 % of those of its other models. Models are compared by the beginning of their names. O(nodes).
-    """
+    """The rule of Tiresias (Gu et al., NSDI 2019): a gang whose model has a skewed distribution of
+    tensor sizes starts on the fewest nodes that can hold it, or waits for them. Other gangs take
+    any GPUs, fullest nodes first, so that they fill gaps. VGG and AlexNet are skewed: in the table
+    of Tiresias' simulator (SymbioticLab/Tiresias, ``simulator/models.py``), one tensor has 61% to
+    77% of their bytes, but at most 14% of the bytes of the other models. Models are compared by the
+    beginning of their names. O(nodes)."""
 
     skewed = ("vgg", "alexnet")
 
@@ -244,12 +249,14 @@ class _Reserved(NamedTuple):
 
 
 class EasyOnNodes(Easy):
-    """EASY whose oldest task reserves nodes, not a number of GPUs, if it needs domains of their own: it
-    has a segment or requires a level. Others start on other nodes, or on these if they end before.
+    """EASY, except that the oldest task reserves specific nodes rather than a number of GPUs if it
+    needs whole domains (it has a segment or requires a level). Other tasks start on other nodes, or
+    on these if they end before.
 
-    The reservation holds the nodes that the rule would choose at the first expected end that leaves it
-    room, by GPUs alone. It stays until the task starts or is overdue. Uses estimates; not preemptive. Cost: ``Easy``,
-    O(nodes) per start, and O(nodes log running) per reservation.
+    The reservation holds the nodes that the rule would choose at the first expected end after which
+    the task fits, judging only by GPUs. It remains until the task starts or is overdue. Uses
+    estimates; not preemptive. Cost: ``Easy``, O(nodes) per start, and O(nodes log running) per
+    reservation.
     """
 
     def __init__(self, rule: SmallestDomain | SegmentsInBlocks) -> None:
@@ -280,7 +287,8 @@ class EasyOnNodes(Easy):
         return self._reserved_for[1]
 
     def _reservation(self, view: ClusterView, head: TaskState, type_: int) -> _Reserved:
-        """The first expected end on ``type_`` after which the head finds nodes, and these nodes."""
+        """Return the first expected end on ``type_`` after which the head finds nodes, and these
+        nodes."""
         whole = head.demand.whole
         own = [machine for machine in view.machines.list if machine.type == type_ and machine.up]
         ends = view.expected_free.ends(type_)
@@ -320,33 +328,34 @@ def _time_s(reserved: _Reserved) -> float:
 
 
 def _is_split(rule: SmallestDomain | SegmentsInBlocks, task: TaskState) -> bool:
-    """True if the rule keeps segments of the task within domains."""
+    """Return True if the rule keeps segments of the task within domains."""
     request = task.job.job.request
     return isinstance(rule, SegmentsInBlocks) or (request is not None and request.segment is not None)
 
 
 def topology() -> EasyOnNodes:
-    """EASY, with gangs in the smallest sufficient domain. Uses estimates. Cost: ``EasyOnNodes``."""
+    """Return EASY with gangs in the smallest sufficient domain. Uses estimates. Cost:
+    ``EasyOnNodes``."""
     return EasyOnNodes(SmallestDomain())
 
 
 def block() -> EasyOnNodes:
-    """EASY, with the segments of gangs within blocks. Uses estimates. Cost: ``EasyOnNodes``."""
+    """Return EASY with the segments of gangs within blocks. Uses estimates. Cost: ``EasyOnNodes``."""
     return EasyOnNodes(SegmentsInBlocks())
 
 
 class _Clearing(NamedTuple):
-    """Runs that move so that a gang has room, and the GPU-seconds that this costs."""
+    """Runs that migrate so that a gang fits, and the GPU-seconds that this costs."""
 
     cost: float
     moves: tuple[tuple[Run, int], ...]
-    """Each with the node that it moves to."""
+    """Runs, each with the node to which it migrates."""
 
 
 class Defrag(EasyOnNodes):
-    """``topology`` that makes room: if the oldest gang finds no node, rack or pod of its own although all free
-    GPUs together are enough, runs on single nodes move out of one. It does so only if the moves cost less
-    GPU-seconds than the gang gains.
+    """``topology`` with migrations: if the oldest gang does not fit on a single node, rack or pod
+    although all free GPUs together are enough, runs on single nodes move out of one. This happens
+    only if the moves cost fewer GPU-seconds than the gang gains.
 
     Moves cost the time until the runs compute again, all of them at once: what ``Preemption`` says, and what
     their states take beside the flows under way (``expected_moves_s``); without a checkpoint also the work
@@ -365,9 +374,9 @@ class Defrag(EasyOnNodes):
         super().__init__(SmallestDomain())
         self.most_moves = most_moves
         self._cleared_for: tuple[int, int, float] | None = None
-        """The task and the time of the last moves: they happen once in an instant, even if the task then
-        finds no place for a reason that ``_clearing`` does not know, such as a reservation.
-        """
+        """The task and the time of the last moves, which happen at most once at a time, even if the
+        task then does not fit for a reason that ``_clearing`` does not consider, such as a
+        reservation."""
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         head = view.queue(by_arrival).first()
@@ -385,9 +394,8 @@ class Defrag(EasyOnNodes):
         yield from super().decide(view)
 
     def _clearing(self, view: ClusterView, task: TaskState) -> _Clearing | None:
-        """The cheapest moves that give ``task`` a smaller domain than it finds now; None if there are none
-        that pay.
-        """
+        """Return the cheapest moves that give ``task`` a smaller domain than it finds now; None if
+        no moves pay off."""
         placement, demand, machines = self._place(view, task), task.demand, view.machines.list
         type_ = by_speed(task, None)[0] if placement is None else machines[placement[0].node].type
         nodes = -1 if demand.terms is None else demand.terms.nodes
@@ -418,7 +426,7 @@ class Defrag(EasyOnNodes):
     def _cleared(
         self, view: ClusterView, task: TaskState, inside: Sequence[NodeState], own: Sequence[NodeState]
     ) -> _Clearing | None:
-        """Moves out of ``inside``, cheapest per GPU first, until ``task`` has room there."""
+        """Return moves out of ``inside``, cheapest per GPU first, until ``task`` fits there."""
         demand = task.demand
         if sum(machine.gpus // demand.whole for machine in inside) < demand.gang:
             return None
@@ -456,7 +464,7 @@ class Defrag(EasyOnNodes):
         return _Clearing(ordered_sum(costs), tuple(moves))
 
     def _wait_s(self, view: ClusterView, task: TaskState) -> float:
-        """Seconds until the task would start if nothing moved."""
+        """Return the seconds until the task would start if nothing moved."""
         return self._reserved(view, task).shadow.time_s - view.now
 
 
@@ -465,30 +473,30 @@ _Free: TypeAlias = tuple[int, int, int]
 
 
 def _instances(free: _Free, demand: DemandClass) -> int:
-    """Instances of whole GPUs that have room."""
+    """Return the number of instances with whole GPUs that fit."""
     asked = demand.whole, demand.cpus, demand.memory
     return min([has // amount for has, amount in zip(free, asked, strict=True) if amount])
 
 
 def _after(free: _Free, demand: DemandClass, count: int) -> _Free:
-    """The free resources after ``count`` instances have left."""
+    """Return the free resources after ``count`` instances have left."""
     gpus, cpus, memory = free
     return gpus + count * demand.whole, cpus + count * demand.cpus, memory + count * demand.memory
 
 
 def _lost_s(view: ClusterView, run: Run) -> float:
-    """Seconds that a run has computed for nothing if it moves."""
+    """Return the seconds of computation that a run loses if it moves."""
     kept = view.preemption.on_resume == "resume" or run.computing_s is None
     return 0.0 if kept else view.now - run.computing_s  # type: ignore[operator]
 
 
 def _state_gb(view: ClusterView, run: Run) -> float:
-    """GB that a run has to save."""
+    """Return the GB that a run has to save."""
     return run.task.task.memory_gb * run.instances if view.preemption.on_resume == "resume" else 0.0
 
 
 def _filled(machines: Iterable[NodeState], whole: int, gang: int) -> Placement:
-    """A gang on machines as if they were empty."""
+    """Return a placement of a gang on machines as if they were empty."""
     taken = []
     for machine in machines:
         count = min(gang, machine.gpus // whole)
@@ -499,6 +507,7 @@ def _filled(machines: Iterable[NodeState], whole: int, gang: int) -> Placement:
 
 
 def _spread_costs(view: ClusterView, task: TaskState, spread: Placement, compact: Placement, whole: float) -> float:
-    """The part of the ``whole`` time of a gang that it loses on ``spread`` and not on ``compact``."""
+    """Return the part of the ``whole`` time of a gang that it loses on ``spread`` but not on
+    ``compact``."""
     slow, fast = (max(view.expected_rate(task, way), 1e-9) for way in (spread, compact))
     return whole * (1 / slow - 1 / fast)

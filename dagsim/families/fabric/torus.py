@@ -1,4 +1,4 @@
-"""Tori: hosts on a grid whose rows close, routed one dimension after the other."""
+"""Tori: hosts on a grid with closed rows, routed one dimension after the other."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dagsim.systems.cluster.network.links import FabricLevel, Link
 
 @dataclass(frozen=True, slots=True)
 class Torus:
-    """A torus. Routes correct the first dimension first, each by the shorter way. If both
-    ways are equally long, they take the ascending one, except to coordinate 0 (as SimGrid does).
-    """
+    """A torus. Routes correct the first dimension first, each in the shorter direction. If both
+    directions are equally long, they take the ascending one, except to coordinate 0 (as SimGrid
+    does)."""
 
     dimensions: tuple[int, ...] = (4, 4)
     """Hosts per dimension; the first varies fastest in the order of hosts."""
     bandwidth_gb_s: float = 100.0
-    """Bandwidth of each link and direction; the default is a TPU v5p's."""
+    """Bandwidth of each link and direction; the default is that of a TPU v5p."""
     latency_s: float = 0.0
     kind: Literal["torus"] = "torus"
 
@@ -35,7 +35,7 @@ class Torus:
         check_link("torus", self.bandwidth_gb_s, self.latency_s)
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
-        """None: a torus has no domains."""
+        """Return no levels, because a torus has no domains."""
         return ()
 
     def routing(self, names: Sequence[str]) -> Routing:

@@ -20,7 +20,7 @@ from dagsim.systems.cluster.network.links import LinkUse
 
 
 class _Run:
-    """A run in the log, as far as it has been read."""
+    """A run in the log, as far as the log has been read."""
 
     def __init__(self, row: Record) -> None:
         self.started_s, self.job, self.task = row.time_s, row.job, row.task
@@ -30,17 +30,17 @@ class _Run:
         """Bytes per second on each link since ``since_s``."""
         self.exchange: Exchange | None = None
         self.steps_s = 0.0
-        """Seconds of compute of a step."""
+        """Seconds of compute per step."""
         self.overlap = 0
         self.flow: LinkFlow | None = None
-        """What it sends as a gang since its last row RATE."""
+        """What the run sends as a gang since its last RATE row."""
         self.computes = False
         self.saved = False
         """True if it has written a checkpoint."""
 
     @property
     def nodes(self) -> dict[int, int]:
-        """Its instances on each node."""
+        """Number of its instances on each node."""
         return {node: count for node, count, _ in self.held}
 
 
@@ -55,10 +55,11 @@ class _Change(NamedTuple):
 class LinkTraffic:
     """The traffic on all links of the ``network`` in a simulation of ``jobs``, from its log.
 
-    The log has the rates of gangs. Outputs, data and states share the links as in the simulation, from the
-    start of a run, or from its stop if it writes its state. The log does not tell apart stopped instances
-    of one task: what the next of them reads is that of the last. If the log does not name GPUs, gangs
-    that use some NICs of a node count on its first ones.
+    The log states the rates of gangs. Outputs, data and states share the links as in the
+    simulation, from the start of a run, or from its stop if it writes its state. The log does not
+    distinguish stopped instances of one task, so the next one is assumed to read the state of the
+    last. If the log does not name GPUs, gangs that use some of a node's NICs are counted on its
+    first ones.
     """
 
     def __init__(
@@ -82,14 +83,14 @@ class LinkTraffic:
         self.places: dict[tuple[int, int], dict[int, int]] = {}
         """Finished instances of each task by node."""
         self.stopped: dict[tuple[int, int], tuple[float, dict[int, int]]] = {}
-        """Of tasks that have kept work: when a run stopped, and its nodes if these have its state."""
+        """For tasks that have kept work: when a run stopped, and its nodes if these have its state."""
         self.writes_s: dict[tuple[int, int], float] = {}
-        """Since when a run may be writing its state from a node (-1: any)."""
+        """Time since which a run may be writing its state from a node (-1 for any node)."""
         self.written_s: dict[tuple[int, int], float] = {}
-        """When a state of a task was last in the storage."""
+        """Time at which a state of a task was last in the storage."""
 
     def links(self) -> list[LinkUse]:
-        """Read the log, once."""
+        """Read the log once."""
         for row in self.log:
             self._read(row)
         _replay(self.changes, self.usage)
@@ -138,7 +139,7 @@ class LinkTraffic:
         self._send_steps(run, row.time_s, row.value)
 
     def _find_exchange(self, run: _Run) -> None:
-        """Find what the gang sends in a step."""
+        """Determine what the gang sends in a step."""
         if self.communication is None:
             return
         task, gpu = self.jobs[run.job].tasks[run.task], self.cluster.nodes[run.held[0][0]].gpu
@@ -189,7 +190,7 @@ class LinkTraffic:
                 self.stopped[row.job, row.task] = row.time_s, {}
 
     def _stop(self, run: _Run, row: Record) -> None:
-        """Find what a run keeps that stops before its end."""
+        """Determine what a run keeps that stops before its end."""
         key, rules = (run.job, run.task), self.preemption
         computed = run.computes or not self._fetch(run, row.time_s)
         self.writes_s.setdefault((row.run, -1), row.time_s)
@@ -210,7 +211,7 @@ def _replay(changes: list[_Change], usage: Sequence[LinkUse]) -> None:
     changes.sort(key=lambda change: (change.time_s, change.starts))
     links, place = SharedLinks([use.link.bandwidth for use in usage]), 0
     rates: dict[LinkFlow, tuple[float, float]] = {}
-    """Since when each flow has its rate."""
+    """Time since which each flow has its rate."""
 
     def book(flow: LinkFlow, now: float) -> None:
         since_s, rate = rates.pop(flow, (now, 0.0))
@@ -235,7 +236,7 @@ def _replay(changes: list[_Change], usage: Sequence[LinkUse]) -> None:
 
 
 def _outputs(job: Job, run: _Run, places: dict[tuple[int, int], dict[int, int]]) -> Iterator[tuple[int, int, float]]:
-    """Source, destination and bytes of the outputs that a run reads."""
+    """Yield the source, destination and bytes of the outputs that a run reads."""
     tasks = job.graph.tasks
     for edge in job.graph.edges:
         if edge.child == run.task and edge.bytes:
@@ -253,7 +254,7 @@ def _stored(
     run: _Run,
     stopped: dict[tuple[int, int], tuple[float, dict[int, int]]],
 ) -> Iterator[tuple[int, int, float]]:
-    """Source, destination and bytes of the data and states that a run reads."""
+    """Yield the source, destination and bytes of the data and states that a run reads."""
     task = job.graph.tasks[run.task]
     sources, size = {stores[run.job % len(stores)]: 1.0}, storage.load_bytes(task.model) / task.instances
     if storage.checkpoints and (run.job, run.task) in stopped:

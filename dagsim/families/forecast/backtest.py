@@ -1,4 +1,4 @@
-"""Back-tests: forecasts at past instants, from what was known then, and how they turned out."""
+"""Back-tests: forecasts at past times, from what was known then, compared with what happened."""
 
 from __future__ import annotations
 
@@ -38,21 +38,22 @@ _MOST_CHUNK = 16
 _WARM_UP = 0.1
 _REFUTED_S = 300.0
 _MANY_CENSORED = 0.05
-"""Share of rows without a start above which scores with inverse-censoring weights are added."""
+"""Share of forecasts without a start above which scores with inverse-censoring weights are added."""
 _NOW = log1p(60.0)
 _HORIZONS = np.log1p([600.0, 3600.0, 14400.0])
 
 
 _LISTINGS = ("squeue.tsv.gz", "squeue.tsv")
-"""Names of the listings of the queue in a folder."""
+"""File names of queue listings in a folder."""
 
 
 def read_backtest(config: Config, path: Path, policy: str | None) -> tuple[JobLog, QueueLog | None, Player]:
-    """Read the log that is the workload of a configuration, its listings of the queue if a folder has
-    them, and a player of its futures. ``policy`` makes the starts of a log other than Slurm's its own.
+    """Read the log that is the workload of a configuration, its listings of the queue if a folder
+    has them, and a player that simulates its futures. With ``policy``, the starts of a log other
+    than Slurm's are replaced by those that the policy makes.
 
     Raises:
-        InputError: It cannot be read, or has no starts.
+        InputError: The log cannot be read, or has no starts.
     """
     scenario, file, queue = cluster_scenario_of(config), config.trace(), None
     if (file.format or format_of(path, file.options)) == "sacct":
@@ -73,10 +74,9 @@ def read_backtest(config: Config, path: Path, policy: str | None) -> tuple[JobLo
 def instants_of(
     log: JobLog, queue: QueueLog | None, since_s: float, until_s: float, every_s: float | None
 ) -> list[float]:
-    """The instants of a back-test from ``since_s`` to ``until_s``, at most to the last submission;
-    those of a listing of the queue where there is one. By default, about 70 of them, at least ten
-    minutes apart.
-    """
+    """Return the times of the forecasts in a back-test, from ``since_s`` to ``until_s`` and at most
+    until the last submission; if there are listings of the queue, the times of the listings. By
+    default, there are about 70 times, at least ten minutes apart."""
     first_s, last_s = float(log.submit_s[0]), float(log.submit_s[-1])
     until_s = min(until_s, last_s)
     if every_s is None:
@@ -90,11 +90,11 @@ def instants_of(
 
 @dataclass(frozen=True, slots=True)
 class Forecasts:
-    """The raw forecasts at several instants, n rows in order of the instants."""
+    """The raw forecasts at several times: n rows in order of time."""
 
     t: np.ndarray
     job: np.ndarray
-    """(n,) int64: number of the submission of each row."""
+    """(n,) int64: number of each row's submission."""
     kind: np.ndarray
     age_s: np.ndarray
     partition: np.ndarray
@@ -103,16 +103,16 @@ class Forecasts:
     seen_s: np.ndarray
     started: np.ndarray
     least_s: np.ndarray
-    """(n,) float64: seconds until the begin time that its user asked for, at least 0."""
+    """(n,) float64: seconds until the begin time that the user requested, at least 0."""
     silent: np.ndarray
-    """(m,) object: the submissions without a forecast, at each instant."""
+    """(m,) object: the submissions without a forecast, at each time."""
     silent_kind: np.ndarray
-    """(m,) object: why: they can ``never`` start, or wait for something ``outside``."""
+    """(m,) object: why they have none: they can ``never`` start, or wait for something ``outside``."""
     raw: dict[str, np.ndarray]
 
     @classmethod
     def joined(cls, several: Sequence[Forecasts]) -> Forecasts:
-        """Concatenate forecasts; methods that some of them lack are left out."""
+        """Concatenate forecasts, without the methods that some of them lack."""
         methods = [name for name in several[0].raw if all(name in part.raw for part in several)]
         columns = {
             name: np.concatenate([getattr(part, name) for part in several])
@@ -129,7 +129,8 @@ def played(
     instants: Sequence[float],
     first: int = 0,
 ) -> Iterator[Forecasts]:
-    """Yield the forecasts at each instant. ``first`` is the number of the first, which seeds it."""
+    """Yield the forecasts at each time. ``first`` is the number of the first time, which seeds its
+    random numbers."""
     past = Past(log)
     for number, t in enumerate(instants, first):
         past.move(t)
@@ -143,9 +144,8 @@ def played(
 def forecasts_of(
     rows: Rows, forecaster: Forecaster, past: Past, instant: int, played: Sequence[np.ndarray] | None = None
 ) -> Forecasts:
-    """The forecasts of these rows at the ``instant``-th time (``Forecaster.raw``), and their outcomes
-    as the log has them.
-    """
+    """Make the forecasts of these rows at the ``instant``-th time (``Forecaster.raw``), and return
+    them with their outcomes according to the log."""
     raw = forecaster.raw(rows, past, instant, played)
     log, jobs = rows.state.log, rows.first
     seen_s, started = outcomes_of(log, rows)
@@ -168,9 +168,8 @@ def forecasts_of(
 def played_in_processes(
     log: JobLog, queue: QueueLog | None, forecaster: Forecaster, instants: Sequence[float], workers: int
 ) -> Iterator[Forecasts]:
-    """As ``played``, with the instants divided among processes; the forecasts are the same, in
-    another order.
-    """
+    """Do the same as ``played``, with the times divided among processes; the forecasts are the
+    same, in a different order."""
     size = max(1, min(_MOST_CHUNK, -(-len(instants) // (4 * workers))))
     pool = ProcessPoolExecutor(workers, get_context("spawn"), end_with_parent)
     try:
@@ -183,7 +182,7 @@ def played_in_processes(
             yield from chunk.result()
     except BrokenProcessPool:
         raise SimulationError(
-            "a process that forecasts was killed, perhaps for lack of memory; --workers 1 needs the least"
+            "a process that forecasts was killed, perhaps for lack of memory; --workers 1 needs the least memory"
         ) from None
     finally:
         kill_workers(pool)
@@ -199,13 +198,16 @@ def run_backtest(
     log: JobLog, queue: QueueLog | None, forecaster: Forecaster, instants: Sequence[float], workers: int,
     progress: Callable[[Iterable[Forecasts]], Iterable[Forecasts]],
 ) -> Backtest:  # fmt: skip
-    """Forecast at all instants, in as many processes as useful. ``progress`` passes the forecasts on.
+    """Make the forecasts at all times, in as many processes as useful, and score them. ``progress``
+    wraps the iterator of forecasts.
 
     Raises:
-        InputError: There is nothing to forecast, or to score.
+        InputError: There is nothing to forecast or to score.
     """
     if not instants:
-        raise InputError("no instant to forecast at: nothing is submitted between --forecast-from and --forecast-until")
+        raise InputError(
+            "there is no time to forecast at: nothing is submitted between --forecast-from and --forecast-until"
+        )
     count = min(workers, len(instants))
     forecasts = (
         played(log, queue, forecaster, instants)
@@ -216,13 +218,13 @@ def run_backtest(
     several = sorted([part for part in parts if len(part.t)], key=lambda part: float(part.t[0]))
     if not several:
         why = " that could have a forecast" if any(len(part.silent) for part in parts) else ""
-        raise InputError(f"no job{why} waits at any of the {len(instants):,} instants")
+        raise InputError(f"no job{why} waits at any of the {len(instants):,} forecast times")
     silent, kinds = (np.concatenate([getattr(part, name) for part in parts]) for name in ("silent", "silent_kind"))
     test = Backtest(replace(Forecasts.joined(several), silent=silent, silent_kind=kinds), log)
     if not test.counted.any():
         raise InputError(
-            "no forecast is scored: scores begin after a tenth of the instants and 40 starts of forecast jobs, "
-            "and end an hour before the last submission"
+            "no forecast is scored: scoring begins after a tenth of the forecast times and 40 "
+            "starts of forecast jobs, and ends an hour before the last submission"
         )
     return test
 
@@ -261,9 +263,8 @@ class Backtest:
         self.no_forecast: dict[str, int] = {
             kind: sum(other == kind for other in silent.values()) for kind in ("never", "outside")
         }
-        """Submissions without a forecast at the last instant that lists them so, by kind; and how many
-        of those that could never start did start.
-        """
+        """Submissions without a forecast at the last time that lists them so, by kind; and how many
+        of those that could never start did start."""
         self.no_forecast["never_but_started"] = sum(
             kind == "never" and name in started for name, kind in silent.items()
         )
@@ -283,9 +284,8 @@ class Backtest:
         return calibrated(self.outcomes, quantiles, classes)
 
     def _scored(self, log: JobLog) -> np.ndarray:
-        """(n,) bool: rows whose forecasts count: plain and limited ones after the warm-up, up to the
-        last hour of submissions of a log that goes on after them.
-        """
+        """Return (n,) bool: rows whose forecasts count. These are plain and limited ones after the
+        warm-up; if the log continues, up to the last hour of its submissions."""
         rows = self.forecasts
         scored = np.isin(rows.kind, SCORED)
         if self.is_oracle or not len(rows.t):
@@ -298,9 +298,8 @@ class Backtest:
         return scored
 
     def scores(self, quantiles: np.ndarray, *, once: bool = False, where: np.ndarray | None = None) -> Score:
-        """Scores of a method over the scored rows that started; with ``once``, each submission has
-        the same weight.
-        """
+        """Score a method over the scored rows that started; with ``once``, each submission has the
+        same weight."""
         rows = self.counted if where is None else self.counted & where
         weight = self._weight(rows) if once else None
         return score(quantiles[rows], self.outcomes.y[rows], weight, self._block[rows])
@@ -322,20 +321,21 @@ class Backtest:
         return weights
 
     def ratio(self, theirs: np.ndarray, *, once: bool = False) -> tuple[float, float, float]:
-        """The ratio of the CRPS of our forecast to another, with its interval."""
+        """Return the ratio of our forecast's CRPS to another's, with its interval."""
         rows = self.counted
         weight = self._weight(rows) if once else np.ones(np.count_nonzero(rows))
         ours, other = (crps(rival[rows], self.outcomes.y[rows]) * weight for rival in (self.forecast, theirs))
         return ratio(ours, other, self._block[rows])
 
     def reliability(self) -> list[tuple[float, float]]:
-        """Each level, and the share of scored rows that started no later than its quantile."""
+        """Return each level, with the share of scored rows that started no later than the quantile
+        at that level."""
         rows = self.counted
         below = self.outcomes.y[rows, None] <= self.forecast[rows] + 1e-9
         return list(zip(LEVELS.tolist(), below.mean(axis=0).tolist() if rows.any() else [np.nan] * 19, strict=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """All scores by name, as ``dagsim eta --backtest --json`` prints them."""
+        """Return all scores by name, as ``dagsim eta --backtest --json`` prints them."""
         whole, once = self.scores(self.forecast), self.scores(self.forecast, once=True)
         rows, counted = self.forecasts, self.counted
         answer: dict[str, Any] = whole.to_dict() | {"once": once.to_dict()}
@@ -396,18 +396,20 @@ class Backtest:
         return answer
 
     def scores_of_kind(self, kind: int) -> Score:
-        """Scores of all rows of a kind that started, scored or not."""
+        """Score all rows of a kind that started, whether they count or not."""
         rows = (self.forecasts.kind == kind) & self.forecasts.started
         return score(self.forecast[rows], self.outcomes.y[rows])
 
     @property
     def best_baseline(self) -> str | None:
-        """The simple baseline with the least CRPS as it is, Slurm's own estimates apart; None without one."""
+        """The simple baseline with the lowest raw CRPS, not counting Slurm's own estimates; None
+        without one."""
         losses = {name: self.scores(self.raw[name]).crps_log for name in _SIMPLE if name in self.raw}
         return min(losses, key=losses.__getitem__, default=None) if self.counted.any() else None
 
     def _by(self, names: np.ndarray) -> dict[str, Any]:
-        """The scores of groups of rows, beside Slurm's own estimates and the best simple baseline."""
+        """Return the scores of groups of rows, beside those of Slurm's own estimates and of the
+        best simple baseline."""
         beside = [name for name in ("slurm", self.best_baseline) if name is not None and name in self.raw]
         groups = {}
         for name in np.unique(names[self.counted]).tolist():
@@ -418,7 +420,7 @@ class Backtest:
 
 
 def _numbers(log: JobLog, jobs: np.ndarray) -> np.ndarray:
-    """The number of the submission of each of these jobs."""
+    """Return the number of the submission of each of these jobs."""
     _, numbers = np.unique(log.array.astype(str), return_inverse=True)
     submissions: np.ndarray = numbers[jobs]
     return submissions

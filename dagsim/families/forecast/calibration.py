@@ -1,4 +1,4 @@
-"""Calibration of forecasts from how earlier ones turned out, and the pool of several."""
+"""Calibration of forecasts by the outcomes of earlier ones, and the pooling of several forecasts."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ _WINDOW, _LEAST, _LEAST_JOBS = 400, 40, 20
 _LEAST_SPREAD = 0.35
 _LEAST_EVENTS = 10
 _BEYOND = 0.5
-"""Spread added where the level lies above the largest residual that was not censored."""
+"""Spread that is added if the level lies above the largest uncensored residual."""
 _POOL_WINDOW, _POOL_LEAST, _POOL_POWER = 1500, 60, 4
 _LEAST_LOSS = 1e-3
 
 
 class Outcomes(NamedTuple):
-    """Outcomes of n forecasts, in order of their instants."""
+    """The outcomes of n forecasts, in order of forecast time."""
 
     t: np.ndarray
-    """(n,) float64: the instant of the forecast."""
+    """(n,) float64: the time of the forecast."""
     job: np.ndarray
     """(n,) int64: number of the submission."""
     seen_s: np.ndarray
-    """(n,) float64: when the outcome is known: the start, or the end of a wait without start."""
+    """(n,) float64: when the outcome became known: the start, or the end of a wait without a start."""
     started: np.ndarray
     """(n,) bool: True if the job started."""
 
     @property
     def y(self) -> np.ndarray:
-        """(n,) logarithm of the wait from the forecast to the start, NaN without one."""
+        """(n,) logarithm of the wait from the forecast to the start; NaN without a start."""
         logs: np.ndarray = np.where(self.started, np.log1p(np.maximum(self.seen_s - self.t, 0.0)), np.nan)
         capped: np.ndarray = np.minimum(logs, CEILING)
         return capped
@@ -41,9 +41,9 @@ class Outcomes(NamedTuple):
 def kaplan_meier(
     values: np.ndarray, event: np.ndarray, weight: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The distribution of values of which some are only lower bounds (``event`` False): the sorted
-    values of events, and the distribution function at them (Kaplan and Meier 1958).
-    """
+    """Estimate the distribution of values of which some are only lower bounds (``event`` False).
+    Return the sorted values of events, and the distribution function at them (Kaplan and Meier
+    1958)."""
     order = np.lexsort((~event, values))
     values, event = values[order], event[order]
     weights = np.ones(len(values)) if weight is None else weight[order]
@@ -53,10 +53,9 @@ def kaplan_meier(
 
 
 def censoring_weights(waits_s: np.ndarray, started: np.ndarray) -> np.ndarray:
-    """(n,) weights of waits of which some ended without a start: a start stands for all that would
-    have waited as long, had they not been cancelled before (Robins and Rotnitzky 1992). Those
-    without a start get 0.
-    """
+    """Return (n,) weights for waits of which some ended without a start: a start also represents
+    the waits that would have lasted as long if they had not been cancelled (Robins and Rotnitzky
+    1992). Waits without a start get 0."""
     ends_s, gone = kaplan_meier(waits_s, ~started)
     left = np.concatenate([[1.0], 1 - gone])[np.searchsorted(ends_s, waits_s)]
     weights: np.ndarray = np.where(started, 1 / np.maximum(left, 1 / len(waits_s)), 0.0)
@@ -64,24 +63,24 @@ def censoring_weights(waits_s: np.ndarray, started: np.ndarray) -> np.ndarray:
 
 
 def _thinned(jobs: np.ndarray) -> np.ndarray:
-    """(n,) weights of forecasts: a submission with k of them weighs as sqrt(k), since they say much
-    the same. Whole rows would give jobs that wait long all the weight, and one for each submission
-    would fit them badly.
-    """
+    """Return (n,) weights for forecasts. The k forecasts of one submission together weigh as much
+    as sqrt(k) forecasts of different submissions, because they carry similar information. Equal
+    weights per forecast would let long-waiting jobs dominate, and equal weights per submission
+    would fit these jobs badly."""
     _, place, counts = np.unique(jobs, return_inverse=True, return_counts=True)
     weights: np.ndarray = 1.0 / np.sqrt(counts[place])
     return weights
 
 
 def calibrated(outcomes: Outcomes, quantiles: np.ndarray, classes: Sequence[np.ndarray]) -> np.ndarray:
-    """(n, 19) forecasts, each with the residuals of up to 400 earlier ones of its class in place of
-    the nominal distribution.
+    """Return (n, 19) forecasts, each with the residuals of up to 400 earlier forecasts of its class
+    in place of the nominal distribution.
 
-    A residual is (y - median) / spread, where the spread is the distance from the median to the
-    95 % (above it) or 5 % quantile. Waits that still go on at the instant, or that ended without a
-    start, are censored. Rows are weighed by ``_thinned``.
-    ``classes`` are numbers (n,) from narrow to wide; a class counts from 40 forecasts of 20 jobs on.
-    Where none counts, the forecast stays as it is.
+    A residual is (y - median) / spread, where the spread is the distance from the median to the 95%
+    quantile (above the median) or to the 5% quantile. Waits that are still in progress at the time
+    of the forecast, or that ended without a start, are censored. Forecasts are weighted by
+    ``_thinned``. ``classes`` are numbers (n,), from narrow to wide classes; a class is used once it
+    has 40 forecasts of 20 jobs. If no class has that many, the forecast is unchanged.
     """
     result = quantiles.copy()
     median = quantiles[:, 9]
@@ -110,7 +109,7 @@ def calibrated(outcomes: Outcomes, quantiles: np.ndarray, classes: Sequence[np.n
 def _residuals(
     outcomes: Outcomes, past: np.ndarray, t: float, median: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The distribution of the residuals of these forecasts, as known at ``t``."""
+    """Return the distribution of the residuals of these forecasts, as known at time ``t``."""
     if len(past) < _LEAST or len(np.unique(outcomes.job[past])) < _LEAST_JOBS:
         return None
     event = outcomes.started[past] & (outcomes.seen_s[past] <= t)
@@ -123,9 +122,8 @@ def _residuals(
 
 
 def _with(residuals: tuple[np.ndarray, np.ndarray], quantiles: np.ndarray, low: float, high: float) -> np.ndarray:
-    """The forecast with these residuals. If too many waits are unfinished to reach a level, the level
-    lies above the largest residual, as far as the nominal levels lie apart.
-    """
+    """Return the forecast with these residuals. If too many waits are unfinished to reach a level,
+    its quantile lies above the largest residual, by the distance between the nominal levels."""
     values, function = residuals
     gap = quantiles - quantiles[9]
     nominal = np.where(gap > 0, gap / high, gap / low)
@@ -141,11 +139,11 @@ def _with(residuals: tuple[np.ndarray, np.ndarray], quantiles: np.ndarray, low: 
 def pooled(
     outcomes: Outcomes, members: Sequence[np.ndarray], lag_s: float, key: np.ndarray | None = None
 ) -> np.ndarray:
-    """(n, 19) averages of the members' quantiles, level by level.
+    """Return (n, 19): averages of the members' quantiles, level by level.
 
     The weights fall with the fourth power of a member's CRPS over the latest 1,500 forecasts that
-    were issued ``lag_s`` before and are resolved (weighed by ``_thinned``). They are equal until
-    there are 60 of the same ``key``.
+    were issued at least ``lag_s`` before and have an outcome (weighted by ``_thinned``). They are
+    equal until there are 60 forecasts with the same ``key``.
     """
     stacked = np.stack(members)
     waits = np.nan_to_num(outcomes.y)

@@ -41,10 +41,10 @@ T = TypeVar("T")
 
 _State = Annotated[
     Path | None,
-    typer.Option(metavar="SNAPSHOT", help="What runs and waits now: squeue --json, or kubectl get pods -o json."),
+    typer.Option(metavar="SNAPSHOT", help="The running and waiting jobs: squeue --json, or kubectl get pods -o json."),
 ]
 _History = Annotated[
-    Path | None, typer.Option(metavar="LOG", help="Accounting of sacct, for run times, waits and calibration.")
+    Path | None, typer.Option(metavar="LOG", help="Accounting from sacct, used for run times, waits and calibration.")
 ]
 _Backtest = Annotated[
     Path | None,
@@ -66,11 +66,14 @@ _OF_BACKTESTS = ("--interval", "--oracle", "--forecast-from", "--forecast-until"
 _Every = Annotated[
     str | None,
     typer.Option(
-        "--interval", metavar="TIME", help="Time between these forecasts, such as 1h (default: about 70 of them)."
+        "--interval",
+        metavar="TIME",
+        help=("With --backtest: time between forecasts, such as 1h (default: about 70 forecasts)."),
     ),
 ]
 _Oracle = Annotated[
-    bool, typer.Option("--oracle", help="Use the true run times and arrivals: what the policy alone costs.")
+    bool,
+    typer.Option("--oracle", help=("Use the true run times and arrivals, to see the error of the policy model alone.")),
 ]
 _Jobs = Annotated[list[str] | None, typer.Argument(metavar="JOB...", help="Jobs or arrays to show (default: all).")]
 _Job = Annotated[
@@ -84,14 +87,19 @@ _Job = Annotated[
 _Shapes = Annotated[
     bool, typer.Option("--alternatives", help="With --job: which size, type or partition would start or end soonest.")
 ]
-_Page = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the forecasts or scores as a page.")]
+_Page = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help=("Write the forecasts or scores as an HTML page."))
+]
 _Futures = Annotated[
-    int, typer.Option("--samples", min=1, max=1000, help="Number of simulated futures without arrivals.")
+    int, typer.Option("--samples", min=1, max=1000, help="Number of simulations without future arrivals.")
 ]
 _Arrivals = Annotated[
     int,
     typer.Option(
-        "--samples-with-arrivals", min=0, max=1000, help="Number of simulated futures with arrivals, which cost most."
+        "--samples-with-arrivals",
+        min=0,
+        max=1000,
+        help=("Number of simulations with future arrivals, which take most of the time."),
     ),
 ]
 
@@ -108,8 +116,9 @@ def print_eta(
 ) -> None:  # fmt: skip
     """Forecast when waiting jobs will start, as distributions, and check such forecasts on a log.
 
-    A folder of Slurm's files (docs/forecast.md) gives site, log and listings of the queue. For other
-    logs, --policy makes the starts those of a scheduler, which is then known.
+    A folder with Slurm's files (docs/forecast.md) provides the site, the log and listings of the
+    queue. For other logs, --policy replaces the starts by those of a scheduler, which is then known
+    exactly.
 
     Without a log, --state forecasts the jobs that wait now; --history calibrates these forecasts.
 
@@ -136,7 +145,7 @@ def print_eta(
 
 
 class _Output(NamedTuple):
-    """The places of an answer: a page, JSON or the terminal."""
+    """Where the results go: a page, JSON or the terminal."""
 
     page: Path | None
     json: bool
@@ -144,15 +153,15 @@ class _Output(NamedTuple):
 
     @property
     def watched(self) -> bool:
-        """True if somebody looks at the progress."""
+        """True if somebody watches the progress."""
         return not (self.quiet or self.json)
 
 
 def _refuse(refused: bool, options: dict[str, object]) -> None:
-    """Refuse options that would be ignored.
+    """Reject options that would be ignored.
 
     Raises:
-        BadParameter: One of them is given.
+        BadParameter: One of these options is given.
     """
     for name, value in options.items() if refused else ():
         if value:
@@ -164,7 +173,8 @@ def _forecast(
     state: Path, history: Path | None, jobs: list[str], planned: tuple[str | None, bool], asked: Experiment,
     reading: TraceFlags, algo: str | None, counts: tuple[int, int], output: _Output,
 ) -> None:  # fmt: skip
-    """Forecast the jobs of a snapshot, or a planned one; whoever watches sees earlier answers, too."""
+    """Forecast the jobs of a snapshot, or a planned job; if somebody watches, show earlier answers,
+    too."""
     from dagsim.config.schema import Setting
     from dagsim.errors import InputError
     from dagsim.families.forecast.live import Question, is_idle, workload_of
@@ -174,7 +184,7 @@ def _forecast(
     from dagsim.systems.cluster.knowledge import Knowledge
 
     if asked.config is None and reading.cluster is None:
-        raise InputError("--state: the cluster is unknown; give --config site.yaml (dagsim site import makes it)")
+        raise InputError("--state: the cluster is unknown; give --config site.yaml (dagsim site import writes it)")
     if is_idle(state):
         say("nothing runs or waits: a job that fits starts at once", err=True)
         if output.json:
@@ -267,10 +277,9 @@ def explain_waiting(
 def _refined(
     ask: Callable[[IsDue | None], Iterable[Prospect[T]]], grid: Callable[[Prospect[T]], Grid], watched: bool
 ) -> Prospect[T]:
-    """The last of several answers, each better than the one before. If somebody watches, answers come
-    while the futures are played: a terminal shows each of them until the next, and standard error
-    names them otherwise.
-    """
+    """Return the last of several answers, each better than the one before. If somebody watches,
+    answers are shown while the simulations run: a terminal shows each answer until the next, and
+    otherwise standard error names them."""
     from rich.live import Live
 
     from dagsim.families.forecast.texts import basis
@@ -289,7 +298,8 @@ def _refined(
 
 
 def _doubled_and_second() -> IsDue:
-    """True whenever a second has passed and twice as many futures have been played, at least three."""
+    """Return a function that is True whenever a second has passed and twice as many futures have
+    been simulated, at least three."""
     latest_s, latest = monotonic(), 0
 
     def is_due(count: int) -> bool:
@@ -307,7 +317,7 @@ def _backtest(
     reading: TraceFlags, algo: str | None,
     counts: tuple[int, int], workers: int | None, output: _Output,
 ) -> None:  # fmt: skip
-    """Forecast at past instants of a log, and score the forecasts."""
+    """Forecast at past times in a log, and score the forecasts."""
     from dagsim.experiment.executors import cores
     from dagsim.families.forecast.backtest import instants_of, read_backtest, run_backtest
     from dagsim.families.forecast.members import Forecaster
@@ -325,7 +335,7 @@ def _backtest(
     instants = instants_of(
         log, queue, -inf if since_s is None else since_s, inf if until_s is None else until_s, every_s
     )
-    progress = counted(f"forecasting at {len(instants):,} instants", output.watched, "done", every=1)
+    progress = counted(f"forecasting at {len(instants):,} forecast times", output.watched, "done", every=1)
     test = run_backtest(log, queue, forecaster, instants, workers or cores(), progress)
     wanted = output.page is not None or not output.quiet or output.json
     knowledge = str(Knowledge("forecast", 0.0, len(log), int(log.limited.sum()), of_log=True))
@@ -334,7 +344,7 @@ def _backtest(
         from dagsim.families.forecast.forecast_page import backtest_page
         from dagsim.files import write_text
 
-        write_text(output.page, backtest_page(f"{path.name}: forecasts and what came true", scores))
+        write_text(output.page, backtest_page(f"{path.name}: forecasts and outcomes", scores))
     if output.json:
         say(json.dumps(scores))
     elif not output.quiet:
@@ -347,7 +357,8 @@ def _backtest(
 
 
 def _configured(path: Path, asked: Experiment, scratch: Path, reading: TraceFlags, *, watched: bool) -> Config:
-    """The configuration of the log: that of ``--config``, else that of a folder's site files."""
+    """Return the configuration for the log: that of ``--config``, else that of a folder's site
+    files."""
     if asked.config is None and path.is_dir() and service("holds_site")(path):
         asked = asked._replace(config=str(scratch / "site.yaml"))
         service("import_site")([path], scratch / "site.yaml")
@@ -355,7 +366,7 @@ def _configured(path: Path, asked: Experiment, scratch: Path, reading: TraceFlag
 
 
 def _instant(config: Config, name: str, text: str | None, log: JobLog | None = None) -> float | None:
-    """An instant on the log's clock, or without a log a time span in seconds."""
+    """Parse a time on the log's clock or, without a log, a time span in seconds."""
     from dagsim.traces.fields import instant_s
 
     if text is None:

@@ -1,4 +1,4 @@
-"""The family of forecasts, and what it adds."""
+"""The forecast family, and what it registers."""
 
 from dagsim.family import Entry, Family
 

@@ -1,4 +1,5 @@
-"""Pages of forecasts: the queue as bands over time, planned jobs, and the reliability of a back-test."""
+"""Pages of forecasts: the queue as bands over time, planned jobs, and the reliability in a
+back-test."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ _TICKS_S = {
     "now": 0.0, "1 min": 60.0, "10 min": 600.0, "1 h": 3600.0, "6 h": 21600.0, "1 day": 86400.0, "1 week": 604800.0,
 }  # fmt: skip
 _SIDE, _MARGIN, _END = 260, 44, 20
-"""Side of the reliability plot, and its margins on the left and on the right: a narrow screen holds it."""
+"""Side of the reliability plot, and its margins on the left and on the right, small enough for a
+narrow screen."""
 
 
 def queue_page(
@@ -51,7 +53,7 @@ def queue_page(
     live: Sequence[str] = (),
     remarks: Sequence[str] = (),
 ) -> str:
-    """The page of forecasts at one instant."""
+    """Return the page of forecasts made at one time."""
     parts, rows = [], queue.rows
     if planned is not None:
         bands = [(str(row.shape), row.starts_s) for row in sorted(planned.rows, key=lambda row: row.ends_s[9])]
@@ -73,7 +75,7 @@ def queue_page(
 
 
 def backtest_page(title: str, scores: Mapping[str, Any]) -> str:
-    """The page of a back-test: reliability, scores and their parts."""
+    """Return the page of a back-test: reliability, scores and their parts."""
     parts = [
         part("Reliability", _reliability(scores["reliability"], scores["n"])),
         part("Scores", table(backtest_grid(scores))),
@@ -98,7 +100,7 @@ def _number(value: float | None) -> str:
 
 
 def _bands(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
-    """Bands of 90 and 50 % with the median, a row for each job, over the logarithm of the time."""
+    """Draw bands of 90% and 50% with the median, one row per job, over the logarithm of the time."""
     shown = [(name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…", name, values) for name, values in rows]
     shown = shown[:_MOST_BANDS]
     left = 12 + _LETTER * max([len(label) for label, *_ in shown], default=0)
@@ -122,14 +124,15 @@ def _bands(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
             f'<rect class="runs" x="{lower:.1f}" y="{y + 3}" width="{max(upper - lower, 1):.1f}" height="10"/>'
             f'<rect class="runs critical" x="{median - 1:.1f}" y="{y + 1}" width="3" height="14"/></g>'
         )
-    head = "Bands of 90 % and of 50 % and the median of the time until the start; the scale is logarithmic."
+    head = "The 90% band, the 50% band and the median of the time until the start; the scale is logarithmic."
     more = [f"The first {_MOST_BANDS} of {len(rows):,} jobs."] if len(rows) > _MOST_BANDS else []
     picture = _svg(_WIDTH, height, head, "".join(lines)) if shown else element("p", "Nothing waits.")
     return picture + notes([head, *more] if shown else [])
 
 
 def _reliability(points: Sequence[tuple[float, float]], count: int) -> str:
-    """The share of rows that started by each quantile, against its level: a diagonal if they hold."""
+    """Draw the share of rows that started by each quantile against its level; reliable forecasts
+    lie on the diagonal."""
 
     def at(level: float, share: float) -> str:
         return f"{_MARGIN + _SIDE * level:.1f},{10 + _SIDE * (1 - share):.1f}"
@@ -145,8 +148,9 @@ def _reliability(points: Sequence[tuple[float, float]], count: int) -> str:
     drawn = " ".join(at(level, share) for level, share in points)
     lines.append(f'<polyline class="edge critical" points="{drawn}"/>')
     head = (
-        f"Across: the level of a quantile. Up: the share of the {count:,} rows that started no later. Where the "
-        "forecasts hold, the curve lies on the diagonal; above it they are too late, below it too early."
+        f"Across: the level of a quantile. Up: the share of the {count:,} rows that started no "
+        "later. If the forecasts are reliable, the curve lies on the diagonal; above it they are "
+        "too late, below it too early."
     )
     return _svg(_MARGIN + _SIDE + _END, _SIDE + 40, head, "".join(lines)) + notes([head])
 
@@ -160,7 +164,8 @@ def _svg(width: float, height: float, label: str, content: str) -> str:
 
 
 def forecast_snapshot(settings: ForecastSettings, state: Path, whole: bool) -> Forecasted:
-    """Forecast from a snapshot, in the process that does so: from the first futures, or as a whole."""
+    """Return the forecast from a snapshot in the current process: from the first futures, or as a
+    whole."""
     from dagsim.config.schema import Setting, load_config
     from dagsim.experiment.scenario import on_its_cluster
     from dagsim.families.forecast.live import Question, workload_of

@@ -1,4 +1,4 @@
-"""The state of a cluster at an instant, and futures played from it under the site's policy."""
+"""The state of a cluster at one time, and simulations of its future under the site's policy."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ from dagsim.systems.seam import Conversation
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
 _OVERDUE_S = 60.0
-"""Seconds left to a job that has run for its limit."""
+"""Seconds left for a job that has reached its limit."""
 _LEAST_HORIZON_S, _MOST_HORIZON_S = 12 * 3600.0, 7 * 86400.0
 _DAY_S, _WEEK_S = 86400.0, 7 * 86400.0
 _YOUNG_S = 14 * 86400.0
-"""Length of a log from which arrivals repeat those of the same hour of the week."""
+"""Length of a log from which new arrivals repeat those at the same hour of the week."""
 _BLOCK_S = 3600.0
 _MANY_SEARCHES = 500_000
-"""Futures times jobs times nodes from which Slurm's compiled backfill is worth the time to load it."""
+"""Number of futures times jobs times nodes from which loading Slurm's compiled backfill pays off."""
 _MOST_DOUBLINGS = 500.0
 
 
 class Future(Enum):
-    """Assumptions about run times and arrivals after the instant."""
+    """What is assumed about run times and arrivals after the time of the forecast."""
 
     LIMITS = "limits"
-    """Every job runs to its limit, and nobody else comes."""
+    """Every job runs to its limit, and no further jobs arrive."""
     RUNS = "runs"
-    """Run times are drawn, and nobody else comes."""
+    """Run times are random, and no further jobs arrive."""
     ARRIVALS = "arrivals"
-    """Run times are drawn, and so are arrivals."""
+    """Run times and arrivals are random."""
     ORACLE = "oracle"
     """The true run times and arrivals."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """The jobs in the system at ``t``: indices in the log, in order of submission."""
+    """The jobs in the system at time ``t``: indices into the log, in order of submission."""
 
     log: JobLog
     t: float
@@ -66,7 +66,7 @@ class QueueState:
 
     @classmethod
     def at(cls, log: JobLog, t: float) -> QueueState:
-        """The state at ``t`` of a log: what runs and waits then."""
+        """Return the state of a log at time ``t``: what was running and waiting."""
         submitted = np.arange(int(np.searchsorted(log.submit_s, t, "right")))
         started = log.start_s[submitted] <= t
         gone = log.end_s[submitted] <= t
@@ -74,21 +74,21 @@ class QueueState:
 
     @property
     def eligible_s(self) -> np.ndarray:
-        """(n,) float64: since when each waiting job could start; infinite if it cannot yet."""
+        """(n,) float64: the time since which each waiting job could start; infinite if it cannot
+        yet."""
         seen_s = self.log.eligible_s[self.waiting]
         return np.where(seen_s <= self.t, seen_s, inf)
 
     @property
     def age_s(self) -> np.ndarray:
-        """(n,) float64: how long each waiting job could have started, 0 if it cannot yet."""
+        """(n,) float64: how long each waiting job has been able to start, 0 if it cannot yet."""
         ages: np.ndarray = np.where(np.isinf(self.eligible_s), 0.0, self.t - self.eligible_s)
         return ages
 
     @property
     def horizon_s(self) -> float:
-        """Length of a future: twice the longest wait of the jobs in the system and of the
-        last 1,000 that started, from 12 h to a week.
-        """
+        """Length of a simulation: twice the longest wait among the jobs in the system and the last
+        1,000 jobs that started, at least 12 h and at most a week."""
         log, t = self.log, self.t
         first = np.searchsorted(log.submit_s, t, "right")
         latest = slice(max(0, int(first) - 1000), int(first))
@@ -98,22 +98,21 @@ class QueueState:
 
 
 def run_times_at(log: JobLog, ended: Iterable[int], into: RunTimes) -> RunTimes:
-    """Add jobs that ended, by index in the log, in order of their ends."""
+    """Add jobs that ended, given by index in the log, in order of their ends."""
     for job in ended:
         into.add(run_time_classes(log, job), float(log.run_s[job] / log.limit_s[job]))
     return into
 
 
 def run_time_classes(log: JobLog, job: int) -> list[tuple[str, object]]:
-    """The classes of run times of a job, from wide to narrow."""
+    """Return a job's classes of run times, from wide to narrow."""
     array = log.array[job]
     return classes_of(log.user[job], float(log.limit_s[job]), "" if array == log.jobs.ids[job] else array)
 
 
 class Usage:
-    """Usage of accounts before an instant, for policies with fair shares: as the site charged it,
-    else as its partitions and QOS would.
-    """
+    """Usage of accounts before the forecast, for policies with fair shares: as the site charged it,
+    else as its partitions and QOS would charge it."""
 
     def __init__(self, log: JobLog, cluster: Cluster, queues: QueueTree) -> None:
         sums = [ordered_sum(getattr(node, name) for node in cluster.nodes) for name in ("cpus", "memory_gb", "gpus")]
@@ -135,9 +134,9 @@ class Usage:
         self._log = log
 
     def at(self, state: QueueState, zero_s: float) -> dict[str, float]:
-        """Billed seconds by ``account/user`` of jobs that had ended at the instant of a state, as if they had
-        been used by ``zero_s`` and had decayed from then on. Those that run are charged since their own starts.
-        """
+        """Return the billed seconds by ``account/user`` of the jobs that had ended at the time of a
+        state, as if the usage had occurred by ``zero_s`` and decayed from then on. Running jobs are
+        charged since their own starts."""
         log, t = self._log, state.t
         ended = np.flatnonzero((log.start_s <= t) & (log.end_s <= t))
         begin_s, end_s, life_s = log.start_s[ended], log.end_s[ended], self._half_life_s
@@ -152,7 +151,7 @@ class Usage:
 
 
 class Player:
-    """Plays futures of a log's states on a cluster under a policy."""
+    """Simulates futures of a log's states on a cluster under a policy."""
 
     def __init__(self, scenario: ClusterScenario, policy: str, log: JobLog) -> None:
         self._estimated = replace(scenario, estimates=Estimates("predicted"), engine="simpy", outages=False)
@@ -162,19 +161,17 @@ class Player:
         self._hindered: dict[int, str] = {}
         queues = scenario.queues
         self._cycle_s = float(queues.scheduler.get("bf_interval_s", 30.0)) if queues and queues.scheduler else 0.0
-        """Time between two cycles of the scheduler: what could start at an instant, but has not, waits
-        for the next. Others decide at once.
-        """
+        """Time between two cycles of the scheduler: a job that could start now but has not starts
+        at the next cycle. Other policies decide at once."""
         self._usage = None if queues is None or not queues.scheduler else Usage(log, scenario.cluster, queues)
 
     def of(self, log: JobLog) -> Player:
-        """The same for another log."""
+        """Return the same player for another log."""
         return Player(self._estimated, self._policy, log)
 
     def obstacle(self, job: int, t: float) -> str:
-        """Describe what prevents the job at an index of the log from ever starting after ``t``, even if
-        nothing else runs; empty if nothing does.
-        """
+        """Describe what prevents the job at an index of the log from ever starting after time
+        ``t``, even if nothing else runs; empty if nothing does."""
         words = self._hindered.get(job)
         if words is None:
             self._obstacles = self._obstacles or Obstacles(self._estimated, self._policy)
@@ -183,12 +180,13 @@ class Player:
                 claimed = replace(claimed, estimate=None)
             (asked,) = claimed.jobs()
             words = self._obstacles.of(asked, t)
-            if asked.request is None or not asked.request.reservation:  # a reservation ends
+            # a reservation ends at some time
+            if asked.request is None or not asked.request.reservation:
                 self._hindered[job] = words
         return words
 
     def starts_alone(self, state: QueueState) -> bool:
-        """True if each waiting job of the state starts within a week."""
+        """Return True if every waiting job in the state, on its own, starts within a week."""
         starts = self.starts(state, Future.LIMITS, 1, RunTimes(), np.random.default_rng(0))
         return all(np.isfinite(starts_s).all() for starts_s in starts)
 
@@ -201,11 +199,12 @@ class Player:
         rng: np.random.Generator,
         rows: Sequence[np.ndarray] | None = None,
     ) -> Iterator[np.ndarray]:
-        """Yield for each future the (n,) seconds from ``state.t`` to the start of each waiting job,
-        infinite for one that does not start within the horizon. With ``rows`` of waiting jobs, a
-        future ends when one of each has started.
+        """Simulate futures, and yield for each the (n,) seconds from ``state.t`` to the start of
+        each waiting job, infinite for a job that does not start within the horizon. With ``rows``
+        of waiting jobs, a simulation ends when one job of each row has started.
 
-        Each future has random numbers of its own, so the first k of many are the same as k alone.
+        Each future has its own random numbers, so the first k of many equal those of a run with
+        only k.
         """
         groups = [np.array([place]) for place in range(len(state.waiting))] if rows is None else rows
         if not len(groups):
@@ -251,7 +250,8 @@ class Player:
             policy, {scene.targets[place]: row for row, group in enumerate(groups) for place in group.tolist()}
         )
         cycle_s = self._cycle_s * (0.5 if kind is Future.ORACLE else rng.random())
-        with suppress(Stalled):  # what waits for a rule does so until the end of the future
+        # a job that waits for a rule does so until the end of the simulation
+        with suppress(Stalled):
             talk = Conversation(kernel, begins_s + horizon_s)
             if talk.view is not None and talk.view.now == begins_s and cycle_s:
                 talk.answer([Wait(begins_s + cycle_s)])
@@ -297,7 +297,7 @@ class Player:
     def _arrivals(
         self, scene: _Scene, kind: Future, horizon_s: float, run_times: RunTimes, rng: np.random.Generator
     ) -> JobArrays | None:
-        """The jobs that arrive in a future, on the clock of the scene."""
+        """Return the jobs that arrive in a future, on the clock of the scene."""
         log, t = self._log, scene.state.t
         if kind is Future.ORACLE:
             first, last = np.searchsorted(log.submit_s, [t, t + horizon_s], "right").tolist()
@@ -345,9 +345,8 @@ class Player:
 
 
 def _on_clock(queues: QueueTree | None, zero_s: float, t: float) -> QueueTree | None:
-    """The queues as known at ``t``, on a clock that begins at ``zero_s``. Reservations are known ahead.
-    Outages are known once they have begun, and their ends are unknown.
-    """
+    """Return the queues as known at time ``t``, on a clock that begins at ``zero_s``. Reservations
+    are known in advance. Outages are known once they have begun, and their ends are unknown."""
     if queues is None:
         return None
     reservations = [
@@ -363,9 +362,8 @@ def _on_clock(queues: QueueTree | None, zero_s: float, t: float) -> QueueTree | 
 
 
 def policy_of(config: Config) -> str:
-    """The policy that plays futures: that of the configuration if it names one, else Kueue's or
-    Slurm's if it has their queues, else EASY.
-    """
+    """Return the policy that simulates futures: the one that the configuration names, else Kueue's
+    or Slurm's if the configuration has their queues, else EASY."""
     if "policy" in config.model_fields_set:
         return config.policy
     queues = config.queues
@@ -375,14 +373,13 @@ def policy_of(config: Config) -> str:
 
 
 _OVER_S = 1e-3
-"""End of reservations that were over before the clock begins: jobs may still name them."""
+"""End of reservations that were over before the clock begins, because jobs may still name them."""
 _NEVER_S = 10 * _WEEK_S
 
 
 def starts_by(scenario: ClusterScenario, policy: str, jobs: JobArrays) -> np.ndarray:
-    """(n,) seconds at which the jobs of a log start under a policy that knows their limits; NaN for
-    those that never do.
-    """
+    """Return (n,): the seconds at which the jobs of a log start under a policy that knows their
+    limits; NaN for jobs that never start."""
     limits = np.full(jobs.tasks, np.nan) if jobs.estimate is None else jobs.estimate
     asked = replace(jobs, estimate=np.where(np.isnan(limits), _WEEK_S, limits), observed_start_s=None)
     whole = replace(scenario, workload=list(asked.jobs()), estimates=Estimates("predicted"), engine="simpy")
@@ -396,7 +393,7 @@ def starts_by(scenario: ClusterScenario, policy: str, jobs: JobArrays) -> np.nda
 
 
 class _Scene:
-    """The jobs of a state on a clock that begins a second before the oldest of them came."""
+    """The jobs of a state, on a clock that begins a second before the oldest of them was submitted."""
 
     def __init__(self, scenario: ClusterScenario, state: QueueState) -> None:
         self.state = state
@@ -431,13 +428,14 @@ class _Scene:
         self.targets = log.jobs.ids[state.waiting].tolist()
 
     def usage(self, usage: Usage) -> Mapping[str, float]:
-        """Usage of accounts before the state, computed once."""
+        """Return the usage of accounts before the state, computed once."""
         if self._past_usage is None:
             self._past_usage = usage.at(self.state, self.zero_s)
         return self._past_usage
 
     def run_s(self, kind: Future, run_times: RunTimes, streams: Sequence[np.random.Generator]) -> np.ndarray:
-        """(n, R) seconds that each job in the system runs in all, in the future of each stream."""
+        """Return (n, R): the total seconds that each job in the system runs in the future of each
+        random stream."""
         log, limit_s, futures = self.state.log, self.state.log.limit_s[self._known], len(streams)
         if kind is Future.LIMITS:
             run_s = np.repeat(limit_s[:, None], futures, axis=1)
@@ -458,7 +456,7 @@ class _Scene:
         return lasting_s
 
     def jobs(self, run_s: np.ndarray, arrivals: JobArrays | None) -> JobArrays:
-        """The jobs of a future in which those in the system run for ``run_s`` in all."""
+        """Return the jobs of a future in which the jobs in the system run for ``run_s`` in total."""
         eligible_s = self._eligible_s.copy()
         log, numbers = self.state.log, self._known
         if self._releases:
@@ -475,7 +473,8 @@ class _Scene:
 
 
 class _Watch:
-    """Passes on the decisions of a policy, and notes when jobs start first, until one of each row has."""
+    """Passes on the decisions of a policy, and records when jobs first start, until one job of each
+    row has started."""
 
     def __init__(self, policy: Any, row_of: dict[str, int]) -> None:
         self._policy = policy
@@ -500,10 +499,11 @@ class _Watch:
 def _blocks(
     log: JobLog, t: float, horizon_s: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Arrivals until the horizon as whole blocks of past submissions: index, time and block of each.
+    """Return arrivals until the horizon as whole blocks of past submissions: the index, time and
+    block of each.
 
-    A block is a day of the same hours of the week, of one of the past four weeks; in a log
-    younger than two weeks, an hour at random.
+    A block is a day with the same hours of the week, from one of the past four weeks; in a log
+    shorter than two weeks, it is a random hour.
     """
     submit_s, first_s = log.submit_s, float(log.submit_s[0])
     young = t - first_s < _YOUNG_S

@@ -1,4 +1,5 @@
-"""A log as a forecast may use it: what each job asked for, and when it was known what became of it."""
+"""A log in the form that a forecast may use: what each job requested, and when its outcome became
+known."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ _BILLING = re.compile(r"(?:^|,)billing=(\d{1,15})(?:,|$)")
 class JobLog:
     """n jobs in order of submission, with everything that ever became known about them.
 
-    ``jobs`` holds the requests alone: each job takes its time limit, and nothing says when and
-    where it ran. ``QueueState`` takes from the other columns only what was known at its instant.
+    ``jobs`` holds only the requests: each job takes its time limit, and nothing says when and where
+    it ran. ``QueueState`` takes from the other columns only what was known at its time.
     """
 
     jobs: JobArrays
@@ -49,11 +50,11 @@ class JobLog:
     eligible_s: np.ndarray
     """(n,) float64: when the job could start; NaN if it never could."""
     begin_s: np.ndarray
-    """(n,) float64: earliest start that its user asked for."""
+    """(n,) float64: earliest start that the user requested."""
     parents: Sequence[tuple[str, ...]]
     """Ids of the jobs or arrays that each job waits for."""
     nodes: Labels
-    """Names of the nodes where each job ran."""
+    """Names of the nodes on which each job ran."""
     array: np.ndarray
     """(n,) object: the submission of each job: its array, else its own id."""
     ends_s: float
@@ -61,9 +62,8 @@ class JobLog:
     limited: np.ndarray
     """(n,) bool: True if the log states a time limit below a year; else ``limit_s`` is an assumption."""
     billing: np.ndarray
-    """(n,) float64: what the site charges for each second of a run, known from its start on; NaN if
-    the log does not say.
-    """
+    """(n,) float64: what the site charges per second of a run, known once the run starts; NaN if
+    the log does not state it."""
     user: Sequence[str] = field(default=())
     account: Sequence[str] = field(default=())
     partition: Sequence[str] = field(default=())
@@ -78,21 +78,22 @@ class JobLog:
 
     @property
     def run_s(self) -> np.ndarray:
-        """(n,) float64: how long each job ran, NaN if it did not or its end is unknown."""
+        """(n,) float64: how long each job ran; NaN if it did not run or its end is unknown."""
         seconds: np.ndarray = self.end_s - self.start_s
         return seconds
 
     @classmethod
     def of(cls, jobs: JobArrays, origin_s: float = 0.0, start_s: np.ndarray | None = None) -> JobLog:
-        """The log of jobs with observed starts, which run for their work. Their estimates are their
-        limits; a job without one has a week. Components of a heterogeneous job are jobs of one submission.
+        """Build the log from jobs with observed starts, which run for their work. Their estimates
+        are their limits; a job without an estimate gets a week. The components of a heterogeneous
+        job are jobs in one submission.
 
         Raises:
             TraceError: The jobs have no starts, or tasks that wait for each other.
         """
         seen_s = jobs.observed_start_s if start_s is None else start_s
         if seen_s is None or (np.isnan(seen_s).all() and start_s is None):
-            raise TraceError("the log has no starts of jobs, so that there are no waits to forecast")
+            raise TraceError("the log has no starts of jobs, so there are no waits to forecast")
         submission = jobs.ids.tolist()
         if (np.diff(jobs.first) != 1).any():
             if len(jobs.parent):
@@ -132,20 +133,21 @@ class JobLog:
         )
 
     def beside(self, history: JobLog, t: float) -> JobLog:
-        """The jobs of this log with those of another that had ended by ``t`` and are not among them."""
+        """Return the jobs of this log together with those jobs of another log that had ended by
+        time ``t`` and are not in this log."""
         own = set(self.jobs.ids.tolist())
         past = (history.end_s <= t) & np.array([id not in own for id in history.jobs.ids.tolist()], bool)
         return JobLog.joined([history.chosen(np.flatnonzero(past)), self], t)
 
     def chosen(self, jobs: np.ndarray) -> JobLog:
-        """The log of the jobs at these indices, which must be in order of submission."""
+        """Return the log of the jobs at these indices, which must be in order of submission."""
         columns: dict[str, Any] = {name: getattr(self, name)[jobs] for name in _COLUMNS}
         columns |= {name: [getattr(self, name)[job] for job in jobs.tolist()] for name in _LISTS}
         return replace(self, jobs=self.jobs.chosen(jobs), nodes=self.nodes.chosen(jobs), **columns)
 
     @classmethod
     def joined(cls, several: Sequence[JobLog], ends_s: float) -> JobLog:
-        """The jobs of several logs on one clock, in order of submission."""
+        """Return the jobs of several logs on one clock, in order of submission."""
         jobs = JobArrays.joined([log.jobs for log in several])
         order = np.argsort(jobs.arrival_s, kind="stable")
         columns: dict[str, Any] = {
@@ -164,7 +166,7 @@ _LISTS = ("parents", "user", "account", "partition")
 
 
 def _names(jobs: JobArrays) -> tuple[list[str], list[str], list[str]]:
-    """User, account (else tenant) and partition of each job."""
+    """Return the user, the account (else the tenant) and the partition of each job."""
     listed = {
         name: [""] * len(jobs) if (labels := getattr(jobs, name)) is None else labels.tolist()
         for name in ("user", "account", "partition", "tenant")
@@ -175,10 +177,11 @@ def _names(jobs: JobArrays) -> tuple[list[str], list[str], list[str]]:
 
 
 def read_snapshot(trace: Trace) -> tuple[JobLog, float]:
-    """The jobs of a listing of a queue, and its instant. What is eligible only later has a begin time.
+    """Read the jobs in a listing of a queue, and the time of the listing. Jobs that become eligible
+    later have a begin time.
 
     Raises:
-        TraceError: It cannot be read, or is not a listing of a queue.
+        TraceError: The file cannot be read, or is not a listing of a queue.
     """
     jobs, t = trace.unscaled(), trace.begins_s
     if t is None:
@@ -188,7 +191,8 @@ def read_snapshot(trace: Trace) -> tuple[JobLog, float]:
     start_s = np.full(len(jobs), nan) if jobs.observed_start_s is None else jobs.observed_start_s
     stated_s = np.full(len(jobs.work), nan) if jobs.estimate is None else jobs.estimate
     limited = stated_s < UNLIMITED_S
-    jobs = replace(jobs, estimate=np.where(np.isfinite(stated_s), stated_s, jobs.work))  # else what the reader expects
+    # otherwise what the reader expects
+    jobs = replace(jobs, estimate=np.where(np.isfinite(stated_s), stated_s, jobs.work))
     log = JobLog.of(jobs, trace.meta["origin_s"], start_s)
     begin_s = np.where(log.eligible_s > t, log.eligible_s, log.begin_s)
     array = objects([id.partition("_")[0] for id in log.array.tolist()])
@@ -209,18 +213,18 @@ class _Row(NamedTuple):
 
 
 def read_sacct_log(path: Path, options: TraceOptions) -> JobLog:
-    """Read the accounting of Slurm (a file, or a folder with files of it).
+    """Read Slurm's accounting (a file, or a folder of files).
 
-    Every submission is kept, also those that were cancelled while they waited. Their requests are
-    read as from jobs that nothing has become of yet, so that no resources, nodes, partitions or
-    priorities that they got later come in. Limits are those that the accounting has.
+    Every submission is kept, including those that were cancelled while they waited. Requests are
+    read as if the jobs were still waiting, so that the resources, nodes, partitions and priorities
+    that they got later do not leak in. Limits are those in the accounting.
 
     Raises:
         TraceError: There is no accounting, or nothing in it can be used.
     """
-    rows = {row.id: row for row in _rows(Source(path), options)}  # of several attempts, the last
+    rows = {row.id: row for row in _rows(Source(path), options)}  # the last of several attempts
     if not rows:
-        raise TraceError(f"{path}: no job with a time of submission")
+        raise TraceError(f"{path}: no job with a submission time")
     with TemporaryDirectory() as folder:
         file = Path(folder, "asked.txt")
         text = ["\t".join(COLUMNS), *("\t".join(row.asked) for row in rows.values())]
@@ -265,7 +269,7 @@ def _rows(source: Source, options: TraceOptions) -> Iterator[_Row]:
 
 
 def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None) -> Iterator[_Row]:
-    """The jobs of a row: one, or the tasks of an array that never ran.
+    """Yield the jobs of a row: one job, or the tasks of an array that never ran.
 
     Raises:
         Dirty: A time or a list of resources cannot be read.
@@ -284,7 +288,8 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None) -> Iterator[_R
     begin_s = submit_s + (later_s or 0.0)
     parents = tuple(re.findall(r"(?<=:)\d+", line.get("dependency", "")))
     eligible_s = begin_s
-    if parents or line.get("dependency") == "singleton" or not line:  # else accounting may rewrite it later
+    # otherwise accounting may rewrite it later
+    if parents or line.get("dependency") == "singleton" or not line:
         known_s = times["Eligible"]
         eligible_s = nan if known_s is None else max(submit_s, known_s)
     end_s, start_s = times["End"], times["Start"] if ran else None
@@ -304,7 +309,7 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None) -> Iterator[_R
 
 
 def _asked(id: str, fields: dict[str, str], line: dict[str, str], submit_s: float) -> list[str]:
-    """The row of a job of which nothing has become yet, as if it ran for its limit."""
+    """Return the row of a job as if it were still waiting and would run to its limit."""
     moment = repr(submit_s)
     tres = fields["ReqTRES"] or fields["AllocTRES"]
     counts = dict(re.findall(r"(?:^|,)(node|cpu)=(\d+)", tres))

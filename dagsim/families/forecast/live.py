@@ -1,4 +1,4 @@
-"""Forecasts of the jobs that wait now, and of jobs that are only planned."""
+"""Forecasts of the jobs that are waiting now, and of jobs that are only planned."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dagsim.workload.accept import accepting
 
 _INSTANTS = 24
 _FUTURES = 10
-"""Number of futures at earlier instants, which only calibrate."""
+"""Number of futures at earlier times, which are used only for calibration."""
 _BACK_S = 7 * 86400.0
 _DRAWN = 500
 _LEAST_WAITS = 8
@@ -49,12 +49,12 @@ class Expected(NamedTuple):
     waits_for: str
     """Slurm's reason where the snapshot has one, else the kind."""
     quantiles_s: tuple[float, ...]
-    """The 19 quantiles of the seconds until it starts; a week stands for a week or longer."""
+    """The 19 quantiles of the seconds until the job starts; a week means a week or longer."""
     within_1h: float
     within_24h: float
 
     def to_dict(self) -> dict[str, Any]:
-        """The forecast by name, for JSON."""
+        """Return the forecast by name, for JSON."""
         named = _named(self.quantiles_s)
         row = {name: getattr(self, name) for name in ("job", "user", "partition", "kind", "waits_for")}
         chances = {"within_1h": self.within_1h, "within_24h": self.within_24h}
@@ -67,16 +67,16 @@ class ExpectedShape:
 
     shape: PlannedJob
     starts_s: tuple[float, ...]
-    """The 19 quantiles of the seconds until it starts."""
+    """The 19 quantiles of the seconds until the job starts."""
     ends_s: tuple[float, ...]
-    """The 19 quantiles of the seconds until it ends."""
+    """The 19 quantiles of the seconds until the job ends."""
     within_1h: float
     within_24h: float
     cut: float
-    """The chance that its limit ends it."""
+    """The probability that the job is ended by its limit."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The forecast by name, for JSON."""
+        """Return the forecast by name, for JSON."""
         chances = {"within_1h": self.within_1h, "within_24h": self.within_24h, "cut": self.cut}
         medians = {"start_s": self.starts_s[9], "end_s": self.ends_s[9]}
         quantiles = {"starts_s": _named(self.starts_s), "ends_s": _named(self.ends_s)}
@@ -90,7 +90,7 @@ class WithoutForecast(NamedTuple):
     user: str
     partition: str
     kind: str
-    """``never`` or ``outside``, of ``KINDS``."""
+    """``never`` or ``outside``, from ``KINDS``."""
     why: str
 
     @property
@@ -99,7 +99,7 @@ class WithoutForecast(NamedTuple):
         return f"{'never' if self.kind == 'never' else 'not known'}: {self.why}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The values by name, for JSON."""
+        """Return the values by name, for JSON."""
         return self._asdict()
 
 
@@ -108,24 +108,25 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Prospect(Generic[T]):
-    """Forecasts from a part of the futures, or from all of them."""
+    """Forecasts from some of the futures, or from all of them."""
 
     rows: list[T]
     futures: int
-    """Number of futures of the present state. They are the first of all: as many alone give the same."""
+    """Number of futures from the current state. They are the first ones: a run with only so many
+    gives the same."""
     instants: int
-    """Number of earlier instants whose forecasts calibrate these."""
+    """Number of earlier times whose forecasts calibrate these."""
     without: Sequence[WithoutForecast] = ()
     """The waiting jobs that get no forecast."""
 
     @property
     def calibrated(self) -> bool:
-        """True if forecasts at earlier instants have calibrated these."""
+        """True if forecasts at earlier times have calibrated these."""
         return self.instants > 0
 
 
 IsDue = Callable[[int], bool]
-"""Called after each future with their number; true if an answer is to be shown now."""
+"""Called after each future with the number of futures; True if an answer should be shown now."""
 
 
 def _named(quantiles_s: Sequence[float]) -> dict[str, float]:
@@ -136,7 +137,7 @@ Listing = dict[str, Listed]
 
 
 class Question(NamedTuple):
-    """A snapshot to forecast from, read with its history."""
+    """A snapshot to forecast from, read together with its history."""
 
     log: JobLog
     forecaster: Forecaster
@@ -149,10 +150,11 @@ class Question(NamedTuple):
     def read(
         cls, config: Config, state: Path, history: Path | None, policy: str | None, futures: int, arrivals: int
     ) -> Question:
-        """Read a snapshot, whose configuration has it as its workload.
+        """Read a snapshot that is the workload of the configuration.
 
         Raises:
-            InputError: It is not a snapshot, or does not fit the cluster of the configuration.
+            InputError: The file is not a snapshot, or does not match the cluster of the
+                configuration.
         """
         scenario, file = cluster_scenario_of(config), config.trace()
         trace = file.open(scenario.cluster, scenario.runtime)
@@ -160,29 +162,30 @@ class Question(NamedTuple):
         listing = read_reasons(trace)
         remarks = _remarks(log, scenario.cluster) + _missing_limits(listing, scenario.queues)
         if later := int(np.count_nonzero(log.submit_s > t)):
-            remarks.append(f"{later:,} jobs were submitted after the instant of the snapshot: they are left out")
+            remarks.append(f"{later:,} jobs were submitted after the time of the snapshot, so they are left out")
         if trace.report.dropped:
             remarks.append(str(trace.report))
         if history is not None:
             log = log.beside(read_sacct_log(history, file.options), t)
         log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))
         played_by = policy or policy_of(config)
-        remarks.append(f"{played_by} plays the futures{_unknown(scenario, played_by, history is not None)}")
+        remarks.append(f"{played_by} simulates the futures{_unknown(scenario, played_by, history is not None)}")
         forecaster = Forecaster(Player(scenario, played_by, log), futures, arrivals, config.seed, baselines=False)
         return cls(log, forecaster, t, listing or None, scenario, remarks)
 
     def answers(self, jobs: Collection[str] = (), early: IsDue | None = None) -> Iterator[Prospect[Expected]]:
-        """The forecasts of the waiting jobs, better and better (``expected``)."""
+        """Yield increasingly accurate forecasts of the waiting jobs (``expected``)."""
         return expected(self.log, self.forecaster, self.t, listing=self.listing, jobs=jobs, early=early)
 
     def shapes(self, shapes: Sequence[PlannedJob], early: IsDue | None = None) -> Iterator[Prospect[ExpectedShape]]:
-        """The forecasts of planned jobs, better and better (``expected_shapes``)."""
+        """Yield increasingly accurate forecasts of planned jobs (``expected_shapes``)."""
         cluster, listing = self.scenario.cluster, self.listing
         return expected_shapes(self.log, self.forecaster, self.t, shapes, cluster, listing=listing, early=early)
 
 
 def is_idle(state: Path) -> bool:
-    """True for a snapshot of Slurm in which nothing runs or waits: it has no job to read."""
+    """Return True for a Slurm snapshot in which nothing runs or waits, so that there is no job to
+    read."""
     if state.is_dir():
         return False
     source = Source(state)
@@ -194,10 +197,10 @@ _IDLE = re.compile(r'"jobs"\s*:\s*\[\s*\]')
 
 
 def workload_of(state: Path) -> dict[str, str]:
-    """The workload of a configuration that is a snapshot.
+    """Return the workload section for a snapshot.
 
     Raises:
-        TraceError: It cannot be read, or is in no known format.
+        TraceError: The file cannot be read, or is not in a known format.
     """
     workload = {"kind": "trace", "path": str(state)}
     try:
@@ -207,35 +210,37 @@ def workload_of(state: Path) -> dict[str, str]:
             raise
         raise TraceError(
             f"{state}: not a snapshot, or only a part of one; give the output of squeue --json or kubectl get pods -o "
-            "json, and move it to its place when it is complete"
+            "json, and move the file to its place once it is complete"
         ) from None
     return workload | ({"format": "kubernetes-now"} if named == "kubernetes" else {})
 
 
 def _unknown(scenario: ClusterScenario, policy: str, has_history: bool) -> str:
-    """Facts from before the snapshot that the policy does not know, as the rest of a sentence."""
+    """Return the facts from before the snapshot that the policy does not know, as the rest of a
+    sentence."""
     decider = make_policy(scenario, policy, 0)
     unknown = forgotten(decider)
     if not has_history and (remembers := getattr(decider, "remembers", "")):
-        unknown.append(f"{remembers} (--history tells it)")
+        unknown.append(f"{remembers} (--history provides it)")
     return f"; it does not know {' and '.join(unknown)} before the snapshot" if unknown else ""
 
 
 def _remarks(log: JobLog, cluster: Cluster) -> list[str]:
-    """Remarks on a snapshot: nodes that do not exist, and limits that the site does not have."""
+    """Return remarks on a snapshot: nodes that do not exist, and limits that the site does not
+    have."""
     names = {name for names in log.nodes.words for name in names}
     unknown = sorted(names - {node.name for node in cluster.nodes})
     remarks = []
     if 2 * len(unknown) > len(names):
         remarks.append(
             f"{len(unknown):,} of the {len(names):,} nodes on which jobs run are not in the cluster of the "
-            f"configuration, such as {unknown[0]}: is it another cluster? These jobs get a place by best fit"
+            f"configuration, such as {unknown[0]}. Is it another cluster? These jobs are placed by best fit"
         )
     return remarks
 
 
 def _missing_limits(listing: Listing, queues: QueueTree | None) -> list[str]:
-    """Remarks on jobs that wait for a limit of a kind that the configuration lacks."""
+    """Return remarks on jobs that wait for a kind of limit that the configuration lacks."""
     tree = queues or QueueTree()
     nodes = [node for node, _ in tree.walk()]
     there = {
@@ -249,8 +254,8 @@ def _missing_limits(listing: Listing, queues: QueueTree | None) -> list[str]:
         reasons = [reason for reason in reasons if verdict_of(reason).fate is Fate.KNOWN]
         if reasons and not known:
             remarks.append(
-                f"{len(reasons):,} jobs wait for a limit such as {reasons[0]}, of which the configuration has none: "
-                "their forecasts are too early"
+                f"{len(reasons):,} jobs wait for a limit such as {reasons[0]}, but the "
+                "configuration has no such limit, so their forecasts are too early"
             )
     return remarks
 
@@ -259,10 +264,9 @@ def expected(
     log: JobLog, forecaster: Forecaster, t: float, instants: int = _INSTANTS, listing: Listing | None = None,
     jobs: Collection[str] = (), early: IsDue | None = None,
 ) -> Iterator[Prospect[Expected]]:  # fmt: skip
-    """Yield the forecasts at ``t`` of all waiting jobs, or of these: from the first futures of the
-    present state where ``early`` says so; from all of them; then calibrated by forecasts at a third,
-    and at all of the earlier instants of the log, if it goes back.
-    """
+    """Yield the forecasts at time ``t`` for all waiting jobs, or for the given ones: from the first
+    futures of the current state whenever ``early`` says so; then from all of them; then calibrated
+    by forecasts at a third of the earlier times in the log; then at all of them."""
     past = Past(log, baselines=False)
     past.move(t)
     rows = rows_of(QueueState.at(log, t), listing, partial(forecaster.player.obstacle, t=t))
@@ -283,12 +287,12 @@ def expected_shapes(
     log: JobLog, forecaster: Forecaster, t: float, shapes: Sequence[PlannedJob], cluster: Cluster,
     instants: int = _INSTANTS, listing: Listing | None = None, early: IsDue | None = None,
 ) -> Iterator[Prospect[ExpectedShape]]:  # fmt: skip
-    """Yield the forecasts of planned jobs that would be submitted at ``t``, each as if it were the
-    only one, better and better as those of ``expected``. Shapes that even the idle cluster could
-    not start are left out.
+    """Yield the forecasts of planned jobs that would be submitted at time ``t``, each as if it were
+    the only one, with increasing accuracy as in ``expected``. Shapes that could not start even on
+    the idle cluster are left out.
 
     Raises:
-        InputError: It could start none of them.
+        InputError: None of the shapes could start.
     """
     several = with_planned(log, list(shapes), t, cluster)
     player = forecaster.player.of(several)
@@ -303,7 +307,7 @@ def expected_shapes(
         if not player.obstacle(places[number], t) and player.starts_alone(shape)
     ]
     if not kept:
-        why = player.obstacle(places[0], t) or "it starts in none of the futures of a week"
+        why = player.obstacle(places[0], t) or "it does not start within a week in any of the simulated futures"
         raise InputError(f"--job: {shapes[0]} could never start, even on the idle cluster: {why}")
     queue = rows_of(state, listing, partial(player.obstacle, t=t)).state
     others = queue.waiting[~np.isin(queue.waiting, places)]
@@ -338,9 +342,8 @@ def expected_shapes(
 
 
 def _earlier(log: JobLog, forecaster: Forecaster, t: float, instants: int) -> Iterator[list[Forecasts]]:
-    """Yield forecasts at a third of the earlier instants, then at all of them; nothing if no job has
-    ended before ``t``.
-    """
+    """Yield forecasts at a third of the earlier times, then at all of them; nothing if no job has
+    ended before ``t``."""
     first_s = max(float(log.submit_s[0]), t - _BACK_S)
     if not instants or not np.count_nonzero(log.end_s <= t) or t <= first_s:
         return
@@ -358,9 +361,8 @@ def _earlier(log: JobLog, forecaster: Forecaster, t: float, instants: int) -> It
 
 
 def _test(log: JobLog, several: Sequence[Forecasts], count: int) -> np.ndarray:
-    """The calibrated forecasts (count, 19) of the last rows. Without past waits, there is no history
-    to pool.
-    """
+    """Return the calibrated forecasts (count, 19) for the last rows. Without past waits, there is
+    no history to pool."""
     joined = Forecasts.joined([part for part in several if len(part.t)])
     if np.count_nonzero(log.start_s <= joined.t[-1]) < _LEAST_WAITS:
         joined = replace(joined, raw={name: values for name, values in joined.raw.items() if name != "history_account"})
@@ -384,7 +386,7 @@ def _shown(log: JobLog, several: Sequence[Forecasts], rows: Rows, listing: Listi
 
 
 def _without(log: JobLog, rows: Rows, listing: Listing | None) -> list[WithoutForecast]:
-    """The jobs without a forecast, those first that can never start."""
+    """Return the jobs without a forecast, beginning with those that can never start."""
     places = {name: place for place, name in enumerate(log.array.tolist())}
     jobs = []
     for name, kind, why in rows.silent:
@@ -397,7 +399,7 @@ def _without(log: JobLog, rows: Rows, listing: Listing | None) -> list[WithoutFo
 def _shapes(
     log: JobLog, several: Sequence[Forecasts], drawn: Sequence[tuple[PlannedJob, np.ndarray]]
 ) -> list[ExpectedShape]:
-    """The forecasts of the shapes in ``drawn``, each with its run times."""
+    """Return the forecasts of the shapes in ``drawn``, each with its run times."""
     answers = []
     for (shape, runs_s), logs in zip(drawn, _test(log, several, len(drawn)), strict=True):
         starts_s = np.expm1(logs)
@@ -409,7 +411,6 @@ def _shapes(
 
 
 def _chance(logs: np.ndarray, span_s: float) -> float:
-    """The chance of a start within a span, between the levels of the quantiles on either side; outside
-    them, the middle of the outermost twentieth.
-    """
+    """Return the probability of a start within a span, from the levels of the quantiles on either
+    side; outside all quantiles, from the middle of the outermost twentieth."""
     return float(np.interp(np.log1p(span_s), logs, LEVELS, left=0.025, right=0.975))

@@ -1,4 +1,5 @@
-"""Raw forecasts of the rows of a queue at an instant: simulations, past waits and Slurm's estimates."""
+"""Raw forecasts for the rows of a queue at one time: from simulations, past waits and Slurm's
+estimates."""
 
 from __future__ import annotations
 
@@ -16,19 +17,18 @@ from dagsim.families.forecast.scores import LEVELS, log_wait, quantiles_of
 
 @dataclass(slots=True)
 class Past:
-    """Facts of a log until an instant: run times of ended jobs, waits of started ones. The instant
-    only moves forward.
-    """
+    """What a log tells until a certain time: the run times of ended jobs, and the waits of started
+    ones. The time only moves forward."""
 
     log: JobLog
     baselines: bool = True
-    """False leaves out the waits by partition, which only baselines use."""
+    """False to leave out the waits by partition, which only baselines use."""
     run_times: RunTimes = field(default_factory=RunTimes)
     account: History = field(default_factory=History)
     partition: History = field(default_factory=History)
     qbets: History = field(default_factory=lambda: History(bounds=True))
     estimates: list[float] = field(default_factory=list)
-    """The latest estimates of Slurm, as logarithms of waits."""
+    """Slurm's latest estimates, as logarithms of waits."""
     _ends: list[int] = field(init=False)
     _starts: list[int] = field(init=False)
 
@@ -42,7 +42,7 @@ class Past:
             setattr(self, name, places[np.argsort(-times_s[places], kind="stable")].tolist())
 
     def move(self, t: float) -> None:
-        """Learn what became known until ``t``."""
+        """Add what became known until time ``t``."""
         log, ended = self.log, []
         while self._ends and log.end_s[self._ends[-1]] <= t:
             ended.append(self._ends.pop())
@@ -65,18 +65,17 @@ class Forecaster:
     player: Player
     futures: int = 25
     arrivals: int = 0
-    """Number of futures with arrivals, which cost most."""
+    """Number of futures with arrivals, which take most of the time."""
     seed: int = 0
     oracle: bool = False
     baselines: bool = True
-    """False leaves out the forecasts that are only compared with."""
+    """False to leave out the forecasts that are used only for comparison."""
 
     def raw(
         self, rows: Rows, past: Past, instant: int, played: Sequence[np.ndarray] | None = None
     ) -> dict[str, np.ndarray]:
-        """The forecasts at the ``instant``-th time; ``past`` must be there. ``played`` are futures of
-        ``waits`` to take instead of all.
-        """
+        """Make the forecasts at the ``instant``-th time; ``past`` must have moved to that time.
+        ``played`` are futures from ``waits`` to use instead of all."""
         if self.oracle:
             return {"oracle": _spread(self.waits(Future.ORACLE, rows, past, instant))}
         methods = {"runs": _spread(self.waits(Future.RUNS, rows, past, instant) if played is None else played)}
@@ -85,21 +84,21 @@ class Forecaster:
         if self.arrivals:
             methods["arrivals"] = _spread(self.waits(Future.ARRIVALS, rows, past, instant))
         waits = self.from_waits(rows, past)
-        simulated = ~np.isin(rows.kind, SCORED)  # past waits do not know begin times and dependencies
+        # past waits do not account for begin times and dependencies
+        simulated = ~np.isin(rows.kind, SCORED)
         waits["history_account"] = np.where(simulated[:, None], methods["runs"], waits["history_account"])
         return methods | waits
 
     def waits(self, kind: Future, rows: Rows, past: Past, instant: int) -> Iterator[np.ndarray]:
-        """Yield for each future of a kind the (n,) seconds until each row starts. The first of many
-        futures are the same as few.
-        """
+        """Simulate futures of one kind, and yield for each the (n,) seconds until each row starts.
+        The first of many futures are the same as in a run with few."""
         count = {Future.RUNS: self.futures, Future.ARRIVALS: self.arrivals}.get(kind, 1)
         rng = np.random.default_rng([self.seed, instant, list(Future).index(kind)])
         for starts_s in self.player.starts(rows.state, kind, count, past.run_times, rng, rows.members):
             yield rows.earliest(starts_s)
 
     def from_waits(self, rows: Rows, past: Past) -> dict[str, np.ndarray]:
-        """(n, 19) forecasts that need no simulation."""
+        """Return (n, 19) forecasts that need no simulation."""
         log, first, ages = past.log, rows.first, rows.age_s
         methods = {"history_account": (past.account, log.account)}
         if self.baselines:
@@ -126,10 +125,11 @@ _MONTH_S = 30 * 86400.0
 
 
 def is_long(log: JobLog) -> bool:
-    """True for a log of more than a month. There, all jobs to their limits are a member of the pool."""
+    """Return True for a log of more than a month. For such a log, the pool includes the forecast in
+    which all jobs run to their limits."""
     return bool(len(log)) and float(log.submit_s[-1] - log.submit_s[0]) > _MONTH_S
 
 
 def _spread(waits_s: Iterable[np.ndarray]) -> np.ndarray:
-    """(n, 19) quantiles over futures of the logarithm of the waits."""
+    """Return (n, 19): quantiles over the futures of the logarithm of the waits."""
     return quantiles_of(log_wait(np.stack(list(waits_s))))

@@ -1,6 +1,5 @@
-"""What ended jobs say about others: forecasts from past waits alone (history, and QBETS: Nurmi,
-Brevik and Wolski 2007), and run times drawn from those of ended jobs.
-"""
+"""Forecasts from past waits alone (history, and QBETS: Nurmi, Brevik and Wolski 2007), and run
+times drawn from those of ended jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +15,8 @@ _EVERY = ""
 _KEPT = 200
 _LEAST = 8
 _KEPT_AFTER_CHANGE = 59
-"""The fewest waits whose largest is an upper bound of the .95 quantile with confidence .95."""
+"""The smallest number of waits for which the largest is an upper bound of the 0.95 quantile with
+confidence 0.95."""
 _MISSES = 3
 _CONFIDENCE = 0.95
 _ROUNDING = 1e-12
@@ -24,7 +24,7 @@ _ROUNDING = 1e-12
 
 @cache
 def binomial_quantile(confidence: float, n: int, level: float) -> int:
-    """The smallest k with P(Binomial(n, level) <= k) >= confidence."""
+    """Return the smallest k with P(Binomial(n, level) <= k) >= confidence."""
     factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
     k = np.arange(n + 1)
     logs = factorial[n] - factorial[k] - factorial[n - k] + k * log(level) + (n - k) * log(1 - level)
@@ -34,9 +34,9 @@ def binomial_quantile(confidence: float, n: int, level: float) -> int:
 class History:
     """The waits of jobs that have started, by group (an account, a partition), in order of starts.
 
-    ``bounds`` makes the forecasts those of QBETS: every level above the median is an upper bound
-    of confidence .95, every level below it a lower one; three starts in a row above the bound of
-    .95 are a change point, after which only the last 59 waits count.
+    With ``bounds``, the forecasts are those of QBETS: every level above the median is an upper
+    bound with confidence 0.95, and every level below it a lower bound. Three starts in a row above
+    the bound of the 0.95 quantile are a change point, after which only the last 59 waits count.
     """
 
     def __init__(self, *, bounds: bool = False) -> None:
@@ -62,9 +62,9 @@ class History:
             self.add(_EVERY, wait_s)
 
     def quantiles(self, group: str, age_s: float) -> np.ndarray:
-        """(19,) quantiles of the logarithm of what is left to wait for a job of this age: of the
-        waits of the group that were longer, or of all groups if fewer than eight were.
-        """
+        """Return (19,): quantiles of the logarithm of the remaining wait of a job of this age, from
+        the longer waits in its group, or in all groups if fewer than eight waits in its group were
+        longer."""
         left = self._left(group, age_s)
         if len(left) < _LEAST:
             left = self._left(_EVERY, age_s)
@@ -86,7 +86,7 @@ class History:
 
 _KEPT_TIMES = 400
 _WEIGHING = {"all": 10.0, "user": 10.0, "band": 4.0, "user-band": 10.0, "user-limit": 4.0, "array": 2.0}
-"""The number of ended jobs at which a class counts as much as all wider ones together."""
+"""The number of ended jobs at which a class has as much weight as all wider ones together."""
 _PRIOR = np.linspace(0.02, 1.0, 12)
 _LEAST_SHARE, _MOST_SHARE = 1e-4, 1.02
 
@@ -94,9 +94,8 @@ Class = tuple[str, object]
 
 
 def classes_of(user: str, limit_s: float, array: str) -> list[Class]:
-    """The classes of a job, from wide to narrow: all, the band of its limit (powers of two), user,
-    both, user and exact limit, and its array if it has one.
-    """
+    """Return the classes of a job, from wide to narrow: all jobs, the band of its limit (powers of
+    two), its user, both, its user and exact limit, and its array if it has one."""
     band = round(log2(max(limit_s, 1.0) / 3600))
     listed: list[Class] = [
         ("all", 0), ("band", band), ("user", user), ("user-band", (user, band)), ("user-limit", (user, limit_s))
@@ -105,10 +104,9 @@ def classes_of(user: str, limit_s: float, array: str) -> list[Class]:
 
 
 class RunTimes:
-    """Run times as shares of the time limit: a mixture of the last 400 of each class. A narrower
-    class with n ended jobs has the weight n / (n + k) against all wider ones, and a uniform prior
-    lies below all. Jobs must be added in order of their ends.
-    """
+    """Run times as shares of the time limit: a mixture of the last 400 jobs of each class. A
+    narrower class with n ended jobs has the weight n / (n + k) against all wider ones, and the
+    widest class is mixed with a uniform prior. Jobs must be added in order of their ends."""
 
     def __init__(self) -> None:
         self._shares: dict[Class, list[float]] = {}
@@ -122,7 +120,7 @@ class RunTimes:
                 del listed[0]
 
     def table(self, classes: Iterable[Class]) -> tuple[np.ndarray, np.ndarray]:
-        """The shares of the mixture and their weights, which sum to 1."""
+        """Return the shares in the mixture and their weights, which sum to 1."""
         values, weights = [_PRIOR], [np.full(len(_PRIOR), 1 / len(_PRIOR))]
         for name in classes:
             listed = self._shares.get(name)
@@ -135,10 +133,10 @@ class RunTimes:
         return np.concatenate(values), np.concatenate(weights)
 
     def draw(self, levels: np.ndarray, classes: Iterable[Class], done: float = 0.0) -> np.ndarray:
-        """(n,) shares of a job that has used the share ``done`` of its limit already, one for each
-        random number of ``levels`` (n,) in [0, 1): drawn from the mixture restricted to larger ones;
-        if there are none, the limit, or a little more than ``done``.
-        """
+        """Draw (n,) shares for a job that has already used the share ``done`` of its limit, one for
+        each random number in ``levels`` (n,), from [0, 1). Shares come from the part of the mixture
+        above ``done``; if it is empty, the share is the whole limit, or a little more than
+        ``done``."""
         values, weights = self.table(classes)
         larger = values > done
         if not larger.any():

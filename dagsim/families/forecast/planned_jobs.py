@@ -1,4 +1,4 @@
-"""Jobs that somebody only plans to submit, and the shapes that they could take."""
+"""Jobs that a user only plans to submit, and the shapes that they could take."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _DAY_S = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
-    """The request of a planned job, in all of its nodes together."""
+    """The request of a planned job, as totals over all of its nodes."""
 
     gpus: int = 0
     cpus: int = 0
     nodes: int = 0
-    """0: as few as can hold its GPUs and CPUs."""
+    """0 means as few nodes as its GPUs and CPUs fit on."""
     memory_gb: float = 0.0
     limit_s: float = _DAY_S
     type: str = ""
-    """GPU type; empty: any."""
+    """GPU type; empty means any."""
     partition: str = ""
     user: str = ""
     account: str = ""
@@ -71,10 +71,10 @@ class PlannedJob:
         return replace(job, type=names[0]) if len(names) == 1 else job
 
     def spread(self, cluster: Cluster) -> tuple[int, Demand]:
-        """The number of its nodes, and what it takes on each of them.
+        """Return the number of its nodes, and what it takes on each node.
 
         Raises:
-            InputError: It cannot be divided evenly among its nodes.
+            InputError: The request cannot be divided evenly among its nodes.
         """
         types = tuple(_type_names(self.type, cluster)) if self.type else None
         hosts = [node for node in cluster.nodes if types is None or (node.gpu is not None and node.gpu.name in types)]
@@ -89,15 +89,14 @@ class PlannedJob:
         return nodes, Demand(self.gpus // nodes, self.cpus / nodes, self.memory_gb / nodes, types)
 
     def run_s(self, runs_s: np.ndarray, other: PlannedJob) -> np.ndarray:
-        """Run times of this shape, from those of another: the same GPU-hours (CPU-hours), cut at its
-        limit.
-        """
+        """Convert run times of another shape to this one: the same GPU-hours (or CPU-hours), cut
+        off at the limit."""
         size = (self.gpus or self.cpus) / (other.gpus or other.cpus)
         lasting_s: np.ndarray = np.minimum(runs_s / size, self.limit_s)
         return lasting_s
 
     def to_dict(self) -> dict[str, Any]:
-        """Its stated values, by name."""
+        """Return its stated values by name."""
         return {name: value for name, value in asdict(self).items() if value}
 
     def __str__(self) -> str:
@@ -123,7 +122,7 @@ def _memory_gb(text: str) -> float:
 
 
 def _limit_s(text: str) -> float:
-    """A time limit, as ``12h`` or in Slurm's form ``1-12:00:00``."""
+    """Parse a time limit such as ``12h``, or in Slurm's form ``1-12:00:00``."""
     try:
         limit_s = (duration_s(text, "limit") if ":" in text else instant_s("limit", text, 0.0, None)) or 0.0
     except (Dirty, ConfigError):
@@ -138,7 +137,8 @@ def _types_of(cluster: Cluster) -> list[str]:
 
 
 def _type_names(name: str, cluster: Cluster) -> list[str]:
-    """The GPU types of a cluster that a user calls ``name``: that one, or all that begin with it."""
+    """Return the GPU types in a cluster that a user means by ``name``: that one, or all that begin
+    with it."""
     types = _types_of(cluster)
     equal = [type_ for type_ in types if type_.lower() == name.lower()] or [t for t in types if t == site_gpu(name)]
     chosen = equal or [type_ for type_ in types if type_.lower().startswith(f"{name.lower()}-")]
@@ -148,7 +148,7 @@ def _type_names(name: str, cluster: Cluster) -> list[str]:
 
 
 def _check_names(job: PlannedJob, scenario: ClusterScenario) -> None:
-    """Refuse a partition, an account or a QOS that the site does not have."""
+    """Reject a partition, an account or a QOS that the site does not have."""
     queues = scenario.queues
     if queues is None:
         if job.qos or job.partition:
@@ -165,9 +165,8 @@ def _check_names(job: PlannedJob, scenario: ClusterScenario) -> None:
 
 
 def shapes_of(job: PlannedJob, scenario: ClusterScenario) -> list[PlannedJob]:
-    """The job and its variants, each different in one respect: half and twice as many GPUs (or
-    CPUs) at the same GPU-hours, each GPU type, each partition, and half the time limit.
-    """
+    """Return the job and its variants, each different in one respect: half and twice as many GPUs
+    (or CPUs) with the same GPU-hours, each GPU type, each partition, and half the time limit."""
     several = [job, *_sizes(job)]
     types = _types_of(scenario.cluster)
     several += [replace(job, type=name) for name in types if job.gpus and len(types) > 1]
@@ -179,7 +178,7 @@ def shapes_of(job: PlannedJob, scenario: ClusterScenario) -> list[PlannedJob]:
 
 
 def _sizes(job: PlannedJob) -> Iterator[PlannedJob]:
-    """A quarter, half and twice the size, as long as every count stays whole."""
+    """Yield a quarter, half and twice the size, as long as every count stays whole."""
     for factor in (0.25, 0.5, 2.0):
         counts = {name: getattr(job, name) * factor for name in ("gpus", "cpus")}
         if all(count == int(count) for count in counts.values()):
@@ -192,9 +191,8 @@ def _sizes(job: PlannedJob) -> Iterator[PlannedJob]:
 
 
 def with_planned(log: JobLog, shapes: list[PlannedJob], t: float, cluster: Cluster) -> JobLog:
-    """The log with these jobs, submitted at ``t``, as the last of it. A user without an account has
-    the one that they used last.
-    """
+    """Return the log with these jobs, submitted at time ``t``, at its end. A user without an
+    account gets the account that the user last used."""
     spread = [shape.spread(cluster) for shape in shapes]
     latest = dict(zip(log.user, log.account, strict=True))
     accounts = [shape.account or latest.get(shape.user, "") for shape in shapes]

@@ -1,4 +1,4 @@
-"""Rows of the queue at an instant: what is forecast, and what became of it."""
+"""Rows of the queue at one time: what is forecast, and what happened."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dagsim.files import open_lines
 from dagsim.traces import Trace, reader
 
 KINDS = ("plain", "limited", "dependent", "begin later", "reservation", "never", "outside")
-"""Kinds of rows. The first two are scored; the last two get no forecast."""
+"""Kinds of rows. Rows of the first two kinds are scored; rows of the last two get no forecast."""
 _PLAIN, _LIMITED, _DEPENDENT, _LATER, _RESERVED, _NEVER, _OUTSIDE = range(len(KINDS))
 SCORED = (_PLAIN, _LIMITED)
 _REASONS = {"Dependency": _DEPENDENT, "BeginTime": _LATER, "Reservation": _RESERVED}
@@ -26,15 +26,15 @@ _WITHOUT = {Fate.NEVER: _NEVER, Fate.OUTSIDE: _OUTSIDE}
 
 
 class Listed(NamedTuple):
-    """A waiting job or array, as the scheduler showed it."""
+    """A waiting job or array, as the scheduler lists it."""
 
     reason: str
     estimate_s: float
-    """The scheduler's own estimate of the start, NaN if it had none."""
+    """The scheduler's own estimate of the start; NaN without one."""
     user: str = ""
     partition: str = ""
     after: tuple[str, ...] = ()
-    """Submissions that it still waits for."""
+    """Submissions for which it still waits."""
     one_of: bool = False
     """True if one of them is enough."""
     priority: float | None = None
@@ -45,7 +45,7 @@ class Silent(NamedTuple):
 
     name: str
     kind: int
-    """Index in ``KINDS``: ``never`` or ``outside``."""
+    """Index into ``KINDS``: ``never`` or ``outside``."""
     why: str
 
 
@@ -58,7 +58,7 @@ class QueueLog:
     """For each time, the waiting jobs by the number of their submission."""
 
     def latest(self, t: float) -> int:
-        """Place of the last listing at or before ``t``; -1 if there is none."""
+        """Return the index of the last listing at or before time ``t``; -1 if there is none."""
         return bisect_right(self.times, t) - 1
 
 
@@ -66,7 +66,7 @@ _COLUMNS = ("epoch", "jobid", "state", "reason", "start_or_estimate")
 
 
 def read_queue_log(path: Path) -> QueueLog:
-    """Read listings of a queue, one row per job and time, with columns between ``|``.
+    """Read listings of a queue: one row per job and time, with columns separated by ``|``.
 
     Raises:
         TraceError: The header lacks a column, or a row cannot be read.
@@ -88,7 +88,8 @@ def read_queue_log(path: Path) -> QueueLog:
                 continue
             estimate_s = float(start) if start.isdigit() else np.nan
             name = job.partition("_")[0]
-            if (other := listing.get(name)) is not None:  # tasks of an array: the earliest counts
+            # for the tasks of an array, the earliest estimate counts
+            if (other := listing.get(name)) is not None:
                 estimate_s = float(np.fmin(estimate_s, other.estimate_s))
             listing[name] = Listed(reason.partition(",")[0], estimate_s)
     times = sorted(listings)
@@ -96,7 +97,8 @@ def read_queue_log(path: Path) -> QueueLog:
 
 
 def read_reasons(trace: Trace) -> dict[str, Listed]:
-    """Read what a snapshot says of its waiting jobs, by their names (of arrays: the array's)."""
+    """Read what a snapshot says about its waiting jobs, by job name (for tasks of an array, by the
+    array's name)."""
     listing: dict[str, Listed] = {}
     for job in reader(trace.format).waiting(trace.source, trace.options.zone()):
         other = listing.get(job.name)
@@ -108,18 +110,18 @@ def read_reasons(trace: Trace) -> dict[str, Listed]:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The n rows of the queue at an instant that get a forecast, and the jobs that get none. The
-    waiting tasks of an array are one row, whose start is that of the next of them.
-    """
+    """The n rows of the queue at one time that get a forecast, and the jobs that get none. The
+    waiting tasks of an array are one row, whose start is that of the next task."""
 
     state: QueueState
-    """The running and waiting jobs, without those that get no forecast: no future starts them."""
+    """The running and waiting jobs, without those that get no forecast, because no simulation
+    starts them."""
     members: Sequence[np.ndarray]
-    """Indices into ``state.waiting`` of the jobs of each row."""
+    """Indices into ``state.waiting`` of each row's jobs."""
     kind: np.ndarray
-    """(n,) int64: index in ``KINDS``."""
+    """(n,) int64: index into ``KINDS``."""
     estimate_s: np.ndarray
-    """(n,) float64: the scheduler's estimate of the start, NaN without one."""
+    """(n,) float64: the scheduler's estimate of the start; NaN without one."""
     silent: Sequence[Silent] = ()
 
     def __len__(self) -> int:
@@ -132,26 +134,26 @@ class Rows:
 
     @property
     def age_s(self) -> np.ndarray:
-        """(n,) float64: how long the first job of each row could have started."""
+        """(n,) float64: how long the first job of each row has been able to start."""
         ages = self.state.age_s
         return np.array([ages[places].max() for places in self.members])
 
     def chosen(self, places: Sequence[int]) -> Rows:
-        """The rows at these places."""
+        """Return the rows at these indices."""
         members = [self.members[place] for place in places]
         return replace(self, members=members, kind=self.kind[list(places)], estimate_s=self.estimate_s[list(places)])
 
     def earliest(self, starts: np.ndarray) -> np.ndarray:
-        """(..., n) first starts of each row, from those of the waiting jobs in the last axis."""
+        """Return (..., n): the first start of each row, from the starts of the waiting jobs in the
+        last axis."""
         if not self.members:
             return np.zeros((*starts.shape[:-1], 0))
         return np.stack([starts[..., places].min(axis=-1) for places in self.members], axis=-1)
 
 
 def rows_of(state: QueueState, listing: dict[str, Listed] | None, obstacle: Callable[[int], str] | None = None) -> Rows:
-    """The rows of a state; with a listing of the queue, those that it shows. ``obstacle`` describes
-    what prevents the job at an index of the log from ever starting.
-    """
+    """Return the rows of a state; with a listing of the queue, the rows in the listing.
+    ``obstacle`` describes what prevents the job at an index of the log from ever starting."""
     log = state.log
     places: dict[str, list[int]] = {}
     names_of_jobs = log.array[state.waiting].tolist()
@@ -187,7 +189,8 @@ def rows_of(state: QueueState, listing: dict[str, Listed] | None, obstacle: Call
 
 
 def _is_piece(name: str, places: Mapping[str, object]) -> bool:
-    """True for a pod set of a workload that has a row, or whose pod sets have rows of their own."""
+    """Return True for a pod set of a workload that has a row, or whose pod sets have rows of their
+    own."""
     return name.rpartition("/")[0] in places or f"{name}/0" in places
 
 
@@ -195,16 +198,16 @@ def _follow(
     state: QueueState, listing: Mapping[str, Listed], places: Mapping[str, list[int]], kinds: Mapping[str, int],
     silent: dict[str, Silent],
 ) -> None:  # fmt: skip
-    """Add the jobs to ``silent`` that wait for a job without a forecast, for one of which nothing is
-    known, or for a cause that nobody states.
-    """
+    """Add to ``silent`` the jobs that wait for a job without a forecast, for an unknown job, or for
+    a cause that is not stated."""
     log, t = state.log, state.t
     running = dict(zip(log.array[state.running].tolist(), state.running.tolist(), strict=True))
     waiting = {*places, *listing}
     ended = set(log.array[: int(np.searchsorted(log.submit_s, t, "right"))].tolist()) - waiting - running.keys()
 
     def hurdle(other: str) -> tuple[int, str] | None:
-        """The kind and the reason if nobody knows when a job ends; None if the simulation does."""
+        """Return the kind and the reason if it is unknown when a job ends; None if the simulation
+        determines it."""
         if other in silent:
             kind = silent[other].kind
             return kind, f"job {other}, which {'never starts' if kind == _NEVER else 'has no forecast either'}"
@@ -240,9 +243,8 @@ def _follow(
 def _needed(
     state: QueueState, entry: Listed | None, members: Sequence[int] | None, ended: Collection[str]
 ) -> tuple[tuple[str, ...], bool]:
-    """The submissions that a job waits for, and True if one of them is enough. Of those that its
-    submission names, those that have ended count only if there are no others.
-    """
+    """Return the submissions for which a job waits, and True if one of them is enough. Among those
+    that the submission names, ended ones count only if there are no others."""
     if entry is not None and entry.after:
         return entry.after, entry.one_of
     if members is None:
@@ -254,7 +256,7 @@ def _needed(
 
 
 def outcomes_of(log: JobLog, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-    """When the outcome of each row is known (n,), and whether it is a start (n,)."""
+    """Return when the outcome of each row is known (n,), and whether the outcome is a start (n,)."""
     seen_s, started = np.zeros(len(rows)), np.zeros(len(rows), bool)
     for number, places in enumerate(rows.members):
         jobs = rows.state.waiting[places]

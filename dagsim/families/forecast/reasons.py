@@ -1,9 +1,9 @@
-"""Reasons of schedulers, and their meaning for a start: the simulation knows it, it waits for an event
-outside, or it never comes under the present rules.
+"""Schedulers' reasons for a wait, and what each means for the start: the simulation covers it, the
+job waits for an event outside the simulation, or the job never starts under the present rules.
 
-Slurm's reasons are those of ``job_state_reason.c`` (24.11) and of older versions, with the sentences
-that squeue prints instead of some; Kueue's are the messages of its conditions, those of PBS the
-comments of ``qstat -f``.
+Slurm's reasons are those of ``job_state_reason.c`` (24.11) and of older versions, with the
+sentences that squeue prints instead of some; Kueue's are the messages of its conditions, and PBS's
+are the comments in ``qstat -f``.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 
 class Fate(IntEnum):
-    """The answer that a simulation from the present state can give about a start."""
+    """What a simulation from the current state can say about a start."""
 
     KNOWN = 0
-    """The simulation decides when the job starts."""
+    """The simulation determines when the job starts."""
     OUTSIDE = 1
-    """The job waits for somebody or something that no simulation knows."""
+    """The job waits for a person or an event that is not simulated."""
     NEVER = 2
-    """Under the present rules the job never starts."""
+    """The job never starts under the present rules."""
 
 
 class ReasonKind(NamedTuple):
@@ -29,7 +29,7 @@ class ReasonKind(NamedTuple):
 
     fate: Fate
     words: str = ""
-    """The event that the job waits for, or the fault."""
+    """The event for which the job waits, or the fault."""
 
 
 _KNOWN = ReasonKind(Fate.KNOWN)
@@ -64,7 +64,7 @@ _NAMES: dict[str, ReasonKind] = {
     "ReqNodeNotAvail": ReasonKind(Fate.OUTSIDE, "until nodes that it needs are no longer down, drained or reserved"),
     "NodeDown": ReasonKind(Fate.OUTSIDE, "until a node that it needs is no longer down"),
     "FrontEndDown": ReasonKind(Fate.OUTSIDE, "until a front-end node is up"),
-    "BurstBufferResources": ReasonKind(Fate.OUTSIDE, "until the burst buffer has room"),
+    "BurstBufferResources": ReasonKind(Fate.OUTSIDE, "until the burst buffer has enough space"),
     "BurstBufferStageIn": ReasonKind(Fate.OUTSIDE, "until its files are in the burst buffer"),
     "BurstBufferOperation": ReasonKind(Fate.OUTSIDE, "an operation of the burst buffer failed"),
     "PowerNotAvail": ReasonKind(Fate.OUTSIDE, "until there is enough power"),
@@ -74,7 +74,7 @@ _NAMES: dict[str, ReasonKind] = {
     "AccountingPolicy": ReasonKind(Fate.OUTSIDE, "until the accounting policy admits it"),
     "ReservationDeleted": ReasonKind(Fate.OUTSIDE, "its reservation was deleted, and the job is held"),
     "ReservationInvalid": ReasonKind(Fate.OUTSIDE, "until its reservation is valid"),
-    "PartitionNodeLimit": ReasonKind(Fate.NEVER, "it asks for a number of nodes that its partition does not allow"),
+    "PartitionNodeLimit": ReasonKind(Fate.NEVER, "it requests a number of nodes that its partition does not allow"),
     "PartitionTimeLimit": ReasonKind(Fate.NEVER, "its time limit is above that of its partition"),
     "PartitionConfig": ReasonKind(Fate.NEVER, "its partition does not admit it"),
     "BadConstraints": ReasonKind(Fate.NEVER, "no nodes satisfy its constraints"),
@@ -84,7 +84,7 @@ _NAMES: dict[str, ReasonKind] = {
     "AccountNotAllowed": ReasonKind(Fate.NEVER, "its account is not permitted to use its partition"),
     "QOSNotAllowed": ReasonKind(Fate.NEVER, "its QOS is not permitted to use its partition"),
     "DependencyNeverSatisfied": ReasonKind(Fate.NEVER, "a job that it depends on did not end as it had to"),
-    "MaxMemPerLimit": ReasonKind(Fate.NEVER, "it asks for more memory per CPU or node than is allowed"),
+    "MaxMemPerLimit": ReasonKind(Fate.NEVER, "it requests more memory per CPU or node than is allowed"),
     "DeadLine": ReasonKind(Fate.NEVER, "it cannot end before its deadline"),
     **dict.fromkeys(
         ("AssociationTimeLimit", "AssocTimeLimit", "QOSTimeLimit"),
@@ -97,13 +97,13 @@ _STOPPED = ReasonKind(Fate.OUTSIDE, "until its queue is active")
 _FAMILIES: tuple[tuple[re.Pattern[str], ReasonKind], ...] = tuple([
     (re.compile(pattern), verdict)
     for pattern, verdict in (
-        # Limits of Slurm: of one job, of budgets, of what somebody holds at a time.
+        # Slurm's limits: on one job, on budgets, and on what a user or account holds at a time.
         (r"(QOS|Assoc)\w*(PerJob|PerNode|MaxWallDuration)|QOSMin\w+",
-         ReasonKind(Fate.NEVER, "it asks for more or less than a job may have")),
+         ReasonKind(Fate.NEVER, "it requests more or less than a job may have")),
         (r"(QOS|Assoc)\w*(Minutes|GrpWall)",
          ReasonKind(Fate.OUTSIDE, "until usage decays, or somebody raises the budget")),
         (r"(QOS|Assoc|Max)\w*(Energy|License|BB|Billing)",
-         ReasonKind(Fate.OUTSIDE, "until its users hold less of what the limit counts")),
+         ReasonKind(Fate.OUTSIDE, "until its users hold less of the limited resource")),
         (r"(QOS|Assoc|Max)\w*Submit", ReasonKind(Fate.OUTSIDE, "until fewer jobs are submitted")),
         (r"(QOS|Assoc)(Grp|Max)|Max\w+PerAccount", _LIMIT_REACHED),
         # Sentences that squeue prints instead of a name.
@@ -117,16 +117,17 @@ _FAMILIES: tuple[tuple[re.Pattern[str], ReasonKind], ...] = tuple([
         (r".*[qQ]ueue.*(is inactive|doesn't exist|is stopped|not started|not enabled)", _STOPPED),
         (r".*workload is deactivated|Deactivated", ReasonKind(Fate.OUTSIDE, "until somebody activates it")),
         (r".*(request|requests) > maximum capacity|.*insufficient quota .*maximum",
-         ReasonKind(Fate.NEVER, "it asks for more than the quota of its queue can ever be")),
+         ReasonKind(Fate.NEVER, "it requests more than the quota of its queue can ever be")),
         # Comments of PBS.
-        (r"Can Never Run", ReasonKind(Fate.NEVER, "it asks for more than the site has or allows")),
+        (r"Can Never Run", ReasonKind(Fate.NEVER, "it requests more than the site has or allows")),
         (r"(Job|Not Running: Job) (is )?(held|on hold)", ReasonKind(Fate.OUTSIDE, "until somebody releases it")),
     )
 ])  # fmt: skip
 
 
 def verdict_of(reason: str) -> ReasonKind:
-    """Return the meaning of a reason. One that is in no list says nothing: the simulation decides."""
+    """Return the meaning of a reason. A reason that is not listed has no effect, so the simulation
+    determines the start."""
     name = re.split(r"[,:(]", reason, maxsplit=1)[0].strip()
     if (known := _NAMES.get(name)) is not None:
         return known
@@ -137,5 +138,5 @@ _LIMIT = re.compile("Limit|Max|Grp|^quota$")
 
 
 def is_limit(reason: str) -> bool:
-    """True if the reason is a limit or a quota."""
+    """Return True if the reason is a limit or a quota."""
     return _LIMIT.search(reason) is not None

@@ -1,6 +1,5 @@
-"""Scores of forecasts of starts: coverage, CRPS, the median error and shares within minutes, with intervals
-by blocks.
-"""
+"""Scores for forecasts of starts: coverage, CRPS, the median error and shares within minutes, with
+intervals from a block bootstrap."""
 
 from __future__ import annotations
 
@@ -10,17 +9,18 @@ from typing import NamedTuple
 import numpy as np
 
 LEVELS = np.arange(1, 20) / 20.0
-"""The 19 levels of a forecast: .05, .10 ... .95."""
+"""The 19 levels of a forecast: 0.05, 0.10 ... 0.95."""
 WEEK_S = 7 * 86400.0
 CEILING = log1p(WEEK_S)
-"""The largest logarithm of a wait: it stands for "not within a week"."""
+"""The largest logarithm of a wait, which means "not within a week"."""
 _HALF = 9
-"""Place of the median among the levels."""
+"""Index of the median among the levels."""
 _DRAWS = 500
 
 
 WITHIN_S = {"within_1_min": 60.0, "within_10_min": 600.0, "within_1_h": 3600.0}
-"""Scores that are shares of starts, with the largest difference from the median forecast, in s."""
+"""Scores that are shares of starts, with the largest allowed difference from the median forecast,
+in s."""
 
 
 class Score(NamedTuple):
@@ -31,11 +31,11 @@ class Score(NamedTuple):
     crps_log: float
     median_abs_log: float
     within: tuple[float, ...]
-    """The shares of starts of ``WITHIN_S``."""
+    """The shares of starts within the times of ``WITHIN_S``."""
     intervals: dict[str, tuple[float, float]] = {}
 
     def to_dict(self) -> dict[str, object]:
-        """The scores by name, None without rows, and their intervals where they were drawn."""
+        """Return the scores by name, None without rows, with their intervals if they were computed."""
         names = ("coverage_90", "crps_log", "median_abs_log")
         values = {name: getattr(self, name) if self.n else None for name in names}
         values |= {name: share if self.n else None for name, share in zip(WITHIN_S, self.within, strict=True)}
@@ -43,16 +43,16 @@ class Score(NamedTuple):
 
 
 def log_wait(seconds: np.ndarray) -> np.ndarray:
-    """log(1 + seconds), at most ``CEILING``; infinite and unknown waits are the ceiling."""
+    """Return log(1 + seconds), at most ``CEILING``, which is also used for infinite and unknown
+    waits."""
     waits = np.where(np.isnan(seconds), np.inf, seconds)
     logs: np.ndarray = np.log1p(np.clip(waits, 0.0, WEEK_S))
     return logs
 
 
 def quantiles_of(sample: np.ndarray) -> np.ndarray:
-    """(n, 19) quantiles of a sample (R, n) of logarithms: order statistics of place
-    ceil(level (R + 1)).
-    """
+    """Return (n, 19): quantiles of a sample (R, n) of logarithms, the order statistics with index
+    ceil(level (R + 1))."""
     ordered = np.sort(sample, axis=0)
     places = np.clip(np.ceil(LEVELS * (len(ordered) + 1) - 1e-9).astype(int) - 1, 0, len(ordered) - 1)
     quantiles: np.ndarray = ordered[places].T
@@ -60,10 +60,9 @@ def quantiles_of(sample: np.ndarray) -> np.ndarray:
 
 
 def crps(quantiles: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """(n,) continuous ranked probability scores of forecasts (n, 19) of outcomes (n,), as twice the
-    mean pinball loss over the levels (Gneiting and Raftery 2007). A forecast of a single value gets
-    its absolute error.
-    """
+    """Return (n,): continuous ranked probability scores of forecasts (n, 19) for outcomes (n,), as
+    twice the mean pinball loss over the levels (Gneiting and Raftery 2007). The score of a
+    single-valued forecast is its absolute error."""
     gaps = y[:, None] - quantiles
     scores: np.ndarray = 2 * np.mean(np.maximum(LEVELS * gaps, (LEVELS - 1) * gaps), axis=1)
     return scores
@@ -72,9 +71,8 @@ def crps(quantiles: np.ndarray, y: np.ndarray) -> np.ndarray:
 def score(
     quantiles: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None, block: np.ndarray | None = None
 ) -> Score:
-    """Scores of forecasts (n, 19) of outcomes (n,), both logarithms. With ``block``, the intervals
-    come from 500 bootstraps of whole blocks.
-    """
+    """Score forecasts (n, 19) of outcomes (n,), both logarithms. With ``block``, the intervals come
+    from 500 bootstrap samples of whole blocks."""
     if not len(y):
         return Score(0, np.nan, np.nan, np.nan, (np.nan,) * len(WITHIN_S))
     weights = np.ones(len(y)) if weight is None else weight
@@ -97,7 +95,8 @@ def score(
 
 
 def ratio(ours: np.ndarray, theirs: np.ndarray, block: np.ndarray) -> tuple[float, float, float]:
-    """The ratio of two mean scores over the same rows, and its interval from the same blocks."""
+    """Return the ratio of two mean scores over the same rows, and its interval from the same
+    blocks."""
     place, draws = _drawn(block)
     drawn = (draws @ np.bincount(place, ours)) / (draws @ np.bincount(place, theirs))
     low, high = np.quantile(drawn, [0.05, 0.95]).tolist()
@@ -105,7 +104,7 @@ def ratio(ours: np.ndarray, theirs: np.ndarray, block: np.ndarray) -> tuple[floa
 
 
 def _medians(error: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """(d,) medians of errors (n,), for several weights (d, n) of the rows."""
+    """Return (d,): medians of errors (n,), for several weights (d, n) of the rows."""
     order = np.argsort(error, kind="stable")
     summed = np.cumsum(weights[:, order], axis=1)
     places = np.argmax(summed >= summed[:, -1:] / 2, axis=1)
@@ -114,16 +113,15 @@ def _medians(error: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _drawn(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The number of the block of each row (n,), and how often each of 500 draws has each block (500,
-    blocks); always the same.
-    """
+    """Return the number of each row's block (n,), and how often each of 500 bootstrap samples
+    contains each block (500, blocks); the result is always the same."""
     names, place = np.unique(block, return_inverse=True)
     drawn = np.random.default_rng(0).integers(len(names), size=(_DRAWS, len(names)))
     return place, np.stack([np.bincount(days, minlength=len(names)) for days in drawn])
 
 
 _PARTS = 10
-"""Parts in which the medians of the draws are computed, for the sake of memory."""
+"""Number of parts in which the medians of the bootstrap samples are computed, to save memory."""
 _TINY = 1e-9
 _TINY_S = 1e-3
-"""The rounding of a wait whose logarithm is kept."""
+"""Rounding error of a wait that is kept as a logarithm."""

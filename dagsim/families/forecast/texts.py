@@ -1,4 +1,4 @@
-"""Forecasts of starts in words and tables."""
+"""Forecasts of starts, in words and tables."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 _UNITS = (("s", 1.0, 100.0), ("min", 60.0, 6000.0), ("h", 3600.0, 48 * 3600.0))
 _ALMOST_A_WEEK_S = 6.9 * 86400
 UNCALIBRATED = "Not calibrated: without --history, neither run times nor earlier errors are known."
-PROMISE = "These are chances, not promises (docs/forecast.md)."
+PROMISE = "These are probabilities, not promises (docs/forecast.md)."
 
 
 def span(seconds: float) -> str:
-    """A wait in words: 40 s, 12 min, 3.5 h, 2.1 d, or over a week."""
+    """Write a wait in words: 40 s, 12 min, 3.5 h, 2.1 d, or over a week."""
     for unit, length_s, below_s in _UNITS:
         if seconds < below_s:
             return f"{seconds / length_s:.{0 if unit != 'h' else 1}f} {unit}"
@@ -32,9 +32,9 @@ def _interval(quantiles_s: Sequence[float]) -> str:
 
 
 def basis(answer: Prospect[Any]) -> str:
-    """The basis of a forecast in words: its futures, and the instants that calibrate it."""
+    """Describe the basis of a forecast: its futures, and the earlier times that calibrate it."""
     several = f"{answer.futures:,} future{'s' if answer.futures > 1 else ''}"
-    return f"{several}, calibrated at {answer.instants} earlier instants" if answer.calibrated else several
+    return f"{several}, calibrated at {answer.instants} earlier times" if answer.calibrated else several
 
 
 def _chance(chance: float) -> str:
@@ -42,7 +42,7 @@ def _chance(chance: float) -> str:
 
 
 def queue_grid(answer: Prospect[Expected]) -> Grid:
-    """The table of waiting jobs, the soonest first."""
+    """Return the table of waiting jobs, soonest first."""
     rows = answer.rows
     cells = [
         (
@@ -64,7 +64,7 @@ def queue_grid(answer: Prospect[Expected]) -> Grid:
 
 
 def without_grid(without: Sequence[WithoutForecast]) -> Grid:
-    """The table of the waiting jobs that get no forecast, each with the reason."""
+    """Return the table of waiting jobs that get no forecast, with the reasons."""
     cells = [(job.job, job.user, job.partition, job.words) for job in without]
     return Grid("Waiting jobs without a forecast", ("job", "user", "partition", "why"), cells, texts=(0, 1, 2, 3))
 
@@ -80,7 +80,7 @@ def without_sentence(without: Sequence[WithoutForecast]) -> str:
 
 
 def shapes_grid(answer: Prospect[ExpectedShape]) -> Grid:
-    """The table of the shapes of a planned job, the soonest end first."""
+    """Return the table of the shapes of a planned job, soonest end first."""
     rows = answer.rows
     cells = [
         (
@@ -99,12 +99,15 @@ def shapes_grid(answer: Prospect[ExpectedShape]) -> Grid:
         least = min(row.cut for row in rows)
         cut = [f"{_chance(row.cut)} of the runs ({row.shape})" for row in rows if row.cut > least + 0.02]
         notes += [f"The limit would end {', '.join(cut)}."] if cut else []
-        notes.append("Other sizes do the same work: half the GPUs have twice the limit. All types are equally fast.")
+        notes.append(
+            "Other sizes do the same work, so half the GPUs get twice the limit. All types are "
+            "assumed to be equally fast."
+        )
     return Grid("Time until planned jobs start and end", heads, cells, tuple(notes), texts=(0, 2, 5))
 
 
 def shapes_sentences(rows: Sequence[ExpectedShape]) -> list[str]:
-    """The shapes that would start and end soonest, by the medians, in words."""
+    """Return the shapes that would start and end soonest, by the medians, in words."""
     start, end = (min(rows, key=lambda row: getattr(row, name)[9]) for name in ("starts_s", "ends_s"))
     if len(rows) == 1:
         return [f"{start.shape}: starts in {span(start.starts_s[9])}, ends in {span(start.ends_s[9])} (medians)."]
@@ -175,16 +178,17 @@ def why_grids(answer: Explanation, top: int) -> Iterator[Grid]:
 
 
 NEAR = ("in 1 min", "in 10 min", "in 1 h")
-"""Heads of the shares of starts within these times of the median forecast."""
+"""Column headings for the shares of starts within these times of the median forecast."""
 
 
 def near(entry: Mapping[str, Any]) -> list[str]:
-    """The shares of starts within 1 min, 10 min and 1 h of the median forecast."""
+    """Return the shares of starts within 1 min, 10 min and 1 h of the median forecast."""
     return ["-" if entry[name] is None else f"{entry[name]:.2f}" for name in WITHIN_S]
 
 
 def _near_sentence(scores: Mapping[str, Any]) -> str:
-    """Say how many starts are near the medians, and how many those of Slurm and the best baseline are near."""
+    """Say how many starts are near the medians, and how many are near those of Slurm and of the
+    best baseline."""
     rivals = {"Slurm's own estimates": "slurm", f"the baseline {scores['best_baseline']}": scores["best_baseline"]}
     others = [
         f"{name} {', '.join(near(scores['baselines'][of]['raw']))}"
@@ -196,7 +200,7 @@ def _near_sentence(scores: Mapping[str, Any]) -> str:
 
 
 def backtest_grid(scores: Mapping[str, Any]) -> Grid:
-    """The scores of the forecast and of every baseline on the same rows."""
+    """Return the table of scores of the forecast and of every baseline, on the same rows."""
     entries = [("forecast", "", scores)]
     for name, kinds in scores["baselines"].items():
         words = name.replace("_", " and " if name == "limits_history" else " of the ")
@@ -222,9 +226,9 @@ def backtest_grid(scores: Mapping[str, Any]) -> Grid:
 
 
 def backtest_sentences(scores: Mapping[str, Any]) -> list[str]:
-    """The main results of a back-test, the most important first."""
-    inside = f"{100 * scores['coverage_90']:.0f} % of the jobs started within their interval of 90 %"
-    counts = f"{scores['n']:,} rows of {scores['submissions']:,} submissions at {scores['instants']:,} instants"
+    """Return the main results of a back-test, most important first."""
+    inside = f"{100 * scores['coverage_90']:.0f} % of the jobs started within their 90% interval"
+    counts = f"{scores['n']:,} rows of {scores['submissions']:,} submissions at {scores['instants']:,} times"
     lines = [
         f"{inside}; half of the medians are within a factor of {2.718281828 ** scores['median_abs_log']:.1f}.",
         _near_sentence(scores),

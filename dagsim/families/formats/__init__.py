@@ -1,1 +1,1 @@
-"""Readers of published traces and of the logs of further batch systems, one module per format."""
+"""Readers of published traces, and of logs from further batch systems, one module per format."""

@@ -3,8 +3,8 @@
 Columns, without a header: ``create_timestamp, modify_timestamp, job_id, task_id, instance_num,
 status, plan_cpu, plan_mem``. Times are in seconds, negative before the window of 12 hours.
 ``plan_cpu`` 100 is one core per instance; ``plan_mem`` is a fraction of a machine. A row is the
-latest state of a task, so ``modify_timestamp`` is its end only if it terminated. The DAG was not
-released. The file is sorted neither by job nor by time.
+latest state of a task, so ``modify_timestamp`` is the end of the task only if the task terminated.
+The DAG was not released. The file is sorted neither by job nor by time.
 """
 
 from __future__ import annotations
@@ -69,18 +69,18 @@ class Alibaba2017(Reader):
         return {
             "demand": options.cpu_demand_text("plan_cpu / 100 cores and plan_mem as a share of a 100 GB machine"),
             "work": "modify - create, in seconds; the same on every GPU type",
-            "graph": "the tasks of a job are independent (the trace leaves its DAGs out)",
+            "graph": "the tasks of a job are independent (the trace does not include the DAGs)",
         }
 
 
 def _tasks(source: Source) -> Source:
-    """The task table, if ``source`` is a directory or archive with several tables."""
+    """Return the task table, if ``source`` is a directory or archive with several tables."""
     tables = source.select("batch_task.*")
     return tables if tables.files else source
 
 
 def _rows(source: Source, report: ReadReport) -> Iterator[Table]:
-    """Rows with a job id."""
+    """Yield the rows that have a job id."""
     for table in read_tables(source, _FORM, report):
         unnamed = table.texts(_JOB) == ""
         for row in np.flatnonzero(unnamed).tolist():
@@ -89,21 +89,22 @@ def _rows(source: Source, report: ReadReport) -> Iterator[Table]:
 
 
 def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Job and creation time of each row; the time is ``inf`` for tasks that did not terminate."""
+    """Return the job and creation time of each row; the time is ``inf`` for tasks that did not
+    terminate."""
     created = table.numbers(_CREATE)
     is_over = (table.texts(_STATUS) == "Terminated") & np.isfinite(created)
     return table.texts(_JOB), np.where(is_over, np.maximum(created, 0.0), inf)
 
 
 def _batch(table: Table, options: TraceOptions) -> JobBatch:
-    """Jobs of a table."""
+    """Convert a table to jobs."""
     checks = Checks(table)
     findings = checks.findings
     status = table.texts(_STATUS)
-    checks.drop(~np.isin(status, _STATUSES), "of an unknown status")
+    checks.drop(~np.isin(status, _STATUSES), "with an unknown status")
     checks.drop(status != "Terminated", "of tasks that did not terminate")
     modified, created = checks.number(_MODIFY, "modify_timestamp"), checks.number(_CREATE, "create_timestamp")
-    with np.errstate(over="ignore", invalid="ignore"):  # tasks with infinite numbers are impossible
+    with np.errstate(over="ignore", invalid="ignore"):  # tasks with infinite numbers are invalid
         work = modified - created
         checks.drop(work < 0, "with an end before the start")
         cpus, memory = checks.number(_CPU, "plan_cpu", 0) / 100, checks.number(_MEMORY, "plan_mem", 0) * 100

@@ -1,11 +1,11 @@
 """Alibaba cluster trace v2018: ``batch_task.csv``, whose task names encode the DAG.
 
 Columns, without a header: ``task_name, instance_num, job_name, task_type, status, start_time,
-end_time, plan_cpu, plan_mem``. ``M1`` is task 1, ``R4_2`` is task 4 and waits for task 2,
+end_time, plan_cpu, plan_mem``. ``M1`` is task 1, ``R4_2`` is task 4, which waits for task 2, and
 ``task_<code>`` is a task without parents. Times are in seconds. ``plan_cpu`` 100 is one core per
 instance; ``plan_mem`` is a percentage of a machine. The official file is sorted neither by job nor
-by time. A table whose header has ``mean_instance_duration_s`` (terminated tasks joined with
-their instances) is read the same way.
+by time. A table whose header has ``mean_instance_duration_s`` (terminated tasks joined with their
+instances) is read the same way.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _FORM = Form(
 )
 _JOINED_FORM = Form(_NUMBERS, _TEXTS, lambda first, where: _joined_layout(first, where))
 _BY_NAME = np.int64(1) << 31
-"""First key of tasks without a number."""
+"""First key for tasks without a number."""
 _MACHINE_COLUMNS = ("machine_id", "time_stamp", "failure_domain_1", "failure_domain_2", "cpu_num", "mem_size", "status")
 
 
@@ -71,9 +71,9 @@ class Alibaba2018(Reader):
     """One job per ``job_name``, kept if all its tasks terminated (or with ``keep_partial``);
     instances are independent.
 
-    ``start_time`` is the registration of a task, often long before its parents ended, so ``end -
-    start`` is not its work. Instead, work is ``max(0, end - max(start, latest end of its
-    parents))``.
+    ``start_time`` is the registration of a task, often long before its parents ended, so
+    ``end - start`` is not the work of the task. Instead, work is
+    ``max(0, end - max(start, latest end of its parents))``.
     """
 
     name = "alibaba2018"
@@ -93,9 +93,8 @@ class Alibaba2018(Reader):
         return job_blocks((_batch(table, joined, options) for table in parts), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """The machines of ``machine_meta.csv``, if it lies beside the tasks and the tasks need no
-        GPUs.
-        """
+        """Read the machines from ``machine_meta.csv``, if it lies beside the tasks and the tasks
+        need no GPUs."""
         machines = source.beside("machine_meta.csv*", "machine_meta.tar.gz")
         if options.gpus_per_task is not None or not machines.files:
             return None
@@ -115,7 +114,7 @@ class Alibaba2018(Reader):
 
 
 def _tasks(source: Source) -> Source:
-    """The task table, if ``source`` is a directory or archive with several tables."""
+    """Return the task table, if ``source`` is a directory or archive with several tables."""
     tables = source.select("batch_task.*")
     return tables if tables.files else source
 
@@ -125,12 +124,12 @@ def _is_joined(source: Source) -> bool:
 
 
 def _is_named(header: list[str]) -> bool:
-    """True if the columns have the publisher's names, as in a Parquet file."""
+    """Return True if the columns have the publisher's names, as in a Parquet file."""
     return set(_OFFICIAL) <= {name.strip().lower() for name in header}
 
 
 def _official_layout(first: list[str]) -> FileLayout:
-    """Columns by name if they have names, else in the publisher's order."""
+    """Return the columns by name if they have names, else in the publisher's order."""
     names = [name.strip().lower() for name in first]
     if _is_named(first):
         return FileLayout([names.index(name) for name in _OFFICIAL], len(names), True)
@@ -143,7 +142,7 @@ def _joined_layout(first: list[str], where: str) -> FileLayout:
 
 
 def _rows(source: Source, joined: bool, report: ReadReport) -> Iterator[Table]:
-    """Rows with a job name."""
+    """Yield the rows that have a job name."""
     for table in read_tables(source, _JOINED_FORM if joined else _FORM, report):
         unnamed = table.texts(_JOB) == ""
         if joined or not unnamed.any():
@@ -155,9 +154,8 @@ def _rows(source: Source, joined: bool, report: ReadReport) -> Iterator[Table]:
 
 
 def _keys(joined: bool, table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Job and start of each row; the start is ``inf`` for rows that do not count for the job's
-    arrival.
-    """
+    """Return the job and the start of each row; the start is ``inf`` for rows that do not count for
+    the job's arrival."""
     start, status = table.numbers(_START), table.texts(_STATUS)
     if joined:
         return table.texts(_JOB), np.where(np.isfinite(start), np.maximum(start, 0.0), inf)
@@ -165,12 +163,12 @@ def _keys(joined: bool, table: Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
-    """Jobs of a table."""
+    """Convert a table to jobs."""
     checks = Checks(table)
     if not joined:
         status = table.words(_STATUS)
         has_status = np.array([word in _STATUSES for word in status.words])[status.place]
-        checks.drop(~has_status, "of an unknown status")
+        checks.drop(~has_status, "with an unknown status")
         terminated = np.array([word == "Terminated" for word in status.words])[status.place]
         checks.drop(~terminated, "of tasks that did not terminate")
     for column, optional in ((_START, False), (_END, False), (_CPU, True), (_MEMORY, True)):
@@ -195,7 +193,7 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
     groups = rows_by_job(*_keys(joined, table))
     job = groups.job_of_row()
     number = np.array([_BY_NAME + place if own is None else own for place, (own, _, _) in enumerate(spelled)], np.int64)
-    key = job * (2 * _BY_NAME) + number[name.place]  # number and index of a name are each below 2^31
+    key = job * (2 * _BY_NAME) + number[name.place]  # number and index of a name are both below 2^31
     values = (name.place, instances, start, end, cpus, memory)
     whole_row = drop_repeated(checks, key, values, "with a task number that another row has")
     whole = np.bincount(job, ~whole_row, len(groups.ids)) == 0
@@ -246,18 +244,17 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
 
 
 class _Graph(NamedTuple):
-    """Edges between n tasks, ordered by child, without those from missing tasks."""
+    """Edges between n tasks, sorted by child, without edges from missing tasks."""
 
     waits: np.ndarray  # (n + 1,) int64
     parent: np.ndarray  # (E,) int64: tasks
     orphan: np.ndarray  # (n,) bool: True if a parent does not exist
-    circular: np.ndarray  # (n,) bool: True if it is part of a cycle
+    circular: np.ndarray  # (n,) bool: True if the task is part of a cycle
 
 
 def _graph(key: np.ndarray, job: np.ndarray, name: np.ndarray, degree: np.ndarray, listed: np.ndarray) -> _Graph:
-    """Graph of tasks with these keys, jobs and names; ``degree`` and ``listed`` are the parents in
-    each name.
-    """
+    """Build the graph of tasks with these keys, jobs and names; ``degree`` and ``listed`` are the
+    parents in each name."""
     by_key = np.argsort(key)
     ordered, degrees = key[by_key], degree[name]
     wanted = listed[ranges((np.cumsum(degree) - degree)[name], degrees)]
@@ -274,9 +271,8 @@ def _graph(key: np.ndarray, job: np.ndarray, name: np.ndarray, degree: np.ndarra
 
 
 def _circular(parent: np.ndarray, child: np.ndarray, job: np.ndarray, upward: np.ndarray) -> np.ndarray:
-    """(n,) bool: True if the task waits for itself, directly or through others. This requires an
-    edge to a number that is not larger.
-    """
+    """Return (n,) bool: True if the task waits for itself, directly or through others. This
+    requires an edge from a task whose number is not smaller."""
     if not len(child):
         return np.zeros(len(job), bool)
     suspect = np.zeros(int(job.max()) + 1, bool)
@@ -294,9 +290,8 @@ def _circular(parent: np.ndarray, child: np.ndarray, job: np.ndarray, upward: np
 
 
 def _work(start: np.ndarray, end: np.ndarray, graph: _Graph, floor_s: float) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) float64 and (n,) bool: work of each task, and True if it ended before one of its
-    parents.
-    """
+    """Return the work of each task, (n,) float64, and True if it ended before one of its parents,
+    (n,) bool."""
     begin, waiting = start.copy(), np.flatnonzero(np.diff(graph.waits))
     if len(waiting):
         begin[waiting] = np.maximum(begin[waiting], np.maximum.reduceat(end[graph.parent], graph.waits[:-1][waiting]))
@@ -305,7 +300,7 @@ def _work(start: np.ndarray, end: np.ndarray, graph: _Graph, floor_s: float) -> 
 
 
 def _error(every: JobArrays, job: int) -> str:
-    """Reason why a job's graph is invalid."""
+    """Return the reason why a job's graph is invalid."""
     try:
         next(every.between(job, job + 1).jobs())
     except GraphError as error:

@@ -2,7 +2,7 @@
 
 Columns: ``instance_sn, role, app_name, cpu_request, cpu_limit, gpu_request, gpu_limit,
 rdma_request, rdma_limit, memory_request, memory_limit, disk_request, disk_limit,
-max_instance_per_node, creation_time, scheduled_time, deletion_time``; cores, GPUs, per cent of a
+max_instance_per_node, creation_time, scheduled_time, deletion_time``; in cores, GPUs, percent of a
 NIC, GiB, and seconds since the trace began. A time is empty if it lies outside the trace.
 """
 
@@ -39,8 +39,8 @@ _FORM = csv_form(
 class Alibaba2025(Reader):
     """One job of one task per instance, from scheduling (or creation) to deletion, by its requests.
 
-    Instances whose creation or deletion lies outside the trace are dropped: how long they ran is
-    not known.
+    Instances whose creation or deletion lies outside the trace are dropped, because it is unknown
+    how long they ran.
     """
 
     name = "alibaba2025"
@@ -63,7 +63,7 @@ class Alibaba2025(Reader):
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Jobs of all instances."""
+    """Build the jobs of all instances."""
     table = checks.table
     unknown = table.blank(_CREATED) | table.blank(_DELETED)
     checks.drop(unknown, "whose creation or deletion lies outside the trace")

@@ -1,8 +1,9 @@
-"""Alibaba ``cluster-trace-v2026-spot-gpu`` (GFS): high-priority and spot jobs of GPU workers.
+"""Alibaba ``cluster-trace-v2026-spot-gpu`` (GFS): high-priority and spot jobs that consist of GPU
+workers.
 
 ``job_info_df.csv``: ``job_name, organization, gpu_model, cpu_request, gpu_request, worker_num,
-submit_time, duration, job_type``; requests are per worker, times in seconds.
-``node_info_df.csv``: ``node_name, gpu_model, gpu_capacity_num, cpu_num``.
+submit_time, duration, job_type``; requests are per worker, times in seconds. ``node_info_df.csv``:
+``node_name, gpu_model, gpu_capacity_num, cpu_num``.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _FORM = csv_form(
 _NODES = ("node_name", "gpu_model", "gpu_capacity_num", "cpu_num")
 _PRIORITY = {"HP": 1.0, "Spot": 0.0}
 _UNKNOWN = "V100-16"
-"""The type whose rates stand in for undisclosed models."""
+"""The type whose rates are used for undisclosed models."""
 
 
 class Alibaba2026(Reader):
@@ -55,21 +56,21 @@ class Alibaba2026(Reader):
         return row_blocks(read, times, partial(_jobs, options), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """The nodes of ``node_info_df*`` beside the jobs."""
+        """Read the nodes from ``node_info_df*`` beside the jobs."""
         lists = source.beside("node_info_df*")
         return _read_nodes(lists.files[0]) if lists.files else None
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         return {
             "work": "the recorded duration, which includes what spot jobs lost when they were evicted",
-            "gang": "the workers of a job start together; requests of GPUs and cores are those of a worker",
-            "gpu types": f"models that dagsim does not know have the rates, memory and power of a {_UNKNOWN}",
+            "gang": "the workers of a job start together; requested GPUs and cores are per worker",
+            "gpu types": f"models unknown to dagsim get the rates, memory and power of a {_UNKNOWN}",
             "priority": "1 for HP, 0 for Spot; notices and evictions are not in the trace",
         }
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Jobs of all rows."""
+    """Build the jobs of all rows."""
     table = checks.table
     submitted, seconds = checks.number(_SUBMIT, "submit_time"), checks.number(_DURATION, "duration")
     checks.drop((submitted < 0) | (seconds < 0), "with a negative time")
@@ -78,7 +79,7 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     types = [(canonical(word.strip()),) if word.strip() else None for word in models.words]
     measured_on = [None if kind is None else kind[0] for kind in types]
     has_priority = np.array([word in _PRIORITY for word in kinds.words])
-    checks.note(~has_priority[kinds.place], "of an unknown job_type (priority 0)")
+    checks.note(~has_priority[kinds.place], "with an unknown job_type (priority 0)")
     work = options.all_on_reference(seconds, measured_on, models.place)
     return single_tasks(
         checks,
@@ -95,7 +96,7 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
 
 
 def _read_nodes(source: Source) -> Cluster:
-    """The cluster of a node list.
+    """Read the cluster from a node list.
 
     Raises:
         TraceError: A row is not a valid node; the message names ``file:line``.
@@ -116,5 +117,5 @@ def _read_nodes(source: Source) -> Cluster:
 def _gpu_type(model: str) -> GpuType:
     name = canonical(model.strip())
     if not name:
-        raise Dirty("with GPUs of no model")
+        raise Dirty("with GPUs but no model")
     return GPU_TYPES[name] if name in GPU_TYPES else replace(GPU_TYPES[_UNKNOWN], name=name, sources={})

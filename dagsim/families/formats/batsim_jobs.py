@@ -1,8 +1,8 @@
 """Batsim workloads: a JSON file with ``nb_res``, ``jobs`` and ``profiles``.
 
 A job has ``id``, ``subtime``, ``res``, ``profile`` and, if its user set a limit, ``walltime``. Only
-profiles of the type ``delay`` have a duration of their own; the others depend on SimGrid's platform.
-The file is read whole, and jobs are sorted by submission.
+profiles of the type ``delay`` state a duration; the others depend on SimGrid's platform. The file
+is read as a whole, and jobs are sorted by submission.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class BatsimWorkload(Reader):
             yield job
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """One machine of ``nb_res`` cores."""
+        """Return one machine with ``nb_res`` cores."""
         try:
             cores = count(str(object_in(read_json(source)).get("nb_res", "")), "nb_res")
         except Dirty:
@@ -61,7 +61,7 @@ class BatsimWorkload(Reader):
         return {
             "demand": options.cpu_demand_text("one core"),
             "gang": "the resources of a job start together",
-            "estimate": "the walltime, where there is one; no job is killed at it",
+            "estimate": "the walltime, if there is one; no job is killed when it is reached",
         }
 
 

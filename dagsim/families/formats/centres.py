@@ -1,8 +1,8 @@
 """Job tables that computing centres published from 2023 to 2026: CSV or Parquet, one row per job.
 
-The files have a row per job with dates, a number of nodes, and totals of cores, GPUs and memory
-over these nodes. Only the names of the columns differ, so one reader serves all. A format is a
-``CentreLog`` with a table of names.
+Each row has dates, a number of nodes, and totals of cores, GPUs and memory over these nodes. Only
+the names of the columns differ, so one reader serves all tables. A format is a ``CentreLog`` with a
+table of names.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST = 1 << 24
 
 
 class _Names(NamedTuple):
-    """Names of the columns; empty where the table has none."""
+    """Names of the columns; empty if the table lacks the column."""
 
     job: str
     submit: str
@@ -50,7 +50,7 @@ class _Names(NamedTuple):
     qos: str = ""
 
     def form(self) -> Form:
-        """The table with these columns, in the order of this tuple."""
+        """Return the table with these columns, in the order of this tuple."""
         named = [name or f"\0{place}" for place, name in enumerate(self[_REQUIRED:])]
         texts = (_JOB, _SUBMIT, _START, _END, _STATE, _MEMORY, _USER, _ACCOUNT, _PARTITION, _QOS)
         numbers = (_NODES, _CPUS, _GPUS, _LIMIT)
@@ -59,7 +59,7 @@ class _Names(NamedTuple):
 
 class CentreLog(Reader):
     """One job of one task per row, from start to end, with one instance per node. A job whose GPUs
-    do not divide by its nodes has one instance per GPU instead.
+    cannot be divided evenly among its nodes has one instance per GPU instead.
 
     All states are kept, because jobs that failed also held their nodes. Jobs that never started or
     had not ended are dropped.
@@ -67,13 +67,13 @@ class CentreLog(Reader):
 
     names: ClassVar[_Names]
     known_by: ClassVar[frozenset[str]]
-    """Columns that together no other format has."""
+    """Columns that only this format has, together."""
     limit_unit_s: ClassVar[float] = 1.0
     memory_unit_gb: ClassVar[float | None] = 1.0
     """GB in a unit of memory; ``None`` for texts like ``256G``."""
     memory_per_node: ClassVar[bool] = False
     gpus_of_node: ClassVar[float] = 0.0
-    """GPUs of each node, if the table has no GPUs."""
+    """GPUs per node, if the table does not state GPUs."""
     note: ClassVar[str] = ""
     """What the table does not say."""
     uses = frozenset({"reference_gpu", "floor_s", "tenant"})
@@ -113,7 +113,7 @@ class CentreLog(Reader):
             per_node = np.where(pieces == nodes, 1.0, nodes / pieces)
             memory = memory * per_node if self.memory_per_node else memory / pieces
             share = (gpus / pieces, cpus / pieces, memory, pieces > 1)
-        checks.drop(begun & ~(pieces <= _MOST), "whose number of GPUs is impossible")
+        checks.drop(begun & ~(pieces <= _MOST), "with an impossible number of GPUs")
         work = options.all_on_reference(end - start, [None], np.zeros(len(table), np.int64))
         limit = checks.number(_LIMIT, "time limit", 0.0) if table.has(_LIMIT) else np.zeros(len(table))
         labels: dict[str, Any] = {
@@ -134,13 +134,13 @@ class CentreLog(Reader):
         )
 
     def _total(self, checks: Checks, column: int) -> np.ndarray:
-        """(n,) float64: a total over the nodes of each job, 0 where there is none."""
+        """Return (n,) float64: a total over the nodes of each job, 0 if there is none."""
         if not checks.table.has(column):
             return np.zeros(len(checks.table))
         return checks.count(column, self.names[column], 0, _MOST, blank=0.0)
 
     def _memory(self, checks: Checks) -> np.ndarray:
-        """(n,) float64: memory in GB, 0 where there is none."""
+        """Return (n,) float64: memory in GB, 0 if there is none."""
         if not checks.table.has(_MEMORY):
             return np.zeros(len(checks.table))
         words = checks.table.words(_MEMORY)
@@ -158,21 +158,20 @@ class CentreLog(Reader):
 
 
 def _tenant(options: TraceOptions, labels: dict[str, Labels | None]) -> Labels | None:
-    """The owners of the jobs: by default their account, or else their user."""
+    """Return the owners of the jobs: by default the account, or else the user."""
     wanted = (options.tenant,) if options.tenant is not None else ("account", "user")
     return next((label for name in wanted if (label := labels[name]) is not None), None)
 
 
 def _times(table: Table) -> np.ndarray:
-    """(n,) float64: arrival of the job of each row, 0 if it cannot be read."""
+    """Return (n,) float64: the arrival of each row's job, 0 if it cannot be read."""
     seconds: np.ndarray = np.nan_to_num(dates(table, _SUBMIT), nan=0.0)
     return seconds
 
 
 class Acme(CentreLog):
     """Shanghai AI Laboratory (Hu et al., NSDI 2024). In Kalos, the column ``duration`` counts from
-    submission, so work is taken from the dates.
-    """
+    submission, so work is taken from the dates."""
 
     name = "acme"
     summary = "Acme 2023 (Shanghai AI Laboratory): trace_seren.csv and trace_kalos.csv, LLM development on A100s"
@@ -197,7 +196,10 @@ class Eagle(CentreLog):
         *("", "wallclock_req", "user", "account", "partition", "qos"),
     )
     known_by = frozenset({"job_id", "processors_req", "nodes_req", "wallclock_req", "run_time"})
-    note = "V100-16 on the GPU nodes; gpus_req is taken as the total of a job, and memory has no unit and is left out"
+    note = (
+        "V100-16 on the GPU nodes; gpus_req is taken as the total of a job, and memory is left out, "
+        "because it has no unit"
+    )
 
 
 class Kestrel(CentreLog):

@@ -1,9 +1,9 @@
 """Pegasus DAX 2 and 3: abstract workflows in XML.
 
-``<adag>`` holds ``<job id runtime>`` with ``<uses file link size/>``, and ``<child ref><parent
-ref/></child>``. The attribute ``jobCount`` is often wrong and therefore ignored. The generator drew
-some runtimes below 0 (57 of Epigenomics_997), which count as 0. Files are read whole, one after
-another.
+``<adag>`` holds ``<job id runtime>`` with ``<uses file link size/>``, and
+``<child ref><parent ref/></child>``. The attribute ``jobCount`` is often wrong and therefore
+ignored. The generator drew some runtimes below 0 (57 of Epigenomics_997), which count as 0. Each
+file is read as a whole, one after another.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Dax(Reader):
 
 @dataclass
 class _Document:
-    """Contents of the elements, collected while the file is parsed."""
+    """The contents of the elements, collected while the file is parsed."""
 
     jobs: list[tuple[int, str, str]] = field(default_factory=list)
     """Line, id and runtime."""
@@ -117,7 +117,7 @@ def _parse(file: Source) -> _Document:
 
 
 def _bytes(size: str) -> float:
-    """Size of a file in bytes; 0 if unknown."""
+    """Return the size of a file in bytes; 0 if it is unknown."""
     try:
         return max(0.0, finite_number(size, "size"))
     except Dirty:

@@ -1,4 +1,4 @@
-"""The family of trace formats, and what it adds."""
+"""The family of trace formats, and what it registers."""
 
 from dagsim.family import Entry, Family
 

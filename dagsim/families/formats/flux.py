@@ -77,6 +77,7 @@ class Flux(BatchReader):
 
 
 def _counted(summary: str, kind: str) -> int:
-    """Cores or GPUs per node that a summary such as ``rank[0-1]/core[0-3],gpu[0]`` states."""
+    """Return the cores or GPUs per node that a summary such as ``rank[0-1]/core[0-3],gpu[0]``
+    states."""
     ranges = [ids for _, what, ids in _RESOURCES.findall(summary) if what == kind]
     return sum(len(hosts(f"x[{ids}]")) for ids in ranges[:1])

@@ -31,7 +31,7 @@ from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import read_json, value
 from dagsim.workload.arrays import JobArrays, TaskKind, combinations, optional
 
-# Indices in a layout of steps, arrival, scale factor, weight, SLO and duration.
+# Indices of steps, arrival, scale factor, weight, SLO and duration in each layout.
 _LAYOUTS: dict[int, tuple[int, int, int, int | None, int | None, int | None]] = {
     7: (4, 5, 6, None, None, None),
     10: (5, 9, 6, 7, 8, None),
@@ -43,7 +43,7 @@ _NUMBERS = (_ARRIVAL, _STEPS, _SCALE, _WEIGHT, _SLO, _DURATION)
 _TABLES = ("*throughputs.json", "*throughputs.json.gz")
 _BATCH = re.compile(r"(.*?) ?\(batch size (\d{1,9})\)")
 _GPUS = ("v100", "p100", "k80")
-"""GPU types of Gavel's tables; the first is the reference."""
+"""GPU types in Gavel's tables; the first is the reference."""
 
 _Speeds = Mapping[tuple[str, float], Mapping[str, float]]
 """Steps per second by GPU type, for a job type at a scale factor."""
@@ -52,9 +52,9 @@ _Speeds = Mapping[tuple[str, float], Mapping[str, float]]
 class GavelTrace(Reader):
     """One gang of ``scale_factor`` single GPUs per job.
 
-    With a table ``*throughputs.json`` beside the trace, work is seconds on a V100, and ``speeds``
-    are those of every type in the table. Without one, work is Shockwave's duration, or else the
-    number of steps, at one step per second.
+    With a table ``*throughputs.json`` beside the trace, work is in seconds on a V100, and
+    ``speeds`` covers every type in the table. Without a table, work is Shockwave's duration, or
+    else the number of steps at one step per second.
     """
 
     name = "gavel"
@@ -89,7 +89,7 @@ def _tables(source: Source, report: ReadReport) -> Iterator[Table]:
 
 
 def _rows(source: Source, report: ReadReport) -> Iterator[Row]:
-    """The fields of ``_COLUMNS`` of every line; a job's id is its line."""
+    """Yield the fields ``_COLUMNS`` of every line; a job's id is its line number."""
     for place, line in source.lines():
         fields = line.rstrip("\r").split("\t")
         if not line.strip():
@@ -107,7 +107,7 @@ def _rows(source: Source, report: ReadReport) -> Iterator[Row]:
 
 
 def _jobs(speeds: _Speeds, options: TraceOptions, checks: Checks) -> JobArrays:
-    """Jobs of all lines."""
+    """Build the jobs of all lines."""
     table, types = checks.table, checks.table.words(_TYPE)
     arrived, steps = checks.number(_ARRIVAL, "arrival"), checks.number(_STEPS, "total_steps")
     gpus = checks.count(_SCALE, "scale factor")
@@ -119,7 +119,7 @@ def _jobs(speeds: _Speeds, options: TraceOptions, checks: Checks) -> JobArrays:
     claimed = checks.number(_DURATION, "duration", where=unlisted & ~table.blank(_DURATION))
     seconds = np.where(unlisted, np.where(table.blank(_DURATION), steps, claimed), steps / reference)
     if speeds:
-        checks.note(unlisted, "of a model or scale factor that the table lacks")
+        checks.note(unlisted, "with a model or scale factor that the table lacks")
     limit = checks.number(_SLO, "SLO", -1)
     return single_tasks(
         checks,
@@ -134,7 +134,7 @@ def _jobs(speeds: _Speeds, options: TraceOptions, checks: Checks) -> JobArrays:
 
 
 def _kind(job_type: str, width: float, speeds: _Speeds) -> TaskKind:
-    """Kind of the tasks of a job type at a scale factor."""
+    """Return the kind of task for a job type at a scale factor."""
     match, rates = _BATCH.fullmatch(job_type), speeds.get((job_type, width), {})
     model, batch = (match[1], int(match[2])) if match else (job_type, None)
     reference = _reference(rates)
@@ -143,7 +143,8 @@ def _kind(job_type: str, width: float, speeds: _Speeds) -> TaskKind:
 
 
 def _reference(rates: Mapping[str, float]) -> float:
-    """Steps per second on the reference type, or on the next type that has a rate; NaN without rates."""
+    """Return the steps per second on the reference type, or on the next type that has a rate; NaN
+    without rates."""
     return next((rates[gpu] for gpu in map(canonical, map(str.upper, _GPUS)) if gpu in rates), nan)
 
 
@@ -152,8 +153,8 @@ def _beside(source: Source) -> tuple[Source, ...]:
 
 
 def _speeds(source: Source) -> _Speeds:
-    """The first table beside the trace: ``{gpu: {"('model', scale)": {"null": steps per
-    second}}}``.
+    """Read the first table beside the trace:
+    ``{gpu: {"('model', scale)": {"null": steps per second}}}``.
 
     Raises:
         TraceError: The file is not JSON.

@@ -1,4 +1,5 @@
-"""Shared by both Google traces: fold events into the lives of tasks, and make jobs from them."""
+"""Code shared by both Google traces: it folds events into the lives of tasks, and builds jobs from
+them."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, combinat
 
 
 class Event(IntEnum):
-    """Meaning of an event for a task, a job or a machine."""
+    """The meaning of an event for a task, a job or a machine."""
 
     SUBMIT = 0
     """The task waits to be scheduled; the machine joins."""
@@ -52,7 +53,7 @@ _WINDOW_STARTS_US = 600_000_000
 _PROTOCOLS = ("last-attempt", "all-attempts")
 
 COLUMNS = ("time", "job", "task", "event", "user", "priority", "cpus", "memory")
-"""Columns of a table of events, all texts; times are microseconds."""
+"""Columns of a table of events, all as texts; times are in microseconds."""
 TIME, JOB, TASK, EVENT, _USER, _PRIORITY, _CPUS, _MEMORY = range(len(COLUMNS))
 
 
@@ -60,30 +61,30 @@ class Workflows(Protocol):
     """Jobs whose tasks wait for each other."""
 
     def __bool__(self) -> bool:
-        """True if there is any."""
+        """Return True if there are any."""
         ...
 
     def __contains__(self, job: str) -> bool: ...
 
     def graph(self, tasks: list[Task], note: Callable[[str], None]) -> TaskGraph:
-        """Graph of a job from its tasks; may note tolerated irregularities.
+        """Build the graph of a job from its tasks; may report tolerated irregularities.
 
         Raises:
-            GraphError: It is not a DAG.
+            GraphError: The graph is not a DAG.
         """
         ...
 
 
 @dataclass(slots=True)
 class Events:
-    """Makes jobs from events: one job per job id, one task per task index, with its attempts folded into
-    one; no GPUs.
+    """Builds jobs from events: one job per job id, one task per task index, with its attempts
+    folded into one; no GPUs.
 
-    Work is the duration of the last attempt (``protocol="last-attempt"``), since an evicted task
-    starts from the beginning, or of all attempts together (``"all-attempts"``). A job with a task
-    that is alive at the end of the trace is dropped; ``keep_partial`` keeps it and cuts such a task
-    there. Tasks that ended before they ever ran are left out. The tasks of a job have no parents
-    unless it is one of the ``workflows``.
+    Work is the duration of the last attempt (``protocol="last-attempt"``), because an evicted task
+    starts again from the beginning, or of all attempts together (``"all-attempts"``). A job with a
+    task that is still alive at the end of the trace is dropped; ``keep_partial`` keeps the job and
+    cuts the task off there. Tasks that ended before they ever ran are left out. The tasks of a job
+    have no parents unless it is one of the ``workflows``.
 
     Raises:
         ConfigError: The protocol is neither of these.
@@ -91,7 +92,7 @@ class Events:
 
     options: TraceOptions
     band: Callable[[str], float]
-    """Priority of a job, from its text."""
+    """Returns the priority of a job, given its text."""
     codes: Mapping[str, Event]
     workflows: Workflows | None = None
     end_us: int = 0
@@ -106,8 +107,8 @@ class Events:
     def blocks(
         self, read: Callable[[ReadReport], Iterator[Table]], report: ReadReport, most: int | None
     ) -> Iterator[Block]:
-        """The first ``most`` jobs. ``read`` yields the events in the order of the file, and those of whole jobs
-        all before or all after them."""
+        """Yield the first ``most`` jobs. ``read`` yields the events in the order of the file; the
+        events of whole jobs come either all before or all after the others."""
         parts = in_parts(lambda report: map(self._within, read(report)), _keys, report)
         return job_blocks(map(self._batch, parts), report, most)
 
@@ -116,13 +117,13 @@ class Events:
         return table
 
     def _kinds(self, table: Table) -> np.ndarray:
-        """(n,) int8: what each event means."""
+        """Return (n,) int8: the meaning of each event."""
         words = table.words(EVENT)
         kinds: np.ndarray = np.array([self.codes[word] for word in words.words], np.int8)[words.place]
         return kinds
 
     def _batch(self, table: Table) -> JobBatch:
-        """Jobs of a table."""
+        """Convert a table to jobs."""
         findings, kind, time_us = Findings(), self._kinds(table), times_us(table)
         groups = rows_by_job(*_keys(table))
         job, count = groups.job_of_row(), len(groups.ids)
@@ -162,7 +163,8 @@ class Events:
     def _checked(
         self, table: Table, lives: _Lives, is_lost: np.ndarray, findings: Findings
     ) -> tuple[np.ndarray, np.ndarray, tuple[TaskKind, ...]]:
-        """Tasks to keep, (n,) int64, and the kind of each; ``is_lost`` are jobs that are not kept, (J,) bool."""
+        """Return the tasks to keep, (n,) int64, and the kind of each; ``is_lost`` marks the jobs
+        that are not kept, (J,) bool."""
         usable = ~is_lost[lives.job]
 
         def note(tasks: np.ndarray, text: str) -> None:
@@ -179,7 +181,7 @@ class Events:
         note(lives.attempts > 1, "tasks of several attempts (folded into one)")
         asked = [table.words(column).chosen(lives.asked) for column in (_CPUS, _MEMORY)]
         blank = [np.array([not word for word in words.words])[words.place] for words in asked]
-        note(blank[0] & blank[1], "tasks without a request (nothing asked)")
+        note(blank[0] & blank[1], "tasks without a request (nothing requested)")
         amounts = []
         for words, field in zip(asked, ("CPU request", "memory request"), strict=True):
             values, reasons = zip(*[requested_amount(word, field) for word in words.words], strict=True)
@@ -197,14 +199,14 @@ class Events:
 def kinds_of_tasks(
     usable: np.ndarray, amounts: Sequence[np.ndarray], options: TraceOptions
 ) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
-    """The kinds of tasks that ask for these cores and this memory; see ``kinds_of_rows``."""
+    """Return the kinds of tasks that request these cores and this memory; see ``kinds_of_rows``."""
     return kinds_of_rows(usable, amounts, lambda *asked: TaskKind(Demand(*options.cpu_demand(*asked))))
 
 
 def impossible_tasks(
     usable: np.ndarray, names: np.ndarray, work: np.ndarray, kind: np.ndarray, kinds: Sequence[TaskKind]
 ) -> dict[int, str]:
-    """The tasks among the ``usable`` ones that the model refuses, each with the reason."""
+    """Return the tasks among the ``usable`` ones that the model rejects, each with the reason."""
     doubtful, errors = ~np.array([kind.is_possible() for kind in kinds])[kind] | ~np.isfinite(work), dict[int, str]()
     for task in np.flatnonzero(usable & doubtful).tolist():
         try:
@@ -223,7 +225,8 @@ def jobs_of_tasks(
     kinds: tuple[TaskKind, ...],
     **columns: Any,
 ) -> JobArrays:
-    """Jobs of tasks that do not wait for each other; ``owner`` is the job of each, (n,) int64 in order."""
+    """Build jobs from tasks that do not wait for each other; ``owner`` is the job of each task,
+    (n,) int64 in order."""
     return JobArrays(
         ids=groups.ids,
         arrival_s=groups.time,
@@ -241,7 +244,8 @@ def jobs_of_tasks(
 
 
 def _linked(batch: JobBatch, workflows: Workflows, lead: np.ndarray) -> JobBatch:
-    """The same jobs, with the edges between the tasks of workflows; ``lead`` is the first row of each job."""
+    """Return the same jobs with the edges between the tasks of workflows; ``lead`` is the first row
+    of each job."""
     is_linked = np.array([id in workflows for id in batch.every.ids.tolist()], bool)
     findings = batch.findings
 
@@ -262,9 +266,8 @@ def _linked(batch: JobBatch, workflows: Workflows, lead: np.ndarray) -> JobBatch
 
 
 class _Lives(NamedTuple):
-    """T tasks and what became of them, ordered by job and then by first event. A task may run several
-    times before it ends for good, each time from the beginning.
-    """
+    """T tasks and what happened to them, sorted by job and then by first event. A task may run
+    several times before it ends for good, each time from the beginning."""
 
     job: np.ndarray  # (T,) int64
     lead: np.ndarray  # (T,) int64: row of the first event
@@ -274,12 +277,13 @@ class _Lives(NamedTuple):
     last_s: np.ndarray  # (T,) float64: duration of the last finished attempt
     total_s: np.ndarray  # (T,) float64: total duration of all finished attempts
     began_s: np.ndarray  # (T,) float64: start of the attempt that has not ended, or NaN
-    alive: np.ndarray  # (T,) bool: True if it still waits or runs after the last event
-    is_headless: np.ndarray  # (T,) bool: True if its first event is an end, so that it began earlier
+    alive: np.ndarray  # (T,) bool: True if the task still waits or runs after the last event
+    # (T,) bool: True if the first event is an end, because the task began earlier
+    is_headless: np.ndarray
 
     @classmethod
     def of(cls, table: Table, rows: np.ndarray, job: np.ndarray, kind: np.ndarray, time_s: np.ndarray) -> _Lives:
-        """Fold the events in ``rows``, which are ordered by job and then as in the file."""
+        """Fold the events in ``rows``, which are sorted by job and then as in the file."""
         number, first = combinations((job[rows], table.words(TASK).place[rows]))
         by_task = np.argsort(number, kind="stable")
         row, owner, count = rows[by_task], number[by_task], len(first)
@@ -311,26 +315,28 @@ class _Lives(NamedTuple):
             sizes,
             np.bincount(owner, events == Event.SCHEDULE, count).astype(np.int64),
             last_s,
-            np.bincount(owner[stops], lasted_s, count).astype(np.float64),  # of no stops it is int64
+            # without stops, the result is int64
+            np.bincount(owner[stops], lasted_s, count).astype(np.float64),
             began_s,
             alive,
             events[begins] == Event.END,
         )
 
     def cut(self, end_s: float) -> None:
-        """End the attempts that have not ended, at the end of the trace."""
+        """End the attempts that are still running at the end of the trace."""
         runs = ~np.isnan(self.began_s)
         self.last_s[runs] = np.maximum(0.0, end_s - self.began_s[runs])
         self.total_s[runs] += self.last_s[runs]
 
 
 def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Job and time in seconds of each event."""
+    """Return the job and the time in seconds of each event."""
     return table.texts(JOB), seconds(times_us(table))
 
 
 def late_rows(checks: Checks, texts: np.ndarray) -> np.ndarray:
-    """(n,) bool: True for rows whose time is after the end of the trace; drops those whose time is not a number."""
+    """Return (n,) bool: True for rows whose time is after the end of the trace. Rows whose time is
+    not a number are dropped."""
     times = texts.tolist()
     is_time = [time.isdecimal() and len(time) < 20 for time in times]
     checks.drop(~np.array(is_time, bool), "whose time is not a number")
@@ -338,12 +344,12 @@ def late_rows(checks: Checks, texts: np.ndarray) -> np.ndarray:
 
 
 def times_us(table: Table) -> np.ndarray:
-    """(n,) int64: microseconds of each event."""
+    """Return (n,) int64: the time of each event in microseconds."""
     return np.array(list(map(int, table.texts(TIME).tolist())), np.int64)
 
 
 def requested_amount(word: str, field: str) -> tuple[float, str]:
-    """The number in a request, and the reason why there is none."""
+    """Return the number in a request, and the reason if there is none."""
     try:
         return finite_number(word or "0", field), ""
     except Dirty as reason:
@@ -353,9 +359,9 @@ def requested_amount(word: str, field: str) -> tuple[float, str]:
 def _last_words(
     table: Table, rows: np.ndarray, job: np.ndarray, kind: np.ndarray, lead: np.ndarray
 ) -> tuple[Labels, Labels]:
-    """User and priority of each job: of the event of the whole job, or else the first user that an event
-    names; and the last priority. ``rows`` are ordered by job.
-    """
+    """Return the user and the priority of each job. The user comes from the event of the whole job,
+    or else from the first event that names one; the priority is the last one. ``rows`` are sorted
+    by job."""
     is_job = kind[rows] == Event.JOB
     users = table.words(_USER)
     named = rows[~is_job & (table.texts(_USER)[rows] != "")]
@@ -367,20 +373,21 @@ def _last_words(
 
 
 def seconds(time_us: Any) -> Any:
-    """Seconds from the start of the window, of one time or of an array; 0 for earlier times."""
+    """Convert one time or an array of times to seconds from the start of the window; 0 for earlier
+    times."""
     return np.maximum(0.0, (time_us - _WINDOW_STARTS_US) / 1e6)
 
 
 def work_text(options: TraceOptions) -> str:
-    """Work of a task, in words."""
+    """Describe the work of a task in words."""
     which = "all attempts together" if options.protocol == "all-attempts" else "its last attempt"
-    return f"how long {which} ran; of tasks that ran before the window, what lies in it"
+    return f"how long {which} ran; for tasks that ran before the window, the part inside it"
 
 
 def machines(
     name: str, events: Iterable[tuple[str, Event, float, float, float]]
 ) -> tuple[Cluster, tuple[Downtime, ...]]:
-    """Machines described by events, and the times when they are absent.
+    """Build the machines that events describe, and the times when they are absent.
 
     Events are ``(machine, event, time_s, cpus, memory_gb)`` in order of time. A machine that is
     resized keeps its largest size.

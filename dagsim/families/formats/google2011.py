@@ -8,7 +8,7 @@ Columns, without headers:
 - ``job_events``: time, missing info, job id, event type, user, and more
 - ``machine_events``: time, machine id, event type, platform, CPUs, memory
 
-The trace is the directory that holds ``task_events``, that directory itself, or a single shard.
+The trace is the directory that contains ``task_events``, ``task_events`` itself, or a single shard.
 Events are in order of time. ``google`` groups and interprets them.
 """
 
@@ -57,7 +57,7 @@ _MACHINE_COLUMNS = ("time", "machine_id", "event_type", "platform", "cpus", "mem
 
 
 class Google2011(Reader):
-    """One job per job id, one task per task index, as ``google.Events`` folds them."""
+    """One job per job id and one task per task index, as ``google.Events`` folds them."""
 
     name = "google2011"
     summary = "Google ClusterData2011_2: task, job and machine events"
@@ -74,7 +74,7 @@ class Google2011(Reader):
         return events.blocks(partial(_tables, source, _tasks(source)), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """The machines of ``machine_events`` beside the tasks, if tasks need no GPUs."""
+        """Read the machines from ``machine_events`` beside the tasks, if tasks need no GPUs."""
         machine_data = None if options.gpus_per_task is not None else _machines(source)
         return machine_data and machine_data[0]
 
@@ -92,11 +92,11 @@ class Google2011(Reader):
 
 
 def _tables(source: Source, tasks: Source, report: ReadReport) -> Iterator[Table]:
-    """Events of tasks, and then the submissions of jobs if known."""
+    """Yield the events of tasks, and then the submissions of jobs if they are known."""
     for table in read_tables(tasks, _FORM, report):
         checks = Checks(table)
         events = table.words(EVENT)
-        checks.drop(~np.array([word in _EVENTS for word in events.words])[events.place], "of an unknown event type")
+        checks.drop(~np.array([word in _EVENTS for word in events.words])[events.place], "with an unknown event type")
         late = late_rows(checks, table.texts(TIME))
         checks.drop(table.texts(JOB) == "", "without job id")
         checks.findings.tell(report, table, np.arange(len(table)), len(table))
@@ -117,7 +117,7 @@ def _submissions(jobs: Source, report: ReadReport) -> Iterator[Row]:
 
 
 def _tasks(source: Source) -> Source:
-    """The shards of task events."""
+    """Return the shards of task events."""
     return source.select_in_folder("task_events/*", "task_events.csv*")
 
 
@@ -132,7 +132,7 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
         ):
             with FaultsAt(tables.where(place), "a machine event"):
                 if event not in _MACHINE_EVENTS:
-                    raise Dirty(f"of the unknown event type {clipped_repr(event)}")
+                    raise Dirty(f"with the unknown event type {clipped_repr(event)}")
                 at = float(seconds(finite_number(time, "time")))
                 yield (
                     machine,
@@ -147,5 +147,5 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
 
 
 def _band(priority: str) -> float:
-    """0 free, 1 batch, 2 production, 3 monitoring."""
+    """Return 0 for free, 1 for batch, 2 for production, 3 for monitoring."""
     return {"0": 0.0, "1": 0.0, "9": 2.0, "10": 3.0, "11": 2.0}.get(priority, 1.0)

@@ -1,13 +1,14 @@
 """Google ClusterData2019 (v3): ``instance_events``, with ``collection_events`` and
 ``machine_events`` beside them.
 
-Exports of the BigQuery tables, each a file or shards: CSV with a header (nested fields as
-``resource_request.cpus`` or ``resource_request_cpus``), or JSON Lines (numbers possibly as strings,
-defaults left out). Event types are numbers or names; the numbers differ from those of 2011. The
-trace is the directory of the tables or the file of instance events. ``google`` groups and interprets
-the events.
+Reads exports of the BigQuery tables, each as one file or as shards: CSV with a header (nested
+fields as ``resource_request.cpus`` or ``resource_request_cpus``), or JSON Lines (numbers possibly
+as strings, defaults left out). Event types are numbers or names; the numbers differ from those of
+2011. The trace is the directory of the tables or the file of instance events. ``google`` groups and
+interprets the events.
 
-Also reads exports without the lives of tasks: the Kaggle sample, requests, and machine shapes.
+This module also reads exports without the lives of tasks: the Kaggle sample, requests, and machine
+shapes.
 
 - Kaggle's ``borg_traces_data.csv`` joins a random event of a random task with a random window of
   its usage: 34 columns with a header, demands as Python dictionaries, line ends inside quotes.
@@ -92,8 +93,9 @@ class Google2019(Reader):
     """One job per collection (or group of collections that start after each other), one task per
     instance.
 
-    A collection that starts after others waits for all their tasks. If both have many tasks, a task
-    without work joins them. Alloc sets are left out; tasks inside them are ordinary tasks.
+    A collection that starts after others waits for all their tasks. If both have many tasks, an
+    intermediate task without work reduces the number of edges. Alloc sets are left out; tasks
+    inside them are ordinary tasks.
     """
 
     name = "google2019"
@@ -115,9 +117,8 @@ class Google2019(Reader):
         return Events(options, band, codes, workflows).blocks(tables, report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """The machines of ``machine_events``, or of a list of shapes (``*host_resource*``), if
-        tasks need no GPUs.
-        """
+        """Read the machines from ``machine_events``, or from a list of shapes
+        (``*host_resource*``), if tasks need no GPUs."""
         if options.gpus_per_task is not None:
             return None
         machine_data = _machines(source)
@@ -132,7 +133,7 @@ class Google2019(Reader):
             "demand": options.cpu_demand_text("its request: fractions of the cores and memory of the largest machine"),
             "work": list_work_text(source) or work_text(options),
             "priority": "0 free (to 99), 1 batch (to 115), 2 mid (to 119), 3 production (to 359), 4 monitoring",
-            "alloc sets": "left out; the tasks inside them ask for their own request",
+            "alloc sets": "left out; the tasks inside them have their own requests",
         }
 
 
@@ -158,7 +159,7 @@ class _Workflows:
         return job in self._up
 
     def job(self, collection: str) -> str:
-        """The collection that represents the group of this one."""
+        """Return the collection that represents the group of this one."""
         root = collection
         while self._up.get(root, root) != root:
             root = self._up[root]
@@ -167,13 +168,12 @@ class _Workflows:
         return root
 
     def task(self, collection: str, instance: str) -> str:
-        """Name of a task in its job."""
+        """Return the name of a task within its job."""
         return f"{collection}/{instance}" if collection in self._up else instance
 
     def graph(self, tasks: list[Task], note: Callable[[str], None]) -> TaskGraph:
-        """Graph of a job: every task of a collection waits for all tasks of the collections it
-        starts after.
-        """
+        """Build the graph of a job: every task in a collection waits for all tasks in the
+        collections after which it starts."""
         places: dict[str, list[int]] = {}
         for place, task in enumerate(tasks):
             collection, joined, _ = task.name.partition("/")
@@ -183,7 +183,7 @@ class _Workflows:
         for collection, children in places.items():
             after = self._after.get(collection, ())
             if not all(parent in places for parent in after):
-                note("jobs that start after one that is not there (taken as ended)")
+                note("jobs that start after a missing one (taken as ended)")
             parents = [place for parent in after for place in places.get(parent, ())]
             if len(parents) > 1 and len(children) > 1:
                 edges += [Edge(parent, len(tasks)) for parent in parents]
@@ -194,23 +194,24 @@ class _Workflows:
 
 
 def _tables(source: Source, instances: Source, workflows: _Workflows, report: ReadReport) -> Iterator[Table]:
-    """The submissions of collections if known, and then the events of tasks."""
+    """Yield the submissions of collections if they are known, and then the events of tasks."""
     collections = source.beside("collection_events*", "collection_events/*")
     for _, row in _records(collections, _COLLECTION, _COLLECTION_MORE, report):
         report.skip("joined from the collection events")
         if after := re.findall(r"\d+", row["start_after_collection_ids"]):
             workflows.add(row["collection_id"], after)
-    yield from tables_of(instances, len(COLUMNS), _submissions(collections, workflows))  # the groups are known only now
+    # the groups are known only at this point
+    yield from tables_of(instances, len(COLUMNS), _submissions(collections, workflows))
     for table in _events(instances, _EVENT, _EVENT_MORE, report):
         checks, texts = Checks(table), dict(zip((*_EVENT, *_EVENT_MORE), map(table.texts, range(_WIDTH)), strict=True))
         kinds, ids = table.words(_EVENT.index("type")), texts["collection_id"]
         checks.skip(np.isin(texts["collection_type"], _ALLOC_SETS), "of alloc sets", report)
         checks.drop(ids == "", "without collection_id")
-        checks.drop(~np.array([word in _EVENTS for word in kinds.words])[kinds.place], "of an unknown event type")
+        checks.drop(~np.array([word in _EVENTS for word in kinds.words])[kinds.place], "with an unknown event type")
         checks.skip(late_rows(checks, texts["time"]), "after the end of the trace", report)
         is_submission = np.array([_EVENTS.get(word) is Event.SUBMIT for word in kinds.words])[kinds.place]
         inside = is_submission & ~np.isin(texts["alloc_collection_id"], ("", "0"))
-        checks.note(inside, "tasks inside alloc sets (taken as tasks of their own)")
+        checks.note(inside, "tasks inside alloc sets (treated as ordinary tasks)")
         checks.findings.tell(report, table, np.arange(len(table)), len(table))
         jobs, tasks = ids, texts["instance_index"]
         if workflows:
@@ -234,7 +235,7 @@ def _submissions(collections: Source, workflows: _Workflows) -> Iterator[Row]:
 def _records(
     source: Source, required: Sequence[str], optional: Sequence[str], report: ReadReport
 ) -> Iterator[tuple[int, Mapping[str, str]]]:
-    """Rows of ``_events`` as texts by column."""
+    """Yield the rows of ``_events`` as texts by column."""
     names = (*required, *optional)
     for table in _events(source, required, optional, report):
         for line, *texts in zip(table.line.tolist(), *map(table.texts, range(len(names))), strict=True):
@@ -242,9 +243,8 @@ def _records(
 
 
 def _events(source: Source, required: Sequence[str], optional: Sequence[str], report: ReadReport) -> Iterator[Table]:
-    """A table of the trace with these columns, all texts. Names of nested columns have a dot, or a line below in
-    CSV; missing columns are empty.
-    """
+    """Yield a table of the trace with these columns, all as texts. Names of nested columns contain
+    a dot, or an underscore in CSV; missing columns are empty."""
     names = (*required, *optional)
     if not source.files:
         return
@@ -262,7 +262,7 @@ def _events(source: Source, required: Sequence[str], optional: Sequence[str], re
 
 
 def _objects(source: Source, names: Sequence[str], report: ReadReport) -> Iterator[Row]:
-    """The fields of JSON Lines."""
+    """Yield the fields of JSON Lines."""
     defaults = [(name, _JSON_DEFAULTS.get(name, "")) for name in names]
     for place, line in source.lines():
         if not line.strip():
@@ -270,7 +270,8 @@ def _objects(source: Source, names: Sequence[str], report: ReadReport) -> Iterat
         report.rows += 1
         try:
             row = _flat(parsed_json(line))
-            yield place, tuple([row.get(name, default) for name, default in defaults])  # no work for the collector
+            # creates no garbage for the collector
+            yield place, tuple([row.get(name, default) for name, default in defaults])
         except ValueError:
             report.drop("that is not a JSON object", source.where(place))
 
@@ -293,7 +294,7 @@ def _flat(row: Any) -> dict[str, str]:
 
 
 def _instances(source: Source) -> Source:
-    """The shards of instance events."""
+    """Return the shards of instance events."""
     return source.select_in_folder("instance_events*", "instance_events/*")
 
 
@@ -306,7 +307,7 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
         for place, row in _records(tables, ("time", "machine_id", "type"), _MACHINE_MORE, ReadReport(strict=True)):
             with FaultsAt(tables.where(place), "a machine event"):
                 if row["type"] not in _MACHINE_EVENTS:
-                    raise Dirty(f"of the unknown type {clipped_repr(row['type'])}")
+                    raise Dirty(f"with the unknown type {clipped_repr(row['type'])}")
                 size = (
                     finite_number(row["capacity.cpus"] or "0", "cpus"),
                     finite_number(row["capacity.memory"] or "0", "memory"),
@@ -340,13 +341,13 @@ _MOST_MACHINES = 1_000_000
 
 
 def recognises_google_list(source: Source) -> bool:
-    """True if the source is the Kaggle sample or a list of requests."""
+    """Return True if the source is the Kaggle sample or a list of requests."""
     names = _names(source)
     return not source.path.is_dir() and (names >= _KAGGLE_ONLY or (names >= set(_REQUESTS) and "type" not in names))
 
 
 def list_work_text(source: Source) -> str:
-    """Work of a task, in words; empty for another source."""
+    """Describe the work of a task in words; empty for another source."""
     if not recognises_google_list(source):
         return ""
     if _names(source) >= _KAGGLE_ONLY:
@@ -355,16 +356,15 @@ def list_work_text(source: Source) -> str:
 
 
 def _list_blocks(source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
-    """Jobs of a list: one per collection, with the tasks that the list contains."""
+    """Yield the jobs in a list: one per collection, with the tasks that the list contains."""
     is_sample = _names(source) >= _KAGGLE_ONLY
     parts = in_parts(partial(_listed, source, _SAMPLE_FORM if is_sample else _REQUESTS_FORM), _keys, report)
     return job_blocks((_batch(table, options, is_sample) for table in parts), report, most)
 
 
 def shapes_beside(source: Source) -> Cluster | None:
-    """The cluster of the list of shapes of the same cell, beside ``source``, or of the only such
-    list.
-    """
+    """Return the cluster from the list of shapes for the same cell, beside ``source``, or from the
+    only such list."""
     cell = source.name.partition("_user_requests")[0]
     tables = source.beside(f"{cell}_host_resource.csv*")
     if len(tables.files) != 1:
@@ -376,7 +376,7 @@ def shapes_beside(source: Source) -> Cluster | None:
         with FaultsAt(tables.where(place), "a machine shape"):
             size = finite_number(cpus, "cpus"), finite_number(ram, "ram")
             if (many := count(machine_count, "machine_count", 0)) > _MOST_MACHINES:
-                raise Dirty(f"of more than {_MOST_MACHINES:,} machines")
+                raise Dirty(f"with more than {_MOST_MACHINES:,} machines")
             for nth in range(many):
                 nodes.append(Node(f"{cpus}-{ram}-{nth}", None, 0, *size))
     with FaultsAt(f"{tables.files[0]}:1"):
@@ -384,7 +384,7 @@ def shapes_beside(source: Source) -> Cluster | None:
 
 
 def band(priority: str) -> float:
-    """0 free, 1 best-effort batch, 2 mid, 3 production, 4 monitoring."""
+    """Return 0 for free, 1 for best-effort batch, 2 for mid, 3 for production, 4 for monitoring."""
     try:
         value = float(priority or 0)
     except ValueError:
@@ -393,7 +393,7 @@ def band(priority: str) -> float:
 
 
 def _listed(source: Source, form: Form, report: ReadReport) -> Iterator[Table]:
-    """Rows of a list that belong to a collection."""
+    """Yield the rows of a list that belong to a collection."""
     for table in read_tables(source, form, report):
         checks = Checks(table)
         checks.skip(np.isin(table.texts(_KIND), _LISTED_SETS), "of alloc sets", report)
@@ -403,13 +403,13 @@ def _listed(source: Source, form: Form, report: ReadReport) -> Iterator[Table]:
 
 
 def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Collection of each row, and its time in seconds."""
+    """Return the collection of each row, and its time in seconds."""
     time_us = table.numbers(_TIME)
     return table.texts(_COLLECTION_ID), seconds(np.where(np.isfinite(time_us), time_us, inf))
 
 
 def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
-    """Jobs of a list. In the sample, several rows of a task are windows of its life."""
+    """Convert a list to jobs. In the sample, several rows of a task are windows of its life."""
     checks, groups, names = Checks(table), rows_by_job(*_keys(table)), table.words(_INSTANCE)
     job, count = groups.job_of_row(), len(groups.ids)
     time_us = checks.number(_TIME, "time")
@@ -422,7 +422,7 @@ def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
         inside = table.words(_ALLOC)
         checks.note(
             np.array([word not in ("", "0", "0.0") for word in inside.words])[inside.place],
-            "tasks inside alloc sets (taken as tasks of their own)",
+            "tasks inside alloc sets (treated as ordinary tasks)",
         )
     else:
         amounts = [checks.number(column, "request", 0) for column in (_CPUS, _RAM)]
@@ -455,7 +455,8 @@ def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
 
 
 def _requests(checks: Checks) -> list[np.ndarray]:
-    """CPUs and memory of the rows of the sample, whose requests are Python's dictionaries."""
+    """Return the CPUs and the memory of the rows in the sample, whose requests are Python
+    dictionaries."""
     requests, amounts = checks.table.words(_REQUESTED), []
     for name in ("cpus", "memory"):
         texts = [re.search(rf"'{name}': *([^,}}]*)", word) for word in requests.words]
@@ -467,7 +468,8 @@ def _requests(checks: Checks) -> list[np.ndarray]:
 
 
 def _covered_s(task: np.ndarray, start: np.ndarray, end: np.ndarray, count: int) -> np.ndarray:
-    """(T,) float64: seconds covered by the union of the windows of each task, which are in microseconds."""
+    """Return (T,) float64: the seconds covered by the union of each task's windows, which are in
+    microseconds."""
     order, by_end = np.lexsort((end, start, task)), np.lexsort((end, task))
     rank = np.empty(len(task), np.int64)
     rank[by_end] = np.arange(len(task))

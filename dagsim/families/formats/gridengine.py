@@ -1,8 +1,8 @@
 """Grid Engine's accounting (SGE, Son of Grid Engine, Open Cluster Scheduler, Univa): the file
 ``$SGE_ROOT/CELL/common/accounting``, accounting(5).
 
-A line is one job, or one task of an array, of at least 43 fields separated by colons. Times are epoch
-seconds, and milliseconds in Univa's later versions.
+A line describes one job, or one task of an array, in at least 43 fields separated by colons. Times
+are in epoch seconds, or milliseconds in Univa's later versions.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _ON_ONE_NODE = re.compile(r"smp|shm|thread|openmp|omp|serial|mt\b|onenode|single
 
 
 class GridEngine(BatchReader):
-    """One part of all slots for serial jobs and for parallel environments of one node, by their names; else
-    one part per slot, since accounting does not say on which nodes they were.
+    """Builds one part with all slots for serial jobs, and for jobs in parallel environments whose
+    names imply a single node; else one part per slot, because accounting does not state the nodes.
     """
 
     name = "gridengine"
@@ -79,15 +79,14 @@ class GridEngine(BatchReader):
             ),
             partition=record[_QUEUE],
             nodes=record[_HOST] if pieces == 1 else "",
-            fault="" if submit_s else "without a time of submission",
+            fault="" if submit_s else "without a submission time",
             remark="whose GPUs are stated only in text, the category" if gpus else "",
         )
 
 
 def _fields(line: str) -> list[str]:
-    """Split a record. The category may have colons of its own (``-l h_rt=01:00:00``), so it ends before a
-    number, a task of a slave or ``NONE``, and another number.
-    """
+    """Split a record. The category may contain colons (``-l h_rt=01:00:00``), so it ends before a
+    number, the task id of a slave or ``NONE``, and another number."""
     fields = line.split(":")
     for end in range(_CATEGORY + 1, len(fields) - 2):
         if _is_number(fields[end]) and _is_number(fields[end + 2]) and _TASK_ID.fullmatch(fields[end + 1]):

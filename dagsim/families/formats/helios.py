@@ -1,4 +1,4 @@
-"""SenseTime Helios 2020: ``cluster_log.csv``, with the table of virtual clusters beside it as the
+"""SenseTime Helios 2020: ``cluster_log.csv``, with the table of virtual clusters beside it as its
 cluster.
 
 ``job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time, end_time, duration,
@@ -39,7 +39,7 @@ _FORM = csv_form(
 
 
 class Helios(Reader):
-    """One gang per job, of single GPUs; a job without GPUs has one instance per node. The tenant is
+    """One gang of single GPUs per job; a job without GPUs has one instance per node. The tenant is
     the virtual cluster.
 
     All states are kept: jobs that failed or were cancelled also held their GPUs.
@@ -56,7 +56,7 @@ class Helios(Reader):
         return row_blocks(partial(read_tables, source, _FORM), _times, partial(_jobs, options), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """Nodes of 8 GPUs for every virtual cluster, as on the last day of the table."""
+        """Build nodes of 8 GPUs for every virtual cluster, as on the last day of the table."""
         tables = source.beside("*gpu_number.csv", "*gpu_number.csv.gz")
         return read_capacity(tables.files[0], options.reference_gpu or "V100-16") if tables.files else None
 
@@ -64,12 +64,12 @@ class Helios(Reader):
         return {
             "gpu type": f"the log has none: {options.reference_gpu or 'V100-16'} throughout (--read reference_gpu=)",
             "gang": "the GPUs of a job start together, on any nodes; cores are shared out evenly among them",
-            "cluster": "the GPUs of the last day, on nodes of 8; virtual clusters are tenants, no walls",
+            "cluster": "the GPUs of the last day, on nodes of 8; virtual clusters are tenants and may use all nodes",
         }
 
 
 def read_capacity(source: Source, gpu: str) -> Cluster:
-    """The cluster of a table ``date, <vc> ..., total`` on its last day.
+    """Read the cluster on the last day of a table ``date, <vc> ..., total``.
 
     Raises:
         TraceError: There is no such row; the message names ``file:line``.
@@ -92,18 +92,18 @@ def read_capacity(source: Source, gpu: str) -> Cluster:
         for first in range(0, min(size, 1 << 20), _GPUS_PER_NODE)
     ]
     if len({node.name for node in nodes}) != len(nodes) or not nodes:
-        raise TraceError(f"{source}:1: no table of GPUs per virtual cluster")
+        raise TraceError(f"{source}:1: not a table of GPUs per virtual cluster")
     return Cluster(tuple(nodes), "helios")
 
 
 def _times(table: Table) -> np.ndarray:
-    """(n,) float64: arrival of the job of each row, 0 if it cannot be read."""
+    """Return (n,) float64: the arrival of each row's job, 0 if it cannot be read."""
     seconds: np.ndarray = np.nan_to_num(dates(table, _SUBMIT), nan=0.0)
     return seconds
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Jobs of all rows."""
+    """Build the jobs of all rows."""
     table = checks.table
     submitted = checks.date(_SUBMIT, "submit_time")
     blank = table.blank(_DURATION)

@@ -1,7 +1,7 @@
 """HTCondor's history: ``condor_history -json``, ``condor_history -long``, or the history file itself.
 
-A job is a ClassAd: attributes with values. The text form has one attribute a line; ads end at a blank
-line or at a banner of the history file (``*** ...``).
+A job is a ClassAd: attributes with values. The text form has one attribute per line; ads end at a
+blank line or at a banner in the history file (``*** ...``).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _KNOWN = ("ClusterId", "QDate", "JobStatus")
 
 
 class HtCondor(BatchReader):
-    """One task per job, on one slot. Work is that of the last run; jobs that were removed count if they ran."""
+    """One task per job, on one slot. Work is that of the last run; removed jobs count if they ran."""
 
     name = "htcondor"
     summary = "HTCondor's history: condor_history -json or -long, or the history file"
-    demand = "the cores, GPUs and memory of its slot, else what it asked for"
+    demand = "the cores, GPUs and memory of its slot, else what it requested"
 
     def recognises(self, source: Source) -> bool:
         head = source.head(400)
@@ -100,5 +100,5 @@ class HtCondor(BatchReader):
             partition=text("JobUniverse") and f"universe-{text('JobUniverse')}",
             nodes=" ".join(dict.fromkeys(filter(None, hosts))),
             fault=fault,
-            remark="of several runs, of which the last counts" if runs > 1 and not fault else "",
+            remark="with several runs, of which the last counts" if runs > 1 and not fault else "",
         )

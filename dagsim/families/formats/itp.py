@@ -51,7 +51,7 @@ class Itp(Reader):
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Jobs of all rows."""
+    """Build the jobs of all rows."""
     table = checks.table
     submitted, seconds = checks.number(_SUBMITTED, "submission_time"), checks.number(_DURATION, "duration")
     checks.drop(submitted < 0, "with a negative submission_time")

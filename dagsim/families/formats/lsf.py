@@ -19,18 +19,22 @@ from dagsim.traces.source import Source
 
 _EVENT, _JOB, _SLOTS, _SUBMIT, _BEGIN, _START, _USER, _QUEUE, _REQUIRES, _ASKED = 2, 3, 6, 7, 8, 10, 11, 12, 13, 22
 _RUSAGE, _PROJECT, _INDEX = 19, 1, 6
-"""Numbers of use after the command; places of the project and of the array index after these."""
+"""Number of usage fields after the command; positions of the project and of the array index after
+these."""
 _GPUS = re.compile(r"\bngpus(?:_\w+)?=(\d+(?:\.\d+)?)|\bgpu:?num=(\d+)|\bnum=(\d+):[^ ]*\bmode=")
 _TYPE = re.compile(r"\bgmodel=([\w-]+)")
 _MEMORY = re.compile(r"\brusage\[[^\]]*\bmem=(\d+(?:\.\d+)?)")
 
 
 class Lsf(BatchReader):
-    """One part per host if its slots are equal on all hosts, else one per slot."""
+    """One part per host if its slots are equal on all hosts, else one part per slot."""
 
     name = "lsf"
     summary = "IBM Spectrum LSF's accounting: lsb.acct"
-    demand = "the slots that it held on each host, a core each; GPUs and memory (MB) of its requirement, per host"
+    demand = (
+        "the slots that it held on each host, one core each; GPUs and memory (MB) per host from its "
+        "resource requirement"
+    )
 
     def recognises(self, source: Source) -> bool:
         return any(re.match(r'"JOB_FINISH2?" "', line) for line in source.head(8))
@@ -50,14 +54,14 @@ class Lsf(BatchReader):
             asked = count(record[_ASKED], "number of hosts", 0)
             held_at = _ASKED + 1 + asked
             held = count(record[held_at], "number of hosts", 0)
-            after = held_at + 1 + held  # status, host factor, name, command
+            after = held_at + 1 + held  # followed by status, host factor, name and command
             hosts, tail = record[held_at + 1 : after], record[after + 4 + _RUSAGE :]
             project, index = tail[_PROJECT], tail[_INDEX]
         except IndexError:
             raise Dirty("with fewer fields than a record has") from None
         slots: dict[str, int] = {}
         for host in hosts:
-            times, star, name = host.partition("*")  # 4*n1 where LSF writes its short form
+            times, star, name = host.partition("*")  # LSF's short form is 4*n1
             name = name if star and times.isdecimal() else host
             slots[name] = slots.get(name, 0) + (int(times) if star and times.isdecimal() else 1)
         asked_for = " ".join([record[_REQUIRES], *tail[_INDEX:]])

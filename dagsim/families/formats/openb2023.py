@@ -2,9 +2,9 @@
 
 Pods: ``name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, qos, pod_phase, creation_time,
 deletion_time, scheduled_time``, in seconds; the ``multigpu`` lists end after ``gpu_milli``.
-``gpu_milli`` is per GPU. ``gpu_spec`` ``V100M16|V100M32`` allows either type; an empty one allows
-any. Nodes: ``sn, cpu_milli, memory_mib, gpu, model``. Jobs are sorted by creation, since resampled
-lists are not in this order.
+``gpu_milli`` is per GPU. ``gpu_spec`` may allow several types (``V100M16|V100M32``); an empty one
+allows any. Nodes: ``sn, cpu_milli, memory_mib, gpu, model``. Jobs are sorted by creation, because
+resampled lists are not in this order.
 """
 
 from __future__ import annotations
@@ -61,25 +61,26 @@ class Openb2023(Reader):
         return row_blocks(read, times, partial(_jobs, options), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """The nodes of the first ``openb_node_list*`` beside the pods; ``read_openb_nodes`` reads another."""
+        """Read the nodes from the first ``openb_node_list*`` beside the pods; ``read_openb_nodes``
+        reads another list."""
         lists = source.beside("openb_node_list*")
         return read_openb_nodes(lists.files[0]) if lists.files else None
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         answers = {
             "work": "deletion - scheduled (or creation), on whichever GPU type the pod ran (the trace does not say)",
-            "gpu types": "G1, G2 and G3 are undisclosed: rates, memory and power of a V100-16 are taken for them",
+            "gpu types": "G1, G2 and G3 are undisclosed: they get the rates, memory and power of a V100-16",
             "priority": "2 for qos LS, 1 for Guaranteed and Burstable, 0 for BE",
         }
         if _TIMES[3] not in source.head(1)[0].lower():
             answers["times"] = (
-                "this list has none: all pods arrive at once, in the order listed, with work 0 (or floor_s)"
+                "this list has no times, so all pods arrive at once, in the order listed, with work 0 (or floor_s)"
             )
         return answers
 
 
 def read_openb_nodes(source: Source) -> Cluster:
-    """The cluster of a node list (``sn, cpu_milli, memory_mib, gpu, model``).
+    """Read the cluster from a node list (``sn, cpu_milli, memory_mib, gpu, model``).
 
     Raises:
         TraceError: A row is not a valid node; the message names ``file:line``.
@@ -98,7 +99,7 @@ def read_openb_nodes(source: Source) -> Cluster:
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Jobs of all pods."""
+    """Build the jobs of all pods."""
     table = checks.table
     whole, share = checks.count(_GPUS, "num_gpu", 0), checks.number(_SHARE, "gpu_milli") / 1000
     fits = np.where(whole == 1, (share > 0) & (share <= 1), share == np.minimum(whole, 1))
@@ -111,7 +112,7 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     checks.drop(np.array(list(map(bool, types)))[specs.place] & (gpus == 0), "with a gpu_spec but no GPU")
     checks.note(
         np.array([bool(word) and word not in _PRIORITY for word in qos.words])[qos.place],
-        "pods of an unknown qos (priority 0)",
+        "pods with an unknown qos (priority 0)",
     )
     timed = ~(table.blank(_CREATED) & table.blank(_DELETED))
     created = np.where(timed, checks.number(_CREATED, "creation_time", where=timed), 0.0)
@@ -144,4 +145,4 @@ def _gpu_type(model: str) -> GpuType:
         return GPU_TYPES[name]
     if name in _UNDISCLOSED:
         return replace(GPU_TYPES["V100-16"], name=name, sources={})
-    raise Dirty(f"of the unknown GPU model {clipped_repr(model)}; known: {', '.join((*GPU_TYPES, *_UNDISCLOSED))}")
+    raise Dirty(f"with the unknown GPU model {clipped_repr(model)}; known: {', '.join((*GPU_TYPES, *_UNDISCLOSED))}")

@@ -4,9 +4,8 @@ Tables have no header; the columns are named in ``<table>.header`` files. Each t
 ``.csv.gz`` or the publisher's ``.tar.gz``. The trace is their directory, or any one of them.
 ``pai_job_table`` and ``pai_task_table`` are needed in full. ``pai_group_tag_table`` (requested GPU
 types) and ``pai_instance_table`` (times that a task lacks) are joined if present. Times are in
-seconds, ``plan_cpu`` and ``plan_gpu`` in percent, ``plan_mem`` in GB. The tables are unordered and
-held in memory, except for the instances. ``pai_lists`` reads the single lists derived from this
-trace.
+seconds, ``plan_cpu`` and ``plan_gpu`` in percent, ``plan_mem`` in GB. The tables are unordered, and
+all but the instances are held in memory. ``pai_lists`` reads the lists derived from this trace.
 """
 
 from __future__ import annotations
@@ -61,22 +60,21 @@ _TABLES = {
 """Columns that are read from each table, by the publisher's names."""
 
 _GPU_TYPES = {"V100M32": "V100-32", "V100": "V100-16", "T4": "T4", "P100": "P100", "MISC": "K80"}
-"""Catalogue names. MISC stands for the older K40m, K80 and M60; of these, the catalogue has the
-K80.
-"""
+"""Names in the catalogue. MISC means the older K40m, K80 and M60, of which the catalogue has the
+K80."""
 
 _JOB, _NAME, _INSTANCES, _STATUS, _START, _END, _CPU, _MEMORY, _GPU, _TYPE = range(10)
-"""Columns of the task table."""
+"""Columns in the task table."""
 _INST, _USER = 1, 2
-"""Columns of the job table besides its name and, as in the task table, its start."""
+"""Columns in the job table, besides its name and its start, which are as in the task table."""
 _READ = {
     "task": ((_INSTANCES, _START, _END, _CPU, _MEMORY, _GPU), (_JOB, _NAME, _STATUS, _TYPE)),
     "job": ((_START,), (_JOB, _INST, _USER)),
     "instance": ((6, 7), (_JOB, 1)),
     "group_tag": ((), (0, 2)),
 }
-"""Indices of the numeric and of the text columns that are read."""
-_UNEVEN = "tasks that ask for a fraction above one GPU (rounded up)"
+"""Indices of the numeric columns and of the text columns that are read."""
+_UNEVEN = "tasks that request a fraction above one GPU (rounded up)"
 _ENDED = ("Terminated", "Failed")
 _STATUSES = (*_ENDED, "Running", "Waiting")
 
@@ -87,7 +85,7 @@ class Pai2020(Reader):
 
     A task is a gang of ``inst_num`` instances, each with ``plan_gpu`` of a GPU, or several whole
     GPUs. Work is the task's ``end - start``. A job arrives at its own ``start_time``, which is its
-    submission.
+    submission time.
     """
 
     name = "pai2020"
@@ -106,7 +104,7 @@ class Pai2020(Reader):
         return job_blocks((_batch(table, options, report) for table in tables.joined(report)), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """The machines of ``pai_machine_spec`` beside the trace."""
+        """Read the machines from ``pai_machine_spec`` beside the trace."""
         machines = _table(source, "machine_spec")
         if machines is None:
             return None
@@ -125,12 +123,12 @@ class Pai2020(Reader):
         if not source.path.is_dir() and pai_lists.recognises_pai_list(source):
             return pai_lists.assumptions(source)
         tagged = _table(source, "group_tag") and _table(source, "job")
-        asked = "the group tag table asks for" if tagged else "it was assigned (no group tag table, or no job table)"
+        asked = "the group tag table requests" if tagged else "it was assigned (no group tag table, or no job table)"
         counted = f"counted on {options.reference_gpu}" if options.reference_gpu else "as they were measured"
         return {
-            "gpu types": f"a task may use the GPU type that {asked}; MISC (K40m, K80, M60) is taken for a K80",
-            "work": f"the task's end - start on the GPU type it was assigned, in seconds {counted}",
-            "gang": "the instances of a task start together; tasks of one job start each on its own",
+            "gpu types": f"a task may use the GPU type that {asked}; MISC (K40m, K80, M60) is modelled as a K80",
+            "work": f"the task's end - start on the GPU type that it was assigned, in seconds {counted}",
+            "gang": "the instances of a task start together; the tasks of one job start independently",
         }
 
 
@@ -143,7 +141,7 @@ class _Tables:
 
     @classmethod
     def beside(cls, source: Source) -> _Tables:
-        """Tables in the directory that ``source`` is or lies in.
+        """Return the tables in the directory that ``source`` is or lies in.
 
         Raises:
             TraceError: There is no task table.
@@ -156,7 +154,7 @@ class _Tables:
         return cls(job, task, _table(source, "instance"), tags)
 
     def joined(self, report: ReadReport) -> Iterator[_Joined]:
-        """Rows of all tables except the instances, held in memory; empty without tasks."""
+        """Return the rows of all tables except the instances, held in memory; empty without tasks."""
         task = list(self._read(self.task, "task", report))
         job = list(self._read(self.job, "job", report)) if self.job else []
         specs: dict[str, str] = {}
@@ -172,7 +170,7 @@ class _Tables:
             _instances(self, (), report)
 
     def instances(self, report: ReadReport) -> Iterator[Table]:
-        """Rows of the instance table, if present, in chunks."""
+        """Yield the rows of the instance table, if present, in chunks."""
         return self._read(self.instance, "instance", report) if self.instance else iter(())
 
     def _read(self, source: Source, table: str, report: ReadReport) -> Iterator[Table]:
@@ -182,27 +180,27 @@ class _Tables:
 
 
 class _Joined(NamedTuple):
-    """Rows of tasks, followed by those of jobs."""
+    """The rows of tasks, followed by the rows of jobs."""
 
     tables: _Tables
     task: Table
     job: Table | None
     specs: dict[str, str] | None
-    """Requested GPU type by ``inst_id``; ``None`` without the table of tags."""
+    """Requested GPU type by ``inst_id``; ``None`` without the group tag table."""
 
     def where(self, row: int) -> str:
-        """``file:line`` of a row."""
+        """Return ``file:line`` for a row."""
         table, place = self._row(row)
         return table.where(place)
 
     def fields(self, row: int) -> list[str]:
-        """Columns of a row; a job's row includes the requested GPU type."""
+        """Return the columns of a row; a job's row includes the requested GPU type."""
         table, place = self._row(row)
         fields = table.fields(place)
         return fields if row < len(self.task) else [*fields, (self.specs or {}).get(fields[_INST], "")]
 
     def keys(self) -> tuple[np.ndarray, np.ndarray]:
-        """Job of each row, and its submission time."""
+        """Return the job of each row, and its submission time."""
         ids, times = [], []
         for table in (self.task, self.job):
             if table is not None:
@@ -222,7 +220,7 @@ class _Joined(NamedTuple):
 
 
 def _rows(source: Source, tables: list[Table]) -> Table:
-    """All rows of the task table, which may have none."""
+    """Return all rows of the task table, which may be empty."""
     if tables:
         return Table.joined(tables)
     (numbers, texts), none = _READ["task"], objects([])
@@ -232,7 +230,7 @@ def _rows(source: Source, tables: list[Table]) -> Table:
 
 
 def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBatch:
-    """Jobs of the tables."""
+    """Convert the tables to jobs."""
     groups, checks = rows_by_job(*joined.keys()), Checks(joined.task)
     jobs, job, count = len(groups.ids), groups.job_of_row(), len(joined.task)
     findings, of_task = checks.findings, job[:count]
@@ -245,8 +243,8 @@ def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBat
     _drop_again(joined, findings, rows[own[job[rows]] != rows], own[job], "whose job_name another row has", stage=-1)
     possible = np.ones(jobs, bool)
     for missing, reason in (
-        ((own < 0) & (joined.tables.job is not None), "of jobs that the job table lacks"),
-        (listed == 0, "of jobs that the task table lacks"),
+        ((own < 0) & (joined.tables.job is not None), "of jobs that are missing in the job table"),
+        (listed == 0, "of jobs that are missing in the task table"),
         (groups.time == inf, "of jobs without start_time"),
     ):
         lacking = np.flatnonzero(missing & possible)
@@ -292,9 +290,8 @@ def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBat
 def _drop_again(
     joined: _Joined, findings: Findings, rows: np.ndarray, first: np.ndarray, reason: str, stage: int = 0
 ) -> np.ndarray:
-    """Drop rows that repeat another, ``first`` by row: those equal to it as given twice, the others
-    for a reason. Returns the equal ones.
-    """
+    """Drop rows that repeat an earlier row, given by ``first``: identical ones as duplicates, the
+    others for a reason. Return the identical ones."""
     same = np.array([joined.fields(row) == joined.fields(int(first[row])) for row in rows.tolist()], bool)
     twice: np.ndarray = rows[same]
     findings.drop(twice, "given twice", stage=stage)
@@ -303,9 +300,8 @@ def _drop_again(
 
 
 def _again(tasks: JobArrays, job: np.ndarray, usable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) bool: True if an earlier row of the job is a usable task of the same name; and (n,) int64,
-    that row.
-    """
+    """Return (n,) bool: True if an earlier row of the job is a usable task with the same name; and
+    (n,) int64: that row."""
     key = job * np.int64(len(tasks.names)) + tasks.name
     candidates = np.flatnonzero(usable)
     keys, places = np.unique(key[candidates], return_index=True)
@@ -315,12 +311,13 @@ def _again(tasks: JobArrays, job: np.ndarray, usable: np.ndarray) -> tuple[np.nd
 
 
 def _known(times: np.ndarray) -> np.ndarray:
-    """(n,) float64: times; ``inf`` for 0 and invalid ones, which both mean unknown."""
+    """Return (n,) float64: the times, with ``inf`` for 0 and for invalid times, which both mean
+    unknown."""
     return np.where((times > 0) & (times < inf), times, inf)
 
 
 def _asked(job: Table, specs: dict[str, str]) -> Labels:
-    """Requested GPU type of each row of the job table."""
+    """Return the requested GPU type of each row in the job table."""
     return Labels.numbered([specs.get(inst_id, "") for inst_id in job.texts(_INST).tolist()])
 
 
@@ -332,12 +329,11 @@ def _tasks(
     options: TraceOptions,
     report: ReadReport,
 ) -> JobArrays:
-    """The task of each row as a job of its own. ``ids`` are those of the rows' jobs, and ``asked`` the
-    GPU types that these ask for, if known.
-    """
+    """Build the task of each row as a separate job. ``ids`` are the ids of the rows' jobs, and
+    ``asked`` are the GPU types that these jobs request, if known."""
     task = checks.table
     status = task.words(_STATUS)
-    for words, reason in ((_STATUSES, "of an unknown status"), (_ended(options), "of tasks that did not terminate")):
+    for words, reason in ((_STATUSES, "with an unknown status"), (_ended(options), "of tasks that did not terminate")):
         checks.drop(~np.array([word in words for word in status.words], bool)[status.place], reason)
     start, end = (_known(task.numbers(column)) for column in (_START, _END))
     unknown = np.flatnonzero(checks.usable & ((start == inf) | (end == inf)))
@@ -384,7 +380,8 @@ def _tasks(
 def _instances(
     tables: _Tables, wanted: Iterable[str], report: ReadReport
 ) -> dict[tuple[str, str], list[tuple[float, float]]]:
-    """Start and end of the instances of each task, by job and name, of the jobs with these ids."""
+    """Return the start and the end of each task's instances, by job and name, for the jobs with
+    these ids."""
     times: dict[tuple[str, str], list[tuple[float, float]]] = {}
     ids = set(wanted)
     for table in tables.instances(report):
@@ -397,14 +394,14 @@ def _instances(
 
 
 def _table(source: Source, table: str) -> Source | None:
-    """The table beside ``source``, in the first form that exists."""
+    """Return the table beside ``source``, in the first form that exists."""
     stem = f"pai_{table}" if table == "machine_spec" else f"pai_{table}_table"
     tables = source.beside(f"{stem}.csv", f"{stem}.csv.gz", f"{stem}.tar.gz", f"{stem}.parquet")
     return tables.files[0] if tables.files else None
 
 
 def _named(source: Source, table: str) -> Sequence[str]:
-    """Column names of a table from its header file, if there is one.
+    """Read the column names of a table from its header file, if there is one.
 
     Raises:
         TraceError: The header lacks columns.

@@ -1,4 +1,4 @@
-"""Job lists derived from the PAI trace: those of the publisher's simulator, and of the Hydra
+"""Job lists derived from the PAI trace: those for the publisher's simulator and for the Hydra
 scheduler.
 
 - Simulator (``pai_job_duration_estimate_100K.csv``): a header with at least ``job_id, num_gpu,
@@ -31,7 +31,7 @@ _SIMULATOR = ("job_id", "num_gpu", "submit_time", "duration")
 _SIMULATOR_MORE = ("num_inst", "num_cpu", "user", "gpu_type")
 _HYDRA = ("job_name", "norm_job_submit_time", "ddl")
 _HYDRA_TYPES = {"A100": "A100-40", "V100": "V100-16", "GTX2080Ti": "RTX-2080Ti"}
-_UNEVEN = "jobs that ask for a fraction above one GPU (rounded up)"
+_UNEVEN = "jobs that request a fraction above one GPU (rounded up)"
 _SIMULATOR_FORM = csv_form(_SIMULATOR, _SIMULATOR_MORE, numbers=(1, 2, 3, 4, 5), texts=(0, 6, 7), header=True)
 _HYDRA_FORM = csv_form(
     _HYDRA, tuple(_HYDRA_TYPES), numbers=(1, 2, *range(3, 3 + len(_HYDRA_TYPES))), texts=(0,), header=True
@@ -40,13 +40,13 @@ _GPU_TYPES = {"V100M32": "V100-32", "MISC": "K80"}
 
 
 def recognises_pai_list(source: Source) -> bool:
-    """True if the source is one of these lists, judging by its header."""
+    """Return True if the source is one of these lists, judging by its header."""
     names = _header(source)
     return set(_HYDRA) <= names or (set(_SIMULATOR) <= names and bool(names & {"num_inst", "group_gpu_dur"}))
 
 
 def pai_list_blocks(source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
-    """Jobs of a list in order of submission."""
+    """Yield the jobs in a list in order of submission."""
     if set(_HYDRA) <= _header(source):
         form, time, jobs = _HYDRA_FORM, 1, _hydra_jobs
     else:
@@ -56,7 +56,7 @@ def pai_list_blocks(source: Source, options: TraceOptions, report: ReadReport, m
 
 
 def assumptions(source: Source) -> dict[str, str]:
-    """Assumptions where the lists are silent."""
+    """Return the assumptions that are made where the lists are silent."""
     if set(_HYDRA) <= _header(source):
         return {
             "work": "the seconds of the reference GPU (or A100) column, and speeds from the others; one GPU per job",
@@ -64,12 +64,12 @@ def assumptions(source: Source) -> dict[str, str]:
         }
     return {
         "work": "duration, in seconds on the GPU type of the row, if it has one",
-        "gpu types": "the GPU type of the row, if it has one; MISC (K40m, K80, M60) is taken for a K80",
+        "gpu types": "the GPU type of the row, if it has one; MISC (K40m, K80, M60) is modelled as a K80",
     }
 
 
 def _simulator_jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Jobs of all rows of the simulator's list."""
+    """Build the jobs of all rows in the simulator's list."""
     table = checks.table
     gpus = checks.number(1, "num_gpu", 0)
     uneven = (gpus > 1) & (gpus != np.floor(gpus))
@@ -98,7 +98,7 @@ def _simulator_jobs(options: TraceOptions, checks: Checks) -> JobArrays:
 
 
 def _hydra_jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Jobs of all rows of a Hydra list."""
+    """Build the jobs of all rows in a Hydra list."""
     table, types = checks.table, list(_HYDRA_TYPES.values())
     columns = range(len(_HYDRA), len(_HYDRA) + len(types))
     there = np.array([~table.blank(column) for column in columns]).T

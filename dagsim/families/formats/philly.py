@@ -1,9 +1,9 @@
 """Microsoft Philly 2017: the official ``cluster_job_log`` (JSON), and lists derived from it (CSV).
 
 The log is one array of ``{status, vc, jobid, submitted_time, user, attempts: [{start_time,
-end_time, detail: [{ip, gpus}]}]}``; times are local, without a zone, or null or ``None``. It is
-read object by object into columns. The lists have ``timestamp, duration,
-num_gpus, gpu_time, cluster``.
+end_time, detail: [{ip, gpus}]}]}``; times are local without a time zone, null, or ``None``. It is
+read object by object into columns. The lists have
+``timestamp, duration, num_gpus, gpu_time, cluster``.
 """
 
 from __future__ import annotations
@@ -48,9 +48,8 @@ _NO_TIME = (None, "None", "")
 
 
 class Philly(Reader):
-    """One gang of single GPUs per job. Its work is the sum of its attempts, its tenant the virtual
-    cluster.
-    """
+    """One gang of single GPUs per job. The work of a job is the sum over its attempts, and its
+    tenant is the virtual cluster."""
 
     name = "philly"
     summary = "Microsoft Philly 2017: cluster_job_log (JSON) and processed lists (CSV)"
@@ -74,7 +73,10 @@ class Philly(Reader):
         return {
             "work": "seconds on undisclosed GPU types" + ("" if _is_list(source) else ", all attempts together"),
             "gpus": "those of the first attempt, one instance each: a gang that may span nodes",
-            "clock": "local time without a zone: the hour of 2017-11-05 that came twice is not told apart",
+            "clock": (
+                "local time without a zone: the two occurrences of the repeated hour on 2017-11-05 "
+                "cannot be distinguished"
+            ),
         }
 
 
@@ -83,7 +85,7 @@ def _is_list(source: Source) -> bool:
 
 
 def _rows(source: Source, report: ReadReport) -> Iterator[Table]:
-    """Rows of a derived list with a date."""
+    """Yield the rows of a derived list that have a date."""
     for table in read_tables(source, _FORM, report):
         checks = Checks(table)
         checks.date(_TIME, "timestamp")
@@ -92,14 +94,16 @@ def _rows(source: Source, report: ReadReport) -> Iterator[Table]:
 
 
 def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """The whole text of each row, since jobs of a list have no ids, and its time. Parquet has numbers as such."""
+    """Return the whole text of each row, because jobs in a list have no ids, and its time. Parquet
+    stores numbers as such."""
     columns = [table.words_of.get(column, table.values.get(column)) for column in range(len(_LIST))]
     texts = zip(*[map(str, column.tolist()) for column in columns if column is not None], strict=True)
     return objects(map(",".join, texts)), dates(table, _TIME)
 
 
 def _listed(table: Table, options: TraceOptions) -> JobBatch:
-    """Jobs of a derived list, named after their lines. Rows with equal texts are jobs of their own."""
+    """Build the jobs of a derived list, named after their lines. Rows with equal texts are separate
+    jobs."""
     checks, groups = Checks(table), rows_by_job(*_keys(table))
     seconds = checks.number(_DURATION, "duration")
     checks.drop(seconds < 0, "with a negative duration")
@@ -121,7 +125,7 @@ def _log(source: Source, report: ReadReport) -> Iterator[Table]:
 
 
 def _entries(source: Source, report: ReadReport) -> Iterator[Row]:
-    """The fields of ``_LOG`` of every entry with an id and a time."""
+    """Yield the fields ``_LOG`` of every entry with an id and a time."""
     if not "".join(source.head()).lstrip().startswith("["):
         raise TraceError(f"{source.files[0]}:1: not a cluster_job_log (it must be a JSON array)")
     for number, entry in values(source, ""):
@@ -137,9 +141,8 @@ def _entries(source: Source, report: ReadReport) -> Iterator[Row]:
 
 
 def _ran(attempts: Any) -> tuple[float, int, int, int, str]:
-    """The seconds of all attempts, the GPUs of the first one, the number of attempts, the number of those without a
-    time, and the reason why they are unusable.
-    """
+    """Return the seconds of all attempts, the GPUs of the first one, the number of attempts, the
+    number of those without a time, and the reason if they are unusable."""
     try:
         if not isinstance(attempts, list) or not attempts:
             raise Dirty("without attempts")
@@ -166,25 +169,25 @@ def _ran(attempts: Any) -> tuple[float, int, int, int, str]:
 
 
 def _logged(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Jobs of the log."""
+    """Build the jobs of the log."""
     table = checks.table
     seconds, gpus = table.numbers(_SECONDS), table.numbers(_FIRST_GPUS)
     checks.drop_for(table.words(_FAULT))
     checks.note(table.numbers(_UNFINISHED) > 0, "with attempts that lack a time (not counted)")
-    checks.note(table.numbers(_ATTEMPTS) > 1, "of several attempts (work is their sum)")
+    checks.note(table.numbers(_ATTEMPTS) > 1, "with several attempts (work is their sum)")
     return _gangs(checks, table.numbers(_SUBMITTED), seconds, gpus, options, tenant=table.words(_OWNER))
 
 
 def _gangs(
     checks: Checks, arrival_s: np.ndarray, seconds: np.ndarray, gpus: np.ndarray, options: TraceOptions, **columns: Any
 ) -> JobArrays:
-    """Gangs of single GPUs, one job per row."""
+    """Build gangs of single GPUs, one job per row."""
     work = np.where(seconds < options.floor_s, options.floor_s, seconds)
     return single_tasks(checks, arrival_s, work, gpus, (gpus > 1,), lambda gang: TaskKind(Demand(), gang), **columns)
 
 
 def _gpus(attempt: dict[str, Any]) -> int:
-    """GPUs of an attempt, summed over its machines."""
+    """Return the GPUs of an attempt, summed over its machines."""
     detail = attempt.get("detail")
     if not isinstance(detail, list):
         return 0

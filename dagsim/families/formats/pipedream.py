@@ -1,9 +1,9 @@
-"""PipeDream ``graph.txt`` profiles (SOSP 2019), converted to training jobs as in ddls: one model
-per file.
+"""PipeDream ``graph.txt`` profiles (SOSP 2019), one model per file, converted to training jobs as
+in ddls.
 
 Nodes are ``node<i> -- <what> -- forward_compute_time=f, backward_compute_time=b, activation_size=a,
 parameter_size=p``, where ``a`` may be a list ``[x; y]``; edges are ``<tab>node<u> -- node<v>``.
-Files are read whole, one after another.
+Each file is read as a whole, one after another.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class PipeDream(Reader):
     """One training step per file: forward operation ``i`` and its mirror ``2 n + 1 - i`` in the
     backward pass.
 
-    An edge ``u -> v`` carries the activation of ``u``, and its mirror ``v' -> u'`` that of ``v``.
-    One edge joins the last forward operation to the first backward one. Memory is activation plus
-    parameters, in both passes.
+    An edge ``u -> v`` carries the activation of ``u``, and its mirror ``v' -> u'`` carries that of
+    ``v``. One edge joins the last forward operation to the first backward one. Memory is activation
+    plus parameters, in both passes.
     """
 
     name = "pipedream"
@@ -103,7 +103,8 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
     except ModelError as error:
         report.drop("of impossible models", where, len(ops), str(error))
         return None
-    return workflow(stem(file), tasks, _edges(ops, edges), report, where, rows=len(ops))  # a row is a node: two tasks
+    # a row is a node, which becomes two tasks
+    return workflow(stem(file), tasks, _edges(ops, edges), report, where, rows=len(ops))
 
 
 def _op(node: re.Match[str]) -> _Op:
@@ -116,7 +117,7 @@ def _op(node: re.Match[str]) -> _Op:
 
 
 def _tasks(ops: list[_Op], options: TraceOptions) -> list[Task]:
-    """Forward operations in the order of the file, followed by their mirrors."""
+    """Build the forward operations in the order of the file, followed by their mirrors."""
     floor = options.floor_s
     memory = [(op.activation + op.parameters) / _BYTES_PER_GB for op in ops]
     forward = [Task(str(op.id), max(op.forward, floor), memory_gb=gb) for op, gb in zip(ops, memory, strict=True)]

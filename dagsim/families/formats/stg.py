@@ -2,8 +2,8 @@
 tar member.
 
 The first number n does not count the two dummy tasks 0 and n + 1, which take no time. It is
-followed by n + 2 rows ``id, time, count, parents...`` and by lines of ``#``. A graph is read whole,
-one file after another.
+followed by n + 2 rows ``id, time, count, parents...`` and by lines of ``#``. Each graph is read as
+a whole, one file after another.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dagsim.traces.workflow import stem, workflow
 
 
 class Stg(Reader):
-    """One job per graph, all arriving at 0; a task takes one core, the dummies take no time."""
+    """One job per graph, all arriving at 0; a task takes one core, and the dummies take no time."""
 
     name = "stg"
     summary = "Standard Task Graph set (.stg): random graphs with known optimal makespans"
@@ -79,7 +79,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
         report.drop("of graphs that lost another row", first, len(tasks))
         return None
     if rows != promised:
-        report.drop("of graphs with other rows than promised", first, len(tasks), f"{rows} instead of {promised}")
+        report.drop("with a different number of rows than stated", first, len(tasks), f"{rows} instead of {promised}")
         return None
     return workflow(stem(file), list(tasks.values()), edges, report, first)
 
@@ -90,7 +90,7 @@ def _row(fields: list[str]) -> tuple[str, float, list[str]]:
     name, seconds = count(fields[0], "id", 0), finite_number(fields[1], "processing time")
     parents = [str(count(field, "predecessor", 0)) for field in fields[3:]]
     if count(fields[2], "number of predecessors", 0) != len(parents):
-        raise Dirty("with other predecessors than counted")
+        raise Dirty("with a different number of predecessors than stated")
     if seconds < 0:
         raise Dirty("with a negative processing time")
     return str(name), seconds, parents

@@ -1,14 +1,14 @@
-"""Standard Workload Format: batch logs and models of the Parallel Workloads Archive.
+"""Standard Workload Format: batch logs and models from the Parallel Workloads Archive.
 
-The header has lines with ``;`` (``; MaxProcs: 240``). Then follow rows of 18 fields between blanks:
+The header has lines with ``;`` (``; MaxProcs: 240``). Rows of 18 fields separated by blanks follow:
 job, submit, wait, run, allocated processors, CPU time, memory, requested processors, requested
 time, requested memory, status, user, group, executable, queue, partition, preceding job, think
 time. -1 means unknown; numbers may be floats. A Parquet table has the 18 fields as columns, in this
 order and under any names. Jobs are sorted by submit time.
 
-A log may have further fields. ``--map nodes=20`` names one that holds the nodes of a job, as a number or
-as ``nodes=128`` in a text; a header line ``; Field 20: number of nodes`` does the same. A node is then
-a processor.
+A log may have further fields. ``--map nodes=20`` names a field that holds the number of nodes of a
+job, as a number or as ``nodes=128`` within a text; a header line ``; Field 20: number of nodes``
+does the same. Nodes then take the place of processors.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dagsim.workload.records import MOST_INSTANCES
 _FIELDS = 18
 _JOB, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED, _LIMIT, _USER, _PRECEDING = 0, 1, 2, 3, 4, 7, 8, 11, 16
 _NODES = _FIELDS
-"""Column of the field that holds the number of nodes, after the 18."""
+"""Index of the column, after the 18, that holds the number of nodes."""
 _MOST_FIELDS = 200
 _PROTOCOLS = ("rlscheduler", "pyss")
 _MACHINE = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(\d{1,9})(?!\d)", re.IGNORECASE)
@@ -48,9 +48,10 @@ class Swf(Reader):
 
     ``protocol`` selects the rules of a published evaluation for converting rows to jobs:
 
-    - ``rlscheduler`` (Zhang et al., SC 2020): rows with run time 0 are left out, a run time below 0
-      means 10 s; processors are the larger of allocated and requested.
-    - ``pyss`` (Hebrew University): whole seconds; a run ends at its request; a row without run time or
+    - ``rlscheduler`` (Zhang et al., SC 2020): rows with run time 0 are left out, and a run time
+        below 0 means 10 s; processors are the larger of allocated and requested.
+    - ``pyss`` (Hebrew University): whole seconds; a run ends at its request; a row without run
+        time or
       processors is one processor for one second; a row without a request requests one second.
     """
 
@@ -76,14 +77,13 @@ class Swf(Reader):
         return row_blocks(partial(read_tables, source, form), _times, partial(_jobs, options, machine), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """One machine of ``MaxProcs`` cores (``processors`` if given, else ``MaxNodes``, else no
-        machine).
-        """
+        """Return one machine with ``MaxProcs`` cores (``processors`` if given, else ``MaxNodes``,
+        else no machine)."""
         most = options.processors or max_processors(source)
         return Cluster((Node("machine", cpus=most),), "swf") if most else None
 
     def waits_s(self, source: Source) -> dict[str, float]:
-        """The wait of each job in the log by its number, where it is known."""
+        """Return the wait of each job in the log by its number, if it is known."""
         form = replace(_form(None), numbers=(_WAIT,), texts=(_JOB,))
         waits: dict[str, float] = {}
         for table in read_tables(source, form, ReadReport()):
@@ -94,7 +94,7 @@ class Swf(Reader):
         answers = {
             "demand": options.cpu_demand_text("one core"),
             "gang": "the processors of a job start together",
-            "estimate": "the requested time, where one was requested",
+            "estimate": "the requested time, if there is one",
             "order": "preceding job and think time are ignored",
         }
         if (field := _nodes_field(source, options)) is not None:
@@ -102,12 +102,12 @@ class Swf(Reader):
         elif (further := _fields(source) - _FIELDS) > 0:
             answers["further fields"] = f"{further} fields after the 18 are ignored (--map nodes=FIELD reads one)"
         if options.protocol:
-            answers["protocol"] = f"rows are turned into jobs by the rules of {options.protocol}"
+            answers["protocol"] = f"rows are converted to jobs by the rules of {options.protocol}"
         return answers
 
 
 def _form(nodes: int | None) -> Form:
-    """The table, with the field ``nodes`` (from 1) as a further column."""
+    """Return the table with the field ``nodes`` (from 1) as a further column."""
 
     def layout(first: list[str], where: str) -> FileLayout:
         if not _FIELDS <= len(first) <= _MOST_FIELDS:
@@ -127,10 +127,10 @@ def _form(nodes: int | None) -> Form:
 
 
 def _nodes_field(source: Source, options: TraceOptions) -> int | None:
-    """The field (from 1) with the number of nodes: that of the map, else that of the header.
+    """Return the field (from 1) with the number of nodes, according to the map, else to the header.
 
     Raises:
-        ConfigError: The map names something else.
+        ConfigError: The map names something other than nodes.
     """
     mapping = options.mapping()
     text = mapping.pop("nodes", "")
@@ -143,13 +143,13 @@ def _nodes_field(source: Source, options: TraceOptions) -> int | None:
 
 
 def _fields(source: Source) -> int:
-    """Number of fields of the first row."""
+    """Return the number of fields in the first row."""
     rows = (line for line in source.head(1000) if line.strip() and not line.lstrip().startswith(";"))
     return len(next(rows, "").split()) if source.columns is None else _FIELDS
 
 
 def _node_counts(checks: Checks) -> np.ndarray:
-    """(n,) float64: the number of nodes in the further field, -1 if it names none."""
+    """Return (n,) float64: the number of nodes in the further field, -1 if it states none."""
     words = checks.table.words(_NODES)
     counts = [int(match[1]) if (match := _NODE_COUNT.match(word)) else -1 for word in words.words]
     values: np.ndarray = np.array(counts, np.float64)[words.place]
@@ -158,9 +158,8 @@ def _node_counts(checks: Checks) -> np.ndarray:
 
 
 def max_processors(source: Source) -> int | None:
-    """Processors in the header: ``MaxProcs``, else ``MaxNodes``; ``338 (batch; 512 total)`` means
-    338.
-    """
+    """Return the processors stated in the header: ``MaxProcs``, else ``MaxNodes``;
+    ``338 (batch; 512 total)`` means 338."""
     sizes: dict[str, int] = {}
     for line in source.head(1000):
         match = _MACHINE.match(line)
@@ -170,12 +169,12 @@ def max_processors(source: Source) -> int | None:
 
 
 def _times(table: Table) -> np.ndarray:
-    """(n,) float64: arrival of the job of each row, ``inf`` if it cannot be read."""
+    """Return (n,) float64: the arrival of each row's job, ``inf`` if it cannot be read."""
     return arrivals(table, _SUBMIT)
 
 
 def _jobs(options: TraceOptions, machine: int | None, checks: Checks) -> JobArrays:
-    """Jobs of all rows."""
+    """Build the jobs of all rows."""
     submit, run = checks.number(_SUBMIT, "submit time"), checks.number(_RUN, "run time")
     checks.drop(submit < 0, "with a negative submit time")
     allocated = checks.count(_ALLOCATED, "processors", -1)
@@ -185,7 +184,7 @@ def _jobs(options: TraceOptions, machine: int | None, checks: Checks) -> JobArra
     limit = checks.number(_LIMIT, "requested time")
     match options.protocol:
         case "rlscheduler":
-            checks.drop(run == 0, "that ran for no time")
+            checks.drop(run == 0, "with a run time of 0")
             run = np.where(run < 0, 10.0, run)
             limit = np.where(limit == -1, run, limit)
             processors = np.maximum(allocated, requested)
@@ -193,7 +192,7 @@ def _jobs(options: TraceOptions, machine: int | None, checks: Checks) -> JobArra
             never = (run <= 0) | (allocated <= 0)
             run, limit = np.trunc(run), np.trunc(limit)
             longer = np.where(never, 1.0, np.maximum(np.maximum(run, limit), 1.0))
-            # the minimum of run and request as it stands, as PYSS takes it: -1, no request, makes it one second
+            # as in PYSS, the plain minimum of run and request: -1 (no request) makes it one second
             run, limit = np.where(never, 1.0, np.maximum(np.minimum(run, limit), 1.0)), longer
             processors = np.where(never, np.maximum(allocated, 1.0), allocated)
         case _:
@@ -201,7 +200,7 @@ def _jobs(options: TraceOptions, machine: int | None, checks: Checks) -> JobArra
             checks.drop(run < 0, "that never ran")
             checks.note(
                 (allocated > 0) & (requested > 0) & (allocated != requested),
-                "that got other processors than requested",
+                "that got a different number of processors than requested",
             )
             checks.note((limit > 0) & (limit < run), "that ran longer than requested")
     checks.drop(~(processors > 0), "without processors")

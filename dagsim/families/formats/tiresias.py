@@ -1,9 +1,10 @@
 """Job lists of Tiresias (NSDI 2019), Muri (SIGCOMM 2022), Chronus, Pollux (OSDI 2021) and Sia (SOSP 2023).
 
-Tiresias, Chronus: ``job_id, num_gpu, submit_time, iterations, model_name, duration, interval`` in seconds. Muri adds
-``batch_size`` and ``iteration_time`` and counts in milliseconds. Pollux and Sia: ``name, time, application,
-num_replicas, batch_size``, without durations. These follow from Pollux's measured applications
-(``elastic/profiles.py``) in a folder ``traces`` beside the list or its folder. Jobs are sorted by submission.
+Tiresias, Chronus: ``job_id, num_gpu, submit_time, iterations, model_name, duration, interval`` in
+seconds. Muri adds ``batch_size`` and ``iteration_time`` and counts in milliseconds. Pollux and Sia:
+``name, time, application, num_replicas, batch_size``, without durations. The durations follow from
+Pollux's measured applications (``elastic/profiles.py``) in a folder ``traces`` beside the list or
+its folder. Jobs are sorted by submission.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Tiresias(Reader):
             if folder is None:
                 answers["work"] = "the list has no durations: 0 s, or floor_s (--floor)"
             else:
-                answers["work"] = f"seconds of the configuration asked for, alone on 4-GPU nodes, by {folder}"
+                answers["work"] = f"seconds of the requested configuration, alone on 4-GPU nodes, according to {folder}"
         else:
             answers["work"] = "duration, on whichever GPU type ran it (the list does not say)"
             answers["unit"] = "milliseconds (Muri: it has iteration_time)" if _is_muri(source) else "seconds"
@@ -75,13 +76,14 @@ def _is_muri(source: Source) -> bool:
 
 
 def _listed_jobs(options: TraceOptions, unit: float, checks: Checks) -> JobArrays:
-    """Jobs of all rows of Tiresias, Muri or Chronus; their times are in ``unit`` seconds."""
+    """Build the jobs of all rows from Tiresias, Muri or Chronus; their times are in units of
+    ``unit`` seconds."""
     seconds, submitted = checks.number(3, "duration") * unit, checks.number(2, "submit_time") * unit
     return _jobs(options, checks, submitted, seconds, gpus=1, model=4, batch=5, tenant=checks.table.words(6))
 
 
 def _sia_jobs(options: TraceOptions, profiles: Mapping[str, Any], checks: Checks) -> JobArrays:
-    """Jobs of all rows of Pollux's and Sia's lists."""
+    """Build the jobs of all rows in Pollux's and Sia's lists."""
     submitted, seconds = checks.number(1, "time"), np.zeros(len(checks.table))
     return _jobs(options, checks, submitted, seconds, gpus=3, model=2, batch=4, profiles=profiles)
 
@@ -89,7 +91,8 @@ def _sia_jobs(options: TraceOptions, profiles: Mapping[str, Any], checks: Checks
 def _alone_s(
     checks: Checks, profiles: Mapping[str, Any], models: Labels, gpus: np.ndarray, batches: np.ndarray
 ) -> np.ndarray:
-    """Seconds of each row's configuration; rows that the profiles do not cover are dropped."""
+    """Return the seconds of each row's configuration; rows that the profiles do not cover are
+    dropped."""
     alone_s, (combination, firsts) = service("seconds_alone"), combinations((models.place, gpus, batches))
     seconds = np.full(len(firsts), np.nan)
     for place, row in enumerate(firsts.tolist()):
@@ -110,7 +113,7 @@ def _profiles(source: Source) -> Mapping[str, Any]:
 
 
 def _profile_folder(source: Source) -> Path | None:
-    """The nearest folder ``traces`` with measured applications."""
+    """Return the nearest folder ``traces`` with measured applications."""
     for folder in (source.path.parent / "traces", source.path.parent.parent / "traces"):
         if any(folder.glob("*placements.csv*")) or any(folder.glob("*/placements.csv*")):
             return folder
@@ -129,7 +132,8 @@ def _jobs(
     tenant: Labels | None = None,
     profiles: Mapping[str, Any] | None = None,
 ) -> JobArrays:
-    """Jobs of these times, or those of the profiles; ``gpus``, ``model`` and ``batch`` are columns."""
+    """Build jobs with these times, or with times from the profiles; ``gpus``, ``model`` and
+    ``batch`` are columns."""
     checks.drop(submitted < 0, "with a negative submit_time")
     checks.drop(seconds < 0, "with a negative duration")
     pieces = checks.count(gpus, "num_gpu")

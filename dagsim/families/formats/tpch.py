@@ -1,7 +1,8 @@
 """Spark TPC-H queries as profiled for Decima (SIGCOMM 2019): stages, edges and task durations, in JSON.
 
-A list of ``{query, size, edges: [[parent, child]], stages: [{id, num_tasks, mean_ms, ...}]}``. The durations by number
-of executors and wave (``first_wave_ms``, ``rest_wave_ms``, ``fresh_ms``) are not used here. The file is read whole.
+A list of ``{query, size, edges: [[parent, child]], stages: [{id, num_tasks, mean_ms, ...}]}``. The
+durations by number of executors and wave (``first_wave_ms``, ``rest_wave_ms``, ``fresh_ms``) are
+not used here. The file is read as a whole.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ _HEAD = 4096
 
 
 class Tpch(Reader):
-    """One job per query and input size, all arriving at 0; a stage is a task, an instance takes a GPU."""
+    """One job per query and input size, all arriving at 0; each stage is a task, and each instance
+    takes a GPU."""
 
     name = "tpch"
     summary = "Decima's TPC-H profiles (JSON): 154 Spark queries as stages"

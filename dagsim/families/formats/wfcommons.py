@@ -2,8 +2,9 @@
 
 1.5 separates ``workflow.specification.tasks`` (names, parents, files) from
 ``workflow.execution.tasks`` (runtimes); 1.3 and 1.4 have everything in ``workflow.tasks``, earlier
-versions in ``workflow.jobs``. Parents and children are ids, in files of 1.4 that Pegasus made names. A
-file is read whole; those of a directory or archive, one after another.
+versions in ``workflow.jobs``. Parents and children are given by id or, in 1.4 files written by
+Pegasus, by name. Each file is read as a whole; the files of a directory or archive are read one
+after another.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import read_json, shared_bytes, stem, value, workflow
 
 _Files = dict[str, dict[str, float]]
-"""For each task, the files it reads or writes and their bytes."""
+"""For each task, the files that it reads or writes, with their bytes."""
 
 
 class WfCommons(Reader):
@@ -51,7 +52,7 @@ class WfCommons(Reader):
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         return {
-            "demand": options.cpu_demand_text("coreCount cores, or one where it is not given"),
+            "demand": options.cpu_demand_text("coreCount cores, or one if it is not given"),
             "work": "runtimeInSeconds on whichever machine ran it; staging and queueing are left out",
             "arrival": "the trace has none: every workflow arrives at 0",
         }
@@ -110,9 +111,8 @@ def _tasks(
 
 
 def _ids_by_reference(listed: list[Any]) -> dict[str, str]:
-    """Ids of tasks by what parents and children call them: by unique names if more of these are names
-    than ids, else nothing.
-    """
+    """Return the ids of tasks by the references of parents and children: by unique names if more
+    references are names than ids, else nothing."""
     items = _dicts(listed)
     names = Counter(str(item.get("name")) for item in items)
     ids = {str(item.get("name")): str(item.get("id") or item.get("name")) for item in items}
@@ -136,13 +136,13 @@ def _files(task: dict[str, Any], sizes: dict[str, float], written: dict[str, flo
         written[str(name)] = sizes.get(str(name), 0.0)
     for name in _list(task.get("inputFiles")):
         read[str(name)] = sizes.get(str(name), 0.0)
-    for file in _dicts(task.get("files")):  # 1.3 and 1.4
+    for file in _dicts(task.get("files")):  # versions 1.3 and 1.4
         into = written if file.get("link") == "output" else read
         into[str(file.get("name", file.get("id")))] = _bytes(file.get("sizeInBytes", file.get("size")))
 
 
 def _bytes(size: Any) -> float:
-    """Size of a file in bytes; 0 if unknown."""
+    """Return the size of a file in bytes; 0 if it is unknown."""
     try:
         return max(0.0, value(size, "size"))
     except Dirty:

@@ -1,1 +1,2 @@
-"""Kubernetes: kube-scheduler and Kueue as policies, pods and workloads as traces, and the configuration of sites."""
+"""Kubernetes: kube-scheduler and Kueue as policies, pods and workloads as traces, and the
+configuration of sites."""

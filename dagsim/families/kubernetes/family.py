@@ -1,4 +1,4 @@
-"""The family of Kubernetes, and what it adds."""
+"""The Kubernetes family, and what it registers."""
 
 from dagsim.family import Entry, Family
 
@@ -10,13 +10,13 @@ FAMILY = Family(
             Entry(
                 "kueue",
                 ".kueue.kueue_policy:Kueue",
-                "after Kueue: quotas, borrowing and reclaim in cohorts",
+                "based on Kueue: quotas, borrowing and reclaim in cohorts",
                 ("preemptive",),
             ),
             Entry(
                 "kube-default",
                 ".kube.kube_default:KubeDefault",
-                "after Kubernetes: by priority, on the best node",
+                "based on kube-scheduler: by priority, on the best node",
                 ("preemptive",),
             ),
         ),

@@ -28,7 +28,7 @@ _RACKS = ("topology.kubernetes.io/rack", "cloud.provider.com/topology-rack", "to
 
 
 _MOST_YAML = 1 << 27
-"""Maximum number of characters of YAML, which is read as a whole."""
+"""Maximum number of characters of YAML, because YAML is parsed as a whole."""
 
 
 def is_kube(source: Source) -> bool:
@@ -39,11 +39,11 @@ def is_kube(source: Source) -> bool:
 
 
 def kube_nodes(source: Source) -> Iterator[FoundNode]:
-    """Nodes with their allocatable resources, from JSON or YAML. Cordoned and tainted nodes are usable by
-    the pods that tolerate it; nodes that are not ready are not.
+    """Yield nodes with their allocatable resources, from JSON or YAML. Cordoned and tainted nodes
+    can be used by pods that tolerate this; nodes that are not ready cannot be used.
 
     Raises:
-        TraceError: The text is neither, or a quantity cannot be read.
+        TraceError: The text is neither JSON nor YAML, or a quantity cannot be read.
     """
     json_text = "\n".join(source.head(4)).lstrip()[:1] in ("{", "[")
     for place, node in elements(source, "items") if json_text else _yaml_objects(source):
@@ -53,7 +53,7 @@ def kube_nodes(source: Source) -> Iterator[FoundNode]:
 
 
 def _yaml_objects(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of all YAML documents of the source, each with the line of its document."""
+    """Yield the objects in all YAML documents of the source, each with the line of its document."""
     for place, file in enumerate(source.files):
         with file.open_binary() as stream:
             text = stream.read(_MOST_YAML + 1).decode("utf-8", "replace")
@@ -99,14 +99,13 @@ def _node_of_kube(node: Mapping[str, Any]) -> FoundNode:
 
 
 _VOLATILE = ("nvidia.com/gfd.timestamp",)
-"""Labels that say when, not what."""
+"""Labels that record a time, not a property."""
 _NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 
 def _node_manifest(name: str, node: Mapping[str, Any], there: Mapping[str, Any], state: str) -> dict[str, Any]:
-    """The parts of a node that kube-scheduler reads, without those that its group states: cores, memory and the
-    name. So nodes that differ in nothing else are one group.
-    """
+    """Return the parts of a node that kube-scheduler reads, without those that its group states:
+    cores, memory and the name. Nodes that differ in nothing else can then form one group."""
     labels = {
         label: text
         for label, text in object_in(node, "metadata", "labels").items()
@@ -136,7 +135,7 @@ def _node_manifest(name: str, node: Mapping[str, Any], there: Mapping[str, Any],
 
 
 def _state(node: Mapping[str, Any]) -> str:
-    """``Ready``, ``NotReady``, or what keeps most pods away."""
+    """Return ``Ready``, ``NotReady``, or what keeps most pods away."""
     spec = object_in(node, "spec")
     ready = next(
         (condition for condition in list_in(node, "status", "conditions") if text_in(condition, "type") == "Ready"),

@@ -1,8 +1,8 @@
 """Kubernetes: ``kubectl get pods -A -o json``, and Kueue's workloads with or without them.
 
 Reads a list, one object per line, or a folder of such files; scheduling events (``*event*.json``)
-state when pods were bound. Pods of one owner form one job. Jobs are made one by one, as pods of a
-job follow each other.
+tell when pods were bound. The pods of one owner form one job. Jobs are built one by one, because
+the pods of a job follow each other.
 """
 
 from __future__ import annotations
@@ -48,12 +48,11 @@ _EPS = 1e-9
 
 
 class Kubernetes(Reader):
-    """One job per owner of pods, one task per kind of pod; a gang if a pod group, Kueue, Volcano or
-    JobSet makes it one.
+    """Builds one job per owner of pods, with one task per kind of pod. The job is a gang if a pod
+    group, Kueue, Volcano or JobSet makes it one.
 
-    A pod with the index of an earlier one, or created after one failed, is the next attempt of that
-    one. Work is the time from the start of the first container to the end of the last one, of the
-    last attempt.
+    A pod with the index of an earlier one, or created after one failed, is the next attempt at that
+    pod. Work is the time from the first start to the last end of a container in the last attempt.
     """
 
     name = "kubernetes"
@@ -82,7 +81,7 @@ class Kubernetes(Reader):
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         return {
-            "survivors": "pods that were deleted before this was printed are not in it",
+            "survivors": "pods that were deleted before the objects were printed are missing",
             "work": "first start to last end of the containers; "
             + (
                 "pulling images counts (--read count_pull=true)"
@@ -95,16 +94,17 @@ class Kubernetes(Reader):
 
 
 class KubernetesNow(Kubernetes):
-    """The jobs that run and wait when ``kubectl get`` is called, which begins the run. Running pods
-    are on their nodes since their containers started.
+    """The jobs that run and wait when ``kubectl get`` is called, which is when the simulation
+    begins. Running pods have been on their nodes since their containers started.
 
-    The remaining time of a job follows from its limit. Without one, a running job takes twice its present
-    age (half of the jobs do, where run times have the tail of 1 / t), and a waiting job the median
-    of the running ones. Pods and pod sets with different demands are jobs of their own.
+    The remaining time of a job follows from its limit. Without a limit, a running job takes twice
+    its present age (half of the jobs do, if run times have the tail of 1 / t), and a waiting job
+    takes the median of the running ones. Pods and pod sets with different demands are separate
+    jobs.
     """
 
     name = "kubernetes-now"
-    summary = "Kubernetes at one instant: kubectl get pods,workloads -A -o json (name it with --format)"
+    summary = "Kubernetes at one moment: kubectl get pods,workloads -A -o json (name it with --format)"
     uses = Kubernetes.uses - {"keep_partial", "count_pull"}
 
     def recognises(self, source: Source) -> bool:
@@ -125,9 +125,8 @@ class KubernetesNow(Kubernetes):
         yield from sorted(jobs, key=lambda job: job.arrival_s)
 
     def waiting(self, source: Source, zone: ZoneInfo | None = None) -> Iterable[WaitingJob]:
-        """The pods and workloads that wait, and why: ``quota`` where Kueue says that others hold it, else Kueue's
-        message or the reason of the pod's condition.
-        """
+        """Yield the waiting pods and workloads with the reasons: ``quota`` if Kueue says that
+        others hold the quota, else Kueue's message or the reason in the pod's condition."""
         for _, object in elements(source, "items"):
             kind, status = object_kind(object), object_in(object, "status")
             try:
@@ -147,7 +146,7 @@ class KubernetesNow(Kubernetes):
                     yield WaitingJob(f"{piece.name}/{number}", reason)
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
-        """A second after the last event that an object states."""
+        """Return a second after the last event that an object states."""
         reading = _Reading(source, options, ReadReport(), {}, _scheduled(source), _around(source), True)
         pieces = [entry.piece for group in reading.groups() for entry in reading.now(group)]
         return _instant_s(pieces) if pieces else None
@@ -162,7 +161,7 @@ class KubernetesNow(Kubernetes):
 
 
 _USUAL_S = 3600.0
-"""Time that waiting jobs take if no job runs."""
+"""Time that waiting jobs take if no job is running."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +179,10 @@ class _Reading:
     scheduled: dict[str, float]
     around: ClusterObjects
     without_gpus: bool = False
-    """True if pods without a GPU count: they hold cores and memory of nodes."""
+    """True if pods without a GPU count, because they hold cores and memory of nodes."""
 
     def groups(self) -> Iterator[list[_Found]]:
-        """The pods and pod sets of each job, in order of creation."""
+        """Yield the pods and pod sets of each job, in order of creation."""
 
         def read(report: ReadReport) -> Iterator[Table]:
             return tables_of(self.source, 3, replace(self, report=report)._rows(), (1,))
@@ -195,7 +194,7 @@ class _Reading:
                 yield [entries[row] for row in rows.tolist()]
 
     def _rows(self) -> Iterator[Row]:
-        """Pods and pod sets, with their job and creation time."""
+        """Yield pods and pod sets with their job and creation time."""
         for place, object in elements(self.source, "items"):
             self.report.rows += 1
             with self.report.dropping(partial(self.source.where, place)):
@@ -211,12 +210,12 @@ class _Reading:
                     return
                 pieces = [pod(object, self.scheduled.get(text_in(object, "metadata", "uid")), self.around)]
                 for what in unmodelled_of(object_in(object, "spec")):
-                    self.report.note(f"pods ask for {what}: not modelled", self.source.where(place))
+                    self.report.note(f"pods request {what}: not modelled", self.source.where(place))
             case "Workload":
                 pieces = list(kueue_workload(object, self.around))
                 if not pieces:
                     raise Dirty("without a pod set")
-                self.report.rows += len(pieces) - 1  # one row per piece
+                self.report.rows += len(pieces) - 1  # one row per pod set
             case "Event":
                 self.report.skip("of events")
                 return
@@ -233,10 +232,11 @@ class _Reading:
                 self.report.skip("of pods without a GPU")
 
     def job(self, pieces: list[_Found]) -> Job | None:
-        """Job of its pieces, or ``None`` if it cannot be kept."""
+        """Build a job from its pods or pod sets; ``None`` if it has to be dropped."""
         created_s = min(entry.piece.created_s for entry in pieces)
-        if any(entry.piece.is_workload for entry in pieces):  # a workload has more information, and it is exact
-            self.report.skip("of pods that a workload stands for", sum(not entry.piece.is_workload for entry in pieces))
+        # a workload carries more information, which is exact
+        if any(entry.piece.is_workload for entry in pieces):
+            self.report.skip("of pods that belong to a workload", sum(not entry.piece.is_workload for entry in pieces))
             pieces = [entry for entry in pieces if entry.piece.is_workload]
         with self._dropping(pieces):
             job = self._made(created_s, pieces)
@@ -245,7 +245,8 @@ class _Reading:
         return None
 
     def now(self, pieces: list[_Found]) -> list[_Found]:
-        """The pieces of a job that run or wait. A pod that is bound to a node holds it."""
+        """Return the pods or pod sets of a job that run or wait. A pod that is bound to a node
+        holds it."""
         bound = [
             replace(entry, piece=replace(entry.piece, fate="runs"))
             if entry.piece.fate == "waits" and entry.piece.node
@@ -257,11 +258,11 @@ class _Reading:
         if not any(entry.piece.is_workload for entry in current):
             return current
         named = [entry for entry in current if entry.piece.is_workload or entry.piece.fate == "runs"]
-        self.report.skip("of pods that a workload stands for", sum(not entry.piece.is_workload for entry in current))
+        self.report.skip("of pods that belong to a workload", sum(not entry.piece.is_workload for entry in current))
         return named
 
     def jobs_now(self, entries: Sequence[_Found], now_s: float, usual_s: float) -> Iterator[Job]:
-        """The jobs of pieces that all run, or all wait: one for each kind of demand."""
+        """Yield the jobs for pods that all run or all wait, one for each kind of demand."""
         nodes = tuple(dict.fromkeys([entry.piece.node for entry in entries if entry.piece.node]))
         kinds: dict[object, list[_Found]] = {}
         for entry in _counted(entries):
@@ -284,10 +285,10 @@ class _Reading:
         return self.report.dropping(*[partial(self.source.where, entry.place) for entry in pieces])
 
     def _made(self, arrival_s: float, located: Sequence[_Found]) -> Job:
-        """Job of its pieces.
+        """Build a job from its pods or pod sets.
 
         Raises:
-            Dirty, ModelError: It did not finish, or has an invalid demand.
+            Dirty, ModelError: The job did not finish, or has an invalid demand.
         """
         last = [attempts[-1] for attempts in _by_slot([entry.piece for entry in located])]
         if len(last) < len(located):
@@ -380,7 +381,7 @@ class _Reading:
 
 
 def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Job and creation time of each piece."""
+    """Return the job and the creation time of each pod or pod set."""
     return table.texts(0), table.numbers(1)
 
 
@@ -389,7 +390,7 @@ def _of(entries: Sequence[_Found], fate: str) -> list[_Found]:
 
 
 def _counted(entries: Sequence[_Found]) -> Sequence[_Found]:
-    """The pod sets of workloads, else the pods: a workload stands for its pods."""
+    """Return the pod sets of workloads, else the pods, because a workload represents its pods."""
     return [entry for entry in entries if entry.piece.is_workload] or entries
 
 
@@ -408,7 +409,7 @@ def _age_s(piece: PodRecord, now_s: float) -> float:
 
 
 def _as_expected(piece: PodRecord, now_s: float, usual_s: float) -> PodRecord:
-    """The piece as it will be when it has ended; one that waits, as if it had started at once."""
+    """Return the pod as it will be when it has ended; a waiting pod, as if it had started at once."""
     if piece.fate == "waits":
         begin_s = piece.created_s
         return replace(piece, fate="over", started_s=begin_s, ended_s=begin_s + (piece.limit_s or usual_s))
@@ -421,9 +422,8 @@ def _as_expected(piece: PodRecord, now_s: float, usual_s: float) -> PodRecord:
 
 
 def _kind(piece: PodRecord) -> tuple[object, ...]:
-    """Pods of a job with the same value are instances of one task. Labels that differ (an index) do not
-    matter.
-    """
+    """Return a key; pods of a job with equal keys are instances of one task. Labels that differ
+    between pods (an index) do not matter."""
     return piece.demand, piece.wanted, canonical_json(piece.manifest.get("spec"))
 
 
@@ -440,9 +440,8 @@ def _bound(piece: PodRecord) -> float | None:
 
 
 def _by_slot(pieces: list[PodRecord]) -> list[list[PodRecord]]:
-    """Attempts at each of a job's pieces: by index, or in turn if one was created after another
-    failed.
-    """
+    """Return the attempts at each of a job's pods: by index, or in turn if a pod was created after
+    another failed."""
     slots: dict[str, list[PodRecord]] = {}
     failed: list[tuple[float, str]] = []
     for place, piece in enumerate(sorted(pieces, key=lambda piece: piece.created_s)):
@@ -462,7 +461,7 @@ _BLOCK, _OVERLAP = 1 << 20, 128
 
 
 def _around(source: Source) -> ClusterObjects:
-    """The objects beside the pods. Only files that have some are parsed for them."""
+    """Return the objects that accompany the pods. Only files that contain such objects are parsed."""
     around = ClusterObjects()
     for file in source.files:
         if _has_objects(file):
@@ -482,7 +481,7 @@ def _has_objects(file: Source) -> bool:
 
 
 def _scheduled(source: Source) -> dict[str, float]:
-    """Binding times of pods by their uid, according to events."""
+    """Return the binding times of pods by uid, according to events."""
     bound_s: dict[str, float] = {}
     for file in source.files:
         if not file.matches(*_EVENTS):
@@ -495,7 +494,7 @@ def _scheduled(source: Source) -> dict[str, float]:
             try:
                 moment = moment_s(next((text for text in moments if isinstance(text, str) and text), ""), "time", None)
             except Dirty:
-                continue  # the reader of pods counts the row
+                continue  # the reader of pods counts this row
             if moment is not None:
                 bound_s[uid] = moment
     return bound_s

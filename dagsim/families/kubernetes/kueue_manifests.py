@@ -49,11 +49,12 @@ def full_name(manifest: Any) -> str:
 
 
 def kueue_objects(manifests: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]] = ()) -> KueueObjects:
-    """Read what an administrator configured; manifests of other kinds are passed over. ``nodes`` are
-    Kubernetes' nodes, on which topologies place pods.
+    """Read what an administrator configured; ignoring manifests of other kinds. ``nodes`` are the
+    Kubernetes nodes on which topologies place pods.
 
     Raises:
-        TraceError: A quantity or a word cannot be read, cohorts form a circle, or a name is there twice.
+        TraceError: A quantity or a word cannot be read, cohorts form a cycle, or a name occurs
+            twice.
     """
     by_kind: dict[str, list[Mapping[str, Any]]] = {kind: [] for kind in KINDS}
     for manifest in manifests:
@@ -80,7 +81,8 @@ def kueue_objects(manifests: Iterable[Mapping[str, Any]], nodes: Iterable[Mappin
 def kueue_workload_object(
     manifest: Mapping[str, Any], priorities: Mapping[str, float] | None = None
 ) -> Workload | None:
-    """Read a workload; None if it is over or inactive. ``priorities`` are those of priority classes.
+    """Read a workload; None if it has finished or is inactive. ``priorities`` are the priorities of
+    priority classes.
 
     Raises:
         TraceError: A quantity or time cannot be read.
@@ -120,7 +122,7 @@ def _cluster_queue(manifest: Mapping[str, Any]) -> ClusterQueue:
     borrowing, rules = object_in(preemption, "borrowWithinCohort"), object_in(spec, "flavorFungibility")
     threshold = borrowing.get("maxPriorityThreshold")
     words = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
-    """Words of v1beta1."""
+    """Enumeration values of v1beta1."""
 
     def rule(key: str, default: str) -> Any:
         word = text_in(rules, key)
@@ -231,9 +233,8 @@ def _groups(owner: str, spec: Mapping[str, Any]) -> tuple[ResourceGroup, ...]:
 
 
 def _fair_sharing(configuration: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """Read the strategies; fair sharing is on if the configuration has the section (v1beta1: unless
-    ``enable`` is false).
-    """
+    """Read the strategies. Fair sharing is on if the configuration has the section (in v1beta1,
+    unless ``enable`` is false)."""
     section = configuration.get("fairSharing")
     if not isinstance(section, dict) or section.get("enable") is False:
         return None
@@ -301,7 +302,7 @@ def _assignment(where: str, manifest: Any) -> PodSetAssignment:
 
 
 def _domains(placed: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Yield the domains with their pods, of v1beta1 (a list) or v1beta2 (columns)."""
+    """Yield the domains with their numbers of pods, from v1beta1 (a list) or v1beta2 (columns)."""
     for domain in list_in(placed, "domains"):
         yield tuple(map(str, list_in(domain, "values"))), int(object_in(domain).get("count", 0))
     for part in list_in(placed, "slices"):
@@ -352,7 +353,7 @@ def _moment(where: str, text: Any) -> float:
 
 
 def _duration(key: str, value: Any, default: float) -> float:
-    """Read a duration of Go (``1h30m``) as seconds."""
+    """Parse a Go duration (``1h30m``) as seconds."""
     if value is None:
         return default
     parts = _DURATION.findall(str(value))

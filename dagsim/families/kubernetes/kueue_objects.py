@@ -1,6 +1,6 @@
-"""The objects of Kueue (v1beta2): what an administrator configures, and the workloads that queue for it.
+"""Kueue's objects (v1beta2): what an administrator configures, and the workloads that queue for it.
 
-Names are those of Kueue's API in snake case. Amounts are natural numbers of the resource: cores,
+Names are those of Kueue's API in snake case. Amounts are in natural units of the resource: cores,
 bytes, devices, and pods.
 """
 
@@ -23,9 +23,8 @@ _STRICT = {"extra": "forbid"}
 
 @dataclass(frozen=True, slots=True)
 class ResourceFlavor:
-    """A kind of nodes. ``gpu_types`` are the types of GPUs there, in dagsim's names: jobs that may use
-    none of them never get the flavor; empty means any type.
-    """
+    """A kind of node. ``gpu_types`` are the GPU types of these nodes, in dagsim's names. Jobs that
+    may use none of them never get the flavor; an empty tuple means any type."""
 
     name: str
     node_labels: Mapping[str, str] = field(default_factory=dict)
@@ -39,7 +38,7 @@ class ResourceFlavor:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Levels of a data centre, as labels of nodes, widest first."""
+    """Levels of a data centre, as node labels, widest level first."""
 
     name: str
     levels: tuple[str, ...]
@@ -61,7 +60,7 @@ class TopologyNode:
 
 @dataclass(frozen=True, slots=True)
 class ResourceQuota:
-    """Quota of a resource in a flavor; None means no limit."""
+    """Quota for a resource in a flavor; None means no limit."""
 
     nominal: float
     borrowing_limit: float | None = None
@@ -78,7 +77,7 @@ class ResourceQuota:
 
 @dataclass(frozen=True, slots=True)
 class FlavorQuotas:
-    """Quotas of the resources of a group in one flavor, by resource."""
+    """Quotas for the resources of a group in one flavor, by resource."""
 
     name: str
     resources: Mapping[str, ResourceQuota]
@@ -88,7 +87,7 @@ class FlavorQuotas:
 
 @dataclass(frozen=True, slots=True)
 class ResourceGroup:
-    """Resources that a pod gets from one flavor together. Flavors are tried in their order."""
+    """Resources that a pod gets together from one flavor. Flavors are tried in order."""
 
     flavors: tuple[FlavorQuotas, ...]
     covered_resources: tuple[str, ...] = ()
@@ -102,7 +101,7 @@ class ResourceGroup:
 
 @dataclass(frozen=True, slots=True)
 class BorrowWithinCohort:
-    """Preemption in other queues by a workload that borrows."""
+    """How a workload that borrows may preempt workloads in other queues."""
 
     policy: Literal["Never", "LowerPriority"] = "Never"
     max_priority_threshold: float | None = None
@@ -112,7 +111,7 @@ class BorrowWithinCohort:
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """The workloads that a workload may preempt: in its own queue, and in others of its cohort."""
+    """Which workloads a workload may preempt: in its own queue, and in other queues of its cohort."""
 
     within_cluster_queue: Policy = "Never"
     reclaim_within_cohort: Policy = "Never"
@@ -123,7 +122,7 @@ class Preemption:
 
 @dataclass(frozen=True, slots=True)
 class FlavorFungibility:
-    """The rule that ends the search for a flavor before the last one, and the rule for the best flavor."""
+    """When the search for a flavor ends before the last flavor, and which flavor is best."""
 
     when_can_borrow: SearchRule = "MayStopSearch"
     when_can_preempt: SearchRule = "TryNextFlavor"
@@ -134,9 +133,8 @@ class FlavorFungibility:
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
-    """A group of queues and cohorts that lend quota to each other. Cohorts that only their members
-    name need not be listed.
-    """
+    """A group of queues and cohorts that lend quota to each other. A cohort that only its members
+    name need not be listed."""
 
     name: str
     parent: str = ""
@@ -159,7 +157,8 @@ class ClusterQueue:
     weight: float = 1.0
     stop_policy: StopPolicy = "None"
     usage_based: bool = False
-    """Its LocalQueues share it by past usage (``admissionScope.admissionMode``), if that is configured."""
+    """How LocalQueues share the queue according to past usage (``admissionScope.admissionMode``),
+    if that is configured."""
 
     __pydantic_config__ = _STRICT
 
@@ -173,7 +172,7 @@ class LocalQueue:
     weight: float = 1.0
     stop_policy: StopPolicy = "None"
     consumed_resources: Mapping[str, float] = field(default_factory=dict)
-    """Past usage that admission fair sharing remembers."""
+    """Past usage that admission fair sharing takes into account."""
 
     __pydantic_config__ = _STRICT
 
@@ -191,11 +190,12 @@ class AdmissionFairSharing:
 
 @dataclass(frozen=True, slots=True)
 class KueueObjects:
-    """All that an administrator configures. ``fair_sharing`` are the strategies of preemption by fair
-    sharing; None means classic preemption.
+    """Everything that an administrator configures. ``fair_sharing`` lists the strategies for
+    preemption with fair sharing; None means classic preemption.
 
     Raises:
-        ModelError: Two objects have one name, cohorts form a circle, or a LocalQueue's ClusterQueue
+        ModelError: Two objects have the same name, cohorts form a cycle, or a LocalQueue's
+            ClusterQueue
             is missing.
     """
 
@@ -239,8 +239,7 @@ class KueueObjects:
 
     def renamed(self, new: Callable[[str, str], str]) -> KueueObjects:
         """Return the objects with pseudonyms for all names, and without labels, taints and tolerations. Levels of
-        topologies keep the last part of their labels.
-        """
+        topologies keep the last part of their labels."""
 
         def level(label: str) -> str:
             return label if label.startswith("kubernetes.io/") else f"example.com/{label.rpartition('/')[2]}"
@@ -308,10 +307,10 @@ class KueueObjects:
 
 @dataclass(frozen=True, slots=True)
 class TopologyRequest:
-    """The level at which the pods of a set have to be close to each other; levels are labels of nodes.
+    """The level at which the pods of a set have to be close together; levels are node labels.
 
-    Slices are groups of ``slice_size`` pods, each within one domain of ``slice_level``. Pod sets of
-    one ``group`` get one flavor and one domain.
+    Slices are groups of ``slice_size`` pods, each within one domain of ``slice_level``. Pod sets in
+    one ``group`` get the same flavor and domain.
     """
 
     required: str = ""
@@ -323,16 +322,17 @@ class TopologyRequest:
 
     @property
     def explicit(self) -> bool:
-        """True if it asks for a placement, and not only for a group."""
+        """True if it requests a placement, and not only a group."""
         return bool(self.required or self.preferred or self.unconstrained or self.slice_level)
 
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """Equal pods. ``requests`` are those of one pod; ``min_count`` allows fewer pods than ``count``.
+    """Identical pods. ``requests`` are those of one pod; ``min_count`` allows fewer pods than
+    ``count``.
 
-    ``affinity`` are alternatives of requirements that all hold. ``excluded`` are flavors without any
-    node for these pods.
+    ``affinity`` lists alternative sets of requirements. ``excluded`` lists flavors without any node
+    for these pods.
     """
 
     name: str = "main"
@@ -348,7 +348,8 @@ class PodSet:
 
 @dataclass(frozen=True, slots=True)
 class PodSetAssignment:
-    """The assignment of a pod set: flavors and total usage by resource, and pods by topology domain."""
+    """What a pod set was assigned: flavors and total usage by resource, and pods by topology
+    domain."""
 
     name: str
     flavors: Mapping[str, str]
@@ -359,7 +360,8 @@ class PodSetAssignment:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A unit of admission. Times are in seconds; ``reserved_s`` is when it got its quota."""
+    """A unit of admission. Times are in seconds; ``reserved_s`` is the time at which the workload
+    got its quota."""
 
     name: str
     queue: str

@@ -1,8 +1,8 @@
 """The configuration of a Kueue site, from ``kubectl get ... -o yaml`` or ``-o json``.
 
-The module reads ClusterQueues, Cohorts, LocalQueues, ResourceFlavors, Topologies and Workloads
-(``kueue.x-k8s.io``, v1alpha1 to v1beta2), the Configuration of Kueue's manager, also in its ConfigMap
-``kueue-manager-config``, and the nodes from ``kubectl get nodes -o json``.
+This module reads ClusterQueues, Cohorts, LocalQueues, ResourceFlavors, Topologies and Workloads
+(``kueue.x-k8s.io``, v1alpha1 to v1beta2), the Configuration of Kueue's manager, also from its
+ConfigMap ``kueue-manager-config``, and the nodes from ``kubectl get nodes -o json``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _READ = {
     "Cohort": ("parentName", "parent", "resourceGroups", "fairSharing"),
     "LocalQueue": ("clusterQueue", "stopPolicy", "fairSharing"),
 }  # fmt: skip
-"""Keys of specifications that are modelled."""
+"""Keys in specifications that are modelled."""
 _LABELS = (*TYPE_LABELS, "amd.com/gpu.product-name", "amd.com/gpu.family")
 
 
@@ -47,7 +47,7 @@ class KueueSite(ImportedSite):
 
     policy = "kueue"
     objects: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
-    """By kind and name; names of LocalQueues have their namespace, ``team/queue``."""
+    """Objects by kind and name; names of LocalQueues include the namespace, ``team/queue``."""
     nodes: list[FoundNode] = field(default_factory=list)
     node_manifests: list[Mapping[str, Any]] = field(default_factory=list)
 
@@ -76,11 +76,11 @@ class KueueSite(ImportedSite):
         return [one for manifest in manifests if (one := kueue_workload_object(manifest, priorities)) is not None]
 
     def restarts(self, queues: QueueTree) -> bool:
-        """True, since the pods of an evicted workload start again."""
+        """Return True, because the pods of an evicted workload start again."""
         return True
 
     def found_nodes(self) -> list[FoundNode]:
-        """All nodes.
+        """Return all nodes.
 
         Raises:
             TraceError: No file lists nodes.
@@ -90,9 +90,9 @@ class KueueSite(ImportedSite):
         return self.nodes
 
     def network(self, names: Sequence[str]) -> dict[str, Any] | None:
-        """The topology that the flavors name (else the first) as a tree of switches, one for each value of
-        its labels; None without one. A node that lacks a label is alone below a switch of that level.
-        """
+        """Return the topology that the flavors name (else the first) as a tree of switches, one for
+        each value of its labels; None without a topology. A node that lacks a label is alone below
+        a switch at that level."""
         named, there, used = self._topologies()
         for name in [*dict.fromkeys(filter(None, named)), *there]:
             if name not in used[:1]:
@@ -108,7 +108,8 @@ class KueueSite(ImportedSite):
         switches: dict[tuple[str, ...], tuple[list[str], dict[str, None]]] = {(): ([], {})}
         lacking = 0
         for name in names:
-            values = by_name[name.partition(":")[0]].labels  # a node of several GPU types is several here
+            # a node with several GPU types is modelled as several nodes
+            values = by_name[name.partition(":")[0]].labels
             path = tuple([values.get(label) or f"({name})" for label in labels])
             lacking += not all(values.get(label) for label in labels)
             for depth in range(len(path)):
@@ -116,7 +117,9 @@ class KueueSite(ImportedSite):
                 switches[path[:depth]][1]["/".join(path[: depth + 1])] = None
             switches[path][0].append(name)
         if lacking:
-            self.drop(f"Topology {used[0]}: {lacking:,} nodes lack a label of its levels; each is alone there")
+            self.drop(
+                f"Topology {used[0]}: {lacking:,} nodes lack a label for one of its levels; each is alone at that level"
+            )
         self.drop(f"Topology {used[0]}: bandwidths of the network are defaults")
         tree = [
             {"name": "/".join(path) or used[0]}
@@ -128,19 +131,18 @@ class KueueSite(ImportedSite):
         return {"kind": "shared", "topology": {"kind": "tree", "switches": tree, "levels_up": levels}}
 
     def _topologies(self) -> tuple[list[str], dict[str, Mapping[str, Any]], list[str]]:
-        """Return the topologies that flavors name, all that are there, and those that may be the network:
-        the first of these is.
-        """
+        """Return the topologies that flavors name, all that exist, and those that may be used as
+        the network, of which the first is used."""
         named = [text_in(flavor, "spec", "topologyName") for flavor in self.objects.get("ResourceFlavor", {}).values()]
         there = self.objects.get("Topology", {})
         return named, there, [name for name in dict.fromkeys(named) if name in there] or list(there)
 
     def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
-        """Return Kueue's objects, with the GPU types of each flavor; ``named`` maps the site's names of GPU
-        types to those to use.
+        """Return Kueue's objects, with the GPU types of each flavor; ``named`` maps the site's
+        names for GPU types to the names to use.
 
         Raises:
-            TraceError: A quantity or word cannot be read, or cohorts form a circle.
+            TraceError: A quantity or word cannot be read, or cohorts form a cycle.
         """
         objects = self.kueue_objects()
         for kind in self.objects.keys() - {*KINDS, "Workload", "WorkloadPriorityClass"}:
@@ -162,7 +164,7 @@ class KueueSite(ImportedSite):
             if flavor.name not in labelled
         )
         for name in lacking:
-            self.drop(f"ResourceFlavor {name}: it is in no file; its name counts as type")
+            self.drop(f"ResourceFlavor {name}: it is in no file; its name is used as the GPU type")
         flavors = [*objects.resource_flavors, *map(ResourceFlavor, lacking)]
         network = self._topologies()[2][:1]
         typed = [
@@ -182,9 +184,8 @@ class KueueSite(ImportedSite):
                 self.drop(f"{owner}: {key}")
 
     def _types_of(self, flavor: ResourceFlavor, named: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the GPU types of a flavor's nodes: of its labels, of the nodes that have them, or of
-        its name; empty if it says nothing about GPUs.
-        """
+        """Return the GPU types of a flavor's nodes, from its labels, from the nodes with these
+        labels, or from its name; empty if nothing indicates GPUs."""
         labels = flavor.node_labels
         site_names = [labels[label] for label in _LABELS if label in labels][:1]
         if not site_names and labels:
@@ -197,7 +198,7 @@ class KueueSite(ImportedSite):
 
 
 def is_kueue(source: Source) -> bool:
-    """True if the source holds objects of Kueue's configuration."""
+    """Return True if the source contains objects of Kueue's configuration."""
     head = "\n".join(source.head(1 << 12))
     return _GROUP in head and any(
         f"{kind}" in head for kind in ("ClusterQueue", "Cohort", "LocalQueue", "Flavor", "Topology")
@@ -205,7 +206,7 @@ def is_kueue(source: Source) -> bool:
 
 
 def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> KueueSite:
-    """Read the files of a site; files of other kinds are passed over.
+    """Read the files of a site, ignoring files of other kinds.
 
     Raises:
         TraceError: A file cannot be read, or holds queues of Volcano or KAI.
@@ -255,10 +256,10 @@ def _refuse_other_queues(source: Source) -> None:
 
 
 def _objects(source: Source) -> Iterator[Mapping[str, Any]]:
-    """The objects of JSON or YAML, from lists and from separate documents.
+    """Yield the objects in JSON or YAML, from lists and from separate documents.
 
     Raises:
-        TraceError: The text is neither.
+        TraceError: The text is neither JSON nor YAML.
     """
     if source.head(1)[0].lstrip().startswith(("{", "[")):
         for _, element in elements(source, "items"):

@@ -1,4 +1,4 @@
-"""Pods and Kueue's workloads: what they ask for, what decides about them, and when they ran."""
+"""Pods and Kueue's workloads: what they request, what affects their scheduling, and when they ran."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class PodDemand(NamedTuple):
 
     gpus: int = 0
     share: float = 0.0
-    """Share of one GPU, from MIG slices or thousandths."""
+    """Share of one GPU, from MIG slices or thousandths of a GPU."""
     shared: int = 0
-    """Time slices; only the node's configuration says how many make up a GPU."""
+    """Time slices of a GPU; only the node's configuration says how many make up a GPU."""
     cpus: float = 0.0
     memory_gb: float = 0.0
 
@@ -39,7 +39,7 @@ _KEPT = (
     "overhead", "resources", "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints",
     "preemptionPolicy",
 )  # fmt: skip
-"""Parts of a pod's spec that kube-scheduler reads, beside its containers."""
+"""Parts of a pod's spec that kube-scheduler reads, besides its containers."""
 _KEPT_OF_CONTAINERS = ("image", "resources", "restartPolicy")
 
 
@@ -51,11 +51,12 @@ class _Budget(NamedTuple):
 
 
 class ClusterObjects:
-    """The objects of a cluster that decide about its pods: Services, ReplicaSets and the like for the
-    default spreading, budgets (PodDisruptionBudget), PriorityClasses and namespaces.
+    """The objects of a cluster that affect the scheduling of its pods: Services, ReplicaSets and
+    the like for the default spreading, budgets (PodDisruptionBudget), PriorityClasses and
+    namespaces.
 
-    ``add`` takes any object. What a pod takes from them goes into its manifest, so that a scheduler needs
-    nothing else.
+    ``add`` takes any object. What concerns a pod is written into its manifest, so that a scheduler
+    needs nothing else.
     """
 
     KINDS = ("Service", "PodDisruptionBudget", "PriorityClass", "Namespace", "ReplicaSet", "StatefulSet",
@@ -69,7 +70,7 @@ class ClusterObjects:
         self._owners: dict[tuple[str, str, str], Mapping[str, Any]] = {}
 
     def add(self, object: Any) -> None:
-        """Take note of an object, if it is of one of the kinds."""
+        """Record an object if it is of one of these kinds."""
         kind, name = object_kind(object), text_in(object, "metadata", "name")
         namespace = text_in(object, "metadata", "namespace") or "default"
         selector = object_in(object, "spec", "selector")
@@ -104,7 +105,7 @@ class ClusterObjects:
                 self._owners[kind, namespace, name] = selector
 
     def priority(self, spec: Any) -> float:
-        """The priority of a pod: its own, else that of its class."""
+        """Return the priority of a pod: its own, else that of its class."""
         spec = object_in(spec)
         if spec.get("priority") is None:
             value = object_in(self._classes.get(text_in(spec, "priorityClassName"), {})).get("value")
@@ -113,8 +114,7 @@ class ClusterObjects:
 
     def pod_manifest(self, object: Any) -> dict[str, Any]:
         """Return the parts of a pod that kube-scheduler reads: labels, the parts of its spec that matter, and under
-        ``resolved`` what follows from other objects and its status.
-        """
+        ``resolved`` what follows from other objects and its status."""
         metadata, spec = object_in(object, "metadata"), object_in(object, "spec")
         labels, namespace = object_in(metadata, "labels"), text_in(metadata, "namespace") or "default"
         kept = {name: spec[name] for name in _KEPT if spec.get(name)}
@@ -141,7 +141,7 @@ class ClusterObjects:
         return manifest
 
     def _services_of(self, metadata: Any, labels: Mapping[str, Any], namespace: str) -> dict[str, Any]:
-        """The labels by which the pod's Services and its owner select it."""
+        """Return the labels by which the pod's Services and its owner select it."""
         chosen: dict[str, Any] = {}
         for selector in self._services.get(namespace, ()):
             if selector.items() <= labels.items():
@@ -160,7 +160,8 @@ class ClusterObjects:
         }
 
     def _with_namespaces(self, affinity: Any) -> Any:
-        """Affinity whose terms name the namespaces that they select by labels, as far as these are known."""
+        """Return the affinity with the namespaces named that its terms select by labels, as far as
+        these are known."""
         if not self._namespaces or not isinstance(affinity, dict):
             return affinity
         if "namespaceSelector" in affinity:
@@ -186,7 +187,8 @@ def _container(container: Any) -> dict[str, Any]:
 
 
 def object_kind(object: Any) -> str:
-    """The kind of an object. Items of a list of one kind, as the API returns it, do not state theirs."""
+    """Return the kind of an object. Items in a list of one kind, as the API returns it, do not
+    state their kind."""
     if kind := text_in(object, "kind"):
         return kind
     spec, status = object_in(object, "spec"), object_in(object, "status")
@@ -203,19 +205,19 @@ def object_kind(object: Any) -> str:
 
 
 def unmodelled_of(spec: Any) -> Iterator[str]:
-    """Yield what a pod asks for that is not modelled, in words."""
+    """Describe in words what a pod requests that is not modelled."""
     containers = [*list_in(spec, "containers"), *list_in(spec, "initContainers")]
     volumes = list_in(spec, "volumes")
     if any(object_in(volume).keys() & {"persistentVolumeClaim", "ephemeral", "csi"} for volume in volumes):
         yield "volumes (claims), which may tie pods to nodes"
     if list_in(spec, "resourceClaims") or any(list_in(one, "resources", "claims") for one in containers):
-        yield "claims of devices (DRA)"
+        yield "device claims (DRA)"
     if text_in(spec, "schedulerName") not in ("", "default-scheduler"):
         yield f"the scheduler {text_in(spec, 'schedulerName')[:60]!r}"
 
 
 def pod_demand(spec: Any) -> PodDemand:
-    """Demand of a pod (``terms.pod_requests``).
+    """Return the demand of a pod (``terms.pod_requests``).
 
     Raises:
         Dirty: A quantity cannot be read.
@@ -232,9 +234,8 @@ def pod_demand(spec: Any) -> PodDemand:
 
 
 def wanted_type(spec: Any) -> tuple[str, ...]:
-    """GPU products that a pod requires, by its node selector or required affinity; empty if any
-    will do.
-    """
+    """Return the GPU products that a pod requires by its node selector or required affinity; empty
+    if any will do."""
     for label in TYPE_LABELS:
         if product := text_in(spec, "nodeSelector", label):
             return (product,)
@@ -253,20 +254,19 @@ def wanted_type(spec: Any) -> tuple[str, ...]:
 
 
 def whole_gpus(value: float) -> int:
-    """The value as a number of GPUs.
+    """Parse the value as a number of GPUs.
 
     Raises:
-        Dirty: It is not a number of GPUs.
+        Dirty: The value is not a number of GPUs.
     """
     if value != int(value) or value > MOST_GPUS:
-        raise Dirty("whose resources are impossible")
+        raise Dirty("with impossible resources")
     return int(value)
 
 
 def _slice(name: str) -> float:
-    """Share of a GPU that a MIG resource is worth; 0 for any other resource. An A30 has 4 slices,
-    others 7.
-    """
+    """Return the share of a GPU that a MIG resource represents; 0 for any other resource. An A30
+    has 4 slices, other GPUs 7."""
     match = _SLICE.match(name)
     return 0.0 if match is None else int(match[1]) / (4 if int(match[2]) == 6 * int(match[1]) else 7)
 
@@ -290,21 +290,20 @@ class PodRecord:
     """One pod, or one pod set of a workload."""
 
     whole: str
-    """Key of the job that this piece belongs to."""
+    """Key of the job to which this pod belongs."""
     name: str
     namespace: str
     queue: str
     priority: float
     gang: bool
     index: str
-    """Index among the job's equal pieces, if stated; a second piece of the same index is another
-    attempt.
-    """
+    """Index among the job's identical pods, if stated; a second pod with the same index is another
+    attempt."""
     count: int
     demand: PodDemand
     wanted: tuple[str, ...]
     ran_on: str
-    """GPU type that the piece ran on, if stated."""
+    """GPU type on which the pod ran, if stated."""
     created_s: float
     bound_s: float | None
     started_s: float | None
@@ -314,21 +313,22 @@ class PodRecord:
     is_workload: bool = False
     node: str = ""
     limit_s: float | None = None
-    """Longest time that it may run (``activeDeadlineSeconds``, Kueue's ``maximumExecutionTimeSeconds``)."""
+    """Longest time that the pod may run (``activeDeadlineSeconds``, Kueue's
+    ``maximumExecutionTimeSeconds``)."""
     level: str = ""
-    """The level of the topology that Kueue is asked for."""
+    """The level of the topology that is requested from Kueue."""
     level_required: bool = True
     segment: int | None = None
     """Pods per slice, each of which lies within one domain of the level."""
     manifest: Mapping[str, Any] = field(default_factory=dict)
     """The parts of the pod that a scheduler reads (``pod_manifest``)."""
     ends_s: float | None = None
-    """When a pod that has been told to go is gone at the latest."""
+    """Latest time at which a terminating pod is gone."""
 
 
 def pod(object: Any, scheduled_s: float | None = None, around: ClusterObjects | None = None) -> PodRecord:
-    """Extract the facts of a pod; ``scheduled_s`` is the time of binding according to an event, ``around``
-    holds the objects that decide with it.
+    """Extract the facts of a pod; ``scheduled_s`` is the time of binding according to an event,
+    ``around`` holds the objects that affect its scheduling.
 
     Raises:
         Dirty: The pod is malformed.
@@ -378,8 +378,8 @@ def pod(object: Any, scheduled_s: float | None = None, around: ClusterObjects | 
 
 
 def kueue_workload(object: Any, around: ClusterObjects | None = None) -> Iterator[PodRecord]:
-    """Extract the facts of a Kueue workload, one per pod set; ``around`` holds the objects that decide with
-    its pods.
+    """Extract the facts of a Kueue workload, one per pod set; ``around`` holds the objects that
+    affect the scheduling of its pods.
 
     Raises:
         Dirty: The workload is malformed.
@@ -404,7 +404,7 @@ def kueue_workload(object: Any, around: ClusterObjects | None = None) -> Iterato
     for pod_set in list_in(spec, "podSets"):
         count, template = object_in(pod_set).get("count"), object_in(pod_set, "template", "spec")
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_PODS:
-            raise Dirty("whose count is impossible")
+            raise Dirty("with an impossible count")
         yield PodRecord(
             text_in(owner, "uid") or text_in(object, "metadata", "uid") or f"{namespace}/{name}",
             f"{namespace}/{name}",
@@ -434,19 +434,20 @@ _ANNOTATIONS = tuple(
     f"kueue.x-k8s.io/podset-{name}"
     for name in ("required-topology", "preferred-topology", "slice-required-topology", "slice-size")
 )
-"""Kueue's names of a required and a preferred level, and of the level and the size of slices."""
+"""Kueue's annotations for a required and a preferred level, and for the level and the size of
+slices."""
 
 
 def level_name(label: str) -> str:
-    """The level of a topology that a label of nodes stands for: ``rack`` for
-    ``cloud.provider.com/topology-rack``, ``host`` for ``kubernetes.io/hostname``.
-    """
+    """Return the topology level that a node label represents: ``rack`` for
+    ``cloud.provider.com/topology-rack``, ``host`` for ``kubernetes.io/hostname``."""
     name = label.rpartition("/")[2].removeprefix("topology-")
     return "host" if name == "hostname" else name
 
 
 def _topology(source: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The level that Kueue is asked for. Slices count more than the whole, as both cannot be modelled."""
+    """Return the level that is requested from Kueue. Slices take precedence over the whole pod set,
+    because only one of the two can be modelled."""
     required, preferred, of_slices = (level_name(text_in(source, name)) for name in names[:3])
     size = source.get(names[3])
     count = int(size) if isinstance(size, str | int) and re.fullmatch(r"[1-9]\d{0,8}", str(size)) else None
@@ -456,7 +457,7 @@ def _topology(source: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]
 
 
 def _positive(value: Any) -> float | None:
-    """A number of seconds above 0; ``None`` for anything else."""
+    """Return a number of seconds above 0; ``None`` for anything else."""
     return float(value) if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 53 else None
 
 
@@ -489,7 +490,7 @@ def _holds(status: Any, kind: str) -> bool:
 
 
 def _since(status: Any, kind: str) -> float | None:
-    """Time since which a condition holds; ``None`` if it does not."""
+    """Return the time since which a condition holds; ``None`` if it does not."""
     if not _holds(status, kind):
         return None
     return moment_s(text_in(_condition(status, kind), "lastTransitionTime"), "lastTransitionTime", None)
@@ -507,11 +508,11 @@ def _fate(status: Any) -> str:
         case "Pending":
             return "waits"
         case phase:
-            raise Dirty("of an unknown phase" if phase else "without a phase")
+            raise Dirty("in an unknown phase" if phase else "without a phase")
 
 
 def _ran(status: Any) -> tuple[float | None, float | None]:
-    """First start of a main container (before any restart), and the end of the last one."""
+    """Return the first start of a main container (before any restart), and the end of the last one."""
     started: list[float] = []
     finished: list[float] = []
     for container in list_in(status, "containerStatuses"):

@@ -1,7 +1,8 @@
-"""Terms of Kubernetes: quantities, the resources that a pod asks for (KEP-753), and selectors.
+"""Kubernetes' terms: quantities, the resources that a pod requests (KEP-753), and selectors.
 
-Resources are counted in whole units, as in kube-scheduler: thousandths of a core for ``cpu``, bytes for memory,
-ephemeral storage and huge pages, and pieces of anything else. Fractions of a unit are rounded up.
+As in kube-scheduler, resources are counted in whole units: thousandths of a core for ``cpu``, bytes
+for memory, ephemeral storage and huge pages, and single items of anything else. Fractions of a unit
+are rounded up.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _MOST = 1 << 62
 """Maximum number of units, so that sums fit into 64 bits."""
 
 DEFAULT_CPU, DEFAULT_MEMORY = 100, 200 << 20
-"""The amounts that NodeResourcesFit assumes, when it scores, for each container that requests no CPU or memory."""
+"""The amounts that NodeResourcesFit assumes, when scoring, for each container that requests no CPU
+or memory."""
 
 
 def quantity(text: Any) -> float:
@@ -54,27 +56,27 @@ def _exact(text: Any) -> Fraction:
 def _quantity(text: str) -> Fraction:
     match = _QUANTITY.fullmatch(text)
     if match is None:
-        raise Dirty("whose resources are not quantities")
+        raise Dirty("with resources that are not quantities")
     value = Fraction(match[1]) * (Fraction(10) ** int(match[2]) if match[2] else _UNITS[match[3] or ""])
     if not 0 <= value < _MOST:
-        raise Dirty("whose resources are impossible")
+        raise Dirty("with impossible resources")
     return value
 
 
 def units(resource: str, text: Any) -> int:
-    """The quantity in whole units of the resource.
+    """Convert a quantity to whole units of the resource.
 
     Raises:
         Dirty: The text is not a quantity, or negative.
     """
     value = ceil(_exact(text) * (1000 if resource == "cpu" else 1))
     if value >= _MOST:
-        raise Dirty("whose resources are impossible")
+        raise Dirty("with impossible resources")
     return value
 
 
 def amounts(resources: Any) -> dict[str, int]:
-    """Units of each resource in a mapping of quantities.
+    """Convert a mapping of quantities to units of each resource.
 
     Raises:
         Dirty: A value is not a quantity.
@@ -83,7 +85,8 @@ def amounts(resources: Any) -> dict[str, int]:
 
 
 def requests_of(resources: Any) -> dict[str, int]:
-    """Requests, completed by limits for resources without a request, as the API server does.
+    """Return the requests, with limits filled in for resources without a request, as the API server
+    does.
 
     Raises:
         Dirty: A value is not a quantity.
@@ -92,12 +95,12 @@ def requests_of(resources: Any) -> dict[str, int]:
 
 
 def pod_requests(spec: Any, *, pod_level: bool = True, assumed: Mapping[str, int] | None = None) -> dict[str, int]:
-    """The request of a pod: its containers and sidecars together, or more if an init container needs more
-    beside the sidecars that were started before it (KEP-753); where the pod itself states requests, these
-    (KEP-2837); and its overhead.
+    """Return the request of a pod: its containers and sidecars together, or more if an init
+    container needs more together with the sidecars started before it (KEP-753); for resources that
+    the pod itself requests, that request (KEP-2837); plus its overhead.
 
-    Without ``pod_level`` the pod's own requests do not count. ``assumed`` holds what each container is
-    taken to request of resources of which it requests none.
+    Without ``pod_level`` the pod's own requests do not count. ``assumed`` holds what each container
+    is assumed to request of resources that it does not mention.
 
     Raises:
         Dirty: A value is not a quantity.
@@ -124,14 +127,13 @@ def pod_requests(spec: Any, *, pod_level: bool = True, assumed: Mapping[str, int
 
 
 def has_own_requests(spec: Any) -> bool:
-    """True if the pod itself states requests or limits."""
+    """Return True if the pod itself states requests or limits."""
     return bool(_of_pod(spec, {}))
 
 
 def _of_pod(spec: Any, containers: Mapping[str, int]) -> dict[str, int]:
-    """The pod's own requests. With limits but no request, what the containers ask for counts, then the
-    limit, as the API server fills them in.
-    """
+    """Return the pod's own requests. If it has limits but no requests, what its containers request
+    counts, then the limit, as the API server fills them in."""
     stated = object_in(spec, "resources")
     own, limits = amounts(object_in(stated, "requests")), amounts(object_in(stated, "limits"))
     if limits:
@@ -150,7 +152,7 @@ def add(total: dict[str, int], more: Mapping[str, int]) -> None:
 
 
 def largest(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The largest amount of each resource."""
+    """Return the largest amount of each resource."""
     most: dict[str, int] = {}
     for amounts in several:
         for name, size in amounts.items():
@@ -233,11 +235,11 @@ class Selector(NamedTuple):
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Labels) -> bool:
-        """True if the labels meet all conditions."""
+        """Return True if the labels meet all conditions."""
         return all(requirement.holds(labels) for requirement in self.requirements)
 
     def extended(self, more: Iterable[Requirement]) -> Selector:
-        """The selector with more conditions."""
+        """Return the selector with more conditions."""
         return Selector(tuple(dict.fromkeys([*self.requirements, *more])))
 
 
@@ -246,19 +248,19 @@ NOTHING = Selector((Requirement("", "In"),))
 
 
 def label_selector(value: Any) -> Selector:
-    """The label selector of a term or constraint. One that is missing matches nothing."""
+    """Return the label selector of a term or constraint. A missing one matches nothing."""
     if not isinstance(value, dict):
         return NOTHING
     return Selector((*equal_to(object_in(value, "matchLabels")), *requirements_of(list_in(value, "matchExpressions"))))
 
 
 def equal_to(labels: Mapping[str, Any]) -> tuple[Requirement, ...]:
-    """The conditions that labels have these values."""
+    """Return the conditions that labels have these values."""
     return tuple([Requirement(key, "In", (str(value),)) for key, value in sorted(labels.items())])
 
 
 def requirements_of(listed: Iterable[Any]) -> tuple[Requirement, ...]:
-    """The conditions of ``matchExpressions``."""
+    """Return the conditions in ``matchExpressions``."""
     return tuple(
         [
             Requirement(text_in(rule, "key"), text_in(rule, "operator"), tuple(map(str, list_in(rule, "values"))))
@@ -268,12 +270,12 @@ def requirements_of(listed: Iterable[Any]) -> tuple[Requirement, ...]:
 
 
 def taints_of(listed: Iterable[Any]) -> tuple[Taint, ...]:
-    """The taints of a list."""
+    """Return the taints in a list."""
     return tuple([Taint(text_in(one, "key"), text_in(one, "value"), text_in(one, "effect")) for one in listed])
 
 
 def tolerations_of(listed: Iterable[Any]) -> tuple[Toleration, ...]:
-    """The tolerations of a list."""
+    """Return the tolerations in a list."""
     return tuple(
         [
             Toleration(

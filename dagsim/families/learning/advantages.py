@@ -1,6 +1,5 @@
-"""Returns of whole episodes, and estimators of the advantage: how much better a choice was than the
-average one.
-"""
+"""Returns of whole episodes, and estimators of advantages: how much better a choice was than an
+average choice."""
 
 from __future__ import annotations
 
@@ -35,14 +34,13 @@ __all__ = [
 
 
 def discounts(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
-    """(T,) float64: the discount factor of each step, exp(-seconds to the next choice /
-    ``time_constant_s``), as in a semi-Markov process.
-    """
+    """Return (T,) float64: the discount factor of each step, exp(-seconds to the next choice /
+    ``time_constant_s``), as in a semi-Markov process."""
     return np.exp(-np.diff(steps.times_s) / time_constant_s)
 
 
 def returns(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
-    """(T,) float64: the discounted reward from each step to the end of the episode."""
+    """Return (T,) float64: the discounted reward from each step to the end of the episode."""
     gamma = discounts(steps, time_constant_s)
     following = np.zeros(len(steps.rewards) + 1)
     for index in range(len(steps.rewards) - 1, -1, -1):
@@ -51,7 +49,7 @@ def returns(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
 
 
 def return_rms(episodes: Sequence[EpisodeSteps], time_constant_s: float) -> float:
-    """Root mean square of all returns. Divided by it, values are about 1."""
+    """Return the root mean square of all returns; values that are divided by it are about 1."""
     all_returns = np.concatenate([returns(steps, time_constant_s) for steps in episodes])
     return float(np.sqrt(np.mean(all_returns**2))) + 1e-9
 
@@ -74,10 +72,9 @@ def replica_advantages(replicas: Sequence[EpisodeSteps], time_constant_s: float)
 
 
 def gae(steps: EpisodeSteps, values: np.ndarray, time_constant_s: float, lambda_: float) -> np.ndarray:
-    """(T,) float64: generalised advantage estimates (Schulman et al. 2016, equation 16). ``values``
-    (T,) are those of the observations. The episode has ended, so the value after the last step
-    is 0.
-    """
+    """Return (T,) float64: generalised advantage estimates (Schulman et al. 2016, equation 16).
+    ``values`` (T,) are the values of the observations. Because the episode has ended, the value
+    after the last step is 0."""
     gamma = discounts(steps, time_constant_s)
     following = np.append(values[1:], 0.0)
     delta = np.asarray(steps.rewards) + gamma * following - values
@@ -91,16 +88,16 @@ class Estimator(Protocol):
     """Estimates advantages from whole episodes, the replicas of one job sequence side by side."""
 
     witness: WitnessFactory | None
-    """Make the witness that takes notes during an episode. If ``None``, no notes are needed."""
+    """Build the witness that takes notes during an episode; ``None`` if no notes are needed."""
 
     def estimate(
         self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, dict[str, float]]:
-        """(T,) float64 advantages of all choices, concatenated, and metrics for the log."""
+        """Return the (T,) float64 advantages of all choices, concatenated, and metrics for the log."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """The state that a resumed training needs."""
+        """Return the state that a resumed training run needs."""
         ...
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -119,9 +116,8 @@ class StatelessEstimator:
 
 
 class ReplicaAdvantages(StatelessEstimator):
-    """Compares each episode with the others of its job sequence at equal time, without a critic
-    (Mao et al., ICLR 2019).
-    """
+    """Compares each episode with the other episodes on its job sequence at the same time, without a
+    critic (Mao et al., ICLR 2019)."""
 
     witness: WitnessFactory | None = None
 
@@ -138,9 +134,8 @@ class ReplicaAdvantages(StatelessEstimator):
 
 
 class CriticAdvantages:
-    """Generalised advantage estimates (Schulman et al. 2016) by a critic, which is fitted to the
-    returns of every iteration.
-    """
+    """Generalised advantage estimates (Schulman et al. 2016) from a critic, which is fitted to the
+    returns of every iteration."""
 
     witness: WitnessFactory | None = None
 
@@ -207,12 +202,11 @@ ADVANTAGES: Registry[Estimator] = Registry(
     method="estimate",
 )
 """Every estimator by name. It is built with ``context`` and those settings of the algorithm that
-its parameters name.
-"""
+its constructor takes as parameters."""
 
 
 def replica_groups(episodes: Sequence[EpisodeSteps], replicas: int) -> list[Sequence[EpisodeSteps]]:
-    """Group the episodes by job sequence: one group of replicas each."""
+    """Group the episodes by job sequence, one group of replicas for each."""
     return [episodes[begin : begin + replicas] for begin in range(0, len(episodes), replicas)]
 
 

@@ -1,4 +1,5 @@
-"""Trained agents as policies: by the name of an algorithm, of an agent that ships, or of a file's kind."""
+"""Trained agents as policies, chosen by the name of an algorithm, by the name of a shipped agent,
+or by the kind of a file."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def agent_of(scenario: Scenario, spec: Spec) -> Policy[Any, Any]:
 
 
 def newest_agent(algorithm: str, root: Path, system: str) -> Path | None:
-    """Return the best agent of the newest training of an algorithm for a system below ``root``."""
+    """Return the best agent from the newest training run of an algorithm for a system below
+    ``root``."""
     trained = sorted(root.glob(f"*-train-{algorithm}-*/best.pt"), key=lambda path: path.parent.name, reverse=True)
     if not trained:
         return None

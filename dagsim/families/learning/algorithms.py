@@ -1,4 +1,4 @@
-"""Settings of a training: plain values, so that reading a configuration does not load torch."""
+"""Settings of a training run: plain values, so that reading a configuration does not load torch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 LOCKSTEP = 16
-"""Default number of episodes that are played side by side."""
+"""Default number of episodes that are simulated side by side."""
 
 
 ALGORITHMS: Registry[AlgorithmSettings] = Registry(
@@ -41,7 +41,8 @@ ALGORITHMS: Registry[AlgorithmSettings] = Registry(
 
 @dataclass(frozen=True, slots=True)
 class WarmStart(CheckedSettings):
-    """Behaviour cloning: a net learns to imitate a heuristic before its training."""
+    """Behaviour cloning: a network learns to imitate a heuristic before reinforcement learning
+    starts."""
 
     policy: str
     """The heuristic to imitate."""
@@ -52,9 +53,10 @@ class WarmStart(CheckedSettings):
     final_lr: float | None = None
     """Final value of Adam's learning rate. Default: it stays constant."""
     smoothing: float = 0.2
-    """Probability spread evenly over all choices, so that the net can still learn others."""
+    """Probability mass spread evenly over all choices, so that the network can still learn to
+    choose others."""
     max_grad: float | None = None
-    """Limit on the norm of gradients. Default: no limit."""
+    """Maximum norm of the gradient. Default: no limit."""
 
     section: ClassVar[str] = "warm_start"
 
@@ -64,7 +66,7 @@ class WarmStart(CheckedSettings):
 
 
 def _first_codec() -> CodecSettings:
-    """The first codec of the default system."""
+    """Return the first codec of the default system."""
     codecs = system_named(DEFAULT_SYSTEM).codecs
     codec: CodecSettings = codecs.create(codecs.names()[0])
     return codec
@@ -72,7 +74,7 @@ def _first_codec() -> CodecSettings:
 
 @dataclass(frozen=True, slots=True)
 class TrainConfig(CheckedSettings):
-    """A training: the algorithm, its reward, its length, and how it is validated."""
+    """A training run: the algorithm, its reward, its length, and how it is validated."""
 
     algorithm: AlgorithmSettings = field(default_factory=PpoConfig)
     net: NetSettings = field(default_factory=ScorerConfig)
@@ -81,49 +83,39 @@ class TrainConfig(CheckedSettings):
     """Terms and weights (``dagsim list rewards``)."""
     iterations: int = 100
     minutes: float | None = None
-    """Limit on the wall time in minutes, in addition to the number of iterations. A resumed
-    training continues the count.
-    """
+    """Limit on the wall time in minutes, in addition to the number of iterations. The count
+    continues when a run is resumed."""
     time_constant_s: tuple[float, float] | None = None
-    """Time constant of the discount at the start and at the end of the training, instead of the
-    algorithm's ``discount_jcts``.
-    """
+    """Time constant of the discount at the start and at the end of training, instead of the
+    algorithm's ``discount_jcts``."""
     first_jobs: int | None = None
-    """Curriculum: episodes begin with this number of jobs and grow to all of them over the first
-    half (Spark).
-    """
+    """Curriculum: episodes begin with this number of jobs, which grows to all jobs over the first
+    half of training (Spark)."""
     ema_decay: float = 0.0
-    """Decay of the average over iterations that is validated: the fraction kept in each. If 0, the
-    net itself is validated.
-    """
+    """Decay of the moving average of the weights over iterations, which is what is validated: the
+    fraction kept per iteration. If 0, the network itself is validated."""
     reference: str = "best"
     """The heuristic against which progress is measured. ``best`` is the best cheap non-preemptive
-    one on validation seeds, tuned ones included.
-    """
+    heuristic on the validation seeds, including tuned ones."""
     rivals: tuple[str, ...] = ("fifo", "sjf", "eft-wait")
-    """Further heuristics in the report."""
+    """Further heuristics in the final comparison."""
     linear_iterations: int = 12
-    """Iterations of training for a linear policy on the same features, which the report includes.
-    If 0, it is left out.
-    """
+    """Iterations for training a linear policy on the same features, which joins the final
+    comparison. If 0, it is left out."""
     warm_start: str | WarmStart | None = None
-    """A heuristic to imitate before the training (behaviour cloning), or the settings of the
-    imitation.
-    """
+    """A heuristic to imitate before training (behaviour cloning), or the settings of the imitation."""
     lockstep: int = LOCKSTEP
-    """Number of episodes that are played side by side, with one pass of the net for all of them.
-    Workers receive an iteration in parts of this size, so their number does not change the
-    result.
-    """
+    """Number of episodes that are simulated side by side, with one forward pass of the network for
+    all of them. Workers receive an iteration in parts of this size, so the number of workers does
+    not change the result."""
     validate_every: int = 5
     """Iterations between validations."""
     validation_seeds: int = 50
     report_seeds: int = 200
     report_from: int | None = None
-    """First seed of the report, to repeat the report of another training (its run folder records
-    the seeds in ``report_seeds.yaml``). Default: the next seeds that no training in the same
-    results folder has reported on.
-    """
+    """First test seed, to repeat the final test of another training run (its run folder records the
+    seeds in ``report_seeds.yaml``). Default: the next seeds that no training run in the same
+    results folder has been tested on."""
 
     section: ClassVar[str] = "train"
 
@@ -147,7 +139,8 @@ class TrainConfig(CheckedSettings):
 
 
 def algorithm_name(settings: AlgorithmSettings) -> str:
-    """The short name of an algorithm, for labels: its ``kind``, or the name of a user's class."""
+    """Return the short name of an algorithm for labels: its ``kind``, or the name of a user's
+    class."""
     return str(getattr(settings, "kind", type(settings).__name__))
 
 

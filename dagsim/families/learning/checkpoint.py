@@ -47,21 +47,22 @@ __all__ = [
 
 _FORMAT = "dagsim-agent-3"
 _BEFORE = ".".join(("dagsim", "agents", ""))
-"""The start of names of modules in older files."""
+"""Prefix of the names of modules in older files."""
 _NETS_OF_ALGORITHMS = ("dagsim.families.learning.off_policy.rainbow:RainbowNetConfig",)
-"""Nets that come with dagsim but cannot be chosen by name, because an algorithm makes them."""
+"""Networks that come with dagsim but cannot be chosen by name, because an algorithm builds them
+itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """An agent on disk: its system, codec, net, weights and origin."""
+    """An agent on disk: its system, codec, network, weights and origin."""
 
     algorithm: str
     net: NetSettings
     codec: CodecSettings
     weights: Mapping[str, torch.Tensor]
     about: Mapping[str, Any]
-    """Origin, for people: workload, cluster, seed, iterations, score on validation."""
+    """Provenance for human readers: workload, cluster, seed, iterations, validation score."""
     bounds: ObservationBounds | None = None
     """Bounds of the features seen in training; ``None`` if they were not recorded."""
     system: str = DEFAULT_SYSTEM
@@ -91,16 +92,17 @@ class Checkpoint:
         codec: str | None = None,
         net: str | None = None,
     ) -> Checkpoint:
-        """Read a file that ``save`` wrote. ``system``, if given, must be the agent's own; it is needed if
-        that is code outside dagsim.
+        """Read a file that ``save`` wrote. ``system``, if given, must be the system that the agent
+        was trained for; it is needed if that system is code outside dagsim.
 
-        The file is data: it can name only codecs and nets that come with dagsim. To load any other,
-        pass its class, ``module:Class``, as ``codec`` or ``net``.
+        A file contains only data, so it can refer only to codecs and networks that come with
+        dagsim. To load any other, pass its class, ``module:Class``, as ``codec`` or ``net``.
 
         Raises:
-            RunFolderError: The file is missing or damaged, belongs to another version of dagsim or to
-                another system, or was made for other observations.
-            CodeNotAllowed: Its codec or net is code outside dagsim, and was not named.
+            RunFolderError: The file is missing or damaged, belongs to another version of dagsim
+                or to
+                another system, or was trained on other observations.
+            CodeNotAllowed: Its codec or network is code outside dagsim that the caller did not name.
         """
         plain = read_plain(path)
         if plain.get("format") != _FORMAT:
@@ -140,7 +142,7 @@ class Checkpoint:
         return codec if self.bounds is None else Clipped(codec, self.bounds)
 
     def network(self) -> ActorNet:
-        """Build the net with its weights, for inference only."""
+        """Build the network with its weights, for inference only."""
         net = self.net.build(self.codec)
         net.load_state_dict(dict(self.weights))
         net.settings = self.net
@@ -148,10 +150,9 @@ class Checkpoint:
 
 
 class AgentPolicy:
-    """Decides with a net: takes the likeliest choice, or with ``sampled`` draws one from the
-    simulation's stream ``"agent"``. Cost per decision: one observation and one pass of the net,
-    about 0.3 ms on the GPU cluster.
-    """
+    """Decides with a network: takes the likeliest choice or, with ``sampled``, samples one with the
+    simulation's random stream ``"agent"``. Each decision costs one observation and one forward
+    pass, about 0.3 ms on the GPU cluster."""
 
     def __init__(self, checkpoint: Checkpoint, *, sampled: bool = False) -> None:
         self.checkpoint = checkpoint
@@ -162,17 +163,18 @@ class AgentPolicy:
 
     @property
     def admits(self) -> bool:
-        """True if it decides which jobs are admitted."""
+        """True if the agent decides which jobs are admitted."""
         return "admit" in getattr(self.checkpoint.codec, "actions", ())
 
     @property
     def outside_training(self) -> float:
-        """Share of the values seen so far that lay outside the range of their feature in training."""
+        """Fraction of the values seen so far that lay outside the range of their feature in
+        training."""
         codec = self._codec
         return codec.outside / codec.values if isinstance(codec, Clipped) and codec.values else 0.0
 
     def decide(self, view: View) -> Iterator[Any]:
-        """Return the decisions of the net's choice."""
+        """Yield the decisions that the network chooses."""
         observation = self._codec.encode(view)
         if observation is None:
             return
@@ -188,8 +190,8 @@ def load_agent(
     codec: str | None = None,
     net: str | None = None,
 ) -> AgentPolicy:
-    """Load the agent of a checkpoint file as a policy. ``system`` must be its own; ``codec`` and
-    ``net`` are those of ``Checkpoint.load``.
+    """Load the agent of a checkpoint file as a policy. ``system`` must be the one that it was
+    trained for; ``codec`` and ``net`` are as in ``Checkpoint.load``.
 
     Raises:
         RunFolderError, CodeNotAllowed: As ``Checkpoint.load``.
@@ -198,12 +200,13 @@ def load_agent(
 
 
 def overlap(config: Config, seeds: Iterable[int], checkpoint: Path) -> str | None:
-    """Say how many of an experiment's windows hold jobs that the agent of a file was trained or chosen on.
+    """Say how many of an experiment's windows contain jobs on which an agent was trained or
+    selected.
 
     Return None if none of them does.
     """
     trace = config.trace_file
-    beside = checkpoint.with_suffix(".json")  # what a file that ships does not say itself
+    beside = checkpoint.with_suffix(".json")  # a shipped file does not record this itself
     facts = json.loads(beside.read_text("utf-8")) if beside.is_file() else read_plain(checkpoint).get("about", {})
     traces = facts.get("traces") or ()
     if trace is None or trace.window is None or not any(digest(path) in traces for path in config.world.trace_paths):
@@ -212,8 +215,9 @@ def overlap(config: Config, seeds: Iterable[int], checkpoint: Path) -> str | Non
     if not (inside := sum(begin < rest for begin, _ in places)):
         return None
     return (
-        f"{inside} of {len(places)} windows hold jobs of the first {100 * rest:.0f} % of the trace, on which the agent "
-        f"was trained and chosen; --set workload.part=[{rest:g},1] takes windows of the rest"
+        f"{inside} of {len(places)} windows contain jobs from the first {100 * rest:.0f} % of the "
+        "trace, on which the agent "
+        f"was trained and chosen; --set workload.part=[{rest:g},1] takes windows from the rest"
     )
 
 
@@ -227,7 +231,7 @@ def write_plain(path: Path, plain: Mapping[str, Any]) -> None:
 
 
 def read_plain(path: Path) -> dict[str, Any]:
-    """Read a file of tensors and plain values.
+    """Read a file with tensors and plain values.
 
     Raises:
         RunFolderError: The file is missing, or its digest does not match.
@@ -236,7 +240,7 @@ def read_plain(path: Path) -> dict[str, Any]:
         plain = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise RunFolderError(f"{path}: no such checkpoint") from None
-    except Exception as error:  # a damaged pickle can raise anything
+    except Exception as error:  # unpickling a damaged file can raise anything
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RunFolderError(f"{path}: not a readable checkpoint ({why[:120]})") from None
     if not isinstance(plain, dict):
@@ -256,7 +260,7 @@ def _digest(plain: Mapping[str, Any]) -> str:
 
 
 def _feed(total: Any, value: Any) -> None:
-    """Add a value, with everything in it, to the digest."""
+    """Update the digest with a value and everything inside it."""
     match value:
         case torch.Tensor():
             total.update(f"{value.dtype}{list(value.shape)}".encode())
@@ -283,7 +287,7 @@ def _finite(path: Path, parts: Mapping[str, Mapping[str, torch.Tensor]]) -> None
 
 
 def _codecs_of(path: Path, name: str, system: System | type[System] | None) -> Registry[Any]:
-    """The codecs of the system that an agent was trained for."""
+    """Return the codecs of the system that an agent was trained for."""
     if system is not None:
         return system.codecs
     known = {other.system: other for other in all_systems().values()}
@@ -296,12 +300,11 @@ def _codecs_of(path: Path, name: str, system: System | type[System] | None) -> R
 
 
 def _settings_from(registry: Registry[Any], settings: Mapping[str, Any], own: str | None) -> Any:
-    """Rebuild the settings object that ``_plain_settings`` described. ``own`` names its class if it
-    is not part of dagsim.
-    """
+    """Rebuild the settings object that ``_plain_settings`` described. ``own`` is the name of its
+    class if the class is not part of dagsim."""
     kind = settings["kind"].replace(
         "dagsim.families.learning.", "dagsim.families.learning."
-    )  # where the classes were before
+    )  # modules in which older versions had these classes
     part = registry.kind
     if registry.is_own(kind) and own is None and kind not in _NETS_OF_ALGORITHMS:
         raise CodeNotAllowed(
@@ -316,7 +319,8 @@ def _settings_from(registry: Registry[Any], settings: Mapping[str, Any], own: st
 
 
 def _plain_settings(settings: Any) -> dict[str, Any]:
-    """The fields of a settings object, and its ``kind``: its name, or the place of its class."""
+    """Return the fields of a settings object and its ``kind``: its name, or the location of its
+    class."""
     cls = type(settings)
     path = f"{cls.__module__}:{cls.__qualname__}"
     kind = getattr(settings, "kind", path) if cls.__module__.startswith("dagsim.") else path
@@ -340,7 +344,7 @@ class ObservationBounds:
     parts: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
     def widen(self, observation: Any) -> None:
-        """Widen the bounds by an observation."""
+        """Widen the bounds to include an observation."""
         for name, values in zip(observation._fields, observation, strict=True):
             rows = values.reshape(-1, values.shape[-1])
             low, high = rows.min(axis=0), rows.max(axis=0)
@@ -356,17 +360,17 @@ class ObservationBounds:
         )
 
     def to_tensors(self) -> dict[str, torch.Tensor]:
-        """One tensor (2, features) per part, for a file."""
+        """Return one tensor (2, features) per part of the observation, for a file."""
         return {name: torch.from_numpy(np.stack(limits)) for name, limits in self.parts.items()}
 
     @classmethod
     def of(cls, tensors: Mapping[str, torch.Tensor]) -> ObservationBounds:
-        """The inverse of ``to_tensors``."""
+        """Rebuild the bounds from the tensors that ``to_tensors`` returned."""
         return cls({name: (limits[0].numpy(), limits[1].numpy()) for name, limits in tensors.items()})
 
 
 class _Wrapped:
-    """A codec around another."""
+    """A codec that wraps another one."""
 
     def __init__(self, codec: Codec, bounds: ObservationBounds) -> None:
         self.codec = codec
@@ -383,7 +387,7 @@ class _Wrapped:
 
 
 class BoundsRecorder(_Wrapped):
-    """Widens ``bounds`` by everything that the codec shows."""
+    """Widens ``bounds`` by every observation that the codec produces."""
 
     def encode(self, view: Any) -> Any | None:
         observation = self.codec.encode(view)
@@ -393,14 +397,14 @@ class BoundsRecorder(_Wrapped):
 
 
 class Clipped(_Wrapped):
-    """Clips everything that the codec shows to ``bounds``, and counts it."""
+    """Clips every observation of the codec to ``bounds``, and counts the values outside them."""
 
     def __init__(self, codec: Codec, bounds: ObservationBounds) -> None:
         super().__init__(codec, bounds)
         self.values = 0
-        """Number of values that the codec has shown."""
+        """Number of values in all observations so far."""
         self.outside = 0
-        """Number of these that lay outside the bounds."""
+        """Number of those values outside the bounds."""
 
     def encode(self, view: Any) -> Any | None:
         observation = self.codec.encode(view)

@@ -1,7 +1,7 @@
-"""Rewards of the GPU cluster: the cost of a schedule as folds over its log, which can be read at
+"""Rewards for the GPU cluster: the cost of a schedule, folded over its log, which can be read at
 any time.
 
-Each term is a running total over past events, which never decreases.
+Each term is a running total over past events that never decreases.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Accrual:
         self.rate = self._integral = self._since = self._charged = 0.0
 
     def change(self, now: float, by: float) -> None:
-        """Change the rate by ``by`` from ``now`` on."""
+        """Change the rate by ``by``, from time ``now`` on."""
         self._integral += self.rate * (now - self._since)
         self._since = now
         self.rate += by
 
     def total(self, now: float) -> float:
-        """The total cost until ``now``."""
+        """Return the total cost up to time ``now``."""
         return self._integral + self.rate * (now - self._since)
 
     def cost(self, now: float) -> float:
@@ -43,14 +43,14 @@ class Accrual:
 
 
 class _PerJob(Accrual):
-    """Every job adds to the rate from its arrival until it leaves."""
+    """Every job contributes to the rate from its arrival until it leaves."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
         self._schedule = schedule
 
     def weight(self, job: int) -> float:
-        """The weight of one second of the job."""
+        """Return the cost of one second of the job."""
         return 1.0
 
     def take(self, row: Row) -> None:
@@ -62,8 +62,7 @@ class _PerJob(Accrual):
 
 class JobSeconds(_PerJob):
     """Seconds in the system, over all jobs. At the end, this is exactly the sum of completion
-    times.
-    """
+    times."""
 
 
 class WeightedJobSeconds(_PerJob):
@@ -75,8 +74,7 @@ class WeightedJobSeconds(_PerJob):
 
 class BoundedStretch(_PerJob):
     """The sum over jobs of max(1, completion time / max(ideal time, 10 s)). A job whose ratio is
-    below 1 adds the difference when it ends.
-    """
+    still below 1 when it ends adds the difference then."""
 
     def weight(self, job: int) -> float:
         return 1.0 / max(self._schedule.jobs[job].ideal_s, 10.0)
@@ -112,7 +110,7 @@ class Makespan(Accrual):
 
 
 class IdleGpuSeconds(Accrual):
-    """Idle GPU-seconds while jobs were in the system, as a fraction of the GPUs."""
+    """Idle GPU-seconds while jobs were in the system, divided by the number of GPUs."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
@@ -135,8 +133,7 @@ class IdleGpuSeconds(Accrual):
 
 class Joules(Accrual):
     """Energy consumed by all GPUs since the first arrival, held or idle. GPUs of nodes that are
-    down consume none.
-    """
+    down consume none."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
@@ -166,9 +163,8 @@ class Joules(Accrual):
 
 
 class Unfairness(Accrual):
-    """Seconds times (1 - Jain's index of the GPUs that tenants hold at each instant). Tenants count
-    while they have jobs in the system.
-    """
+    """Seconds times (1 - Jain's index of the GPUs that tenants hold at that time), integrated. A
+    tenant counts while it has jobs in the system."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
@@ -197,12 +193,12 @@ class Unfairness(Accrual):
 
 
 class ShapedJobSeconds(JobSeconds):
-    """Job-seconds minus those that no schedule can avoid. The critical paths of the jobs in the
-    system count as already spent, so a start on a slow GPU is charged at once.
+    """Job-seconds minus those that no schedule can avoid. The critical path of each job in the
+    system is charged in advance, so starting a task on a slow GPU costs something at once.
 
-    Every step costs 0 or more. All steps add up to the sum of completion times minus the sum of
-    critical paths (potential-based shaping, Ng, Harada and Russell 1999: without discount it
-    changes no ranking of policies).
+    Every step costs 0 or more. The costs of all steps add up to the sum of completion times minus
+    the sum of critical paths (potential-based shaping, Ng, Harada and Russell 1999: without a
+    discount it does not change the ranking of policies).
     """
 
     def __init__(self, kernel: ClusterKernel) -> None:
@@ -227,9 +223,8 @@ class _Count(Accrual):
 
 
 class LostGpuSeconds(_Count):
-    """GPU-seconds that preemptions and moves cost: the set-up that a stopped run pays when it returns, and
-    its work if that is not kept.
-    """
+    """GPU-seconds that preemptions and migrations cost: the start-up delay when a stopped run
+    resumes, and its work if that is not kept."""
 
     def __init__(self, kernel: ClusterKernel) -> None:
         super().__init__()
@@ -263,36 +258,35 @@ _STOPS = (int(Kind.PREEMPTED), int(Kind.FAILED))
 
 
 class CriticalPaths:
-    """The longest path of each job from now to its end, by true durations: running tasks until
-    their end, all others on their fastest type.
+    """The longest path of each job from now to its end, by true durations: running tasks until they
+    end, all other tasks on their fastest type.
 
     The path of a run is its remaining time plus the path after it. Runs that have ended need no
-    attention: their paths continue in a child that is ready, or another parent of the child has a
-    longer one. So a job's path is the maximum of two values: (latest end of a run plus the path
-    after it) - now, and the longest rank of its ready tasks.
+    attention, because their paths continue in a child that is ready, or another parent of the child
+    has a longer one. So a job's path is the maximum of two values: (latest end of a run plus the
+    path after it) - now, and the longest rank of its ready tasks.
 
     The kernel reports ready tasks and starts. ``take`` must receive every new row of the log before
-    the paths are read. Cost per call of ``left_s``: O(jobs + new rows, runs and ready tasks).
+    the paths are read. A call of ``left_s`` costs O(jobs + new rows, runs and ready tasks).
     """
 
     def __init__(self, simulation: ClusterKernel) -> None:
         self._simulation = simulation
         self._paths: dict[int, _Path] = {}
-        """Paths by job, in the order in which jobs were admitted."""
+        """Paths by job, in order of admission."""
         self._pushed: list[TaskState] = []
         self._started: list[Run] = []
         self._stopped = False
         """True if a run was stopped since the last call of ``left_s``."""
         self.arrived_s = 0.0
         """Sum of the critical paths of all admitted jobs at their arrival, in seconds. Jobs that no
-        GPU type may run are left out, as their paths are infinite.
-        """
+        GPU type can run are left out, because their paths are infinite."""
         self.push = self._pushed.append
-        """Note a task that became ready."""
+        """Record a task that became ready."""
         simulation.frontier.build(self, self, simulation.running.values(), simulation.now)
 
     def started(self, run: Run, now: float) -> None:
-        """Note a run that has just started."""
+        """Record a run that has just started."""
         self._started.append(run)
 
     def take(self, row: Row) -> None:
@@ -314,7 +308,7 @@ class CriticalPaths:
             self._stopped = True
 
     def left_s(self) -> float:
-        """The sum of the paths of the jobs in the system, in seconds."""
+        """Return the sum of the longest paths of the jobs in the system, in seconds."""
         self._look()
         now = self._simulation.now
         return ordered_sum(
@@ -345,18 +339,17 @@ class CriticalPaths:
 
 
 class _Path:
-    """The longest path of one job: through its runs, it ends at ``until_s``; through its ready
-    tasks, it takes ``ready_s``.
-    """
+    """The longest path of one job: ``until_s`` is when the longest path through its runs ends, and
+    ``ready_s`` is the length of the longest path through its ready tasks."""
 
     __slots__ = ("_ranks", "_waiting", "ready_s", "until_s")
 
     def __init__(self, job: JobState) -> None:
         best = [min(task._truth) for task in job.tasks]
         self._ranks = best if len(best) == 1 else job.job.graph.upward_rank(best)
-        """The true path from the start of each task to the end of the job, in seconds."""
+        """Length of the true path from the start of each task to the end of the job, in seconds."""
         self._waiting: dict[TaskState, float] = {}
-        """The paths of ready tasks, in seconds."""
+        """Lengths of the paths from ready tasks, in seconds."""
         self.ready_s = self.until_s = 0.0
 
     def wait(self, task: TaskState) -> None:
@@ -369,7 +362,7 @@ class _Path:
             self.ready_s = rank
 
     def go(self, task: TaskState) -> None:
-        """Remove a task that has been started for good."""
+        """Remove a task, all of whose instances have been started."""
         self._waiting.pop(task, None)
         self.ready_s = max(self._waiting.values(), default=0.0)
 

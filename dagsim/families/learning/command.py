@@ -62,13 +62,15 @@ def train_agent(
         typer.Option(
             "--executor",
             metavar="WHERE",
-            help="Where to run: local:N, ray or slurm (default: local:WORKERS); on Ray, training episodes, too.",
+            help="Where to run: local:N, ray or slurm (default: local:WORKERS). On Ray, training "
+            "episodes run there, too.",
         ),
     ] = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train an agent, keep its best on validation, and compare it with heuristics.
+    """Train an agent, keep the version that is best on the validation seeds, and compare it with
+    heuristics.
 
     Example: dagsim train --algo ppo --config train/ppo --seed 1
     """
@@ -115,7 +117,7 @@ def train_agent(
 
 
 def _draw(trained: Trained, ranked: Sequence[PolicyResult]) -> None:
-    """Draw the learning curve, and the report if one exists, into the run folder."""
+    """Draw the learning curve and, if there was a final test, its results, into the run folder."""
     from dagsim.experiment.training_log import read_log
     from dagsim.report.drawing import draw_comparison
     from dagsim.report.plots.curves import learning_curves

@@ -20,12 +20,12 @@ Preset = Literal["flat", "dict", "candidates", "graph"]
 class EnvConfig:
     """Settings: actions, observations, and the end of episodes.
 
-    ``level`` is the kind of choice:
+    ``level`` is the kind of choice, the action space:
 
-    - ``job``: a job; its task with the longest path starts, on the fastest type with room;
+    - ``job``: a job; its task with the longest path starts on the fastest type on which it fits;
     - ``task``: a task;
     - ``task_type``: a pair of a task and a GPU type;
-    - ``task_type_par``: a pair, and how many instances start at once (one, half or all).
+    - ``task_type_par``: a pair, and the number of instances that start together (one, half or all).
 
     ``observation`` is one of:
 
@@ -38,12 +38,13 @@ class EnvConfig:
     level: Level = "task_type"
     observation: Preset = "candidates"
     slots: int = 64
-    """Number of actions; the last one is to wait."""
+    """Number of actions; the last action is to wait."""
     nodes: int = 256
-    """Maximum number of tasks in ``graph``, oldest job first."""
+    """Maximum number of tasks in ``graph``, which lists the oldest jobs first."""
     edges: int = 512
     codec: CodecSettings = field(default_factory=CandidatesConfig)
-    """A codec of rows (``dagsim list codecs``). Your own codec requires the level ``task_type``."""
+    """A codec whose observations have rows (``dagsim list codecs``). Your own codec requires the
+    level ``task_type``."""
     reward: Mapping[str, float] = field(default_factory=lambda: {"shaped_job_seconds": 1.0})
     """Terms and weights (``dagsim list rewards``)."""
     reward_scale: float = 1000.0
@@ -68,7 +69,7 @@ class EnvConfig:
                 f"env: observation must be one of {', '.join(get_args(Preset))}, got {self.observation!r}"
             )
         if self.level != "task_type" and not isinstance(self.codec, CandidatesConfig):
-            raise ConfigError(f"env: level {self.level!r} goes with the codec 'candidates' only; use 'task_type'")
+            raise ConfigError(f"env: level {self.level!r} works only with the codec 'candidates'; use 'task_type'")
         if min(self.slots, self.nodes, self.edges) < 2:
             raise ConfigError(
                 f"env: slots, nodes and edges must be 2 or more, got {self.slots!r}, {self.nodes!r}, {self.edges!r}"

@@ -1,4 +1,5 @@
-"""Episodes: simulations that stop at every choice, and their rewards. No torch, no Gymnasium."""
+"""Episodes: simulations that stop at every choice, and their rewards. This module imports neither
+torch nor Gymnasium."""
 
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ from dagsim.systems.seam import Codec, CodecSettings, Conversation, Kernel, Rewa
 
 
 class Witness(Protocol):
-    """Takes notes about a simulation for an estimator of advantages. Policies must not see them."""
+    """Takes notes about a simulation for an advantage estimator. Policies must not see these notes."""
 
     def note(self) -> Any:
-        """Return a note on the present, just before a choice is carried out."""
+        """Return a note on the current state, just before a choice is carried out."""
         ...
 
     def hindsight(self) -> Any:
-        """Return a note on the whole episode, after its end."""
+        """Return a note on the whole episode, after it has ended."""
         ...
 
 
@@ -28,9 +29,8 @@ WitnessFactory = Callable[[Kernel[Any, Any]], Witness]
 
 
 class Episode:
-    """A simulation in progress. ``observation`` holds the present choices; it is ``None`` after the
-    end.
-    """
+    """A simulation in progress. ``observation`` holds the current choices; it is ``None`` after the
+    end."""
 
     def __init__(
         self,
@@ -91,22 +91,20 @@ class Episode:
 
 @dataclass(frozen=True)
 class EpisodeFactory:
-    """Makes episodes from a scenario, a codec for its views, and a reward. Picklable if its parts
-    are.
-    """
+    """Builds episodes from a scenario, a codec for its views, and a reward. The factory can be
+    pickled if its parts can."""
 
     scenario: Scenario
     codec: CodecSettings
     reward: RewardConfig
     record: bool = False
-    """True to keep every run in the log, as reports need, even if that is slower."""
+    """True to keep every run in the log, which reports need but which is slower."""
     compiled: bool = False
-    """True to play many episodes at once in the compiled engine (``vector_env``)."""
+    """True to simulate many episodes at once in the compiled engine (``vector_env``)."""
 
     def kernel(self, seed: int, jobs: int | None = None) -> Kernel[Any, Any]:
-        """Build a kernel for the job sequence with that seed. It has only the first ``jobs`` jobs,
-        if the system supports this.
-        """
+        """Build a kernel for the job sequence with that seed. If ``jobs`` is set and the system
+        supports it, the kernel has only that many jobs."""
         options: dict[str, Any] = {} if jobs is None else {"jobs": jobs}
         return self.scenario.kernel(seed, record=self.record, **options)
 
@@ -121,8 +119,8 @@ class EpisodeFactory:
 class RewardConfig:
     """A weighted sum of terms to minimise, and a divisor.
 
-    ``terms`` are names in the system's registry (with parameters in brackets), ``module:attr`` or
-    names of entry points, each with its weight.
+    ``terms`` are names from the system's registry (with parameters in brackets), ``module:attr`` or
+    entry points, each with a weight.
 
     Raises:
         ConfigError: There are no terms, or the scale is not positive.
@@ -135,7 +133,7 @@ class RewardConfig:
 
     def __post_init__(self) -> None:
         if not self.terms:
-            raise ConfigError("reward: needs at least one term")
+            raise ConfigError("reward: at least one term is needed")
         if not self.scale > 0:
             raise ConfigError(f"reward: scale must be positive, got {self.scale!r}")
 
@@ -150,16 +148,13 @@ class RewardConfig:
 
 
 class Reward:
-    """The reward of one simulation, step by step. The rewards add up to minus the total cost,
-    however time is divided into steps.
-    """
+    """The reward of one simulation, step by step. The rewards sum to minus the total cost, however
+    time is divided into steps."""
 
     def __init__(self, config: RewardConfig, kernel: Kernel[Any, Any], registry: Registry[RewardTerm]) -> None:
         self.config = config
         self.last: dict[str, float] = dict.fromkeys(config.terms, 0.0)
-        """The amount that each term (times its weight, over the scale) subtracted from the last
-        reward.
-        """
+        """What each term contributed to the last reward: its weighted cost, divided by the scale."""
         self._kernel = kernel
         schedule = kernel.schedule
         self._terms = {name: registry.create(name, kernel=kernel, schedule=schedule) for name in config.terms}

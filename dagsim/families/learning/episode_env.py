@@ -1,4 +1,5 @@
-"""The base of the environments: one episode at a time, and its pictures as arrays or in a window."""
+"""The base class of the environments: it runs one episode at a time and renders it as an array or
+in a window."""
 
 from __future__ import annotations
 
@@ -39,9 +40,9 @@ class EnvState(NamedTuple):
 
 
 class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
-    """A thin wrapper around ``Episode``; a system adds its spaces, its choices and its ``info``.
+    """A thin wrapper around ``Episode``; a system adds spaces, choices and ``info``.
 
-    ``reset(seed=n)`` plays the job sequence with seed n. Render modes are ``ansi`` (text),
+    ``reset(seed=n)`` starts the job sequence with seed n. Render modes are ``ansi`` (text),
     ``rgb_array`` and ``human`` (a window).
 
     ``copy.deepcopy``, ``pickle`` and ``get_state`` with ``set_state`` bring the present moment back. They repeat
@@ -55,7 +56,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
     metadata = {"render_modes": _RENDER_MODES, "render_fps": _FRAMES_PER_S}
 
     random_seeds = range(1_000_000, 2_000_000)
-    """Seeds of episodes that are begun without a seed. Validation and report never use them."""
+    """Seeds of episodes that are started without a seed. Validation and final tests never use them."""
 
     _made_with: tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -73,7 +74,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         self.codec = codec
         self.render_mode = render_mode
         self.simulation: Any = None
-        """The kernel of the present episode; ``None`` before the first."""
+        """The kernel of the current episode; ``None`` before the first."""
         self._rewards = rewards
         self._reward: Reward | None = None
         self._episode: Episode | None = None
@@ -87,8 +88,8 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
     def of(
         cls, scenario: Scenario, env: EnvConfig | None = None, render_mode: str | None = None, **settings: Any
     ) -> Any:
-        """The environment of a scenario, with its settings one by one, or as one object ``env`` if it
-        has such.
+        """Build the environment of a scenario. Its settings are given one by one or, if the
+        environment has an ``EnvConfig``, as one object ``env``.
 
         Raises:
             InputError: It cannot be built.
@@ -102,7 +103,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
     def vector(
         cls, count: int, scenario: Scenario, env: EnvConfig | None, autoreset_mode: str, settings: Mapping[str, Any]
     ) -> Any:
-        """``count`` environments that are played together, a ``gymnasium.vector.VectorEnv``.
+        """Build ``count`` environments that are stepped together, a ``gymnasium.vector.VectorEnv``.
 
         Raises:
             InputError: They cannot be built.
@@ -116,9 +117,8 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         return None if self._episode is None else self._episode.view
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode on the job sequence with ``seed``. Without a seed, the previous episode
-        determines it.
-        """
+        """Begin an episode on the job sequence with ``seed``. Without a seed, the environment draws
+        one from its own generator."""
         super().reset(seed=seed)
         pool = self.random_seeds
         number = pool.start + int(self.np_random.integers(len(pool))) if seed is None else seed
@@ -153,8 +153,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
 
     def set_state(self, state: EnvState) -> tuple[Any, dict[str, Any]] | None:
         """Go to the moment of ``get_state``, by repeating the actions, and return its observation and info;
-        None if no episode had begun.
-        """
+        None if no episode had begun."""
         seen = None
         if state.seed is not None:
             seen = self.reset(seed=state.seed, options=dict(state.options))
@@ -167,7 +166,8 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         return seen
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """An environment of its own at the same moment. Both share the scenario, which never changes."""
+        """Return an environment of its own at the same moment. Both share the scenario, which never
+        changes."""
         arguments, settings = self._made_with
         memo[id(self)] = twin = type(self)(*arguments, **settings)
         twin.set_state(self.get_state())
@@ -177,7 +177,8 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         return _remade, (type(self), *self._made_with, self.get_state())
 
     def render(self) -> Any:
-        """Draw the present according to the render mode: text, (540, 960, 3) uint8, or a window.
+        """Render the current state according to the render mode: text, (540, 960, 3) uint8, or a
+        window.
 
         Raises:
             ResetNeeded: The episode has not begun.
@@ -200,45 +201,45 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         self._play(self.scenario.kernel(seed, **options))
 
     def _play(self, kernel: Any, until_s: float = inf) -> None:
-        """Make the simulation of ``kernel`` the present episode."""
+        """Make the simulation of ``kernel`` the current episode."""
         self.simulation = kernel
         self._reward = Reward(self._rewards, kernel, self.scenario.terms)
         self._episode = Episode(kernel, self.codec, self._reward, until_s=until_s)
 
     @abstractmethod
     def _choose(self, episode: Episode, action: Any) -> None:
-        """Carry out the choice that an action stands for."""
+        """Carry out the choice that an action represents."""
 
     @abstractmethod
     def _ended(self, episode: Episode) -> tuple[bool, bool]:
-        """The flags ``terminated`` and ``truncated`` of the episode now."""
+        """Return the current flags ``terminated`` and ``truncated`` of the episode."""
 
     @abstractmethod
     def _seen(self) -> tuple[Any, dict[str, Any]]:
-        """The observation and the info of the present."""
+        """Return the observation and the info for the current state."""
 
     @abstractmethod
     def _picture(self) -> np.ndarray:
-        """The present as (540, 960, 3) uint8."""
+        """Draw the current state as (540, 960, 3) uint8."""
 
     @abstractmethod
     def _text(self) -> str:
-        """The present in words."""
+        """Describe the current state in words."""
 
     def _without_view(self) -> str:
-        """The present in words, while there is no choice."""
+        """Describe the current state in words while there is no choice."""
         return "not begun" if self.simulation is None else "over"
 
 
 def _remade(kind: type[EpisodeEnv], arguments: Any, settings: Any, state: EnvState) -> EpisodeEnv:
-    """The environment that was pickled."""
+    """Return the environment that was pickled."""
     made = kind(*arguments, **settings)
     made.set_state(state)
     return made
 
 
 def picture_of(kernel: Kernel[Any, Any] | None, title: str) -> np.ndarray:
-    """(540, 960, 3) uint8: the cluster at the present moment of an episode in progress.
+    """Draw the cluster at the current moment of an episode, as (540, 960, 3) uint8.
 
     Raises:
         ResetNeeded: The episode has not begun.
@@ -255,13 +256,13 @@ def picture_of(kernel: Kernel[Any, Any] | None, title: str) -> np.ndarray:
 
 
 class Screen:
-    """A window for ``human``, which opens with the first picture."""
+    """The window of ``render_mode="human"``, which opens on the first frame."""
 
     def __init__(self) -> None:
         self._window: Any = None
 
     def show(self, image: np.ndarray) -> None:
-        """Replace the picture in the window."""
+        """Show the image in the window."""
         from matplotlib import pyplot
 
         if self._window is None:

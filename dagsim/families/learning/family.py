@@ -1,4 +1,4 @@
-"""The family of learning, and what it adds."""
+"""The learning family, and what it registers."""
 
 from dagsim.family import Entry, Family
 
@@ -6,18 +6,18 @@ FAMILY = Family(
     "agents that learn to schedule: environments, codecs, rewards, nets and training",
     adds={
         "systems": (
-            Entry("mixture", ".mixture:MixtureScenario", "another GPU cluster with other jobs for every seed"),
+            Entry("mixture", ".mixture:MixtureScenario", "a different GPU cluster with different jobs for every seed"),
         ),
         "lists": (
             Entry("nets", ".nets:NETS", "net"),
             Entry("algorithms", ".algorithms:ALGORITHMS", "algorithm"),
-            Entry("advantages", ".advantages:ADVANTAGES", "estimator of advantages"),
+            Entry("advantages", ".advantages:ADVANTAGES", "advantage estimator"),
         ),
         "codecs": (
             Entry(
                 "candidates",
                 ".codecs.codec:CandidatesConfig",
-                "pairs of a ready task and a GPU type with room, and waiting",
+                "pairs of a ready task and a GPU type on which it fits, and waiting",
             ),
             Entry(
                 "relative",
@@ -57,16 +57,18 @@ FAMILY = Family(
         "services": (
             Entry("make_env", ".make_env:make_env", "the Gymnasium environment of an experiment"),
             Entry("make_sb3_env", ".sb3_env:make_sb3_env", "many environments for Stable-Baselines3"),
-            Entry("make_vector_env", ".make_env:make_vector_env", "many environments, played together"),
-            Entry("training_defaults", ".train_section:section_for", "the section train of a system"),
-            Entry("training_filled", ".train_section:for_system", "a section train with the defaults of a system"),
+            Entry("make_vector_env", ".make_env:make_vector_env", "many environments, stepped together"),
+            Entry("training_defaults", ".train_section:section_for", "the section train for a system"),
+            Entry(
+                "training_filled", ".train_section:for_system", "a section train filled with the defaults of a system"
+            ),
             Entry("train", ".session:train", "dagsim.train"),
             Entry("agent", ".agents:agent_of", "a trained agent as a policy"),
             Entry("agent_names", ".agents:agent_names", "all names of agents"),
-            Entry("newest_agent", ".agents:newest_agent", "the agent of the newest training"),
+            Entry("newest_agent", ".agents:newest_agent", "the agent from the newest training run"),
             Entry("algorithm_of", ".agents:algorithm_of", "the algorithm of the agent in a file"),
-            Entry("shipped_agent", ".algorithms:shipped_agent", "the checkpoint of an agent that ships"),
-            Entry("shipped_agents", ".algorithms:shipped_agents", "those of a system, by algorithm"),
+            Entry("shipped_agent", ".algorithms:shipped_agent", "the checkpoint of a shipped agent"),
+            Entry("shipped_agents", ".algorithms:shipped_agents", "the shipped checkpoints for a system, by algorithm"),
             Entry("ray_rollouts", ".ray_rollouts:RayRollouts", "episodes on actors of a Ray cluster"),
             Entry("training_events", ".learner:writer", "events for TensorBoard"),
             Entry("training_overlap", ".checkpoint:overlap", "the windows on which an agent was trained"),

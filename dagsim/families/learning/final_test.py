@@ -1,8 +1,8 @@
-"""The runs that a training compares its agent with: the search for the heuristic to beat, and the
-report.
+"""The runs with which a training run compares its agent: the search for the best heuristic, and the
+final test.
 
-Both are plans of cells, kept as sweeps in the training's run folder (``sweep-reference`` and
-``sweep-report``), so that an interrupted training runs only the cells that are missing.
+Both are plans of cells, kept as sweeps in the training run's folder (``sweep-reference`` and
+``sweep-report``), so that a resumed training run simulates only the missing cells.
 """
 
 from __future__ import annotations
@@ -31,19 +31,18 @@ from dagsim.metrics import summarize
 from dagsim.systems.seam import Scenario
 
 _FIRST = 10
-"""Number of seeds in the first round, which all heuristics run on."""
+"""Number of seeds in the first round, in which all heuristics run."""
 _FINAL = 6
-"""Number of heuristics in the second round, which uses all seeds."""
+"""Number of heuristics in the second round, in which all seeds are used."""
 _COSTLY = "costly"
 
 Tell = Callable[[str, int, int], None]
-"""Called with the name of a policy, the number of finished runs, and that of all runs."""
+"""Called with the name of a policy, the number of finished runs, and the number of all runs."""
 
 
 class PolicyRuns:
-    """Runs policies on seeds, each pair once, and keeps the runs as a sweep below ``folder``.
-    ``where`` is the executor, as in ``--executor``.
-    """
+    """Runs policies on seeds, each pair once, and stores the runs as a sweep below ``folder``.
+    ``where`` is the executor, as in ``--executor``."""
 
     def __init__(self, folder: Path, config: Config, where: str = "local:1", tell: Tell | None = None) -> None:
         self.config = config
@@ -52,7 +51,8 @@ class PolicyRuns:
         self._tell = tell
 
     def run(self, name: str, policies: Mapping[str, str], seeds: Sequence[int]) -> list[CellRun]:
-        """Return the runs of all policies, given by label, on consecutive seeds; policy by policy.
+        """Run all policies, given by label, on consecutive seeds, and return the runs policy by
+        policy.
 
         Raises:
             InputError: A policy cannot be built.
@@ -81,9 +81,9 @@ class PolicyRuns:
 
 
 def contenders(scenario: Scenario) -> tuple[str, ...]:
-    """All cheap heuristics of the system, with all their tuned variants.
+    """Return all cheap heuristics of the system, with all their tuned variants.
 
-    Preemptive ones are left out, because agents may not preempt.
+    Preemptive heuristics are left out, because agents may not preempt.
     """
     described = scenario.policies.describe()
     names = [entry.name for entry in described if not {_COSTLY, "preemptive"} & set(entry.tags)]
@@ -92,9 +92,10 @@ def contenders(scenario: Scenario) -> tuple[str, ...]:
 
 
 def best_heuristic(trials: PolicyRuns, seeds: Sequence[int]) -> tuple[str, list[CellRun]]:
-    """The heuristic with the lowest merit over ``seeds``, and its runs on them.
+    """Find the heuristic with the lowest objective over ``seeds``, and return it with its runs on
+    them.
 
-    All heuristics run on the first seeds, and the best of them on all.
+    All heuristics run on the first seeds, and the best of them on all seeds.
     """
     specs: Sequence[str] = contenders(scenario_of(trials.config))
     for most, chosen in ((_FINAL, seeds[:_FIRST]), (1, seeds)):
@@ -105,7 +106,8 @@ def best_heuristic(trials: PolicyRuns, seeds: Sequence[int]) -> tuple[str, list[
 
 
 class KeptReference(NamedTuple):
-    """The heuristic to beat, with its mean completion time and its mean merit on the validation seeds."""
+    """The best heuristic, with its mean completion time and its mean objective on the validation
+    seeds."""
 
     policy: str
     jct_s: float
@@ -113,10 +115,9 @@ class KeptReference(NamedTuple):
 
 
 class References:
-    """The heuristics to beat that trainings in the same results folder have found, one file per
+    """The best heuristics that training runs in the same results folder have found, one file per
     search in ``references/``. The name of a file is the hash of everything that the search depends
-    on: the cells of all heuristics and the seeds.
-    """
+    on: the cells of all heuristics and the seeds."""
 
     def __init__(self, results: Path, config: Config, seeds: Sequence[int]) -> None:
         cells = [Cell(config, spec, seeds[0], spec).id for spec in contenders(scenario_of(config))]
@@ -124,14 +125,15 @@ class References:
         self._path = results / "references" / f"{key}.json"
 
     def find(self) -> KeptReference | None:
-        """The result of the same search; ``None`` if there was none, or its file is damaged."""
+        """Return the result of an identical search; ``None`` if there was none or if its file is
+        damaged."""
         try:
             return KeptReference(**json.loads(self._path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None
 
     def keep(self, reference: KeptReference) -> None:
-        """Keep the result of the search."""
+        """Store the result of the search."""
         self._path.parent.mkdir(exist_ok=True)
         write_text(self._path, json.dumps(reference._asdict()) + "\n")
 
@@ -142,15 +144,14 @@ def _mean_merit(config: Config, runs: Sequence[CellRun]) -> float:
 
 
 def merit_in(metrics: Mapping[str, Any], name: str) -> float:
-    """The metric ``name`` of a run; NaN if the run has none."""
+    """Return the metric ``name`` of a run; NaN if the run does not have it."""
     value = metrics[name]
     return float("nan") if value is None else float(value)
 
 
 def completed_jct_s(config: Config, run: CellRun) -> float:
-    """The mean completion time of the jobs that completed in a run. If others did not, ``run`` does
-    not have it, and the simulation is repeated.
-    """
+    """Return the mean completion time of the jobs that completed in a run. If some jobs did not
+    complete, ``run`` lacks it, and the simulation is repeated."""
     mean_s = run.metrics["jct_s.mean"]
     if mean_s is None:
         mean_s = summarize(run_policy(config, run.policy, run.seed).schedule, unfinished="drop").jct_s.mean

@@ -1,6 +1,6 @@
-"""Learners: a net, a place to play, and one iteration at a time; and behaviour cloning, in which a net
-learns to imitate a heuristic before its training. TensorBoard events, if it is installed.
-"""
+"""Learners: a network, its roll-outs, and one iteration at a time. Also behaviour cloning, in which
+a network learns to imitate a heuristic before training, and TensorBoard events, if TensorBoard is
+installed."""
 
 from __future__ import annotations
 
@@ -33,65 +33,66 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class LearnerContext:
-    """Everything that a learner starts from."""
+    """Everything that a learner is built from."""
 
     config: TrainConfig
     rollouts: Rollouts
     seed: int
     jct_s: float
-    """Mean completion time of the reference heuristic: the unit of time constants."""
+    """Mean completion time under the reference heuristic: the unit of time constants."""
     seeds: Sequence[int]
-    """Seeds of the job sequences to learn on. Each is used once; after the last seed, the first is
-    used again.
-    """
+    """Seeds of the job sequences to learn from. Each seed is used once; after the last one, the
+    first is used again."""
     jobs: int | None = None
-    """Jobs of a whole episode, if episodes grow up to it (``TrainConfig.first_jobs``)."""
+    """Number of jobs in a whole episode, if episodes grow up to it (``TrainConfig.first_jobs``)."""
     varied: bool = False
-    """True if every job sequence has a cluster and a unit of time of its own. Its mean completion time
-    is then the unit, instead of ``jct_s``, and all sequences have the same weight.
-    """
+    """True if every job sequence has its own cluster and its own unit of time. The unit is then the
+    mean completion time on that sequence instead of ``jct_s``, and all sequences have the same
+    weight."""
 
     def job_seeds(self, iteration: int, count: int) -> list[int]:
-        """Seeds of the ``count`` job sequences of an iteration."""
+        """Return the seeds of the ``count`` job sequences in an iteration."""
         begin = iteration * count
         return [self.seeds[(begin + place) % len(self.seeds)] for place in range(count)]
 
     def jobs_at(self, progress: float) -> int | None:
-        """Jobs per episode at ``progress`` (0 to 1), growing over the first half; ``None`` for all
-        jobs.
-        """
+        """Return the number of jobs per episode at ``progress`` (0 to 1), which grows over the
+        first half; ``None`` for all jobs."""
         first, last = self.config.first_jobs, self.jobs
         if first is None or last is None:
             return None
         return round(min(last, first + (last - first) * 2 * progress))
 
     def rng_key(self, iteration: int) -> tuple[int, int]:
-        """The seed of the choices of an iteration."""
+        """Return the seed for the choices in an iteration."""
         return self.seed, iteration
 
     def rng(self, iteration: int, purpose: int) -> np.random.Generator:
-        """Random numbers for one purpose in an iteration, independent of all earlier draws."""
+        """Return a random generator for one purpose in an iteration, independent of all earlier
+        draws."""
         return np.random.default_rng([self.seed, iteration, purpose])
 
     def time_constant_s(self, discount_jcts: tuple[float, float], progress: float) -> float:
-        """Time constant of the discount at ``progress`` (0 to 1) of the training, in seconds."""
+        """Return the time constant of the discount at ``progress`` (0 to 1) of training, in
+        seconds."""
         absolute = self.config.time_constant_s
         first, last = discount_jcts if absolute is None else absolute
         unit_s = self.jct_s if absolute is None else 1.0
         return float(unit_s * first * (last / first) ** progress)
 
     def net(self) -> ActorNet:
-        """Build a new net, with weights that depend on the seed."""
+        """Build a new network whose weights depend on the seed."""
         torch.manual_seed(self.seed)
         net = self.config.net.build(self.config.codec)
         net.settings = self.config.net
         return net
 
     def critic(self) -> torch.nn.Module:
-        """Build a net for the value of an observation, as wide as the policy's net.
+        """Build a network that estimates the value of an observation, as wide as the policy's
+        network.
 
         Raises:
-            ConfigError: The codec's observations have other parts than the net reads.
+            ConfigError: The codec's observations do not have the parts that the network reads.
         """
         from dagsim.families.learning.nets.row_nets import Critic, Sizes
 
@@ -99,32 +100,29 @@ class LearnerContext:
 
 
 def update_ema(mean: ActorNet, net: ActorNet, decay: float) -> None:
-    """Move ``mean`` towards ``net``. The result averages about the last 1 / (1 - ``decay``) nets,
-    so it fluctuates less.
-    """
+    """Move ``mean`` towards ``net``. The result is an average over about the last 1 / (1 -
+    ``decay``) networks, so it fluctuates less."""
     with torch.no_grad():
         for old, new in zip(mean.parameters(), net.parameters(), strict=True):
             old.lerp_(new, 1 - decay)
 
 
 class Learner(Protocol):
-    """An algorithm in progress. If it has a ``ReplayBuffer``, as ``replay``, that is saved
-    separately from its state.
-    """
+    """An algorithm in progress. If it has a ``ReplayBuffer`` as ``replay``, the buffer is saved
+    separately from the state."""
 
     @property
     def net(self) -> ActorNet:
-        """The net that chooses. Its greedy policy is validated."""
+        """The network that makes choices. Its greedy policy is validated."""
         ...
 
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:
-        """Play and learn for one iteration. ``progress`` runs from 0 to 1 over the training.
-        Returns metrics for the log.
-        """
+        """Simulate episodes and learn from them for one iteration; return metrics for the log.
+        ``progress`` runs from 0 to 1 over training."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """The state that a resumed training needs, as tensors and plain values."""
+        """Return the state that a resumed training run needs, as tensors and plain values."""
         ...
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -133,9 +131,9 @@ class Learner(Protocol):
 
 
 def imitation(factory: EpisodeFactory, heuristic: str, seeds: Sequence[int]) -> tuple[list[Any], list[Any]]:
-    """Collect observations of the heuristic's episodes, and its choices.
+    """Collect observations from the heuristic's episodes, and the choices that it made.
 
-    Decisions without a matching choice are left out, and so are observations with a single choice
+    Decisions without a matching choice are left out, and so are observations with only one choice
     (``is_forced``).
     """
     observations: list[Any] = []
@@ -160,8 +158,8 @@ def imitation(factory: EpisodeFactory, heuristic: str, seeds: Sequence[int]) -> 
 def clone(
     net: ActorNet, observations: Sequence[Any], choices: Sequence[Any], how: WarmStart, rng: np.random.Generator
 ) -> float:
-    """Fit ``net`` to the choices by smoothed cross-entropy. Returns the last epoch's mean loss in
-    nats.
+    """Fit ``net`` to the choices by smoothed cross-entropy, and return the last epoch's mean loss
+    in nats.
 
     Raises:
         ConfigError: There is nothing to fit.
@@ -191,9 +189,8 @@ def clone(
 
 
 def writer(folder: Path) -> Any:
-    """Open a writer of events into ``folder``; ``None`` if TensorBoard is not installed (``pip
-    install -e ".[tensorboard]"``).
-    """
+    """Open an event writer into ``folder``; ``None`` if TensorBoard is not installed
+    (``pip install -e ".[tensorboard]"``)."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

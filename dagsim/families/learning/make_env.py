@@ -1,6 +1,5 @@
 """The environment of an experiment, which ``gymnasium.make("dagsim.envs:dagsim/Scheduling-v0")``
-builds.
-"""
+builds."""
 
 from __future__ import annotations
 
@@ -29,8 +28,8 @@ def make_env(
     """Build the environment of an experiment: a ``DecimaEnv`` for the system ``spark``, a
     ``PartitionEnv`` for ``ramp``.
 
-    ``config`` is a configuration, a file, a name of ``dagsim list configs`` or of ``dagsim list
-    workloads``; ``settings`` are those of ``--set``. The fields of ``EnvConfig`` (or of
+    ``config`` is a configuration, a file, or a name from ``dagsim list configs`` or
+    ``dagsim list workloads``; ``settings`` are as for ``--set``. The fields of ``EnvConfig`` (or of
     ``DecimaEnv``, ``PartitionEnv``) can be given one by one. A codec is given by its settings, its
     name or ``module:attr``, or a mapping with its ``kind``.
 
@@ -49,17 +48,17 @@ def make_vector_env(
     autoreset_mode: str = "NextStep",
     **changes: Any,
 ) -> Any:
-    """Build ``num_envs`` environments of an experiment that are played together, a
-    ``gymnasium.vector.VectorEnv``. ``autoreset_mode`` is Gymnasium's; the other arguments are those of
-    ``make_env``.
+    """Build ``num_envs`` environments of an experiment that are stepped together, a
+    ``gymnasium.vector.VectorEnv``. ``autoreset_mode`` is Gymnasium's; the other arguments are as
+    for ``make_env``.
 
-    They are played in the compiled engine (``VectorSchedulingEnv``), or, if that does not know
-    something in the experiment, one after another (``SyncVectorEnv``). Both give the same observations
-    and rewards. ``--set engine=compiled`` refuses the latter, ``engine=simpy`` the former.
+    They run in the compiled engine (``VectorSchedulingEnv``) or, if it does not support something
+    in the experiment, one after another (``SyncVectorEnv``). Both give the same observations and
+    rewards. ``--set engine=compiled`` and ``engine=simpy`` enforce the former and the latter.
 
     Raises:
         InputError: The experiment or the environment cannot be built.
-        ConfigError: The compiled engine is requested, and cannot play the experiment.
+        ConfigError: The compiled engine is requested but cannot run the experiment.
     """
     scenario = scenario_of(_experiment(config, settings))
     return _class_of(scenario).vector(num_envs, scenario, env, autoreset_mode, changes)

@@ -1,4 +1,5 @@
-"""Random clusters and workloads: for every seed another one, for agents that are to decide on any."""
+"""Random clusters and workloads, different for every seed, for agents that have to decide on any
+cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from dagsim.workload.sizes import MEASURED_MODELS, Independent
 from dagsim.workload.synthetic import Synthetic
 
 _KEPT = 64
-"""Number of worlds that are kept for replicas and other policies."""
+"""Number of worlds that are kept for replicas and for other policies."""
 _MEASURED = ("A100-40", "V100-16", "T4")
 """GPU types on which all of ``MEASURED_MODELS`` were measured."""
 _WIDTHS = (1, 2, 4, 8, 16, 32, 64)
@@ -36,7 +37,7 @@ _NODES = (1, 2, 4, 8)
 
 
 class _Worlds:
-    """The latest worlds by seed. Other processes receive none."""
+    """The most recent worlds by seed. They are not sent to other processes."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, ClusterScenario] = OrderedDict()
@@ -55,33 +56,35 @@ class _Worlds:
 
 @dataclass(frozen=True)
 class MixtureScenario(ClusterWorld):
-    """Another GPU cluster with other jobs for every seed, so that an agent learns what holds on all.
+    """A different GPU cluster with different jobs for every seed, so that an agent learns what
+    holds on all clusters.
 
-    Drawn are: the GPU types (as measured, with random speeds, or equally fast), their number and
-    nodes; the number of jobs, their load and arrivals; the shape of their DAGs; the median and the
-    tail of their work, gangs, shares and independent instances; exact or noisy estimates. A share of
-    the worlds has windows of ``traces`` instead, with random arrival rates, clusters and models.
-    Training, validation and report use separate parts of these (``seeds.part_of``).
+    The seed determines the GPU types (as measured, with random speeds, or equally fast), their
+    number and their nodes; the number of jobs, their load and their arrivals; the shape of their
+    DAGs; the median and the tail of their work, gangs, shares and independent instances; and
+    whether estimates are exact or noisy. A share of the worlds uses windows of ``traces`` instead,
+    with random arrival rates, clusters and models. Training, validation and the final test use
+    separate parts of the traces (``seeds.part_of``).
     """
 
     varied: ClassVar[bool] = True
-    """Every seed has a unit of time of its own."""
+    """Every seed has its own unit of time."""
     gpus: tuple[int, int] = (2, 64)
-    """Least and largest number of GPUs."""
+    """Smallest and largest number of GPUs."""
     jobs: tuple[int, int] = (20, 100)
-    """Least and largest number of jobs."""
+    """Smallest and largest number of jobs."""
     load: tuple[float, float] = (0.5, 1.4)
-    """Least and largest offered load."""
+    """Lowest and highest offered load."""
     sigma: tuple[float, float] = (0.6, 2.8)
-    """Least and largest standard deviation of the logarithm of a task's work."""
+    """Smallest and largest standard deviation of the logarithm of a task's work."""
     instances: int = 200
     """Largest number of independent instances of a task."""
     noisy: float = 0.3
-    """Share of the worlds in which estimates are noisy."""
+    """Share of worlds with noisy estimates."""
     trace_share: float = 0.25
-    """Share of the worlds with jobs of ``traces``, if there are any."""
+    """Share of worlds with jobs from ``traces``, if there are any."""
     traces: tuple[TraceFile, ...] = ()
-    """Traces, each with its ``window``."""
+    """Traces, each with a ``window``."""
     kind: Literal["mixture"] = "mixture"
     _worlds: Any = field(default_factory=_Worlds, init=False, repr=False, compare=False)
 
@@ -96,7 +99,9 @@ class MixtureScenario(ClusterWorld):
         for name, least in (("gpus", 1), ("jobs", 1), ("load", 1e-6), ("sigma", 0)):
             low, high = getattr(self, name)
             if not least <= low <= high:
-                raise ConfigError(f"mixture: {name} must be [least, largest] from {least:g} on, got [{low}, {high}]")
+                raise ConfigError(
+                    f"mixture: {name} must be [smallest, largest], both at least {least:g} ; got [{low}, {high}]"
+                )
         require(self.instances >= 1, "mixture: instances must be 1 or more", self.instances)
         for name in ("noisy", "trace_share"):
             require(0 <= getattr(self, name) <= 1, f"mixture: {name} must lie in 0..1", getattr(self, name))
@@ -105,39 +110,39 @@ class MixtureScenario(ClusterWorld):
                 raise ConfigError(f"mixture: the trace {trace.path} needs a window (jobs of each world)")
 
     def world(self, seed: int) -> ClusterScenario:
-        """The cluster and the jobs of a seed.
+        """Draw the cluster and the jobs for a seed.
 
         Raises:
-            TraceError, WorkloadError: The jobs cannot be made.
+            TraceError, WorkloadError: The jobs cannot be generated.
         """
         world: ClusterScenario = self._worlds.get(seed, self._draw)
         return world
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster of the first seed."""
+        """The cluster for the first seed."""
         return self.world(0).cluster
 
     def kernel(
         self, seed: int, *, record: bool = True, on_arrivals: Callable[[int], None] | None = None
     ) -> ClusterKernel:
-        """A new kernel for the world of a seed. It always records.
+        """Build a kernel for the world of a seed. Runs are always recorded.
 
         Raises:
-            TraceError, WorkloadError: The jobs cannot be made.
+            TraceError, WorkloadError: The jobs cannot be generated.
         """
         return self.world(seed).kernel(seed, on_arrivals=on_arrivals)
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Number and load of the jobs of a kernel."""
+        """Return the number and the load of the jobs in a kernel."""
         return self.world(kernel.schedule.seed).facts(kernel)
 
     def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
-        """Describe what keeps jobs of a kernel from completing."""
+        """Describe what prevents jobs in a kernel from completing."""
         return self.world(kernel.schedule.seed).unfinished(kernel)
 
     def check(self) -> None:
-        """Draw a world, and check the traces.
+        """Check the settings by drawing one world, and check the traces.
 
         Raises:
             InputError: Something is invalid.
@@ -161,7 +166,7 @@ class MixtureScenario(ClusterWorld):
         return ClusterScenario(cluster, StoredJobs(arrays), runtime=runtime, estimates=estimates)
 
     def _workload(self, rng: np.random.Generator, cluster: Cluster, models: tuple[str, ...]) -> Synthetic:
-        """Jobs that fit on the cluster."""
+        """Draw a workload whose jobs fit on the cluster."""
         by_type = [
             sum(node.gpus for node in cluster.nodes if node.gpu == gpu) for gpu in dict.fromkeys(cluster.gpu_types)
         ]
@@ -222,13 +227,14 @@ class MixtureScenario(ClusterWorld):
         )
 
     def _traced(self, seed: int, rng: np.random.Generator, estimates: Estimates) -> ClusterScenario:
-        """A window of a trace on a random cluster that is large enough for it."""
+        """Place a window of a trace on a random cluster that is large enough for it."""
         trace: TraceFile = self.traces[int(rng.integers(len(self.traces)))]
         cluster, runtime, models = _cluster(rng, max(16, self.gpus[0]), max(16, self.gpus[1]))
         load = float(rng.uniform(*self.load))
         plain = runtime if not isinstance(runtime, Throughput) else Throughput(missing="flops")
         file = replace(trace, options=replace(trace.options, load=load))
-        arrays = file.window_of(seed, cluster, plain, overlap=True)  # on another cluster, at another load
+        # rescaled to this cluster and load
+        arrays = file.window_of(seed, cluster, plain, overlap=True)
         if models:
             arrays = _with_models(arrays, models, rng)
         return ClusterScenario(cluster, StoredJobs(arrays), runtime=runtime, estimates=estimates)
@@ -239,7 +245,7 @@ def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
 
 
 def _cluster(rng: np.random.Generator, least: int, largest: int) -> tuple[Cluster, Runtime, tuple[str, ...]]:
-    """A cluster, the runtime model for it, and the models of its tasks."""
+    """Draw a cluster, and return it with its runtime model and the models of its tasks."""
     total = max(1, round(_log_uniform(rng, least, largest)))
     kinds = min(int(rng.choice(4, p=(0.12, 0.3, 0.4, 0.18))) + 1, total)
     runtime: Runtime
@@ -271,7 +277,7 @@ def _cluster(rng: np.random.Generator, least: int, largest: int) -> tuple[Cluste
 
 
 def _with_models(jobs: JobArrays, models: tuple[str, ...], rng: np.random.Generator) -> JobArrays:
-    """The jobs with random models, one for all tasks of a job."""
+    """Return the jobs with random models, one model for all tasks of a job."""
     model = np.repeat(rng.integers(len(models), size=len(jobs)), np.diff(jobs.first))
     kinds = tuple([kind._replace(model=name) for kind in jobs.kinds for name in models])
     kind, kinds = renumbered(jobs.kind * len(models) + model, kinds)

@@ -22,16 +22,16 @@ NODE_FEATURES = ("log_best", "log_rank", "gpus", "waiting", "running", "ready", 
 
 
 class Legal(NamedTuple):
-    """The legal actions."""
+    """The actions that are legal now."""
 
     starts: int
-    """Number of rows that the first actions stand for: starts that have a slot."""
+    """Number of rows that have an action: starts for which there is a slot."""
     wait: int | None
-    """The row that the last action stands for, if waiting is legal."""
+    """The row that the last action selects, if waiting is legal."""
 
 
 class Presets:
-    """Makes the observations of one environment. Unused rows are 0 and masked."""
+    """Builds the observations of one environment. Unused rows are 0 and masked."""
 
     def __init__(self, config: EnvConfig, types: int) -> None:
         self.config = config
@@ -44,9 +44,8 @@ class Presets:
         self.space = self._space()
 
     def observe(self, observation: Observation | None, legal: Legal, mask: np.ndarray) -> Any:
-        """Return the observation in the form of the preset (without the graph) and a copy of its
-        mask. Both are 0 when the episode is over.
-        """
+        """Return the observation in the preset's form (without the graph) and a copy of its mask.
+        Both are 0 when the episode is over."""
         begin = self.config.slots * self._tokens
         end = begin + self._context
         flat = np.zeros(end + self._types * self._gpus, np.float32)
@@ -67,7 +66,7 @@ class Presets:
         return {"tokens": tokens, "context": context, "gpus": gpus, "action_mask": mask.copy()}
 
     def legal(self, observation: Observation | None) -> Legal:
-        """The legal actions; none when the episode is over."""
+        """Return the legal actions; none when the episode is over."""
         if observation is None:
             return Legal(0, None)
         rows, slots = len(observation.tokens), self.config.slots - 1
@@ -76,14 +75,14 @@ class Presets:
         return Legal(min(rows, slots), None)
 
     def mask(self, legal: Legal) -> np.ndarray:
-        """(slots,) int8: 1 for legal actions."""
+        """Return (slots,) int8: 1 for legal actions."""
         mask = np.zeros(self.config.slots, np.int8)
         mask[: legal.starts] = 1
         mask[-1] = legal.wait is not None
         return mask
 
     def graph(self, view: ClusterView | None) -> dict[str, np.ndarray]:
-        """The unfinished tasks of the jobs in the system, and their edges, oldest job first."""
+        """Return the unfinished tasks of the jobs in the system and their edges, oldest job first."""
         config = self.config
         rows: list[tuple[float, ...]] = []
         pairs: list[tuple[int, int]] = []
@@ -136,7 +135,7 @@ class Presets:
 
 
 def _node(task: TaskState, age: float) -> tuple[float, ...]:
-    """The ``NODE_FEATURES`` of an unfinished task."""
+    """Return the ``NODE_FEATURES`` of an unfinished task."""
     return (
         log1p(task.best_s / 60) / 5,
         log1p(task.rank_s / 60) / 5,
@@ -150,9 +149,8 @@ def _node(task: TaskState, age: float) -> tuple[float, ...]:
 
 
 class Levelled:
-    """The candidates codec with the rows of one action level. If the level chooses parallelism, an
-    additional column, ``parallelism``, distinguishes its rows.
-    """
+    """The codec ``candidates`` restricted to the rows of one action level. If the level chooses the
+    parallelism, an additional column ``parallelism`` distinguishes its rows."""
 
     token_features: tuple[str, ...] = (*Candidates.token_features, "parallelism")
     context_features = Candidates.context_features
@@ -162,14 +160,13 @@ class Levelled:
         self.codec = Candidates(config, tail=Struct("f").pack(1.0))
         self.level = level
         self._rows: Sequence[int] = ()
-        """The rows of the candidates that can be chosen. Unused under ``task_type``, where it would
-        be all rows.
-        """
+        """The rows of the candidates that can be chosen. Unused for ``task_type``, where all rows
+        can be chosen."""
         self._parallelism: Sequence[float] = ()
-        """For each row, the fraction of the waiting instances with room that start."""
+        """For each row, the fraction of the startable waiting instances that it starts."""
 
     def encode(self, view: ClusterView) -> Observation | None:
-        """Encode the choices of this level; ``None`` if there is no choice."""
+        """Encode the choices at this level; ``None`` if there is no choice."""
         observation = self.codec.encode(view)
         if observation is None or self.level == "task_type":
             return observation
@@ -180,7 +177,7 @@ class Levelled:
         return observation._replace(tokens=tokens)
 
     def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
-        """Decode the decision of a row."""
+        """Return the decisions that a row represents."""
         if self.level == "task_type":
             return self.codec.decode(view, choice)
         if choice >= len(self._rows):
@@ -194,7 +191,8 @@ class Levelled:
         return (Start(decision.task, (Share(decision.placement[0].node, instances),)),)
 
     def choice_of(self, decisions: Iterable[Decision]) -> int | None:
-        """The row that stands for the first decision; ``None`` if this level has no such row."""
+        """Return the row that represents the first decision; ``None`` if this level has no such
+        row."""
         row = self.codec.choice_of(decisions)
         if row is None or self.level == "task_type":
             return row

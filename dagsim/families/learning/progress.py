@@ -1,4 +1,4 @@
-"""The progress of a training on standard error."""
+"""The progress of a training run on standard error."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 def training_progress(
     wanted: bool, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Callable[[TrainingProgress], None] | None]:
-    """Show the progress of a training on standard error, if wanted: a bar on a terminal, otherwise
-    occasional lines.
-    """
+    """Show the progress of a training run on standard error, if wanted: a bar on a terminal,
+    otherwise occasional lines."""
     if not wanted:
         yield None
         return
@@ -55,9 +54,8 @@ def training_progress(
 
 
 def _training_lines(clock: Callable[[], float]) -> Callable[[TrainingProgress], None]:
-    """Print a line at most every ``LINE_S`` seconds, with the time left at the speed of the
-    current phase.
-    """
+    """Print a line at most every ``LINE_S`` seconds, with the remaining time estimated from the
+    speed of the current phase."""
     phase, phase_began, phase_done = "", clock(), 0
     printed = clock()
 

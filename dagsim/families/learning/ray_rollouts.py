@@ -1,4 +1,4 @@
-"""Episodes of a training on a Ray cluster."""
+"""Training episodes on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class RolloutTraffic:
-    """Counts of what the roll-outs of a training have sent so far."""
+    """Counts of what the roll-outs of a training run have sent so far."""
 
     rollouts: int = 0
     parts: int = 0
-    """Round trips: calls of an actor, each with its answer."""
+    """Round trips: calls of an actor, each with its reply."""
     weight_bytes: int = 0
     """Weights, put into the cluster's store once per roll-out; each machine fetches them once."""
     answer_bytes: int = 0
     lost: int = 0
-    """Parts that were played again because their actor was lost."""
+    """Parts that were repeated because their actor was lost."""
 
 
 class RayRollouts:
-    """Plays episodes on actors of a Ray cluster; the result is that of ``InProcessRollouts``, bit for
-    bit. Parts of an actor that is lost go to the others, and a new actor is asked for.
+    """Runs episodes on actors of a Ray cluster; the result equals that of ``InProcessRollouts``,
+    bit for bit. When an actor is lost, its parts go to the other actors, and a new actor is
+    requested.
 
-    The actors start with the first roll-out, so that cells can use the cores before.
+    The actors start with the first roll-out, so that cells can use the cores until then.
     """
 
     def __init__(self, ray: Any, config: Config, factory: EpisodeFactory, lockstep: int) -> None:
@@ -48,12 +49,12 @@ class RayRollouts:
         self.traffic = RolloutTraffic()
         self._ray, self._config, self._lockstep = ray, config, lockstep
         self._starting: dict[Any, Any] = {}
-        """Actors by the answer that says that they are ready."""
+        """Starting actors, by the reply that reports them ready."""
         self._idle: list[Any] = []
         self._start: Any = None
         self._count = 1
         self._losses = 0
-        """Actors lost since the last answer."""
+        """Number of actors lost since the last reply."""
 
     def play(
         self,
@@ -65,7 +66,7 @@ class RayRollouts:
         jobs: int | None = None,
         witness: WitnessFactory | None = None,
     ) -> list[EpisodeSteps]:
-        """Play one episode per seed.
+        """Run one episode per seed.
 
         Raises:
             SimulationError: No actor starts, or all are lost.
@@ -125,7 +126,7 @@ class RayRollouts:
         self._starting[actor.ready.remote()] = actor
 
     def _replace(self, lost: Any) -> None:
-        """Ask for another actor; it starts if a core is free for it."""
+        """Request another actor; it starts as soon as a core is free for it."""
         with suppress(Exception):
             self._ray.kill(lost)
         self._losses += 1
@@ -148,7 +149,7 @@ class _RolloutActor:
         self._player: Any = None
 
     def ready(self) -> None:
-        """Load everything that the episodes need; errors here reach the caller as they are."""
+        """Load everything that the episodes need; errors here reach the caller unchanged."""
         from dagsim.families.learning.rollouts import EpisodePlayer, one_thread
 
         factory, config, code = self._shared
@@ -159,7 +160,7 @@ class _RolloutActor:
         self._player = EpisodePlayer(factory)
 
     def play(self, weights: Mapping[str, Any], *arguments: Any) -> bytes:
-        """Play one part by a net of these weights; return its pickled steps."""
+        """Run one part with a network that has these weights, and return its pickled steps."""
         settings, *more, part = arguments
         played: list[EpisodeSteps] = self._player.play_weights(settings, weights, *more, part)
         return pickle.dumps(played)

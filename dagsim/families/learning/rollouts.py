@@ -1,4 +1,4 @@
-"""Roll-outs: episodes played by a net, in one or several processes."""
+"""Roll-outs: episodes in which a network decides, in one or several processes."""
 
 from __future__ import annotations
 
@@ -52,68 +52,68 @@ class EpisodeSteps:
 
     observations: list[Any] = field(default_factory=list)
     choices: list[Any] = field(default_factory=list)
-    """One number each, or a tuple of one number per head."""
+    """One number per choice, or a tuple with one number per head."""
     log_p: list[float] = field(default_factory=list)
     """Log-probability of each choice when it was made."""
     times_s: list[float] = field(default_factory=list)
     """Time of each choice, and of the end of the episode."""
     rewards: list[float] = field(default_factory=list)
-    """Reward from each choice to the next; the last one lasts until the end."""
+    """Reward from each choice to the next; for the last choice, until the end of the episode."""
     notes: list[Any] = field(default_factory=list)
     """The witness's note on each choice, if there was a witness."""
     hindsight: Any = field(default=None, kw_only=True)
     """The witness's note on the whole episode."""
     jct_s: float = field(default=float("nan"), kw_only=True)
-    """Mean completion time of the jobs that completed; NaN if none did."""
+    """Return the mean completion time of the jobs that completed; NaN if none did."""
     unit_s: float = field(default=1.0, kw_only=True)
     """The unit of ``times_s`` and ``rewards``, in seconds."""
 
 
 def choices_of(episodes: Sequence[EpisodeSteps]) -> np.ndarray:
-    """(T,) or (T, heads) int64: the choices of all episodes, concatenated."""
+    """Return (T,) or (T, heads) int64: the choices of all episodes, concatenated."""
     return np.array([choice for steps in episodes for choice in steps.choices], np.int64)
 
 
 class Stage(Protocol):
-    """Episodes side by side, of which those in ``live`` are not over."""
+    """Several episodes side by side; those in ``live`` are not over yet."""
 
     live: list[int]
 
     def look(self, net: ActorNet, keep: bool) -> tuple[list[Any], Any]:
-        """The observations of the live episodes (which may be missing without ``keep``), and a batch of
-        them for ``net``.
-        """
+        """Return the observations of the live episodes (which may be missing without ``keep``), and
+        a batch of them for ``net``."""
         ...
 
     def step(self, choices: np.ndarray) -> Sequence[float] | np.ndarray:
-        """Carry out a choice in each of the live episodes, and return the rewards until the next ones.
-        Episodes that are over are not live any longer.
-        """
+        """Carry out a choice in each live episode, and return the rewards up to the next choices.
+        Finished episodes are removed from ``live``."""
         ...
 
     def times_s(self) -> Sequence[float] | np.ndarray:
-        """The present of each live episode."""
+        """Return the current time of each live episode."""
         ...
 
     def end_s(self, number: int) -> float:
-        """The end of an episode that is over."""
+        """Return the end time of a finished episode."""
         ...
 
     def jct_s(self, number: int) -> float:
-        """Mean completion time of the completed jobs of an episode that is over; NaN if there are none."""
+        """Return the mean completion time of the completed jobs in a finished episode; NaN if there
+        are none."""
         ...
 
     def notes(self) -> Sequence[Any]:
-        """The witness's note on the present of each live episode; empty without a witness."""
+        """Return the witness's note on the current state of each live episode; empty without a
+        witness."""
         ...
 
     def hindsight(self, number: int) -> Any:
-        """The witness's note on a whole episode; ``None`` without a witness."""
+        """Return the witness's note on a whole episode; ``None`` without a witness."""
         ...
 
 
 class _SimulatedStage:
-    """Episodes in the kernels of their system."""
+    """Episodes in their system's kernels."""
 
     def __init__(self, episodes: Sequence[Episode]) -> None:
         self.episodes = episodes
@@ -150,7 +150,7 @@ class _SimulatedStage:
 
 
 def _mean_jct_s(schedule: Schedule) -> float:
-    """Mean completion time of the jobs that completed; NaN if none did."""
+    """Return the mean completion time of the jobs that completed; NaN if none did."""
     rows = schedule.log.rows()
     completed = rows[rows["kind"] == Kind.COMPLETED]
     if not len(completed):
@@ -160,7 +160,7 @@ def _mean_jct_s(schedule: Schedule) -> float:
 
 
 class _CompiledStage:
-    """Episodes in the compiled engine. Observations of a step share their arrays."""
+    """Episodes in the compiled engine. All observations of a step share their arrays."""
 
     def __init__(self, lane: Any, seeds: Sequence[int], bounds: ObservationBounds | None = None) -> None:
         self._lane, self._bounds = lane, bounds
@@ -187,7 +187,7 @@ class _CompiledStage:
 
     def step(self, choices: np.ndarray) -> np.ndarray:
         overwritten, over = self._lane.advance(self._which, choices)
-        rewards: np.ndarray = overwritten.copy()  # the next step overwrites it
+        rewards: np.ndarray = overwritten.copy()  # the next step overwrites the array
         if over.any():
             self._which = self._which[~over]
             self.live = self._which.tolist()
@@ -220,10 +220,10 @@ def play(
     explore: float | None = None,
     keep: bool = True,
 ) -> list[EpisodeSteps]:
-    """Play all episodes to their ends in lock-step, with one pass of the net per step.
+    """Run all episodes to their ends in lock-step, with one forward pass per step.
 
-    ``rng`` and ``explore`` are those of ``ActorNet.act``. Without ``keep``, only the simulations
-    are returned.
+    ``rng`` and ``explore`` are as in ``ActorNet.act``. Without ``keep``, only the simulations are
+    returned.
     """
     return play_stage(net, _SimulatedStage(episodes), len(episodes), rng, explore=explore, keep=keep)
 
@@ -237,7 +237,7 @@ def play_stage(
     explore: float | None = None,
     keep: bool = True,
 ) -> list[EpisodeSteps]:
-    """As ``play``, for the ``count`` episodes of a stage in any engine."""
+    """Do the same as ``play`` for the ``count`` episodes of a stage in any engine."""
     moments: list[_Moment] = []
     while stage.live:
         live = stage.live
@@ -258,7 +258,8 @@ def play_stage(
 
 
 class _Moment(NamedTuple):
-    """One choice in each live episode of a stage. All parts but the first are those of ``EpisodeSteps``."""
+    """One choice in each live episode of a stage. All fields but the first are as in
+    ``EpisodeSteps``."""
 
     live: Sequence[int]
     observations: Sequence[Any]
@@ -270,7 +271,7 @@ class _Moment(NamedTuple):
 
 
 def _by_episode(moments: Sequence[_Moment], count: int) -> list[EpisodeSteps]:
-    """The steps of each of ``count`` episodes, without their ends."""
+    """Return the steps of each of ``count`` episodes, without the end times."""
     if not moments:
         return [EpisodeSteps() for _ in range(count)]
     numbers = np.concatenate([moment.live for moment in moments])
@@ -296,8 +297,7 @@ def evaluate_greedy(
     bounds: ObservationBounds | None = None,
 ) -> list[Schedule]:
     """Simulate the greedy policy to the end, once per seed. ``wrap`` is applied to the codecs.
-    ``bounds`` receive all observations.
-    """
+    ``bounds`` are widened by all observations."""
     schedules: list[Schedule] = []
     lane = _lane_of(factory, min(at_once, len(seeds)), recorded=True) if wrap is None else None
     for begin in range(0, len(seeds), at_once):
@@ -318,7 +318,7 @@ def evaluate_greedy(
 
 
 class Rollouts(Protocol):
-    """Plays episodes in which choices are drawn by their probabilities."""
+    """Runs episodes in which choices are sampled from the network's probabilities."""
 
     factory: EpisodeFactory
 
@@ -332,15 +332,14 @@ class Rollouts(Protocol):
         jobs: int | None = None,
         witness: WitnessFactory | None = None,
     ) -> list[EpisodeSteps]:
-        """Play one episode per entry of ``seeds``, in that order. ``rng_key`` seeds the choices,
-        ``explore`` is that of ``ActorNet.act``, and ``jobs`` and ``witness`` are those of
-        ``EpisodeFactory.episode``.
-        """
+        """Run one episode per entry of ``seeds``, in that order. ``rng_key`` seeds the choices,
+        ``explore`` is as in ``ActorNet.act``, and ``jobs`` and ``witness`` are as in
+        ``EpisodeFactory.episode``."""
         ...
 
 
 class InProcessRollouts:
-    """Plays episodes in the current process."""
+    """Runs episodes in the current process."""
 
     def __init__(self, factory: EpisodeFactory, lockstep: int = LOCKSTEP) -> None:
         self.factory = factory
@@ -364,10 +363,8 @@ class InProcessRollouts:
 
 
 class ProcessRollouts:
-    """Plays episodes in ``count`` processes of one thread each. The result is the same as that of
-    ``InProcessRollouts``, bit for bit. It is a context manager, at the end of which the
-    processes stop.
-    """
+    """Runs episodes in ``count`` processes with one thread each. The result equals that of
+    ``InProcessRollouts``, bit for bit. The processes stop at the end of the ``with`` statement."""
 
     def __init__(self, factory: EpisodeFactory, count: int, lockstep: int = LOCKSTEP) -> None:
         self.factory = factory
@@ -376,7 +373,7 @@ class ProcessRollouts:
             count, mp_context=get_context("spawn"), initializer=_begin, initargs=(factory,)
         )
         with starting(main=True):
-            for _ in range(count):  # each call starts a process, as none is idle yet
+            for _ in range(count):  # each submission starts a process, because none is idle yet
                 self._pool.submit(_nothing)
 
     def __enter__(self) -> ProcessRollouts:
@@ -401,29 +398,27 @@ class ProcessRollouts:
             return [steps for all_steps in parts for steps in all_steps]
         except BrokenProcessPool:
             raise SimulationError(
-                "a worker process was killed, perhaps for lack of memory; --workers 1 needs the least"
+                "a worker process was killed, perhaps for lack of memory; --workers 1 needs the least memory"
             ) from None
 
 
 class EpisodePart(NamedTuple):
-    """Episodes that are played in lock-step."""
+    """Episodes that are simulated in lock-step."""
 
     seeds: Sequence[int]
     rng_key: tuple[int, ...]
 
 
 def parts_of(seeds: Sequence[int], rng_key: Sequence[int], size: int) -> list[EpisodePart]:
-    """Divide a roll-out into parts, independently of the number of workers: a net rounds its sums
-    differently for another batch size.
-    """
+    """Divide a roll-out into parts, independently of the number of workers, because the batch size
+    changes how a network rounds its sums."""
     begins = range(0, len(seeds), size)
     return [EpisodePart(seeds[begin : begin + size], (*rng_key, 0, number)) for number, begin in enumerate(begins)]
 
 
 class EpisodePlayer:
-    """Plays parts of roll-outs, in the compiled engine if the factory says so. It is kept, so that a
-    pool of jobs is read once.
-    """
+    """Runs parts of roll-outs, in the compiled engine if the factory says so. The player is kept,
+    so that a pool of jobs is read only once."""
 
     def __init__(self, factory: EpisodeFactory) -> None:
         self.factory = factory
@@ -451,19 +446,21 @@ class EpisodePlayer:
         witness: WitnessFactory | None,
         part: EpisodePart,
     ) -> list[EpisodeSteps]:
-        """As ``play``, by a net that arrives as its settings and its ``weights_of``."""
+        """Do the same as ``play`` with a network that arrives as its settings and its
+        ``weights_of``."""
         net = settings.build(self.factory.codec)
         net.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
         return self.play(net, part, explore, jobs, witness)
 
 
 def weights_of(net: ActorNet) -> dict[str, np.ndarray]:
-    """The weights of a net by name, as they are sent to workers."""
+    """Return the weights of a network by name, as they are sent to workers."""
     return {name: value.numpy() for name, value in net.state_dict().items()}
 
 
 def _lane_of(factory: EpisodeFactory, count: int, *, recorded: bool = False) -> Any | None:
-    """Episodes in the compiled engine, if the factory wants it and it can play them."""
+    """Return episodes in the compiled engine if the factory requests it and it supports them, else
+    ``None``."""
     if not factory.compiled:
         return None
     reward = factory.reward
@@ -492,17 +489,15 @@ def _play(*arguments: Any) -> list[EpisodeSteps]:
 
 
 def one_thread() -> None:
-    """Limit torch to one thread in this process. With nets this small, more threads only slow each
-    other down.
-    """
+    """Limit torch to one thread in this process. With networks this small, several threads only
+    slow each other down."""
     torch.set_num_threads(1)
 
 
 @contextmanager
 def spared() -> Iterator[None]:
     """Exclude all existing objects from full passes of the garbage collector. torch alone has
-    300,000 of them, and scanning them takes about 17 % of the sampling time between two passes.
-    """
+    300,000 of them, and scanning them takes about 17% of the sampling time between two passes."""
     gc.collect()
     gc.freeze()
     try:

@@ -1,8 +1,8 @@
-"""Models of Stable-Baselines3 as policies: their weights and settings, and none of their code.
+"""Models from Stable-Baselines3 as policies: their weights and settings, but none of their code.
 
-The zip of a model holds JSON, pickled objects and tensors. Only the shapes and values of the
-tensors (``policy.pth``, read with ``weights_only``) and the name of the activation are used. So
-neither Stable-Baselines3 nor the model's own code is imported.
+The zip file of a model holds JSON, pickled objects and tensors. Only the shapes and values of the
+tensors (``policy.pth``, read with ``weights_only``) and the name of the activation function are
+used, so neither Stable-Baselines3 nor the model's own code is imported.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from dagsim.systems.seam import Scenario
 __all__ = ["Sb3Policy", "load_sb3", "sb3_policy"]
 
 _MOST_BYTES = 1 << 30
-"""Maximum size of a file in the zip, unpacked."""
+"""Maximum size of an unpacked file in the zip."""
 _ACTIVATIONS = {"Tanh": nn.Tanh, "ReLU": nn.ReLU, "ELU": nn.ELU, "LeakyReLU": nn.LeakyReLU, "Identity": nn.Identity}
 _LAYER = re.compile(r"(?:mlp_extractor\.policy_net|q_net\.q_net)\.(\d+)\.(weight|bias)")
 _IGNORED = re.compile(r"(mlp_extractor\.value_net|value_net|q_net_target)\.")
-"""Weights that do not choose: of the critic, and of the target network."""
+"""Weights that do not take part in a choice: those of the critic and of the target network."""
 
 
 class _Model(NamedTuple):
@@ -47,8 +47,7 @@ class _Model(NamedTuple):
 
 class Sb3Policy:
     """Takes the legal action that the model prefers, as ``model.predict(deterministic=True)`` does
-    in the environment ``dagsim/Scheduling-v0`` with this ``level`` and ``observation``.
-    """
+    in the environment ``dagsim/Scheduling-v0`` with this ``level`` and ``observation``."""
 
     def __init__(self, model: _Model, config: EnvConfig, types: int) -> None:
         self._net, self._slots = model.net, model.actions
@@ -57,14 +56,15 @@ class Sb3Policy:
         self._with_mask = config.observation == "dict"
 
     def decide(self, view: ClusterView) -> Iterator[Any]:
-        """Return the decisions of the model's choice."""
+        """Yield the decisions that the model chooses."""
         observation = self._codec.encode(view)
         if observation is None:
             return
         legal = self._presets.legal(observation)
         mask = self._presets.mask(legal)
         seen = self._presets.observe(observation, legal, mask)
-        if self._with_mask:  # Stable-Baselines3 joins the parts of a dict in the order of their names
+        # Stable-Baselines3 concatenates the parts of a dict in alphabetical order
+        if self._with_mask:
             seen = np.concatenate([seen["action_mask"].astype(np.float32), seen["observations"]])
         with torch.inference_mode():
             values = self._net(torch.from_numpy(seen)).masked_fill(torch.from_numpy(mask == 0), -torch.inf)
@@ -74,18 +74,18 @@ class Sb3Policy:
 
 
 def sb3_policy(scenario: Scenario, path: Path, level: Level = "task_type") -> Sb3Policy:
-    """Load a model for the cluster of a scenario; see ``load_sb3``.
+    """Load a model for a scenario's cluster; see ``load_sb3``.
 
     Raises:
         ConfigError: The scenario is of another system.
     """
     if not isinstance(scenario, GpuCluster):
-        raise ConfigError(f"{path}: a model of Stable-Baselines3 can schedule the system {GpuCluster.system!r} only")
+        raise ConfigError(f"{path}: a model of Stable-Baselines3 can only schedule the system {GpuCluster.system!r}")
     return load_sb3(path, len(scenario.cluster.gpu_types), level)
 
 
 def load_sb3(path: Path, types: int, level: Level = "task_type") -> Sb3Policy:
-    """Load a model that was trained on a cluster with ``types`` types of nodes.
+    """Load a model that was trained on a cluster with ``types`` node types.
 
     Raises:
         RunFolderError: The file is missing, damaged, or not a model with a perceptron and discrete actions.
@@ -100,13 +100,13 @@ def load_sb3(path: Path, types: int, level: Level = "task_type") -> Sb3Policy:
         if inputs == model.inputs:
             return Sb3Policy(model, config, types)
     raise ConfigError(
-        f"{path}: it takes {model.inputs} values, but with {model.actions} slots, {types} node types and level "
-        f"{level!r} there are {inputs - model.actions} (observation 'flat') or {inputs} ('dict')"
+        f"{path}: the model takes {model.inputs} values, but with {model.actions} slots, {types} node types and level "
+        f"{level!r} the environment gives {inputs - model.actions} (observation 'flat') or {inputs} ('dict')"
     )
 
 
 def _read(path: Path) -> tuple[Mapping[str, Tensor], type[nn.Module] | None]:
-    """The weights of the policy, and the activation that its settings name."""
+    """Return the weights of the policy, and the activation function that its settings name."""
     try:
         with ZipFile(path) as archive:
             weights = torch.load(io.BytesIO(_member(path, archive, "policy.pth")), "cpu", weights_only=True)
@@ -117,7 +117,7 @@ def _read(path: Path) -> tuple[Mapping[str, Tensor], type[nn.Module] | None]:
         raise RunFolderError(f"{path}: not a model of Stable-Baselines3 ({error.args[0]})") from None
     except RunFolderError:
         raise
-    except Exception as error:  # a damaged zip or pickle can raise anything
+    except Exception as error:  # reading a damaged zip or pickle can raise anything
         kind = "not a zip file" if isinstance(error, BadZipFile) else f"{type(error).__name__}: {error}".splitlines()[0]
         raise RunFolderError(f"{path}: not a readable model of Stable-Baselines3 ({kind[:160]})") from None
     if not isinstance(weights, Mapping) or not isinstance(settings, dict):
@@ -151,7 +151,8 @@ def _model(path: Path, state: Mapping[str, Any], activation: type[nn.Module] | N
             layers.setdefault(1 << 30, {})[match[1]] = value
         elif not _IGNORED.match(str(name)):
             raise RunFolderError(
-                f"{path}: it has weights {str(name)[:60]!r}; only the policies MlpPolicy and MultiInputPolicy of PPO, "
+                f"{path}: the model has weights {str(name)[:60]!r}; only the policies MlpPolicy "
+                "and MultiInputPolicy of PPO, "
                 "MaskablePPO, A2C and DQN with discrete actions can be read"
             )
     modules: list[nn.Module] = []
@@ -160,18 +161,18 @@ def _model(path: Path, state: Mapping[str, Any], activation: type[nn.Module] | N
         weight, bias = parts.get("weight"), parts.get("bias")
         fits = weight is not None and bias is not None and weight.ndim == 2 and bias.shape == weight.shape[:1]
         if not fits or width not in (None, weight.shape[1]):  # type: ignore[union-attr]
-            raise RunFolderError(f"{path}: the shapes of its layers do not fit together")
+            raise RunFolderError(f"{path}: the shapes of its layers are not compatible")
         assert weight is not None
         width = weight.shape[0]
         layer = nn.Linear(weight.shape[1], weight.shape[0])
         layer.load_state_dict(parts)
         modules += [layer, (activation or (nn.ReLU if deep_q else nn.Tanh))()]
     if not modules or (not deep_q and 1 << 30 not in layers):
-        raise RunFolderError(f"{path}: it has no layers that choose an action")
+        raise RunFolderError(f"{path}: the model has no layers that choose an action")
     net = nn.Sequential(*modules[:-1]).float().eval()
     first, last = modules[0], modules[-2]
     assert isinstance(first, nn.Linear)
     assert isinstance(last, nn.Linear)
     if last.out_features < 2:
-        raise RunFolderError(f"{path}: it has {last.out_features} action; a scheduler has two or more")
+        raise RunFolderError(f"{path}: the model has {last.out_features} action, but a scheduler needs two or more")
     return _Model(net, first.in_features, last.out_features)

@@ -26,14 +26,14 @@ from dagsim.systems.seam import Scenario
 
 
 class SchedulingEnv(EpisodeEnv):
-    """Every step is one choice: a task and where it starts, or to wait for a change (the last
-    action, which is legal while anything is still to happen). Legal actions are unmasked in
-    ``action_masks()``, in ``info["action_mask"]`` and in the observation (except ``flat``). A
+    """Every step is one choice: which task to start and where, or to wait for a change (the last
+    action, which is legal while any event is still to come). ``action_masks()``,
+    ``info["action_mask"]`` and the observation (except ``flat``) tell which actions are legal. A
     masked action is replaced by the first legal one and counted in ``info["illegal_actions"]``.
 
     An episode is ``terminated`` when every job has left, and ``truncated`` at ``max_steps`` or
-    ``horizon_s``. ``reset(seed=n)`` plays the job sequence with seed n. ``info`` has the time, and
-    at the end of the episode the ``mean_jct_s``.
+    ``horizon_s``. ``reset(seed=n)`` starts the job sequence with seed n. ``info`` contains the time
+    and, at the end of the episode, ``mean_jct_s``.
 
     Render modes: ``ansi`` (a line), ``rgb_array`` and ``human`` (queue and GPUs, one colour per
     job).
@@ -43,8 +43,8 @@ class SchedulingEnv(EpisodeEnv):
         self.config = config or EnvConfig()
         if scenario.varied and isinstance(self.config.codec, CandidatesConfig):
             raise ConfigError(
-                "env: the codec 'candidates' has a row for each GPU type, but every seed of this scenario has types of "
-                "its own; use the codec 'relative'"
+                "env: the codec 'candidates' has a row for each GPU type, but in this scenario "
+                "every seed has its own GPU types; use the codec 'relative'"
             )
         rewards = RewardConfig(self.config.reward, self.config.reward_scale)
         super().__init__(scenario, rewards, self._new_codec(), render_mode)
@@ -54,28 +54,28 @@ class SchedulingEnv(EpisodeEnv):
         self.action_space = gymnasium.spaces.Discrete(self.config.slots)
         self._legal = self._presets.legal(None)
         self._parts = {name: f"reward_{name}" for name in rewards.terms}
-        """The key in ``info`` of each reward term."""
+        """Key in ``info`` for each term of the reward."""
 
     @classmethod
     def of(
         cls, scenario: Scenario, env: EnvConfig | None = None, render_mode: str | None = None, **settings: Any
     ) -> Any:
-        """The environment of a scenario; ``settings`` are the fields of ``EnvConfig``."""
+        """Build the environment of a scenario; ``settings`` are the fields of ``EnvConfig``."""
         return cls(scenario, env or _config_of(scenario, settings), render_mode)
 
     @classmethod
     def vector(
         cls, count: int, scenario: Scenario, env: EnvConfig | None, autoreset_mode: str, settings: Mapping[str, Any]
     ) -> Any:
-        """``count`` environments that are played together: in the compiled engine
-        (``VectorSchedulingEnv``) if it knows all that is configured.
+        """Build ``count`` environments that are stepped together, in the compiled engine
+        (``VectorSchedulingEnv``) if it supports the configuration.
 
         Raises:
-            ConfigError: The compiled engine is requested, and cannot play them.
+            ConfigError: The compiled engine is requested but cannot run them.
         """
         own = {name: value for name, value in settings.items() if name != "render_mode"}
         config = env or _config_of(scenario, own)
-        episodes: Any = "only the level task_type is compiled, without the observation graph"
+        episodes: Any = "the compiled engine supports only the level task_type, and not the observation graph"
         if config.level == "task_type" and config.observation != "graph":
             episodes = scenario.episodes(count, config.codec, config.reward, config.reward_scale)
         if not isinstance(episodes, str):
@@ -108,13 +108,12 @@ class SchedulingEnv(EpisodeEnv):
         return terminated, not terminated and (over or episode.now >= self.config.horizon_s)
 
     def action_masks(self) -> np.ndarray:
-        """(slots,) bool: True for the actions that are legal now."""
+        """Return (slots,) bool: True for the actions that are legal now."""
         return self._presets.mask(self._presets.legal(self._observation)).astype(bool)
 
     def action_of(self, decision: Decision | None) -> int | None:
-        """The action that stands for a heuristic's decision (``None``: to wait). ``None`` if there
-        is no such action, or more choices than slots.
-        """
+        """Return the action for a heuristic's decision (``None`` means to wait). Return ``None`` if
+        there is no such action, or if there are more choices than slots."""
         row, observation = self.codec.choice_of(() if decision is None else (decision,)), self._observation
         if row is None or observation is None:
             return None
@@ -137,7 +136,7 @@ class SchedulingEnv(EpisodeEnv):
         return f"{view.now:.0f} s: {len(view.ready)} ready, {len(view.running)} running, idle: {idle}"
 
     def _row(self, action: int) -> int:
-        """The row that an action stands for; if the action is illegal, the first legal row."""
+        """Return the row that an action selects; if the action is illegal, the first legal row."""
         starts, wait = self._legal
         if 0 <= action < starts:
             return action
@@ -155,7 +154,7 @@ class SchedulingEnv(EpisodeEnv):
         return None if self._episode is None else self._episode.observation
 
     def _seen(self) -> tuple[Any, dict[str, Any]]:
-        """The observation in the form of the preset, and the info."""
+        """Return the observation in the preset's form, and the info."""
         observation = self._observation
         legal = self._legal = self._presets.legal(observation)
         mask = self._presets.mask(legal)
@@ -179,9 +178,8 @@ class SchedulingEnv(EpisodeEnv):
 
 
 def _mean_jct_s(schedule: Schedule) -> float:
-    """The mean completion time as in the metrics, computed from the rows of the log. Converting
-    them to an array would take ten times as long.
-    """
+    """Compute the mean completion time as in the metrics, directly from the rows of the log,
+    because converting them to an array would take ten times as long."""
     jct_s = np.full(len(schedule.jobs), np.nan)
     for row in schedule.log.since(0):
         if row[0] == Kind.COMPLETED:
@@ -190,7 +188,7 @@ def _mean_jct_s(schedule: Schedule) -> float:
 
 
 def _config_of(scenario: Scenario, settings: Mapping[str, Any]) -> EnvConfig:
-    """The settings, with a codec that is given by its name or as a mapping with its ``kind``."""
+    """Return the settings, resolving a codec that is given by name or as a mapping with a ``kind``."""
     codec = settings.get("codec")
     if isinstance(codec, str | Mapping):
         settings = {**settings, "codec": Registered(scenario.codecs, "candidates").read(codec)}

@@ -1,6 +1,5 @@
-"""A training from start to finish: its run folder, the learning, and the report on seeds used only
-once.
-"""
+"""A training run from start to finish: its run folder, the learning, and the final test on seeds
+that are used only once."""
 
 from __future__ import annotations
 
@@ -25,21 +24,20 @@ from dagsim.sections import kind_of
 
 
 class Trained(NamedTuple):
-    """A finished training."""
+    """The result of a training run."""
 
     folder: Store
-    """The run folder, with the agent (``best.pt``) and everything that produced it."""
+    """The run folder, with the agent (``best.pt``) and everything that was used to train it."""
     reference: str
-    """The heuristic that the agent was compared with."""
+    """The heuristic with which the agent was compared."""
     validation_ratio: float
-    """Merit of the agent divided by that of the reference, on the validation seeds. Below 1, the
-    agent is better.
-    """
+    """Objective of the agent divided by that of the reference, on the validation seeds. Below 1,
+    the agent is better."""
     lines: Sequence[CellRun]
-    """Results of every policy on every report seed; empty without a report."""
+    """Results of every policy on every test seed; empty without a final test."""
 
     standings: Sequence[PolicyResult]
-    """Comparison of the agent and its rivals with the reference, on the report seeds."""
+    """Comparison of the agent and the other policies with the reference, on the test seeds."""
 
     @property
     def metric(self) -> str:
@@ -63,12 +61,12 @@ def train(
 
     ``config`` is a configuration, a file, or a name from ``dagsim list configs``. ``settings``
     (``key=value``) change it as ``--set`` does. ``init`` is a checkpoint to start from. ``workers``
-    processes run the episodes; ``on`` (as in ``--executor``) runs the policies of the report, by default
-    in as many processes. On Ray, it runs the episodes, too. The result depends on neither.
+    processes run the episodes; ``on`` (as in ``--executor``) runs the policies of the final test,
+    by default in as many processes. On Ray, it also runs the episodes. Neither changes the result.
 
     Raises:
         InputError: The configuration or the checkpoint is invalid.
-        KeyboardInterrupt: The training was stopped; ``dagsim train --resume`` continues it.
+        KeyboardInterrupt: The run was stopped; ``dagsim train --resume`` continues it.
     """
     if not isinstance(config, Config):
         config = load_config(None if config is None else find_config(str(config)), settings)
@@ -89,8 +87,8 @@ def begin_training(
     name: str | None = None,
     argv: Sequence[str] = (),
 ) -> Store:
-    """Create a run folder for a training. ``argv`` is the command that it records, and ``report`` says
-    whether it ends with a report, also after ``--resume``.
+    """Create a run folder for a training run. ``argv`` is the command to record, and ``report``
+    says whether the run ends with a final test, also after ``--resume``.
 
     Raises:
         InputError: ``init`` is not a checkpoint, or ``out`` cannot be written to.
@@ -104,14 +102,14 @@ def begin_training(
 
 
 def resumed_training(path: Path) -> Store:
-    """Open the run folder of a stopped training.
+    """Open the run folder of a stopped training run.
 
     Raises:
         InputError: Another command made the folder, or a file that determines the training run has changed.
     """
     folder = Store.open(path, own=True)
     if (command := folder.manifest["command"]) != "train":
-        raise InputError(f"{path}: was made by dagsim {command}: dagsim {command} --resume {path}")
+        raise InputError(f"{path}: this folder was created by dagsim {command}; use dagsim {command} --resume {path}")
     folder.check_unchanged()
     return folder
 
@@ -124,11 +122,11 @@ def train_in(
     watch: Tell | None = None,
     on: str | None = None,
 ) -> Trained:
-    """Train in ``folder`` to the end, and write ``report.csv`` unless the training was begun without a
-    report. With ``resume``, continue from its checkpoint.
+    """Train in ``folder`` to the end, and write ``report.csv`` unless the run was started without a
+    final test. With ``resume``, continue from its checkpoint.
 
     Raises:
-        KeyboardInterrupt: The training was stopped; the folder keeps its last complete iteration.
+        KeyboardInterrupt: The run was stopped; the folder keeps its last complete iteration.
         RunFolderError: Another process writes to the folder, or it cannot be written to.
     """
     with folder.writing():
@@ -143,9 +141,8 @@ def train_in(
 
 
 def finish(run: TrainingRun) -> list[CellRun]:
-    """Run the agent and its rivals on the report seeds: a linear policy, the reference and other
-    heuristics.
-    """
+    """Run the agent and the policies to compare it with on the test seeds: a linear policy, the
+    reference and other heuristics."""
     path, kind = run.folder.path.resolve(), algorithm_name(run.train.algorithm)
     linear = path / "linear.pt"
     if not linear.exists() and (agent := run.linear()) is not None:
@@ -158,28 +155,26 @@ def finish(run: TrainingRun) -> list[CellRun]:
 
 
 def _policy_of(checkpoint: Path, **own: str | None) -> str:
-    """The policy that plays the agent of a file. ``own`` names its codec and net if they are code
-    outside dagsim.
-    """
+    """Return the policy that loads the agent from a file. ``own`` names its codec and network if
+    they are code outside dagsim."""
     parts = [f'{part}="{value}"' for part, value in {"checkpoint": checkpoint, **own}.items() if value is not None]
     return f"agent[{','.join(parts)}]"
 
 
 def _agent_hash(path: Path, config: Config) -> str:
-    """SHA-256 of a checkpoint file, after checking that it can be loaded. Its codec and net may be
-    code outside dagsim if the configuration names it.
-    """
+    """Check that a checkpoint file can be loaded, and return its SHA-256. Its codec and network may
+    be code outside dagsim if the configuration names them."""
     train = config.training()
     Checkpoint.load(path, codec=kind_of(train.codec), net=kind_of(train.net))
     return file_hash(path)
 
 
 def _initial_agent(folder: Store) -> Path | None:
-    """The checkpoint that the training starts from. It is needed until the training has written its
-    own.
+    """Return the checkpoint from which the training run starts. It is needed until the run has
+    written its own.
 
     Raises:
-        InputError: The file has changed since the training began.
+        InputError: The file has changed since the run began.
     """
     plan = folder.manifest.get("plan") or {}
     if "init" not in plan:
@@ -187,6 +182,6 @@ def _initial_agent(folder: Store) -> Path | None:
     path = Path(plan["init"])
     if not (folder.path / "checkpoint.pt").exists() and _agent_hash(path, folder.config) != plan["init_sha256"]:
         raise InputError(
-            f"{path}: has changed since the training started from it; restore the file or start a new training"
+            f"{path}: the file has changed since training started from it; restore the file or start a new training run"
         )
     return path

@@ -12,7 +12,7 @@ __all__ = ["Algorithm", "AlgorithmSettings", "CheckedSettings"]
 
 
 class AlgorithmSettings(Protocol):
-    """An algorithm as a configuration names it: a dataclass of its settings."""
+    """An algorithm, as a configuration names it: a dataclass with its settings."""
 
     @property
     def kind(self) -> str:
@@ -20,13 +20,14 @@ class AlgorithmSettings(Protocol):
         ...
 
     def build(self, context: Any) -> Any:
-        """Build the algorithm, ready to begin: a ``Learner`` from a ``LearnerContext``."""
+        """Build the ``Learner`` of the algorithm from a ``LearnerContext``."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedSettings:
-    """Settings that check their values. Messages name their ``kind``, or else their ``section``."""
+    """Settings that check their values. Messages begin with their ``kind`` or, if they have none,
+    their ``section``."""
 
     section: ClassVar[str] = ""
 
@@ -56,12 +57,11 @@ class CheckedSettings:
 
 @dataclass(frozen=True, slots=True)
 class Algorithm(CheckedSettings):
-    """Settings of one of dagsim's algorithms. They name its learner, because torch is loaded only
-    when one is built.
-    """
+    """Settings of one of dagsim's algorithms. They refer to the learner by name, so that torch is
+    loaded only when one is built."""
 
     learner: ClassVar[str]
 
     def build(self, context: Any) -> Any:
-        """Build the learner from a ``LearnerContext``, ready to begin."""
+        """Build the learner from a ``LearnerContext``."""
         return attribute(self.learner)(context)

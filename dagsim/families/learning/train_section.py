@@ -1,6 +1,5 @@
 """The section ``train`` of a configuration: a ``TrainConfig`` whose parts are chosen from
-registries.
-"""
+registries."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from dagsim.systems.seam import CodecSettings, Scenario, System
 
 
 def _all_codecs() -> Registry[Any]:
-    """The codecs of all systems; ``check_training`` refuses those of another system."""
+    """Return the codecs of all systems; ``check_training`` rejects those of another system."""
     entries = {entry.name: entry for system in all_systems().values() for entry in system.codecs.describe()}
     return Registry("codec", entries.values(), group="dagsim.codecs", listing="dagsim list codecs", method="build")
 
@@ -33,12 +32,12 @@ _ALL_CODECS = _all_codecs()
 
 @dataclass(frozen=True, slots=True)
 class TrainSection(TrainConfig):
-    """A training: what learns, with which reward, for how long, and how it is judged."""
+    """A training run: what learns, from which reward, for how long, and how it is evaluated."""
 
     algorithm: Annotated[Any, Registered(ALGORITHMS, "ppo")] = field(default_factory=PpoConfig)
-    """How it learns (``dagsim list algorithms``)."""
+    """How the agent learns (``dagsim list algorithms``)."""
     net: Annotated[Any, Registered(NETS, "scorer")] = field(default_factory=ScorerConfig)
-    """The neural net (``dagsim list nets``)."""
+    """The neural network (``dagsim list nets``)."""
     codec: Annotated[Any, Registered(_ALL_CODECS, DefaultSystem.codecs.names()[0])] = field(
         default_factory=lambda: TrainConfig().codec
     )
@@ -48,7 +47,7 @@ class TrainSection(TrainConfig):
 
 
 def section_for(system: System | type[System]) -> TrainSection:
-    """Default section of a system."""
+    """Return the default section for a system."""
     section: TrainSection = TypeAdapter(TrainSection).validate_python(for_system({}, system))
     return section
 
@@ -74,10 +73,11 @@ def for_system(section: Any, system: System | type[System]) -> Any:
 
 
 def check_training(train: TrainConfig, scenario: Scenario) -> None:
-    """Check that a training fits its system.
+    """Check that a training configuration is compatible with its system.
 
     Raises:
-        ConfigError: A codec or a reward term belongs to another system, or episodes cannot grow.
+        ConfigError: A codec or a reward term belongs to another system, or the system does not
+            support growing episodes.
     """
     owner = _owner_of(train.codec, scenario)
     if owner != scenario.system:
@@ -87,7 +87,7 @@ def check_training(train: TrainConfig, scenario: Scenario) -> None:
             f"but the system is {scenario.system!r}; allowed: {allowed}"
         )
     if "admit" in getattr(train.codec, "actions", ()) and not scenario.admission:
-        raise ConfigError("train.codec: the action 'admit' needs jobs that wait for it; set admission: true")
+        raise ConfigError("train.codec: the action 'admit' needs jobs that wait for admission; set admission: true")
     try:
         RewardConfig(train.reward).check(scenario.terms)
     except UnknownName as error:
@@ -95,18 +95,19 @@ def check_training(train: TrainConfig, scenario: Scenario) -> None:
     if scenario.varied:
         if train.reference == "best":
             raise ConfigError(
-                "train.reference: seeds with clusters of their own have no best heuristic in common; name one"
+                "train.reference: each seed has its own cluster, so there is no common best heuristic; name one"
             )
         if train.time_constant_s is not None:
             raise ConfigError(
-                "train.time_constant_s: every seed has a unit of time of its own; set discount_jcts of the algorithm"
+                "train.time_constant_s: every seed has its own unit of time; set the algorithm's discount_jcts instead"
             )
     if train.first_jobs is not None and scenario.episode_jobs is None:
         raise ConfigError(f"train.first_jobs: episodes of the system {scenario.system!r} cannot be shortened")
 
 
 def _owner_of(codec: CodecSettings, scenario: Scenario) -> str:
-    """The system that a codec belongs to: that of the scenario, unless only others list its class."""
+    """Return the system that a codec belongs to: the scenario's, unless only other systems list the
+    codec's class."""
     if type(codec) in _codec_classes(scenario):
         return scenario.system
     owners = [system.system for system in all_systems().values() if isinstance(codec, _codec_classes(system))]

@@ -1,4 +1,4 @@
-"""A training in a run folder: learn, validate, keep the best, and report once.
+"""A training run in its run folder: learn, validate, keep the best agent, and test it once.
 
 results/20261120T193000Z-train-ppo-s1-3fa9c1/
 ├── config.yaml, manifest.json, status.json, command.txt    as in every run folder
@@ -68,36 +68,34 @@ from dagsim.sections import kind_of
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
 
 _PAYS = 10
-"""Number of iterations from which episodes are played in the compiled engine: loading it takes a
-second, and compiling it, once per machine, ten.
-"""
+"""Number of iterations from which episodes run in the compiled engine, because loading it takes a
+second, and compiling it, once per machine, ten."""
 _SEQUENCES_PER_SEED = 50_000
-"""Number of job sequences that each training seed has to itself."""
+"""Number of job sequences that are reserved for each training seed."""
 
 
 class Progress(NamedTuple):
-    """The progress of a training."""
+    """The progress of a training run."""
 
     what: str
     done: int
     of: int
     ratio: float | None = None
-    """The last validation's merit (mean completion time or blocking rate), divided by the
-    reference's.
-    """
+    """The last validation's objective (mean completion time or blocking rate), divided by the
+    reference's."""
 
 
 Tell = Callable[[Progress], None]
 
 
 class TrainingRun:
-    """One training, new or resumed, on any system. ``on`` is the executor of the runs of other
-    policies, and of the episodes if it has a method ``rollouts``. The default is ``workers``
+    """One training run, new or resumed, on any system. ``on`` is the executor for the runs of other
+    policies, and for the episodes if it has a method ``rollouts``. The default is ``workers``
     processes.
 
     Raises:
-        RunFolderError: The folder's checkpoint is missing, damaged or that of another training.
-        ConfigError: The training does not fit the system.
+        RunFolderError: The folder's checkpoint is missing, damaged or from another training run.
+        ConfigError: The training configuration is not compatible with the system.
     """
 
     def __init__(self, folder: Store, workers: int = 1, tell: Tell | None = None, on: str | None = None) -> None:
@@ -111,20 +109,19 @@ class TrainingRun:
         self._where = on or f"local:{workers}"
         self.reference = self.train.reference
         self.engine_reason = ""
-        """The reason against playing episodes in the compiled engine; empty if they are played there.
-        The engine does not change the result.
-        """
+        """Why episodes do not run in the compiled engine; empty if they do. The engine does not
+        change the result."""
         self._factory = self._factory_of(self.train)
         self._tell = tell or (lambda progress: None)
         self._reference_jct_s = 1.0
         self._reference_merit = 1.0
         self._reference_merits: list[float] = []
-        """The reference's merit on each validation seed, if every seed has a unit of its own."""
+        """The reference's objective on each validation seed, if every seed has its own unit."""
         self._best: float | None = None
         self._best_weights: dict[str, Any] = {}
         self._best_bounds: ObservationBounds | None = None
         self._judged: ActorNet | None = None
-        """The net that is validated: the learner's, or its average over iterations."""
+        """The network that is validated: the learner's network, or its average over iterations."""
         self._samples = self._seconds = 0.0
         self._checkpoint = folder.path / "checkpoint.pt"
         self._archive = ReplayArchive(folder.path / "replay")
@@ -142,10 +139,10 @@ class TrainingRun:
 
     @property
     def report_seeds(self) -> tuple[int, ...]:
-        """The report seeds, which belong to this training alone and are claimed on first use.
+        """The test seeds, which are reserved for this training run and claimed on first use.
 
-        A trace has only a limited number of windows, so all trainings on them report on the same
-        ones.
+        A trace has only a limited number of windows, so all training runs on a trace share the same
+        test windows.
         """
         on_windows = sample_of(self.config) is Sample.WINDOW
         first = REPORT.start if on_windows else self.train.report_from
@@ -181,7 +178,8 @@ class TrainingRun:
             self._archive.remove()
 
     def _rollouts(self) -> AbstractContextManager[Rollouts]:
-        """Roll-outs on the executor if it can play episodes, else in processes of this machine."""
+        """Return roll-outs on the executor if it can run episodes, else in processes on this
+        machine."""
         elsewhere = getattr(executor_for(self._where), "rollouts", None)
         if elsewhere is not None:
             rollouts: AbstractContextManager[Rollouts] = elsewhere(self.config, self._factory, self.train.lockstep)
@@ -235,23 +233,23 @@ class TrainingRun:
             self._tell(Progress("training", iteration + 1, self._expected(iteration + 1), row.get("ratio", self._best)))
 
     def _ended(self, iteration: int) -> bool:
-        """True if the training ends before the iteration of that number."""
+        """Return True if training ends before the iteration with this number."""
         return self._progress(iteration) >= 1
 
     def _progress(self, iteration: int) -> float:
-        """Progress of the training from 0 to 1, by iterations or by minutes, whichever is larger."""
+        """Return the progress of training from 0 to 1, by iterations or by minutes, whichever is
+        larger."""
         share = iteration / self.train.iterations
         minutes = self.train.minutes
         return share if minutes is None else max(share, self._seconds / 60 / minutes)
 
     def _expected(self, done: int) -> int:
-        """Number of iterations at the end, if the others take as long as the ``done`` ones."""
+        """Estimate the final number of iterations if the others take as long as the ``done`` ones."""
         return max(done, round(done / self._progress(done)))
 
     def _validate(self) -> float:
-        """Validate: the greedy policy's merit on the validation seeds, divided by the reference's.
-        Saves the agent if it is the best so far.
-        """
+        """Validate the greedy policy, and return its objective on the validation seeds divided by
+        the reference's. Save the agent if it is the best so far."""
         assert self._judged is not None
         bounded = getattr(self.train.codec, "bounded", False)
         bounds = ObservationBounds() if bounded else None
@@ -269,7 +267,7 @@ class TrainingRun:
         return ratio
 
     def _merit_of(self, schedule: Schedule) -> float:
-        """The metric by which the system ranks policies; NaN if the schedule has none."""
+        """Return the metric by which the system ranks policies; NaN if the schedule has none."""
         if self._varied:
             return summarize(schedule, unfinished="drop").jct_s.mean
         return merit_in(measured(self.config, schedule).to_dict(), self.scenario.merit)
@@ -320,9 +318,8 @@ class TrainingRun:
             self._archive.prune(replay)
 
     def _resumed(self) -> dict[str, Any] | None:
-        """The checkpoint; ``None`` if the training was stopped before writing one, in which case
-        nothing is lost.
-        """
+        """Return the checkpoint; ``None`` if training was stopped before writing one, in which case
+        nothing is lost."""
         if not self._checkpoint.exists() and not has_rows(self.folder.path):
             return None
         state = read_plain(self._checkpoint)
@@ -331,7 +328,7 @@ class TrainingRun:
             self._samples, self._seconds = state["samples"], state["seconds"]
             assert state["learner"]["net"]
         except (KeyError, TypeError, AssertionError):
-            raise RunFolderError(f"{self._checkpoint}: not the checkpoint of a training") from None
+            raise RunFolderError(f"{self._checkpoint}: not the checkpoint of a training run") from None
         return {"judged": None, "replay": None, **state}
 
     def _find_reference(self, state: dict[str, Any] | None) -> None:
@@ -353,7 +350,8 @@ class TrainingRun:
             self._measure(trials.run("reference", {self.reference: self.reference}, self.validation))
 
     def trials(self, purpose: str) -> PolicyRuns:
-        """Runs of policies in the run folder; ``purpose`` begins the lines on their progress."""
+        """Return the runner for policies in the run folder; its progress lines begin with
+        ``purpose``."""
 
         def tell(policy: str, done: int, of: int) -> None:
             self._tell(Progress(f"{purpose}: {policy}", done, of))
@@ -361,9 +359,9 @@ class TrainingRun:
         return PolicyRuns(self.folder.path, self.config, self._where, tell)
 
     def _measure(self, runs: Sequence[CellRun]) -> None:
-        """Take the units of time and of merit from the runs of the reference. The unit of time is 1
-        if the reference completed no job, and the unit of merit is 1 if its merit is 0.
-        """
+        """Take the units of time and of the objective from the reference's runs. The unit of time
+        is 1 if the reference completed no job, and the unit of the objective is 1 if the
+        reference's objective is 0."""
         if self._varied:
             self._reference_merits = [completed_jct_s(self.config, run) for run in runs]
             return
@@ -398,15 +396,14 @@ class TrainingRun:
         return LearnerContext(train, rollouts, self.config.seed, self._reference_jct_s, seeds, whole, self._varied)
 
     def linear(self) -> Checkpoint | None:
-        """Train a linear policy on the same features, by the same algorithm, for
-        ``linear_iterations``.
-        """
+        """Train a linear policy on the same features with the same algorithm for
+        ``linear_iterations``."""
         count = self.train.linear_iterations
         if not count:
             return None
         train = replace(self.train, net=LinearConfig())
         learner: Learner = train.algorithm.build(self._context(InProcessRollouts(self._factory, train.lockstep), train))
-        if learner.net.settings != train.net:  # the algorithm has its own net
+        if learner.net.settings != train.net:  # the algorithm has its own network
             return None
         for iteration in range(count):
             self._tell(Progress("a linear policy", iteration, count))

@@ -1,4 +1,4 @@
-"""The Gymnasium environment of many episodes of the GPU cluster at once, in the compiled engine."""
+"""The Gymnasium environment for many episodes on the GPU cluster at once, in the compiled engine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HIDDEN = 1 << 40
 
 
 def seeds_of(config: EnvConfig) -> range:
-    """The seeds of episodes that are begun without a seed."""
+    """Return the seeds of episodes that are begun without a seed."""
     return EpisodeEnv.random_seeds[: config.pool]
 
 
@@ -80,7 +80,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin all episodes, or those of ``options["reset_mask"]`` (num_envs,) bool."""
+        """Start all episodes, or those that ``options["reset_mask"]``, (num_envs,) bool, selects."""
         mask = (options or {}).get("reset_mask")
         which = self._every if mask is None else np.flatnonzero(mask)
         if seed is None or isinstance(seed, int):
@@ -93,9 +93,8 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         return self._observations(), self._infos(which)
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Carry out one action per environment. An episode that was over begins again instead, if the
-        mode is ``NEXT_STEP``.
-        """
+        """Carry out one action per environment. In the mode ``NEXT_STEP``, a finished episode is
+        restarted instead."""
         over = self._terminated | self._truncated
         live = np.flatnonzero(~over)
         if self._mode is AutoresetMode.NEXT_STEP:
@@ -189,12 +188,12 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         return self._again()
 
     def _actions_of(self, number: int) -> tuple[int, ...]:
-        """The actions of the present episode of an environment."""
+        """Return the actions of the present episode of an environment."""
         steps = self._taken[int(self._first[number]) - self._dropped :]
         return tuple([int(step[number]) for step in steps if step[number] != _NO_ACTION])
 
     def _begin(self, which: np.ndarray, seeds: Sequence[int | None]) -> None:
-        """Begin episodes; the seed of those without one depends on their previous episode."""
+        """Start episodes. An episode without a seed draws one from its environment's own generator."""
         pool, numbers = self._pool, []
         for number, seed in zip(which.tolist(), seeds, strict=True):
             if seed is not None:
@@ -212,7 +211,8 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         self._steps[which] = self._illegal[which] = 0
 
     def _advance(self, live: np.ndarray, actions: np.ndarray) -> None:
-        """Carry out the actions of these episodes. An illegal one is replaced by the first."""
+        """Carry out the actions of these episodes. An illegal action is replaced by the first legal
+        one."""
         self._taken.append(np.full(self.num_envs, _NO_ACTION))
         self._taken[-1][live] = actions
         inside = (actions >= 0) & (actions < self.config.slots)
@@ -226,7 +226,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         self._truncated[live] = (late & ~self._terminated)[live]
 
     def _observations(self) -> Any:
-        """The observations of all episodes in the form of the preset, in new arrays."""
+        """Return the observations of all episodes in the preset's form, in new arrays."""
         count, slots, features = self.num_envs, self.config.slots, self.config.codec.features
         tokens = np.zeros((count, slots, len(features["tokens"]) + 1), np.float32)
         context = np.zeros((count, len(features["context"])), np.float32)
@@ -241,7 +241,8 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         return {"observations": flat, "action_mask": self._mask.copy()}
 
     def _infos(self, which: np.ndarray) -> dict[str, Any]:
-        """The infos of these episodes; after each key, ``_key`` says whose value is set."""
+        """Return the infos of these episodes; for each key, ``_key`` tells for which episodes the
+        value is set."""
         here = np.zeros(self.num_envs, bool)
         here[which] = True
         values: dict[str, np.ndarray] = {
@@ -262,7 +263,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         return infos
 
     def _final(self, ended: np.ndarray) -> dict[str, Any]:
-        """The last observations and infos of episodes that begin again in the same step."""
+        """Return the last observations and infos of episodes that restart in the same step."""
         here = np.zeros(self.num_envs, bool)
         here[ended] = True
         observations = self._observations()
@@ -274,7 +275,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
 
 
 def _at_state(again: Callable[[], VectorSchedulingEnv] | None, states: Sequence[EnvState]) -> VectorSchedulingEnv:
-    """The environments that were pickled."""
+    """Return the environments that were pickled."""
     if again is None:
         raise ConfigError("the environments were not made by make_vec, which says how to make them again")
     made = again()

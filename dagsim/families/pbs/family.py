@@ -1,4 +1,4 @@
-"""The family of PBS, and what it adds."""
+"""The PBS family, and what it registers."""
 
 from dagsim.family import Entry, Family
 

@@ -56,18 +56,19 @@ _CORES = ("ncpus", "ppn", "mpiprocs")
 _SLOTS = re.compile(r"(?:^|\+)([^+/]{1,255})(?:/([^+*]*))?(?:\*(\d{1,9}))?")
 _LINE = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z]+;[^;]*;")
 _PAIR = re.compile(r"""(?<!\S)([^\s=]+)=("[^"]*"|'[^']*'|\S*)""")
-_LONGEST = 1 << 20  # lines of big jobs list every core: 100 KB is normal
+_LONGEST = 1 << 20  # in bytes; lines of big jobs list every core, and 100 KB is normal
 _TYPE_KEYS = ("accelerator_model", "gpu_model", "gpu_type", "gputype")
 _HOST = re.compile(r"(?:^|\+)([^+/]{1,255})")
-_MOST_NODES = 1 << 14  # per job
+_MOST_NODES = 1 << 14  # maximum per job
 _PROTOCOLS = ("last-attempt", "all-attempts")
-_FAR_S = 60  # walltime is updated only when the server receives a report
+_FAR_S = 60  # the walltime is updated only when the server receives a report
 
 
 class Pbs(Reader):
-    """One gang per job, with one instance per chunk; chunks of several kinds become one task each.
+    """Builds one gang per job, with one instance per chunk; chunks of several kinds become one task
+    each.
 
-    Every attempt that ran is kept, whatever its exit status. Work is the wall time of the last
+    Every attempt that ran is kept, whatever its exit status. The work is the wall time of the last
     attempt (``protocol="last-attempt"``) or of all attempts (``all-attempts``).
     """
 
@@ -100,7 +101,7 @@ class Pbs(Reader):
             "work": f"the wall time of {which}",
             "arrival": f"{options.arrival or 'ctime'} (arrival); it could start from etime on",
             "tenant": f"the {options.tenant or 'account, else the user'} (tenant)",
-            "demand": "the chunks that were asked for, each on one node",
+            "demand": "the requested chunks, each on one node",
         }
 
 
@@ -115,9 +116,8 @@ class _Chunk(NamedTuple):
 
 
 def _records(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Row]:
-    """The fields of ``_COLUMNS`` of every finished attempt of a job with an id and an arrival; other records are
-    skipped.
-    """
+    """Yield the fields ``_COLUMNS`` of every finished attempt of a job with an id and an arrival;
+    other records are skipped."""
     arrival = options.arrival or "ctime"
     if is_qstat(source):
         yield from _finished(source, options, report)
@@ -142,18 +142,19 @@ def _records(source: Source, options: TraceOptions, report: ReadReport) -> Itera
             fields = with_gpus({"Resource_List.mem": "0"} | dict(_PAIR.findall(message)))
             arrival_s = finite_number(fields.get(arrival, ""), arrival)
             if not id or arrival_s < 0:
-                raise Dirty("without an id" if not id else "whose ctime is negative")
+                raise Dirty("without an id" if not id else "with a negative ctime")
             yield place, _row(id, arrival_s, kind, fields)
 
 
 def _row(id: str, arrival_s: float, kind: str, fields: Mapping[str, str]) -> tuple[Any, ...]:
-    """A row of ``_COLUMNS``."""
+    """Build a row of ``_COLUMNS``."""
     values = [intern(fields.get(name, "").strip("\"'")) for name in _FIELDS]
     return (id.partition(".")[0], arrival_s, kind, *values)
 
 
 _QUEUED, _RUNS, _OVER = "QWTSU", "RE", "FCX"
-"""States of ``qstat``: jobs that wait, that run, and that are over (``H`` and ``B`` are held, and arrays)."""
+"""States in ``qstat``: waiting jobs, running jobs, and finished jobs (``H`` and ``B`` are held jobs
+and arrays)."""
 _TIMES = {
     "ctime": ("ctime",), "qtime": ("qtime",), "etime": ("etime",), "start": ("stime", "start_time"),
     "end": ("comp_time", "obittime", "history_timestamp"),
@@ -161,7 +162,7 @@ _TIMES = {
 
 
 def is_qstat(source: Source) -> bool:
-    """True if the source is output of ``qstat -f``, as text or JSON."""
+    """Return True if the source is output of ``qstat -f``, as text or JSON."""
     head = source.head(40)
     if head[0].startswith("Job Id: "):
         return True
@@ -170,13 +171,14 @@ def is_qstat(source: Source) -> bool:
 
 
 def _is_queue(source: Source) -> bool:
-    """True if the first jobs of ``qstat -f`` are in the system."""
+    """Return True if the first jobs in ``qstat -f`` are in the system."""
     text = "\n".join(source.head(1 << 16))
     return re.search(rf'job_state"?\s*[:=]\s*"?[{_QUEUED}{_RUNS}H]\b', text) is not None
 
 
 def qstat_jobs(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[tuple[int, str, dict[str, str]]]:
-    """Yield place, id and fields of every job of ``qstat -f``, with the names and epoch seconds of accounting."""
+    """Yield the place, id and fields of every job in ``qstat -f``, with the names and epoch seconds
+    of accounting."""
     zone = options.zone()
     for place, id, job in _listed_jobs(source):
         report.rows += 1
@@ -194,10 +196,9 @@ def qstat_jobs(source: Source, options: TraceOptions, report: ReadReport) -> Ite
 
 
 def _moments(job: Mapping[str, str], zone: ZoneInfo | None) -> tuple[dict[str, str], bool]:
-    """The times of a job as epoch seconds, empty if unknown; True if one of them may also be another. Of the two
-    readings of a local time, in an hour that its zone repeats, the one counts that the order of the times and the
-    wall time allow.
-    """
+    """Return the times of a job as epoch seconds, empty if unknown; True if one of them may also be
+    another. Of the two readings of a local time, in an hour that its zone repeats, the one counts
+    that the order of the times and the wall time allow."""
     texts = {name: next((job[other] for other in others if job.get(other)), "") for name, others in _TIMES.items()}
     isos, is_sure = {name: text if text.isdecimal() else _iso(text) for name, text in texts.items()}, True
     if zone is not None and any(_is_repeated(text, zone) for text in isos.values()):
@@ -211,7 +212,7 @@ def _moments(job: Mapping[str, str], zone: ZoneInfo | None) -> tuple[dict[str, s
 
 
 def _is_repeated(text: str, zone: ZoneInfo) -> bool:
-    """True if a local date lies in an hour that the zone repeats."""
+    """Return True if a local date lies in an hour that the zone repeats."""
     try:
         moment = datetime.fromisoformat(text).replace(tzinfo=zone)
     except ValueError:
@@ -221,15 +222,15 @@ def _is_repeated(text: str, zone: ZoneInfo) -> bool:
 
 
 def _states_gpus(fields: Mapping[str, str]) -> bool:
-    """True if a field of resources has GPUs."""
+    """Return True if a field of resources has GPUs."""
     texts = (fields.get(f"Resource_List.{name}", "") for name in ("select", "nodes", "neednodes"))
     return bool(fields["gpus"]) or any("gpu" in text or "accelerator" in text for text in texts)
 
 
 def _gpus_submitted(fields: Mapping[str, str]) -> int:
-    """GPUs that the arguments of qsub ask for in all: ``-l select=2:ngpus=4``, ``-l nodes=1:ppn=8:gpus=2`` or
-    ``-l ngpus=2``; 0 if they ask for none. PBS Pro wraps each argument in a tag.
-    """
+    """Return the GPUs that the arguments of qsub ask for in all: ``-l select=2:ngpus=4``,
+    ``-l nodes=1:ppn=8:gpus=2`` or ``-l ngpus=2``; 0 if they ask for none. PBS Pro wraps each
+    argument in a tag."""
     text = re.sub(r"<[^>]*>", " ", fields.get("submit_args") or fields.get("Submit_arguments") or "")
     for chunks in re.findall(r"\b(?:select|nodes)=([^\s,]+)", text):
         try:
@@ -262,7 +263,7 @@ def _listed_jobs(source: Source) -> Iterator[tuple[int, str, dict[str, str]]]:
                 yield place, id, job
             id, place, job, last = line.partition(":")[2].strip(), number, {}, ""
         elif line.startswith("\t") and last:
-            job[last] += line.strip()  # a long value goes on
+            job[last] += line.strip()  # a long value continues
         elif " = " in line:
             last, _, value = line.strip().partition(" = ")
             job[last] = value
@@ -271,7 +272,7 @@ def _listed_jobs(source: Source) -> Iterator[tuple[int, str, dict[str, str]]]:
 
 
 def _iso(text: str) -> str:
-    """A date such as ``Thu Feb 22 14:27:48 2018`` in ISO form; other texts as they are."""
+    """Return a date such as ``Thu Feb 22 14:27:48 2018`` in ISO form; other texts as they are."""
     try:
         return datetime.strptime(" ".join(text.split()), "%a %b %d %H:%M:%S %Y").isoformat()
     except ValueError:
@@ -279,7 +280,7 @@ def _iso(text: str) -> str:
 
 
 def _epoch(text: str, zone: tzinfo | None) -> str:
-    """Seconds since 1970 of a date of qstat or in ISO form; empty for other texts."""
+    """Return the seconds since 1970 of a date of qstat or in ISO form; empty for other texts."""
     try:
         moment = datetime.fromisoformat(_iso(text))
     except ValueError:
@@ -288,12 +289,12 @@ def _epoch(text: str, zone: tzinfo | None) -> str:
 
 
 def _finished(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Row]:
-    """The rows of the finished jobs of ``qstat -x -f``."""
+    """Yield the rows of the finished jobs in ``qstat -x -f``."""
     arrival = options.arrival or "ctime"
     for place, id, fields in qstat_jobs(source, options, report):
         state = fields.get("job_state", "")
         if state not in _OVER:
-            report.skip("of jobs that run" if state in _RUNS else "of jobs that wait")
+            report.skip("of running jobs" if state in _RUNS else "of waiting jobs")
             continue
         if "[]" in id:
             report.skip("of arrays as a whole")
@@ -303,12 +304,12 @@ def _finished(source: Source, options: TraceOptions, report: ReadReport) -> Iter
 
 
 class Qstat(Pbs):
-    """The jobs that run and wait in PBS. A run begins when the queue was printed: running jobs are on their nodes
-    since their start, and end at their time limits; waiting jobs take as long as theirs.
-    """
+    """The running and waiting jobs in PBS. The simulation begins when the queue was printed:
+    running jobs are on their nodes since their start, and end at their time limits; waiting jobs
+    take as long as their limits."""
 
     name = "qstat"
-    summary = "PBS's queue at one instant: qstat -f, or qstat -f -F json"
+    summary = "PBS's queue at one moment: qstat -f, or qstat -f -F json"
     uses = frozenset({"gpus_per_task", "reference_gpu", "floor_s", "tenant", "gpu_names", "timezone"})
     records = staticmethod(lambda *reading: _queued(*reading))
 
@@ -335,12 +336,12 @@ class Qstat(Pbs):
         return {
             "work": "every job takes its time limit, a year without one; real jobs often end earlier",
             "tenant": f"the {options.tenant or 'account, else the user'} (tenant)",
-            "dates": f"those of qstat are of {options.timezone or 'UTC'} (--read timezone=)",
+            "dates": f"dates of qstat are in {options.timezone or 'UTC'} (--read timezone=)",
         }
 
 
 def _printed_s(source: Source, options: TraceOptions) -> float:
-    """When the queue was printed: its time stamp, or the last change of a job."""
+    """Return when the queue was printed: its time stamp, or the last change of a job."""
     if source.head(1)[0].lstrip().startswith("{"):
         stamps = [object_in(read_json(file)).get("timestamp") for file in source.files]
         return max([float(stamp) for stamp in stamps if isinstance(stamp, int | float)], default=0.0)
@@ -355,7 +356,7 @@ _YEAR_S = 365 * 86_400
 
 
 def _queued(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Row]:
-    """The rows of the jobs that run and wait, as if each took its time limit."""
+    """Yield the rows of the running and waiting jobs, as if each took its time limit."""
     now_s = _printed_s(source, options)
     for place, id, fields in qstat_jobs(source, options, report):
         state = fields.get("job_state", "")
@@ -373,18 +374,19 @@ def _queued(source: Source, options: TraceOptions, report: ReadReport) -> Iterat
 
 
 def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Job and arrival of each record."""
+    """Return the job and the arrival of each record."""
     return table.texts(_ID), table.numbers(_ARRIVAL)
 
 
 def _keys_apart(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """The same, where jobs of one id that were created at different times are told apart."""
+    """Do the same, but distinguish jobs with one id that were created at different times."""
     ids, created_s = _keys(table)
     return objects([f"{id} {time!r}" for id, time in zip(ids.tolist(), created_s.tolist(), strict=True)]), created_s
 
 
 def _own_ids(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of jobs in order of arrival, later ones of the same id with a number; (J,) bool: those with one."""
+    """Return the ids of jobs in order of arrival, with a number appended to later uses of an id;
+    and (J,) bool: the jobs with such a number."""
     seen: Counter[str] = Counter()
     ids = []
     for key in keys.tolist():
@@ -395,7 +397,7 @@ def _own_ids(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np.ndarray, np.ndarray]]) -> JobBatch:
-    """Jobs of a table, each from the first or the last of its attempts that are usable."""
+    """Convert a table to jobs, each from the first or the last of its usable attempts."""
     checks, groups = Checks(table), rows_by_job(*keys(table))
     ids, again = _own_ids(groups.ids)
     start_s, ran_s = _ran(checks)
@@ -408,7 +410,7 @@ def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np
     shown[job[turns]] = turns  # the last assignment wins
 
     def drop(jobs: np.ndarray, reason: str, details: Mapping[int, str] | None = None) -> None:
-        """Drop all attempts of the jobs of a mask."""
+        """Drop all attempts of the jobs in a mask."""
         of = np.flatnonzero((jobs & kept)[owner])
         texts = {int(row): details[int(job[row])] for row in rows[of]} if details else None
         checks.findings.drop(rows[of], reason, stage=2, order=of, details=texts)
@@ -425,7 +427,7 @@ def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np
     checks.findings.note(
         shown[kept & (sizes > 1)], "of several kinds of chunks, which need not start together here", stage=1
     )
-    checks.findings.note(shown[kept & again], "with the id of an earlier job, taken as jobs of their own", stage=1)
+    checks.findings.note(shown[kept & again], "with the id of an earlier job, treated as separate jobs", stage=1)
     limit, user, account, queue, hosts = (table.words(column).chosen(shown) for column in _SHOWN)
     limits, reasons = zip(*map(_seconds, limit.words), strict=True)
     drop(np.array([bool(reason) for reason in reasons])[limit.place], "whose walltime is not a duration")
@@ -466,7 +468,7 @@ def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np
 
 
 def _ran(checks: Checks) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) float64 each: start and run time of every attempt."""
+    """Return two (n,) float64 arrays: the start and the run time of every attempt."""
     table = checks.table
     start_s, end_s, _ = (
         checks.number(column, name, 0.0) for column, name in ((_START, "start"), (_END, "end"), (_ETIME, "etime"))
@@ -488,7 +490,7 @@ def _ran(checks: Checks) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _seconds(text: str) -> tuple[float, str]:
-    """A wall time in seconds, NaN if it is not set; and the reason why it is not one."""
+    """Parse a wall time in seconds, NaN if it is not set; also return the reason if it is invalid."""
     try:
         seconds = duration_s(text, "walltime")
     except Dirty as reason:
@@ -497,7 +499,7 @@ def _seconds(text: str) -> tuple[float, str]:
 
 
 def _task_kind(chunk: _Chunk, kind: str | None, options: TraceOptions) -> TaskKind:
-    """Kind of the task of a chunk, on this type of GPU if any."""
+    """Return the kind of task for a chunk, on this type of GPU if any."""
     types = (kind,) if kind and chunk.gpus else None
     return TaskKind(
         Demand(chunk.gpus or options.gpus_per_task or 0, chunk.cpus, chunk.memory_gb, types), chunk.pieces > 1
@@ -509,9 +511,8 @@ def _nodes(text: str) -> tuple[str, ...]:
 
 
 def _demands(table: Table, shown: np.ndarray) -> tuple[np.ndarray, list[list[_Chunk] | str]]:
-    """The number of each row's demand, (J,) int32, and the distinct demands: each is a list of chunks, or the reason
-    why it is impossible.
-    """
+    """Return the number of each row's demand, (J,) int32, and the distinct demands: each is a list
+    of chunks, or the reason why it is impossible."""
     columns = [table.words(column).chosen(shown) for column in _DEMAND]
     asked, firsts = combinations([column.place for column in columns])
     demands: list[list[_Chunk] | str] = []
@@ -524,9 +525,9 @@ def _demands(table: Table, shown: np.ndarray) -> tuple[np.ndarray, list[list[_Ch
 
 
 def with_gpus(fields: dict[str, str]) -> dict[str, str]:
-    """The fields of a record, and the GPUs that it states in all under ``gpus``."""
+    """Return the fields of a record, with the total of the stated GPUs under ``gpus``."""
     stated = [fields.get(f"Resource_List.{name}", "") for name in _GPUS]
-    held = fields.get("exec_gpus", "")  # Torque: node-gpu/0+node-gpu/1
+    held = fields.get("exec_gpus", "")  # in Torque: node-gpu/0+node-gpu/1
     total = next(filter(None, stated), "") or (str(held.count("+") + 1) if held else "")
     return fields | {"gpus": total}
 
@@ -534,7 +535,7 @@ def with_gpus(fields: dict[str, str]) -> dict[str, str]:
 def _chunks(
     select: str, nodes: str, neednodes: str, procs: str, nodect: str, ngpus: str, ncpus: str, memory: str, hosts: str
 ) -> list[_Chunk]:
-    """Demand of a job, with equal chunks merged.
+    """Return the demand of a job, with equal chunks merged.
 
     Raises:
         Dirty: A number is impossible.
@@ -554,10 +555,11 @@ def _chunks(
         pieces = sum(chunk.pieces for chunk in parsed)
     if total and not any(chunk.gpus for chunk in parsed):
         if total % pieces and total < pieces and pieces % total == 0 and len(parsed) == 1:
-            parsed = [parsed[0]._replace(pieces=total, cpus=parsed[0].cpus * pieces / total)]  # a GPU for several cores
+            # one GPU for several cores
+            parsed = [parsed[0]._replace(pieces=total, cpus=parsed[0].cpus * pieces / total)]
             pieces = total
         if total % pieces:
-            raise Dirty("whose GPUs are not even over their nodes")
+            raise Dirty("with GPUs that are not even over their nodes")
         parsed = [chunk._replace(gpus=total // pieces) for chunk in parsed]
     if not any(chunk.memory_gb for chunk in parsed):
         share = pbs_memory_gb(memory) / pieces
@@ -569,7 +571,7 @@ def _chunks(
 
 
 def _held(hosts: str) -> list[_Chunk]:
-    """Chunks of the slots in ``exec_host``: ``n1/0*8+n2/0*8``, ``n1/0+n1/1`` or ``n1/0-7``."""
+    """Parse the slots in ``exec_host`` into chunks: ``n1/0*8+n2/0*8``, ``n1/0+n1/1`` or ``n1/0-7``."""
     slots: dict[str, int] = {}
     for host, listed, times in _SLOTS.findall(hosts):
         number = int(times or 1)
@@ -584,9 +586,8 @@ def _held(hosts: str) -> list[_Chunk]:
 
 
 def _chunk(text: str) -> _Chunk:
-    """Parse ``2:ncpus=8:ngpus=2:mem=4gb`` of PBS, or ``2:ppn=8:gpus=4`` of Torque, where a node's
-    name counts as one.
-    """
+    """Parse PBS's ``2:ncpus=8:ngpus=2:mem=4gb``, or Torque's ``2:ppn=8:gpus=4``, where the name of
+    a node counts as one."""
     first, *rest = text.split(":")
     if "=" in first:
         rest, first = [first, *rest], "1"

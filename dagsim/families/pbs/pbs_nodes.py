@@ -26,7 +26,7 @@ def pbs_memory_gb(text: str) -> float:
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise Dirty("whose memory is not a size")
+        raise Dirty("with a memory that is not a size")
     return int(match[1]) * _UNITS_GB[(match[2] or "b").lower()]
 
 
@@ -45,8 +45,8 @@ def is_pbs(source: Source) -> bool:
 
 
 def pbs_nodes(source: Source) -> Iterator[FoundNode]:
-    """Nodes of ``pbsnodes``: each a name at the margin followed by indented fields, or the JSON of
-    ``-F json``.
+    """Yield the nodes in ``pbsnodes``: each is a name at the margin followed by indented fields, or
+    an entry in the JSON of ``-F json``.
 
     Raises:
         TraceError: A number cannot be read, or the JSON is invalid.
@@ -110,7 +110,7 @@ def _node_of_pbs(where: str, name: str, fields: Mapping[str, str]) -> FoundNode:
 
 
 def _physical(status: str) -> str:
-    """Torque's memory: ``physmem=131889252kb`` in its status."""
+    """Return Torque's memory: ``physmem=131889252kb`` in its status."""
     match = re.search(r"(?:^|,)physmem=(\d{1,18}[kmgt]?b)", status)
     return match[1] if match else "0"
 

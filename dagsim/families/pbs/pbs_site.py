@@ -1,7 +1,8 @@
 """The configuration of a PBS site, from ``qmgr -c 'print server'`` and ``pbsnodes -a``.
 
-Attributes are those of OpenPBS and PBS Pro (pbs_queue_attributes(7B), pbs_server_attributes(7B)) and
-of Torque. Queues become partitions: their priorities are tiers, and their limits a QOS of their own.
+Attributes are those of OpenPBS and PBS Pro (pbs_queue_attributes(7B), pbs_server_attributes(7B))
+and of Torque. Queues become partitions: their priorities become tiers, and their limits become a
+separate QOS.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _PLAIN = re.compile(
     r"|tcp_timeout|node_check_rate|next_job_id|mom_job_sync|keep_completed|submit_hosts|allow_node_submit|poll_jobs"
     r"|node_ping_rate|node_pack|mail_from|default_node|resources_default|rpp_.*|max_group_run_soft|job_history_.*)"
 )
-"""Attributes without an effect on the starts of jobs here."""
+"""Attributes that have no effect on the starts of jobs here."""
 
 
 @dataclass(slots=True)
@@ -53,7 +54,7 @@ class PbsSite(ImportedSite):
         return bool(self.server or self.queues_of)
 
     def found_nodes(self) -> list[FoundNode]:
-        """All nodes.
+        """Return all nodes.
 
         Raises:
             TraceError: No file lists nodes.
@@ -63,8 +64,8 @@ class PbsSite(ImportedSite):
         return self.nodes
 
     def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
-        """Execution queues as partitions, the default queue first, scheduled by priority of the
-        queue and by arrival, with backfill.
+        """Return the execution queues as partitions, the default queue first, scheduled by queue
+        priority and by arrival, with backfill.
 
         Raises:
             TraceError: A value cannot be read.
@@ -90,7 +91,7 @@ class PbsSite(ImportedSite):
                 if not (_PLAIN.fullmatch(key) or key in _OLD_LIMITS or key.startswith("max_run") or key in _READ):
                     self.drop(f"queue {name}: {key} = {value}")
             if "false" in (row.get("started", "true").lower(), row.get("enabled", "true").lower()):
-                self.drop(f"queue {name}: it takes or starts no jobs now")
+                self.drop(f"queue {name}: it currently accepts or starts no jobs")
             nodes = bound[name] or (free if len(free) < len(self.nodes) else ())
             longest = _value(name, "resources_max.walltime", row.get("resources_max.walltime", ""), _seconds)
             default = _value(name, "resources_default.walltime", row.get("resources_default.walltime", ""), _seconds)
@@ -109,7 +110,8 @@ class PbsSite(ImportedSite):
         return QueueTree(partitions=tuple(partitions), qos=(Qos("normal"), *qos) if qos else (), scheduler=scheduler)
 
     def _limits(self, name: str, row: Mapping[str, str]) -> Qos | None:
-        """The limits on running jobs and their resources: of all, of each user and of each group."""
+        """Return the limits on running jobs and their resources: for all, for each user and for
+        each group."""
         caps: dict[str, dict[str, float]] = {"limits": {}, "user_limits": {}, "account_limits": {}}
         for key, owner in _OLD_LIMITS.items():
             if key in row:
@@ -142,12 +144,12 @@ _READ = ("priority", "resources_max.walltime", "resources_default.walltime")
 
 
 def is_qmgr(source: Source) -> bool:
-    """True if the source is output of ``qmgr -c 'print server'``."""
+    """Return True if the source is output of ``qmgr -c 'print server'``."""
     return any(_SET.match(line) or _CREATE.match(line) for line in source.head(200))
 
 
 def read_pbs_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> PbsSite:
-    """Read the files of a site; files of other kinds are passed over.
+    """Read the files of a site, ignoring files of other kinds.
 
     Raises:
         TraceError: A file cannot be read.
@@ -182,5 +184,5 @@ def _seconds(text: str) -> float | None:
 def _value(queue: str, key: str, text: str, read: Callable[[str], _Read]) -> _Read:
     try:
         return read(text)
-    except ValueError as error:  # Dirty is one
+    except ValueError as error:  # Dirty is a subclass
         raise TraceError(f"queue {queue}: {key} = {text[:80]!r} cannot be read ({error})") from None

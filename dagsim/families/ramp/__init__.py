@@ -1,3 +1,2 @@
-"""RAMP: deep-learning jobs as computation graphs, split over GPUs on an optical fabric. A job that
-cannot start at once is lost.
-"""
+"""RAMP: deep-learning jobs as computation graphs that are split over GPUs on an optical fabric. A
+job that cannot start at once is lost."""

@@ -1,4 +1,4 @@
-"""The public names of the family of RAMP."""
+"""The public names of the RAMP family."""
 
 from dagsim.families.ramp.codecs import RampCodec, RampObservation
 from dagsim.families.ramp.decisions import (

@@ -1,9 +1,10 @@
 """The codec of RAMP: a row for each way to partition the waiting job, and a choice of row as a
 decision.
 
-Features describe the job, its graph and the servers as numbers of about 1, in NumPy. The graph's
-features are those of PAC-ML: unsplit, both passes. Two features of ddls are corrected: which
-operation costs most (always 0 in ddls), and the sum of sizes (close to 0 there for all jobs).
+Features describe the job, its graph and the servers as numbers of the order of 1, computed in
+NumPy. The graph's features are those of PAC-ML: unsplit, both passes. Two features of ddls are
+corrected: which operation costs most (always 0 in ddls), and the sum of sizes (close to 0 there for
+all jobs).
 """
 
 from __future__ import annotations
@@ -43,20 +44,20 @@ RAMP_CODECS: Registry[Any] = Registry(
 
 @dataclass(frozen=True, slots=True)
 class PartitionConfig:
-    """A row that turns the job away, then a row for each degree that can be placed now (Parsonson
-    et al. 2023).
+    """A row that rejects the job, then a row for each degree that can be placed now (Parsonson et
+    al. 2023).
 
     With ``blocks`` the codec also chooses servers: a row per degree and block, at most ``blocks``
-    per degree, namely those that leave the most room to later jobs. Without it, the scenario's
-    placer chooses the servers.
+    per degree, namely the blocks that leave the most room for later jobs. Without it, the
+    scenario's placer chooses the servers.
     """
 
     blocks: int = 0
     outlooks: bool = True
-    """Show the outcome of each row by the look-ahead and the blocks that become free, and leave out rows that
-    would be too slow. Without it, an agent knows what PAC-ML's knew: the job, its graph, how many servers
-    and jobs are busy, and the degrees that the rules offer (those of ``ddls`` may find no place).
-    """
+    """Show the outcome of each row by the look-ahead and the blocks that become free, and leave out
+    rows that would be too slow. Without it, an agent has the information that PAC-ML's agent had:
+    the job, its graph, how many servers and jobs are busy, and the degrees that the rules offer
+    (under the rules of ``ddls``, it may be impossible to place them)."""
     kind: Literal["partition"] = "partition"
 
     version: ClassVar[int] = 1
@@ -135,19 +136,18 @@ ROW_FEATURES = (
 )
 """Features of a choice:
 
-- completion time over the acceptable one (at most 2)
+- completion time divided by the acceptable one (at most 2)
 - servers, as a fraction of all
-- their time over the time that one GPU needs (at most 4, halved)
+- their total time divided by the time that one GPU needs (at most 4, halved)
 - arrivals until the end, on a log scale
 - the part of a gap between arrivals for which its servers stay idle after it
-- the blocks it takes (4 times the fraction)
+- the blocks that it takes (4 times the fraction)
 - the increase of 1 / (1 + free blocks)
 """
 
 TYPE_FEATURES = ("share", "free", "speed")
-"""Features of a GPU type: its servers and its free servers as fractions of all, and its rate over
-that of the fastest type.
-"""
+"""Features of a GPU type: its servers and its free servers as fractions of all, and its rate
+divided by that of the fastest type."""
 
 Floats = NDArray[np.float32]
 
@@ -175,7 +175,7 @@ class JobRanges:
 
     def __init__(self, examples: Sequence[RampJob]) -> None:
         if not examples:
-            raise ConfigError("the codec needs jobs to take its ranges from, got none")
+            raise ConfigError("the codec needs example jobs for its ranges, got none")
         graphs = list({job.graph.digest: job.graph for job in examples}.values())
         figures: list[list[float]] = [
             [2 * len(graph) for graph in graphs],
@@ -235,7 +235,7 @@ def type_rows(fabric: Fabric, occupied: int) -> Floats:
 
 
 def _between(value: float, least: float, most: float) -> float:
-    """Scale a value from ``least`` (0) to ``most`` (1); 1 if both are equal, as in ddls."""
+    """Return the scale a value from ``least`` (0) to ``most`` (1); 1 if both are equal, as in ddls."""
     return min(max((value - least) / (most - least), 0.0), 1.0) if most > least else 1.0
 
 
@@ -246,13 +246,11 @@ def _over_largest(values: Sequence[float]) -> NDArray[np.float64]:
 
 
 _PLAIN = ROW_FEATURES.index("left idle") + 1
-"""Number of features of a row that come before those of the room it takes."""
+"""Number of features of a row that precede those for the room that it takes."""
 
 
 class RampObservation(NamedTuple):
-    """An observation: the ways to partition the job (the first turns it away), the job, and its
-    graph.
-    """
+    """An observation: the ways to partition the job (the first rejects it), the job, and its graph."""
 
     tokens: Floats  # (ways, ROW_FEATURES)
     context: Floats  # (CONTEXT,)
@@ -284,7 +282,7 @@ class RampCodec:
         self._view: RampView | None = None
 
     def encode(self, view: RampView) -> RampObservation | None:
-        """Encode the view; return None if the job can only be turned away.
+        """Encode the view; return None if the job can only be rejected.
 
         Raises:
             ConfigError: Neither the codec nor the kernel has examples of jobs.
@@ -303,7 +301,9 @@ class RampCodec:
             return None
         if self._ranges is None:
             if not view.examples:
-                raise ConfigError("the codec needs examples of jobs for its ranges: the kernel has none, nor it itself")
+                raise ConfigError(
+                    "the codec needs example jobs for its ranges, but neither the codec nor the kernel has any"
+                )
             self._ranges = JobRanges(view.examples)
         graph = _arrays_of(view)
         free = np.zeros(len(_ROOM)) if room is None else (room.before / room.counts).ravel()
@@ -323,9 +323,8 @@ class RampCodec:
         return (Partition(view.number, way.degree, servers=way.servers if self.blocks and way.degree else None),)
 
     def choice_of(self, decisions: Iterable[Partition]) -> int | None:
-        """Return the row equal to a heuristic's decision: the same servers for the same time. None
-        if there is none.
-        """
+        """Return the row that equals a heuristic's decision, with the same servers for the same
+        time; None if there is none."""
         decision = next(iter(decisions), None)
         if decision is None or not decision.degree:
             return 0
@@ -346,9 +345,8 @@ class RampCodec:
         return next((row for row, way in enumerate(self.ways) if way.degree == degree), None)
 
     def _ways(self, view: RampView) -> Iterator[Way]:
-        """One way for each degree: where the placer puts it, or all that are offered if that is not
-        to be known.
-        """
+        """Yield one way for each degree: where the placer puts it or, if outlooks are hidden, all
+        degrees that are offered."""
         limit_s = view.rules.limit_s(view.job.acceptable_s)
         for degree in view.degrees[1:]:
             if not self.outlooks:
@@ -359,9 +357,8 @@ class RampCodec:
                 yield Way(degree, bit_mask(outlook.placement.servers), outlook.jct_s)
 
     def _roomiest(self, ways: Sequence[Way], left: NDArray[np.int64]) -> list[int]:
-        """Indices of the ways to show: for each degree those that leave the fewest sizes scarce,
-        best first.
-        """
+        """Return the indices of the ways to show: for each degree, those that leave the fewest
+        sizes scarce, best first."""
         worth = -(1 / (1 + left)).sum(axis=(1, 2))
         order = sorted(range(len(ways)), key=lambda place: (ways[place].degree, -worth[place]))
         shown: dict[int, list[int]] = {}
@@ -372,9 +369,10 @@ class RampCodec:
         return [place for of_degree in shown.values() for place in of_degree]
 
     def _rows(self, view: RampView, room: Room | None, left: NDArray[np.int64] | None) -> Floats:
-        """Features of the ways, (ways, features).
+        """Return the features of the ways, (ways, features).
 
-        ``left`` (ways without the first, arrivals, sizes) counts the blocks that each leaves free.
+        ``left`` (ways without the first, arrivals, sizes) counts the blocks that each way leaves
+        free.
         """
         rows = np.zeros((len(self.ways), len(ROW_FEATURES)), np.float32)
         rows[0, 0] = 1.0
@@ -402,7 +400,7 @@ _graphs: dict[str, GraphArrays] = {}
 
 
 def _arrays_of(view: RampView) -> GraphArrays:
-    """Arrays of the job's graph, cached per graph."""
+    """Return the arrays of the job's graph, cached per graph."""
     graph = view.job.graph
     arrays = _graphs.get(graph.digest)
     if arrays is None:

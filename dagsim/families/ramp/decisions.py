@@ -17,7 +17,7 @@ class Rules:
     """Rules for splitting, timing, offering and accepting jobs.
 
     Raises:
-        ConfigError: A quantum that is not positive, a degree below 1, or a negative tolerance.
+        ConfigError: The quantum is not positive, a degree is below 1, or a tolerance is negative.
     """
 
     quantum_s: float = 1e-5
@@ -26,41 +26,35 @@ class Rules:
     """Maximum number of pieces of an operation."""
     flow_bytes: Literal["output", "memory"] = "output"
     """Load of an edge: its producer's output, or (ddls) output and weights of the end that is split
-    first.
-    """
+    first."""
     sync_bytes: Literal["weights", "memory"] = "weights"
     """Load of a weight exchange between pieces of a backward operation: weights, or (ddls) weights
-    and output.
-    """
+    and output."""
     joins: Literal["sinks", "last"] = "sinks"
-    """Where the loss joins the passes: at every operation without children, or (ddls) at the one numbered last."""
+    """Where the loss joins the passes: at every operation without children, or (ddls) at the
+    operation with the last number."""
     flows: Literal["serial", "parallel"] = "serial"
     """A channel carries one dependency at a time, or (ddls) all ready dependencies, each at the
-    full rate.
-    """
+    full rate."""
     collectives: Literal["operation", "pair"] = "operation"
-    """All transfers of an operation are one collective, and its weight exchange is another. In ddls
-    the inputs of a mirror are one collective, and every pair of pieces exchanges weights in a
-    collective of its own.
-    """
+    """All transfers of an operation are one collective, and its weight exchange is another. In
+    ddls, all inputs of a mirrored operation form one collective, and each pair of pieces exchanges
+    weights in its own collective."""
     early_release: bool = False
     """A weight exchange counts as a parent, so that it can release an operation early (ddls)."""
     backward_memory: bool = True
     """Memory is held by both passes; ddls counts only the forward pass."""
     mask: Literal["placeable", "shape"] = "placeable"
     """A degree is offered if it can be placed now, or (ddls) if it could be placed on an empty
-    cluster with the same number of free servers.
-    """
+    cluster with the same number of free servers."""
     tolerance: float = 1e-9
     """A job is late if it takes longer than acceptable by more than this fraction (ddls: 0)."""
     remembered: bool = False
-    """A model at a degree always takes the time of its first placement, wherever it runs later (the
-    memo of ddls).
-    """
+    """A model at a degree always takes the time of its first placement, wherever it runs later (as
+    in the memo of ddls)."""
     same_s: float = 0.0
     """A job that ends at most this many seconds after another event ends together with it (ddls:
-    1e-7).
-    """
+    1e-7)."""
 
     def __post_init__(self) -> None:
         require(self.quantum_s > 0, "quantum_s must be positive", self.quantum_s)
@@ -79,7 +73,8 @@ class Rules:
         return (1, *range(2, self.max_degree + 1, 2))
 
     def limit_s(self, acceptable_s: float) -> float:
-        """The longest completion time that is in time, if ``acceptable_s`` is acceptable."""
+        """Return the longest completion time that counts as in time if ``acceptable_s`` is
+        acceptable."""
         return acceptable_s * (1 + self.tolerance)
 
     def but(self, **changes: object) -> Rules:
@@ -104,14 +99,14 @@ DDLS = Rules(
     remembered=True,
     same_s=1e-7,
 )
-"""Rules of ddls as in the experiments of its paper, with milliseconds taken as seconds."""
+"""The rules of ddls as in the experiments of its paper, with milliseconds read as seconds."""
 
 
 class Partition(NamedTuple):
-    """Split each operation of the job into at most ``degree`` pieces and start it; 0 turns the job
-    away.
+    """Split each operation of the job into at most ``degree`` pieces and start it; 0 rejects the
+    job.
 
-    ``placer`` names another placer than the kernel's for this job. ``servers`` is a bit mask of
+    ``placer`` names a placer for this job other than the kernel's. ``servers`` is a bit mask of
     free servers that the job must stay on; in that case no placer is used.
     """
 
@@ -123,8 +118,7 @@ class Partition(NamedTuple):
 
 class OpPlacement(NamedTuple):
     """The block of each operation: piece ``k``, and its mirror's piece, run on the block's ``k``-th
-    server.
-    """
+    server."""
 
     job: int
     blocks: tuple[Block, ...]
@@ -138,14 +132,14 @@ class OpPlacement(NamedTuple):
         return frozenset(server for block in self.blocks for server in block)
 
     def block(self, op: int) -> Block:
-        """The block of an operation."""
+        """Return the block of an operation."""
         return self.blocks[self.block_of[op]]
 
 
 class OpSchedule(NamedTuple):
-    """The order in which a server runs its ready operations: the highest rank first.
+    """The order in which a server runs its ready operations, highest rank first.
 
-    One order for each GPU type in use (``ranks[type][pass operation]``).
+    There is one order for each GPU type in use (``ranks[type][pass operation]``).
     """
 
     job: int

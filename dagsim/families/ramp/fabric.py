@@ -1,6 +1,5 @@
 """The fabric: a topology with one GPU on each server, and cached facts about its blocks and
-channels.
-"""
+channels."""
 
 from __future__ import annotations
 
@@ -15,13 +14,13 @@ from dagsim.model import Cluster, GpuType, Node, gpu_type
 _GB = 1e9
 
 _KEPT = 20_000
-"""Crossings kept before the cache is cleared: where any servers form a block, their number has no
-bound.
-"""
+"""Number of crossings kept before the cache is cleared, because their number is unbounded if any
+servers form a block."""
 
 
 class Lane(NamedTuple):
-    """Pairs of pieces of two operations whose transfers cost the same (``key``); ``key`` is None on one server."""
+    """Pairs of pieces of two operations whose transfers cost the same (``key``); ``key`` is None
+    for pairs on one server."""
 
     key: Hashable
     local: bool
@@ -51,7 +50,7 @@ class Fabric:
     Share one fabric among kernels: blocks and crossings are computed once.
 
     Raises:
-        ConfigError: Not one GPU type per server.
+        ConfigError: The number of GPU types is not the number of servers.
     """
 
     def __init__(self, topology: Topology, gpus: Sequence[GpuType] | GpuType | None = None) -> None:
@@ -83,7 +82,7 @@ class Fabric:
         return self.topology.servers
 
     def cluster(self) -> Cluster:
-        """Return a cluster of one node per server, for logs and metrics."""
+        """Return a cluster with one node per server, for logs and metrics."""
         nodes = (
             Node(name, gpu, 1, memory_gb=gpu.memory_gb)
             for name, gpu in zip(self.topology.server_names, self.gpus, strict=True)
@@ -91,21 +90,21 @@ class Fabric:
         return Cluster(tuple(nodes), "ramp")
 
     def blocks(self, size: int) -> tuple[tuple[int, Block], ...]:
-        """All blocks of ``size`` servers with their bit masks, in the order of first fit."""
+        """Return all blocks of ``size`` servers with their bit masks, in first-fit order."""
         blocks = self._masked.get(size)
         if blocks is None:
             blocks = self._masked[size] = tuple((self.mask(block), block) for block in self.topology.blocks(size))
         return blocks
 
     def masks(self, size: int) -> tuple[int, ...]:
-        """The distinct blocks of ``size`` servers as bit masks, in the order of first fit."""
+        """Return the distinct blocks of ``size`` servers as bit masks, in first-fit order."""
         masks = self._distinct.get(size)
         if masks is None:
             masks = self._distinct[size] = tuple(dict.fromkeys(mask for mask, _ in self.blocks(size)))
         return masks
 
     def free(self, size: int, occupied: int) -> Iterator[tuple[int, Block]]:
-        """Blocks of free servers with their bit masks, in the order of first fit."""
+        """Yield blocks of free servers with their bit masks, in first-fit order."""
         if not self.topology.anywhere:
             return (masked for masked in self.blocks(size) if not masked[0] & occupied)
         free = [server for server in range(self.servers) if not occupied >> server & 1]
@@ -119,14 +118,14 @@ class Fabric:
         return mask
 
     def place_in(self, block: Block) -> dict[int, int]:
-        """Index of each server within the block."""
+        """Return the index of each server within the block."""
         places = self._places.get(block)
         if places is None:
             places = self._places[block] = {server: place for place, server in enumerate(block)}
         return places
 
     def group(self, blocks: Iterable[Block]) -> Hashable:
-        """Key of a collective over all servers of the blocks."""
+        """Return the key of a collective over all servers of the blocks."""
         key = tuple(blocks)
         group = self._groups.get(key)
         if group is None:
@@ -134,7 +133,7 @@ class Fabric:
         return group
 
     def crossing(self, source: Block, target: Block) -> Crossing:
-        """Transfers from every server of one block to every server of the other."""
+        """Return the transfers from every server of one block to every server of the other."""
         crossing = self._crossings.get((source, target))
         if crossing is None:
             if len(self._crossings) > _KEPT:
@@ -144,7 +143,8 @@ class Fabric:
         return crossing
 
     def exchange(self, block: Block) -> Crossing:
-        """Collectives of every two servers of a block, in which pieces exchange their weights."""
+        """Return the collectives between every two servers of a block, in which pieces exchange
+        their weights."""
         crossing = self._exchanges.get(block)
         if crossing is None:
             crossing = self._exchanges[block] = self._lanes(
@@ -153,7 +153,8 @@ class Fabric:
         return crossing
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Key that is equal for blocks on which a job takes the same time, GPU types included."""
+        """Return a key that is equal for blocks on which a job takes the same time, including their
+        GPU types."""
         if len(self.types) == 1:
             return self.topology.pattern(blocks)
         return self.topology.pattern(blocks), tuple(tuple(self.type_of[server] for server in block) for block in blocks)

@@ -1,4 +1,4 @@
-"""The family of RAMP, and what it adds."""
+"""The RAMP family, and what it registers."""
 
 from dagsim.family import Entry, Family
 

@@ -35,7 +35,7 @@ class Op:
     """One operation: seconds of its two passes on the profiled GPU, and bytes of its output and of
     its weights.
 
-    ``seconds_on`` gives the seconds of both passes on other GPU types, by the type's name.
+    ``seconds_on`` gives the seconds of both passes on other GPU types, by type name.
 
     Raises:
         ModelError: A cost or size is negative or not finite.
@@ -63,8 +63,7 @@ class Op:
 
     def seconds(self, gpu: str | None = None) -> tuple[float, float]:
         """Forward and backward seconds on a GPU type; as profiled for ``None`` or a type without
-        figures.
-        """
+        figures."""
         return self.seconds_on.get(gpu or "", (self.forward_s, self.backward_s))
 
 
@@ -72,7 +71,7 @@ class ComputationGraph:
     """Operations in the order of their file, and edges ``(parent, child)`` as indices.
 
     Raises:
-        GraphError: No operations, an id that occurs twice, or an edge that occurs twice, closes
+        GraphError: There are no operations, an id occurs twice, or an edge occurs twice, closes
             a cycle or leads to a missing operation.
     """
 
@@ -111,9 +110,8 @@ class ComputationGraph:
 
     @property
     def last(self) -> int:
-        """Operation with the largest numeric id, else the last of the file: ddls joins the passes
-        there.
-        """
+        """The operation with the largest numeric id, else the last one in the file, where ddls
+        joins the passes."""
         if all(op.id.isdecimal() for op in self.ops):
             return max(range(len(self.ops)), key=lambda number: int(self.ops[number].id))
         return len(self.ops) - 1
@@ -125,9 +123,8 @@ class ComputationGraph:
 
     @property
     def digest(self) -> str:
-        """Digest of all costs, sizes and edges; equal graphs have equal digests, whatever their
-        names.
-        """
+        """Digest of all costs, sizes and edges; equal graphs have equal digests, whatever they are
+        called."""
         if not self._digest:
             text = [
                 (
@@ -144,9 +141,8 @@ class ComputationGraph:
         return self._digest
 
     def costs(self, gpu: str | None = None) -> tuple[float, ...]:
-        """Seconds of every pass operation on one GPU of the type: forward operations first, then
-        their mirrors.
-        """
+        """Return the seconds of every pass operation on one GPU of the type: forward operations
+        first, then their mirrors."""
         costs = self._costs.get(gpu)
         if costs is None:
             both = [op.seconds(gpu) for op in self.ops]
@@ -156,8 +152,7 @@ class ComputationGraph:
     @property
     def step_s(self) -> float:
         """Seconds of a training step on one GPU of the profiled type, one operation after the
-        other.
-        """
+        other."""
         if self._step_s < 0:
             self._step_s = ordered_sum(self.costs())
         return self._step_s
@@ -174,9 +169,8 @@ class ComputationGraph:
         return ordered_sum(outputs[parent] + outputs[child] for parent, child in self.edges) + outputs[self.last]
 
     def pass_id(self, number: int) -> str:
-        """Id of a pass operation: the mirror of ``k`` in ``1..n`` is ``2n + 1 - k``; the mirror of
-        another id is ``id'``.
-        """
+        """Return the id of a pass operation: the mirror of ``k`` in ``1..n`` is ``2n + 1 - k``; the
+        mirror of another id is ``id'``."""
         count = len(self.ops)
         op = self.ops[number % count]
         if number < count:
@@ -184,8 +178,8 @@ class ComputationGraph:
         return str(2 * count + 1 - int(op.id)) if op.id.isdecimal() else f"{op.id}'"
 
     def depths(self) -> tuple[int, ...]:
-        """Edges of the shortest path from the first source to each pass operation; 0 if there is
-        none.
+        """Return the number of edges on the shortest path from the first source to each pass
+        operation; 0 if there is none.
 
         The passes are joined at ``last``.
         """
@@ -298,9 +292,9 @@ def attention(
     layers: int, *, width: int = 1024, tokens: int = 512, batch: int = 8, tflops: float = 60.0
 ) -> ComputationGraph:
     """Make ``layers`` Transformer blocks in half precision, with multiplications at ``tflops``
-    (nothing is drawn).
+    (nothing is random).
 
-    Vaswani et al. 2017, with the norm first: attention over ``tokens``, then a feed-forward net
+    Vaswani et al. 2017, with the norm first: attention over ``tokens``, then a feed-forward network
     four times as wide. Operations that only move data cost their bytes at 1.5 TB/s. The backward
     pass of a multiplication takes twice as long as the forward pass.
 
@@ -331,12 +325,11 @@ def attention(
 
 
 def _drawn(ids: Iterable[str], rng: np.random.Generator, forward_s: float) -> list[Op]:
-    """Draw operations whose times and sizes vary by about a factor of two; backward takes one to
-    three times as long.
-    """
+    """Draw operations whose times and sizes vary by about a factor of two; the backward pass takes
+    one to three times as long."""
     ops = []
     for id_ in ids:
-        forward = forward_s * float(rng.lognormal(-0.245, 0.7))  # mean 1
+        forward = forward_s * float(rng.lognormal(-0.245, 0.7))  # its mean is 1
         backward = forward * float(rng.uniform(1.0, 3.0))
         activation, parameter = (float(round(size)) for size in rng.lognormal(15.0, 1.0, 2))
         ops.append(Op(id_, forward, backward, activation, parameter))

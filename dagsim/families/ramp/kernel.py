@@ -1,7 +1,7 @@
-"""The kernel: jobs arrive one by one, and each is partitioned and started at once, or turned away.
+"""The kernel: jobs arrive one by one, and each is partitioned and started at once, or rejected.
 
 There is no queue. Servers belong to one job from its start to its end, and a job that does not
-start on arrival is lost. At each instant jobs end first; then the next job arrives and the policy
+start on arrival is lost. At each time, jobs end first; then the next job arrives and the policy
 decides on it.
 """
 
@@ -36,9 +36,9 @@ class JobOutcome(NamedTuple):
     degree: int = 0
     """The decision."""
     reason: RejectReason | None = None
-    """Reason for turning it away."""
+    """Why the job was rejected."""
     outlook: Outlook | None = None
-    """Its servers and its time, even if that was too long; None if it was never placed."""
+    """Servers and time of the job, even if the time was too long; None if it was never placed."""
     completed_s: float | None = None
 
     @property
@@ -64,7 +64,7 @@ class RampKernel:
     jobs stay unfinished. ``examples`` are jobs like those to come, which a policy may know.
 
     Raises:
-        ModelError: A job arrives before the one listed before it.
+        ModelError: A job is listed after a job that arrives later.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class RampKernel:
         self.occupied = 0
         """The servers with a job, as a bit mask."""
         self._seen = 0
-        """Servers that were occupied just before this instant, which ddls counts in its mask."""
+        """Servers that were occupied just before the current time, which ddls counts in its mask."""
         self._remembered: dict[tuple[str, int], StepTime] = {}
         self._waiting = False
         self._runs = 0
@@ -109,11 +109,13 @@ class RampKernel:
 
     def decisions(self, until_s: float = inf) -> Generator[RampView, Iterable[Partition] | None, None]:
         """Yield a view for each arriving job and take its decision; a job without a decision is
-        turned away.
+        rejected.
 
         Raises:
-            IllegalDecision: Another job, a degree that is not offered, an unknown placer, or a second
-                decision. Nothing has changed then, except by earlier decisions of the same answer.
+            IllegalDecision: The decision is for another job, has a degree that is not offered
+                or an unknown placer, or is a second
+                decision. Then nothing has changed, except through earlier decisions in the same
+                    answer.
         """
         view = RampView(self)
         until_s = min(until_s, self.horizon_s)
@@ -139,7 +141,7 @@ class RampKernel:
         return self.planner.fabric.servers - self.occupied.bit_count()
 
     def degrees(self) -> tuple[int, ...]:
-        """Degrees that may be chosen for the waiting job."""
+        """Return the degrees that may be chosen for the waiting job."""
         if self._degrees is None:
             rules, fabric = self.planner.rules, self.planner.fabric
             if rules.mask == "shape":
@@ -151,7 +153,8 @@ class RampKernel:
         return self._degrees
 
     def outlook(self, degree: int, placer: str | None = None, servers: int | None = None) -> Outlook | None:
-        """Servers and time of the waiting job at this degree; None if it cannot be placed now."""
+        """Return the servers and the time of the waiting job at this degree; None if it cannot be
+        placed now."""
         job = self.queued
         parts = self.planner.parts(job.graph, degree)
         if servers is None:
@@ -164,9 +167,11 @@ class RampKernel:
         return Outlook(parts, placement, step or self.planner.step(parts, placement), job.steps)
 
     def jct_on(self, degree: int, servers: Iterable[int]) -> Iterator[float | None]:
-        """Seconds that the waiting job would take within each set of free servers (bit masks).
+        """Yield the seconds that the waiting job would take within each set of free servers (bit
+        masks).
 
-        None for a set on which it cannot be placed. Agrees with ``outlook``, but is faster.
+        None for a set on which it cannot be placed. The values agree with ``outlook``, but are
+        computed faster.
         """
         job, step_s = self.queued, self.planner.step_s
         for mask in servers:
@@ -178,7 +183,7 @@ class RampKernel:
                 yield None if seconds is None else job.steps * seconds
 
     def remaining_s(self) -> tuple[float, ...]:
-        """Remaining seconds of the job on each server; 0 without a job."""
+        """Return the remaining seconds of the job on each server; 0 without a job."""
         left = [0.0] * self.planner.fabric.servers
         for end_s, _, _, servers in self.running:
             while servers:
@@ -195,9 +200,7 @@ class RampKernel:
         return generator
 
     def fork(self) -> RampKernel:
-        """Return an equal, independent kernel at the present instant; its random streams start
-        afresh.
-        """
+        """Return an equal, independent kernel at the current time; its random streams start afresh."""
         other = RampKernel((), self.planner, horizon_s=self.horizon_s, seed=self.schedule.seed, examples=self.examples)
         other.jobs, other.now, other.schedule = self.jobs, self.now, self.schedule.copy()
         other.outcomes, other.running, other.occupied = list(self.outcomes), list(self.running), self.occupied
@@ -331,9 +334,8 @@ class RampKernel:
         return self.planner.place(parts, self.occupied) is not None
 
     def _facts(self, job: RampJob) -> JobFacts:
-        """Facts of a job; its ideal time is the critical path of the finest split with free
-        transfers.
-        """
+        """Return the facts of a job; its ideal time is the critical path of the finest split with
+        free transfers."""
         ideal_s = job.steps * self.planner.shortest_step_s(job.graph)
         deadline_s = job.arrival_s + job.acceptable_s
         gpus = float(min(self.planner.rules.max_degree, self.planner.fabric.servers))

@@ -1,7 +1,7 @@
 """Figures of a simulation, by the names that ddls gave them, computed from the outcome of each job.
 
-Times are seconds, sizes bytes, rates bytes per second, and fractions lie between 0 and 1
-(``UNITS``). Means over time are weighted by time. Utilisation is a fraction of the GPU time held;
+Times are in seconds, sizes in bytes and rates in bytes per second, and fractions lie between 0 and
+1 (``UNITS``). Means over time are weighted by time. Utilisation is a fraction of the GPU time held;
 the values of ddls are smaller by a factor, the number of training steps.
 """
 
@@ -38,7 +38,7 @@ UNITS: dict[str, str] = {
     **{f"{info}_info_processed": "B" for info in _INFO},
     **{f"mean_{info}_throughput": "B/s" for info in _INFO},
 }
-"""Units of the figures that ``kpis`` gives for whole episodes."""
+"""Units of the figures that ``kpis`` returns for whole episodes."""
 
 _CAUSES = {
     RejectReason.BY_POLICY: "declined",
@@ -70,7 +70,7 @@ class JobRow(NamedTuple):
     communication_s: float | None = None
     computation_s: float | None = None
     utilisation: float | None = None
-    """Fraction of the held GPU time in which it computed."""
+    """Fraction of the held GPU time during which the job computed."""
     ops: int | None = None
     deps: int | None = None
     memory_bytes: float | None = None
@@ -80,9 +80,8 @@ class JobRow(NamedTuple):
 
 
 def cause(outcome: JobOutcome) -> str | None:
-    """Reason why a job was blocked: ``declined``, ``no_place``, ``too_slow``, or ``unfinished`` at
-    the end.
-    """
+    """Return why a job was blocked: ``declined``, ``no_place``, ``too_slow``, or ``unfinished`` at
+    the end."""
     if outcome.reason is not None:
         return _CAUSES[outcome.reason]
     return "unfinished" if outcome.started and outcome.completed_s is None else None
@@ -128,7 +127,8 @@ def job_rows(kernel: RampKernel) -> Iterator[JobRow]:
 
 
 def kpis(kernel: RampKernel) -> dict[str, float]:
-    """All figures of an episode: of the whole, and means over completed and over blocked jobs.
+    """Return all figures of an episode: of the whole, and means over completed and over blocked
+    jobs.
 
     A job still running at the end counts as blocked, as in ddls, but the work that it has done
     counts. A mean over no jobs is left out.
@@ -192,7 +192,7 @@ def _of_blocked(rows: list[JobRow]) -> dict[str, float]:
 
 
 def _asked(prefix: str) -> dict[str, str]:
-    """Figures of every job, whatever its outcome."""
+    """Return the figures of every job, whatever its outcome."""
     return {
         f"{prefix}_job_sequential_completion_time": "sequential_s",
         f"{prefix}_max_acceptable_job_completion_time": "acceptable_s",
@@ -203,7 +203,7 @@ def _asked(prefix: str) -> dict[str, str]:
 
 
 def _load(rows: list[JobRow]) -> dict[str, float]:
-    """The load of the jobs in bytes over the time to the next arrival."""
+    """Return the load of the jobs, in bytes divided by the time to the next arrival."""
     rates = [
         (row.demand_memory_bytes + row.demand_dep_bytes) / (following.arrival_s - row.arrival_s)
         for row, following in pairwise(rows)
@@ -213,7 +213,7 @@ def _load(rows: list[JobRow]) -> dict[str, float]:
 
 
 def _over_time(rows: list[JobRow], end_s: float, servers: int) -> dict[str, float]:
-    """Bytes processed until ``end_s``, and the use of servers and channels."""
+    """Return the bytes processed until ``end_s``, and the use of servers and channels."""
     info = dict.fromkeys(_INFO, 0.0)
     running_s = held_s = busy_s = 0.0
     for row in rows:

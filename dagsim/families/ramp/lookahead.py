@@ -1,12 +1,12 @@
-"""The look-ahead simulates one training step tick by tick; the memo keeps its results.
+"""Look-ahead: it simulates one training step tick by tick, and a memo keeps the results.
 
 A server runs its ready operation of the highest rank and may change to another one at every tick. A
 tick lasts until the first operation ends, or the first dependency at the head of its channel.
-Operations advance piece by piece. Dependencies that became ready together at one price advance as
-one *cohort*, since they stay equal.
+Operations advance piece by piece. Dependencies that became ready together and have the same price
+advance as one *cohort*, because they stay equal.
 
-The memo keeps steps by a key that contains everything they depend on. Kernels share it, and
-processes share a file of it.
+The memo keeps steps by a key that contains everything on which they depend. Kernels share it, and
+processes share it through a file.
 """
 
 from __future__ import annotations
@@ -39,14 +39,12 @@ class StepTime(NamedTuple):
 
 Arrivals: TypeAlias = tuple[int, tuple[int, ...], int]
 """A pass operation, the number of dependencies that arrive at each of its pieces, and their common
-value (-1 if they differ).
-"""
+value (-1 if they differ)."""
 
 
 class _Cohort:
-    """Dependencies that became ready together and take equally long: the remainder, and their
-    targets.
-    """
+    """Dependencies that became ready together and take equally long: their remainder and their
+    targets."""
 
     __slots__ = ("arrivals", "channels", "key", "left")
 
@@ -63,16 +61,14 @@ class _Cohort:
 def look_ahead(
     timed: TimedGraph, schedule: OpSchedule, fabric: Fabric, rules: Rules, *, shortest_flow_first: bool = True
 ) -> StepTime:
-    """Simulate one training step. Costs one pass over operations, bundles and ticks; pairs are
-    never listed.
-    """
+    """Simulate one training step. The cost is one pass over operations, bundles and ticks; pairs
+    are never listed."""
     return _Walk(timed, schedule, fabric, rules, shortest_flow_first).run()
 
 
 class _Walk:
     """State of one look-ahead. Pieces are numbered consecutively: those of pass operation ``op``
-    from ``first[op]``.
-    """
+    from ``first[op]``."""
 
     def __init__(
         self, timed: TimedGraph, schedule: OpSchedule, fabric: Fabric, rules: Rules, shortest_flow_first: bool
@@ -97,14 +93,12 @@ class _Walk:
         self._fill([parts.graph.costs(gpu.name) for gpu in fabric.types])
         self.needs = [0] * len(self.blocks)
         """Number of dependencies that must arrive at a piece before it is ready, for each
-        operation.
-        """
+        operation."""
         for edge in parts.edges:
             self.needs[edge.target] += self.pieces[edge.source]
         self.seen = [0] * len(self.blocks)
         """Number of dependencies that have arrived at each piece of an operation, besides those in
-        ``uneven``.
-        """
+        ``uneven``."""
         self.uneven: dict[int, list[int]] = {}
         self.closed = list(self.pieces)
         """Number of pieces of each operation that are not ready."""
@@ -115,7 +109,7 @@ class _Walk:
         """Running piece of each server."""
         self.cohorts: list[_Cohort] = []
         self.local: list[Arrivals] = []
-        """Arrivals without a transfer, handed on at the next tick."""
+        """Arrivals that need no transfer, which are passed on at the next tick."""
         self.started = 0
 
     def run(self) -> StepTime:
@@ -134,7 +128,7 @@ class _Walk:
                 moving, tick_s = self._moving()
             soonest_s = min([left[piece] for piece in running.values()]) if running else inf
             tick_s = min(tick_s, soonest_s)
-            assert tick_s < inf, "a step that cannot go on"
+            assert tick_s < inf, "a step that cannot continue"
             ticks += 1
             now += tick_s
             if running:
@@ -177,7 +171,8 @@ class _Walk:
         self.changed.clear()
 
     def _moving(self) -> tuple[list[_Cohort], float]:
-        """Cohorts that are sent, and the seconds to the first end at the head of a channel."""
+        """Return the cohorts that are being sent, and the seconds until the first of them at the
+        head of a channel ends."""
         taken, next_s = 0, inf
         if not self.serial:
             for cohort in self.cohorts:
@@ -252,7 +247,8 @@ class _Walk:
         for piece in ended:
             by_op.setdefault(self.op_of[piece], []).append(piece)
         new: dict[object, _Cohort] = {}
-        for op, pieces in sorted(by_op.items()):  # not by server: equal patterns must walk alike
+        # sorted by op, not by server, so that identical patterns are traversed in the same order
+        for op, pieces in sorted(by_op.items()):
             some = None
             if len(pieces) < self.pieces[op]:
                 some = [piece - self.first[op] for piece in pieces]
@@ -263,8 +259,7 @@ class _Walk:
 
     def _load(self, op: int, bundle: Bundle, some: list[int] | None, new: dict[object, _Cohort]) -> None:
         """Put the bundle's dependencies from ``some`` pieces of the operation (``None``: all) into
-        a cohort.
-        """
+        a cohort."""
         lane = bundle.lane
         if some is None:
             counts, even, channels = lane.arrivals, lane.even, lane.all_channels
@@ -301,9 +296,8 @@ def _inverse(ranks: tuple[int, ...]) -> list[int]:
 
 
 def _of_some(bundle: Bundle, pieces: list[int], of: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """Parts that only some pieces of the source send: arrivals per piece of the target, and
-    channels.
-    """
+    """Return the parts that only some pieces of the source send: arrivals per piece of the target,
+    and channels."""
     counts = [0] * of[bundle.target]
     channels = 0
     for piece in pieces:
@@ -341,7 +335,7 @@ class Memo:
         return step
 
     def put(self, key: Hashable, step: StepTime) -> None:
-        """Keep a step, and drop the oldest if there are more than ``limit``."""
+        """Keep a step, and drop the oldest step if there are more than ``limit``."""
         if len(self._steps) >= self.limit:
             del self._steps[next(iter(self._steps))]
         self._steps[self._name(key)] = step
@@ -369,13 +363,13 @@ class Memo:
             document = parsed_json(path.read_text(encoding="utf-8"))
             steps = {str(name): StepTime(*step) for name, step in document["steps"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RunFolderError(f"{path}: not a readable memo of look-aheads ({error})") from None
+            raise RunFolderError(f"{path}: not a readable look-ahead memo ({error})") from None
         if document.get("version") != _VERSION:
             raise RunFolderError(f"{path}: a memo of version {document.get('version')!r}; this dagsim reads {_VERSION}")
         self._steps = steps | self._steps
 
     def _name(self, key: Hashable) -> str:
-        """Fingerprint of the key, the same in every process."""
+        """Return the fingerprint of the key, the same in every process."""
         name = self._names.get(key)
         if name is None:
             if len(self._names) >= self.limit:

@@ -1,7 +1,7 @@
 """Partitioning: the number of pieces of each operation, and the resulting graph of pieces.
 
-The graph is kept by operation, not by piece: pieces of one operation are equal, and an edge between
-two operations stands for the edges of all pairs of their pieces.
+The graph is kept by operation, not by piece, because the pieces of one operation are equal; an edge
+between two operations represents the edges between all pairs of their pieces.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import Entry, Registry
 
 Partitioner = Callable[[ComputationGraph, int, Rules], tuple[int, ...]]
-"""A function from a graph, a degree and the rules to the pieces of each operation; deterministic."""
+"""A deterministic function from a graph, a degree and the rules to the number of pieces of each
+operation."""
 
 PARTITIONERS: Registry[Partitioner] = Registry(
     "partitioner",
@@ -53,15 +54,14 @@ class PartitionedGraph(NamedTuple):
     graph: ComputationGraph
     splits: tuple[int, ...]
     pieces: tuple[int, ...]
-    """Pieces of each pass operation."""
+    """Number of pieces of each pass operation."""
     memory_bytes: tuple[float, ...]
     """Memory of one piece of either pass, for each operation."""
     edges: tuple[PieceEdge, ...]
     """Forward edges, backward edges, joins."""
     sync_bytes: tuple[float, ...]
     """Bytes that each ordered pair of pieces of an operation's mirror exchanges; 0 if it is not
-    split.
-    """
+    split."""
 
     @property
     def degree(self) -> int:
@@ -99,11 +99,11 @@ class SipMlPartition:
     """Splits each operation into one piece, or an even number of pieces of about one quantum of the
     forward pass each.
 
-    From Khani et al. 2021 (SiP-ML, SIGCOMM), as in ddls.
+    The rule is that of Khani et al. 2021 (SiP-ML, SIGCOMM), as in ddls.
     """
 
     def __call__(self, graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...]:
-        """Return the pieces of each operation, at most ``degree``.
+        """Return the number of pieces of each operation, at most ``degree``.
 
         Raises:
             ModelError: ``degree`` is below 1, or odd and above 1.
@@ -116,14 +116,13 @@ class SipMlPartition:
 
 class RandomPartition:
     """Draws the pieces of each operation from 1 and the powers of two up to ``degree``: one draw for
-    each ``seed``, graph and degree.
-    """
+    each ``seed``, graph and degree."""
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
 
     def __call__(self, graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...]:
-        """Return the pieces of each operation.
+        """Return the number of pieces of each operation.
 
         Raises:
             ModelError: ``degree`` is below 1.
@@ -138,7 +137,7 @@ def partitioned(graph: ComputationGraph, splits: tuple[int, ...], rules: Rules) 
     """Build the graph of pieces.
 
     Raises:
-        ModelError: Not one count per operation, or a count that is neither 1 nor even.
+        ModelError: There is not one count per operation, or a count is neither 1 nor even.
     """
     count = len(graph)
     if len(splits) != count:
@@ -172,16 +171,16 @@ def partitioned(graph: ComputationGraph, splits: tuple[int, ...], rules: Rules) 
 
 
 def _of_output(graph: ComputationGraph, splits: tuple[int, ...], source: int, target: int) -> float:
-    """Bytes of the forward producer's output, sent forward; backward its gradient returns."""
+    """Return the bytes of the forward producer's output, sent forward; the backward pass returns
+    its gradient."""
     count = len(graph)
     producer = source if source < count else target - count
     return graph.ops[producer].activation_bytes
 
 
 def _in_memory(graph: ComputationGraph, splits: tuple[int, ...], source: int, target: int) -> float:
-    """Output and weights of the end that ddls splits first: an unsplit end counts as first, then
-    the source.
-    """
+    """Return the output and the weights of the end that ddls splits first: an unsplit end counts as
+    first, then the source."""
     count = len(graph)
     one, other = source % count, target % count
     if splits[one] == 1:

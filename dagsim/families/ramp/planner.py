@@ -15,9 +15,8 @@ from dagsim.families.ramp.server_placement import PLACERS, Placer, check_placeme
 from dagsim.families.ramp.timing import OP_SCHEDULES, TimedGraph, timed
 
 _KEPT = 100_000
-"""Number of placements kept before the cache is cleared, because a long training keeps meeting new
-occupancies.
-"""
+"""Number of placements kept before the cache is cleared, because long training runs keep producing
+new occupancies."""
 
 
 class Outlook(NamedTuple):
@@ -50,7 +49,7 @@ class Outlook(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """Bytes that a job sends in a step, and the number of its channels."""
+    """Bytes that a job sends per step, and the number of its channels."""
 
     flow_bytes: float
     channels: int
@@ -63,8 +62,8 @@ class Planner:
     ``"best_fit"``.
 
     Raises:
-        UnknownName: No partitioner, placer or schedule of that name.
-        ConfigError: A flow schedule other than ``srpt`` and ``fifo``.
+        UnknownName: There is no partitioner, placer or schedule with that name.
+        ConfigError: The flow schedule is neither ``srpt`` nor ``fifo``.
     """
 
     def __init__(
@@ -125,9 +124,8 @@ class Planner:
         return self._placements[key]
 
     def place_on(self, parts: PartitionedGraph, servers: int) -> OpPlacement | None:
-        """Return blocks for a partitioned job within these servers (a bit mask), or None;
-        placements are for job 0.
-        """
+        """Return blocks for a partitioned job within these servers (a bit mask), or None.
+        Placements are for job 0."""
         key = (parts.graph.digest, parts.splits, servers)
         if key not in self._inside:
             if len(self._inside) > _KEPT:
@@ -136,9 +134,8 @@ class Planner:
         return self._inside[key]
 
     def step_s(self, graph: ComputationGraph, degree: int, servers: int) -> float | None:
-        """Seconds of a training step within these servers (a bit mask); None if it cannot be placed
-        there.
-        """
+        """Return the seconds of a training step within these servers (a bit mask); None if the job
+        cannot be placed there."""
         key = (graph.digest, degree, servers)
         if key not in self._seconds:
             if len(self._seconds) > _KEPT:
@@ -149,10 +146,10 @@ class Planner:
         return self._seconds[key]
 
     def made_placer(self, name: str) -> Placer:
-        """Return the placer of that name, made once.
+        """Return the placer with that name, which is built once.
 
         Raises:
-            UnknownName: There is none.
+            UnknownName: There is no such placer.
         """
         placer = self._placers.get(name)
         if placer is None:
@@ -160,9 +157,8 @@ class Planner:
         return placer
 
     def shortest_step_s(self, graph: ComputationGraph) -> float:
-        """Critical path of a step on the fastest GPUs, split as far as allowed, with free
-        transfers.
-        """
+        """Return the critical path of a step on the fastest GPUs, split as far as allowed, with
+        free transfers."""
         seconds = self._shortest.get(graph.digest)
         if seconds is None:
             seconds = self._shortest[graph.digest] = self._critical_path_s(graph)
@@ -196,7 +192,7 @@ class Planner:
         )
 
     def key(self, parts: PartitionedGraph, placement: OpPlacement) -> Hashable:
-        """Key of everything that the time of a step depends on."""
+        """Return a key that contains everything on which the time of a step depends."""
         return (
             *self._said,
             parts.graph.digest,
@@ -245,7 +241,7 @@ class Planner:
         return Traffic(total, channels.bit_count())
 
     def _flows(self, parts: PartitionedGraph, placement: OpPlacement) -> Iterator[tuple[Lane, float]]:
-        """Lanes on which data is sent, with the bytes of each of their dependencies."""
+        """Yield the lanes on which data is sent, with the bytes of each of their dependencies."""
         count = len(parts.graph)
         crossings = [
             (self.fabric.crossing(placement.block(edge.source % count), placement.block(edge.target % count)), edge[2])

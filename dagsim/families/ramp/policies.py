@@ -1,4 +1,4 @@
-"""Policies for RAMP: the degree to which each arriving job is split, or 0 to turn it away."""
+"""Policies for RAMP: the degree to which each arriving job is split, or 0 to reject it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RAMP_POLICIES: Registry[RampPolicy] = Registry(
             ".policies:AcceptableJct",
             "the smallest degree that the deadline allows if splitting is free",
         ),
-        Entry("roomy", ".policies:Roomy", "in time, on the servers whose use leaves the most room"),
+        Entry("roomy", ".policies:Roomy", "in time, on the servers that leave the most room for others"),
         Entry("on_time", ".policies:OnTime", "the smallest degree that is in time"),
     ),
     group="dagsim.ramp_policies",
@@ -47,7 +47,7 @@ RAMP_POLICIES: Registry[RampPolicy] = Registry(
 
 
 class NoParallelism:
-    """Run every job on one GPU; turn it away if none is free."""
+    """Runs every job on one GPU; rejects it if none is free."""
 
     def decide(self, view: RampView) -> Iterable[Partition]:
         """Return degree 1, or 0."""
@@ -55,7 +55,7 @@ class NoParallelism:
 
 
 class MinParallelism:
-    """Split every job two ways if possible, else run it on one GPU."""
+    """Splits every job two ways if possible, else runs it on one GPU."""
 
     def decide(self, view: RampView) -> Iterable[Partition]:
         """Return degree 2, 1 or 0."""
@@ -63,7 +63,7 @@ class MinParallelism:
 
 
 class MaxParallelism:
-    """Split every job as far as possible ("Para_max" of PAC-ML)."""
+    """Splits every job as far as possible ("Para_max" of PAC-ML)."""
 
     def decide(self, view: RampView) -> Iterable[Partition]:
         """Return the largest degree."""
@@ -71,7 +71,7 @@ class MaxParallelism:
 
 
 class SipMlDegree:
-    """Split jobs up to ``degree`` ways: the largest offered degree not above it (Khani et al.
+    """Splits jobs up to ``degree`` ways: the largest offered degree not above it (Khani et al.
     2021).
 
     Raises:
@@ -87,8 +87,8 @@ class SipMlDegree:
 
 
 class ConstantDegree:
-    """Split jobs exactly ``degree`` ways, or turn them away. Blocks of one power of two tile the
-    fabric without gaps.
+    """Splits jobs exactly ``degree`` ways, or rejects them. Blocks with one power of two as their
+    size tile the fabric without gaps.
 
     Raises:
         ConfigError: ``degree`` is below 1.
@@ -108,7 +108,7 @@ def _checked(degree: int) -> int:
 
 
 class RandomDegree:
-    """Draw uniformly among the offered degrees; 0 only if nothing else is offered."""
+    """Draws uniformly among the offered degrees; 0 only if nothing else is offered."""
 
     def decide(self, view: RampView) -> Iterable[Partition]:
         """Draw from the simulation's stream ``policy``."""
@@ -119,9 +119,8 @@ class RandomDegree:
 
 
 class AcceptableJct:
-    """Choose the smallest degree that would be in time if splitting were free, else the largest
-    ("Para_min" of PAC-ML).
-    """
+    """Chooses the smallest degree that would be in time if splitting were free, else the largest
+    ("Para_min" of PAC-ML)."""
 
     def decide(self, view: RampView) -> Iterable[Partition]:
         """Return the smallest degree of at least sequential / acceptable time."""
@@ -164,7 +163,7 @@ _SHAPE = (len(ARRIVALS), len(SIZES))
 
 @dataclass(frozen=True, slots=True)
 class RoomWeights:
-    """Weights of room: of scarcity, of each block, and of degrees."""
+    """Weights of the room that remains: of scarcity, of each block, and of degrees."""
 
     scarcity: NDArray[np.float64]  # (arrivals, sizes): of 1 / (1 + free blocks)
     blocks: NDArray[np.float64]  # (arrivals, sizes): of each free block
@@ -172,25 +171,24 @@ class RoomWeights:
     """Additional value of a degree; 0 for degrees without an entry."""
     away: dict[str, float]
     """Minimum value at which a job of a model is accepted; jobs of models without an entry are
-    always accepted.
-    """
+    always accepted."""
 
     @classmethod
     def even(cls) -> RoomWeights:
-        """Equal weights for all scarcities, and no other terms."""
+        """Return equal weights for all scarcities, and no other terms."""
         return cls(np.ones(_SHAPE), np.zeros(_SHAPE), {}, {})
 
 
 class Roomy:
-    """Choose the way in time that leaves the fewest block sizes scarce; turn the job away if none
-    is in time.
+    """Chooses the way in time that leaves the fewest block sizes scarce; rejects the job if none is
+    in time.
 
     All degrees and free blocks are compared, at the next arrivals (``dagsim.families.ramp.view``).
-    Degrees below ``least`` are taken only if no other is in time. ``tuned`` names weights of
+    Degrees below ``least`` are taken only if no other is in time. ``tuned`` names weights in
     ``roomy.json``, found by ``scripts/tune_ramp.py``; ``least`` has no effect then.
 
     Raises:
-        ConfigError: ``least`` is below 1, or no weights of that name.
+        ConfigError: ``least`` is below 1, or there are no weights with that name.
     """
 
     def __init__(self, least: int = 1, tuned: str | None = None) -> None:
@@ -199,7 +197,7 @@ class Roomy:
         self.weights = _tuned(tuned) if tuned else RoomWeights.even()
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """Return the degree and its block. O(degrees x blocks^2) bits."""
+        """Return the degree and its block. Costs O(degrees x blocks^2) bits."""
         ways = list(ways_in_time(view))
         if not ways:
             return (Partition(view.number, 0),)
@@ -223,8 +221,7 @@ class Roomy:
 @cache
 def tuned_weights() -> dict[str, Any]:
     """Return the contents of ``roomy.json``: the weights that ``tune_ramp.py`` found, by setting
-    and beta.
-    """
+    and beta."""
     weights: dict[str, Any] = json.loads(
         files("dagsim.families.ramp").joinpath("roomy.json").read_text(encoding="utf-8")
     )

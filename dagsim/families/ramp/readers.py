@@ -1,9 +1,10 @@
 """Readers of computation graphs: PipeDream's profiles, TensorFlow's cost graphs, and dagsim's own
 JSON.
 
-The JSON: ``{"model": "m", "time_unit": "ms", "ops": [{"id": "1", "forward": 2.0, "backward": 4.0, "activation_bytes":
-64, "parameter_bytes": 8, "seconds_on": {"T4": [..., ...]}}, ...], "edges": [["1", "2"], ...]}``. ``seconds_on`` is in
-the time unit, too. It is optional, and so are ``name`` and ``model``.
+The JSON: ``{"model": "m", "time_unit": "ms", "ops": [{"id": "1", "forward": 2.0, "backward": 4.0,
+"activation_bytes": 64, "parameter_bytes": 8, "seconds_on": {"T4": [..., ...]}}, ...], "edges":
+[["1", "2"], ...]}``. ``seconds_on`` is also in the time unit. It is optional, and so are ``name``
+and ``model``.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def read_graph(path: Path, time_unit: TimeUnit | None = None) -> ComputationGrap
 
     Raises:
         TraceError: The file cannot be read; the message starts with ``file:line``.
-        ModelError: A negative cost, a cycle, or an edge to an unknown operation.
+        ModelError: A cost is negative, there is a cycle, or an edge leads to an unknown operation.
     """
     readers: dict[str, Callable[[Path, TimeUnit | None], ComputationGraph]] = {
         ".txt": _pipedream,
@@ -46,7 +47,7 @@ def read_graph(path: Path, time_unit: TimeUnit | None = None) -> ComputationGrap
     }
     if path.suffix not in readers:
         raise TraceError(
-            f"{path}: not a computation graph by its name; allowed: {', '.join(f'*{end}' for end in readers)}"
+            f"{path}: not the file name of a computation graph; allowed: {', '.join(f'*{end}' for end in readers)}"
         )
     if time_unit is not None and time_unit not in TIME_UNITS:
         raise InputError(f"unknown time_unit {time_unit!r}; allowed: {', '.join(TIME_UNITS)}")
@@ -100,7 +101,7 @@ def _pipedream(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
         else:
             if len(parts) < 3:
                 raise TraceError(
-                    f"{where}: expected node1 -- what it is -- forward_compute_time=..., got {line.strip()!r}"
+                    f"{where}: expected node1 -- DESCRIPTION -- forward_compute_time=..., got {line.strip()!r}"
                 )
             ops.append(_profiled(_node(parts[0], where), " -- ".join(parts[1:-1]), parts[-1], scale, where))
     return ComputationGraph.of(path.stem, ops, edges)
@@ -135,7 +136,7 @@ def _cost_graph(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
     """Read TensorFlow's CostGraphDef as text, the layout of the REGAL graphs.
 
     A node states one cost for both passes; the sizes of its outputs add up to its activation.
-    Control inputs are edges like any other here: a size belongs to the producer.
+    Control inputs are edges like any other, because a size belongs to the producer.
     """
     scale = TIME_UNITS[time_unit or "ms"]
     ops: list[Op] = []
@@ -165,9 +166,8 @@ def _cost_graph(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
 
 
 def _blocks(path: Path) -> Iterator[tuple[str, dict[str, list[str]]]]:
-    """Yield each ``node { ... }`` with its line and its fields; fields of inner blocks are named
-    ``block.field``.
-    """
+    """Yield each ``node { ... }`` with its line and its fields; fields of inner blocks are called
+    ``block.field``."""
     node: dict[str, list[str]] | None = None
     inner = where = ""
     for number, line in enumerate(_lines(path), 1):

@@ -1,4 +1,4 @@
-"""The six rewards of ddls as costs: of each decision, or of the time until the next one.
+"""The six rewards of ddls as costs, of each decision or of the time until the next decision.
 
 A cost is the negative reward. ddls averages over the steps of its cluster; dagsim averages over the
 intervals between events (ends and arrivals of jobs), each with the same weight, however long it is.
@@ -24,7 +24,7 @@ Info = Literal["compute", "cluster", "demand_total"]
 
 
 class _PerDecision(ABC):
-    """A cost that is charged once for every decision, when it has been carried out."""
+    """A cost that is charged once for every decision, when the decision has been carried out."""
 
     def __init__(self, kernel: RampKernel) -> None:
         self._kernel = kernel
@@ -57,8 +57,8 @@ class JobAcceptance(_PerDecision):
 
 
 class LookaheadJct(_PerDecision):
-    """Completion time of an accepted job by the look-ahead; for a blocked one ``fail`` times
-    ``fail_factor``.
+    """Completion time of an accepted job according to the look-ahead; for a blocked job, ``fail``
+    times ``fail_factor``.
 
     ``fail`` is a number of seconds, or ``sequential`` for the job's sequential time. The options
     then apply in the order division by the sequential time, inversion, sign, and sign x log10(1 +
@@ -94,7 +94,7 @@ class LookaheadJct(_PerDecision):
 
 
 class MultiObjective(_PerDecision):
-    """Completion time over sequential time of an accepted job.
+    """Completion time of an accepted job divided by its sequential time.
 
     For a blocked job it is ``weight`` x (1 + its sequential time, scaled to the range of the
     examples). Inversion, sign and logarithm follow.
@@ -128,9 +128,9 @@ class WorkRate:
     decision.
 
     ``info`` selects the bytes: memory of the pieces (``compute``), memory and traffic
-    (``cluster``), or those of the unsplit graphs (``demand_total``). With ``normalised`` the rate
-    is divided by the best rate that all servers could reach on any example (and, except for
-    ``compute``, by the capacity of their channels).
+    (``cluster``), or the memory and dependencies of the unsplit graphs (``demand_total``). With
+    ``normalised`` the rate is divided by the best rate that all servers could reach on any example
+    (and, except for ``compute``, by the capacity of their channels).
 
     Raises:
         ConfigError: ``normalised`` is set, but the kernel has no examples of jobs.
@@ -159,7 +159,7 @@ class WorkRate:
             self._rate -= self._by_job.pop(job)
 
     def cost(self, now: float) -> float:
-        """Negative mean rate since the last call; 0 if no time has passed."""
+        """Return the negative mean rate since the last call; 0 if no time has passed."""
         self._until(now)
         rates, self._rates = self._rates, []
         return -self._shape(ordered_sum(rates) / len(rates) / self._scale) if rates else 0.0
@@ -184,7 +184,7 @@ class WorkRate:
 
 
 class _Shape:
-    """Apply inverse, sign and logarithm to a figure, in that order."""
+    """Applies inverse, sign and logarithm to a figure, in that order."""
 
     def __init__(self, inverse: bool, sign: int, log: bool) -> None:
         require(sign in (-1, 1), "reward: sign must be 1 or -1", sign)
@@ -197,9 +197,8 @@ class _Shape:
 
 
 def _best_rate(kernel: RampKernel, info: Info) -> float:
-    """Bytes per second if all servers ran the operation with the most memory per second and every
-    channel were busy.
-    """
+    """Return the bytes per second if all servers ran the operation with the most memory per second
+    and every channel were busy."""
     if not kernel.examples:
         raise ConfigError(f"mean_{info}_throughput: normalised needs a kernel with examples of jobs")
     graphs = {job.graph.digest: job.graph for job in kernel.examples}.values()
@@ -216,17 +215,17 @@ def _best_rate(kernel: RampKernel, info: Info) -> float:
 
 
 def compute_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> WorkRate:
-    """Memory of the processed pieces."""
+    """Measure the memory of the processed pieces."""
     return WorkRate(kernel, "compute", normalised, sign, log)
 
 
 def cluster_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> WorkRate:
-    """Memory of the processed pieces, and traffic."""
+    """Measure the memory of the processed pieces, and traffic."""
     return WorkRate(kernel, "cluster", normalised, sign, log)
 
 
 def demand_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> WorkRate:
-    """Memory and dependencies of the unsplit graphs."""
+    """Measure the memory and dependencies of the unsplit graphs."""
     return WorkRate(kernel, "demand_total", normalised, sign, log)
 
 
@@ -253,4 +252,4 @@ RAMP_TERMS: Registry[RewardTerm] = Registry(
     home="dagsim.families.ramp",
     method="cost",
 )
-"""Reward terms of RAMP, by name; each is made with ``kernel``."""
+"""Reward terms for RAMP, by name; each is built with ``kernel``."""

@@ -1,4 +1,4 @@
-"""The scenario of the RAMP fabric: the only place that builds its kernels."""
+"""The scenario of the RAMP fabric, which alone builds its kernels."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DDLS = "ddls=true"
 
 
 class _Made:
-    """Graphs and planner, made on first use; other processes make their own."""
+    """Graphs and planner, built on first use; other processes build their own."""
 
     def __init__(self) -> None:
         self.graphs: list[ComputationGraph] | None = None
@@ -77,32 +77,28 @@ class RampScenario(Scenario):
     )
     topology: str = "ramp"
     """The fabric, with parameters in brackets: ``ramp[groups=4,racks=4,servers_per_rack=2]``,
-    ``torus``, ``switch``, ``fat_tree``.
-    """
+    ``torus``, ``switch``, ``fat_tree``."""
     gpus: tuple[str, ...] = ("A100-80",)
     """GPU type of all servers, or a list with one per server."""
     graphs: str | None = None
     """Folder of computation graphs; by default, synthetic graphs."""
     models: tuple[str, ...] = ()
-    """Names of the graphs to draw from (files without ``.txt``); by default, all of the folder."""
+    """Names of the graphs to draw from (files without ``.txt``); by default, all in the folder."""
     time_unit: Literal["s", "ms", "us"] | None = None
     """Unit of the times in ``graphs``; by default that of the format (PipeDream: milliseconds;
-    ``ddls``: seconds).
-    """
+    ``ddls``: seconds)."""
     profiled_on: str | None = None
     """GPU type on which the graphs were profiled; times on other types are estimated from it. By
-    default times are the same on all types, except those that a graph states.
-    """
+    default times are the same on all types, except those that a graph states."""
     jobs: int = 100
     """Jobs per episode: every graph equally often, in random order."""
     gap_s: float = 1.0
     """Seconds between two arrivals."""
     poisson: bool = False
-    """Draw gaps from an exponential distribution with that mean."""
+    """Draw gaps from an exponential distribution with mean ``gap_s``."""
     beta: str = "A"
     """Distribution of the acceptable fraction of the time that one GPU would need: A to D (PAC-ML),
-    or ``uniform[least=0.1,most=1]``, ``fixed[value=0.5]`` ...
-    """
+    or ``uniform[least=0.1,most=1]``, ``fixed[value=0.5]`` ..."""
     training_steps: int = 50
     """Training steps of each job."""
     max_degree: int = 16
@@ -118,7 +114,8 @@ class RampScenario(Scenario):
     horizon_s: float | None = None
     """Time at which everything stops; by default, when all jobs have left."""
     figures: bool = False
-    """Keep the figures that ``ddls`` gives of an episode with each run (``dagsim.families.ramp.kpis``)."""
+    """Keep the figures that ``ddls`` reports for an episode with each run
+    (``dagsim.families.ramp.kpis``)."""
     kind: Literal["ramp"] = "ramp"
     _made: Any = field(default_factory=_Made, init=False, repr=False, compare=False)
 
@@ -134,7 +131,7 @@ class RampScenario(Scenario):
 
     @property
     def episode_jobs(self) -> int:
-        """Jobs per episode; a kernel can play only the first of them."""
+        """Jobs per episode; a kernel can simulate only the first of them."""
         return self.jobs
 
     @property
@@ -183,7 +180,7 @@ class RampScenario(Scenario):
 
     @property
     def examples(self) -> tuple[RampJob, ...]:
-        """Jobs of seed 0, which give the ranges of a codec's features."""
+        """Jobs of seed 0, which determine the ranges of a codec's features."""
         lazy: _Made = self._made
         if lazy.examples is None:
             lazy.examples = self.workload.draw(0)
@@ -211,8 +208,8 @@ class RampScenario(Scenario):
     ) -> RampKernel:
         """Build a kernel; the same seed gives the same jobs.
 
-        ``jobs`` is a number, to play only the first jobs, or the jobs themselves. The log is always
-        recorded.
+        ``jobs`` is either a number, to simulate only the first jobs, or the jobs themselves. The
+        log is always recorded.
 
         Raises:
             InputError: The graphs cannot be read.
@@ -234,9 +231,8 @@ class RampScenario(Scenario):
         return RampCodec(self.examples, blocks=blocks, outlooks=outlooks)
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Facts of the jobs that arrived: their number and span; the figures of the episode if they
-        are kept.
-        """
+        """Return facts about the jobs that arrived: their number and span, and the figures of the
+        episode if they are kept."""
         jobs = kernel.schedule.jobs
         assert isinstance(kernel, RampKernel)
         figures = {"figures": kpis(kernel)} if self.figures else {}
@@ -250,10 +246,10 @@ class RampScenario(Scenario):
         }
 
     def check(self) -> None:
-        """Read the graphs to draw from, and make the planner.
+        """Read the graphs to draw from, and build the planner.
 
         Raises:
-            InputError: The graphs cannot be read or made.
+            InputError: The graphs cannot be read or generated.
         """
         _ = self.workload.draw(0), self.planner
 

@@ -21,7 +21,7 @@ from dagsim.registry import Entry, Registry
 
 
 class Placer(Protocol):
-    """An object that finds servers for a partitioned job; deterministic for given occupied servers."""
+    """Finds servers for a partitioned job, deterministically for given occupied servers."""
 
     def place(
         self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
@@ -30,7 +30,7 @@ class Placer(Protocol):
 
 
 _KEPT = 100_000
-"""Rankings of blocks kept before the cache is cleared."""
+"""Number of block rankings kept before the cache is cleared."""
 
 _HERE = "dagsim.families.ramp.server_placement"
 
@@ -92,8 +92,8 @@ class _Walk:
 
 
 class FirstFitBlocks:
-    """RAMP's first fit: next to a parent with as many pieces, else on the first free block,
-    operation by operation.
+    """RAMP's first fit: operation by operation, beside a parent with as many pieces, else on the
+    first free block.
 
     An operation may use any server without another job, so blocks of different sizes may overlap.
     """
@@ -101,14 +101,13 @@ class FirstFitBlocks:
     def place(
         self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
     ) -> OpPlacement | None:
-        """Return servers for every operation, or None as soon as one has none."""
+        """Return servers for every operation, or None as soon as an operation has none."""
         return place_inside(~occupied, job, parts, fabric, rules)
 
 
 class Packed:
-    """One block of the largest size for the whole job; operations of fewer pieces use a block
-    inside it.
-    """
+    """Uses one block of the largest size for the whole job; operations with fewer pieces use a
+    block inside it."""
 
     def place(
         self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
@@ -121,15 +120,15 @@ class Packed:
         return None
 
     def _outer(self, fabric: Fabric, size: int, occupied: int) -> list[int]:
-        """Free blocks of ``size`` servers as bit masks, the preferred one first."""
+        """Return the free blocks of ``size`` servers as bit masks, the preferred one first."""
         return list(dict.fromkeys(mask for mask, _ in fabric.free(size, occupied)))
 
 
 class BestFitBlocks(Packed):
     """Like ``Packed``, on the free block that leaves the most blocks of every size free, so that
-    the next jobs find room.
+    the next jobs fit.
 
-    A whole block of ``size`` counts its size, for jobs of all degrees up to ``largest``. Fabrics of
+    A free block counts as much as its size, for jobs of all degrees up to ``largest``. Fabrics of
     up to 64 servers are searched completely; on larger ones the first free block is taken.
     """
 
@@ -166,8 +165,7 @@ class BestFitBlocks(Packed):
 
 class SameType(Packed):
     """Like ``Packed``, on GPUs of one type if possible, fastest type first: a slow GPU would delay
-    all others.
-    """
+    all others."""
 
     def _outer(self, fabric: Fabric, size: int, occupied: int) -> list[int]:
         def preference(mask: int) -> tuple[int, float]:
@@ -178,7 +176,7 @@ class SameType(Packed):
 
 
 class RandomPlacer:
-    """Each operation on servers drawn among those that have memory and no other job; ignores
+    """Puts each operation on random servers that have enough memory and no other job; ignores
     symmetry.
 
     The draw depends only on ``seed``, the graph and the occupied servers, so that episodes repeat.
@@ -206,8 +204,7 @@ class RandomPlacer:
 
 def place_inside(outer: int, job: int, parts: PartitionedGraph, fabric: Fabric, rules: Rules) -> OpPlacement | None:
     """Place all operations on blocks within the servers ``outer`` (a bit mask), beside a parent if
-    possible.
-    """
+    possible."""
     walk = _Walk(job, parts, fabric, rules)
     for op in parts.graph.order:
         if walk.beside_a_parent(op):
@@ -227,8 +224,8 @@ def check_placement(
     """Check that each piece of an operation has a free server of its own.
 
     Raises:
-        IllegalDecision: An operation without a block or with one of another size; a server
-            that does not exist, is occupied, or would hold two pieces of one operation.
+        IllegalDecision: An operation has no block or one with the wrong size; or a server
+            does not exist, is occupied, or would hold two pieces of one operation.
     """
     where = f"placer {placer!r}, graph {parts.graph.model!r}"
     if len(placement.block_of) != len(parts.graph):
@@ -243,7 +240,7 @@ def check_placement(
             raise IllegalDecision(f"{where}: the block {block} holds a server twice")
     for op, (number, pieces) in enumerate(zip(placement.block_of, parts.splits, strict=True)):
         if not 0 <= number < len(placement.blocks):
-            raise IllegalDecision(f"{where}: op {parts.graph.ops[op].id!r} names block {number}, which is not there")
+            raise IllegalDecision(f"{where}: op {parts.graph.ops[op].id!r} names block {number}, which does not exist")
         if len(placement.blocks[number]) != pieces:
             raise IllegalDecision(
                 f"{where}: op {parts.graph.ops[op].id!r} has {pieces} pieces, but its block"

@@ -1,9 +1,9 @@
 """The time of each dependency on the chosen servers, and the orders in which servers and channels
 work.
 
-A dependency takes no time on one server, else that of a transfer or of a share in a collective.
-Dependencies of an operation that end together form one *bundle*: those to one other operation, at
-one price.
+A dependency takes no time within one server, else the time of a transfer or of a share in a
+collective. Dependencies between two operations that have the same price, and so end together, form
+one *bundle*.
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ from dagsim.registry import Entry, Registry
 
 
 class Bundle(NamedTuple):
-    """Dependencies of one price from the pieces of one pass operation to those of another."""
+    """Dependencies with one price, from the pieces of one pass operation to those of another."""
 
     target: int
     seconds: float
     flows: bool
-    """True if they are sent over channels; otherwise they are free (on one server, or without
-    bytes).
-    """
+    """True if they are sent over channels; otherwise they are free (within one server, or without
+    bytes)."""
     group: int
-    """Bundles of one source and group are one collective: they are sent together."""
+    """Bundles with one source and group form one collective, so they are sent together."""
     lane: Lane
 
 
@@ -43,16 +42,14 @@ class TimedGraph(NamedTuple):
     placement: OpPlacement
     bundles: tuple[tuple[Bundle, ...], ...]
     """Bundles that each pass operation releases when its pieces end; edges first, then weight
-    exchanges.
-    """
+    exchanges."""
     edges: tuple[tuple[int, int], ...]
-    """Source of each edge (``PartitionedGraph.edges``), and its first bundle among the source's
-    bundles.
-    """
+    """Source of each edge (``PartitionedGraph.edges``), and the edge's first bundle among the
+    source's bundles."""
 
 
 def timed(parts: PartitionedGraph, placement: OpPlacement, fabric: Fabric, rules: Rules) -> TimedGraph:
-    """Price every dependency."""
+    """Compute the price of every dependency."""
     return _Pricing(parts, placement, fabric, rules).priced()
 
 
@@ -90,7 +87,7 @@ class _Pricing:
         return TimedGraph(self.parts, self.placement, tuple(map(tuple, bundles)), tuple(places))
 
     def _collectives(self) -> dict[int, float]:
-        """Seconds of the collective that each edge is part of, by the edge's number."""
+        """Return the seconds of the collective of which each edge is part, by edge number."""
         leaving: dict[int, list[int]] = {}
         entering: dict[int, list[int]] = {}
         for number, edge in enumerate(self.parts.edges):
@@ -108,9 +105,8 @@ class _Pricing:
         return seconds
 
     def _together(self, numbers: Iterable[int], op: int, prices: dict[int, float]) -> None:
-        """Price the edges of ``op`` as one collective if they form one: it is split, and all ends
-        lie on the same servers.
-        """
+        """Price the edges of ``op`` as one collective if they form one, that is, if it is split and
+        all ends are on the same servers."""
         edges = [self.parts.edges[number] for number in numbers]
         if not edges or self.parts.pieces[op] == 1:
             return
@@ -124,7 +120,7 @@ class _Pricing:
             prices[number] = seconds
 
     def _same_ends(self, edges: list[PieceEdge]) -> bool:
-        """Return True if every server is equally often source and target of dependencies."""
+        """Return True if every server is equally often a source and a target of dependencies."""
         if len({self.blocks[end] for edge in edges for end in edge[:2]}) == 1:
             return True
         balance: Counter[int] = Counter()
@@ -158,9 +154,8 @@ class _Pricing:
 
 @lru_cache(maxsize=65536)
 def _summed(terms: tuple[tuple[float, int], ...]) -> float:
-    """Sum of all terms, each ``count`` times, in a fixed order. The order matters because ddls
-    rounds sizes up after this sum.
-    """
+    """Return the sum of all terms, each ``count`` times, in a fixed order. The order matters
+    because ddls rounds sizes up after this sum."""
     if all(count & (count - 1) == 0 for _, count in terms):
         return ordered_sum(size * count for size, count in terms)
     return float(np.cumsum(np.repeat([size for size, _ in terms], [count for _, count in terms]))[-1])
@@ -179,9 +174,8 @@ OP_SCHEDULES: Registry[OpScheduler] = Registry(
 
 
 class Srpt:
-    """The shortest piece first; of equal ones the operation later in topological order, its mirror
-    before it.
-    """
+    """Shortest piece first; among equal ones, the operation that is later in topological order, its
+    mirror before it."""
 
     def __call__(self, job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
         """Return the rank of each operation on each GPU type."""
@@ -205,7 +199,7 @@ class GraphOrder:
 
 
 def _placed(parts: PartitionedGraph) -> list[int]:
-    """Pass operations in the order of placement: each forward one, then its mirror."""
+    """Return the pass operations in order of placement: each forward operation, then its mirror."""
     count = len(parts.graph)
     return [op for forward in parts.graph.order for op in (forward, count + forward)]
 

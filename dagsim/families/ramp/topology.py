@@ -19,11 +19,11 @@ from dagsim.families.fabric.torus import Torus
 from dagsim.registry import Entry, Registry
 
 Block: TypeAlias = tuple[int, ...]
-"""Servers in the order in which the pieces of an operation go to them."""
+"""Servers in the order in which they receive the pieces of an operation."""
 
 
 class Topology(Protocol):
-    """Servers, the blocks that a collective may run on, and the seconds that transfers take."""
+    """Servers, the blocks on which a collective may run, and the seconds that transfers take."""
 
     @property
     def name(self) -> str:
@@ -40,41 +40,39 @@ class Topology(Protocol):
     @property
     def anywhere(self) -> bool:
         """True if any servers form a block; ``free_blocks`` then finds one whenever enough servers
-        are free.
-        """
+        are free."""
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """All blocks of ``size`` servers in first-fit order; a selection if ``anywhere``."""
+        """Return all blocks of ``size`` servers in first-fit order; a selection if ``anywhere``."""
 
     def free_blocks(self, size: int, free: list[int]) -> Iterable[Block]:
-        """Blocks of free servers, in the order in which they are tried."""
+        """Return blocks of free servers, in the order in which they are tried."""
 
     def pair(self, source: int, target: int) -> Hashable:
-        """Key of a transfer between two different servers."""
+        """Return the key of a transfer between two different servers."""
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
-        """Numbers of the channels that a transfer takes."""
+        """Return the numbers of the channels that a transfer takes."""
 
     def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
-        """Seconds of one transfer."""
+        """Return the seconds of one transfer."""
 
     def group(self, servers: frozenset[int]) -> Hashable:
-        """Key of a collective among the servers."""
+        """Return the key of a collective among the servers."""
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Seconds of a collective that moves ``total_bytes`` in total; 0 on one server."""
+        """Return the seconds of a collective that moves ``total_bytes`` in total; 0 on one server."""
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Key that is equal for lists of blocks with the same costs, wherever they lie on the
-        fabric.
-        """
+        """Return a key that is equal for lists of blocks with the same costs, wherever they lie on
+        the fabric."""
 
 
 TOPOLOGIES: Registry[Topology] = Registry(
     "topology",
     (
         Entry("ramp", "dagsim.families.ramp.topology:Ramp", "C groups of R racks of S servers, one optical hop apart"),
-        Entry("torus", "dagsim.families.ramp.topology:TorusBoxes", "neighbours linked in rows that close"),
+        Entry("torus", "dagsim.families.ramp.topology:TorusBoxes", "neighbours linked in closed rows"),
         Entry("switch", "dagsim.families.ramp.topology:Switch", "one switch for all servers"),
         Entry("fat_tree", "dagsim.families.ramp.topology:LeafSpine", "leaf switches on a spine"),
     ),
@@ -83,9 +81,8 @@ TOPOLOGIES: Registry[Topology] = Registry(
 
 
 def ring_s(among: int, total_bytes: float, bytes_per_s: float, latency_s: float) -> float:
-    """Seconds of one half of an all-reduce around a ring: ``among - 1`` rounds, each with one part
-    of the bytes.
-    """
+    """Return the seconds of one half of an all-reduce around a ring: ``among - 1`` rounds, each
+    with one part of the bytes."""
     return (among - 1) * (latency_s + total_bytes / among / bytes_per_s)
 
 
@@ -100,7 +97,7 @@ class Switch:
     a ring.
 
     Raises:
-        ConfigError: No servers, or an impossible rate or latency.
+        ConfigError: There are no servers, or a rate or latency is impossible.
     """
 
     anywhere = True
@@ -120,51 +117,52 @@ class Switch:
 
     @cached_property
     def server_names(self) -> tuple[str, ...]:
-        """Their numbers."""
+        """The servers' numbers."""
         return tuple(map(str, range(self.servers)))
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """Consecutive servers; any others would be equivalent."""
+        """Return blocks of consecutive servers; any others would be equivalent."""
         return tuple(tuple(range(first, first + size)) for first in range(self.servers - size + 1))
 
     def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
-        """Consecutive free servers."""
+        """Yield blocks of consecutive free servers."""
         return (tuple(free[first : first + size]) for first in range(len(free) - size + 1))
 
     def pair(self, source: int, target: int) -> Hashable:
-        """All pairs are equal, so they share one key."""
+        """Return one key for all pairs, because all pairs are equal."""
         return None
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
-        """The link up from one server and the link down to the other."""
+        """Return the link up from one server and the link down to the other."""
         return source, self.servers + target
 
     def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
-        """Latency, and the bytes at the rate of a link."""
+        """Return the latency plus the time of the bytes at the rate of a link."""
         return self.latency_s + size_bytes / self.link_bytes_per_s
 
     def group(self, servers: frozenset[int]) -> int:
-        """Number of servers that take part."""
+        """Return the number of servers that take part."""
         return len(servers)
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Reduce-scatter and all-gather around a ring."""
+        """Return the seconds of a reduce-scatter and an all-gather around a ring."""
         return 2 * ring_s(cast("int", group), total_bytes, self.link_bytes_per_s, self.latency_s)
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Servers relabelled by first appearance."""
+        """Return the servers relabelled by first appearance."""
         return relabelled(blocks)
 
 
 class TorusBoxes:
-    """``TorusBoxes((4, 4, 2))``. A block is a box; a collective runs dimension by dimension around its
-    rows.
+    """A torus, such as ``TorusBoxes((4, 4, 2))``. A block is a box; a collective runs dimension by
+    dimension around its rows.
 
-    Links and ways are those of ``fabric.torus.Torus``. Links work in both directions, so an open row
-    carries a ring, too.
+    Links and routes are those of ``fabric.torus.Torus``. Links work in both directions, so an open
+    row can also carry a ring.
 
     Raises:
-        ConfigError: No dimensions, a length below 1, or an impossible rate or latency.
+        ConfigError: There are no dimensions, a length is below 1, or a rate or latency is
+            impossible.
     """
 
     anywhere = False
@@ -199,13 +197,12 @@ class TorusBoxes:
 
     @cached_property
     def server_names(self) -> tuple[str, ...]:
-        """``x-y-...`` each."""
+        """``x-y-...`` for each server."""
         return tuple("-".join(map(str, place)) for place in self.places)
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """Boxes of ``size`` servers at every origin, wrapping around the edges; the most compact
-        shapes first.
-        """
+        """Return boxes of ``size`` servers at every origin, wrapping around the edges; the most
+        compact shapes first."""
         blocks = self._blocks.get(size)
         if blocks is None:
             by_servers: dict[frozenset[int], Block] = {}
@@ -217,35 +214,34 @@ class TorusBoxes:
         return blocks
 
     def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
-        """Boxes of free servers."""
+        """Yield boxes of free servers."""
         open_ = set(free)
         return (block for block in self.blocks(size) if open_.issuperset(block))
 
     def pair(self, source: int, target: int) -> int:
-        """Number of hops between the servers."""
+        """Return the number of hops between the servers."""
         return len(self.route(source, target))
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
-        """Links along the way; each server has two per dimension."""
+        """Return the links along the route; each server has two per dimension."""
         (path,) = self._routing.paths(self._hosts[source], self._hosts[target])
         return path
 
     def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
-        """The latency of every hop, and the bytes at the rate of a link (cut-through)."""
+        """Return the latency of every hop plus the time of the bytes at the rate of a link
+        (cut-through)."""
         return cast("int", pair) * self.hop_s + size_bytes / self.link_bytes_per_s
 
     def group(self, servers: frozenset[int]) -> tuple[int, ...]:
-        """Number of servers that take part along each dimension; if they do not form a box, all in
-        one row.
-        """
+        """Return the number of participating servers along each dimension; if they do not form a
+        box, all count as one row."""
         places = [self.places[server] for server in servers]
         counts = tuple(len({place[axis] for place in places}) for axis in range(len(self.shape)))
         return counts if prod(counts) == len(servers) else (len(servers),)
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Reduce-scatter dimension by dimension, each on the remainder of the one before, and
-        all-gather back.
-        """
+        """Return the seconds of a reduce-scatter dimension by dimension, each on the remainder of
+        the one before, and of an all-gather back."""
         left, seconds = total_bytes, 0.0
         for among in cast("tuple[int, ...]", group):
             seconds += ring_s(among, left, self.link_bytes_per_s, self.hop_s)
@@ -253,7 +249,7 @@ class TorusBoxes:
         return 2 * seconds
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Places relative to the first server."""
+        """Return positions relative to the first server."""
         first = self.places[blocks[0][0]]
         return tuple(
             tuple(
@@ -273,15 +269,16 @@ class TorusBoxes:
 
 
 class LeafSpine:
-    """A fat tree of two levels: ``leaves`` switches of ``per_leaf`` servers; between leaves a server gets 1 /
-    ``oversubscription`` of its rate.
+    """A fat tree with two levels: ``leaves`` switches with ``per_leaf`` servers each; between
+    leaves, a server gets 1 / ``oversubscription`` of its rate.
 
-    No message waits in the spine: RAMP's rule that channels belong to one job leaves nothing to share
-    there. So a way has two links, not the four of ``fabric.fat_tree.FatTree``. Collectives run within
-    the leaves first, then among leaves on the remainder of each server.
+    No message waits in the spine, because under RAMP's rule that channels belong to one job,
+    nothing is shared there. So a route has two links, not four as in ``fabric.fat_tree.FatTree``.
+    Collectives run within the leaves first, then among leaves on the remainder of each server.
 
     Raises:
-        ConfigError: No leaves or servers, an impossible rate, or an oversubscription below 1.
+        ConfigError: There are no leaves or servers, a rate is impossible, or the
+            oversubscription is below 1.
     """
 
     anywhere = True
@@ -319,17 +316,16 @@ class LeafSpine:
 
     @cached_property
     def server_names(self) -> tuple[str, ...]:
-        """``leaf-number`` each."""
+        """``leaf-number`` for each server."""
         return tuple(f"{leaf}-{number}" for leaf in range(self.leaves) for number in range(self.per_leaf))
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """Consecutive servers, those on one leaf first."""
+        """Return blocks of consecutive servers, those on one leaf first."""
         return tuple(self.free_blocks(size, list(range(self.servers))))
 
     def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
-        """Free servers of the fullest leaf that has enough, then of the other leaves, then across
-        leaves.
-        """
+        """Yield blocks of free servers: of the fullest leaf that has enough, then of the other
+        leaves, then across leaves."""
         by_leaf: dict[int, list[int]] = {}
         for server in free:
             by_leaf.setdefault(server // self.per_leaf, []).append(server)
@@ -341,35 +337,37 @@ class LeafSpine:
             yield tuple(sorted(emptiest_first[first : first + size]))
 
     def pair(self, source: int, target: int) -> bool:
-        """True if both servers are on one leaf."""
+        """Return True if both servers are on one leaf."""
         return source // self.per_leaf == target // self.per_leaf
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
-        """Up from one server and down to the other; the spine has room for all at the reduced rate."""
+        """Return the link up from one server and the link down to the other; the spine carries all
+        at the reduced rate."""
         return source, self.servers + target
 
     def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
-        """Two hops on one leaf; else four, at the reduced rate."""
+        """Return the seconds: two hops within a leaf, else four hops at the reduced rate."""
         if pair:
             return 2 * self.hop_s + size_bytes / self.link_bytes_per_s
         return 4 * self.hop_s + size_bytes * self.oversubscription / self.link_bytes_per_s
 
     def group(self, servers: frozenset[int]) -> tuple[int, int]:
-        """Number of leaves that take part, and the largest number of servers on one."""
+        """Return the number of leaves that take part, and the largest number of servers on one."""
         counts: dict[int, int] = {}
         for server in servers:
             counts[server // self.per_leaf] = counts.get(server // self.per_leaf, 0) + 1
         return len(counts), max(counts.values())
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Rings within the leaves, and rings among leaves over the remainder of each server."""
+        """Return the seconds of rings within the leaves, and of rings among leaves over the
+        remainder of each server."""
         leaves, most = cast("tuple[int, int]", group)
         within_s = ring_s(most, total_bytes, self.link_bytes_per_s, 2 * self.hop_s)
         between_s = ring_s(leaves, total_bytes / most, self.link_bytes_per_s / self.oversubscription, 4 * self.hop_s)
         return 2 * (within_s + between_s)
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Leaves and servers relabelled by first appearance."""
+        """Return the leaves and servers relabelled by first appearance."""
         leaves = tuple(tuple(server // self.per_leaf for server in block) for block in blocks)
         return relabelled(leaves), relabelled(blocks)
 
@@ -388,7 +386,8 @@ class Ramp:
     those within one rack are free.
 
     Raises:
-        ConfigError: A count below 1, more racks than groups, or an impossible bandwidth or latency.
+        ConfigError: A count is below 1, there are more racks than groups, or a bandwidth or
+            latency is impossible.
     """
 
     anywhere = False
@@ -439,43 +438,43 @@ class Ramp:
 
     @cached_property
     def server_names(self) -> tuple[str, ...]:
-        """``c-r-s`` each."""
+        """``c-r-s`` for each server."""
         return tuple("-".join(map(str, place)) for place in self.places)
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """Symmetric blocks of ``size`` servers: cubes, then bars and planes, then diagonals, each at every origin."""
+        """Return symmetric blocks of ``size`` servers: cubes, then bars and planes, then diagonals,
+        each at every origin."""
         blocks = self._blocks.get(size)
         if blocks is None:
             blocks = self._blocks[size] = tuple(dict.fromkeys(self._candidates(size)))
         return blocks
 
     def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
-        """Symmetric blocks of free servers."""
+        """Yield symmetric blocks of free servers."""
         open_ = set(free)
         return (block for block in self.blocks(size) if open_.issuperset(block))
 
     def pair(self, source: int, target: int) -> Hashable:
-        """Every pair is one hop apart, so all pairs share one key."""
+        """Return one key for all pairs, because every pair is one hop apart."""
         return None
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
-        """The pair's own channel."""
+        """Return the pair's own channel."""
         return (source * self.servers + target,)
 
     def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
-        """Latency, and the bytes at the rate of one channel."""
+        """Return the latency plus the time of the bytes at the rate of one channel."""
         return self.latency_s + size_bytes / self.channel_bytes_per_s
 
     def group(self, servers: frozenset[int]) -> tuple[int, int, int]:
-        """Numbers of groups, racks and servers (by their number in a rack) that take part."""
+        """Return the numbers of groups, racks and servers (by number within a rack) that take part."""
         places = [self.places[server] for server in servers]
         groups, racks, numbers = (len({place[axis] for place in places}) for axis in range(3))
         return groups, racks, numbers
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Seconds of a reduce-scatter in up to four rounds with its additions, and of an all-gather
-        in the same number of rounds.
-        """
+        """Return the seconds of a reduce-scatter in up to four rounds with its additions, and of an
+        all-gather in the same number of rounds."""
         return _collective_s(
             cast("tuple[int, int, int]", group),
             total_bytes,
@@ -487,8 +486,7 @@ class Ramp:
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
         """Relabel groups, racks and servers by first appearance: costs depend only on their
-        numbers.
-        """
+        numbers."""
         return tuple(
             relabelled(tuple(tuple(self.places[server][axis] for server in block) for block in blocks))
             for axis in range(3)
@@ -506,7 +504,8 @@ class Ramp:
                 yield tuple(self._number(*(at + by for at, by in zip(origin, step, strict=True))) for step in steps)
 
     def _shapes(self, size: int) -> Iterator[tuple[int, int, int]]:
-        """Block shapes of ``size`` servers in the order of trial; -1 stands for a diagonal."""
+        """Yield the shapes of blocks with ``size`` servers in the order in which they are tried; -1
+        means a diagonal."""
         groups, racks, depth = self.shape
         for across in range(1, size + 1):
             along, rest = divmod(size, across)

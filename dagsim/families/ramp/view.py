@@ -1,9 +1,10 @@
-"""The view, which is all that a policy may know when a job has arrived; and the room for later jobs:
-the blocks of servers that are free at the next arrivals, now and after a placement.
+"""The view, which is all that a policy may know when a job has arrived; and the room for later
+jobs: the blocks of servers that will be free at the next arrivals, as things are now and after a
+placement.
 
 A fabric fragments in space (blocks of one size do not tile the holes of another) and in time (jobs
-that end together leave whole blocks, others leave holes). Both show in the number of free blocks of
-each size at the next arrivals, assuming that no other job is accepted.
+that end together leave whole blocks, others leave holes). Both are visible in the number of free
+blocks of each size at the next arrivals, assuming that no other job is accepted.
 """
 
 from __future__ import annotations
@@ -50,9 +51,8 @@ class RampView:
 
     @property
     def degrees(self) -> tuple[int, ...]:
-        """Degrees that may be chosen, in ascending order; 0, which turns the job away, is always
-        among them.
-        """
+        """Degrees that may be chosen, in ascending order; 0, which rejects the job, is always among
+        them."""
         return self._kernel.degrees()
 
     @property
@@ -102,16 +102,15 @@ class RampView:
         return self._kernel.examples
 
     def outlook(self, degree: int, placer: str | None = None, servers: int | None = None) -> Outlook | None:
-        """Servers and time of the job at this degree; None if it cannot be placed now.
+        """Return the servers and time of the job at this degree; None if it cannot be placed now.
 
         With ``servers`` (a bit mask) it stays on these.
         """
         return self._kernel.outlook(degree, placer, servers)
 
     def jct_on(self, degree: int, servers: Iterable[int]) -> Iterator[float | None]:
-        """Seconds that the job would take within each set of free servers (bit masks); None if it
-        cannot be placed.
-        """
+        """Yield the seconds that the job would take within each set of free servers (bit masks);
+        None if it cannot be placed."""
         return self._kernel.jct_on(degree, servers)
 
     def parts(self, degree: int) -> PartitionedGraph:
@@ -127,7 +126,7 @@ class RampPolicy(Protocol):
     """A policy: decides on each waiting job."""
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """Return one decision for the waiting job; an empty answer turns it away."""
+        """Return one decision for the waiting job; an empty answer rejects it."""
 
 
 SIZES = (1, 2, 4, 8, 16)
@@ -139,11 +138,11 @@ _MOST_BLOCKS = 4096
 """Maximum number of blocks counted per size; larger fabrics use the first ones."""
 
 _KEPT = 100_000
-"""Sets of servers kept before the cache is cleared."""
+"""Number of sets of servers kept before the cache is cleared."""
 
 
 class _Blocks:
-    """All blocks of a fabric, each once, as bits of words; the blocks of a word have one size."""
+    """All distinct blocks of a fabric as bits of words; the blocks in a word have one size."""
 
     def __init__(self, fabric: Fabric) -> None:
         of_size = [blocks_of(fabric, size) for size in SIZES]
@@ -155,7 +154,7 @@ class _Blocks:
         self._touched: dict[int, NDArray[np.uint64]] = {}
 
     def touched(self, servers: int) -> NDArray[np.uint64]:
-        """Bits of the blocks that contain one of these servers, (words,)."""
+        """Return the bits of the blocks that contain one of these servers, (words,)."""
         words = self._touched.get(servers)
         if words is None:
             if len(self._touched) > _KEPT:
@@ -188,7 +187,8 @@ class Room:
         """Blocks of the empty fabric, (sizes,)."""
 
     def after(self, servers: Sequence[int], ends_s: Sequence[float]) -> NDArray[np.int64]:
-        """Free blocks left by a job on ``servers`` until its end, (choices, arrivals, sizes).
+        """Return the free blocks that remain while a job is on ``servers`` until its end, (choices,
+        arrivals, sizes).
 
         Each of ``servers`` is a bit mask.
         """
@@ -200,18 +200,17 @@ class Room:
 
 
 class Way(NamedTuple):
-    """A way to partition the waiting job; degree 0 turns it away."""
+    """A way to partition the waiting job; degree 0 rejects it."""
 
     degree: int
     servers: int
-    """Bit mask of its servers; 0 if it is turned away or the placer chooses."""
+    """Bit mask of its servers; 0 if the job is rejected or the placer chooses."""
     jct_s: float
 
 
 def ways_in_time(view: RampView) -> Iterator[Way]:
-    """Every degree on every free block where the job would be in time; degrees with equal splits
-    appear once.
-    """
+    """Yield every degree on every free block on which the job would be in time; degrees with equal
+    splits appear once."""
     limit_s = view.rules.limit_s(view.job.acceptable_s)
     splits = None
     for degree in view.degrees[1:]:
@@ -226,16 +225,15 @@ def ways_in_time(view: RampView) -> Iterator[Way]:
 
 
 def blocks_of(fabric: Fabric, size: int) -> tuple[int, ...]:
-    """Distinct blocks of ``size`` servers as bit masks; consecutive servers if any servers form a
-    block.
-    """
+    """Return the distinct blocks of ``size`` servers as bit masks; consecutive servers if any
+    servers form a block."""
     if size > fabric.servers:
         return ()
     return fabric.masks(size)[:_MOST_BLOCKS]
 
 
 def free_blocks(view: RampView, size: int) -> list[int]:
-    """Distinct free blocks of ``size`` servers as bit masks, in first-fit order."""
+    """Return the distinct free blocks of ``size`` servers as bit masks, in first-fit order."""
     occupied = view.occupied
     if view.fabric.topology.anywhere:
         return list(dict.fromkeys(mask for mask, _ in view.fabric.free(size, occupied)))
@@ -250,9 +248,8 @@ def _blocks_of(fabric: Fabric) -> _Blocks:
 
 
 def _gap_of(view: RampView) -> float:
-    """Estimate of the gap at the first arrival: the mean gap of the examples, else the time of a
-    job that uses all servers.
-    """
+    """Estimate the gap at the first arrival: the mean gap of the examples, else the time of a job
+    that uses all servers."""
     examples = view.examples
     if len(examples) > 1 and examples[-1].arrival_s > examples[0].arrival_s:
         return (examples[-1].arrival_s - examples[0].arrival_s) / (len(examples) - 1)

@@ -22,7 +22,7 @@ class RampJob:
     on one GPU.
 
     Raises:
-        ModelError: A negative arrival, no steps, or a ``beta`` that is not positive.
+        ModelError: The arrival is negative, there are no steps, or ``beta`` is not positive.
     """
 
     id: str
@@ -135,11 +135,11 @@ class SkewedBeta:
 
 @lru_cache(maxsize=64)
 def _skewed(skewness: float, least: float, most: float, shape: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Bins and their weights."""
+    """Return the bins and their weights."""
     rng = stream(shape, "ramp beta")
     delta = skewness / sqrt(1 + skewness**2)
     one, other = rng.standard_normal((2, _SHAPE_DRAWS))
-    draws = delta * np.abs(one) + sqrt(1 - delta**2) * other  # Azzalini 1985
+    draws = delta * np.abs(one) + sqrt(1 - delta**2) * other  # the method of Azzalini 1985
     draws = (draws - draws.min()) / (draws.max() - draws.min()) * most
     counts, edges = np.histogram(np.maximum(draws, least), bins=_SHAPE_BINS)
     return edges[1:], counts / counts.sum()
@@ -151,7 +151,7 @@ BETAS: Registry[Betas] = Registry(
     "distribution of beta",
     (
         Entry("fixed", f"{_HERE}:FixedBeta", "the same for all"),
-        Entry("uniform", f"{_HERE}:UniformBeta", "each value of a grid as likely"),
+        Entry("uniform", f"{_HERE}:UniformBeta", "all values on a grid are equally likely"),
         Entry("listed", f"{_HERE}:ListedBeta", "values with weights"),
         Entry("skewed", f"{_HERE}:SkewedBeta", "a skew normal distribution, stretched and cut off"),
     ),
@@ -169,14 +169,14 @@ PAPER_BETAS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class RampWorkload:
-    """Jobs of the graphs in random order; the counts of any two graphs differ by at most one.
+    """Jobs that use the graphs in random order; the counts of any two graphs differ by at most one.
 
     One job arrives every ``gap_s`` seconds, the first at 0. ``poisson=True`` draws the gaps from an
-    exponential distribution of that mean. ``beta`` is a distribution by name, or one of the letters
-    of ``PAPER_BETAS``.
+    exponential distribution with that mean. ``beta`` is a distribution by name, or one of the
+    letters of ``PAPER_BETAS``.
 
     Raises:
-        WorkloadError: No graphs, no jobs, or a gap that is not positive.
+        WorkloadError: There are no graphs or no jobs, or the gap is not positive.
     """
 
     graphs: tuple[ComputationGraph, ...]
@@ -193,7 +193,8 @@ class RampWorkload:
         require(self.gap_s > 0, "gap_s must be positive", self.gap_s, WorkloadError)
 
     def draw(self, seed: int) -> tuple[RampJob, ...]:
-        """Draw the jobs of one episode; models, arrivals and betas each have a stream of their own."""
+        """Draw the jobs of one episode; models, arrivals and betas each have their own random
+        stream."""
         rounds = -(-self.jobs // len(self.graphs))
         order = stream(seed, "ramp models").permutation(np.tile(np.arange(len(self.graphs)), rounds))[: self.jobs]
         gaps = np.full(self.jobs - 1, self.gap_s)

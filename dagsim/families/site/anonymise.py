@@ -1,8 +1,8 @@
 """Copies of logs and node lists without the names of people and machines, for sharing.
 
-Only fields known to be harmless are copied. A log becomes dagsim's own JSON Lines, or stays in its format
-if a family says how (``anonymised``), and a list of nodes becomes rows of ``sinfo``. The files of a site become its
-configuration (``renamed_site``).
+Only fields known to be harmless are copied. A log becomes dagsim's own JSON Lines, or stays in its
+format if a family provides this (``anonymised``), and a list of nodes becomes rows of ``sinfo``.
+The files of a site become its configuration (``renamed_site``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Names:
         self._count: dict[str, int] = {}
 
     def new(self, kind: str, old: str) -> str:
-        """Pseudonym of ``old`` among names of its kind; empty if ``old`` is empty."""
+        """Return the pseudonym of ``old`` among names of its kind; empty if ``old`` is empty."""
         if not old:
             return old
         if (kind, old) not in self._new:
@@ -47,22 +47,22 @@ class Names:
         return self._new[kind, old]
 
     def node(self, old: str) -> str:
-        """Pseudonym of a node; ``name:type`` keeps its type, which follows a node of several."""
+        """Return the pseudonym of a node. A name ``name:type``, used for the parts of a node with
+        several GPU types, keeps its type."""
         name, colon, kind = old.partition(":")
         return self.new("node", name) + colon + kind
 
     def constraint(self, text: str) -> str:
-        """Replace every feature in a constraint but the names of GPU types."""
+        """Replace every feature in a constraint except the names of GPU types."""
         return _FEATURE.sub(lambda match: match[0] if match[1] else self.feature(match[0]), text)
 
     def feature(self, old: str) -> str:
-        """Pseudonym of a feature; the name of a GPU type stays."""
+        """Return the pseudonym of a feature; the name of a GPU type is kept."""
         return old if site_gpu(old) in GPU_TYPES else self.new("feature", old)
 
     def nodes(self, text: str) -> str:
-        """Replace every name in a list of nodes; a list that cannot be read becomes ``None
-        assigned``, and nothing (the log has no such column) stays nothing.
-        """
+        """Replace every name in a list of nodes; a list that cannot be read becomes
+        ``None assigned``, and an empty text (the log has no such column) stays empty."""
         if not text:
             return ""
         if is_unset(text) or text.lower() == "none assigned":
@@ -132,7 +132,7 @@ class RenamedSite(NamedTuple):
 
 
 def renamed_site(site: ImportedSite, names: Names) -> RenamedSite:
-    """Return the nodes, queues and network of a site with pseudonyms; GPU types stay.
+    """Return the nodes, queues and network of a site with pseudonyms; GPU types are kept.
 
     Raises:
         TraceError: The site cannot be read.
@@ -155,12 +155,13 @@ def renamed_site(site: ImportedSite, names: Names) -> RenamedSite:
             if key in switch:
                 switch[key] = [rename(old) for old in switch[key]]
     imported = grouped(nodes, keep_all=True, in_order=True)
-    imported.notes = []  # they name nodes
+    imported.notes = []  # the notes name nodes
     return RenamedSite(imported, _renamed_queues(site.queues(), names), network, site.policy)
 
 
 def _renamed_queues(queues: QueueTree, names: Names) -> QueueTree:
-    """The queues with pseudonyms for all accounts, users, partitions, QOS, nodes and licences."""
+    """Return the queues with pseudonyms for all accounts, users, partitions, QOS, nodes and
+    licences."""
 
     def users(values: Mapping[str, _Value]) -> dict[str, _Value]:
         return {names.new("user", user): value for user, value in values.items()}
@@ -220,7 +221,8 @@ def _renamed_queues(queues: QueueTree, names: Names) -> QueueTree:
 
 
 def _node_rows(nodes: Iterable[FoundNode], names: Names) -> Iterator[str]:
-    """Nodes in the form of ``sinfo -N -e -h -o "%N|%P|%t|%c|%m|%G|%f"``, one row per partition."""
+    """Yield the nodes in the form of ``sinfo -N -e -h -o "%N|%P|%t|%c|%m|%G|%f"``, one row per
+    partition."""
     for node in nodes:
         gres = ",".join(f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in node.gpus) or "(null)"
         features = ",".join(map(names.feature, node.features)) or "(null)"

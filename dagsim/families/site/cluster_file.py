@@ -1,4 +1,4 @@
-"""The configuration of an imported cluster or site, which is written."""
+"""The configuration of an imported cluster or site, as it is written to a file."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ _SHOWN, _NAMED = 20, 8
 def import_site(
     paths: Sequence[Path], out: Path, *, gpus: str | None = None, timezone: str | None = None, keep_all: bool = False
 ) -> list[str]:
-    """Write the configuration of the site, or of the list of nodes, that files describe; return what was
-    read, and what is noted, not modelled, left out or unknown. ``gpus`` names the site's GPU types
-    (``a100=A100-80``), ``timezone`` the zone of dates; ``keep_all`` keeps nodes that are down.
+    """Write the configuration of the site, or of the list of nodes, that files describe; return
+    messages about what was read, noted, not modelled, left out or unknown. ``gpus`` identifies the
+    site's GPU types (``a100=A100-80``), and ``timezone`` is the time zone of dates; ``keep_all``
+    keeps nodes that are down.
 
     Raises:
-        InputError: No file describes queues, and there are several.
+        InputError: There are several files, and none describes queues.
         TraceError, ConfigError: A file cannot be read, or an argument is wrong.
     """
     named, zone, files = named_gpus(gpus, "--gpu"), TraceOptions(timezone=timezone).zone(), site_files(paths)
@@ -48,7 +49,8 @@ def import_site(
         name, queues, network = site.cluster_name or out.stem, site.queues(named), site.network(imported.node_names())
         restarts = site.restarts(queues)
         log = log_in(paths)
-        unmodelled = with_jobs(site.unmodelled, log, site.written_s)  # the queues and the network add to them
+        # queues and network add to the settings that are not modelled
+        unmodelled = with_jobs(site.unmodelled, log, site.written_s)
         text = cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy, restarts)
     elif listed := _node_lists(files):
         nodes = [node for file in listed for node in read_nodes(Source(file))]
@@ -71,25 +73,26 @@ def import_site(
         more = f"; and {len(left_out) - _NAMED:,} more" if len(left_out) > _NAMED else ""
         lines.append(f"left out {len(left_out):,} nodes (--all keeps them): {'; '.join(left_out[:_NAMED])}{more}")
     lines += [
-        f"GPU type {kind!r} is not known: say what it is with --gpu {kind}=TYPE, or fill in {out}"
+        f"GPU type {kind!r} is unknown; say what it is with --gpu {kind}=TYPE, or fill in {out}"
         for kind in imported.unknown
     ]
     return [*lines, *audit.sentences(urgent=False)]
 
 
 def _node_lists(files: Sequence[Path]) -> list[Path]:
-    """The files that are a cluster without queues: a single one, or all lists that state their scheduler."""
+    """Return the files that describe a cluster without queues: a single file, or all lists that
+    state their scheduler."""
     if len(files) == 1:
         return list(files)
     return [file for file in files if (form := node_format(Source(file))) is not None and form.policy]
 
 
 def _audit_of(config: Config, log: Trace) -> Audit:
-    """The contradictions of a site's own log."""
+    """Return the contradictions in a site's own log."""
     auditor = cluster_scenario_of(config).auditor(log)
     log.change = lambda jobs: accepting(jobs, config.cluster.accept, config.runtime, config.build_cluster().gpu_types)
     log.watcher = auditor
-    with suppress(DagsimError):  # only an option can read it
+    with suppress(DagsimError):  # the log can be read only with an option
         log.arrays()
     return auditor.audit(log.report)
 
@@ -104,17 +107,18 @@ def cluster_yaml(
     policy: str = "",
     restarts: bool = False,
 ) -> str:
-    """Write ``cluster``, ``gpu_types``, ``queues``, ``policy``, ``network``, and ``preemption`` if preempted jobs
-    begin again; nodes that were left out, notes, and settings that are not modelled become comments.
+    """Write ``cluster``, ``gpu_types``, ``queues``, ``policy``, ``network``, and ``preemption`` if
+    preempted jobs start again; nodes that were left out, notes, and settings that are not modelled
+    become comments.
 
     Text from the log is quoted, so that it cannot end a comment or a value.
     """
     lines = [f"Made by dagsim site import from {origin}."]
-    lines += _listed("left out, as jobs cannot run there", imported.left_out)
+    lines += _listed("left out, because jobs cannot run there", imported.left_out)
     lines += _listed("noted", imported.notes)
     lines += _listed("not modelled", list(unmodelled))
     if imported.unknown:
-        lines.append(f"NOT KNOWN: {', '.join(imported.unknown)}: fill in the figures of gpu_types, they are all 1")
+        lines.append(f"NOT KNOWN: {', '.join(imported.unknown)}: fill in the figures in gpu_types, which are all 1")
     document: dict[str, Any] = {}
     if imported.gpu_types:
         document["gpu_types"] = [_figures(gpu) for gpu in imported.gpu_types.values()]
@@ -155,7 +159,7 @@ def _group(group: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lean(value: Any) -> Any:
-    """A value of the configuration as plain data, without fields at their defaults."""
+    """Convert a value of the configuration to plain data, without fields that have their defaults."""
     if isinstance(value, NodePartition | NodeReservation | NodeOutage) and value.nodes:
         lean = {name: _lean(content) for name, content in _changed(value)}
         return lean | {"nodes": [folded(value.nodes)]}

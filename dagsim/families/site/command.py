@@ -21,8 +21,10 @@ def site_import(
         list[Path],
         typer.Argument(
             metavar="FOLDER|FILE...",
-            help="What the site has: slurm.conf, output of scontrol and sacctmgr; objects of Kueue; output of qmgr; "
-            "or a list of nodes.",
+            help=(
+                "The site's files: slurm.conf, output of scontrol and sacctmgr; Kueue objects; "
+                "output of qmgr; or a list of nodes."
+            ),
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="YAML", help="The configuration to write.")],
@@ -32,7 +34,7 @@ def site_import(
     ] = None,
     timezone: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Zone of dates in listings, such as Europe/Berlin (default: UTC)."),
+        typer.Option(metavar="NAME", help="Time zone of dates in listings, such as Europe/Berlin (default: UTC)."),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Keep nodes that are down, drained or in maintenance.")] = False,
     quiet: Quiet = False,

@@ -1,4 +1,4 @@
-"""The family of real clusters, and what it adds."""
+"""The family of real clusters, and what it registers."""
 
 from dagsim.family import Entry, Family
 

@@ -1,4 +1,5 @@
-"""Nodes of real clusters: what is known of one, how lists of them are read, and groups of equal nodes."""
+"""Nodes of real clusters: what is known about a node, how lists of nodes are read, and groups of
+equal nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from dagsim.traces.sites import folded, hosts, site_gpu
 from dagsim.traces.source import Source
 
 MOST_NODES = 1 << 17
-"""Maximum number of nodes; more count as damage."""
+"""Maximum number of nodes; a larger number is treated as damage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,8 @@ class FoundNode:
 
     name: str
     gpus: tuple[tuple[str, int], ...]
-    """Type and number; the type is empty if the site states none. MIG profiles count as types."""
+    """Types and numbers of GPUs; the type is empty if the site states none. MIG profiles count as
+    types."""
     cpus: float
     memory_gb: float
     state: str
@@ -34,33 +36,33 @@ class FoundNode:
     partitions: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
     weight: float = 1.0
-    """Slurm uses nodes of a smaller weight first."""
+    """Slurm uses nodes with a smaller weight first."""
     labels: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Labels in Kubernetes."""
+    """Kubernetes labels."""
     manifest: str = ""
-    """What kube-scheduler reads of a node in Kubernetes, see ``Node.manifest``."""
+    """The parts of a Kubernetes node that kube-scheduler reads; see ``Node.manifest``."""
 
     def also_in(self, partitions: tuple[str, ...]) -> FoundNode:
-        """Copy of the node with more partitions."""
+        """Return a copy of the node with more partitions."""
         return replace(self, partitions=tuple(dict.fromkeys([*self.partitions, *partitions])))
 
 
 @dataclass(slots=True)
 class ImportedSite:
-    """A site as the files of its scheduler describe it."""
+    """A site, as the files of its scheduler describe it."""
 
     policy: ClassVar[str] = ""
-    """The policy that stands for its scheduler."""
+    """The policy that represents its scheduler."""
     read: list[str] = field(default_factory=list)
-    """Files, and what each is."""
+    """The files that were read, and what each is."""
     unmodelled: dict[str, None] = field(default_factory=dict)
     """Settings that have no effect here."""
     written_s: float | None = None
-    """When the files were written, in seconds since 1970; None if none of them says so."""
+    """Time at which the files were written, in seconds since 1970; None if no file states it."""
 
     @property
     def has_queues(self) -> bool:
-        """True if a file describes queues, so that this is a site of this kind."""
+        """True if a file describes queues, which makes this a site of this kind."""
         return False
 
     @property
@@ -77,7 +79,7 @@ class ImportedSite:
         self.unmodelled[what] = None
 
     def found_nodes(self) -> list[FoundNode]:
-        """All nodes.
+        """Return all nodes.
 
         Raises:
             TraceError: No file lists nodes.
@@ -85,7 +87,8 @@ class ImportedSite:
         raise NotImplementedError
 
     def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
-        """Queues, partitions and limits; ``named`` maps the site's names of GPU types to those to use.
+        """Return the queues, partitions and limits; ``named`` maps the site's names for GPU types
+        to the names to use.
 
         Raises:
             TraceError: A value cannot be read.
@@ -93,11 +96,11 @@ class ImportedSite:
         raise NotImplementedError
 
     def restarts(self, queues: QueueTree) -> bool:
-        """True if jobs that are preempted run again from their beginning."""
+        """Return True if preempted jobs start again from the beginning."""
         return False
 
     def network(self, names: Sequence[str]) -> dict[str, Any] | None:
-        """The network between the nodes ``names``, if the files describe one."""
+        """Return the network between the nodes ``names``, if the files describe one."""
         return None
 
 
@@ -125,30 +128,28 @@ class HostGroup:
 
 @dataclass(slots=True)
 class ImportedCluster:
-    """Result of importing nodes."""
+    """The result of importing nodes."""
 
     groups: list[HostGroup] = field(default_factory=list)
     gpu_types: dict[str, GpuType] = field(default_factory=dict)
-    """GPU types missing from the catalogue: MIG slots, and types whose figures the user must fill
-    in.
-    """
+    """GPU types that are not in the catalogue: MIG slots, and types whose figures the user must
+    fill in."""
     unknown: list[str] = field(default_factory=list)
     """Names of unknown GPU types; their figures are placeholders."""
     left_out: list[str] = field(default_factory=list)
-    """Nodes that jobs cannot run on, with their states."""
+    """Nodes on which jobs cannot run, with their states."""
     notes: list[str] = field(default_factory=list)
     accept: dict[str, dict[str, float | None]] = field(default_factory=dict)
-    """Types that the site's names mean by themselves, each with the type that they mean here: a log
-    that says ``a100`` asks for the smaller one.
-    """
+    """Types that the site's names mean on their own, each with the type that they mean at this
+    site: a log that says ``a100`` requests the smaller one."""
 
     def node_names(self) -> list[str]:
-        """Names of all nodes, in the order of the groups."""
+        """Return the names of all nodes, in the order of the groups."""
         return [name for group in self.groups for name in hosts(group.hosts)]
 
 
 class _Part(NamedTuple):
-    """A node of one GPU type, or the part of a node with that type."""
+    """A node with one GPU type, or the part of a node with that type."""
 
     gpu: str | None
     gpus: int
@@ -166,13 +167,13 @@ def grouped(
     keep_all: bool = False,
     in_order: bool = False,
 ) -> ImportedCluster:
-    """Group equal usable nodes, in order of first appearance. With ``keep_all``, include nodes that
-    jobs cannot run on. With ``in_order``, groups are runs of consecutive nodes, so that the order of
-    the nodes stays.
+    """Group equal usable nodes, in order of first appearance. With ``keep_all``, include nodes on
+    which jobs cannot run. With ``in_order``, groups are sequences of consecutive nodes, which keeps
+    the order of the nodes.
 
-    ``named`` maps the site's names of GPU types to those to use (``gpu`` is the name of GPUs
-    without one). A node of several GPU types becomes one node per type, called ``name:type``, with
-    its share of cores and memory.
+    ``named`` maps the site's names for GPU types to the names to use (``gpu`` is the name for GPUs
+    without a type). A node with several GPU types becomes one node per type, called ``name:type``,
+    with its share of cores and memory.
 
     Raises:
         TraceError: A node's name is invalid, or no node is left.
@@ -184,7 +185,7 @@ def grouped(
     for node in nodes:
         if not _NAME.fullmatch(node.name):
             raise TraceError(
-                f"no name of a node: {node.name[:80]!r}; letters, digits, dots, dashes and underscores are"
+                f"not a valid node name: {node.name[:80]!r}; use letters, digits, dots, dashes and underscores"
             )
         if not (node.usable or keep_all):
             imported.left_out.append(f"{node.name} ({node.state})")
@@ -199,7 +200,9 @@ def grouped(
             suffix = f":{(part.gpu or 'cpu').lower()}" if len(parts) > 1 else ""
             members.setdefault((part, runs), []).append(node.name + suffix)
     if not members:
-        raise TraceError(f"no node is left that jobs can run on: {', '.join(imported.left_out[:8])} (--all keeps them)")
+        raise TraceError(
+            f"no node is left on which jobs can run: {', '.join(imported.left_out[:8])} (--all keeps them)"
+        )
     for (part, _), names in members.items():
         label = f"{(part.gpu or 'cpu').lower()}-x{part.gpus}" if part.gpu else "cpu"
         alike = sum(group.name.startswith(label) for group in imported.groups)
@@ -215,7 +218,8 @@ def _parts(node: FoundNode, named: Mapping[str, str], imported: ImportedCluster)
         kinds[kind] = kinds.get(kind, 0) + size
     if len(kinds) > 1:
         imported.notes.append(
-            f"{node.name} has {len(kinds)} GPU types: taken as a node of each, cores and memory shared"
+            f"{node.name} has {len(kinds)} GPU types; it is modelled as one node per type, which "
+            "share its cores and memory"
         )
     if not kinds:
         return [_Part(None, 0, node.cpus, node.memory_gb)]
@@ -223,7 +227,7 @@ def _parts(node: FoundNode, named: Mapping[str, str], imported: ImportedCluster)
 
 
 def _kind(site_name: str, node: FoundNode, named: Mapping[str, str], imported: ImportedCluster) -> str:
-    """Name of the type in the catalogue, or in ``imported.gpu_types``."""
+    """Return the name of the type in the catalogue, or in ``imported.gpu_types``."""
     profile = _PROFILE.fullmatch(site_name)
     base = profile[1] if profile else site_name
     kind = _named(base or _UNTYPED, node.features, named)
@@ -237,16 +241,16 @@ def _kind(site_name: str, node: FoundNode, named: Mapping[str, str], imported: I
     try:
         slot = mig_slice(gpu_type(kind), f"{profile[2]}g.{profile[3]}gb")
     except ModelError as error:
-        imported.notes.append(f"{node.name}: {error}; taken as whole GPUs")
+        imported.notes.append(f"{node.name}: {error}; modelled as whole GPUs")
         return kind
     imported.gpu_types[slot.name] = slot
     return slot.name
 
 
 def _named(site_name: str, features: Iterable[str], named: Mapping[str, str]) -> str:
-    """Resolve the type by name. If that leaves the size open, the node's features may state it, such as
-    ``a100_80gb`` for ``a100``; a name with a size, such as Slurm's own ``tesla_v100-pcie-32gb``, counts alone.
-    """
+    """Resolve the type by name. If the name does not state the size, the node's features may, such
+    as ``a100_80gb`` for ``a100``. A name with a size, such as Slurm's own ``tesla_v100-pcie-32gb``,
+    is used alone."""
     kind = site_gpu(site_name, named)
     if site_name.lower() in named or _states_size(kind, site_name):
         return kind
@@ -262,36 +266,36 @@ def _named(site_name: str, features: Iterable[str], named: Mapping[str, str]) ->
 
 
 def _states_size(kind: str, text: str) -> bool:
-    """True if a text holds the number by which a type differs from others of its family (``80`` of ``A100-80``)."""
+    """Return True if a text contains the number by which a type differs from others in its family
+    (``80`` in ``A100-80``)."""
     family, dash, size = kind.rpartition("-")
     return bool(dash) and kind in GPU_TYPES and size in text.lower().replace(family.lower(), "", 1)
 
 
 def _hosts(names: list[str]) -> str:
-    """The names as a host list. Names with a type suffix, which contains digits, are listed one by
-    one.
-    """
+    """Write the names as a host list. Names with a type suffix, which contains digits, are listed
+    one by one."""
     return ",".join(names) if any(":" in name for name in names) else folded(names)
 
 
 class NodeFormat(NamedTuple):
-    """A list of nodes, as a program prints it."""
+    """A kind of node list, as a program prints it."""
 
     recognises: Callable[[Source], bool]
     read: Callable[[Source], Iterable[FoundNode]]
-    """Raises ``TraceError`` with the place of what cannot be read."""
+    """Reads the list; raises ``TraceError`` with the place of what cannot be read."""
     policy: str = ""
-    """The policy that stands for the scheduler, where every such list comes from the same."""
+    """The policy that represents the scheduler, if every such list comes from the same scheduler."""
 
 
 @cache
 def node_formats() -> Mapping[str, NodeFormat]:
-    """Return the formats of lists of nodes by the commands that print them."""
+    """Return the formats of node lists, by the commands that print them."""
     return {entry.name: attribute(f"{home}{entry.target}") for home, entry in family_entries("node_lists")}
 
 
 def node_format(source: Source) -> NodeFormat | None:
-    """Return the format of a list of nodes; None if the source is none."""
+    """Return the format of a list of nodes; None if the source is not one."""
     return next((one for one in node_formats().values() if one.recognises(source)), None)
 
 
@@ -299,7 +303,7 @@ def read_nodes(source: Source) -> list[FoundNode]:
     """Read the nodes of the source, each once, in the order of the source.
 
     Raises:
-        TraceError: The source cannot be read, has none of the formats, or lists no node.
+        TraceError: The source cannot be read, is in none of the formats, or lists no node.
     """
     source.head()
     if (form := node_format(source)) is None:
@@ -309,5 +313,5 @@ def read_nodes(source: Source) -> list[FoundNode]:
         earlier = nodes.get(node.name)
         nodes[node.name] = node if earlier is None else earlier.also_in(node.partitions)
     if not nodes:
-        raise TraceError(f"{source}:1: no node in it")
+        raise TraceError(f"{source}:1: it lists no nodes")
     return list(nodes.values())

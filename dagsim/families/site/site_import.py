@@ -1,4 +1,4 @@
-"""Sites of all kinds of schedulers, read by one call."""
+"""Sites with any kind of scheduler, read by one call."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from dagsim.traces import Trace, open_trace
 from dagsim.traces.source import Source
 
 _OWNED = re.compile(r"(partition|QOS|reservation|queue|ClusterQueue|LocalQueue) ([^:\s]+):")
-"""The owner of a setting, at the beginning of its text."""
+"""The owner of a setting, which its text begins with."""
 
 
 def site_files(paths: Iterable[Path]) -> list[Path]:
-    """Return the files of folders, and the files that are named.
+    """Return the files in folders, and the files given by name.
 
     Raises:
-        TraceError: One does not exist.
+        TraceError: A file or folder does not exist.
     """
     files: list[Path] = []
     for path in paths:
@@ -49,19 +49,19 @@ def read_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> ImportedSi
     """Read the site that the files describe; None if none of them has queues.
 
     Raises:
-        TraceError: A file cannot be read, or the files are of several kinds of schedulers.
+        TraceError: A file cannot be read, or the files belong to several kinds of schedulers.
     """
     unread = {}
     for file in files:
         try:
             Source(file).head()
-        except TraceError as error:  # an empty file, or not text
+        except TraceError as error:  # an empty file, or one that is not text
             unread[file] = f"{file.name}: nothing ({str(error).rpartition(': ')[2]})"
     sites = sites_in([file for file in files if file not in unread], zone)
     named = {kind: site for kind, site in sites.items() if site.has_queues}
     if len(named) > 1:
         listed = "; ".join(f"{kind}: {', '.join(site.read_files()[:3])}" for kind, site in named.items())
-        raise TraceError(f"the files are of several schedulers ({listed}); import one at a time")
+        raise TraceError(f"the files belong to several schedulers ({listed}); import one at a time")
     for site in named.values():
         site.read += unread.values()
         return site
@@ -69,7 +69,8 @@ def read_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> ImportedSi
 
 
 def sites_in(files: Sequence[Path], zone: ZoneInfo | None = None) -> dict[str, ImportedSite]:
-    """Return what each kind of scheduler makes of the files, by its name; most have no queues then.
+    """Return the site that each kind of scheduler reads from the files, by its name; most of these
+    sites have no queues.
 
     Raises:
         TraceError: A file cannot be read.
@@ -79,12 +80,13 @@ def sites_in(files: Sequence[Path], zone: ZoneInfo | None = None) -> dict[str, I
 
 
 def site_parts() -> list[str]:
-    """Return what makes a folder a site, for each kind of scheduler."""
+    """Describe which files make a folder a site, for each kind of scheduler."""
     return [entry.summary for _, entry in family_entries("sites")]
 
 
 def log_in(paths: Sequence[Path]) -> Trace | None:
-    """The log in the folder of a site; None if it has none, or one that only an option can read."""
+    """Return the log in a site's folder; None if there is none, or if it can be read only with an
+    option."""
     with suppress(DagsimError):
         if len(paths) == 1 and paths[0].is_dir():
             return open_trace(paths[0])
@@ -92,14 +94,14 @@ def log_in(paths: Sequence[Path]) -> Trace | None:
 
 
 def with_jobs(unmodelled: Iterable[str], log: Trace | None, written_s: float | None = None) -> list[str]:
-    """Settings that are not modelled, each with the number of jobs of the folder's log that it
-    affects, if its owner (a partition, QOS, reservation or queue) is known and the folder has a log.
-    Also lists jobs that were submitted after ``written_s``, the date of the configuration.
-    """
+    """Return the settings that are not modelled, each with the number of jobs in the folder's log
+    that it affects, if its owner (a partition, QOS, reservation or queue) is known and the folder
+    has a log. Also report jobs that were submitted after ``written_s``, the date of the
+    configuration."""
     settings = list(unmodelled)
     jobs: list[Job] = []
     origin_s = 0.0
-    with suppress(DagsimError):  # only an option can read it
+    with suppress(DagsimError):  # the log can be read only with an option
         if log is not None:
             jobs = list(log.jobs())
             origin_s = log.meta.get("origin_s", 0.0)

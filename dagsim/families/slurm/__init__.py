@@ -1,1 +1,2 @@
-"""Slurm: its scheduler as a policy, its accounting and queue as traces, and the configuration of its sites."""
+"""Slurm: its scheduler as a policy, its accounting and its queue as traces, and the configuration
+of its sites."""

@@ -1,4 +1,4 @@
-"""Slurm's own terms: fields of its accounting, and rows of ``sacct`` as text and as JSON.
+"""Slurm's own terms: the fields of its accounting, and rows of ``sacct`` as text and as JSON.
 
 Covers the output of ``sacct`` 22.05 and 24.11, and the forms that sacct(1) documents for other
 versions.
@@ -48,11 +48,12 @@ __all__ = [
 ]
 
 
-_SHORT = 500  # characters; longer texts are not cached
-_INFINITE = "4294967295"  # INFINITE, of 32 bits
+_SHORT = 500  # in characters; longer texts are not cached
+_INFINITE = "4294967295"  # INFINITE as a 32-bit number
 _SLICE = re.compile(r"(\d+)g\.(\d+)gb", re.IGNORECASE)
-_MOST_TASKS = 4_000_001  # Slurm's own limit of MaxArraySize
-_SLICES, _A30_SLICES, _A30_SLICE_GB = 7, 4, 6  # compute slices of a GPU: all but the A30 have seven
+_MOST_TASKS = 4_000_001  # Slurm's own upper limit for MaxArraySize
+# compute slices per GPU: seven on all types but the A30
+_SLICES, _A30_SLICES, _A30_SLICE_GB = 7, 4, 6
 
 
 class Resources(NamedTuple):
@@ -63,11 +64,11 @@ class Resources(NamedTuple):
     types: tuple[tuple[str, int], ...] = ()
     """GPUs by the site's type name, if stated, without slices."""
     slices: tuple[tuple[float, int], ...] = ()
-    """MIG slices by their share of a GPU."""
+    """MIG slices, by the share of a GPU that each is."""
     shards: int = 0
     cpus: float = 0.0
     memory_gb: float = 0.0
-    """0 if not stated, or if a node is taken whole."""
+    """0 if not stated, or if the job takes whole nodes."""
     licences: tuple[tuple[str, int], ...] = ()
 
     @property
@@ -76,7 +77,7 @@ class Resources(NamedTuple):
         return bool(self.gpus or self.slices or self.shards)
 
     def with_gpus_of(self, other: Resources) -> Resources:
-        """These resources with the GPUs of others."""
+        """Return these resources with the GPUs of ``other``."""
         return self._replace(gpus=other.gpus, types=other.types, slices=other.slices, shards=other.shards)
 
     @property
@@ -88,7 +89,8 @@ class Resources(NamedTuple):
 def resources(text: str) -> Resources:
     """Parse ``billing=16,cpu=16,gres/gpu:a100=4,gres/gpu=4,mem=128G,node=1``, in any order.
 
-    The untyped number of GPUs includes the typed ones, which are summed only if it is missing.
+    The number of GPUs without a type includes those with a type, which are summed only if it is
+    missing.
 
     Raises:
         Dirty: The text is not a list of ``name=value``, or a number is impossible.
@@ -98,7 +100,7 @@ def resources(text: str) -> Resources:
 
 @lru_cache(maxsize=1 << 13)
 def _resources(text: str) -> Resources:
-    """Demands repeat, so each distinct text is parsed once."""
+    """Parse a list of resources. Demands repeat, so each distinct text is parsed only once."""
     listed = _pairs(text)
     types: dict[str, int] = {}
     slices: dict[float, int] = {}
@@ -123,7 +125,7 @@ def _resources(text: str) -> Resources:
 
 
 def licences_or_none(tres: str) -> tuple[tuple[str, int], ...]:
-    """Licences among resources; none if the list cannot be read."""
+    """Return the licences in a list of resources; none if the list cannot be read."""
     try:
         return resources(tres).licences
     except Dirty:
@@ -131,11 +133,12 @@ def licences_or_none(tres: str) -> tuple[tuple[str, int], ...]:
 
 
 def with_older_columns(stated: Resources, gres: str, memory: str, cpus: str, nodes: int, total: bool) -> Resources:
-    """Fill in what a list of resources lacks from columns of its own: GPUs from ``AllocGRES``
-    (``total``) or ``ReqGRES`` (per node) of versions before 20.11, memory from ``ReqMem``, and CPUs.
+    """Fill in what a list of resources lacks from other columns: GPUs from ``AllocGRES``
+    (``total``) or ``ReqGRES`` (per node) in versions before 20.11, memory from ``ReqMem``, and
+    CPUs.
 
-    GPUs are written ``gpu:2``, ``gpu:tesla:2``, ``PER_NODE:gpu:2`` (``JOB``, ``TASK``, ``SOCKET``) or
-    with the number of the plugin, ``7696487:2``. ``ReqMem`` is per CPU (``4000Mc``), per node
+    GPUs are written ``gpu:2``, ``gpu:tesla:2``, ``PER_NODE:gpu:2`` (``JOB``, ``TASK``, ``SOCKET``)
+    or with the plugin's number, ``7696487:2``. ``ReqMem`` is per CPU (``4000Mc``), per node
     (``16Gn``) or a total.
 
     Raises:
@@ -156,14 +159,15 @@ def with_older_columns(stated: Resources, gres: str, memory: str, cpus: str, nod
 _GRES = re.compile(
     r"(?:PER_\w+:)?(?:gres[:/])?(gpu|shard|7696487)(?:[:=]([^:=]*[^\d:=][^:=]*))?(?:[:=](\d{1,9}))?", re.IGNORECASE
 )
-"""A resource in a list of gres; 7696487 are the letters gpu as a number, as old versions wrote AllocGRES."""
+"""A resource in a list of gres; 7696487 is "gpu" with its letters read as a number, which old
+versions wrote in AllocGRES."""
 
 
 def gres_tres(lists: Mapping[str, str], nodes: int, tasks: int = 1, sockets: int = 1, *, counted: bool = False) -> str:
-    """The GPUs of lists of gres as a list of resources: ``gres/gpu=8,gres/gpu:a100=8`` of ``gpu:a100:4`` on 2
-    nodes. ``lists`` is by the unit of the numbers (``job``, ``node``, ``task`` or ``socket``); the first of these that
-    names GPUs counts. A list is written in any of Slurm's ways: ``gpu:2(S:0)``, ``gres:gpu:a100:2``,
-    ``gres/gpu:a100=2``, ``gpu``.
+    """Convert the GPUs in lists of gres to a list of resources: ``gpu:a100:4`` on 2 nodes becomes
+    ``gres/gpu=8,gres/gpu:a100=8``. The keys of ``lists`` are the units of the numbers (``job``,
+    ``node``, ``task`` or ``socket``); the first list that names GPUs counts. A list may have any of
+    Slurm's forms: ``gpu:2(S:0)``, ``gres:gpu:a100:2``, ``gres/gpu:a100=2``, ``gpu``.
 
     Raises:
         Dirty: A number is impossible, or missing where all are ``counted``.
@@ -176,7 +180,7 @@ def gres_tres(lists: Mapping[str, str], nodes: int, tasks: int = 1, sockets: int
             if match is None:
                 continue
             if counted and match[3] is None:
-                raise Dirty("whose resources is not a number")
+                raise Dirty("with resources that are not numbers")
             name = "gres/shard" if match[1].lower() == "shard" else "gres/gpu"
             size = times * _count(match[3] or "1")
             sizes[name] = sizes.get(name, 0) + size
@@ -188,8 +192,9 @@ def gres_tres(lists: Mapping[str, str], nodes: int, tasks: int = 1, sockets: int
 
 
 def limit_s(raw: str, text: str) -> float | None:
-    """Time limit in seconds, from minutes (``TimelimitRaw``) or else a duration (``Timelimit``): a year if
-    there is none, as in Slurm's own plans; ``None`` if it is not stated, or that of the partition.
+    """Return the time limit in seconds, from minutes (``TimelimitRaw``) or else a duration
+    (``Timelimit``). A job without a limit gets a year, as in Slurm's own plans; ``None`` if the
+    limit is not stated, or is the partition's.
 
     Raises:
         Dirty: The text is neither a number nor one of Slurm's words.
@@ -208,14 +213,14 @@ def limit_s(raw: str, text: str) -> float | None:
         if limit is None:
             return None
         if limit < 0:
-            raise Dirty("whose time limit is negative")
+            raise Dirty("with a negative time limit")
         return min(limit, UNLIMITED_S)
     return None
 
 
 def state(text: str) -> str:
-    """Full name of the state: ``CANCELLED`` from ``CANCELLED by 1007``, ``OUT_OF_MEMORY`` from
-    ``OUT_OF_ME+``.
+    """Return the full name of the state: ``CANCELLED`` from ``CANCELLED by 1007``,
+    ``OUT_OF_MEMORY`` from ``OUT_OF_ME+``.
 
     Raises:
         Dirty: There is no such state.
@@ -227,13 +232,13 @@ def state(text: str) -> str:
         candidates = sorted(name for name in ENDED | NOT_OVER if name.startswith(word[:-1]))
         word = candidates[0] if len(candidates) == 1 and len(word) > 1 else word
     if word not in ENDED | NOT_OVER:
-        raise Dirty("of an unknown state" if word else "without a state")
+        raise Dirty("in an unknown state" if word else "without a state")
     return word
 
 
 def array_tasks(job: str) -> int | None:
-    """Number of tasks in ``910002_[3-90,95,97-99%8]``, a lower bound if the text was cut; ``None``
-    for a single job.
+    """Return the number of tasks in ``910002_[3-90,95,97-99%8]``, a lower bound if the text was cut
+    off; ``None`` for a single job.
 
     Raises:
         Dirty: The brackets do not hold a list of numbers.
@@ -251,15 +256,16 @@ def array_tasks(job: str) -> int | None:
         if not all(
             number.isascii() and number.isdecimal() and len(number) < 9 for number in (first, last or "0", step or "1")
         ):
-            raise Dirty("whose array is not a list of tasks")
+            raise Dirty("with an array that is not a list of tasks")
         tasks += max(0, int(last or first) - int(first)) // max(1, int(step or 1)) + 1
     if tasks > _MOST_TASKS:
-        raise Dirty("whose array is not a list of tasks")
+        raise Dirty("with an array that is not a list of tasks")
     return tasks
 
 
 def array_ids(id: str) -> list[str]:
-    """The ids of the tasks in ``910002_[3-90,95%8]``; the id itself if it is not such a list."""
+    """Return the ids of the tasks in ``910002_[3-90,95%8]``; the id itself if it does not contain
+    such a list."""
     base, bracket, inside = id.partition("_[")
     listed = inside.rstrip("]").partition("%")[0]
     try:
@@ -281,7 +287,7 @@ def _pairs(text: str) -> Mapping[str, str]:
     for part in text.split(",") if not is_unset(text) else ():
         name, equals, value = part.partition("=")
         if not equals:
-            raise Dirty("whose resources are no list of name=value")
+            raise Dirty("with resources that are not a list of name=value")
         listed[name.strip().lower()] = value
     return listed
 
@@ -289,7 +295,7 @@ def _pairs(text: str) -> Mapping[str, str]:
 def _count(text: str) -> int:
     value = finite_number(text, "resources")
     if not 0 <= value <= MOST_GPUS * 1024 or value != int(value):
-        raise Dirty("whose resources are impossible")
+        raise Dirty("with impossible resources")
     return int(value)
 
 
@@ -299,10 +305,10 @@ def _slice_share(kind: str) -> float | None:
         return None
     size, memory = int(match[1][:4]), int(match[2][:6])
     if not size or not memory:
-        raise Dirty("whose MIG slice is impossible")
+        raise Dirty("with an impossible MIG slice")
     of = _A30_SLICES if memory == _A30_SLICE_GB * size else _SLICES
     if size > of:
-        raise Dirty("whose MIG slice is impossible")
+        raise Dirty("with an impossible MIG slice")
     return size / of
 
 
@@ -339,7 +345,7 @@ COLUMNS = (
     "AllocGRES",
     "Cluster",
 )
-"""Columns of a row that are used."""
+"""The columns that are used."""
 
 COMMAND = (
     "SLURM_TIME_FORMAT=%s SLURM_BITSTR_LEN=0 sacct --allusers --duplicates --allocations --noconvert -P "
@@ -347,7 +353,7 @@ COMMAND = (
     "ElapsedRaw,Suspended,TimelimitRaw,NNodes,ReqNodes,NCPUS,ReqMem,ReqTRES,AllocTRES,Priority,Reason,Flags,NodeList,"
     "Constraints,Reservation,SubmitLine"
 )
-"""The command that produces a complete file; it runs on 22.05 and on 24.11."""
+"""The command that prints all columns; it works with versions 22.05 and 24.11."""
 
 _ALIASES = {"allocnodes": "nnodes", "alloccpus": "ncpus"}
 _NEEDED = (
@@ -359,7 +365,7 @@ _NEEDED = (
     ("AllocTRES", "NCPUS"),
 )
 _FREE_TEXT = ("jobname", "comment", "admincomment", "systemcomment", "constraints", "workdir", "wckey", "submitline")
-"""Columns whose values may contain the separator, which sacct does not quote."""
+"""Columns whose values may contain the separator, because sacct does not quote them."""
 _MOST_MARKS = 60
 _MOST_SPLITS = 20_000
 _READ = frozenset(name.lower() for name in COLUMNS) | {"alloccpus", "allocnodes", "elapsed", "timelimit"}
@@ -379,22 +385,21 @@ _FORMS = {
     "reqtres": (_TRES := re.compile(r"(?:\w[^|]*=[^|]*)?$")),
     "alloctres": _TRES,
 }
-"""The forms of columns, by which a row is joined again."""
+"""What the values of these columns look like, to put split rows together again."""
 _DELIMITERS = "|,;\t^~"
-_NO_VALUE = 4294967294  # Slurm's NO_VAL and INFINITE stand at the end of 32 bits
+_NO_VALUE = 4294967294  # Slurm's NO_VAL and INFINITE are the last of the 32-bit numbers
 _MOST_BITS = 4_000_001
 
 
 def is_json(source: Source) -> bool:
-    """True if the source is output of ``sacct --json``."""
+    """Return True if the source is output of ``sacct --json``."""
     head = "\n".join(source.head(1 << 16))
     return head.lstrip().startswith("{") and '"jobs"' in head and '"submission"' in head
 
 
 def delimiter_of(source: Source) -> str | None:
-    """Separator between the columns of ``sacct``'s text output; ``None`` if the first line is not
-    its header.
-    """
+    """Return the separator between the columns in ``sacct``'s text output; ``None`` if the first
+    line is not its header."""
     first = source.head(1)[0].replace('"', "")
     for delimiter in _DELIMITERS:
         names = _names(first, delimiter)
@@ -417,8 +422,8 @@ def sacct_rows(source: Source, report: ReadReport, delimiter: str | None) -> Ite
 def sacct_tables(
     source: Source, report: ReadReport, delimiter: str | None, columns: Sequence[str] = ()
 ) -> Iterator[Table]:
-    """Yield the rows in chunks with the columns ``COLUMNS``, all as text; counts the rows. ``columns`` are
-    those of files without a header (``sacct -n``), in their order.
+    """Yield the rows in chunks with the columns ``COLUMNS``, all as text, and count them.
+    ``columns`` names the columns of files without a header (``sacct -n``), in order.
 
     Raises:
         TraceError: Columns are missing.
@@ -434,8 +439,8 @@ def sacct_tables(
 def _form(
     source: Source, report: ReadReport, delimiter: str | None, columns: Sequence[str] = (), whole: bool = True
 ) -> Form:
-    """The syntax of sacct's text: as it prints it, or as a table with quotes that other programs made of it.
-    ``whole`` is True if the files have to have all columns that are needed.
+    """Return the syntax of sacct's text: as sacct prints it, or as a table with quotes that another
+    program made from it. ``whole`` is True if the files must have all the columns that are needed.
     """
     mark = delimiter or delimiter_of(source) or _delimiter_of_row(source) or "|"
     names: list[str] = []
@@ -459,7 +464,7 @@ def _form(
         for name in sorted({name for name in names if name in _READ and names.count(name) > 1}):
             report.note(f"column twice ({name}), of which the first counts", where)
         places = [names.index(name.lower()) if name.lower() in names else None for name in COLUMNS]
-        if "alloctres" not in names:  # what was asked for is all that is known
+        if "alloctres" not in names:  # the requested resources are all that is known
             places[COLUMNS.index("AllocTRES")] = places[COLUMNS.index("ReqTRES")]
         return FileLayout(places, len(names), header)
 
@@ -487,14 +492,15 @@ def _split_head(source: Source, mark: str, quoted: bool) -> Iterator[list[str]]:
 
 
 def _is_quoted(source: Source, mark: str) -> bool:
-    """True if the first rows hold as many fields as the header only if quotes are read as in CSV."""
+    """Return True if the first rows have as many fields as the header only when quotes are read as
+    in CSV."""
     lines = source.head(1 << 16)
     if not any('"' in line for line in lines):
         return False
     rows = []
     try:
         rows += [row for row in csv.reader(lines, delimiter=mark, strict=True) if row]
-    except csv.Error:  # quotes of a command line that sacct printed as it is
+    except csv.Error:  # sacct printed the quotes of a command line as they are
         return False
     width = len(rows[0])
     plain = all(len(line.split(mark)) == width for line in lines if line)
@@ -502,7 +508,8 @@ def _is_quoted(source: Source, mark: str) -> bool:
 
 
 def _begins(fields: Sequence[str], names: Sequence[str]) -> bool:
-    """True if these fields are a row or the beginning of one: numbers, times and states stand where they should."""
+    """Return True if these fields are a row or the beginning of one: numbers, times and states are
+    where they should be."""
     known = False
     for name, field in zip(names, fields if len(fields) >= len(names) else fields[:-1], strict=False):
         if (form := _FORMS.get(name)) is not None:
@@ -510,15 +517,16 @@ def _begins(fields: Sequence[str], names: Sequence[str]) -> bool:
                 return False
             known |= bool(field.strip())
         elif name in _FREE_TEXT and len(fields) > len(names):
-            break  # the fields after it may be shifted
+            break  # the fields after this one may be shifted
     return known
 
 
 def _continues(row: Sequence[str], line: Sequence[str], names: Sequence[str]) -> bool:
-    """True if a line belongs to the row above, which is cut short, or whose last text goes on."""
+    """Return True if a line belongs to the row above, because that row is cut short or its last
+    text continues."""
     last = next((name for name in reversed(names) if name), "")
     if len(row) < len(names) and names[0] in _FREE_TEXT and not _begins(row, names):
-        return True  # pieces of its first text
+        return True  # the line holds parts of the row's first text
     if not names or len(row) + len(line) - 1 > len(names) + _MOST_MARKS or _begins(line, names):
         return False
     if len(row) >= len(names) <= len(line):
@@ -527,9 +535,9 @@ def _continues(row: Sequence[str], line: Sequence[str], names: Sequence[str]) ->
 
 
 def _rejoined(fields: list[str], names: Sequence[str], mark: str) -> list[str] | None:
-    """Join a row's fields again if separators within up to three texts have split them. None if what
-    dagsim reads of the row could then be different things: numbers, times and states must be such.
-    """
+    """Join a row's fields again if separators within up to three texts have split them. Return None
+    if several ways of joining would give different values in the columns that dagsim reads; a way
+    counts only if numbers, times and states are valid."""
     extra = len(fields) - len(names)
     if not 1 <= extra <= _MOST_MARKS:
         return None
@@ -555,13 +563,13 @@ def _rejoined(fields: list[str], names: Sequence[str], mark: str) -> list[str] |
             )
             if line is None or len(ways.get(key, row)[line]) <= len(
                 row[line]
-            ):  # its end says nothing, so it may be long
+            ):  # any text may be its end, so the field may be long
                 ways[key] = row
     return next(iter(ways.values())) if len(ways) == 1 else None
 
 
 def _sums(total: int, count: int) -> Iterator[tuple[int, ...]]:
-    """All ways to write a number as a sum of positive numbers."""
+    """Yield all ways to write a number as a sum of ``count`` positive numbers."""
     if count == 1:
         yield (total,)
     for first in range(1, total - count + 2) if count > 1 else ():
@@ -570,20 +578,19 @@ def _sums(total: int, count: int) -> Iterator[tuple[int, ...]]:
 
 
 class FolderParts(NamedTuple):
-    """The files of sacct in a folder."""
+    """The sacct files in a folder."""
 
     logs: Source
-    """Files with all columns that are needed."""
+    """Files with all the columns that are needed."""
     further: tuple[Source, ...]
-    """Files with further columns of the same jobs."""
+    """Files with further columns for the same jobs."""
     left_out: tuple[str, ...]
-    """Files that show the jobs of ``logs`` again."""
+    """Files that list the jobs in ``logs`` again."""
 
 
 def folder_parts(source: Source) -> FolderParts | None:
-    """Find the files of sacct among those of a folder; None if it has none, or holds nothing but
-    files with one and the same header (parts of one log).
-    """
+    """Find the sacct files in a folder. Return None if there are none, or if all files have the
+    same header and so are parts of one log."""
     if not source.path.is_dir():
         return None
     logs: list[tuple[Source, str, list[str]]] = []
@@ -592,7 +599,7 @@ def folder_parts(source: Source) -> FolderParts | None:
     for file in source.files:
         try:
             header = file.head(1)[0]
-        except TraceError:  # an empty file, or not text: other files of the site
+        except TraceError:  # an empty file or one that is not text: another file of the site
             continue
         headers.add(header)
         mark = next((mark for mark in _DELIMITERS if _names(header, mark) & {"jobid", "jobidraw"}), "")
@@ -621,14 +628,15 @@ def folder_parts(source: Source) -> FolderParts | None:
 
 
 def _in_epoch(file: Source, mark: str, names: list[str]) -> bool:
-    """True if the file gives times as seconds, which no zone can shift."""
+    """Return True if the file gives times as seconds, which do not depend on a time zone."""
     at = names.index("submit")
     rows = [line.split(mark) for line in file.head(8)[1:]]
     return bool(rows) and all(len(row) > at and row[at].strip().isdecimal() for row in rows)
 
 
 def _joined_tables(parts: FolderParts, report: ReadReport, delimiter: str | None) -> Iterator[Table]:
-    """The rows of the logs, with empty columns filled from the further files by JobIDRaw (or JobID)."""
+    """Yield the rows of the logs, with empty columns filled in from the further files by JobIDRaw
+    (or JobID)."""
     further: dict[str, dict[str, str]] = {}
     for file in parts.further:
         scratch = ReadReport()
@@ -642,7 +650,7 @@ def _joined_tables(parts: FolderParts, report: ReadReport, delimiter: str | None
         for reason, count in scratch.dropped.items():
             report.note(f"of a further file {reason}, not joined", str(file), count)
     if parts.left_out:
-        report.note(f"files show the same jobs again, not read: {', '.join(parts.left_out)}", str(parts.logs))
+        report.note(f"files list the same jobs again and are not read: {', '.join(parts.left_out)}", str(parts.logs))
     raw, alias = COLUMNS.index("JobIDRaw"), COLUMNS.index("JobID")
     fillable = [(place, name.lower()) for place, name in enumerate(COLUMNS) if place not in (raw, alias)]
 
@@ -669,7 +677,8 @@ def _names(line: str, delimiter: str) -> set[str]:
 
 
 def _delimiter_of_row(source: Source) -> str | None:
-    """Separator between the fields of a row of sacct without a header; ``None`` if the first line is none."""
+    """Return the separator between the fields of a sacct row without a header; ``None`` if the
+    first line is not such a row."""
     first = source.head(1)[0]
     for delimiter in _DELIMITERS:
         fields = [field.strip().strip('"') for field in first.split(delimiter)]
@@ -681,7 +690,7 @@ def _delimiter_of_row(source: Source) -> str | None:
 
 
 def lacks_header(source: Source) -> bool:
-    """True if the source looks like sacct's text without its header."""
+    """Return True if the source looks like sacct's text without its header."""
     return delimiter_of(source) is None and _delimiter_of_row(source) is not None
 
 
@@ -691,15 +700,15 @@ def _check_header(names: Sequence[str], where: str) -> None:
     ]
     if missing:
         raise TraceError(
-            f"{where}: the header lacks {', '.join(missing)}; it has {clipped(', '.join(names))}; this makes them all: "
+            f"{where}: the header lacks {', '.join(missing)}; it has {clipped(', '.join(names))}; "
+            "this command prints all columns: "
             f"{COMMAND}"
         )
 
 
 def _json_row(job: Mapping[str, Any]) -> list[str]:
     """Convert a job of JSON to the fields of the text output. JSON layouts differ between versions,
-    so values are recognised by shape.
-    """
+    so values are recognised by shape."""
     time, state, tres = (object_in(job.get(name)) for name in ("time", "state", "tres"))
     allocated = _tres(tres.get("allocated"))
     row = {
@@ -730,7 +739,8 @@ def _json_row(job: Mapping[str, Any]) -> list[str]:
 
 
 def json_number(value: Any) -> int | float | str | None:
-    """A number, plain or as ``{"set", "infinite", "number"}``; ``UNLIMITED``; or empty."""
+    """Read a number, given plainly or as ``{"set", "infinite", "number"}``. Return ``UNLIMITED`` if
+    it is infinite, and an empty text if it is not set."""
     if isinstance(value, dict):
         if value.get("infinite"):
             return "UNLIMITED"
@@ -742,14 +752,13 @@ def json_number(value: Any) -> int | float | str | None:
 
 def unescaped_text(value: int | float | str | None) -> str:
     if isinstance(value, int) and abs(value) >= 1 << 63:
-        return "inf"  # a number with thousands of digits is damage
+        return "inf"  # a number with thousands of digits is corrupt
     return "" if value is None else str(value)
 
 
 def _state(current: Any) -> str:
-    """Reduce the states to one word. If an attempt ran and waits again, it is the state in which
-    the attempt ended.
-    """
+    """Reduce the states to one word. If an attempt ran and its job waits again, return the state in
+    which the attempt ended."""
     words = [word for word in current if isinstance(word, str)] if isinstance(current, list) else [text_in(current)]
     return next((word for word in words if word != "PENDING"), words[0] if words else "")
 
@@ -769,8 +778,7 @@ def _job_id(job: Mapping[str, Any]) -> str:
 
 def listed_tasks(tasks: str) -> str:
     """Convert a hexadecimal bit mask of tasks, bit i for task i, to a list like ``3-60``; other
-    texts are unchanged.
-    """
+    texts are unchanged."""
     if not tasks.startswith("0x") or 4 * len(tasks) > _MOST_BITS:
         return tasks
     try:

@@ -1,4 +1,5 @@
-"""Accounting of Slurm without the names of people and machines, with the columns that its reader uses."""
+"""Slurm's accounting without the names of people and machines, with the columns that its reader
+uses."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _RESOURCES = ("billing=", "cpu=", "gres/", "mem=", "node=")
 
 
 def sacct_lines(source: Source, names: Names) -> Iterator[str]:
-    """Yield the lines of a copy, without steps and torn rows."""
+    """Yield the lines of an anonymised copy, without steps and torn rows."""
     yield "|".join(COLUMNS) + "\n"
     for _, row in sacct_rows(source, ReadReport(), None):
         fields = dict(zip(COLUMNS, row, strict=True))
@@ -30,21 +31,24 @@ def sacct_lines(source: Source, names: Names) -> Iterator[str]:
             names.new("partition", partition) for partition in fields["Partition"].split(",")
         )
         fields["NodeList"] = names.nodes(fields["NodeList"])
-        for column in ("ReqTRES", "AllocTRES"):  # names of licences may identify the site
+        for column in ("ReqTRES", "AllocTRES"):  # names of licences could identify the site
             fields[column] = ",".join(part for part in fields[column].split(",") if part.startswith(_RESOURCES))
         asked = licences_or_none(fields["ReqTRES"])
         terms = submission(fields["SubmitLine"], fields["Constraints"], fields["Reservation"], partition, asked)
         fields["Constraints"] = names.constraint(terms.request.constraint) if terms.request else ""
         fields["Reservation"] = names.new("reservation", terms.request.reservation) if terms.request else ""
-        fields["SubmitLine"] = _submit_line(terms, names)  # the original may name people and paths
-        fields["State"] = (fields["State"].split() or [""])[0]  # CANCELLED by 1007 names a user
-        free = ("Constraints", "SubmitLine")  # their bars are part of the text; the reader joins them again
+        # the original could name people and paths
+        fields["SubmitLine"] = _submit_line(terms, names)
+        # CANCELLED by 1007 would identify a user
+        fields["State"] = (fields["State"].split() or [""])[0]
+        # the bars in these columns are part of the text; the reader joins the parts again
+        free = ("Constraints", "SubmitLine")
         cells = [text if name in free else text.replace("|", " ") for name, text in fields.items()]
         yield "|".join(text.replace("\n", " ") for text in cells) + "\n"
 
 
 def _submit_line(terms: Submission, names: Names) -> str:
-    """The options of a submission that its reader understands, with pseudonyms."""
+    """Return the options of a submission that its reader understands, with pseudonyms."""
     request = terms.request
     if request is None and not terms.nice and not terms.name and not terms.begin:
         return ""
@@ -69,7 +73,7 @@ def _submit_line(terms: Submission, names: Names) -> str:
 
 
 def _dependency(request: Request) -> str:
-    """The conditions of a job as sbatch takes them."""
+    """Return the conditions of a job in sbatch's syntax."""
     conditions = [Condition.of(text) for text in request.after]
     words = [
         f"after:{id}" + (f"+{delay_s / 60:.0f}" if delay_s else "") if starts else f"afterany:{id}"

@@ -1,4 +1,4 @@
-"""The family of Slurm, and what it adds."""
+"""The Slurm family, and what it registers."""
 
 from dagsim.family import Entry, Family
 
@@ -10,11 +10,11 @@ FAMILY = Family(
             Entry(
                 "slurm-multifactor",
                 ".multifactor:SlurmMultifactor",
-                "after Slurm: multifactor priority, main loop and backfill",
+                "based on Slurm: multifactor priority, main loop and backfill",
                 ("estimates", "preemptive", "costly"),
             ),
         ),
-        "compiled_sources": (Entry("slurm_times", "slurm_times.py", "when nodes have room"),),
+        "compiled_sources": (Entry("slurm_times", "slurm_times.py", "when a job fits on nodes"),),
         "node_lists": (
             Entry("scontrol show nodes", ".slurm_nodes:SCONTROL"),
             Entry("scontrol show nodes --json", ".slurm_nodes:SCONTROL_JSON"),

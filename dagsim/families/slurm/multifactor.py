@@ -1,6 +1,5 @@
 """Slurm as used in practice: multifactor priorities, the main loop, backfill, preemption and
-limits.
-"""
+limits."""
 
 from __future__ import annotations
 
@@ -50,7 +49,8 @@ __all__ = ["SlurmMultifactor", "SlurmSettings", "rules_of_site"]
 _LATE_S = 1e-6
 _COARSE = 0.1
 _RESERVED = 1 << 20
-"""Added to the tier of jobs in reservations, which come before all others (sort_job_queue2)."""
+"""Added to the tier of jobs in reservations, which are sorted before all other jobs
+(sort_job_queue2)."""
 _CHOICES = {
     "order": ("multifactor", "basic"),
     "preempt": ("off", "partition_prio", "qos"),
@@ -156,9 +156,8 @@ class SlurmSettings:
 
     @property
     def origin_s(self) -> float:
-        """Time of the first calculation of priorities, at or before 0; later ones are counted from
-        it.
-        """
+        """Time of the first priority calculation, at or before 0 s; later calculations are counted
+        from it."""
         phase_s = self.calc_phase_s % self.calc_period_s
         return phase_s - self.calc_period_s if phase_s else 0.0
 
@@ -169,7 +168,7 @@ class SlurmSettings:
 
 
 def _settings_of(queues: QueueTree) -> SlurmSettings:
-    """The parameters that the site uses.
+    """Return the parameters that the site uses.
 
     Raises:
         ConfigError: There is no such parameter, or its value is out of range.
@@ -182,7 +181,8 @@ def _settings_of(queues: QueueTree) -> SlurmSettings:
 
 
 def rules_of_site(view: ClusterView) -> SlurmWaits | None:
-    """The rules of partitions, QOS and accounts of a site; None if its queues are none of Slurm's."""
+    """Return the rules of partitions, QOS and accounts of a site; None if its queues are none of
+    Slurm's."""
     queues = view.queues
     if queues is None or queues.has_quota or not (queues.partitions or queues.qos or queues.tree):
         return None
@@ -190,7 +190,7 @@ def rules_of_site(view: ClusterView) -> SlurmWaits | None:
 
 
 class _Kept(NamedTuple):
-    """The facts that are kept of a run."""
+    """What is remembered about a run."""
 
     job: int
     partition: str
@@ -202,44 +202,45 @@ class _Kept(NamedTuple):
 
 
 def _reservation(task: TaskState) -> int:
-    """Index of the reservation in which the task runs, or -1."""
+    """Return the index of the reservation in which the task runs, or -1."""
     terms = task.demand.terms
     return -1 if terms is None else terms.reservation
 
 
 class SlurmMultifactor:
-    """The scheduler of Slurm: jobs by tier and priority, computed from age, fair share, size,
-    partition, QOS and TRES.
+    """Slurm's scheduler: it orders jobs by tier and by priority, which is computed from age, fair
+    share, size, partition, QOS and TRES.
 
     The main loop runs at every event. It starts jobs in order of priority, and stops in a partition
-    at the first job without room. Backfill runs every ``bf_interval_s`` if anything has changed:
-    each of the first ``bf_max_job_test`` jobs starts if it delays no job ahead of it, or reserves
-    whole named nodes (SchedMD, sched_config, 2024). Priorities are computed when a job becomes
-    ready, and for all jobs every ``calc_period_s``. Accounts, partitions, qualities of service and
-    their limits are the ``queues`` of the configuration (docs/reference/schedulers.md). A ready task is a job
-    of Slurm: a gang is one job, independent instances are an array. Time limits are those that users
-    request, else the estimates.
+    at the first job that does not fit. Backfill runs every ``bf_interval_s`` if anything has
+    changed: each of the first ``bf_max_job_test`` jobs starts if it delays no job ahead of it;
+    otherwise it reserves specific whole nodes (SchedMD, sched_config, 2024). Priorities are
+    computed when a job becomes ready, and for all jobs every ``calc_period_s``. Accounts,
+    partitions, qualities of service and their limits are the ``queues`` of the configuration
+    (docs/reference/schedulers.md). A ready task is a Slurm job: a gang is one job, and independent
+    instances are an array. Time limits are those requested by users, else the estimates.
 
     ``age``, ``fair_share``, ``job_size``, ``partition``, ``qos``, ``assoc``, ``tres_gpus``,
     ``tres_cpus`` and ``tres_memory`` are the weights of the factors (PriorityWeightAge and so on).
     ``max_age_s``, ``half_life_s``, ``algorithm``, ``damping``, ``favor_small``, ``relative_size``,
-    ``max_tres``, ``accrue_always`` and ``calc_phase_s`` are the other keys of ``slurm.conf`` that
+    ``max_tres``, ``accrue_always`` and ``calc_phase_s`` are the other ``slurm.conf`` keys that
     begin with Priority; the phase is the time of the first calculation. ``order`` is ``basic`` for
-    priority/basic, first come, first served within a tier. ``sched_interval_s``,
+    priority/basic: first come, first served within a tier. ``sched_interval_s``,
     ``sched_min_interval_s``, ``queue_depth``, ``bf_phase_s``, ``bf_window_s``,
     ``bf_window_linear_s``, ``bf_max_job_user``, ``bf_max_job_assoc``, ``bf_max_job_part`` and
-    ``bf_resolution_s`` are Slurm's SchedulerParameters of these names (default_queue_depth for the
-    depth); the phase is the time of the first backfill cycle. Without ``backfill`` there is no
-    backfill. With ``bf_ties=fit`` a job may start if its limit ends exactly when a reservation begins.
-    ``preempt`` says whether a partition's tier or a QOS may stop runs. A requeued job is eligible
-    again after ``requeue_delay_s``. With ``kill=limit`` a run ends at the user's own limit, too, and
-    with ``never`` at none. A limit is exceeded by ``over_time_s`` before the run ends. With
-    ``gangs=distinct`` each instance of a gang has a node of its own. With ``place=best`` the fullest
-    node that fits is taken instead of the first.
+    ``bf_resolution_s`` are Slurm's SchedulerParameters with these names (``queue_depth`` is
+    default_queue_depth); the phase is the time of the first backfill cycle. Without ``backfill``
+    there is no backfill. With ``bf_ties=fit`` a job may start if its limit ends exactly when a
+    reservation begins. ``preempt`` selects whether a partition's tier or a QOS may stop runs. A
+    requeued job is eligible again after ``requeue_delay_s``. With ``kill=limit`` a run also ends at
+    the user's own limit, and with ``never`` at no limit. Runs may exceed their limits by
+    ``over_time_s`` before they are ended. With ``gangs=distinct`` each instance of a gang runs on
+    its own node. With ``place=best`` a job takes the fullest nodes on which it fits instead of the
+    first.
 
-    Uses estimates (for tasks without a requested time); preemptive if configured. Costly by definition: a
-    backfill cycle is O(running + jobs tested x times x nodes), a calculation O(pending log
-    pending).
+    Uses estimates (for tasks without a requested time); preemptive if configured. It is costly by
+    definition: a backfill cycle takes O(running + jobs tested x times x nodes), and a priority
+    calculation O(pending log pending).
     """
 
     __signature__ = signature(SlurmSettings)
@@ -254,25 +255,25 @@ class SlurmMultifactor:
         self._set = SlurmSettings(**settings)
         self._priorities = self._set.priorities()
         self.past_usage: Mapping[str, float] = {}
-        """Usage at 0 s, in billed seconds, by ``account/user``: that of jobs that had ended before."""
+        """Usage at 0 s, in billed seconds, by ``account/user``: the usage of jobs that ended before
+        the simulation began."""
         self.coarse_after_s = inf
-        """From then on, backfill comes more and more rarely: at intervals of at least 10 % of the time
-        since then. Forecasts, whose errors are relative, can afford that.
-        """
+        """From this time on, backfill runs less and less often: at intervals of at least 10% of the
+        time since then. Forecasts can afford that, because their errors are relative."""
         self._is_bare = not settings
-        """True if it was given without parameters, so that those of the site apply."""
+        """True if the policy was given without parameters, so that the site's parameters apply."""
         self._now = inf
         self._some_fit: bool | None = None
-        """True if nodes may have room for any pending job; None if that has to be asked."""
+        """True if some pending job may fit on the nodes; None if that has to be computed."""
         self._released = -1
-        """``ClusterState.released`` when last seen; it changes when a node comes back."""
+        """``ClusterState.released`` at the last look; it changes when a node comes back."""
         self._main_s = -inf
         """Time of the last main loop."""
         self._rounds = 0
-        """Number of calculations up to the one by which the pending jobs are sorted."""
+        """Number of calculations up to the one whose priorities sort the pending jobs."""
         self.forgets = ""
         self.latest = "main"
-        """Origin of the latest start: ``main`` (the main loop) or ``backfill``."""
+        """Which part made the latest start: ``main`` (the main loop) or ``backfill``."""
 
     def wait_rules(self, view: ClusterView) -> SlurmWaits:
         """Its limits and partitions, for explanations of waits."""
@@ -343,7 +344,8 @@ class SlurmMultifactor:
         amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
         amounts = amounts._replace(nodes=float(len(run.nodes)))
         asked = self._asked(task, part, run.instances)
-        if alone and not part.exclusive:  # the job pays for all of its nodes, and they count against its limits
+        # the job is charged for all of its nodes, and they count against its limits
+        if alone and not part.exclusive:
             amounts = of_nodes(amounts, [machine.node for machine, *_ in run.held])
             asked = asked._replace(cpus=amounts.cpus, memory_gb=amounts.memory_gb, gpus=amounts.gpus)
         self._book.begin(run.id, asked, now)
@@ -367,7 +369,7 @@ class SlurmMultifactor:
         self._changed, self._some_fit = True, None
 
     def _part_of(self, run: Run) -> NodePartition:
-        """The partition in which a run has started."""
+        """Return the partition in which a run has started."""
         if self._starting is not None and self._starting[0] is run.task:
             return self._starting[1]
         parts = [part for part in self._rules.parts(run.job) if self._rules.has(part, run.nodes)]
@@ -398,7 +400,8 @@ class SlurmMultifactor:
         now = view.now
         if now < self._now:
             self._set_up(view)
-            for job in view.jobs.values():  # those that run since before the beginning keep their limits
+            # jobs that were running at the beginning keep their limits
+            for job in view.jobs.values():
                 self._rules.learn(view, job)
         self._now, self._some_fit = now, None
         view.follow(self)
@@ -418,7 +421,8 @@ class SlurmMultifactor:
             freed, holdings.freed = holdings.freed, {}
             pending.recall(freed, holdings)
         stale = self._book.rounds != self._rounds and self._set.order != "basic"
-        if stale and (self._set.preempt != "off" or self._any_fits(view, pending)):  # else priorities are not used
+        # otherwise priorities are not used
+        if stale and (self._set.preempt != "off" or self._any_fits(view, pending)):
             self._rounds = self._book.rounds
             pending.rank_anew(self._book, self._book.calculated_s)
         if now == self._main_s or now >= self._main_s + self._set.sched_min_interval_s - _LATE_S:
@@ -433,7 +437,7 @@ class SlurmMultifactor:
             yield Wait(wake_s)
 
     def _set_up(self, view: ClusterView) -> None:
-        """Begin a simulation."""
+        """Prepare for a simulation."""
         nodes = view.cluster.nodes
         self._set = self._of_site(view)
         self._priorities = self._set.priorities()
@@ -451,37 +455,36 @@ class SlurmMultifactor:
         self._rules: SlurmRules = SlurmRules(view, kill=self._set.kill, distinct=self._set.distinct)
         self._table: RunTable = RunTable(len(nodes))
         self._roomy: dict[tuple[DemandClass, str, bool, int], int] = {}
-        """Nodes with room for an instance now, by demand, partition, exclusive use and type; of one cycle."""
+        """Nodes on which an instance fits now, by demand, partition, exclusive use and type, for
+        one cycle."""
         self._runs: dict[int, _Kept] = {}
         self._latest: dict[int, float] = {}
         """Time of the latest start of each job."""
         self._count: dict[int, int] = {}
-        """Number of runs by node."""
+        """Number of runs on each node."""
         self._whole: int = 0
-        """Bit set of the nodes that an exclusive run holds."""
+        """Bit set of the nodes that exclusive runs hold."""
         self._deadlines: list[tuple[float, int]] = []
         self._preemptable: dict[int, None] = {}
         self._ranks: RankColumns = RankColumns()
         self._rounds = 0
         self._main_s = -inf
         self._cycle_s = -inf
-        """Time of the last backfill."""
+        """Time of the last backfill cycle."""
         self._changed = True
         self._released = -1
         self._sweep_s = inf
-        """Time when the main loop next examines all jobs; otherwise it examines ``queue_depth`` of
-        them.
-        """
+        """Time at which the main loop next examines all jobs; until then, it examines
+        ``queue_depth`` of them."""
         self._no_delay = False
-        """True while returning runs were suspended, and may continue at once."""
+        """True while suspended runs return, so that they continue without delay."""
 
     def _pending(self, view: ClusterView) -> PendingJobs:
         return PendingJobs(self._listing, self._ranks, self._eligible_s)
 
     def _listing(self, task: TaskState) -> list[PendingJob]:
         """Return an entry for the task in each of its partitions; compute its priority there if it
-        has none yet.
-        """
+        has none yet."""
         jobs, rules, types = [], self._rules, task.demand.types
         gpu = self._gpu(types[0]) if len(types) == 1 and task.demand.demand.gpus else ""
         for place, part in enumerate(rules.parts(task.job)):
@@ -496,7 +499,8 @@ class SlurmMultifactor:
                     fixed = self._book.fixed(asked)
                     slot = self._ranks.add(key, tier, fixed, self._book.since_s(asked), asked.user)
                     at_s = max(min(self._now, self._eligible_s(task)), self._book.calculated_s)
-                    at_s = at_s if task.job.queued_s is None else self._book.calculated_s  # its array's
+                    # the time of the job's array
+                    at_s = at_s if task.job.queued_s is None else self._book.calculated_s
                     self._ranks.note(slot, self._book.priority(fixed, asked, at_s), self._book.rounds)
             jobs.append(
                 PendingJob(
@@ -529,14 +533,14 @@ class SlurmMultifactor:
         )
 
     def _tick_s(self, now: float) -> float:
-        """Time of the next backfill."""
+        """Return the time of the next backfill cycle."""
         interval_s = self._set.bf_interval_s
         from_s = max(now, self._cycle_s + _COARSE * max(0.0, self._cycle_s - self.coarse_after_s))
         tick_s = self._set.bf_phase_s + ceil((from_s - self._set.bf_phase_s) / interval_s - _LATE_S) * interval_s
         return tick_s if tick_s > self._cycle_s + _LATE_S else tick_s + interval_s
 
     def _wake_s(self, view: ClusterView, pending: PendingJobs) -> float:
-        """Time at which the policy must act next even if nothing happens."""
+        """Return the time at which the policy must act next even if nothing happens."""
         now, times_s = view.now, [pending.next_s(), self._sweep_s]
         if self._deadlines:
             times_s.append(self._deadlines[0][0])
@@ -549,9 +553,8 @@ class SlurmMultifactor:
         return min([time_s for time_s in times_s if time_s > now], default=inf)
 
     def _any_fits(self, view: ClusterView, pending: PendingJobs) -> bool:
-        """True if nodes may have room for any of the jobs, whatever their limits; kept until a run
-        starts or ends.
-        """
+        """Return True if any of the jobs may fit on the nodes, whatever its limits; cached until a
+        run starts or ends."""
         if self._some_fit is None:
             self._some_fit = pending.any_fits(view.machines)
         return self._some_fit and bool(pending.listed)
@@ -559,14 +562,14 @@ class SlurmMultifactor:
     # Starting.
 
     def _main(self, view: ClusterView, pending: PendingJobs) -> Iterator[Decision]:
-        """Start jobs in order of priority, in each partition until one finds no room."""
+        """Start jobs in order of priority, in each partition until one does not fit."""
         rules, listed = self._rules, pending.listed
         most = inf if view.now >= self._sweep_s else self._set.queue_depth
         self._sweep_s = inf
         blocked, at, tested = 0, 0, 0
         closed: set[str] = set()
         full: set[int] = set()
-        """Reservations without room for one of their jobs."""
+        """Reservations in which a job did not fit."""
         while at < len(listed) and len(closed) < len(rules.partitions):
             job = listed[at]
             task, part = job.task, job.part
@@ -607,10 +610,12 @@ class SlurmMultifactor:
             yield Start(task, placement)
 
     def _is_held_up(self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int) -> bool:
-        """True if a job without room on ``nodes`` lets no job behind it start in its partition.
+        """Return True if a job that does not fit on ``nodes`` blocks the jobs behind it in its
+        partition.
 
-        It lets them start if it could not run on these nodes even if they were empty, because the
-        rest of its partition is blocked or reserved (Slurm: ``ReqNodeNotAvail``, job_scheduler.c).
+        It does not block them if it could not run on these nodes even if they were empty, because
+        the rest of its partition is blocked or reserved (Slurm: ``ReqNodeNotAvail``,
+        job_scheduler.c).
         """
         terms, site = task.demand.terms, view.machines.site
         wanted = (task.demand.gang or 1) if self._rules.spread(task.job) else 1
@@ -645,7 +650,8 @@ class SlurmMultifactor:
             return fitting[demand]
 
         hope: list[tuple[int, float]] = []
-        """For each group of the job asked about last: the nodes that are open, and the end of its limit."""
+        """For each group of the last tested job: the nodes that are open, and the end of the job's
+        time limit."""
         hoping: PendingJob | None = None
         seen, ties, now = 0, self._set.bf_ties == "wait", view.now
 
@@ -661,7 +667,7 @@ class SlurmMultifactor:
                 for group in self._rules.groups(task):
                     if nodes := self._roomy_nodes(view, task, job.part, group.types):
                         hope.append((nodes, now + self._longest_s(task, group.types)))
-            for reservation in plan.made[seen:]:  # only the reservations since the last question
+            for reservation in plan.made[seen:]:  # only reservations made since the last test
                 kept_nodes = reservation.nodes
                 for place, (nodes, end_s) in enumerate(hope):
                     if nodes & kept_nodes and reservation.meets(now, end_s, ties):
@@ -699,7 +705,8 @@ class SlurmMultifactor:
                     plan.make_room(job)
                     hopeful = outlook.hopeful_at
                     while at < hopeful and tested < tests and outlook.counts_all and could(listed[hopeful]):
-                        job = listed[at]  # as above for a job that is known not to start, but in short
+                        # a shorter form of the above for a job that is known not to start
+                        job = listed[at]
                         if most or job.holders or not job.task.waiting or not self._licensed(view, job.task):
                             break
                         plan.make_room(job)
@@ -729,9 +736,8 @@ class SlurmMultifactor:
         most: Mapping[str, int],
         considered: dict[tuple[str, str], int],
     ) -> bool:
-        """Count a job of this cycle; True if its user, association or partition has had its share of
-        tests (bf_max_job_user, bf_max_job_assoc, bf_max_job_part).
-        """
+        """Count a tested job in this cycle. Return True if its user, association or partition has
+        used up its share of tests (bf_max_job_user, bf_max_job_assoc, bf_max_job_part)."""
         user, account = user_of(task.job), account_of(task.job)
         names = {"user": user, "assoc": f"{account}/{user}", "part": part.name}
         over = False
@@ -741,22 +747,21 @@ class SlurmMultifactor:
         return over
 
     def _licensed(self, view: ClusterView, task: TaskState) -> bool:
-        """True if the licences that a start needs are free."""
+        """Return True if the licences that a start needs are free."""
         site, terms = view.machines.site, task.demand.terms
         if site is None or terms is None:
             return True
         return all(site.licences[name] >= count for name, count in terms.licences)
 
     def _room(self, job: PendingJob) -> tuple[float, Holder | None]:
-        """Return the number of starts that the limits allow, and the tightest limit. A limit on a GPU
-        type counts if the task can run on no other.
-        """
+        """Return the number of starts that the limits allow, and the tightest limit. A limit on a
+        GPU type counts only if the task cannot run on any other type."""
         return self._rules.holdings.room(job.holders, job.amounts) if job.holders else (inf, None)
 
     def _may_hold(self, view: ClusterView, job: PendingJob, placement: Placement) -> bool:
-        """True if the limits of a job that shares no node allow all resources of these nodes, as they
-        count once Slurm has chosen them (acct_policy_job_runnable_post_select in acct_policy.c).
-        """
+        """Return True if the limits of a job that does not share nodes allow all resources of these
+        nodes, which is what counts once Slurm has chosen them (acct_policy_job_runnable_post_select
+        in acct_policy.c)."""
         if job.part.exclusive:
             return True
         machines = [view.machines.list[share.node] for share in placement]
@@ -765,7 +770,7 @@ class SlurmMultifactor:
         return self._rules.holdings.room(self._rules.holders(job.task.job, job.part, gpu), amounts)[0] > 0
 
     def _room_on(self, task: TaskState, part: NodePartition, type_: int) -> float:
-        """The number of starts on a GPU type that the limits allow."""
+        """Return the number of starts on a GPU type that the limits allow."""
         holdings = self._rules.holdings
         return holdings.room(*self._rules.claim(task, part, self._gpu(type_)))[0] if holdings.limits_types else inf
 
@@ -783,7 +788,8 @@ class SlurmMultifactor:
         return self._first(task, lambda types: self._roomy_nodes(view, task, part, types), placed)
 
     def _roomy_nodes(self, view: ClusterView, task: TaskState, part: NodePartition, types: tuple[int, ...]) -> int:
-        """Return the usable nodes of these types with room for an instance, kept until a run starts."""
+        """Return the usable nodes of these types on which an instance fits, cached until a run
+        starts."""
         nodes, alone = 0, self._rules.alone(task.job, part)
         for type_ in self._allowed(task, part, types):
             key = task.demand, part.name, alone, type_
@@ -797,16 +803,18 @@ class SlurmMultifactor:
         return nodes
 
     def _allowed(self, task: TaskState, part: NodePartition, types: tuple[int, ...]) -> tuple[int, ...]:
-        """The types on which the limits of GPU types leave room for a start."""
+        """Return the types on which the limits on GPU types still allow a start."""
         if not task.demand.demand.gpus or not self._rules.holdings.limits_types:
             return types
         return tuple([type_ for type_ in types if self._room_on(task, part, type_)])
 
     def _questions(self, task: TaskState, part: NodePartition) -> tuple[tuple[float, tuple[int, ...]], ...]:
-        """The starts that a task may reserve: a time limit, and the groups of nodes with that limit."""
+        """Return the starts that a task may reserve: a time limit, and the groups of nodes with
+        that limit."""
         of_part = self._rules.nodes[part.name]
         groups = [(self._longest_s(task, group.types), of_part & group.nodes) for group in self._rules.groups(task)]
-        if not task.demand.gang and all(limit_s == groups[0][0] for limit_s, _ in groups):  # one question for all
+        # one search for all groups
+        if not task.demand.gang and all(limit_s == groups[0][0] for limit_s, _ in groups):
             return ((float(groups[0][0]), tuple([nodes for _, nodes in groups])),)
         return tuple([(float(limit_s), (nodes,)) for limit_s, nodes in groups])
 
@@ -832,9 +840,9 @@ class SlurmMultifactor:
         candidates: Callable[[tuple[int, ...]], int],
         placed: Callable[[int, tuple[int, ...]], Placement | None],
     ) -> Placement | None:
-        """Return the placement whose first node comes first, over the groups of nodes that the task
-        may combine. ``candidates`` returns the nodes of some types, ``placed`` a placement on them.
-        """
+        """Among the groups of nodes that the task may combine, return the placement whose first
+        node comes first. ``candidates`` returns the nodes of some types, ``placed`` a placement on
+        them."""
         best: Placement | None = None
         for group in self._rules.groups(task):
             nodes = candidates(group.types) & group.nodes
@@ -844,12 +852,12 @@ class SlurmMultifactor:
         return best
 
     def _longest_s(self, task: TaskState, types: tuple[int, ...]) -> float:
-        """The longest time limit of the task on these types."""
+        """Return the task's longest time limit on these types."""
         limit_s = self._rules.limit_s
         return limit_s(task, types[0]) if len(types) == 1 else max([limit_s(task, type_) for type_ in types])
 
     def _usable(self, task: TaskState, part: NodePartition) -> int:
-        """Return the nodes of a partition that the task may share, or have to itself."""
+        """Return the nodes of a partition that the task may share or have to itself."""
         nodes = self._rules.nodes[part.name] & ~self._whole
         if self._rules.alone(task.job, part):
             nodes &= ~sum(1 << node for node in self._count)
@@ -857,7 +865,8 @@ class SlurmMultifactor:
 
     def _on(self, view: ClusterView, task: TaskState, nodes: int, room: float) -> Placement | None:
         demand, machines = task.demand, view.machines.list
-        if self._set.place == "first" and not demand.gang:  # most jobs: no need to examine all nodes
+        # for most jobs, there is no need to examine all nodes
+        if self._set.place == "first" and not demand.gang:
             for node in bits(nodes):
                 if count := machines[node].room(demand):
                     return (Share(node, int(min(count, task.waiting, room))),)
@@ -881,8 +890,7 @@ class SlurmMultifactor:
 
     def _make_way(self, view: ClusterView, task: TaskState, part: NodePartition) -> Iterator[Decision]:
         """Stop the runs that prevent the task from fitting, each in the way set by its partition or
-        QOS.
-        """
+        QOS."""
         modes = {run: mode for run in self._preemptable if (mode := self._mode(view, run, task, part)) != "off"}
         order = sorted(modes, key=lambda run: (*self._worth(run), -self._runs[run].started_s, -run))
         killed: set[int] = set()
@@ -910,7 +918,7 @@ class SlurmMultifactor:
         return mode if inside and latest_s < view.now else "off"
 
     def _worth(self, run: int) -> tuple[float, float]:
-        """Tier and QOS priority of a run; runs with the lowest are stopped first."""
+        """Return the tier and the QOS priority of a run; runs with the lowest are stopped first."""
         kept, rules = self._runs[run], self._rules
         return rules.partitions[kept.partition].tier, rules.qos[kept.qos].priority
 
@@ -921,7 +929,8 @@ class SlurmMultifactor:
             kept = self._runs.get(run)
             if kept is None:
                 continue
-            if self._latest.get(kept.job, -inf) >= view.now:  # another of its tasks has just started
+            # another task of the job has just started
+            if self._latest.get(kept.job, -inf) >= view.now:
                 heappush(self._deadlines, (view.now + 1.0, run))
                 return
             yield Kill(kept.job, RejectReason.TIME_LIMIT)

@@ -1,12 +1,13 @@
 """Slurm's accounting: the output of ``sacct -P`` or ``sacct --json``.
 
-``docs/reference/traces.md`` has the command. There is one job per ``JobID``; its attempts are the rows with
-that ``JobID`` in order of submission. (``JobIDRaw`` is not a key: the last task of an array has the
-array's own number.) Measured on Slurm 22.05.8 and 24.11.5.
+``docs/reference/traces.md`` has the command. There is one job per ``JobID``; the attempts of the
+job are the rows with that ``JobID`` in order of submission. (``JobIDRaw`` is not a key, because the
+last task of an array has the array's own number.) This was tested on Slurm 22.05.8 and 24.11.5.
 
-Jobs of one row without a remark become columns at once. Jobs of several rows (requeued, heterogeneous) and rows
-with a remark are few, and their rows refer to each other, so they are made one by one (``_Reading.job``). Both ways
-ask the same function for a demand, once per distinct combination of fields (``_Kinds``).
+Jobs with a single unremarkable row are converted column by column. Jobs with several rows
+(requeued, heterogeneous) and rows about which there is something to report are few, and the rows
+refer to each other, so these jobs are built one by one (``_Reading.job``). Both ways use the same
+function for demands, once per distinct combination of fields (``_Kinds``).
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ _HOUR_S = 3600.0
 _MOMENTS = ("Submit", "Eligible", "Start", "End")
 _FAULTS = ("", "whose Suspended is not a duration", "whose ElapsedRaw is not a duration",
            "whose Elapsed is not a duration", "without End and Elapsed", "with an end before the start")  # fmt: skip
-"""Reasons why a run time is unusable; the first is none."""
+"""Reasons why a run time is unusable; the first is no reason."""
 _NOTES = (
     "",
     "whose hours change between winter and summer time",
@@ -78,31 +79,30 @@ _NOTES = (
     "that start before their submission, taken as started then",
     "that start before they are eligible, taken as eligible then",
 )
-"""Flaws of a run time that is used all the same; the first is none."""
+"""Flaws in a run time that is used all the same; the first is no flaw."""
 _IN_LINE = "with the GPUs of SubmitLine, since no list of resources has any (AccountingStorageTRES)"
 _AGAIN = "with the id of an earlier job of another time, user or cluster; jobs of their own"
 _NO_LIST = "whose list of nodes cannot be read, so their nodes are unknown"
 _OTHER_CPUS = "whose NCPUS and AllocTRES disagree; taken as AllocTRES"
 _OTHER_LENGTH = "whose list of nodes and NNodes disagree"
 _DAY_S = 86400.0
-_SHORT_TIME = 8  # characters of a number of seconds that is no date
+_SHORT_TIME = 8  # characters; a number of seconds with fewer is not a date
 _MIXED = "that mix GPU types on a node, which all run on one type here"
 _CLOCK_S = 1.0
-"""Slurm's clock counts whole seconds, and each column is rounded by itself."""
+"""Slurm's clock counts whole seconds, and each column is rounded separately."""
 _AT = {name: place for place, name in enumerate(COLUMNS)}
 _SHAPE = ("State", "TimelimitRaw", "Timelimit", "NNodes", "NCPUS", "ReqTRES", "AllocTRES", "Restarts",
           "SubmitLine", "Constraints", "Reservation", "ReqCPUS", "ReqMem", "ReqNodes", "ReqGRES",
           "AllocGRES")  # fmt: skip
-"""Columns that decide, together with whether nodes were assigned, the demand of a job and whether
-it is kept.
-"""
+"""Columns that determine, together with whether nodes were assigned, a job's demand and whether the
+job is kept."""
 
 
 class Sacct(Reader):
     """One gang per job, with one instance per node; a heterogeneous job has one task per component.
 
     Every job that held its nodes is kept, however it ended. An attempt that was requeued, preempted
-    or lost its node is followed by another. Work is that of the last attempt
+    or lost its node is followed by another. The work is that of the last attempt
     (``protocol="last-attempt"``) or of all attempts (``all-attempts``).
     """
 
@@ -169,7 +169,7 @@ class Sacct(Reader):
             "not listed": "sacct leaves out jobs that never became eligible",
         }
         if not is_json(source):
-            answers["dates"] = f"those without an offset are of {options.timezone or 'UTC'} (timezone)"
+            answers["dates"] = f"times without an offset are in {options.timezone or 'UTC'} (timezone)"
             names = set(map(str.lower, options.named_columns())) or _column_names(source)
             if "submitline" not in names:
                 stated = [name for name in ("Constraints", "Reservation") if name.lower() in names]
@@ -181,12 +181,12 @@ class Sacct(Reader):
 
 
 def _column_names(source: Source) -> set[str]:
-    """The names of columns in all files of a log, in lower case."""
+    """Return the names of columns in all files of a log, in lower case."""
     names: set[str] = set()
     for file in source.files:
         try:
             names.update(re.split(r"[|,;\t]", file.head(1)[0].lower()))
-        except TraceError:  # another file of the folder
+        except TraceError:  # a file of another kind in the folder
             continue
     return {name.strip() for name in names}
 
@@ -215,7 +215,7 @@ class _Attempt:
 
     @property
     def base(self) -> str:
-        """Id of the job, without the number of a component."""
+        """Id of the job without the number of a component."""
         return self.id.partition("+")[0]
 
     @property
@@ -224,7 +224,7 @@ class _Attempt:
 
 
 class _Times(NamedTuple):
-    """Times of n rows."""
+    """The times of n rows."""
 
     moments: Mapping[str, np.ndarray]  # (n,) float64 by column: seconds since 1970, NaN if not set, -inf if not a time
     ran_s: np.ndarray  # (n,) float64: run time without suspensions
@@ -233,7 +233,7 @@ class _Times(NamedTuple):
 
     @classmethod
     def of(cls, table: Table, *moments: np.ndarray) -> _Times:
-        """Read the run times of a table; ``moments`` are the columns ``_MOMENTS``."""
+        """Read the run times of a table; ``moments`` holds the columns ``_MOMENTS``."""
 
         def lasted(name: str) -> np.ndarray:
             labels = table.words(_AT[name])
@@ -257,13 +257,14 @@ class _Times(NamedTuple):
         return cls(dict(zip(_MOMENTS, moments, strict=True)), ran_s, fault, note)
 
     def are_plain(self) -> np.ndarray:
-        """(n,) bool: True if the row has a start, and there is nothing to report about its times."""
+        """Return (n,) bool: True if the row has a start and there is nothing to report about its
+        times."""
         times = self.moments
         plain: np.ndarray = (self.fault == 0) & (self.note == 0) & (self.ran_s < inf) & (times["Start"] >= 0)
         return plain & ~np.isneginf(times["End"]) & ~np.isneginf(times["Eligible"])
 
     def moment(self, name: str, row: int) -> float | None:
-        """A time of a row; None if it is not set.
+        """Return a time from a row; None if it is not set.
 
         Raises:
             Dirty: The text is not a time.
@@ -276,25 +277,27 @@ class _Times(NamedTuple):
 
 _EXAMPLE = _Times(dict(zip(_MOMENTS, np.array([[1.0], [1.0], [2.0], [12.0]]), strict=True)), np.array([10.0]),
                   np.zeros(1, np.int64), np.zeros(1, np.int64))  # fmt: skip
-"""A row of an attempt that ran for 10 s."""
+"""The row of an attempt that ran for 10 s."""
 
 
 class _Reuse:
-    """Rows with one id are attempts of one job if they are of one user and cluster, and each was submitted when, or
-    up to a day after, the one before ended; else the id was used again. Slurm submits a job anew as it requeues it.
-    """
+    """Finds ids that were used again. Rows with one id are attempts of one job if they belong to
+    one user and cluster, and each was submitted when the one before ended, or up to a day later
+    (Slurm submits a job anew when it requeues it); otherwise the id was used again."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[np.ndarray, ...]] = []
         self._numbers: dict[tuple[int, int, float], int] | None = None
 
     def add(self, *columns: np.ndarray) -> None:
-        """Add rows: hashes of their ids, of these with the component, and of their owners; submission and end."""
+        """Add rows: hashes of their ids, of the ids with the component, and of their owners; and
+        their submissions and ends."""
         self._rows.append(columns)
 
     @property
     def numbers(self) -> dict[tuple[int, int, float], int]:
-        """Number of a job among those with its id, by hashes of id and owner and the submission; without first ones."""
+        """Number of a job among those with its id, by the hashes of id and owner and the
+        submission; first jobs are left out."""
         if self._numbers is None:
             self._numbers = {}
             if self._rows:
@@ -308,9 +311,9 @@ class _Reuse:
     def _number(
         self, ids: list[int], full: list[int], owners: list[int], submit_s: list[float], end_s: list[float]
     ) -> None:
-        """Number the jobs of rows that are in order of their ids and submissions."""
+        """Number the jobs of rows that are sorted by id and submission."""
         assert self._numbers is not None
-        jobs: list[dict[int, int]] = []  # the last row of each job of an id, by full id
+        jobs: list[dict[int, int]] = []  # the last row of each job with an id, by full id
 
         def continues(row: int, last: dict[int, int]) -> bool:
             before = last.get(full[row], next(iter(last.values())))
@@ -332,8 +335,8 @@ class _Reuse:
 
 
 def unfolded(table: Table, zone: ZoneInfo | None, report: ReadReport) -> Table:
-    """Write the dates within hours that the zone repeats or skips with their offset. Of the readings of a
-    row, that counts by which it lasts as long as it says and its times are in order.
+    """Add the offset to dates in hours that the time zone repeats or skips. Of the possible
+    readings of a row, the one counts in which its duration is as stated and its times are in order.
     """
     if zone is None:
         return table
@@ -350,26 +353,27 @@ def unfolded(table: Table, zone: ZoneInfo | None, report: ReadReport) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A single reading of a log."""
+    """One pass over a log."""
 
     options: TraceOptions
     findings: Findings
     zone: ZoneInfo | None
     named: dict[str, str]
     times: _Times
-    """Times of the rows of the table."""
+    """Times of the table's rows."""
     tables: _Tables
     """Reads the rows of a source."""
     reuse: _Reuse = field(default_factory=lambda: _Reuse())
-    """The ids that were used again."""
+    """Ids that were used again."""
     dated: list[bool] = field(default_factory=list)
     """True if the log's clock counts from 1970; None until that is known."""
     alike: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    """By user and name, the ids of jobs since the last that waited for all before it (singleton), from that one on."""
+    """By user and name: the ids of jobs since the last one that waited for all earlier ones
+    (singleton), beginning with that one."""
 
     @classmethod
     def of(cls, options: TraceOptions, tables: _Tables) -> _Reading:
-        """Prepare a reading with these options.
+        """Prepare to read a log with these options.
 
         Raises:
             ConfigError: There is no such protocol.
@@ -379,10 +383,11 @@ class _Reading:
         return cls(options, Findings(), options.zone(), options.named_gpus(), _EXAMPLE, tables)
 
     def rows(self, source: Source, report: ReadReport) -> Iterator[Table]:
-        """Rows of jobs with an id and a submission time; steps are skipped."""
+        """Yield the rows of jobs with an id and a submission time, and skip steps."""
         for table in self.tables(source, report, self.options):
             ids = _ids(table).tolist()
-            steps = np.array(["." in id and "." in id.partition("[")[0] for id in ids], bool)  # cut lists have dots too
+            # lists that were cut off contain dots, too
+            steps = np.array(["." in id and "." in id.partition("[")[0] for id in ids], bool)
             if steps.any():
                 report.skip("of steps", int(steps.sum()))
             table = unfolded(table, self.zone, report)
@@ -397,7 +402,7 @@ class _Reading:
             yield table.chosen(np.flatnonzero(fine & ~steps))
 
     def keys(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
-        """Job of each row, and its submission time."""
+        """Return the job of each row, and its submission time."""
         ids, submit = objects([id.partition("+")[0] for id in _ids(table).tolist()]), self._moments(table, "Submit")
         if self.reuse.numbers:
             owners = zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True)
@@ -407,9 +412,8 @@ class _Reading:
         return ids, submit
 
     def batch(self, table: Table) -> JobBatch:
-        """Jobs of a table: those with one plain row are converted all at once, others from their
-        attempts.
-        """
+        """Convert the jobs of a table: those with one plain row all at once, others from their
+        attempts."""
         reading = replace(self, findings=Findings())
         ids, submit = self.keys(table)
         others = []
@@ -470,11 +474,10 @@ class _Reading:
         return with_others(batch, make, groups.first, groups.row)
 
     def learn(self, table: Table, whole: bool) -> None:
-        """Take note of the attempts of a table, by which ``keys`` later tells jobs of one id apart. ``whole`` is
-        True if it holds all rows.
-        """
+        """Record the attempts in a table, by which ``keys`` later tells jobs with the same id
+        apart. ``whole`` is True if the table holds all rows."""
         bases = [id.partition("+")[0] for id in _ids(table).tolist()]
-        if whole and len(set(bases)) == len(bases):  # true of most logs: one row per job
+        if whole and len(set(bases)) == len(bases):  # true for most logs: one row per job
             return
         owners = map(hash, zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True))
         ids = [map(hash, column) for column in (bases, _ids(table).tolist())]
@@ -482,7 +485,8 @@ class _Reading:
         self.reuse.add(*columns, self._moments(table, "Submit"), self._moments(table, "End"))
 
     def note_nodes(self, table: Table, rows: np.ndarray) -> None:
-        """Note rows whose list of nodes cannot be read, or has another length than they say."""
+        """Report rows whose list of nodes cannot be read, or has another length than the row
+        states."""
         listed, count = table.words(_AT["NodeList"]), table.words(_AT["NNodes"])
         stated = np.array([int(text) if text.isdecimal() and len(text) < 9 else 0 for text in count.words])[count.place]
         found = np.array([_listed_nodes(text) for text in listed.words])[listed.place]
@@ -492,7 +496,7 @@ class _Reading:
     def _submitted_terms(
         self, table: Table, ids: np.ndarray, first: np.ndarray, partition: Labels, user: Labels
     ) -> tuple[np.ndarray | None, Labels | None]:
-        """Priority and request of each job, from the columns of its first row."""
+        """Return the priority and the request of each job, from the columns of its first row."""
         columns = [table.words(_AT[name]).chosen(first) for name in ("SubmitLine", "Constraints", "Reservation")]
         nodes = table.words(_AT["NNodes"]).chosen(first).mapped(lambda text: int(text) if text.isdecimal() else 0)
         asked = table.words(_AT["ReqTRES"]).chosen(first)
@@ -517,9 +521,8 @@ class _Reading:
         return optional(nice, 0.0), Labels.of([request or None for request in requests])
 
     def _moments(self, table: Table, name: str, scaled: list[np.ndarray] | None = None) -> np.ndarray:
-        """(n,) float64: seconds since 1970, NaN if not set, ``-inf`` if not a time. Milliseconds are divided;
-        ``scaled`` gets their mask if there are any.
-        """
+        """Return (n,) float64: seconds since 1970, NaN if not set, ``-inf`` if not a time.
+        Milliseconds are converted, and if there are any, ``scaled`` receives their mask."""
         texts = table.texts(_AT[name])
         blank = texts == ""
         try:
@@ -540,14 +543,15 @@ class _Reading:
         return seconds
 
     def _is_dated(self, table: Table) -> bool:
-        """True if the log's clock counts from 1970; a log that was made may begin at 0."""
+        """Return True if the log's clock counts from 1970; that of a synthetic log may begin at 0."""
         if not self.dated:
             submit = table.texts(_AT["Submit"]).tolist()
             self.dated.append(any(len(text) > _SHORT_TIME and not text.startswith("1970-") for text in submit))
         return self.dated[0]
 
     def job(self, time: float, rows: dict[int, list[str]]) -> tuple[Job, int] | None:
-        """Job of its rows and their number, or ``None`` if it cannot be kept."""
+        """Build a job from its rows, and return it with their number; ``None`` if it has to be
+        dropped."""
         components: dict[str, list[_Attempt]] = {}
         seen: dict[str, list[list[str]]] = {}
         for place, row in rows.items():
@@ -577,9 +581,9 @@ class _Reading:
         return None
 
     def template(self, row: list[str]) -> tuple[Task, str | None] | None:
-        """The task of a job with only this row, as if it had run for 10 s, and the GPU type on
-        which it was measured; ``None`` if there is anything to report about the row.
-        """
+        """Build the task of a job with only this row, as if it had run for 10 s, and return it with
+        the GPU type on which it was measured; ``None`` if there is anything to report about the
+        row."""
         scratch = replace(self, findings=Findings(), times=_EXAMPLE)
         try:
             ran = scratch._lasting([scratch._attempt(0, dict(zip(COLUMNS, row, strict=True)) | {"JobID": "1"})])
@@ -606,7 +610,7 @@ class _Reading:
         self.findings.one(place, text, False, times)
 
     def _attempt(self, place: int, row: dict[str, str]) -> _Attempt:
-        """Attempt of a row.
+        """Build the attempt that a row describes.
 
         Raises:
             Dirty: The row is unusable.
@@ -616,7 +620,7 @@ class _Reading:
         start_s, _, submit_s = (self.times.moment(name, place) for name in ("Start", "End", "Submit"))
         nowhere = row["NodeList"].lower() == "none assigned"
         ran = word != "PENDING" and start_s is not None and not nowhere
-        if row["ReqTRES"] or row["AllocTRES"]:  # both are empty if the file lacks the columns
+        if row["ReqTRES"] or row["AllocTRES"]:  # both are empty if the file lacks these columns
             ran = ran and allocated.is_stated
         if ran and allocated.cpus and row["NCPUS"].isdecimal() and int(row["NCPUS"]) != allocated.cpus:
             self._note(_OTHER_CPUS, place)
@@ -631,7 +635,7 @@ class _Reading:
         )
         if not allocated.has_gpus and asked.has_gpus and ran:
             self._note(
-                "whose ReqTRES and AllocTRES disagree: GPUs were asked for and none allocated; taken as allocated",
+                "whose ReqTRES and AllocTRES disagree: GPUs were requested but none allocated; taken as allocated",
                 place,
             )
             allocated = allocated.with_gpus_of(asked)
@@ -639,7 +643,8 @@ class _Reading:
             if ran:
                 self._note(_IN_LINE, place)
             asked, allocated = asked.with_gpus_of(lines), allocated.with_gpus_of(lines)
-        elif asked.is_stated and not row["ReqTRES"] and is_unset(row["ReqGRES"]):  # unknown, not none
+        # the requested GPUs are unknown, not zero
+        elif asked.is_stated and not row["ReqTRES"] and is_unset(row["ReqGRES"]):
             asked = asked.with_gpus_of(allocated)._replace(types=())
         if asked.gpus and nodes > 1 and not is_unset(row["ReqGRES"]) and not has_total:
             self._note("whose GPUs are those of ReqGRES, taken as a number per node", place)
@@ -663,10 +668,10 @@ class _Reading:
         )
 
     def _ran_s(self, place: int) -> float:
-        """Run time of an attempt that ran.
+        """Return the run time of an attempt that ran.
 
         Raises:
-            Dirty: It is not stated, or impossible.
+            Dirty: The run time is not stated, or is impossible.
         """
         if fault := _FAULTS[self.times.fault[place]]:
             raise Dirty(fault)
@@ -687,10 +692,10 @@ class _Reading:
         return terms
 
     def _request(self, terms: Submission, id: str, submit_s: float) -> Request | None:
-        """The request of a job: an array with a limit is known by its number, a task that follows the same
-        task of another array by its own, and a begin time counts from the submission. If that cannot be
-        read, no condition counts, and the job is eligible when the log says so.
-        """
+        """Build the request of a job. An array with a limit is identified by its number, and a task
+        that follows the same task of another array by its own number; a begin time counts from the
+        submission. If the terms cannot be read, no condition counts, and the job becomes eligible
+        when the log says so."""
         request = terms.request
         array, _, task = id.partition("_")
         if request is not None and request.array_limit is not None:
@@ -711,7 +716,7 @@ class _Reading:
             return None
 
     def _lasting(self, attempts: list[_Attempt]) -> list[_Attempt]:
-        """Attempts of a kept job that ran, in order; ``None`` if the job is dropped."""
+        """Return the attempts of a kept job that ran, in order; ``None`` if the job is dropped."""
         attempts.sort(key=lambda row: (row.submit_s, inf if row.start_s is None else row.start_s, row.place))
         ran = []
         for attempt in attempts:
@@ -744,7 +749,7 @@ class _Reading:
         return None
 
     def _made(self, time: float, components: list[list[_Attempt]]) -> Job:
-        """The job, with one task per component.
+        """Build the job, with one task per component.
 
         Raises:
             Dirty, ModelError: Its demand is unclear or invalid.
@@ -766,7 +771,8 @@ class _Reading:
             tenant=self._tenant(*first.submitted[:3]),
             user=first.submitted[0],
             account=first.submitted[1],
-            partition=shown.submitted[2],  # the partition used, if the job asked for several
+            # the partition that was used, if the job requested several
+            partition=shown.submitted[2],
             qos=first.submitted[3],
             priority=-first.terms.nice or 0.0,
             request=request,
@@ -781,7 +787,7 @@ class _Reading:
         return (account or user) if self.options.tenant is None else owners[self.options.tenant]
 
     def _nodes(self, shown: list[_Attempt]) -> tuple[str, ...]:
-        """Nodes named in the log, without those of a list that cannot be read."""
+        """Return the nodes named in the log; none for a list that cannot be read."""
         for attempt in shown:
             if (found := _listed_nodes(attempt.node_list)) < 0:
                 self._note(_NO_LIST, attempt.place)
@@ -791,9 +797,8 @@ class _Reading:
         return listed[0] if len(listed) == 1 else tuple([name for names in listed for name in names])
 
     def _by_type(self, attempts: list[_Attempt]) -> list[list[_Attempt]]:
-        """Split a component by GPU type, since a gang runs on one type. Only a component that holds
-        whole nodes of several types is split.
-        """
+        """Split a component by GPU type, because a gang runs on one type. Only a component that
+        holds whole nodes of several types is split."""
         last = attempts[-1]
         allocated, nodes = last.allocated, last.nodes
         if allocated.gpus > last.asked.gpus and last.asked.is_stated:
@@ -842,7 +847,7 @@ class _Reading:
         )
 
     def _shape(self, taken: Resources, attempt: _Attempt) -> tuple[int, float]:
-        """Number of instances, and GPUs per instance."""
+        """Return the number of instances, and the GPUs per instance."""
         nodes = attempt.nodes
         if attempt.terms.tasks is not None and not (taken.gpus or taken.slices or taken.shards):
             return attempt.terms.tasks, 0
@@ -866,33 +871,33 @@ class _Reading:
 
 
 def _refuse_again(attempt: _Attempt, earlier: list[_Attempt]) -> None:
-    """Keep one row of an attempt that two listings show, once under way and once over.
+    """Keep only one row of an attempt that two listings show, once running and once finished.
 
     Raises:
-        Dirty: The attempt is listed, and this row says no more than the other.
+        Dirty: The attempt is listed already, and this row adds nothing.
     """
     for place, other in enumerate(earlier):
         if (other.submit_s, other.start_s) == (attempt.submit_s, attempt.start_s) and attempt.start_s is not None:
             if other.is_over or not attempt.is_over:
-                raise Dirty("of an attempt that another row shows")
+                raise Dirty("of an attempt that another row describes")
             earlier[place] = attempt
-            raise Dirty("of an attempt that another row shows")
+            raise Dirty("of an attempt that another row describes")
 
 
 def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:
-    """User, account, partition and QOS, shared by all jobs with equal values."""
+    """Return the user, account, partition and QOS; jobs with equal values share one tuple."""
     partition = row["Partition"].partition(",")[0]
     return intern(row["User"]), intern(row["Account"]), intern(partition), intern(row["QOS"])
 
 
 def _ids(table: Table) -> np.ndarray:
-    """(n,) object: id of each row."""
+    """Return (n,) object: the id of each row."""
     ids, raw = table.texts(_AT["JobID"]), table.texts(_AT["JobIDRaw"])
     return np.where(ids == "", raw, ids)
 
 
 class _Kinds:
-    """Demands of rows, with one entry per distinct demand."""
+    """The demands of rows, with one entry per distinct demand."""
 
     def __init__(self, table: Table, template: Callable[[list[str]], tuple[Task, str | None] | None]) -> None:
         nodes = table.words(_AT["NodeList"])
@@ -911,7 +916,7 @@ class _Kinds:
 
 
 def _or_nan(read: Callable[[str], float | None], text: str) -> float:
-    """The result of the reader; NaN if not set, ``-inf`` if invalid."""
+    """Return the result of ``read``; NaN if the text is not set, ``-inf`` if it is invalid."""
     try:
         value = read(text)
     except Dirty:
@@ -920,9 +925,8 @@ def _or_nan(read: Callable[[str], float | None], text: str) -> float:
 
 
 def _in_order(groups: Grouped) -> Grouped:
-    """The same rows, with jobs of equal time in order of their numbers, since text and JSON list
-    them differently.
-    """
+    """Return the same rows, with simultaneous jobs in order of their numbers, because text and JSON
+    list them differently."""
     ids = groups.ids.tolist()
     if all(id.isascii() and id.isdecimal() and len(id) < 19 and (id[0] != "0" or id == "0") for id in ids):
         return groups.ordered(np.lexsort((np.array(ids, object).astype(np.int64), groups.time)))
@@ -935,12 +939,12 @@ def _in_order(groups: Grouped) -> Grouped:
 
 
 def _order(job: str) -> tuple[tuple[int, ...], str]:
-    """Sort key: array number and job number, so that jobs are in order of submission."""
+    """Return the sort key: array number and job number, so that jobs are in order of submission."""
     return tuple([int(digits) for digits in re.findall(r"\d{1,18}", job)[:3]]), job
 
 
 def _listed_nodes(text: str) -> int:
-    """Number of nodes in a list; 0 if it is not set, -1 if it cannot be read."""
+    """Return the number of nodes in a list; 0 if it is not set, -1 if it cannot be read."""
     try:
         return 0 if is_unset(text) or text.lower() == "none assigned" else len(listed_hosts(text))
     except ValueError:
@@ -948,7 +952,8 @@ def _listed_nodes(text: str) -> int:
 
 
 def _array_tasks(id: str) -> int | None:
-    """Number of tasks in an array id; ``None`` for a single job, or if the list cannot be read."""
+    """Return the number of tasks in an array id; ``None`` for a single job, or if the list cannot
+    be read."""
     try:
         return array_tasks(id)
     except Dirty:

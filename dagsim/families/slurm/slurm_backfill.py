@@ -1,4 +1,4 @@
-"""Slurm's backfill: the queue by tier and priority, and the plan of one cycle."""
+"""Slurm's backfill: the queue by tier and priority, and the plan for one cycle."""
 
 from __future__ import annotations
 
@@ -53,27 +53,26 @@ class Reservation(NamedTuple):
     nodes: int
 
     def meets(self, begin_s: float, end_s: float, closed: bool) -> bool:
-        """True if it lies between the two times in part; with ``closed`` also if it begins at the end."""
+        """Return True if the reservation overlaps the time between the two; with ``closed`` also if
+        it begins at the end."""
         return self.end_s > begin_s and (self.begin_s < end_s or (closed and self.begin_s == end_s))
 
 
 _LISTED = 100_000
-"""Nodes searched in a ``RunTable`` up to which lists are faster than the time to load compiled code. Once
-a process has loaded it, every table uses it from the start.
-"""
+"""Number of nodes searched in a ``RunTable`` up to which lists cost less than loading compiled
+code. Once a process has loaded the code, every table uses it from the start."""
 
 
 class RunTable:
-    """The runs under way on each node, in the order in which their limits end, as flat sequences for
-    ``slurm_times``: lists at first, arrays and compiled functions after ``_LISTED`` nodes. Plain
-    data; O(runs of a node) per start and end.
-    """
+    """The runs in progress on each node, in the order in which their limits end, as flat sequences
+    for ``slurm_times``: at first lists, then, after ``_LISTED`` nodes, arrays and compiled
+    functions. Plain data; O(runs of a node) per start and end."""
 
     def __init__(self, nodes: int) -> None:
         self.ids: list[list[int]] = [[] for _ in range(nodes)]
         """The runs on each node."""
         self.stride = self.kept_stride = 4
-        """Rows per node in the sequences of runs and of reservations."""
+        """Rows per node in the sequences of runs and reservations."""
         self.ends: Numbers = [0.0] * 4 * nodes
         self.gives: Numbers = [0.0] * 12 * nodes
         self.runs: Numbers = [0] * nodes
@@ -84,9 +83,9 @@ class RunTable:
         self.kept: Numbers = [0] * nodes
         self.out: Numbers = [0.0] * nodes
         self.order: Numbers = []
-        """The ends of all runs in order, when last sorted."""
+        """The ends of all runs in ascending order, as of the last sort."""
         self.ranks: Numbers = []
-        """The place of each run's end in ``order``."""
+        """The position of each run's end in ``order``."""
         self.marks: Numbers = []
         self.compiled = False
         self.searched = 0
@@ -130,16 +129,17 @@ class RunTable:
             self.runs[node] = last
 
     def refresh(self, machines: Sequence[NodeState]) -> None:
-        """Read the free resources of the nodes that have changed."""
+        """Read the free resources of nodes at which they have changed."""
         for node in self._stale:
             machine = machines[node]
             self.free[3 * node : 3 * node + 3] = [float(machine.idle), float(machine.cpus), float(machine.memory)]
         self._stale.clear()
 
     def begin(self) -> None:
-        """Drop all reservations; compile once there is enough work."""
+        """Drop all reservations, and compile once there is enough work."""
         self.kept = [0] * len(self.ids)
-        pays = self.searched > _LISTED or _functions.cache_info().currsize == 2  # both forms are loaded
+        # True if both forms are loaded
+        pays = self.searched > _LISTED or _functions.cache_info().currsize == 2
         if not self.compiled and pays and _functions(compiled=True) != _functions(compiled=False):
             self.compiled = True
             for name in ("ends", "gives", "free", "begins", "untils", "out"):
@@ -152,9 +152,8 @@ class RunTable:
             self.kept = np.zeros(len(self.ids), np.int64)
 
     def sort(self, now: float) -> None:
-        """Sort the ends of all runs, each time once. A run past its limit may end at any moment, so it
-        counts as ending 1 s from now.
-        """
+        """Sort the distinct end times of all runs. A run past its limit may end at any moment, so
+        it counts as ending 1 s from now."""
         rows = np.arange(self.stride) < np.asarray(self.runs)[:, None]
         ends = np.maximum(np.asarray(self.ends).reshape(rows.shape), now + 1.0)
         order, ranks = np.unique(ends[rows], return_inverse=True)
@@ -174,14 +173,15 @@ class RunTable:
         self.kept[node] = count + 1
 
     def widen_kept(self) -> None:
-        """Make room for twice the reservations of a node."""
+        """Make space for twice as many reservations per node."""
         self.begins, self.untils, self.owners = [
             self._wider(values, self.kept_stride, 1) for values in (self.begins, self.untils, self.owners)
         ]
         self.kept_stride *= 2
 
     def members(self, groups: tuple[int, ...]) -> tuple[list[int], Numbers]:
-        """The nodes of bit sets, set by set, as a list and as the functions take them."""
+        """Return the nodes in bit sets, set by set, as a list and in the form that the functions
+        take."""
         members = self._members.get(groups)
         if members is None:
             if len(self._members) > _SETS:
@@ -191,7 +191,7 @@ class RunTable:
         return members
 
     def flags(self, nodes: int) -> Numbers:
-        """A bit set as one flag per node."""
+        """Return a bit set as one flag per node."""
         flags = self._flags.get(nodes)
         if flags is None:
             if len(self._flags) > _SETS:
@@ -201,7 +201,7 @@ class RunTable:
         return flags
 
     def empty(self) -> tuple[Numbers, Numbers, Numbers]:
-        """Sequences for the steps of one demand: times, rooms and counts."""
+        """Return sequences for the steps of one demand: times, rooms and counts."""
         count = len(self.ids) * (self.stride + 1)
         if self.compiled:
             return np.empty(count), np.empty(count), np.zeros(len(self.ids), np.int64)
@@ -212,46 +212,46 @@ class RunTable:
         self.stride *= 2
 
     def _wider(self, values: Numbers, stride: int, columns: int) -> Numbers:
-        """The values with twice the rows for each node."""
+        """Return the values with twice as many rows per node."""
         old = np.array(values).reshape(len(self.ids), stride * columns)
         new = np.concatenate((old, np.zeros_like(old)), axis=1).ravel()
         return new if self.compiled else new.tolist()
 
 
 _SETS = 4096
-"""Bit sets that are kept as lists."""
+"""Maximum number of bit sets that are also kept as lists."""
 
 
 @dataclass(slots=True)
 class _Search:
-    """The constants of searches for a start of one demand on some groups of nodes."""
+    """The constants of a search for a start of one demand on some groups of nodes."""
 
     nodes: int
     listed: list[int]
     members: Numbers
-    """The nodes, as the functions take them."""
+    """The nodes in the form that the functions take."""
     least_s: float
     until_s: float
     own: int
-    """Number of the reservation of the site in which it runs, or -2."""
+    """Index of the site's reservation in which the demand runs, or -2."""
     span: Numbers
     """The nodes of the partition that are up."""
     asked: Numbers
     """For each node, 1 if it satisfies the constraint."""
     never_s: float
-    """The shortest limit for which there was no time; there will be none later."""
+    """The shortest limit for which no time was found; none will be found later in the cycle."""
     steps: tuple[Numbers, Numbers, Numbers] | None = None
-    """Of its nodes (``slurm_times.fill_rooms``); None if a run has started since."""
+    """The steps of these nodes (``slurm_times.fill_rooms``); None if a run has started since."""
 
 
 class NodePlan:
-    """Reservations of one cycle over named nodes, around the runs under way and the ends of their
-    time limits.
+    """The reservations of specific nodes in one cycle, around the running jobs and the ends of
+    their time limits.
 
-    A reservation takes whole nodes, whatever its job needs of them, as in Slurm. If the limit of a
-    job ends at the very instant at which a reservation of its nodes begins, ``ties`` decides
-    whether the job may start now: no (``"wait"``, as in slurmctld) or yes (``"fit"``). A later
-    reservation may always end where another begins.
+    As in Slurm, a reservation takes whole nodes, however much of them its job needs. If the limit
+    of a job ends exactly when a reservation of its nodes begins, ``ties`` decides whether the job
+    may start now: no (``"wait"``, as in slurmctld) or yes (``"fit"``). A later reservation may
+    always end where another begins.
     """
 
     def __init__(
@@ -288,7 +288,7 @@ class NodePlan:
         self._fill, self._earliest = _functions(compiled=table.compiled)
         table.sort(self._now)
         self._drained = 0
-        """Nodes on which nothing may start for a time that no one knows."""
+        """Nodes on which nothing may start for an unknown time."""
         if machines.site is not None:
             for drain in machines.site.drained:
                 self._drained |= drain.nodes if drain.start_s <= self.now < drain.end_s else 0
@@ -297,7 +297,7 @@ class NodePlan:
                     table.keep(node, closed.start_s, closed.end_s, number)
 
     def started(self) -> None:
-        """A run has started: drop cached room."""
+        """Drop the cached free resources, because a run has started."""
         self._table.refresh(self._view.machines.list)
         self._table.sort(self._now)
         self._steps.clear()
@@ -305,10 +305,9 @@ class NodePlan:
             search.steps = None
 
     def kept(self, begin_s: float, end_s: float, *, closed: bool, of: int = -1) -> int:
-        """Return the nodes that are reserved at some time between the two; with ``closed`` also
-        those of reservations that begin exactly at the end. The search stops once all nodes
-        ``of`` are among them.
-        """
+        """Return the nodes that are reserved at some time between ``begin_s`` and ``end_s``; with
+        ``closed`` also the nodes of reservations that begin exactly at ``end_s``. The search stops
+        once all nodes ``of`` are among them."""
         kept_nodes = 0
         for reservation in self.reserved[bisect_right(self._ends, begin_s) :]:
             if reservation.begin_s < end_s or (closed and reservation.begin_s == end_s):
@@ -318,7 +317,7 @@ class NodePlan:
         return kept_nodes
 
     def reserve(self, begin_s: float, end_s: float, nodes: int) -> None:
-        """Reserve nodes; times are rounded down to the resolution, on the clock of the site."""
+        """Reserve nodes; times are rounded down to the resolution, on the site's clock."""
         step, origin_s = self._resolution_s, self._origin_s
         begin_s = max(floor((begin_s + origin_s) / step) * step - origin_s, self.now)
         kept = Reservation(begin_s, max(floor((end_s + origin_s) / step) * step - origin_s, begin_s + step), nodes)
@@ -342,11 +341,10 @@ class NodePlan:
     def earliest(
         self, demand: DemandClass, groups: tuple[int, ...], span: int, limit_s: float, *, alone: bool, distinct: bool
     ) -> tuple[float, int] | None:
-        """Return the first time within the window at which a group of nodes has room for a start of
-        ``demand`` for ``limit_s``, and the first such nodes of the first such group. A gang takes one
-        group. ``span`` are the nodes of the partition. ``alone`` requires nodes without other users,
-        ``distinct`` one node per instance.
-        """
+        """Return the first time within the window at which ``demand`` can start for ``limit_s`` on
+        a group of nodes, and the first such nodes in the first such group. A gang takes one group.
+        ``span`` are the nodes of the partition. ``alone`` requires nodes without other users,
+        ``distinct`` one node per instance."""
         key = demand, alone, groups, span
         search = self._searches.get(key)
         if search is None:
@@ -369,7 +367,7 @@ class NodePlan:
             if begin_s == inf:
                 search.never_s = limit_s
                 return None
-            if wanted == 1 and self._choice.in_order:  # the groups are in order in ``members``
+            if wanted == 1 and self._choice.in_order:  # ``members`` lists the groups in order
                 chosen = 1 << int(first)
             else:
                 room = {node: int(out[node]) for node in search.listed if out[node] > 0}
@@ -382,10 +380,10 @@ class NodePlan:
                     chosen = sum([1 << node for node in counted]) if counted else chosen
             if begin_s <= least_s or not self._taken(chosen, begin_s, begin_s + limit_s):
                 return begin_s, chosen
-            least_s = begin_s  # its nodes are reserved later on: Slurm tries again from then on
+            least_s = begin_s  # its nodes are reserved later on, so Slurm tries again from there
 
     def _taken(self, nodes: int, begin_s: float, end_s: float) -> bool:
-        """True if any of the nodes is reserved for a job at some time between the two."""
+        """Return True if any of the nodes is reserved for a job at some time between the two."""
         table = self._table
         for node in bits(nodes):
             row = node * table.kept_stride
@@ -395,7 +393,8 @@ class NodePlan:
         return False
 
     def _search(self, demand: DemandClass, groups: tuple[int, ...], span: int) -> _Search:
-        """The nodes and times at which a demand may start on ``groups`` of nodes in a partition."""
+        """Prepare the search for the nodes and times at which a demand may start on ``groups`` of
+        nodes in a partition."""
         least_s, until_s, own = self.now, self._until_s, -2
         site, terms = self._view.machines.site, demand.terms
         usable = reduce(or_, groups) & self._up(demand) & ~self._drained
@@ -413,7 +412,7 @@ class NodePlan:
         return _Search(usable, listed, members, float(least_s), float(until_s), own, spanned, asked, never_s)
 
     def _up(self, demand: DemandClass) -> int:
-        """The nodes of the demand's types that are up."""
+        """Return the nodes of the demand's types that are up."""
         nodes = self._up_of.get(demand.types)
         if nodes is None:
             nodes = 0
@@ -423,7 +422,8 @@ class NodePlan:
         return nodes
 
     def _steps_of(self, demand: DemandClass, alone: bool) -> tuple[Numbers, Numbers, Numbers]:
-        """The steps of all nodes of the demand's types, as ``slurm_times.fill_rooms`` writes them."""
+        """Return the steps of all nodes of the demand's types, as ``slurm_times.fill_rooms`` writes
+        them."""
         key = demand, alone
         steps = self._steps.get(key)
         if steps is None:
@@ -435,7 +435,7 @@ class NodePlan:
                 for type_ in demand.types:
                     sharing |= nodes & machines.shared[type_]
             _, members = table.members((nodes & ~sharing,))
-            # Reservations of the site end at times that the plan knows; the choice of a domain has none.
+            # The plan knows when reservations of the site end, but the choice of a domain does not.
             open_ = demand.nodes if demand.terms is not None and demand.terms.domains else -1
             needs = (float(demand.whole), float(demand.cpus), float(demand.memory))
             self._fill(
@@ -451,7 +451,7 @@ class NodePlan:
         return steps
 
     def _freed(self, machine: NodeState, demand: DemandClass, alone: bool) -> Iterator[tuple[float, int]]:
-        """Time and room from then on for a node with partly used GPUs."""
+        """Yield times, and how many instances fit from each on, for a node with partly used GPUs."""
         node, table = machine.index, self._table
         runs = [self._view.running[number] for number in table.ids[node]]
         shared = not (alone or self._whole >> node & 1)
@@ -468,29 +468,27 @@ class NodePlan:
 
 @cache
 def _functions(*, compiled: bool) -> tuple[Callable[..., Any], ...]:
-    """The functions of ``slurm_times``, compiled if numba is installed."""
+    """Return the functions of ``slurm_times``, compiled if numba is installed."""
     plain = slurm_times.fill_rooms, slurm_times.earliest
     compile_ = offered("compile") if compiled else None
     return plain if compile_ is None else tuple([compile_(function) for function in plain])
 
 
 def load_compiled() -> None:
-    """Load the compiled functions, for a process that is about to play many simulations: every
-    ``RunTable`` then uses them from the start.
-    """
+    """Load the compiled functions, for a process that is about to run many simulations; every
+    ``RunTable`` then uses them from the start."""
     for compiled in (False, True):
         _functions(compiled=compiled)
 
 
 def may_fit(machines: ClusterState, demand: DemandClass) -> bool:
-    """True if nodes may have room for a start. A gang without GPUs may combine nodes of different
-    types, so it is not judged here.
-    """
+    """Return True if a start may fit on the nodes. A gang without GPUs may combine nodes of
+    different types, so it is not judged here."""
     return bool(demand.gang and not demand.demand.gpus) or machines.fits(demand)
 
 
 class PendingJob(NamedTuple):
-    """A ready task with its sort keys other than its priority."""
+    """A ready task with all its sort keys except its priority."""
 
     tier: int
     order: int
@@ -499,30 +497,31 @@ class PendingJob(NamedTuple):
     """Slot of its priority in ``RankColumns``; -1 if all jobs have the same priority."""
     task: TaskState
     place: int
-    """Index of its partition among those that the job may run in; it is listed once for each."""
+    """Index of this partition among those in which the job may run; the job is listed once for
+    each."""
     part: NodePartition
     holders: tuple[Holder, ...]
-    """The holders of limits that a start counts against."""
+    """The holders against whose limits a start counts."""
     amounts: Amounts
     alone: bool
-    """True if it shares no node."""
+    """True if the job does not share nodes."""
     spread: bool
-    """True if each instance of a gang takes a node of its own."""
+    """True if each instance of a gang takes its own node."""
     span: int
-    """The nodes of its partition, as a bit set."""
+    """The nodes of the partition, as a bit set."""
     asked: tuple[tuple[float, tuple[int, ...]], ...]
-    """The starts that it may reserve: a time limit, and the groups of nodes with that limit."""
+    """The starts that the job may reserve: a time limit, and the groups of nodes with that limit."""
 
 
 _BESIDE = 100
-"""Jobs at a limit that are listed beyond its room."""
+"""Number of jobs at a limit that are listed beyond what the limit allows."""
 
 
 class PendingJobs:
     """An index of the ready tasks (``ClusterView.index``) in the order in which they are examined:
-    by tier and priority, highest first, then by submission. ``listing`` returns the entries of a new
-    task, one for each of its partitions, ``ranks`` holds the priority of a slot, ``eligible_s``
-    returns the time from which a task may start.
+    by tier and priority, highest first, then by submission. ``listing`` returns the entries of a
+    new task, one for each of its partitions, ``ranks`` holds the priority of each slot, and
+    ``eligible_s`` returns the time from which a task may start.
 
     Cost: a search and a shift of the list per task added or removed, O(n log n) when all priorities
     change.
@@ -545,11 +544,12 @@ class PendingJobs:
         self._demands: dict[DemandClass, int] = {}
         """Waiting tasks by demand; killed tasks may be among them."""
         self._fitting: DemandClass | None = None
-        """A demand for which nodes had room when last asked."""
+        """A demand that fitted on the nodes at the last test."""
         self._aside: dict[Holder, dict[Amounts, list[PendingJob]]] = {}
 
     def any_fits(self, machines: ClusterState) -> bool:
-        """True if nodes may have room for any waiting task, whatever its limits. O(demand classes)."""
+        """Return True if any waiting task may fit on the nodes, whatever its limits. O(demand
+        classes)."""
         latest = self._fitting
         if latest is not None and latest in self._demands and may_fit(machines, latest):
             return True
@@ -567,7 +567,7 @@ class PendingJobs:
         heappush(self._later, (self._eligible_s(task), task.order, task.piece, task))
 
     def started(self, run: Run, now: float) -> None:
-        """Stop counting a task when its last instance has started."""
+        """Stop counting a task once its last instance has started."""
         task = run.task
         if not task.waiting and task in self._counted:
             self._counted.discard(task)
@@ -576,7 +576,7 @@ class PendingJobs:
                 del self._demands[task.demand]
 
     def admit(self, now: float) -> Iterator[TaskState]:
-        """List the tasks that have become eligible, and yield each of them first."""
+        """List the tasks that have become eligible; yield each of them before listing it."""
         while self._later and self._later[0][0] <= now:
             task = heappop(self._later)[3]
             if task.waiting:
@@ -587,7 +587,7 @@ class PendingJobs:
                     self.changed = True
 
     def next_s(self) -> float:
-        """Time when the next task becomes eligible."""
+        """Return the time at which the next task becomes eligible."""
         while self._later and not self._later[0][3].waiting:
             heappop(self._later)
         return self._later[0][0] if self._later else inf
@@ -597,25 +597,23 @@ class PendingJobs:
         self._aside.setdefault(holder, {}).setdefault(amounts, []).append(self.listed.pop(at))
 
     def drop_left(self, most: int) -> None:
-        """Remove jobs that have left from among the first ``most``."""
+        """Remove jobs that have left from the first ``most``."""
         first = self.listed[:most]
         waiting = [job for job in first if job.task.waiting]
         if len(waiting) < len(first):
             self.listed[: len(first)] = waiting
 
     def drop(self, at: int, *, several: bool) -> Iterator[tuple[PendingJob, int]]:
-        """Remove the job at index ``at``, which has started, and yield it with its index; before it its
-        entries in other partitions, if there are ``several``, last first.
-        """
+        """Remove the job at index ``at``, which has started, and yield it with its index. If it has
+        entries in ``several`` partitions, yield the others first, last one first."""
         task = self.listed[at].task
         places = [place for place, job in enumerate(self.listed) if job.task is task] if several else [at]
         for place in reversed(places):
             yield self.listed.pop(place), place
 
     def recall(self, freed: Iterable[Holder], holdings: Holdings) -> None:
-        """List jobs again that waited for limits which now have room, ``_BESIDE`` more than that room for
-        each demand, since the first of them may lack nodes.
-        """
+        """List jobs again that waited for limits which now allow starts, ``_BESIDE`` more than
+        allowed for each demand, because the first of them may not find nodes."""
         for holder in freed:
             by_amounts = self._aside.get(holder)
             if by_amounts is None:
@@ -649,13 +647,13 @@ class PendingJobs:
 
 
 class BackfillOutlook:
-    """The jobs that may still start in a backfill cycle. Within a cycle room only shrinks, so a job
-    that cannot start once cannot start later. Each job is therefore checked once, from the
-    front. When no job is left that could start, no more reservations are needed.
+    """The jobs that may still start in a backfill cycle. Free resources only shrink within a cycle,
+    so a job that cannot start once cannot start later. Each job is therefore checked once, from the
+    front. When no remaining job could start, no more reservations are needed.
 
     ``listed`` are the jobs; ``tests`` of them are tested. A job that is not ``testable`` (it is at
-    a limit) does not count. ``could`` returns True if a job may start now, ``fits`` if machines
-    have room, whatever its limits.
+    a limit) does not count. ``could`` returns True if a job may start now, and ``fits`` if it fits
+    on the machines, whatever its limits.
     """
 
     def __init__(
@@ -670,11 +668,11 @@ class BackfillOutlook:
         self._next = 0
         """Index before which no job can start."""
         self._fitting = 0
-        """Index before which no job finds room on machines."""
+        """Index before which no job fits on the machines."""
         self._end = tests
         """Index after the last job that may be tested."""
         self._passed: set[tuple[int, int, int]] = set()
-        """Jobs seen ahead that do not count, by order, piece and place."""
+        """Jobs examined in advance that do not count, by order, piece and place."""
 
     def removed(self, job: PendingJob, at: int) -> None:
         """Record that the job at index ``at`` left the list untested."""
@@ -690,20 +688,20 @@ class BackfillOutlook:
 
     @property
     def hopeful_at(self) -> int:
-        """Index of the job that could start when this was last asked."""
+        """Index of the job that could start when this was last computed."""
         return self._next
 
     @property
     def counts_all(self) -> bool:
-        """True if all jobs ahead that were looked at count as tests."""
+        """True if all jobs examined in advance count as tests."""
         return not self._passed
 
     def knows_no(self, at: int) -> bool:
-        """True if the job at an index is known not to start."""
+        """Return True if the job at an index is known not to start."""
         return at < self._next
 
     def any_fits(self, at: int, left: int) -> bool:
-        """True if machines have room for one of the ``left`` jobs from index ``at`` on."""
+        """Return True if one of the ``left`` jobs from index ``at`` on fits on the machines."""
         place, last = max(self._fitting, at), min(at + left, len(self._listed))
         while place < last and not self._fits(self._listed[place].task.demand):
             place += 1
@@ -711,7 +709,7 @@ class BackfillOutlook:
         return place < last
 
     def is_hopeful(self, at: int) -> bool:
-        """True if some job from index ``at`` on could start."""
+        """Return True if some job from index ``at`` on could start."""
         place = max(self._next, at)
         while place < min(self._end, len(self._listed)):
             job = self._listed[place]

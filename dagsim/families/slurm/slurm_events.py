@@ -1,7 +1,8 @@
-"""Workloads of the Slurm simulators (Simakov et al.): ``.events``, a line per event.
+"""Workloads for the Slurm simulators (Simakov et al.): ``.events`` files, with one line per event.
 
-``-dt SECONDS -e submit_batch_job | -J NAME -sim-walltime SECONDS --uid=USER -t LIMIT -n TASKS ...``:
-seconds since the start, and a command line of ``sbatch``. A negative walltime runs to the limit.
+``-dt SECONDS -e submit_batch_job | -J NAME -sim-walltime SECONDS --uid=USER -t LIMIT -n TASKS ...``
+gives seconds since the start, and an ``sbatch`` command line. A job with a negative walltime runs
+to its limit.
 """
 
 from __future__ import annotations
@@ -35,13 +36,12 @@ _LONGEST = 1 << 14
 
 
 class SlurmEvents(Reader):
-    """One job per submission, called as ``-jid`` or ``-J`` say, and by its line too if that name is taken.
-    Tasks that divide by the tasks per node, or by the nodes, are instances of a node each; others are
-    instances of one task. All start together.
-    """
+    """One job per submission, named by ``-jid`` or ``-J``, and by its line if that name is taken.
+    If the number of tasks is divisible by the tasks per node, or by the nodes, each node is an
+    instance; otherwise all tasks are instances of one task. All instances start together."""
 
     name = "slurm-events"
-    summary = "workloads of the Slurm simulators (.events): sbatch command lines with times"
+    summary = "workloads for the Slurm simulators (.events): sbatch command lines with times"
     uses = frozenset({"floor_s", "reference_gpu", "tenant"})
 
     def recognises(self, source: Source) -> bool:
@@ -64,7 +64,7 @@ def _tables(source: Source, report: ReadReport) -> Iterator[Table]:
 
 
 def _rows(source: Source, report: ReadReport) -> Iterator[Row]:
-    """The columns of every submission; other events are dropped."""
+    """Yield the columns of every submission; other events are dropped."""
     names: set[str] = set()
     for place, line in source.lines():
         if not line.strip() or line.lstrip().startswith("#"):
@@ -87,7 +87,7 @@ def _rows(source: Source, report: ReadReport) -> Iterator[Row]:
 
 
 def _columns(time: str, command: str, line: str) -> list[str]:
-    """The columns of a submission.
+    """Return the columns of a submission.
 
     Raises:
         Dirty: A value cannot be read.
@@ -97,7 +97,7 @@ def _columns(time: str, command: str, line: str) -> list[str]:
     gpus = next(iter(_GPU.findall(options.get("gres", ""))), "0")
     limit = duration_s(options.get("time", ""), "time limit")
     if re.fullmatch(r"\d+", options.get("time", "")):
-        limit = 60 * float(options["time"])  # sbatch counts a single number as minutes
+        limit = 60 * float(options["time"])  # sbatch takes a single number as minutes
     name = own.get("jid") or own.get("j") or own.get("-job-id") or options.get("job-name") or line
     size = memory_gb(options["mem"]) if options.get("mem") else 0.0
     numbers = [own.get("sim-walltime", "-1"), *_width(options)]
@@ -112,7 +112,8 @@ def _columns(time: str, command: str, line: str) -> list[str]:
 
 
 def _width(options: Mapping[str, str]) -> tuple[str, str]:
-    """Tasks, and tasks per node (0: not stated): of three numbers, two give the third."""
+    """Return the number of tasks, and of tasks per node (0 if not stated); of three numbers, any
+    two determine the third."""
     tasks, per_node = options.get("ntasks"), options.get("ntasks-per-node")
     nodes = options.get("nodes", "").partition("-")[0]
     if not nodes.isdecimal() or not int(nodes):
@@ -126,13 +127,13 @@ def _width(options: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Jobs of all submissions."""
+    """Build the jobs of all submissions."""
     table = checks.table
     time, claimed = checks.number(_TIME, "dt"), checks.number(_SECONDS, "sim-walltime")
     checks.drop(time < 0, "with a negative time")
     limit, tasks = checks.number(_LIMIT, "time limit"), checks.count(_TASKS, "ntasks")
     per_node, cores = checks.count(_PER_NODE, "ntasks-per-node", 0), checks.count(_CORES, "cpus-per-task")
-    checks.drop((claimed < 0) & (limit <= 0), "that run to a limit they do not have")
+    checks.drop((claimed < 0) & (limit <= 0), "that should run to their limit, but have none")
     seconds = np.where((claimed < 0) | ((limit > 0) & (claimed > limit)), limit, claimed)
     with np.errstate(invalid="ignore"):
         whole = (per_node > 0) & (tasks % np.maximum(per_node, 1) == 0)

@@ -27,7 +27,7 @@ _SINFO = ("NODELIST", "PARTITION", "STATE", "CPUS", "MEMORY", "GRES", "AVAIL_FEA
 
 
 def is_scontrol(source: Source) -> bool:
-    head = source.head()  # gres.conf begins the same way, but has no state
+    head = source.head()  # gres.conf begins in the same way, but has no state
     return any(line.lstrip().startswith("NodeName=") for line in head[:4]) and any("State=" in line for line in head)
 
 
@@ -42,8 +42,8 @@ def is_sinfo(source: Source) -> bool:
 
 
 def scontrol_text(source: Source) -> Iterator[FoundNode]:
-    """Nodes of ``scontrol show nodes``, as blocks or one line each. A node begins at ``NodeName=``,
-    since blank lines also occur within a block.
+    """Yield the nodes listed by ``scontrol show nodes``, as blocks or as one line each. A node
+    begins at ``NodeName=``, because blank lines also occur within a block.
 
     Raises:
         TraceError: A node lacks its name or a number.
@@ -60,7 +60,7 @@ def scontrol_text(source: Source) -> Iterator[FoundNode]:
 
 
 def scontrol_json(source: Source) -> Iterator[FoundNode]:
-    """Nodes of ``scontrol show nodes --json``.
+    """Yield the nodes listed by ``scontrol show nodes --json``.
 
     Raises:
         TraceError: The text is not JSON, or a number is missing.
@@ -82,8 +82,8 @@ def scontrol_json(source: Source) -> Iterator[FoundNode]:
 
 
 def sinfo_nodes(source: Source) -> Iterator[FoundNode]:
-    """Nodes of ``sinfo -N -e -h -o "%N|%P|%t|%c|%m|%G|%f"``, one row per partition; a header is
-    skipped.
+    """Yield the nodes listed by ``sinfo -N -e -h -o "%N|%P|%t|%c|%m|%G|%f"``, one row per
+    partition; a header is skipped.
 
     Raises:
         TraceError: A row does not have this form.
@@ -101,9 +101,8 @@ def sinfo_nodes(source: Source) -> Iterator[FoundNode]:
 
 
 def _pairs(line: str) -> dict[str, str]:
-    """Parse ``Key=Value`` pairs. Free text comes last and runs to the end of the line; the system's
-    name runs up to the memory.
-    """
+    """Parse ``Key=Value`` pairs. Free text comes last and continues to the end of the line; the
+    name of the operating system continues up to the memory."""
     stated = _FREE_TEXT.split(f" {line.strip()}", maxsplit=1)[0]
     before, system, after = stated.partition(" OS=")
     if system:
@@ -133,9 +132,8 @@ def _node(where: str, fields: Mapping[str, str]) -> FoundNode:
 
 
 def _gres(text: str) -> tuple[tuple[str, int], ...]:
-    """Parse the GPUs of ``gpu:a100:8(S:0-1),shard:a100:8``. Brackets may hold commas, so they are
-    removed first.
-    """
+    """Parse the GPUs in ``gpu:a100:8(S:0-1),shard:a100:8``. Brackets are removed first, because
+    they may contain commas."""
     gpus: dict[str, int] = {}
     for part in re.sub(r"\([^()]*\)", "", text).split(","):
         kind, *rest = part.strip().split(":")

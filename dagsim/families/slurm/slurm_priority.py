@@ -34,7 +34,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class PrioritySettings:
-    """The keys of ``slurm.conf`` that begin with Priority."""
+    """The ``slurm.conf`` keys that begin with Priority."""
 
     weights: Weights = field(default_factory=Weights)
     max_age_s: float = 14 * 86400.0
@@ -66,12 +66,12 @@ class Capacity(NamedTuple):
     gpus: float
 
     def amounts(self) -> dict[str, float]:
-        """The resources by name."""
+        """Return the resources by name."""
         return {"gpus": self.gpus, "cpus": self.cpus, "memory_gb": self.memory_gb}
 
 
 class Asked(NamedTuple):
-    """One submission, as used for priorities; amounts are over all of its nodes."""
+    """One submission, as used for priorities; the amounts are totals over all of its nodes."""
 
     user: str
     partition: str
@@ -86,17 +86,17 @@ class Asked(NamedTuple):
     nice: float = 0.0
 
     def amounts(self) -> dict[str, float]:
-        """The resources by name."""
+        """Return the resources by name."""
         return {"gpus": self.gpus, "cpus": self.cpus, "memory_gb": self.memory_gb}
 
 
 class PriorityBook:
     """Usage by user and account, and the priorities that follow from it.
 
-    Fair share is computed every ``calc_period_s`` from ``origin_s`` on. Between two calculations it
-    changes only when a job ends, by the usage that has not been charged yet. Usage of a period is
-    charged at its end, after the older usage has decayed. Users and accounts that ``queues`` does
-    not name are added with their first job, with one share.
+    Fair share is computed every ``calc_period_s`` from ``origin_s`` on. Between two calculations,
+    it changes only when a job ends, by the usage that has not been charged yet. The usage of a
+    period is charged at the end of the period, after older usage has decayed. Users and accounts
+    that ``queues`` does not name are added with their first job, with one share.
 
     Cost: O(1) per start and end, O(accounts + users with runs) per period.
     """
@@ -130,11 +130,10 @@ class PriorityBook:
         self._stale = False
         """True if the factors of the last calculation are not computed yet."""
         self._rate: dict[str, tuple[float, int]] = {}
-        """For each user, the billing of all runs that started before the last calculation, and
-        their number.
-        """
+        """For each user, the billing rate and the number of all runs that started before the last
+        calculation."""
         self._runs: dict[int, tuple[str, float, float]] = {}
-        """The user, billing and start of each run."""
+        """The user, the billing and the start of each run."""
         self._fresh: dict[int, None] = {}
         """Runs that started since the last calculation."""
         self._most_partition = max([part.priority for part in self.partitions.values()]) or 1.0
@@ -143,8 +142,7 @@ class PriorityBook:
 
     def user(self, account: str, user: str, now: float = -inf) -> str:
         """Return the name of a user's association with an account; create the association if
-        necessary. It then counts in the factors from ``now`` on.
-        """
+        necessary. It then counts in the factors from ``now`` on."""
         account = account or "default"
         name = f"{account}/{user}"
         if name not in self.shares.accounts:
@@ -158,23 +156,23 @@ class PriorityBook:
         return name
 
     def remember(self, usage: Mapping[str, float]) -> None:
-        """Add usage from before the beginning, in billed seconds by ``account/user``."""
+        """Add usage from before the simulation, in billed seconds by ``account/user``."""
         for name, amount in usage.items():
             account, _, user = name.partition("/")
             self.shares.add_usage(self.user(account, user), amount)
 
     def rate(self, asked: Asked) -> float:
-        """Usage of a job per second: its billing times the factor of its QOS."""
+        """Return a job's usage per second: its billing times the factor of its QOS."""
         weights = self.partition(asked.partition).billing or ({"gpus": 1.0} if self.capacity.gpus else {"cpus": 1.0})
         factor = self.quality(asked.qos).usage_factor
         return billing(asked.amounts(), weights, largest=self.settings.max_tres) * factor
 
     def partition(self, name: str) -> NodePartition:
-        """The partition with that name, else the first."""
+        """Return the partition with that name, else the first."""
         return self.partitions.get(name) or next(iter(self.partitions.values()))
 
     def quality(self, name: str) -> Qos:
-        """The QOS with that name, else the first."""
+        """Return the QOS with that name, else the first."""
         return self.qos.get(name) or next(iter(self.qos.values()))
 
     def begin(self, run: int, asked: Asked, now: float) -> None:
@@ -184,13 +182,12 @@ class PriorityBook:
         self._fresh[run] = None
 
     def knows(self, run: int) -> bool:
-        """True if the run has begun and not ended."""
+        """Return True if the run has begun and not yet ended."""
         return run in self._runs
 
     def end(self, run: int, now: float) -> None:
-        """Record the end of a run: its usage since the last calculation is added at once, and
-        nothing decays.
-        """
+        """Record the end of a run. Its usage since the last calculation is added at once, without
+        decay."""
         self._calculate_before(now)
         user, rate, started_s = self._runs.pop(run)
         self._settle()
@@ -203,20 +200,19 @@ class PriorityBook:
                 self._rate[user] = whole - rate, runs - 1
 
     def calculate(self, now: float) -> bool:
-        """Do the calculations that are due by ``now``; True if there were any."""
+        """Do the calculations that are due by ``now``; return True if there were any."""
         before = self.rounds
         period_s = self.settings.calc_period_s
         while self.calculated_s + period_s <= now:
-            if not self._runs:  # usage only decays
+            if not self._runs:  # without runs, usage only decays
                 self._decay(floor((now - self.calculated_s) / period_s))
                 break
             self._round(self.calculated_s + period_s)
         return self.rounds > before
 
     def fair_share(self, user: str, at_s: float = inf) -> float:
-        """The factor of a user at a time since the last calculation. Before the first calculation it is 0, or 1
-        by the classic formula.
-        """
+        """Return the factor of a user at a time since the last calculation. Before the first
+        calculation it is 0, or 1 by the classic formula."""
         self._settle()
         if not self.rounds:
             return 0.0 if self.settings.fair_share == "tree" else 1.0
@@ -227,7 +223,7 @@ class PriorityBook:
         return factors[user]
 
     def factors(self, asked: Asked, now: float) -> Factors:
-        """All factors of a job at ``now``."""
+        """Return all factors of a job at ``now``."""
         settings, capacity = self.settings, self.capacity
         since = asked.submit_s if settings.accrue_always else asked.eligible_s
         return Factors(
@@ -248,43 +244,42 @@ class PriorityBook:
         )
 
     def total(self, asked: Asked, factors: Factors) -> float:
-        """The priority before truncation."""
+        """Return the priority before truncation."""
         whole = self.capacity.amounts()
         tres = {name: amount / whole[name] for name, amount in asked.amounts().items() if whole[name]}
         return total_priority(factors, self.settings.weights, tres, asked.nice)
 
     def fixed(self, asked: Asked) -> float:
-        """The part of a job's priority that never changes: everything but age and fair share."""
+        """Return the part of a job's priority that never changes: everything but age and fair
+        share."""
         return self.total(asked, self.factors(asked, now=-inf)._replace(age=0.0, fair_share=0.0))
 
     def priority(self, fixed: float, asked: Asked, now: float) -> int:
-        """The priority at ``now`` of a job with a known fixed part."""
+        """Return the priority at ``now`` of a job whose fixed part is known."""
         since_s, settings = self.since_s(asked), self.settings
         waited = 0.0 if since_s is None else age(now - since_s, settings.max_age_s)
         weights = settings.weights
         return truncated(fixed + weights.age * waited + weights.fair_share * self.fair_share(asked.user, now))
 
     def priorities(self, fixed: Floats, since_s: Floats, shares: Floats, now: float) -> Floats:
-        """``priority`` of many jobs, bit for bit equal: whole numbers, from their fair shares and
-        the times since which they age (infinite if they do not age).
-        """
+        """Compute ``priority`` for many jobs, equal bit for bit: whole numbers, from their fair
+        shares and the times since which they age (infinite if they do not age)."""
         waited = np.minimum(1.0, np.maximum(0.0, now - since_s) / self.settings.max_age_s)
         weights = self.settings.weights
         priorities: Floats = np.maximum(0.0, np.trunc(fixed + weights.age * waited + weights.fair_share * shares))
         return priorities
 
     def since_s(self, asked: Asked) -> float | None:
-        """The time from which a job's age counts."""
+        """Return the time from which a job's age counts."""
         return asked.submit_s if self.settings.accrue_always else asked.eligible_s
 
     def _association(self, user: str) -> float:
-        """The priority of a user's association: its own, else its account's."""
+        """Return the priority of a user's association: its own, else its account's."""
         return self.association.get(user, self.association.get(user.rpartition("/")[0], 0.0))
 
     def _calculate_before(self, now: float) -> None:
-        """Number of calculations before ``now``. A calculation at ``now`` counts runs that end at
-        ``now`` as ended.
-        """
+        """Do the calculations before ``now``. A calculation at ``now`` counts runs that end at
+        ``now`` as ended."""
         period_s = self.settings.calc_period_s
         while self.calculated_s + period_s < now:
             self._round(self.calculated_s + period_s)
@@ -322,9 +317,8 @@ class PriorityBook:
 
 
 def _accounts(queues: QueueTree) -> list[Account]:
-    """The accounts and users of the tree. As in Slurm, the user root stands next to the topmost
-    accounts and counts among them.
-    """
+    """Return the accounts and users of the tree. As in Slurm, the user root is a sibling of the
+    topmost accounts and counts among them."""
     accounts = [Account("root", None, 1.0), Account("root/root", "root", 1.0, True)]
     for node, above in queues.walk():
         accounts.append(Account(node.name, above[0] if above else "root", node.weight))
@@ -340,7 +334,7 @@ _FLOATS, _INTS = ("fixed", "since_s", "latest"), ("tier", "order", "piece", "pla
 
 
 class RankColumns:
-    """The inputs of the priority of each pending job, by *slot*. Plain data.
+    """The inputs for the priority of each pending job, by *slot*. Plain data.
 
     O(1) per job added or removed, O(n log n) with a small constant when all jobs are ranked again.
     """
@@ -349,21 +343,20 @@ class RankColumns:
         self._slots: dict[_Key, int] = {}
         self._free = list(range(_SLOTS - 1, -1, -1))
         self._dropped: list[int] = []
-        """Slots that become free when all jobs are ranked again; until then a sort may still use
-        them.
-        """
+        """Slots that become free when all jobs are next ranked; until then, a sort may still use
+        them."""
         self._users: dict[str, int] = {}
         self._floats = {name: np.full(_SLOTS, nan) for name in _FLOATS}
         self._ints = {name: np.zeros(_SLOTS, np.int64) for name in _INTS}
 
     def slot(self, key: _Key) -> int:
-        """Return the slot of an order and piece of a task in one of its partitions; -1 if it has none."""
+        """Return the slot for the order and piece of a task in one of its partitions; -1 if it has
+        none."""
         return self._slots.get(key, -1)
 
     def add(self, key: _Key, tier: int, fixed: float, since_s: float | None, user: str) -> int:
         """Assign a slot to a job. ``fixed`` is the part of its priority that never changes; its age
-        is counted from ``since_s``.
-        """
+        counts from ``since_s``."""
         if not self._free:
             size = len(self._floats["fixed"])
             self._floats = {name: np.concatenate((column, column)) for name, column in self._floats.items()}
@@ -380,13 +373,13 @@ class RankColumns:
         return slot
 
     def drop(self, key: _Key) -> None:
-        """Forget a job."""
+        """Free the slot of a job."""
         slot = self._slots.pop(key, -1)
         if slot >= 0:
             self._dropped.append(slot)
 
     def latest(self, slot: int) -> float:
-        """The priority when last computed."""
+        """Return the priority as last computed."""
         priority: float = self._floats["latest"].item(slot)
         return priority
 
@@ -397,8 +390,7 @@ class RankColumns:
     def rank(self, slots: list[int], book: PriorityBook, at_s: float) -> list[int]:
         """Compute the priorities at ``at_s``, the last calculation; return indices into ``slots`` by tier and
         priority, highest first, then by order and piece. Priorities that were computed later than that are kept,
-        so it does not matter how long after the calculation this is called.
-        """
+        so it does not matter how long after the calculation this is called."""
         self._free += self._dropped
         self._dropped.clear()
         rows, floats, ints = np.array(slots, np.int64), self._floats, self._ints

@@ -1,7 +1,8 @@
-"""Slurm's queue at one instant as rows of ``sacct``.
+"""Slurm's queue at one moment, as rows of ``sacct``.
 
-``squeue --json``, ``scontrol show job`` (JSON or text) and ``squeue -o`` or ``--Format`` (text) list the same
-jobs. Those of text become objects with the names of JSON, so that all go one way.
+``squeue --json``, ``scontrol show job`` (JSON or text) and ``squeue -o`` or ``--Format`` (text)
+list the same jobs. Jobs from text become objects with the names used in JSON, so that all are
+handled in the same way.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from dagsim.traces.trace_options import TraceOptions
 _LAST_UPDATE = re.compile(rb'"last_update"\s*:\s*(\{[^{}]*\}|\d+)')
 _UPDATE_S = re.compile(rb'(?:"number"\s*:\s*|^)([1-9]\d*)')
 _FIRST = 1_000_000_000
-"""Priority by which a suspended job comes back before waiting ones."""
+"""Priority with which a suspended job comes back before waiting ones."""
 _OVERDUE_S = 60.0
-"""Time left to a job beyond its limit (OverTimeLimit)."""
+"""Time left for a job beyond its limit (OverTimeLimit)."""
 _NOT_QUEUED = {
     "JobHeldUser": "that are held",
     "JobHeldAdmin": "that are held",
@@ -44,12 +45,12 @@ _NOT_QUEUED = {
 
 
 def is_squeue(source: Source) -> bool:
-    """True if the source is a listing of Slurm's queue."""
+    """Return True if the source is a listing of Slurm's queue."""
     return bool(_form_of(source)) and not lacking_columns(source)
 
 
 def _form_of(source: Source) -> str:
-    """``json``, ``scontrol`` or ``squeue``; empty if the source is no listing of a queue."""
+    """Return ``json``, ``scontrol`` or ``squeue``; empty if the source does not list a queue."""
     head = "\n".join(source.head(1 << 16))
     if head.lstrip().startswith("{"):
         return "json" if all(f'"{key}"' in head for key in ("jobs", "job_state", "submit_time")) else ""
@@ -63,12 +64,13 @@ def _form_of(source: Source) -> str:
 QUEUE_COMMAND = (
     "squeue --json, scontrol show job, or squeue -a -o '%i|%u|%a|%P|%q|%T|%r|%V|%S|%M|%l|%D|%C|%m|%b|%N|%f|%v|%E'"
 )
-"""Commands that print a queue with all that is used."""
+"""Commands that print a queue with everything that is used."""
 _QUEUE_NEEDS = (("SUBMIT_TIME",), ("TIME_LIMIT",), ("NODES",), ("CPUS", "TRES_ALLOC", "TRES-ALLOC"))
 
 
 def lacking_columns(source: Source) -> str:
-    """Columns that the text of ``squeue`` lacks; empty if it has all, or the source is another."""
+    """Return the columns that the text of ``squeue`` lacks; empty if it has all, or if the source
+    is something else."""
     if _form_of(source) != "squeue":
         return ""
     names = set(_squeue_names(next(line for line in source.head(40) if line.strip())))
@@ -76,11 +78,12 @@ def lacking_columns(source: Source) -> str:
 
 
 def queue_jobs(source: Source, zone: ZoneInfo | None = None) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the jobs of a listing as ``squeue --json`` has them, each with its line. Dates of text are in
-    ``zone`` (default UTC).
+    """Yield the jobs in a listing in the form of ``squeue --json``, each with its line number.
+    Dates in text are in ``zone`` (default UTC).
 
     Raises:
-        TraceError: The text is not JSON, or a line of ``squeue`` has other columns than its header.
+        TraceError: The text is not JSON, or a line of ``squeue`` does not have the columns of
+            its header.
     """
     match _form_of(source):
         case "scontrol":
@@ -95,7 +98,7 @@ _KEY = re.compile(r"(?<!\S)([A-Z][\w/:&*-]*)=")
 
 
 def _scontrol_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Jobs of the text of ``scontrol show job``, as blocks or one line each."""
+    """Yield the jobs in the text of ``scontrol show job``, as blocks or one line each."""
     began, fields = 0, dict[str, str]()
     for number, line in source.lines():
         if line.lstrip().startswith("JobId="):
@@ -105,7 +108,7 @@ def _scontrol_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int,
         parts = _KEY.split(line)
         for key, value in zip(parts[1::2], parts[2::2], strict=True):
             text = "" if value.strip() in _NOTHING else value.strip()
-            if key == "GRES" and text:  # one for each set of nodes, of which each has as many
+            if key == "GRES" and text:  # one for each set of nodes, each of which has as many
                 nodes = fields.get("Nodes", "")
                 size = len(readable_hosts(nodes)) or 1
                 fields["GRES"] = ",".join(filter(None, [fields.get("GRES", ""), *[text] * size]))
@@ -130,9 +133,9 @@ _OF_SQUEUE = {
     "GRES": "TresPerNode", "MIN_MEMORY": "MinMemory", "NICE": "Nice", "HET_JOB_ID": "HetJobId",
     "HET_JOB_OFFSET": "HetJobOffset",
 }  # fmt: skip
-"""Headings of ``squeue`` by the names that scontrol has for them."""
+"""Headings of ``squeue``, by the names that scontrol uses for them."""
 _ENDINGS = ("NAME", "REASON", "NODELIST(REASON)")
-"""Columns that may hold blanks; the text of others does not."""
+"""Columns that may contain blanks; the text of other columns does not."""
 
 
 def _squeue_names(line: str) -> list[str]:
@@ -141,7 +144,8 @@ def _squeue_names(line: str) -> list[str]:
 
 
 def _squeue_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Jobs of the text of ``squeue``: columns between delimiters, or of a width each."""
+    """Yield the jobs in the text of ``squeue``: columns between delimiters, or columns of fixed
+    widths."""
     names: list[str] = []
     header = mark = ""
     for number, line in source.lines():
@@ -153,7 +157,7 @@ def _squeue_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int, M
             continue
         values = _fields(line, header, names, mark)
         if values is None:
-            raise TraceError(f"{source.where(number)}: other columns than the header; use {QUEUE_COMMAND}")
+            raise TraceError(f"{source.where(number)}: the columns are not those of the header; use {QUEUE_COMMAND}")
         fields = {
             _OF_SQUEUE[name]: value
             for name, value in zip(names, values, strict=True)
@@ -166,7 +170,7 @@ def _squeue_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int, M
 
 
 def _fields(line: str, header: str, names: list[str], mark: str) -> list[str] | None:
-    """The columns of a row; None if they cannot be told apart."""
+    """Return the fields of a row; None if they cannot be told apart."""
     if mark:
         parts = [part.strip() for part in line.split(mark)]
         if len(parts) != len(names):
@@ -175,13 +179,14 @@ def _fields(line: str, header: str, names: list[str], mark: str) -> list[str] | 
     starts = [match.start() for match in re.finditer(r"\S+", header)]
     widths = {after - before for before, after in pairwise(starts)}
     if len(widths) == 1 or not (parts := _merged(re.findall(r"\(.*\)$|\S+", line.strip()), names, " ") or []):
-        ends = [*starts[1:], len(line)]  # squeue --Format: columns of a width each, which may be empty
+        # squeue --Format prints columns of fixed widths, which may be empty
+        ends = [*starts[1:], len(line)]
         parts = [line[begin:end].strip() for begin, end in zip(starts, ends, strict=True)]
     return parts
 
 
 def _merged(parts: list[str], names: list[str], mark: str) -> list[str] | None:
-    """Put parts of the one column with free text together; None if that does not give the right number."""
+    """Join the parts of the one column with free text; None if that does not give the right number."""
     more = len(parts) - len(names)
     if more < 0:
         return None
@@ -204,7 +209,7 @@ _CODES = {
 
 
 def _as_json(fields: Mapping[str, str], zone: ZoneInfo | None) -> dict[str, Any]:
-    """A job of text as an object of ``squeue --json``."""
+    """Convert a job from text to an object as in ``squeue --json``."""
     whole = {key: _whole(fields.get(key, "")) for key in ("ArrayJobId", "ArrayTaskId", "HetJobId", "HetJobOffset")}
     names = ("SubmitTime", "EligibleTime", "StartTime", "EndTime")
     texts, only = [fields.get(name, "") for name in names], True
@@ -268,7 +273,7 @@ def _whole(text: str) -> int | None:
 
 
 def _moment(text: str, zone: ZoneInfo | None) -> int | None:
-    """A date of text in whole seconds, as JSON has it; None if it is not set, or no date."""
+    """Convert a date from text to whole seconds, as in JSON; None if it is not set or not a date."""
     try:
         moment = moment_s(text, "", zone)
     except Dirty:
@@ -284,10 +289,9 @@ def _span(text: str) -> float | None:
 
 
 def squeue_instant_s(source: Source, zone: ZoneInfo | None = None) -> float | None:
-    """When the queue was printed: ``last_update`` of the controller; else the start of a running job and its
-    run time; else (JSON before v0.0.40) a second after the last submission, start or evaluation of a job;
-    ``None`` if the file has no job.
-    """
+    """Return the time at which the queue was printed: ``last_update`` of the controller; else the
+    start of a running job plus its run time; else (JSON before v0.0.40) a second after the last
+    submission, start or evaluation of a job; ``None`` if the file has no job."""
     if _form_of(source) == "json":
         with source.files[0].open_binary() as stream:
             content = stream.read()
@@ -308,17 +312,16 @@ def squeue_instant_s(source: Source, zone: ZoneInfo | None = None) -> float | No
 
 
 def queue_tables(source: Source, report: ReadReport, options: TraceOptions) -> Iterator[Table]:
-    """Yield the rows of a queue with the columns ``COLUMNS``; counts them."""
+    """Yield the rows of a queue with the columns ``COLUMNS``, and count them."""
     return tables_of(source, len(COLUMNS), _squeue_rows(source, report, options.zone()))
 
 
 def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> Iterator[Row]:
-    """Rows of jobs as they will be when all have run until their time limits: waiting jobs without
-    nodes, as if they had started when they became eligible.
-    """
+    """Yield a row for each job as it will be when all jobs have run until their time limits.
+    Waiting jobs have no nodes, and are treated as if they had started when they became eligible."""
     now_s = squeue_instant_s(source, zone) or 0.0
     unlisted: set[str] = set()
-    """Ids of jobs that wait and are left out."""
+    """Ids of waiting jobs that are left out."""
     listed: set[str] = set()
     """Submissions in the file."""
     dependent: list[tuple[list[str], str, list[Row]]] = []
@@ -348,7 +351,8 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
                 dependent.append((ids, conditions, rows))
             else:
                 yield from rows
-    for number, fields in suspended:  # it has started before all that wait, and comes back before them
+    # suspended jobs started before all waiting jobs, and come back before them
+    for number, fields in suspended:
         started = unescaped_text(min(first_s, now_s) - 1)
         times = dict.fromkeys(map(COLUMNS.index, ("Submit", "Eligible", "Start")), started)
         yield number, [times.get(place, field) for place, field in enumerate(fields)]
@@ -357,7 +361,7 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
         needed = re.findall(r"(?<=:)\d+(?:_\d+)?", conditions)
         missing = [id for id in needed if id.partition("_")[0] not in listed]
         if unlisted.intersection(needed) or (missing and not ("?" in conditions and len(missing) < len(needed))):
-            unlisted.update(ids)  # they wait for a job that is held, or that the file lacks
+            unlisted.update(ids)  # jobs that wait for a held job, or for one that the file lacks
             report.skip(_NOT_QUEUED["Dependency"], len(ids))
         else:
             yield from rows
@@ -383,9 +387,9 @@ def waiting_jobs(source: Source, zone: ZoneInfo | None = None) -> Iterator[Waiti
 
 
 def _gpus_of(job: Mapping[str, Any]) -> tuple[str, str]:
-    """The resources that a job asks for and holds. GPUs that these lists lack, as at sites whose
-    AccountingStorageTRES lacks gres/gpu (the default), are in ``gres_detail`` and ``tres_per_*``.
-    """
+    """Return the resources that a job requests and those that it holds. If the lists do not include
+    GPUs, as at sites whose AccountingStorageTRES lacks gres/gpu (the default), the GPUs are in
+    ``gres_detail`` and ``tres_per_*``."""
     asked, held = text_in(job.get("tres_req_str")), text_in(job.get("tres_alloc_str"))
     nodes, tasks, sockets = (json_number(job.get(name)) for name in ("node_count", "tasks", "sockets_per_node"))
     count = nodes if isinstance(nodes, int) and nodes > 0 else 1
@@ -400,9 +404,9 @@ def _gpus_of(job: Mapping[str, Any]) -> tuple[str, str]:
         details = [text for text in list_in(job.get("gres_detail")) if isinstance(text, str)]
         detailed = gres_tres({"job": ",".join(details)}, 1)
     except Dirty:
-        return f"{asked},gres/gpu=?", f"{held},gres/gpu=?"  # the reader drops the row
+        return f"{asked},gres/gpu=?", f"{held},gres/gpu=?"  # the reader drops this row
     known = _TRACKED.search(asked) is not None
-    if "gres/gpu:" not in asked:  # types say where the job may run
+    if "gres/gpu:" not in asked:  # types restrict where the job may run
         parts = listed.split(",") if listed else []
         asked = ",".join(filter(None, [asked, *[part for part in parts if not known or part.startswith("gres/gpu:")]]))
     if held and _TRACKED.search(held) is None:
@@ -420,13 +424,14 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
     limit = json_number(job.get("time_limit"))
     lasts_s = 60.0 * limit if isinstance(limit, int | float) and limit > 0 else UNLIMITED_S
     lasts_s += _suspended_s(job)
-    if (ran := _suspended_after_s(job)) is not None:  # it comes back, for the rest of its limit
+    if (ran := _suspended_after_s(job)) is not None:  # it comes back for the rest of its limit
         lasts_s = max(lasts_s - ran, _OVERDUE_S)
         limit = lasts_s / 60 if isinstance(limit, int | float) else limit
     if not runs:
         moments = [moment for moment in (submit, eligible) if isinstance(moment, int | float)]
         start = max(moments, default=None)
-    elif start is None and isinstance(job.get("run_time"), int | float):  # text without a column of starts
+    # text without a column of start times
+    elif start is None and isinstance(job.get("run_time"), int | float):
         start = int(now_s - job["run_time"])
     if runs and isinstance(start, int | float):
         lasts_s = max(lasts_s, now_s - start + _OVERDUE_S)
@@ -457,12 +462,13 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
 
 
 def _conditions(job: Mapping[str, Any]) -> str:
-    """The conditions that a job of ``squeue --json`` still waits for, as sbatch takes them."""
+    """Return the conditions for which a job in ``squeue --json`` still waits, in sbatch's syntax."""
     return re.sub(r"_\*|\([a-z]*\)", "", text_in(job.get("dependency")))
 
 
 def _queue_line(job: Mapping[str, Any]) -> str:
-    """The terms of a job of ``squeue --json`` that a submission states, as ``submission`` reads them."""
+    """Return the terms of a job in ``squeue --json`` that its submission states, in the form that
+    ``submission`` reads."""
     words = ["-d", _conditions(job)] if _conditions(job) else []
     limit = json_number(job.get("array_max_tasks")) or text_in(job.get("array_task_string")).partition("%")[2]
     words += [f"--array=0%{limit}"] if limit else []
@@ -474,7 +480,7 @@ def _queue_line(job: Mapping[str, Any]) -> str:
 
 
 def _suspended_after_s(job: Mapping[str, Any]) -> float | None:
-    """Seconds that a suspended job has run; None for any other job."""
+    """Return the seconds that a suspended job has run; None for any other job."""
     if _squeue_state(job)[0] != "SUSPENDED":
         return None
     ran_s = json_number(job.get("pre_sus_time"))
@@ -485,7 +491,7 @@ def _suspended_after_s(job: Mapping[str, Any]) -> float | None:
 
 
 def _suspended_s(job: Mapping[str, Any]) -> float:
-    """Seconds that a running job was suspended since its start."""
+    """Return the seconds for which a running job was suspended since its start."""
     before, resumed, start = (json_number(job.get(name)) for name in ("pre_sus_time", "suspend_time", "start_time"))
     if not (isinstance(before, int | float) and isinstance(resumed, int | float) and isinstance(start, int | float)):
         return 0.0
@@ -493,20 +499,22 @@ def _suspended_s(job: Mapping[str, Any]) -> float:
 
 
 _STATES = {
-    "COMPLETING": "COMPLETED", "STAGE_OUT": "COMPLETED",  # its nodes are about to be free
-    "REVOKED": "REVOKED", "REQUEUE_FED": "REVOKED",  # another cluster of the federation has it
+    "COMPLETING": "COMPLETED", "STAGE_OUT": "COMPLETED",  # its nodes are about to become free
+    "REVOKED": "REVOKED", "REQUEUE_FED": "REVOKED",  # another cluster of the federation has the job
     "REQUEUE_HOLD": "HELD", "SPECIAL_EXIT": "HELD", "RESV_DEL_HOLD": "HELD", "LAUNCH_FAILED": "HELD",
     "SUSPENDED": "SUSPENDED",
-    # It holds its nodes while they boot, while it changes size, and while it is signalled or stopped (SIGSTOP)
+    # A job holds its nodes while they boot, while it changes size, and while it is signalled or
+    # stopped (SIGSTOP)
     "CONFIGURING": "RUNNING", "POWER_UP_NODE": "RUNNING", "RESIZING": "RUNNING", "SIGNALING": "RUNNING",
     "STOPPED": "RUNNING", "RUNNING": "RUNNING",
     "REQUEUED": "PENDING", "EXPEDITING": "PENDING", "RECONFIG_FAIL": "PENDING", "PENDING": "PENDING",
 }  # fmt: skip
-"""The meaning of a state or flag of a job in the queue; of several, the first of this list counts."""
+"""The meaning of each state or flag of a job in the queue; if a job has several, the first in this
+list counts."""
 
 
 def _squeue_state(job: Mapping[str, Any]) -> tuple[str, str]:
-    """State and reason of a job: ``RUNNING`` for one that holds its nodes."""
+    """Return the state and the reason of a job: ``RUNNING`` if it holds its nodes."""
     current = job.get("job_state")
     words = [word for word in (current if isinstance(current, list) else [current]) if isinstance(word, str)]
     reason = text_in(job.get("state_reason"))
@@ -529,7 +537,7 @@ def _unstated_reason(job: Mapping[str, Any]) -> str:
 
 
 def _squeue_ids(job: Mapping[str, Any]) -> list[str]:
-    """The id of a job, or those of the tasks of an array that wait together."""
+    """Return the id of a job, or the ids of array tasks that wait together."""
     task, parent = json_number(job.get("array_task_id")), json_number(job.get("array_job_id"))
     leader, offset = json_number(job.get("het_job_id")), json_number(job.get("het_job_offset"))
     own = unescaped_text(json_number(job.get("job_id")))

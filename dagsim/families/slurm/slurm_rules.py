@@ -1,4 +1,4 @@
-"""Rules of a Slurm site: nodes, time limits and counted limits of each job."""
+"""Rules of a Slurm site: the nodes, time limits and counted limits of each job."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SlurmRules:
         self._above: dict[str, tuple[str, ...]] = {}
         self._per_user: dict[str, Caps] = {}
         self._of_user: dict[tuple[str, str], Caps] = {}
-        """Limits of users by account and name; they replace those of all users."""
+        """Limits of users by account and name, which replace the limits of all users."""
         self._job_caps = {node.name: node.job_limits for node, _ in queues.walk() if node.job_limits}
         """Limits of one job, by account."""
         self._limit(queues)
@@ -65,7 +65,7 @@ class SlurmRules:
         """True if some rule judges a job by itself, whatever runs."""
         self._holders: dict[tuple[str, str, str, str, str], tuple[Holder, ...]] = {}
         self._times: dict[int, list[list[tuple[float, float]]]] = {}
-        """For each job and task, the time limit and the seconds until it is killed, by type."""
+        """For each job and task, by type: the time limit, and the seconds until it is killed."""
         self._checked: set[int] = set()
         self._possible: dict[tuple[Demand, int, int, bool, tuple[int, ...]], bool] = {}
         self._empty: ClusterState | None = None
@@ -74,21 +74,22 @@ class SlurmRules:
         self._claims: dict[int, dict[tuple[int, str, str], tuple[tuple[Holder, ...], Amounts]]] = {}
 
     def partition(self, job: JobState) -> NodePartition:
-        """The partition that the job names, else the first."""
+        """Return the partition that the job names, else the first."""
         return self.partitions.get(job.job.partition) or next(iter(self.partitions.values()))
 
     def quality(self, job: JobState) -> Qos:
-        """The QOS that the job names, else the first."""
+        """Return the QOS that the job names, else the first."""
         return self.qos.get(job.job.qos) or next(iter(self.qos.values()))
 
     def amounts(self, task: TaskState) -> Amounts:
-        """The amounts that one start of the task holds: of a whole gang, or of one instance."""
+        """Return the amounts that one start of the task holds: those of a whole gang, or of one
+        instance."""
         gpus, cpus, memory_gb, _ = task.demand.demand
         count = task.demand.gang or 1
         return Amounts(gpus * count, cpus * count, memory_gb * count, nodes=count if self.spread(task.job) else 1)
 
     def parts(self, job: JobState) -> tuple[NodePartition, ...]:
-        """All partitions that the job may run in."""
+        """Return all partitions in which the job may run."""
         parts = self._parts.get(job.number)
         if parts is None:
             request = job.job.request
@@ -98,11 +99,12 @@ class SlurmRules:
         return parts
 
     def has(self, part: NodePartition, nodes: Iterable[int]) -> bool:
-        """True if a partition has all of these nodes."""
+        """Return True if a partition has all of these nodes."""
         return all(self.nodes[part.name] >> node & 1 for node in nodes)
 
     def claim(self, task: TaskState, part: NodePartition, gpu: str) -> tuple[tuple[Holder, ...], Amounts]:
-        """The holders that a start of the task counts against, and its amounts, kept per job."""
+        """Return the holders against which a start of the task counts, and its amounts, cached per
+        job."""
         claims = self._claims.setdefault(task.job.number, {})
         key = task.index, part.name, gpu
         if key not in claims:
@@ -110,9 +112,8 @@ class SlurmRules:
         return claims[key]
 
     def least(self, task: TaskState, part: NodePartition) -> Amounts:
-        """The least amounts that one start of the task may hold: a job that shares no node holds all of
-        the smallest nodes that it may use.
-        """
+        """Return the least amounts that one start of the task may hold. A job that shares no node
+        holds all of the smallest nodes that it may use."""
         amounts = self.amounts(task)
         if part.exclusive or not self.alone(task.job, part):
             return amounts
@@ -126,18 +127,17 @@ class SlurmRules:
         return Amounts(*[max(pair) for pair in zip(amounts, whole._replace(gpus=gpus), strict=True)])
 
     def alone(self, job: JobState, part: NodePartition) -> bool:
-        """True if the job shares no node."""
+        """Return True if the job shares no node."""
         return part.exclusive or (job.job.request is not None and job.job.request.exclusive)
 
     def spread(self, job: JobState) -> bool:
-        """True if each instance of a gang takes a node of its own."""
+        """Return True if each instance of a gang takes a node of its own."""
         request = job.job.request
         return self._distinct if request is None or request.spread is None else request.spread
 
     def holders(self, job: JobState, part: NodePartition | None = None, gpu: str = "") -> tuple[Holder, ...]:
-        """All holders of limits that a job counts against in one of its partitions, with GPUs of
-        the type ``gpu``.
-        """
+        """Return all holders of limits against which a job in one of its partitions counts, with
+        GPUs of the type ``gpu``."""
         where, qos = part or self.partition(job), self.quality(job).name
         account, user = account_of(job), user_of(job)
         key = account, user, where.name, qos, gpu
@@ -154,7 +154,7 @@ class SlurmRules:
         return limited
 
     def is_new(self, job: JobState) -> bool:
-        """True if this is asked about the job for the first time."""
+        """Return True at the first call for the job."""
         is_new = job.number not in self._checked
         self._checked.add(job.number)
         return is_new
@@ -175,12 +175,12 @@ class SlurmRules:
         self._times[job.number] = times
 
     def limit_s(self, task: TaskState, type_: int) -> float:
-        """The time limit of the task on a type; its estimate if it has no limit."""
+        """Return the task's time limit on a type; its estimate if it has no limit."""
         times = self._times.get(task.job.number)
         return times[task.index][type_][0] if times else task.seconds[type_]
 
     def kill_s(self, task: TaskState, type_: int) -> float:
-        """The seconds after which the task is killed on a type."""
+        """Return the seconds after which the task is killed on a type."""
         times = self._times.get(task.job.number)
         return times[task.index][type_][1] if times else inf
 
@@ -191,7 +191,7 @@ class SlurmRules:
             kept.pop(job, None)
 
     def admits(self, view: ClusterView, job: JobState) -> bool:
-        """True if no limit and no partition prevents a task of the job from ever starting."""
+        """Return True if no limit and no partition prevents a task of the job from ever starting."""
         return all(
             any(
                 self.holdings.ever(self.holders(job, part, gpu), self.least(task, part))
@@ -204,8 +204,7 @@ class SlurmRules:
 
     def barred(self, task: TaskState, part: NodePartition) -> Iterator[str]:
         """Describe the rules for single jobs, of a partition, a QOS or an account, that a task breaks there, with
-        Slurm's names.
-        """
+        Slurm's names."""
         if not self._bars:
             return
         job = task.job.job
@@ -235,10 +234,11 @@ class SlurmRules:
                     yield f"{reason} ({limit:g}) < {amounts[what]:g}: {words}"
 
     def ways(self, view: ClusterView, task: TaskState) -> Iterator[tuple[NodePartition, str, int]]:
-        """Yield the ways in which a task may start: a partition, a GPU type if limits tell types apart, and nodes."""
+        """Yield the ways in which a task may start: a partition, a GPU type if limits distinguish
+        types, and nodes."""
         for part in self.parts(task.job):
             nodes = self.nodes[part.name]
-            self.holders(task.job, part)  # sets the limits of a user who has appeared
+            self.holders(task.job, part)  # this sets the limits of a new user
             if not (self.holdings.limits_types and task.demand.demand.gpus):
                 yield part, "", nodes
                 continue
@@ -247,11 +247,11 @@ class SlurmRules:
                 yield part, "" if gpu is None else gpu.name, nodes & self.of_type[type_]
 
     def holds(self, view: ClusterView, task: TaskState, nodes: int) -> bool:
-        """True if the nodes, empty, have room for a start of the task."""
+        """Return True if a start of the task fits on the nodes when they are empty."""
         demand = task.demand
         distinct = bool(self.spread(task.job) and demand.gang)
         if nodes == self._all and not distinct:
-            return True  # otherwise the kernel would have rejected it
+            return True  # otherwise the kernel would have rejected the job
         if demand.terms is not None:
             nodes &= demand.terms.nodes
         key = (demand.demand, demand.gang, nodes, distinct, demand.terms.domains if demand.terms is not None else ())
@@ -268,8 +268,8 @@ class SlurmRules:
         return self._possible[key]
 
     def groups(self, task: TaskState) -> tuple[NodesOfTypes, ...]:
-        """Sets of nodes that a start of the task may combine, each with its types: those of one GPU
-        type. A batch job that needs no GPUs, and a start on one node, may take any.
+        """Return sets of nodes that a start of the task may combine, each with its types. A set has
+        one GPU type; a batch job that needs no GPUs, and a start on one node, may take any nodes.
         """
         demand = task.demand
         mixes = not demand.demand.gpus and (task.job.job.request is not None or not demand.gang)
@@ -278,7 +278,8 @@ class SlurmRules:
             by_type = [NodesOfTypes(self.of_type[type_], (type_,)) for type_ in demand.types]
             joined = (NodesOfTypes(sum(self.of_type[type_] for type_ in demand.types), demand.types),)
             groups = self._groups[demand.types, mixes] = joined if mixes else tuple(by_type)
-        if demand.bound and demand.terms is not None:  # all nodes of one domain, or of one way of the constraint
+        # all nodes of one domain, or of one alternative in the constraint
+        if demand.bound and demand.terms is not None:
             return tuple(
                 [group._replace(nodes=group.nodes & domain) for group in groups for domain in demand.terms.domains]
             )
@@ -296,7 +297,7 @@ class SlurmRules:
         self._of_user |= {(node.name, user): caps for node, _ in queues.walk() for user, caps in node.limits_of.items()}
 
     def _limit_users(self, account: str, user: str, qos: str) -> None:
-        """Set the limits of a user and an account that have appeared."""
+        """Set the limits of a new user and account."""
         for name in self._above.get(account, (account,)):
             caps = self._of_user.get((name, user)) or self._per_user.get(name)
             if caps is not None:
@@ -307,18 +308,18 @@ class SlurmRules:
 
 
 def account_of(job: JobState) -> str:
-    """The account of a job; its tenant if the log has no account."""
+    """Return a job's account; its tenant if the log has no accounts."""
     return job.job.account or job.job.tenant or "default"
 
 
 def user_of(job: JobState) -> str:
-    """The user of a job; its tenant if the log has no user."""
+    """Return a job's user; its tenant if the log has no users."""
     return job.job.user or job.job.tenant or "default"
 
 
 _SLACK = 1e-9
 Holder: TypeAlias = tuple[str, ...]
-"""A holder of resources: a kind and names, ``("user", "lab", "ada")``."""
+"""A holder of resources: its kind and names, ``("user", "lab", "ada")``."""
 
 
 class Amounts(NamedTuple):
@@ -336,9 +337,8 @@ class Amounts(NamedTuple):
 
 
 def of_nodes(amounts: Amounts, nodes: Sequence[Node]) -> Amounts:
-    """The amounts of a job that has nodes to itself: all of their CPUs and GPUs, and memory in
-    proportion to the CPUs (DefMemPerCPU, ``--mem-per-cpu``).
-    """
+    """Return the amounts of a job that has nodes to itself: all CPUs and GPUs of the nodes, and
+    memory in proportion to the CPUs (DefMemPerCPU, ``--mem-per-cpu``)."""
     cpus = ordered_sum(node.cpus for node in nodes)
     memory_gb = amounts.memory_gb * cpus / amounts.cpus if amounts.cpus else amounts.memory_gb
     return Amounts(ordered_sum(node.gpus for node in nodes), cpus, memory_gb, amounts.jobs, float(len(nodes)))
@@ -348,13 +348,12 @@ _NOTHING = (0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 class Holdings:
-    """The total that each holder has, against its limits. Plain data; O(holders of a job) per
-    query, start and end.
-    """
+    """What each holder holds in total, against its limits. Plain data; O(holders of a job) per
+    query, start and end."""
 
     def __init__(self) -> None:
         self.most: dict[Holder, tuple[float, ...]] = {}
-        """The limits of holders that have any, in the order of ``Amounts``."""
+        """The limits of all holders that have any, in the order of ``Amounts``."""
         self._held: dict[Holder, list[float]] = {}
         self._runs: dict[int, tuple[tuple[Holder, ...], Amounts]] = {}
         self.freed: dict[Holder, None] = {}
@@ -362,7 +361,7 @@ class Holdings:
         self.limits_types = False
         """True if any limit is on GPUs of one type."""
         self._rooms: dict[tuple[int, Amounts], tuple[Sequence[Holder], tuple[float, Holder | None]]] = {}
-        """Answers of ``room`` by the identity of the holders, until a run starts or ends."""
+        """Results of ``room`` by the identity of the holders, cached until a run starts or ends."""
 
     def limit(self, holder: Holder, caps: Caps) -> None:
         """Set the limits of a holder; a holder without limits is not stored."""
@@ -376,8 +375,7 @@ class Holdings:
 
     def room(self, holders: Sequence[Holder], start: Amounts) -> tuple[float, Holder | None]:
         """Return the number of such starts that all holders still allow, and the holder that allows
-        the fewest.
-        """
+        the fewest."""
         key = id(holders), start
         kept = self._rooms.get(key)
         if kept is not None:
@@ -391,7 +389,8 @@ class Holdings:
             for limit, has, amount in zip(most, held, start, strict=True):
                 if amount and limit < inf and (count := floor((limit - has) / amount + _SLACK)) < room:
                     room, tightest = max(count, 0), holder
-        self._rooms[key] = holders, (room, tightest)  # the holders live on, so no other object has their identity
+        # the cache keeps the holders alive, so no other object has their identity
+        self._rooms[key] = holders, (room, tightest)
         return room, tightest
 
     def used_up(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float, float]]:
@@ -407,18 +406,18 @@ class Holdings:
         return tuple([run for run, (holders, _) in self._runs.items() if holder in holders])
 
     def ever(self, holders: Iterable[Holder], start: Amounts) -> bool:
-        """True if one such start stays within all limits when nothing else is held."""
+        """Return True if one such start stays within all limits when nothing else is held."""
         return not any(self.exceeded(holders, start))
 
     def exceeded(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float, float]]:
-        """Yield the limits below one such start alone: holder, resource, limit and amount."""
+        """Yield the limits that one such start alone exceeds: holder, resource, limit and amount."""
         for holder in holders:
             for name, limit, amount in zip(Amounts._fields, self.most.get(holder, ()), start, strict=False):
                 if amount > limit + _SLACK:
                     yield holder, name, limit, amount
 
     def take(self, run: int, holders: Sequence[Holder], amounts: Amounts) -> None:
-        """Add a run; a run that is known already counts once."""
+        """Add a run; a run that is known already is not counted again."""
         limited = tuple([holder for holder in holders if holder in self.most])
         if not limited or run in self._runs:
             return
@@ -437,7 +436,7 @@ class Holdings:
             held = self._held[holder]
             for place, amount in enumerate(amounts):
                 held[place] -= amount
-            if held[3] < 0.5:  # the last one: drop rounding residues
+            if held[3] < 0.5:  # drop rounding residues with the last run
                 del self._held[holder]
             self.freed[holder] = None
 
@@ -458,15 +457,15 @@ _REASONS = {
     "qos user": "QOSMax{0}PerUser",
     "qos account": "Max{0}PerAccount",
 }
-"""Slurm's names of limits, with the resource."""
+"""Slurm's names for limits, with the resource that each limits."""
 _RESOURCES = {"gpus": "GRES", "cpus": "Cpu", "memory_gb": "Memory", "jobs": "Jobs", "nodes": "Node"}
 _UNITS = {"gpus": "GPUs", "cpus": "CPUs", "memory_gb": "GB of memory", "jobs": "running jobs", "nodes": "nodes"}
 
 
 class SlurmWaits:
-    """The rules of a site with the holdings of its users; see ``waits.WaitRules``."""
+    """The rules of a site with what its users hold; see ``waits.WaitRules``."""
 
-    elsewhere = "there was room, but only outside its partition"
+    elsewhere = "it would have fitted, but only outside its partition"
 
     def __init__(self, view: ClusterView, rules: SlurmRules) -> None:
         self._rules, self._view = rules, view
@@ -481,7 +480,7 @@ class SlurmWaits:
         self._rules.holdings.give(run)
 
     def limits(self, task: TaskState) -> Iterator[str]:
-        """Describe the limits that leave no room for a start of the task now."""
+        """Describe the limits that do not allow a start of the task now."""
         rules = self._rules
         for holder, what, limit, _ in rules.holdings.used_up(rules.holders(task.job), rules.amounts(task)):
             yield f"the limit of {limit:g} {_UNITS[what]} of {_named(holder)} was reached"
@@ -512,9 +511,8 @@ class SlurmWaits:
         yield from min(several, key=len, default=[])
 
     def never(self, task: TaskState) -> Iterator[str]:
-        """Describe what keeps the task out of each of its partitions even if nothing else runs, with
-        Slurm's names of limits; nothing if one of them admits it.
-        """
+        """Describe what keeps the task out of each of its partitions even if nothing else runs,
+        with Slurm's names for limits; yield nothing if a partition admits it."""
         reasons: dict[str, None] = {}
         for part, gpu, nodes in self._rules.ways(self._view, task):
             own = list(self._never_in(task, part, gpu, nodes))
@@ -537,18 +535,18 @@ class SlurmWaits:
             if most_s is not None and most_s < requested_s < inf:
                 yield f"QOSMaxWallDurationPerJob ({most_s:g} s) < {requested_s:g} s: the QOS {qos}"
         if not rules.holds(view, task, nodes):
-            yield f"the partition {part.name}, idle, has no room for it{f' on {gpu}' if gpu else ''}"
+            yield f"the partition {part.name}, even when idle, is too small for it{f' on {gpu}' if gpu else ''}"
 
     def nodes(self, task: TaskState) -> int:
-        """The nodes of its partition."""
+        """Return the nodes of the task's partition."""
         return self._rules.nodes[self._rules.partition(task.job).name]
 
     def alone(self, task: TaskState) -> bool:
-        """True if its job or its partition takes whole nodes."""
+        """Return True if its job or its partition takes whole nodes."""
         return self._rules.alone(task.job, self._rules.partition(task.job))
 
     def distinct(self, task: TaskState) -> bool:
-        """True if a gang of its job takes a node for each instance."""
+        """Return True if a gang of its job takes a node for each instance."""
         return self._rules.spread(task.job)
 
 

@@ -1,10 +1,10 @@
-"""The configuration of a Slurm site, from the files and listings that it has.
+"""The configuration of a Slurm site, read from the files and listings that it has.
 
 Each file is recognised by its content: ``slurm.conf`` with its includes, ``gres.conf``,
-``topology.conf``, listings of ``scontrol show`` (config, partition, node, reservation, license) and of
-``sacctmgr`` (``dump``, ``show assoc``, ``show qos``, ``show event``). A listing of ``scontrol`` shows
-the settings that the controller uses, so it counts more than ``slurm.conf``. Settings are those of
-slurm.conf(5) and sacctmgr(1), version 24.11.
+``topology.conf``, listings from ``scontrol show`` (config, partition, node, reservation, license)
+and from ``sacctmgr`` (``dump``, ``show assoc``, ``show qos``, ``show event``). A listing from
+``scontrol`` shows the settings that the controller uses, so it takes precedence over
+``slurm.conf``. Settings are as in slurm.conf(5) and sacctmgr(1), version 24.11.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from dagsim.traces.times import duration_s, is_unset, moment_s, span_s
 __all__ = ["SlurmSite", "read_slurm_site", "scheduler_of"]
 
 _ENDLESS_GB = 1e6
-"""Memory of a node where memory limits nothing."""
+"""Memory of a node on which memory is not limited."""
 _WORD = re.compile(r'(\w[\w/.-]*)\s*=\s*("[^"]*"|\S*)')
 _ENTRY = re.compile(r"^\s*(NodeName|PartitionName|NodeSet|DownNodes|FrontendName|SwitchName)\s*=", re.IGNORECASE)
 
 
 class Switch(NamedTuple):
-    """A switch or block of topology.conf, with the nodes or switches below it."""
+    """A switch or block in topology.conf, with the nodes or switches below it."""
 
     name: str
     nodes: tuple[str, ...] = ()
@@ -49,16 +49,16 @@ class Switch(NamedTuple):
 
 @dataclass(slots=True)
 class SlurmSite(ImportedSite):
-    """The contents of a site's files. ``conf`` are the keys of slurm.conf in lower case."""
+    """The contents of a site's files. ``conf`` holds the keys of slurm.conf in lower case."""
 
     policy = "slurm-multifactor"
     conf: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, dict[str, str]] = field(default_factory=dict)
     partitions: dict[str, dict[str, str]] = field(default_factory=dict)
     listed: dict[str, FoundNode] = field(default_factory=dict)
-    """Nodes of scontrol or sinfo, which count more than those of slurm.conf."""
+    """Nodes from scontrol or sinfo, which take precedence over slurm.conf."""
     gres: dict[str, list[tuple[str, int | None]]] = field(default_factory=dict)
-    """Types and numbers of GPUs by node, from gres.conf; those of lines for all nodes under an empty name."""
+    """Types and numbers of GPUs by node, from gres.conf; lines for all nodes have an empty name."""
     reservations: dict[str, dict[str, str]] = field(default_factory=dict)
     licences: dict[str, float] = field(default_factory=dict)
     qos: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -67,16 +67,16 @@ class SlurmSite(ImportedSite):
     users: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     """Settings of each user, by account and user."""
     outages: list[tuple[str, float, float | None, str]] = field(default_factory=list)
-    """Node, start, end and ``down`` or ``drain``, of each event."""
+    """The node, the start, the end, and ``down`` or ``drain`` for each event."""
     switches: dict[str, Switch] = field(default_factory=dict)
     blocks: list[str] = field(default_factory=list)
-    """Names of the switches that are blocks."""
+    """Names of those switches that are blocks."""
     block_sizes: list[int] = field(default_factory=list)
-    """Numbers of nodes that blocks, and blocks put together, have."""
+    """Numbers of nodes in blocks and in groups of blocks."""
     disagreements: dict[str, dict[str, None]] = field(default_factory=dict)
-    """Nodes of which slurm.conf and gres.conf say different things, by what they say."""
+    """Nodes for which slurm.conf and gres.conf differ, by the difference."""
     zone: ZoneInfo | None = None
-    """Zone of dates without an offset; UTC if None."""
+    """Time zone of dates without an offset; UTC if None."""
     named: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -88,7 +88,7 @@ class SlurmSite(ImportedSite):
         return self.conf.get("clustername", "")
 
     def found_nodes(self) -> list[FoundNode]:
-        """All nodes, in the order of slurm.conf.
+        """Return all nodes, in the order of slurm.conf.
 
         Raises:
             TraceError: No file lists nodes, or two files describe different clusters.
@@ -100,8 +100,9 @@ class SlurmSite(ImportedSite):
             strangers = [name for name in self.listed if name not in self.nodes]
             if len(strangers) * 2 > len(self.listed):
                 raise TraceError(
-                    f"the list of nodes is of another cluster: {strangers[0]!r} and {len(strangers) - 1} others are "
-                    "not in slurm.conf; put only files of one cluster into the folder"
+                    f"the list of nodes belongs to another cluster: {strangers[0]!r} and "
+                    f"{len(strangers) - 1} others are "
+                    "not in slurm.conf; keep only the files of one cluster in the folder"
                 )
             for name in strangers:
                 self.drop(f"node {name}: listed, but not in slurm.conf; kept")
@@ -109,23 +110,24 @@ class SlurmSite(ImportedSite):
         if not nodes:
             raise TraceError("no file lists nodes: add slurm.conf or the output of `scontrol show nodes`")
         if not self.counts_memory():
-            self.drop("memory: it is no consumable resource (SelectTypeParameters), so it limits nothing")
+            self.drop("memory is not a consumable resource (SelectTypeParameters), so it limits nothing")
             return [replace(node, memory_gb=_ENDLESS_GB) for node in nodes.values()]
         return list(nodes.values())
 
     def counts_memory(self) -> bool:
-        """True if memory is a consumable resource."""
+        """Return True if memory is a consumable resource."""
         kinds = self.conf.get("selecttypeparameters", "CR_Core_Memory")
         return "memory" in kinds.lower()
 
     def enforces(self) -> bool:
-        """True unless AccountingStorageEnforce says that limits of associations and QOS do not bind."""
+        """Return True unless AccountingStorageEnforce says that limits of associations and QOS are
+        not enforced."""
         stated = self.conf.get("accountingstorageenforce", "")
         return not stated or bool(set(stated.lower().split(",")) & {"limits", "safe", "all"})
 
     def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
-        """Accounts, partitions, QOS, reservations, licences and the parameters of the scheduler.
-        ``named`` maps the site's names of GPU types to those to use.
+        """Return the accounts, partitions, QOS, reservations, licences and scheduler parameters.
+        ``named`` maps the site's names for GPU types to the names to use.
 
         Raises:
             TraceError: A value cannot be read.
@@ -158,28 +160,28 @@ class SlurmSite(ImportedSite):
         )
 
     def restarts(self, queues: QueueTree) -> bool:
-        """True if preemption requeues jobs (PreemptMode): they run again from their beginning. If it also
-        suspends others, which go on, that is recorded as not modelled.
-        """
+        """Return True if preemption requeues jobs (PreemptMode), so that they start again from the
+        beginning. If preemption can also suspend jobs, which then continue, that is recorded as not
+        modelled."""
         modes = {owner.preempt for owner in queues.partitions}
         if queues.scheduler.get("preempt", "off") == "qos":
             modes = {owner.preempt for owner in queues.qos}
         if "requeue" in modes and "suspend" in modes:
-            self.drop("PreemptMode: jobs that are suspended begin again here, as requeued jobs do")
+            self.drop("PreemptMode: suspended jobs start again from the beginning here, as requeued jobs do")
         return "requeue" in modes and queues.scheduler.get("preempt", "off") != "off"
 
     def network(self, names: Sequence[str]) -> dict[str, Any] | None:
-        """The switches of topology.conf as a shared network between the nodes ``names`` of the
-        cluster; None if they are not one tree above all nodes.
-        """
+        """Return the switches in topology.conf as a shared network between the nodes ``names`` of
+        the cluster; None if they do not form one tree above all nodes."""
         if not self.switches:
             return None
         parts: dict[str, list[str]] = {}
         for name in names:
-            parts.setdefault(name.partition(":")[0], []).append(name)  # a node of several GPU types is several here
+            # a node with several GPU types is modelled as several nodes
+            parts.setdefault(name.partition(":")[0], []).append(name)
         strangers = sorted({node for switch in self.switches.values() for node in switch.nodes if node not in parts})
         if strangers:
-            self.drop(f"topology.conf: {len(strangers):,} nodes that the cluster lacks, such as {strangers[0]}")
+            self.drop(f"topology.conf: {len(strangers):,} nodes that are not in the cluster, such as {strangers[0]}")
         switches = [
             switch._replace(nodes=tuple([part for node in switch.nodes for part in parts.get(node, ())]))
             for switch in self.switches.values()
@@ -196,15 +198,15 @@ class SlurmSite(ImportedSite):
         try:
             Registered(NETWORKS).read(network).topology.routing(names)
         except InputError as error:
-            self.drop(f"topology.conf: not taken as a network: {error}")
+            self.drop(f"topology.conf: not modelled as a network: {error}")
             return None
-        self.drop("topology.conf: jobs are not placed by switches; bandwidths of the network are defaults")
+        self.drop("topology.conf: jobs are not placed by switches, and the bandwidths of the network are defaults")
         return network
 
     def _join_blocks(self, switches: list[Switch]) -> list[str]:
-        """Put blocks together: as many neighbours as each further one of BlockSizes says, and all below one
-        switch. Returns the names of the levels, ``block``, ``block2`` for pairs of blocks and so on.
-        """
+        """Group neighbouring blocks, as many as each further number in BlockSizes says, all below
+        one switch. Return the names of the levels: ``block``, ``block2`` for pairs of blocks and so
+        on."""
         if not self.blocks:
             return []
         base, *larger = self.block_sizes or [1]
@@ -212,7 +214,7 @@ class SlurmSite(ImportedSite):
         for size in larger:
             factor = size // base
             if size % base or factor % joined or factor == joined:
-                self.drop(f"topology.conf: BlockSizes {size}: not a multiple of the sizes before")
+                self.drop(f"topology.conf: BlockSizes {size}: not a multiple of the previous sizes")
                 continue
             parts = [names[first : first + factor // joined] for first in range(0, len(names), factor // joined)]
             names = [f"blocks{factor}-{number}" for number in range(1, len(parts) + 1)]
@@ -224,13 +226,15 @@ class SlurmSite(ImportedSite):
         return levels
 
     def _outages(self, names: Collection[str]) -> tuple[NodeOutage, ...]:
-        """Events of the cluster's nodes; nodes with equal times are together."""
+        """Return the events of the cluster's nodes; nodes with equal times are grouped."""
         alike: dict[tuple[float, float | None, str], list[str]] = {}
         for node, start_s, end_s, kind in self.outages:
             if node in names:
                 alike.setdefault((start_s, end_s, kind), []).append(node)
         if strangers := {node for node, *_ in self.outages if node not in names}:
-            self.drop(f"sacctmgr show event: {len(strangers):,} nodes that the cluster lacks, such as {min(strangers)}")
+            self.drop(
+                f"sacctmgr show event: {len(strangers):,} nodes that are not in the cluster, such as {min(strangers)}"
+            )
         times = sorted(alike, key=lambda key: (key[0], key[2], key[1] or 0.0))
         return tuple([NodeOutage(tuple(alike[key]), key[0], key[1], key[2]) for key in times])  # type: ignore[arg-type]
 
@@ -258,7 +262,8 @@ class SlurmSite(ImportedSite):
         )
 
     def _gpus_of(self, name: str, stated: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-        """The GPUs of a node: as many as slurm.conf says (``stated``), of the types that gres.conf adds."""
+        """Return the GPUs of a node: as many as slurm.conf says (``stated``), with the types that
+        gres.conf adds."""
         lines = self.gres.get(name) or (self.gres.get("", []) if stated else [])
         if not lines:
             return stated
@@ -269,17 +274,19 @@ class SlurmSite(ImportedSite):
         found = tuple([pair for pair in listed.items() if pair[1]])
         number = sum(listed.values())
         if not stated:
-            says = f"gres.conf has {_as_gres(found)} and slurm.conf no Gres=gpu, which Slurm requires; gres.conf counts"
+            says = f"gres.conf has {_as_gres(found)} but slurm.conf no Gres=gpu, which Slurm needs; gres.conf is used"
         elif any(kind for kind, _ in stated):
             differ = number != total or (all(kind for kind, _ in found) and {*listed} != {kind for kind, _ in stated})
-            says = f"slurm.conf has {_as_gres(stated)} and gres.conf {_as_gres(found)}; slurm.conf counts"
+            says = f"slurm.conf has {_as_gres(stated)} and gres.conf {_as_gres(found)}; slurm.conf is used"
             if not differ:
                 return stated
             found = stated
         elif number == total:
             return found
         else:
-            says = f"slurm.conf has {_as_gres(stated)} and gres.conf {_as_gres(found)}; the number of slurm.conf counts"
+            says = (
+                f"slurm.conf has {_as_gres(stated)} and gres.conf {_as_gres(found)}; the number in slurm.conf is used"
+            )
             found = ((next(iter(listed)), total),) if len(listed) == 1 else stated
         self.disagreements.setdefault(says, {})[name] = None
         return found
@@ -317,7 +324,7 @@ class SlurmSite(ImportedSite):
 
 
 def read_slurm_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> SlurmSite:
-    """Read the files of a site; files of other kinds are passed over. ``zone`` is that of dates
+    """Read the files of a site, ignoring files of other kinds. ``zone`` is the time zone of dates
     without an offset (default UTC).
 
     Raises:
@@ -337,7 +344,7 @@ def read_slurm_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Slur
         if file.name in included:
             site.read.append(f"{file.name}: a part of {other}")
         else:
-            site.drop(f"{file.name}: not read, since Slurm reads {other} and what that includes")
+            site.drop(f"{file.name}: not read, because Slurm reads {other} and the files that it includes")
     order = list(_READERS)
     for file, kind in sorted(kinds, key=lambda pair: order.index(pair[1]) if pair[1] in order else len(order)):
         if kind in _READERS:
@@ -356,9 +363,9 @@ _LINES = re.IGNORECASE | re.MULTILINE
 
 
 def _copied(file: Path, kind: str, kinds: Sequence[tuple[Path, str]]) -> str:
-    """The name of the file that Slurm reads instead of this one; empty if it reads this one. It reads
-    ``slurm.conf`` and its like by their names, and a copy is called after the file (``slurm.conf.bak``).
-    """
+    """Return the name of the file that Slurm reads instead of this one; empty if it reads this one.
+    Slurm reads ``slurm.conf`` and similar files by name, and a copy is named after the file
+    (``slurm.conf.bak``)."""
     names = {other.name: other_kind for other, other_kind in kinds}
     if kind in _CONFIGURATION and file.name != kind and kind in names:
         return kind
@@ -369,12 +376,12 @@ def _copied(file: Path, kind: str, kinds: Sequence[tuple[Path, str]]) -> str:
 
 
 _MOST = 2**32
-"""Slurm's limits have 32 bits."""
+"""The largest value of Slurm's limits, which have 32 bits."""
 
 
 @contextmanager
 def _naming(what: str) -> Iterator[None]:
-    """Raise a TraceError that says what a value belongs to, if the value cannot be read."""
+    """Raise a TraceError that says what a value belongs to if the value cannot be read."""
     try:
         yield
     except Dirty as error:
@@ -382,11 +389,12 @@ def _naming(what: str) -> Iterator[None]:
 
 
 _WRITTEN = "Configuration data as of"
-"""What the output of `scontrol show config` begins with, before its date."""
+"""What precedes the date in the output of `scontrol show config`."""
 
 
 def _kind_of(file: Path) -> str:
-    """The kind of a file by its first lines; empty if it is not part of Slurm's configuration."""
+    """Return the kind of a file, judged by its first lines; empty if it is not part of Slurm's
+    configuration."""
     source = Source(file)
     try:
         head = [line for line in source.head(60) if line.strip()]
@@ -424,14 +432,14 @@ def _kind_of(file: Path) -> str:
     if re.search(r"^\s*(?:NodeName=\S+\s+)?Name\s*=\s*\w+", text, re.MULTILINE) and "PartitionName" not in text:
         return "gres.conf"
     if "CPUAlloc=" in text:
-        return ""  # nodes without their states: cut off
+        return ""  # nodes without their states: the file was cut off
     if re.search(r"^\s*(SlurmctldHost|ControlMachine|ClusterName|PartitionName|NodeName)\s*=", text, re.MULTILINE):
         return "slurm.conf"
     return ""
 
 
 def _is_log(file: Path) -> bool:
-    """True if the first line names columns of jobs, or the file is cut off or empty."""
+    """Return True if the first line names columns of jobs, or if the file is cut off or empty."""
     try:
         first = Source(file).head(1)[0].lower()
     except (TraceError, IndexError):
@@ -440,7 +448,8 @@ def _is_log(file: Path) -> bool:
 
 
 def _lines(file: Path, seen: tuple[Path, ...] = ()) -> Iterator[str]:
-    """The lines of slurm.conf, joined where they continue, without comments, with its includes."""
+    """Yield the lines of slurm.conf, with continued lines joined, without comments, and with the
+    files that it includes."""
     if file in seen or len(seen) > 16:
         raise TraceError(f"{file}: slurm.conf includes itself")
     parts: list[str] = []
@@ -504,7 +513,7 @@ trackwckey treewidth unkillablestepprogram unkillablesteptimeout urlencodedjobco
 x11parameters
 """
 _KEYS = frozenset(_KEY_NAMES.split())
-"""The parameters of slurm.conf(5), of versions 17.11 to 24.11, in lower case."""
+"""The parameters in slurm.conf(5), from versions 17.11 to 24.11, in lower case."""
 
 
 _NODE_KEYS = """
@@ -521,7 +530,7 @@ prioritytier qos reqresv resumetimeout rootonly selecttypeparameters shared stat
 topology tresbillingweights
 """
 _ENTRY_KEYS = {"nodename": frozenset(_NODE_KEYS.split()), "partitionname": frozenset(_PARTITION_KEYS.split())}
-"""The keys of the lines of nodes and partitions, of the same versions."""
+"""The keys in the lines of nodes and partitions, from the same versions."""
 
 
 def _read_conf(site: SlurmSite, file: Path) -> None:
@@ -533,7 +542,7 @@ def _read_conf(site: SlurmSite, file: Path) -> None:
             key, _, value = line.partition("=")
             key, value = key.strip().lower(), value.strip().strip('"')
             if key in site.conf and site.conf[key] != value and key != "slurmctldhost":
-                site.drop(f"{key}: given twice in slurm.conf, the last value counts")
+                site.drop(f"{key}: given twice in slurm.conf; the last value is used")
             if key not in _KEYS:
                 site.drop(
                     f"{line.partition('=')[0].strip()[:60]!r} in slurm.conf: there is no such key{nearest(key, _KEYS)}"
@@ -611,7 +620,8 @@ def _read_licences(site: SlurmSite, file: Path) -> None:
 
 
 def _blocks(file: Path, first: str) -> Iterator[dict[str, str]]:
-    """Blocks of ``scontrol show``, each from its first key to the next block; keys in lower case."""
+    """Yield the blocks of ``scontrol show``, each from its first key to the next block, with keys
+    in lower case."""
     block: dict[str, str] = {}
     for _, line in Source(file).lines():
         if line.lstrip().startswith(f"{first}="):
@@ -625,17 +635,20 @@ def _blocks(file: Path, first: str) -> Iterator[dict[str, str]]:
 
 
 def _table(file: Path) -> list[dict[str, str]]:
-    """Rows of ``sacctmgr -P``, with the names of columns in lower case and without blanks."""
+    """Return the rows of ``sacctmgr -P``, with the names of columns in lower case and without
+    blanks."""
     lines = [line for _, line in Source(file).lines() if line.strip()]
     names = [name.strip().lower().replace(" ", "") for name in lines[0].split("|")]
     return [dict(zip(names, map(str.strip, line.split("|")), strict=False)) for line in lines[1:]]
 
 
 def _of_cluster(site: SlurmSite, rows: list[dict[str, str]], file: Path) -> list[dict[str, str]]:
-    """The rows of a listing of sacctmgr that are of the site's cluster, which slurm.conf names.
+    """Return the rows in a sacctmgr listing that belong to the site's cluster, which slurm.conf
+    names.
 
     Raises:
-        TraceError: All are of other clusters, or of several and no file names the site's.
+        TraceError: All rows belong to other clusters, or to several, and no file names the
+            site's cluster.
     """
     names = dict.fromkeys(row["cluster"].lower() for row in rows if row.get("cluster"))
     ours = site.cluster_name.lower()
@@ -645,9 +658,9 @@ def _of_cluster(site: SlurmSite, rows: list[dict[str, str]], file: Path) -> list
     if not ours:
         raise TraceError(f"{file}: it lists several clusters ({listed}): add slurm.conf, which names one")
     if ours not in names:
-        raise TraceError(f"{file}: it is of another cluster ({listed}) than slurm.conf ({ours}); keep one of them")
+        raise TraceError(f"{file}: it belongs to another cluster ({listed}) than slurm.conf ({ours}); keep one of them")
     if len(names) > 1:
-        site.drop(f"{file.name}: rows of other clusters than {ours}")
+        site.drop(f"{file.name}: rows from clusters other than {ours}")
     return [row for row in rows if row.get("cluster", "").lower() in ("", ours)]
 
 
@@ -658,7 +671,8 @@ def _read_qos(site: SlurmSite, file: Path) -> None:
 
 
 _DUMPED = re.compile(r"^(Cluster|Parent|Account|User) - '([^']*)'(.*)$")
-_OPTION = re.compile(r":([A-Z]\w+)=('[^']*'|.*?)(?=:(?:[A-Z][a-z]|QOS)\w*=|$)")  # values may hold gres/gpu:a100=1
+# values may contain gres/gpu:a100=1
+_OPTION = re.compile(r":([A-Z]\w+)=('[^']*'|.*?)(?=:(?:[A-Z][a-z]|QOS)\w*=|$)")
 
 
 def _read_dump(site: SlurmSite, file: Path) -> None:
@@ -682,7 +696,7 @@ def _read_dump(site: SlurmSite, file: Path) -> None:
 
 
 def _read_sshare(site: SlurmSite, file: Path) -> None:
-    """Shares; the indentation of accounts gives the tree."""
+    """Read shares; the indentation of accounts gives the tree."""
     lines = [line for _, line in Source(file).lines() if line.strip()]
     above: list[tuple[int, str]] = [(-1, "root")]
     fresh = not site.accounts
@@ -702,9 +716,8 @@ def _read_sshare(site: SlurmSite, file: Path) -> None:
 
 
 def _read_assoc(site: SlurmSite, file: Path) -> None:
-    """Associations. The trees of a dump and of sshare count more: this listing has no parents unless
-    they are asked for.
-    """
+    """Read associations. The trees in a dump and in sshare take precedence, because this listing
+    has parents only if they were requested."""
     rows = _of_cluster(site, _table(file), file)
     stated = bool(rows) and "parentname" in rows[0]
     fresh, before = not site.accounts, set(site.accounts)
@@ -722,8 +735,8 @@ def _read_assoc(site: SlurmSite, file: Path) -> None:
             for key in ("fairshare", "grptres", "grpjobs", "maxjobs"):
                 if row.get(key) and columns.get(key) and row[key] != columns[key]:
                     site.drop(
-                        f"account {account}: {key} is {row[key]} in {file.name}, {columns[key]} in a dump or sshare, "
-                        "which counts; one of the files is older"
+                        f"account {account}: {key} is {row[key]} in {file.name}, {columns[key]} "
+                        "in a dump or sshare, which is used; one of the files is older"
                     )
             site.accounts[account] = (parent, row | columns)
     listed = {row.get("account", "") for row in rows} - {"", "root"}
@@ -745,9 +758,8 @@ _DRAIN = frozenset({"DRAIN", "DRAINED", "DRAINING", "DRNG", "FAILING", "MAINT", 
 
 
 def _read_events(site: SlurmSite, file: Path) -> None:
-    """Events of nodes; those without a node are events of the whole cluster. An end that is not
-    known has not come yet.
-    """
+    """Read events of nodes. Events without a node concern the whole cluster, and an unknown end has
+    not come yet."""
     rows = _table(file)
     ours = {id(row) for row in _of_cluster(site, rows, file)}
     for number, row in enumerate(rows, 2):
@@ -767,7 +779,7 @@ def _read_events(site: SlurmSite, file: Path) -> None:
         except Dirty as error:
             raise TraceError(f"{file}:{number}: an event {error}") from None
         if start_s is None or (end_s is not None and end_s <= start_s):
-            site.drop("sacctmgr show event: events without a start, or that end when they begin")
+            site.drop("sacctmgr show event: events without a start, or with an end at their start")
         else:
             site.outages.append((node, start_s, end_s, kind))
 
@@ -809,7 +821,7 @@ _READERS: dict[str, Callable[[SlurmSite, Path], None]] = {
     "sacctmgr show event": _read_events,
     "topology.conf": _read_topology,
 }
-"""Readers by kind of file, in the order in which they must be read."""
+"""Readers by kind of file, in the order in which they must run."""
 
 
 def _gpus(text: str) -> tuple[tuple[str, int], ...]:
@@ -846,14 +858,14 @@ def _shares(row: Mapping[str, str]) -> float:
 
 
 def _minutes_s(text: str | None) -> float | None:
-    """A time limit in seconds: minutes, or ``[DD-]HH:MM:SS``; None without a limit."""
+    """Parse a time limit into seconds: minutes, or ``[DD-]HH:MM:SS``; None without a limit."""
     if text is None or is_unset(text) or text.upper() in ("UNLIMITED", "INFINITE"):
         return None
     return 60.0 * float(text) if text.isdecimal() else _long_s(text)
 
 
 def _long_s(text: str) -> float:
-    """A duration such as ``7-0``, ``7-00:00``, ``1-02:03:04``, ``08:00`` or minutes."""
+    """Parse a duration such as ``7-0``, ``7-00:00``, ``1-02:03:04``, ``08:00`` or minutes."""
     if text.isdecimal():
         return 60.0 * float(text)
     days, dash, rest = text.partition("-")
@@ -888,12 +900,12 @@ def _caps(site: SlurmSite, tres: str, jobs: str = "") -> Caps:
 
 
 def _first(row: Mapping[str, str], keys: Sequence[str]) -> str:
-    """The value of the first of some keys that has one."""
+    """Return the value of the first of some keys that has one."""
     return next((row[key] for key in keys if row.get(key)), "")
 
 
 def _job_caps(site: SlurmSite, tres: str, nodes: str = "") -> JobCaps:
-    """The limits of one job: MaxTRESPerJob, MaxNodes."""
+    """Return the limits of one job: MaxTRESPerJob, MaxNodes."""
     if not site.enforces():
         return JobCaps()
     amounts: dict[str, float] = {}
@@ -927,7 +939,7 @@ _IDLE = frozenset({"cluster", "parent", "parentname", "description", "organizati
                    "maxsubmitjobsperaccount", "gracetime", "usagethres", "usage", "comment", "lineage",
                    "flags", "preemptexempttime", "norm_shares", "normshares", "rawusage", "normusage", "effectvusage",
                    "fairshare", "share", "levelfs", "grptresraw", "tresrunmins", "effectvusg", "normusg"})  # fmt: skip
-"""Settings of associations and QOS that say nothing about the starts of jobs which a log lists."""
+"""Settings of associations and QOS that have no effect on the starts of jobs that are in a log."""
 _PER_JOB = ("maxtresperjob", "maxtrespj", "maxtres")
 _NODES_PER_JOB = ("maxnodesperjob", "maxnodes")
 _OF_USERS = frozenset({"rawshares", "priority", "grptres", "grpjobs", "maxjobs"})
@@ -940,7 +952,7 @@ _OF_QOS = frozenset({"priority", "preempt", "preemptmode", "usagefactor", "grptr
 
 
 def _unused(site: SlurmSite, owner: str, row: Mapping[str, str], used: Collection[str]) -> None:
-    """Record the settings of an association or QOS that have values and no effect here."""
+    """Record those settings of an association or QOS that have values but no effect here."""
     for key, value in row.items():
         if value not in ("", "-1", "0", "00:00:00", "1.000000") and key not in used and key not in _IDLE:
             site.drop(f"{owner}: {key}={value}")
@@ -961,7 +973,7 @@ def _partition(
         site.drop(f"partition {name}: qos={own}, which no file describes (add `sacctmgr -P show qos`)")
     shared = row.get("oversubscribe") or row.get("shared") or "NO"
     if shared.lower().startswith(("force", "yes")) and not shared.lower().endswith(":1"):
-        site.drop(f"partition {name}: oversubscribe={shared}: jobs share no CPUs here")
+        site.drop(f"partition {name}: oversubscribe={shared}: jobs do not share CPUs here")
     mode = _mode(site, f"partition {name}", row.get("preemptmode") or site.conf.get("preemptmode", "off"))
     tier = row.get("prioritytier") or row.get("priority") or "1"
     factor = row.get("priorityjobfactor") or row.get("priority") or "1"
@@ -993,7 +1005,8 @@ def _is_unlimited(text: str) -> bool:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Names of accounts or QOS; ``ALL``, ``NONE`` and no value mean that there is no rule."""
+    """Return the names of accounts or QOS; ``ALL``, ``NONE`` and no value mean that there is no
+    rule."""
     return (
         () if is_unset(text) or text.upper() in ("ALL", "NONE") else tuple([name.strip() for name in text.split(",")])
     )
@@ -1003,7 +1016,7 @@ _PLAIN_PARTITION = {"minnodes": "1", "maxcpuspernode": "UNLIMITED", "lln": "NO",
                     "maxcpuspersocket": "UNLIMITED", "maxmempernode": "UNLIMITED", "maxmempercpu": "UNLIMITED",
                     "exclusiveuser": "NO", "exclusivetopo": "NO", "gracetime": "0", "reqresv": "NO",
                     "state": "UP"}  # fmt: skip
-"""Keys of partitions that have no effect here, with the values by which they have none in Slurm."""
+"""Partition keys that have no effect here, with the values for which they have none in Slurm."""
 
 
 _Mode: TypeAlias = Literal["off", "requeue", "cancel", "suspend"]
@@ -1011,7 +1024,7 @@ _MODES: dict[str, _Mode] = {"requeue": "requeue", "cancel": "cancel", "suspend":
 
 
 def _mode(site: SlurmSite, owner: str, stated: str) -> _Mode:
-    """The way in which jobs are preempted; of ``GANG,SUSPEND`` the second word."""
+    """Return the way in which jobs are preempted; for ``GANG,SUSPEND``, the second word."""
     mode: _Mode = "off"
     for word in stated.lower().split(","):
         if word in _MODES:
@@ -1022,7 +1035,7 @@ def _mode(site: SlurmSite, owner: str, stated: str) -> _Mode:
 
 
 def _billed(site: SlurmSite, weights: str) -> dict[str, float]:
-    """TRESBillingWeights. The weight of memory may have a unit, and counts per GB here."""
+    """Read TRESBillingWeights. The weight of memory may have a unit, and is per GB here."""
     billing: dict[str, float] = {}
     for part in weights.strip('"').split(",") if not is_unset(weights) else ():
         name, _, weight = part.partition("=")
@@ -1090,19 +1103,20 @@ _FLAGS = {"accrue_always": "ACCRUE_ALWAYS", "relative_size": "SMALL_RELATIVE_TO_
 _PLAIN = frozenset({"bf_continue", "bf_running_job_reserve", "kill_invalid_depend", "nohold_on_prolog_fail",
                     "bf_yield_interval", "bf_yield_sleep", "max_rpc_cnt", "sched_max_job_start", "batch_sched_delay",
                     "enable_user_top", "bf_busy_nodes", "bf_max_time"})  # fmt: skip
-"""SchedulerParameters without an effect on the starts of jobs here."""
+"""SchedulerParameters that have no effect on the starts of jobs here."""
 
 
 _PLAIN_CONF = {"preemptexempttime": ("-1", "00:00:00", "none"), "preemptparameters": (), "completewait": ("0", "0 sec"),
                "prioritysitefactorplugin": (), "mcsplugin": ("mcs/none",), "burstbuffertype": (),
                "federationparameters": (), "nodefeaturesplugins": (), "dependencyparameters": (), "topologyparam": (),
                "resvoverrun": ("0", "0 min"), "suspendtime": ("-1", "infinite", "none")}  # fmt: skip
-"""Keys of slurm.conf that move the starts of jobs and are not modelled, with the values that do not."""
+"""slurm.conf keys that affect the starts of jobs but are not modelled, with the values for which
+they have no effect."""
 
 
 def scheduler_of(site: SlurmSite) -> dict[str, Any]:
-    """The parameters of ``slurm-multifactor`` that follow from slurm.conf, with Slurm's defaults
-    (slurm.conf(5)) where it is silent.
+    """Return the parameters of ``slurm-multifactor`` that follow from slurm.conf, with Slurm's
+    defaults (slurm.conf(5)) for keys that are not set.
 
     Raises:
         TraceError: A value cannot be read.
@@ -1175,7 +1189,7 @@ def _scheduler_parameters(site: SlurmSite, text: str) -> dict[str, Any]:
     for name, (ours, default, unit) in seconds.items():
         settings[ours] = finite_number(str(stated.pop(name, default)), name) * unit
     if settings["sched_min_interval_s"] < 0.001:
-        settings["sched_min_interval_s"] = 0.0  # Slurm's default, 2 microseconds, is no pause
+        settings["sched_min_interval_s"] = 0.0  # Slurm's default of 2 microseconds is no pause
     for name, (ours, least) in counts.items():
         settings[ours] = count(str(stated.pop(name, least)), name, 0, _MOST)
     for name, value in stated.items():

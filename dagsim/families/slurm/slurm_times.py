@@ -1,10 +1,9 @@
-"""When nodes have room, in the inner loops of Slurm's backfill; and which of the nodes with room a
-job takes.
+"""The inner loops of Slurm's backfill: when a job fits on nodes, and which of these nodes it takes.
 
 The loops are plain functions over flat sequences. Small simulations call them with lists;
-``NodePlan`` compiles them and passes arrays once there is enough work (``compiled.jit``). Row ``node``
-of a sequence begins at ``node`` times its stride. Amounts are floats that hold whole millionths,
-exact up to 9e15.
+``NodePlan`` compiles them and passes arrays once there is enough work (``compiled.jit``). Row
+``node`` of a sequence begins at ``node`` times its stride. Amounts are integer counts of
+millionths, stored as floats (exact up to 9e15).
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ __all__ = [
 
 
 MANY = 1099511627776.0
-"""Room of a node for a demand that needs none of its resources."""
+"""Number of instances that fit on a node if they need none of its resources."""
 FIRST_WINDOW_S = 30.0
-"""Length of the first window of a forecast."""
+"""Length of a forecast's first window."""
 
 
 def fill_rooms(
@@ -47,13 +46,14 @@ def fill_rooms(
     rooms: Any,
     counts: Any,
 ) -> None:
-    """Compute the steps of each of ``nodes``: times, and rooms for instances from then on.
+    """Compute the steps of each of ``nodes``: times, and the number of instances that fit from each
+    time on.
 
-    ``ends`` are the limits of the runs on each node in order, ``gives`` and ``free`` GPUs, CPUs and
-    memory of each run and node, ``needs`` those of an instance. A node with ``is_whole`` set, or
-    any node for a demand that is ``alone``, has room only without runs. A run past its limit may
-    end at any moment, so it counts as ending 1 s from now. The stride of the steps is one more
-    than that of the runs.
+    ``ends`` are the limits of the runs on each node in order; ``gives``, ``free`` and ``needs`` are
+    the GPUs, CPUs and memory of each run, each node and an instance. A node with ``is_whole`` set,
+    or any node for a demand that is ``alone``, takes instances only without other runs. A run past
+    its limit may end at any moment, so it counts as ending 1 s from now. The stride of the steps is
+    one more than that of the runs.
     """
     need_gpus, need_cpus, need_memory = needs[0], needs[1], needs[2]
     for at in range(len(nodes)):
@@ -116,23 +116,23 @@ def earliest(
     out: Any,
 ) -> tuple[float, int]:
     """Return the time from ``least_s`` to ``until_s`` at which Slurm expects to start ``wanted``
-    instances on ``nodes`` for ``limit_s``, infinite if there is none, and the first node with room
-    then (else -1); ``out`` gets the room of each node.
+    instances on ``nodes`` for ``limit_s``, infinite if there is none, and the first node on which
+    an instance then fits (else -1). ``out`` receives the number of instances that fit on each node.
 
     Slurm tries a time at which a start may begin: first ``least_s``, then the end of each
-    reservation that keeps nodes of its partition, ``span``, from the job (_attempt_backfill in
-    backfill.c). It considers those that are not reserved from then on for ``limit_s``, and that
+    reservation that keeps nodes of the partition, ``span``, from the job (_attempt_backfill in
+    backfill.c). It considers the nodes that are not reserved from then on for ``limit_s`` and that
     satisfy the constraint (``asked``), whatever GPUs they have. It frees the resources of the runs
     on them in the order of their limits (``RunTable.sort``), not one by one but window by window,
     and tests after each (_will_run_test in job_test.c). The first window lasts until
-    ``FIRST_WINDOW_S`` after the first end, rounded up to it; each further one ends twice as late,
-    or ``linear_s`` later (``bf_window_linear``), or as late as it takes to hold the next end of
-    any run.
+    ``FIRST_WINDOW_S`` after the first end, rounded up to it; each further window ends twice as
+    late, or ``linear_s`` later (``bf_window_linear``), or as late as is needed to include the next
+    end of any run.
 
-    ``begins``, ``untils`` and ``owners`` are the reservations of each node; those of ``own`` do not
-    count, and those of the site (owners from 0 on) end at the next ``resolution_s``. Times are
-    rounded on the clock of the site, which shows ``origin_s`` at 0 s. With ``spread`` a node takes
-    one instance.
+    ``begins``, ``untils`` and ``owners`` are the reservations of each node; the reservation ``own``
+    does not count, and reservations of the site (owners from 0 on) end at the next
+    ``resolution_s``. Times are rounded on the site's clock, which shows ``origin_s`` at 0 s. With
+    ``spread``, a node takes one instance.
     """
     later_s = least_s
     while later_s <= until_s:
@@ -165,7 +165,9 @@ def earliest(
                 usable += 1
                 for place in range(node * (stride - 1), node * (stride - 1) + runs[node]):
                     marks[ranks[place]] = 1
-        least, most = inf, 0.0  # first room of any of the nodes, and their room once all runs have ended
+        # least: the earliest time at which any node fits an instance; most: how many fit once all
+        # runs have ended
+        least, most = inf, 0.0
         for index in range(len(nodes) if usable else 0):
             node = nodes[index]
             step, last = node * stride, node * stride + counts[node] - 1
@@ -194,7 +196,7 @@ def earliest(
             if total >= wanted:
                 break
             at += 1
-            while at < len(order) and marks[at] == 0:  # the next end on these nodes
+            while at < len(order) and marks[at] == 0:  # the next end of a run on these nodes
                 at += 1
             if at >= len(order):
                 freed_s = inf
@@ -236,28 +238,28 @@ def earliest(
 class NodeChoice:
     """The rule by which nodes are chosen.
 
-    ``first`` takes the first nodes with room, in the order of the configuration. ``best`` is the
-    rule of ``select/cons_tres`` without topology (``_eval_nodes_consec`` in eval_nodes.c, Slurm
-    22.05): nodes of the smallest weights that suffice together are divided into blocks of
-    consecutive nodes. The job takes the tightest block that suffices (the one with the fewest free
-    CPUs), else the largest blocks in turn. If one node of the block can hold it, it takes the one
-    with the fewest free CPUs; otherwise the block's nodes in order.
+    ``first`` takes the first nodes on which the job fits, in the order of the configuration.
+    ``best`` is the rule of ``select/cons_tres`` without topology (``_eval_nodes_consec`` in
+    eval_nodes.c, Slurm 22.05): the nodes with the smallest weights that suffice together are
+    divided into blocks of consecutive nodes. The job takes the tightest block that suffices (the
+    one with the fewest free CPUs), else the largest blocks in turn. If the job fits on one node of
+    the block, it takes the one with the fewest free CPUs; otherwise it takes the block's nodes in
+    order.
     """
 
     def __init__(self, cluster: Cluster, *, best: bool) -> None:
         self.in_order = not best
-        """True if a job takes the first nodes with room."""
+        """True if a job takes the first nodes on which it fits."""
         weights: dict[float, int] = {}
         for index, node in enumerate(cluster.nodes):
             weights[node.weight] = weights.get(node.weight, 0) | 1 << index
         self._by_weight = [weights[weight] for weight in sorted(weights)]
-        """Bit sets of the nodes of each weight, smallest weight first."""
+        """Bit sets of the nodes with each weight, smallest weight first."""
 
     def nodes(self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, *, spread: bool) -> int:
-        """Choose nodes for ``wanted`` instances among ``nodes``, which have ``room`` for instances
-        and ``free`` CPUs. With ``spread``, each instance takes a node of its own. Returns a bit set,
-        0 if there is not enough room.
-        """
+        """Choose nodes for ``wanted`` instances among ``nodes``, on which ``room`` instances fit
+        and ``free`` CPUs are free. With ``spread``, each instance takes its own node. Return a bit
+        set, 0 if the instances do not fit."""
         if self.in_order:
             return _in_order(bits(nodes), room, wanted, spread)
         open_, total = 0, 0
@@ -274,7 +276,7 @@ class NodeChoice:
     def placement(
         self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, *, spread: bool
     ) -> Placement | None:
-        """The same choice as a placement; None if there is not enough room."""
+        """Return the same choice as a placement; None if the instances do not fit."""
         chosen = self.nodes(nodes, room, free, wanted, spread=spread)
         shares = []
         for node in bits(chosen):
@@ -286,7 +288,8 @@ class NodeChoice:
 
 
 def _in_order(nodes: Iterable[int], room: Mapping[int, int], wanted: int, spread: bool) -> int:
-    """The first nodes that hold ``wanted`` instances; 0 if all of them do not."""
+    """Return the first nodes on which ``wanted`` instances fit; 0 if they do not fit on all nodes
+    together."""
     chosen = 0
     for node in nodes:
         chosen |= 1 << node
@@ -317,7 +320,7 @@ def _tightest(open_: int, room: Mapping[int, int], free: Mapping[int, int], want
 def _best_block(
     blocks: Sequence[list[int]], room: Mapping[int, int], free: Mapping[int, int], wanted: int, spread: bool
 ) -> list[int]:
-    """The sufficient block with the fewest free CPUs, else the block with the most."""
+    """Return the sufficient block with the fewest free CPUs, else the block with the most."""
     held = [sum(1 if spread else room[node] for node in block) for block in blocks]
     cpus = [sum(free[node] for node in block) for block in blocks]
     enough = [place for place, count in enumerate(held) if count >= wanted]

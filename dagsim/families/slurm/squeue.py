@@ -1,6 +1,7 @@
-"""Slurm's queue at one instant: ``squeue --json``, ``scontrol show job``, or ``squeue`` with columns that suffice.
+"""Slurm's queue at one moment: ``squeue --json``, ``scontrol show job``, or ``squeue`` with enough
+columns.
 
-The jobs go the same way as those of ``sacct``: each object becomes a row of it.
+Jobs are read as in ``sacct``: each object becomes a row of it.
 """
 
 from __future__ import annotations
@@ -28,15 +29,16 @@ from dagsim.traces.trace_options import TraceOptions
 
 
 class Squeue(Sacct):
-    """The jobs that run and wait. A run begins at the instant of the file: running jobs are on their
-    nodes since their start, and end at their time limits; waiting jobs take as long as theirs.
+    """The running and waiting jobs. The simulation begins at the moment of the file: running jobs
+    are on their nodes since their start, and end at their time limits; waiting jobs take as long as
+    their limits.
 
-    Jobs that are held, wait for others or are ending are skipped.
+    Jobs that are held, wait for other jobs or are ending are skipped.
     """
 
     name = "squeue"
     whole_folders = False
-    summary = "Slurm's queue at one instant: squeue --json, scontrol show job, squeue -o"
+    summary = "Slurm's queue at one moment: squeue --json, scontrol show job, squeue -o"
     uses = frozenset(
         {"gpus_per_task", "reference_gpu", "floor_s", "tenant", "demand", "mig", "shards", "gpu_names", "timezone"}
     )
@@ -64,7 +66,7 @@ class Squeue(Sacct):
         return waiting_jobs(source, zone)
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
-        """When the queue was printed."""
+        """Return the time at which the queue was printed."""
         return squeue_instant_s(source, options.zone())
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Terms of a submission to Slurm, from sacct's SubmitLine, Constraints and Reservation."""
+"""The terms of a Slurm submission, from sacct's SubmitLine, Constraints and Reservation."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from dagsim.model.job import counts_of, without_counts
 
 
 class Submission(NamedTuple):
-    """The terms that a job was submitted with, besides its resources."""
+    """The terms with which a job was submitted, besides its resources."""
 
     request: Request | None
     nice: float = 0.0
     tasks: int | None = None
-    """Number of its tasks (``--ntasks``) if they are free to share nodes."""
+    """Number of its tasks (``--ntasks``) if tasks may share nodes."""
     note: str = ""
-    """Anything about it that is not modelled."""
+    """Anything about the submission that is not modelled."""
     name: str = ""
-    """The name of the job, as far as its line says it."""
+    """The name of the job, if its submission line gives one."""
     singleton: bool = False
-    """True if it waits for all earlier jobs of its user with its name."""
+    """True if the job waits for all earlier jobs of its user with the same name."""
     begin: str = ""
-    """Its begin time as stated (``--begin``)."""
+    """The begin time as stated (``--begin``)."""
     fault: str = ""
-    """A reason to drop the job: what it asks for is damaged."""
+    """A reason to drop the job: what it requests is damaged."""
     gpus: tuple[tuple[str, str], ...] = ()
-    """The GPUs and shards that its line asks for: the unit (``job``, ``node``, ``task``, ``socket``), and the list."""
+    """The GPUs and shards that the line requests: the unit (``job``, ``node``, ``task``,
+    ``socket``), and the list."""
     units: tuple[int | None, int | None, int] = (None, None, 1)
-    """Its number of tasks, tasks per node (if stated) and sockets per node."""
+    """Number of tasks, tasks per node (if stated) and sockets per node."""
 
     def gpu_tres(self, nodes: int) -> str:
-        """The GPUs of the line as a list like that of ``ReqTRES``, for a job of that many nodes.
+        """Return the GPUs in the line as a list as in ``ReqTRES``, for a job with that many nodes.
 
         Raises:
             Dirty: A number is impossible.
@@ -59,10 +60,11 @@ _BARE = frozenset(
         "use-min-nodes", "reboot", "kill-on-invalid-dep", "get-user-env", "k", "no-kill", "propagate", "export-file",
     }
 )  # fmt: skip
-"""Options without a value, or whose value follows only after ``=``."""
+"""Options without a value, or whose value can follow only after ``=``."""
 _QUEUE = "squeue"
 _COMMANDS = ("sbatch", "srun", "salloc", _QUEUE)
-"""Commands that submit; a listing of the queue states a few terms in the same way, but no shape."""
+"""Commands that submit jobs. A listing of the queue states a few terms in the same way, but no
+shape."""
 _UNMODELLED = {"nodelist": "nodes by name", "exclude": "excluded nodes", "contiguous": "contiguous nodes",
                "switches": "switches"}  # fmt: skip
 
@@ -76,13 +78,13 @@ def submission(
     nodes: int = 0,
     component: int = 0,
 ) -> Submission:
-    """Read the terms of a job. A constraint, reservation or licences that sacct states count more
-    than those in the ``line``; ``partition`` is sacct's column, which may name several. ``nodes`` is the
-    number of its nodes, 0 if unknown, and ``component`` that of the component of a heterogeneous job.
-    """
+    """Read the terms of a job. A constraint, reservation or licences stated by sacct take
+    precedence over those in the ``line``; ``partition`` is sacct's column, which may name several
+    partitions. ``nodes`` is the number of the job's nodes, 0 if unknown, and ``component`` the
+    number of the component in a heterogeneous job."""
     named = partition if "," in partition else ""
     several = tuple([pair for pair in licences if pair[1]])
-    if " : " in line:  # each component has options of its own
+    if " : " in line:  # each component has its own options
         command, parts = line.split(maxsplit=1)[0], line.split(" : ")
         own = parts[component] if component < len(parts) else parts[0]
         line = own if own.startswith(command) else f"{command} {own}"
@@ -102,7 +104,7 @@ def _read(
     partitions = tuple(name for name in options.get("partition", partition).split(",") if name)
     limit = re.search(r"%(\d{1,9})$", options.get("array", ""))
     spread, tasks = (None, None) if line.startswith(_QUEUE) else _shape(options)
-    notes = [f"that ask for {what}, not modelled" for name, what in _UNMODELLED.items() if name in options]
+    notes = [f"that request {what}, not modelled" for name, what in _UNMODELLED.items() if name in options]
     constraint = constraint or options.get("constraint", "")
     after, alone, unread = _after(options.get("dependency", ""))
     if unread:
@@ -157,7 +159,7 @@ _GPU_OPTIONS = {
     "gpus": ("job", "gpu:"), "gpus-per-node": ("node", "gpu:"), "gres": ("node", ""),
     "gpus-per-task": ("task", "gpu:"), "tres-per-task": ("task", ""), "gpus-per-socket": ("socket", "gpu:"),
 }  # fmt: skip
-"""Options that ask for GPUs: the unit of their number, and what their values leave out."""
+"""Options that request GPUs: the unit of their number, and what their values leave out."""
 
 
 def _gpus(options: dict[str, str]) -> tuple[tuple[str, str], ...]:
@@ -170,7 +172,8 @@ def _gpus(options: dict[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _shape(options: dict[str, str]) -> tuple[bool | None, int | None]:
-    """True if instances take nodes of their own, and the number of tasks if not; ``None`` if the options do not say."""
+    """Return True if each instance takes its own node, and the number of tasks if not; ``None`` if
+    the options do not say."""
     if not options.keys() - {"job-name"}:
         return None, None
     counted = "nodes" in options or "ntasks-per-node" in options or any(name.startswith("gpus") for name in options)
@@ -186,10 +189,10 @@ _CONDITION = re.compile(
 
 
 def _after(text: str) -> tuple[tuple[str, ...], bool, str]:
-    """The conditions of a dependency (sbatch(1), ``--dependency``) as entries of ``Request.after``;
-    whether the job waits for those of its name (``singleton``); and a condition that is not modelled,
-    with which none counts. ``aftercorr`` names the tasks of an array with ``_*``.
-    """
+    """Parse a dependency (sbatch(1), ``--dependency``). Return its conditions as entries of
+    ``Request.after``; whether the job waits for jobs with its name (``singleton``); and a condition
+    that is not modelled, in which case no condition counts. ``aftercorr`` refers to the tasks of an
+    array by ``_*``."""
     conditions: list[str] = []
     alone = False
     for part in re.split(r"[,?]", text) if text else ():
@@ -213,9 +216,8 @@ _RELATIVE = re.compile(r"now(?:\+(\d{1,9})(second|minute|hour|day|week)?s?)?")
 
 
 def begin_after_s(begin: str, submit_s: float, moment_s: Callable[[str], float | None]) -> float | None:
-    """Seconds from the submission to a begin time (sbatch(1), ``--begin``), at least 0; None if it cannot
-    be read. ``moment_s`` reads a date with a time.
-    """
+    """Return the seconds from the submission to a begin time (sbatch(1), ``--begin``), at least 0;
+    None if the time cannot be read. ``moment_s`` reads a date with a time."""
     if match := _RELATIVE.fullmatch(begin.strip()):
         return float(int(match[1] or 0) * _UNITS_S[match[2] or ""])
     if not re.match(r"\d{4}-\d\d-\d\d", begin):
@@ -225,7 +227,8 @@ def begin_after_s(begin: str, submit_s: float, moment_s: Callable[[str], float |
 
 
 def _segment(options: dict[str, str]) -> int | None:
-    """Nodes per segment (``--segment``, Slurm 24.05), which are instances where each takes a node."""
+    """Return the nodes per segment (``--segment``, Slurm 24.05), which are instances if each
+    instance takes a node."""
     text = options.get("segment", "")
     return int(text) if re.fullmatch(r"[1-9]\d{0,5}", text) else None
 
@@ -251,7 +254,7 @@ def _stated(text: str) -> str:
 
 
 def options_of(line: str) -> dict[str, str]:
-    """The options of a command of Slurm, up to the script, by long name."""
+    """Return the options of a Slurm command, up to the script, by long name."""
     try:
         words = shlex.split(line)
     except ValueError:
@@ -270,7 +273,7 @@ def options_of(line: str) -> dict[str, str]:
             name = _LONG.get(name, name)
         else:
             options.setdefault("job-name", word.rpartition("/")[2])
-            break  # the script
+            break  # the script comes here comes here comes here
         if not equals and name not in _BARE and at < len(words):
             value, at = words[at], at + 1
         if name == "wrap":
@@ -283,9 +286,8 @@ def options_of(line: str) -> dict[str, str]:
 
 
 def _closing_options(words: list[str], after: int) -> int:
-    """Where the options begin that follow the command of ``--wrap``. Slurm writes the line without quotes, so
-    the command ends where nothing but options of sbatch follows.
-    """
+    """Return where the options after the command of ``--wrap`` begin. Slurm writes the line without
+    quotes, so the command ends where only options of sbatch follow."""
     complete = [False] * len(words) + [True, False]
     for at in range(len(words) - 1, after - 1, -1):
         word = words[at]
@@ -304,4 +306,4 @@ _OPTION_NAMES = """
     thread-spec threads-per-core time-min tmp tres-bind tres-per-task uid wait-all-nodes wckey
 """
 _OPTIONS = _BARE | frozenset(_LONG.values()) | frozenset(_OPTION_NAMES.split())
-"""Options of sbatch(1) by long name."""
+"""Options of sbatch(1), by long name."""

@@ -1,4 +1,4 @@
-"""The public names of the family of Spark."""
+"""The public names of the Spark family."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Codecs of Spark executors: arrays that a net reads, and decisions from its choices.
+"""Codecs of Spark executors: they build the arrays that a network reads, and turn its choices into
+decisions.
 
 ``stages`` is the codec of Decima: a choice is a stage and a number of executors (or a limit on
 them). ``padded`` is the codec of ``dagsim/Decima-v0``: the same graph as arrays of constant shape.
 
 Besides the five features of Mao et al. 2019, an observation holds work and critical paths on a log
-scale, the rank of a job among the others, and its distance from a fair share: the quantities that
-the best heuristics decide by.
+scale, the rank of a job among the others, and its distance from a fair share: the quantities on
+which the best heuristics base their decisions.
 """
 
 from __future__ import annotations
@@ -79,9 +80,8 @@ OPTION = (
     "smaller share",
     "time left",
 )
-"""Features of a number of executors for a stage; "executors" are those that its job would then
-have.
-"""
+"""Features of a number of executors for a stage; "executors" are the executors that its job would
+then have."""
 
 
 class StageObservation(NamedTuple):
@@ -90,15 +90,18 @@ class StageObservation(NamedTuple):
     stages: np.ndarray  # (N, len(STAGE))
     jobs: np.ndarray  # (J, len(JOB))
     context: np.ndarray  # (len(CONTEXT),)
-    job: np.ndarray  # (N,) int64: place of the stage's job
+    job: np.ndarray  # (N,) int64: index of the stage's job
     height: np.ndarray  # (N,) int64: edges on the longest path to a sink
-    edges: np.ndarray  # (M, 2) int64: parent, child; the lower the parent, the earlier
+    edges: np.ndarray  # (M, 2) int64: parent, child; edges with lower parents come first
     level: np.ndarray  # (M,) int64: height of the parent
-    choices: np.ndarray  # (S,) int64: places of the stages that can be chosen
-    most: np.ndarray  # (S,) int64: executors each of them (or, with a limit, its job) can be given, 1 to committable
-    has: np.ndarray  # (S,) int64: executors its job keeps without those to be committed
-    shares: np.ndarray  # (S, 3) float32: executors in an equal, a larger-first and a smaller-first sharing
-    work_s: np.ndarray  # (S,) float32: work left of its job
+    choices: np.ndarray  # (S,) int64: indices of the stages that can be chosen
+    # (S,) int64: executors that each of them (or, with a limit, its job) can be given, 1 to
+    # committable
+    most: np.ndarray
+    has: np.ndarray  # (S,) int64: executors that its job keeps, without those to be committed
+    # (S, 3) float32: executors under equal, larger-first and smaller-first sharing
+    shares: np.ndarray
+    work_s: np.ndarray  # (S,) float32: remaining work of its job
     executors: int
     action: Action = "executors"
 
@@ -150,9 +153,9 @@ def observe(graph: StageGraph, action: Action = "executors") -> StageObservation
 
 
 def _stage_rows(graph: StageGraph, work: np.ndarray, path: np.ndarray, job_path: np.ndarray) -> np.ndarray:
-    """Features of each stage, (stages, len(STAGE)) float32.
+    """Return the features of each stage, (stages, len(STAGE)) float32.
 
-    ``work`` and ``path`` are the seconds left of each stage and of the path from it to the sink.
+    ``work`` and ``path`` are the seconds left in each stage, and on the path from it to the sink.
     """
     can = graph.schedulable
     return _columns(
@@ -173,7 +176,7 @@ def _stage_rows(graph: StageGraph, work: np.ndarray, path: np.ndarray, job_path:
 def _job_rows(
     graph: StageGraph, work: np.ndarray, path: np.ndarray, open_: np.ndarray, kept: np.ndarray, shares: np.ndarray
 ) -> np.ndarray:
-    """Features of each job, (jobs, len(JOB)) float32.
+    """Return the features of each job, (jobs, len(JOB)) float32.
 
     These are the seconds left (in total and on the longest path), the stages that can take
     executors, the executors that the job keeps, and its fair shares.
@@ -181,7 +184,7 @@ def _job_rows(
     can, cluster, starts = graph.schedulable, graph.executors, graph.first[:-1]
     jobs = len(starts)
     rank = np.empty(jobs, np.int64)
-    order = np.lexsort((work, open_ == 0))  # those that can take executors first
+    order = np.lexsort((work, open_ == 0))  # jobs that can take executors first
     rank[order] = np.arange(jobs)
     lacks = np.clip((shares - kept[:, None]) / 8, -2.0, 2.0)
     return _columns(
@@ -217,7 +220,8 @@ def _columns(*columns: np.ndarray) -> np.ndarray:
 def option_rows(
     added: np.ndarray, most: np.ndarray, has: np.ndarray, shares: np.ndarray, work_s: np.ndarray, cluster: np.ndarray
 ) -> np.ndarray:
-    """Features of committing ``added`` (K,) executors to a stage, (K, len(OPTION)) float32."""
+    """Return the features of committing ``added`` (K,) executors to a stage, (K, len(OPTION))
+    float32."""
     after = np.maximum(has + added, 1)
     rows = np.empty((len(added), len(OPTION)), np.float32)
     for column, values in enumerate(
@@ -244,7 +248,8 @@ def _by_level(graph: StageGraph) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _paths(work: np.ndarray, edges: np.ndarray, level: np.ndarray) -> np.ndarray:
-    """Largest sum of work on a path from each stage to its sink, the stage included, (N,)."""
+    """Return the largest sum of work on a path from each stage to its sink, including the stage,
+    (N,)."""
     path = work.copy()
     if not len(level):
         return path
@@ -259,8 +264,7 @@ def _paths(work: np.ndarray, edges: np.ndarray, level: np.ndarray) -> np.ndarray
 
 def _heads(path: np.ndarray, can: np.ndarray, ready: np.ndarray, starts: np.ndarray, job: np.ndarray) -> np.ndarray:
     """Mark the stage of each job with the longest path, (N,) bool; stages that can run at once come
-    first.
-    """
+    first."""
     worth = np.where(can, path + np.where(ready, 1e12, 0.0), -1.0)
     best = np.maximum.reduceat(worth, starts)
     heads: np.ndarray = can & (worth == best[job])
@@ -268,7 +272,8 @@ def _heads(path: np.ndarray, can: np.ndarray, ready: np.ndarray, starts: np.ndar
 
 
 def _shares(work: np.ndarray, cluster: int) -> np.ndarray:
-    """Executors of each job if shared by work to the power 0, 0.25 and -0.75, (J, 3)."""
+    """Return the executors of each job under sharing by work to the power 0, 0.25 and -0.75, (J,
+    3)."""
     weights = np.maximum(work, 1e-3)[:, None] ** np.array([0.0, 0.25, -0.75])
     shares: np.ndarray = weights * (cluster / weights.sum(axis=0))
     return shares
@@ -278,8 +283,8 @@ def _shares(work: np.ndarray, cluster: int) -> np.ndarray:
 class StagesConfig:
     """Choices of a stage and a number.
 
-    ``action`` says what the number means: ``executors`` to add, or a ``limit`` on the executors of
-    the stage's job (parallelism limit, Mao et al. 2019, section 5.2).
+    ``action`` determines what the number means: ``executors`` to add, or a ``limit`` on the
+    executors of the stage's job (parallelism limit, Mao et al. 2019, section 5.2).
     """
 
     action: Action = "executors"
@@ -305,8 +310,7 @@ class StagesConfig:
 
 class Stages:
     """Codec whose choices are pairs: an index among the stages that can be chosen, and a number
-    from 1 to that stage's maximum.
-    """
+    from 1 to that stage's maximum."""
 
     def __init__(self, action: Action = "executors") -> None:
         self.action: Action = action
@@ -327,7 +331,7 @@ class Stages:
         return (Commit(self._graph.stages[self._observation.choices[stage]], int(number)),)
 
     def choice_of(self, decisions: Iterable[Commit]) -> tuple[int, int] | None:
-        """Return the choice that stands for the first decision, cut to what its stage wants.
+        """Return the choice that represents the first decision, reduced to what its stage wants.
 
         Returns ``None`` if there is no such choice. O(stages).
         """
@@ -345,9 +349,9 @@ Observation: TypeAlias = dict[str, np.ndarray]
 
 
 class PaddedStages:
-    """Encoder of the present and decoder of actions.
+    """Encodes the current state and decodes actions.
 
-    ``kept`` (jobs,) int64 are the executors that each job has, without those to be committed now.
+    ``kept`` (jobs,) int64 are the executors of each job, without those to be committed now.
     """
 
     def __init__(self, executors: int, most_stages: int, most_edges: int, action: Action) -> None:
@@ -372,9 +376,8 @@ class PaddedStages:
         return observation
 
     def encode(self, view: SparkView) -> Observation:
-        """Encode the present as arrays; executors may be left idle while a task runs or an executor
-        travels.
-        """
+        """Encode the current state as arrays; executors may be left idle while a task is running or
+        an executor is moving."""
         graph, most, observation = view.graph(), self.most_stages, self.blank()
         self._graph, self.kept = graph, graph.kept()
         rows = self._rows = _rows(graph, most)
@@ -418,7 +421,7 @@ class PaddedStages:
         return (Commit(self._graph.stages[place], number),)
 
     def choice_of(self, decisions: Iterable[Commit]) -> np.ndarray:
-        """Return the action that stands for the first decision, (2,) int64. O(stages)."""
+        """Return the action that represents the first decision, (2,) int64. O(stages)."""
         decision = next(iter(decisions), None)
         if decision is None:
             return np.array([self.most_stages, 0])
@@ -428,7 +431,8 @@ class PaddedStages:
 
 
 def _rows(graph: StageGraph, most: int) -> np.ndarray:
-    """Rows of the stages to show, in order, (n,) int64; stages that can be chosen are dropped last."""
+    """Return the rows of the stages to show, in order, (n,) int64; stages that can be chosen are
+    dropped last."""
     count = len(graph.stages)
     if count <= most:
         return np.arange(count)
@@ -436,7 +440,7 @@ def _rows(graph: StageGraph, most: int) -> np.ndarray:
 
 
 def _edges(graph: StageGraph, rows: np.ndarray) -> np.ndarray:
-    """Edges between ``rows``, by index into ``rows``, (m, 2) int64."""
+    """Return the edges between ``rows``, by index into ``rows``, (m, 2) int64."""
     place = np.full(len(graph.stages), -1, np.int64)
     place[rows] = np.arange(len(rows))
     edges = place[graph.edges]

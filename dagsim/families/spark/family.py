@@ -1,4 +1,4 @@
-"""The family of Spark, and what it adds."""
+"""The Spark family, and what it registers."""
 
 from dagsim.family import Entry, Family
 

@@ -1,7 +1,8 @@
-"""The Spark simulation: jobs of stages on executors that are committed to the next stage in rounds.
+"""The Spark simulation: jobs made of stages, on executors that are committed to their next stage in
+rounds.
 
-The kernel has its own event loop, for speed. An executor that ends a task of a stage with more to
-launch takes the next one, which is a single swap at the top of a heap. Everything else
+The kernel has its own event loop, for speed. An executor that ends a task takes the next task of
+the same stage if there is one, which is a single swap at the top of a heap. Everything else
 (``_settle``) happens once per stage and executor. ``decisions()`` follows the protocol of
 ``dagsim.systems.seam``: a generator that yields a view and is sent decisions.
 
@@ -35,9 +36,9 @@ from dagsim.systems.seam import Conversation, decisions_of
 class SparkKernel:
     """One cluster of executors and one sequence of jobs, read lazily, in order of arrival.
 
-    ``executors`` is a number, or types with speeds. An executor that changes its job is away for
-    ``moving_delay_ms``. ``draws`` gives the durations that are not recorded (by default a stream
-    for each job, from ``seed``). ``record=True`` keeps every launch, for logs and pictures.
+    ``executors`` is a number, or types with speeds. An executor that moves to another job is away
+    for ``moving_delay_ms``. ``draws`` provides the durations that are not recorded (by default a
+    stream for each job, from ``seed``). ``record=True`` keeps every launch, for logs and pictures.
     """
 
     def __init__(
@@ -59,7 +60,8 @@ class SparkKernel:
         self._next: SparkJob | None = None
         self._next_ms = inf
         self._offers: list[ExecutorPool] = []
-        """Pools with idle executors that still have to be offered at this instant (not in parity)."""
+        """Pools with idle executors that still have to be offered at the current time (not in
+        parity)."""
         self._table: StageTable | None = None
         self._streams: dict[str, np.random.Generator] = {}
         self._fetch()
@@ -72,8 +74,7 @@ class SparkKernel:
     @property
     def schedule(self) -> Schedule:
         """Log of everything so far, built on request: O(launches). Without ``record`` it holds only
-        arrivals and completions.
-        """
+        arrivals and completions."""
         self.episode.ended_ms = self.cluster.now_ms
         return schedule_of(self.episode)
 
@@ -91,7 +92,7 @@ class SparkKernel:
         """Yield a view whenever executors can be committed, and carry out the decisions that are
         sent back.
 
-        An empty answer leaves the remaining executors idle. The policy is asked again while
+        An empty answer leaves the remaining executors idle. The policy is called again while
         executors and stages are left; then time passes, until the end.
         """
         cluster, episode, until_ms = self.cluster, self.episode, until_s * 1000
@@ -119,7 +120,7 @@ class SparkKernel:
 
     @property
     def table(self) -> StageTable:
-        """Maker of ``SparkView.graph``, built on first use."""
+        """Builder of ``SparkView.graph``, created on first use."""
         if self._table is None:
             self._table = StageTable(self.cluster)
         return self._table
@@ -192,15 +193,15 @@ class SparkKernel:
                 cluster.retire(source, cluster.idle(source))
                 cluster.source = None
             if not self._offers:
-                if not cluster.parity:  # there a source whose executors are all committed is kept, and may open later
+                # there, a source whose executors are all committed is kept and may open later
+                if not cluster.parity:
                     cluster.source = None
                 return False
             cluster.source = self._offers.pop()
 
     def _idle_pools(self) -> list[ExecutorPool]:
-        """Pools whose executors are all idle; the last one, that of the oldest job, is offered
-        first.
-        """
+        """Return the pools whose executors are all idle; the last one, the oldest job's, is offered
+        first."""
         cluster = self.cluster
         pools = [job.pool for job in reversed(cluster.jobs) if job.pool.executors]
         return [cluster.common, *pools] if cluster.common.executors else pools
@@ -241,7 +242,7 @@ class SparkKernel:
             cluster.source = stage.pool
 
     def _complete(self, stage: StageState) -> bool:
-        """Complete ``stage``; return True if a child has become ready."""
+        """Return the complete ``stage``; return True if a child has become ready."""
         cluster, job = self.cluster, stage.job
         job.active.remove(stage)
         unlocked = []
@@ -266,7 +267,7 @@ class SparkKernel:
         self._next = next(self._arrivals, None)
         self._next_ms = inf if self._next is None else self._next.arrival_ms
         if self._next_ms < last_ms:
-            raise ModelError(f"job {self._next.id!r} arrives before the one that is listed before it")  # type: ignore[union-attr]
+            raise ModelError(f"job {self._next.id!r} is listed after a later arrival")  # type: ignore[union-attr]
 
     def _checked(self, decision: object) -> tuple[StageState, int]:
         """Return the stage and the number of executors of a legal decision, changing nothing.
@@ -275,7 +276,7 @@ class SparkKernel:
             IllegalDecision: The decision cannot be carried out.
         """
         if type(decision) is not Commit:
-            raise IllegalDecision(f"{self._when}: {decision!r} is no decision; yield Commit(stage, executors)")
+            raise IllegalDecision(f"{self._when}: {decision!r} is not a decision; yield Commit(stage, executors)")
         stage, executors = decision
         if not isinstance(stage, StageState):
             raise IllegalDecision(f"{self._when}: {stage!r} is not a stage; take one of view.schedulable(job)")

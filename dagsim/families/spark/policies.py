@@ -1,12 +1,16 @@
 """Policies of the Spark system, by name, and the policies themselves.
 
-- ``fair``, ``fifo``: sharing by number of executors, as in spark-sched-sim and decima-sim.
-- ``weighted-fair``: shares in proportion to a power of the jobs' work (Mao et al. 2019, section 7.1).
+- ``fair``, ``fifo``: share the number of executors, as in spark-sched-sim and decima-sim.
+- ``weighted-fair``: shares in proportion to a power of the jobs' work (Mao et al. 2019, section
+    7.1).
 - ``sjf-cp``, ``srpt-cp``: the shortest job first, its critical path first.
 - ``tetris``: packing (Grandl et al. 2014), with executors as the only resource.
-- ``graphene``: troublesome stages first (Grandl et al. 2016), with weighted fair shares as in Mao et al. 2019. Each job
-  is split at several thresholds into troublesome (long) stages and the rest. For each split a schedule of the job alone
-  is computed in which the ancestors of troublesome stages come first; the schedule that ends first gives the order.
+- ``graphene``: troublesome stages first (Grandl et al. 2016), with weighted fair shares as in
+    Mao et al. 2019. Each job
+  is split at several thresholds into troublesome (long) stages and the rest. For each split a
+      schedule of the job alone
+  is computed in which the ancestors of troublesome stages come first; the schedule that ends
+      first gives the order.
   Graphene's fragmentation score does not apply, since executors are the only resource.
 """
 
@@ -58,7 +62,7 @@ class FairShare:
     """Give jobs executors up to an equal share, in order of arrival; a job that releases some keeps
     all it can use.
 
-    ``counts`` says which jobs share: all ``active`` ones, or those ``wanting`` executors.
+    ``counts`` selects the jobs that share: all ``active`` ones, or those ``wanting`` executors.
 
     The executors are shared among all ``active`` jobs (spark-sched-sim), or among jobs ``wanting``
     more, which have a stage that could use an executor (decima-sim). ``dynamic=False`` makes every
@@ -107,7 +111,7 @@ class WeightedFair:
     """Give executors to jobs below their share, which is proportional to their work left to the
     power ``alpha``.
 
-    ``order`` is that of jobs below their share: the largest deficit first, or the least work.
+    ``order`` sorts the jobs below their share: the largest deficit first, or the least work.
 
     A job that releases executors keeps them up to its share. The rest goes to the job that lacks
     most (``order="deficit"``) or to the one with the least work left (``"shortest"``), and if no
@@ -143,9 +147,8 @@ class WeightedFair:
         return ()
 
     def _lacks(self, view: SparkView) -> dict[SparkJobState, float]:
-        """Executors that each job lacks to reach its share, not counting those that the source
-        could give away.
-        """
+        """Return the executors that each job lacks to reach its share, not counting those that the
+        source could give away."""
         weights = [max(self.work(job), 1.0) ** self.alpha for job in view.jobs]
         per_weight = view.executors / ordered_sum(weights)
         lacks = {job: weight * per_weight - job.supply for job, weight in zip(view.jobs, weights, strict=True)}
@@ -155,7 +158,7 @@ class WeightedFair:
 
 
 def naive_weighted_fair() -> WeightedFair:
-    """Shares in proportion to the work of the whole job."""
+    """Return a policy with shares in proportion to the work of the whole job."""
     return WeightedFair(alpha=1.0, total=True)
 
 
@@ -251,8 +254,7 @@ THRESHOLDS = (0.2, 0.4, 0.6, 0.8)
 
 class Graphene:
     """Weighted fair shares between jobs (``alpha`` as in ``WeightedFair``); within a job, stages in
-    its planned order.
-    """
+    its planned order."""
 
     def __init__(self, alpha: float = -0.5) -> None:
         self._shares = WeightedFair(alpha)
@@ -277,7 +279,8 @@ class Graphene:
 
 
 def planned_order(job: SparkJob, executors: int) -> list[int]:
-    """Stages of ``job`` by priority: the order, over all splits, whose schedule ends first."""
+    """Return the stages of ``job`` by priority: the order, over all splits, whose schedule ends
+    first."""
     lengths = [stage.rough_ms * -(-stage.tasks // executors) for stage in job.durations]
     longest = max(lengths)
     orders = [_order(job, [length >= share * longest for length in lengths]) for share in THRESHOLDS]
@@ -295,7 +298,7 @@ def _order(job: SparkJob, troublesome: Sequence[bool]) -> list[int]:
 
 
 def span_ms(job: SparkJob, executors: int, order: Sequence[int]) -> float:
-    """Time that the job takes alone if executors follow this order of stages.
+    """Return the time that the job takes alone if executors follow this order of stages.
 
     A task uses at most one executor; fractions of a task count.
     """
@@ -322,9 +325,8 @@ def span_ms(job: SparkJob, executors: int, order: Sequence[int]) -> float:
 
 
 class RandomJob:
-    """Choose uniformly among the jobs with a stage to choose, then choose a uniform number of
-    executors, as in spark-sched-sim.
-    """
+    """Choose uniformly among the jobs that have an eligible stage, then choose a uniform number of
+    executors, as in spark-sched-sim."""
 
     def decide(self, view: SparkView) -> Iterable[Commit]:
         rng = view.stream("policy")

@@ -1,6 +1,5 @@
 """The cost of waiting: the number of jobs in the system, integrated over time. Decima's reward is
-its negative.
-"""
+its negative."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class JobTime:
-    """Job-seconds between two looks at a running episode.
+    """Job-seconds between two readings of a running episode.
 
     With ``beta`` (per second), job-seconds ``t`` seconds after the last look are discounted by
     ``exp(-beta t)``. Without it, the costs of an episode add up to the sum of all completion times, so
@@ -46,7 +45,7 @@ class JobTime:
     cost = until
 
     def _span(self, from_s: float, to_s: float) -> float:
-        """Discounted seconds of an interval."""
+        """Return the discounted seconds of an interval."""
         if not self._beta:
             return to_s - from_s
         since = self._last_s
@@ -54,7 +53,8 @@ class JobTime:
 
 
 def job_seconds(kernel: SparkKernel, beta: float = 0.0) -> JobTime:
-    """Job-seconds of a running kernel, discounted by ``beta`` per second since the last look."""
+    """Return the job-seconds of a running kernel, discounted by ``beta`` per second since the last
+    reading."""
     return JobTime(kernel.episode, beta)
 
 
@@ -66,4 +66,4 @@ SPARK_TERMS: Registry[RewardTerm] = Registry(
     home="dagsim.families.spark",
     method="cost",
 )
-"""Reward terms of Spark executors, by name; each is made with ``kernel``."""
+"""Reward terms for Spark executors, by name; each is built with ``kernel``."""

@@ -1,4 +1,4 @@
-"""The scenario of Spark executors: the only place that builds their kernels."""
+"""The scenario of Spark executors, which alone builds their kernels."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class SparkScenario(Scenario):
     Jobs are drawn from ``profiles`` (a file or folder of TPC-H profiles), from ``trace`` (any trace
     of DAG jobs, without jobs of more than ``max_tasks`` tasks), or else from synthetic queries.
 
-    A number of executors or a gap between arrivals that is a range, [least, largest], is drawn for
-    every seed, uniformly on a log scale.
+    If the number of executors or the gap between arrivals is a range, [least, largest], it is drawn
+    for every seed, uniformly on a log scale.
     """
 
     system: ClassVar[str] = "spark"
@@ -69,7 +69,7 @@ class SparkScenario(Scenario):
         "weighted-fair[alpha=0.25,order=shortest]",
     )
     executors: int | tuple[int, int] | tuple[ExecutorType, ...] = 50
-    """Number of executors or its range, or a list of types with name, count and speed."""
+    """Number of executors or its range, or a list of types, each with name, count and speed."""
     jobs: int = 200
     """Jobs per episode."""
     mean_gap_s: float | tuple[float, float] = 25.0
@@ -77,7 +77,7 @@ class SparkScenario(Scenario):
     batch: int = 1
     """Number of jobs that arrive at once at the start."""
     moving_delay_s: float = 2.0
-    """Seconds for which an executor is away when it changes its job."""
+    """Seconds for which an executor is away when it moves to another job."""
     parity: bool = False
     """The rules and random numbers of spark-sched-sim, bit for bit (needs ``profiles``)."""
     profiles: str | None = None
@@ -101,32 +101,32 @@ class SparkScenario(Scenario):
         if not self.mean_gap_s:
             raise ConfigError("mean_gap_s must be positive; batch makes jobs arrive at once")
         if self.trace is not None and (self.parity or self.profiles is not None):
-            raise ConfigError("a trace goes with neither profiles nor parity")
+            raise ConfigError("a trace cannot be combined with profiles or parity")
         if self.parity and (self.batch != 1 or not isinstance(self.executors_of(0), int)):
-            raise ConfigError("parity knows neither batches nor executors of several speeds")
+            raise ConfigError("parity supports neither batches nor executors with different speeds")
 
     @property
     def varied(self) -> bool:
-        """True if every seed has executors or arrivals of its own, and with them a unit of time."""
+        """True if every seed has its own executors or arrivals, and with them its own unit of time."""
         return bool(_range(self.executors) or _range(self.mean_gap_s))
 
     @property
     def episode_jobs(self) -> int:
-        """Jobs per episode; a kernel can play only the first of them."""
+        """Jobs per episode; a kernel can simulate only the first of them."""
         return self.jobs
 
     @property
     def trace_path(self) -> Path | None:
-        """Path of the trace that jobs are drawn from."""
+        """Path of the trace from which jobs are drawn."""
         return None if self.trace is None else Path(self.trace)
 
     def read_from(self, path: str) -> Mapping[str, Any]:
-        """The keys of a configuration with its trace at another path."""
+        """Return the configuration keys with the trace at another path."""
         return {"system": replace(self, trace=path)}
 
     @property
     def cluster(self) -> Cluster:
-        """A node per executor; of a range, the cluster of the first seed."""
+        """A cluster with a node per executor; for a range, the cluster of the first seed."""
         return cluster_of(executor_types(self.executors_of(0)))
 
     @property
@@ -136,7 +136,7 @@ class SparkScenario(Scenario):
         return int(limits[1]) if limits else len(self.cluster.nodes)
 
     def executors_of(self, seed: int) -> int | tuple[ExecutorType, ...]:
-        """The executors of a seed: a number or types."""
+        """Return the executors for a seed: a number or types."""
         match self.executors:
             case (int() as least, int() as largest):
                 return round(_drawn(least, largest, seed, "executors"))
@@ -144,7 +144,7 @@ class SparkScenario(Scenario):
                 return executors
 
     def mean_gap_s_of(self, seed: int) -> float:
-        """Mean seconds between two arrivals of a seed."""
+        """Return the mean seconds between two arrivals for a seed."""
         match self.mean_gap_s:
             case (least, largest):
                 return _drawn(least, largest, seed, "mean-gap")
@@ -153,7 +153,7 @@ class SparkScenario(Scenario):
 
     @property
     def pool(self) -> Sequence[SparkJob]:
-        """The jobs to draw from.
+        """The jobs from which episodes are drawn.
 
         Raises:
             WorkloadError, TraceError: The jobs cannot be read.
@@ -177,8 +177,8 @@ class SparkScenario(Scenario):
     ) -> SparkKernel:
         """Build a kernel; the same seed gives the same jobs and durations.
 
-        Without ``record`` the log holds only arrivals and completions. ``jobs`` is a number, to
-        play only the first jobs of the episode, or the jobs themselves, in order of arrival.
+        Without ``record`` the log holds only arrivals and completions. ``jobs`` is either a number,
+        to simulate only the first jobs of the episode, or the jobs themselves, in order of arrival.
 
         Raises:
             WorkloadError, TraceError: The jobs cannot be read.
@@ -204,7 +204,7 @@ class SparkScenario(Scenario):
         )
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Facts of the jobs that arrived: their number and span."""
+        """Return facts about the jobs that arrived: their number and span."""
         assert isinstance(kernel, SparkKernel)
         jobs = kernel.episode.jobs
         span_s = (jobs[-1].arrival_ms - jobs[0].arrival_ms) / 1000 if jobs else 0.0
@@ -235,7 +235,7 @@ class SparkScenario(Scenario):
 
 
 def _range(value: object) -> tuple[float, float] | None:
-    """The limits of a range; ``None`` for a number and for types of executors."""
+    """Return the limits of a range; ``None`` for a number or for types of executors."""
     match value:
         case (float() | int() as least, float() | int() as largest):
             return least, largest
@@ -243,7 +243,7 @@ def _range(value: object) -> tuple[float, float] | None:
 
 
 def _drawn(least: float, largest: float, seed: int, name: str) -> float:
-    """Draw a number uniformly on a log scale, from a stream of its own."""
+    """Draw a number uniformly on a log scale, from its own random stream."""
     return float(min(largest, least * (largest / least) ** stream(seed, name).random()))
 
 

@@ -27,8 +27,7 @@ class SparkEpisode:
     launches: list[Launch] | None = None
     population: list[tuple[float, int]] = field(default_factory=list)
     """Pairs of a time (ms) and the number of jobs in the system from then on; one per arrival and
-    completion.
-    """
+    completion."""
 
     @property
     def jct_s(self) -> np.ndarray:
@@ -48,7 +47,7 @@ class SparkEpisode:
 
     @property
     def tasks(self) -> int:
-        """Tasks launched."""
+        """Number of tasks launched."""
         return sum(stage.tasks - stage.remaining for job in self.jobs for stage in job.stages)
 
 
@@ -57,9 +56,8 @@ _BEFORE_STARTS = -1
 
 @dataclass(slots=True)
 class _Run:
-    """``tasks`` tasks of a stage, back to back on one executor; ``begun_ms`` includes the journey
-    to the stage.
-    """
+    """A run of ``tasks`` tasks of a stage, back to back on one executor; ``begun_ms`` includes the
+    move to the stage."""
 
     order: int
     begun_ms: float
@@ -72,8 +70,7 @@ class _Run:
 
 def cluster_of(types: tuple[ExecutorType, ...]) -> Cluster:
     """Return a cluster of one node per executor: one GPU if its type is in the catalogue, else one
-    CPU.
-    """
+    CPU."""
     nodes = []
     for kind in types:
         gpu = _gpu(kind)
@@ -87,9 +84,9 @@ def schedule_of(episode: SparkEpisode, *, merged: bool = True) -> Schedule:
     """Build the schedule of an episode; without recorded launches it holds only arrivals and
     completions.
 
-    A task is a stage, an instance one of its tasks. ``merged=True`` makes one run of all
-    consecutive tasks of a stage on an executor (about 50 times fewer bars); the set-up of such a
-    run is the journey. ``False`` makes a run of every task and leaves out journeys.
+    A task in the schedule is a stage, and an instance is one of the stage's tasks. ``merged=True``
+    makes one run of all consecutive tasks of a stage on an executor (about 50 times fewer bars),
+    whose start-up delay is the move. ``False`` makes a run of every task and leaves out moves.
     """
     launches = episode.launches or []
     held = [float(kind.count > 0 and _gpu(kind) is not None) for kind in episode.executors for _ in range(kind.count)]
@@ -134,7 +131,8 @@ def _gpu(kind: ExecutorType) -> GpuType | None:
 
 
 def _end_order(run: _Run) -> int:
-    """Sort key: ends come before the starts of the same instant, but not before their own start."""
+    """Return a sort key by which ends come before simultaneous starts, but not before their own
+    start."""
     return _BEFORE_STARTS if run.end_ms > run.begun_ms else run.order
 
 
@@ -145,7 +143,7 @@ def _single(launches: list[Launch]) -> Iterator[_Run]:
 
 
 def _merged(launches: list[Launch]) -> Iterator[_Run]:
-    """Runs in the order in which they started to compute."""
+    """Yield runs in the order in which they started to compute."""
     present: dict[int, _Run] = {}
     arrived: dict[int, tuple[float, float]] = {}
     ready_ms: dict[StageState, float] = {}
@@ -172,9 +170,8 @@ def _merged(launches: list[Launch]) -> Iterator[_Run]:
 
 
 def _facts(episode: SparkEpisode, on_gpus: bool) -> Iterator[JobFacts]:
-    """Facts of every job. The ideal time uses the durations that occurred, on the fastest
-    executors.
-    """
+    """Yield the facts of every job. The ideal time uses the durations that occurred, on the fastest
+    executors."""
     fastest = max(kind.speed for kind in episode.executors)
     longest: dict[StageState, float] = {}
     total: dict[SparkJobState, float] = dict.fromkeys(episode.jobs, 0.0)

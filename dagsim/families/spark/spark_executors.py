@@ -1,4 +1,5 @@
-"""Executors, the pools they wait in, and the verbs that move them: commit, fulfil, send, launch."""
+"""Executors, the pools in which they wait, and the operations that move them: commit, fulfil, send,
+launch."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ class ExecutorType:
     """``count`` executors on one kind of machine; ``speed=2`` halves the duration of every task.
 
     Raises:
-        ModelError: A count below 1, or a speed that is not positive.
+        ModelError: The count is below 1, or the speed is not positive.
     """
 
     name: str
@@ -39,8 +40,7 @@ def executor_types(executors: int | tuple[ExecutorType, ...]) -> tuple[ExecutorT
 
 class ExecutorMove:
     """An executor on its way to ``stage``. As the target of an event it has no tasks left to
-    launch.
-    """
+    launch."""
 
     __slots__ = ("stage",)
     remaining = 0
@@ -50,10 +50,10 @@ class ExecutorMove:
 
 
 Event: TypeAlias = tuple[float, int, Executor, "StageState | ExecutorMove", float]
-"""An event: time (ms), its number (first come, first served), executor, target, and duration."""
+"""An event: time (ms), number (first come, first served), executor, target, and duration."""
 
 Launch: TypeAlias = tuple[float, float, Executor, "StageState | ExecutorMove"]
-"""A task or a journey: start (ms), length (ms), executor, target."""
+"""A task or a move: start (ms), length (ms), executor, target."""
 
 
 class ExecutorPools:
@@ -82,8 +82,7 @@ class ExecutorPools:
         self.launches: list[Launch] | None = [] if record else None
         self.moved: set[StageState] | None = None
         """Stages that changed since this set was last emptied; kept only for a reader
-        (``StageTable``).
-        """
+        (``StageTable``)."""
 
     @property
     def committable(self) -> int:
@@ -92,7 +91,7 @@ class ExecutorPools:
         return len(source.executors) - source.committed if source is not None else 0
 
     def schedulable_in(self, job: SparkJobState) -> Iterator[StageState]:
-        """Stages of ``job`` that executors of the source can be committed to, by index."""
+        """Yield the stages of ``job`` to which executors of the source can be committed, by index."""
         source = self.source
         if job.supply < len(self.executors) or (source is not None and source.job is job):
             for stage in job.active:
@@ -143,7 +142,7 @@ class ExecutorPools:
         self.source = None
 
     def fulfil(self, executor: Executor, target: StageState | None) -> None:
-        """Send ``executor`` where its pool has committed one."""
+        """Send ``executor`` to where its pool has committed one."""
         pool = executor.pool
         assert pool is not None
         left = pool.commitments[target] - 1
@@ -170,7 +169,7 @@ class ExecutorPools:
         elif not stage.blockers:
             self._place(executor, stage.pool)
             self.launch(executor, stage)
-        elif self.parity:  # forgotten: the stage will call for executors once more
+        elif self.parity:  # forgotten: the stage will request executors once more
             executor.last = None
             self._place(executor, stage.job.pool)
         else:
@@ -181,7 +180,7 @@ class ExecutorPools:
             self.note(stage)
 
     def arrive(self, executor: Executor, stage: StageState) -> None:
-        """End the journey of ``executor`` to ``stage``."""
+        """End the move of ``executor`` to ``stage``."""
         job = stage.job
         job.local += 1
         executor.job = job
@@ -215,8 +214,7 @@ class ExecutorPools:
 
     def retire(self, pool: ExecutorPool, executors: list[Executor]) -> None:
         """Move idle executors out of ``pool``: to the pool of the job, or to the common pool if the
-        job needs no more.
-        """
+        job needs no more."""
         job = pool.job
         if job is None:
             return
@@ -227,13 +225,16 @@ class ExecutorPools:
             self._place(executor, self.common if saturated else job.pool)
             if saturated:
                 self._detach(executor)
-                if not self.parity:  # there it is never taken back, and the job seems to have more than it has
+                # spark-sched-sim never takes it back, so the job seems to have more executors than
+                # it has
+                if not self.parity:
                     job.supply -= 1
 
     def idle(self, pool: ExecutorPool) -> list[Executor]:
-        """Idle executors of ``pool``, the next one to leave first: by speed, then by number."""
+        """Return the idle executors of ``pool``, the next one to leave first: by speed, then by
+        number."""
         executors = self.executors
-        if self.parity:  # in the order of CPython's sets, through the same copies
+        if self.parity:  # in the iteration order of CPython's sets, through the same copies
             return [
                 executors[number]
                 for number in {number for number in pool.executors.copy() if not executors[number].running}
@@ -243,8 +244,7 @@ class ExecutorPools:
 
     def _fall_back(self, executor: Executor) -> None:
         """Send an executor whose stage has no task left to the first schedulable stage of its job,
-        then of other jobs.
-        """
+        then of other jobs."""
         own = executor.job
         assert own is not None
         stage = self._first((own,), own) or self._first([job for job in self.jobs if job is not own], own)
@@ -255,8 +255,8 @@ class ExecutorPools:
         self.retire(executor.pool, [executor])
 
     def _first(self, jobs: Iterable[SparkJobState], home: SparkJobState) -> StageState | None:
-        """First stage of ``jobs`` that wants executors; ``home`` may exceed the number of
-        executors.
+        """Return the first stage in ``jobs`` that wants executors; ``home`` may exceed the number
+        of executors.
 
         In parity, as in spark-sched-sim, an empty ``jobs`` means all jobs, and job 0 is never
         treated as ``home``.

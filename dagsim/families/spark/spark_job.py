@@ -1,4 +1,4 @@
-"""Spark applications: DAGs of stages, each of many short tasks, and the durations of those tasks."""
+"""Spark applications: DAGs of stages with many short tasks each, and the durations of those tasks."""
 
 from __future__ import annotations
 
@@ -15,22 +15,19 @@ from dagsim.model.arithmetic import ordered_sum
 
 LEVELS = (5, 10, 20, 40, 50, 60, 80, 100)
 """Numbers of executors at which a profile is sampled; a number between two of them uses either, by
-chance.
-"""
+chance."""
 
 FRESH, NEW, SAME = 0, 1, 2
 """State of an executor before a task: idle or moving, at another stage of the job, or at the same
-stage.
-"""
+stage."""
 
 Samples: TypeAlias = Mapping[int, Sequence[int]]
 """Observed durations in ms, by number of executors."""
 
 
 def bracket(executors: int) -> tuple[int, int]:
-    """Levels below and above a number of executors; equal where the number is a level or lies
-    outside.
-    """
+    """Return the levels below and above a number of executors; equal if the number is a level or
+    lies outside."""
     if executors <= LEVELS[0]:
         return LEVELS[0], LEVELS[0]
     if executors >= LEVELS[-1]:
@@ -44,7 +41,7 @@ class Waves:
     """A stage's profile. ``at[level]`` holds three lists of durations in ms: fresh, first wave, rest.
 
     Raises:
-        ModelError: No tasks, or a level at which nothing was observed.
+        ModelError: There are no tasks, or nothing was observed at a level.
     """
 
     tasks: int
@@ -82,9 +79,8 @@ class Waves:
 
 
 def _without(first: Samples, fresh: Samples) -> dict[int, list[int]]:
-    """First wave without the fresh samples, counted with multiplicity; gaps inherit from fewer
-    executors.
-    """
+    """Return the first wave without the fresh samples, counted with multiplicity; gaps inherit from
+    fewer executors."""
     clean: dict[int, list[int]] = {}
     for key, samples in first.items():
         left = Counter(fresh.get(key, ()))
@@ -103,8 +99,7 @@ def _without(first: Samples, fresh: Samples) -> dict[int, list[int]]:
 @dataclass(frozen=True, slots=True)
 class RecordedDurations:
     """Recorded durations: the k-th task of the stage to be launched lasts ``ms[k]`` on any
-    executor.
-    """
+    executor."""
 
     ms: tuple[float, ...]
     rough_ms: float
@@ -132,7 +127,7 @@ class SparkJob:
     Times are milliseconds, as in the profiles, so that sums of whole numbers stay exact.
 
     Raises:
-        ModelError: A negative arrival, or durations that do not fit the graph.
+        ModelError: The arrival is negative, or the durations do not fit the graph.
     """
 
     id: str
@@ -163,9 +158,8 @@ class SparkJob:
 
     @classmethod
     def of_job(cls, job: Job) -> SparkJob:
-        """Convert a job of another workload: tasks become stages, instances become tasks of equal,
-        recorded length.
-        """
+        """Convert a job from another workload: tasks become stages, and instances become tasks with
+        equal, recorded lengths."""
         stages = [RecordedDurations((task.work * 1000,) * task.instances, task.work * 1000) for task in job.graph.tasks]
         return cls(job.id, job.graph, tuple(stages), job.arrival_s * 1000)
 

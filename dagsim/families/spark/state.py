@@ -1,6 +1,5 @@
-"""State of a running episode: jobs, stages, executors, the work that a job has left, and the sources
-of the durations of tasks.
-"""
+"""The state of a running episode: jobs, stages, executors, the work that a job has left, and the
+sources of task durations."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from dagsim.model.streams import stream
 
 
 class ExecutorPool:
-    """Executors in one place, and their commitments, in the order of the first commitment.
+    """Executors in one place, and their commitments in the order of the first commitment.
 
     The common pool has neither job nor stage. A job's pool holds its idle executors. A stage's pool
     holds those that run its tasks or have just finished one. A commitment to ``None`` leads to the
@@ -28,7 +27,7 @@ class ExecutorPool:
         self.job = job
         self.stage = stage
         self.executors: set[int] = set()
-        """Executors by number: parity relies on the iteration order of such a set."""
+        """Executors by number; a set, because parity depends on its iteration order."""
         self.commitments: dict[StageState | None, int] = {}
         self.committed = 0
 
@@ -95,7 +94,8 @@ class StageState:
         self.waiting: list[Executor] = []
         """Executors that were sent ahead and wait for the stage's parents (not in parity)."""
         self.todo: list[float] = []
-        """Durations of the tasks still to start, the next one last; empty if durations are drawn."""
+        """Durations of the tasks still to start, with the next one last; empty if durations are
+        drawn."""
         self.waves: Waves | None = None
         self.coins: list[float] = []
         if isinstance(durations, RecordedDurations):
@@ -105,17 +105,19 @@ class StageState:
 
     @property
     def demand(self) -> int:
-        """Number of executors it could use beyond those that run its tasks or are on their way."""
+        """Number of executors that the stage could use beyond those that run its tasks or are on
+        their way."""
         return self.remaining - self.inbound
 
     @property
     def is_ready(self) -> bool:
-        """True if its parents are complete: a task can run at once."""
+        """True if the stage's parents are complete, so that a task can run at once."""
         return not self.blockers
 
     @property
     def is_schedulable(self) -> bool:
-        """True if it wants executors, was not chosen in this round, and no parent wants any. Parents may still run."""
+        """True if the stage wants executors, was not chosen in this round, and no parent wants any.
+        Parents may still be running."""
         if self.remaining <= self.inbound or self.selected:
             return False
         for parent in self.parents:  # noqa: SIM110 (a generator costs twice the time)
@@ -163,19 +165,18 @@ class SparkJobState:
 
 
 def work_left_ms(job: SparkJobState) -> float:
-    """Executor-milliseconds of the tasks that are not launched. O(incomplete stages)."""
+    """Return the executor-milliseconds of the tasks that are not launched. O(incomplete stages)."""
     return ordered_sum([stage.remaining * stage.seen_ms for stage in job.active])
 
 
 def total_work_ms(job: SparkJobState) -> float:
-    """Executor-milliseconds of the whole job, as estimated when it arrived."""
+    """Return the executor-milliseconds of the whole job, as estimated when it arrived."""
     return job.job.work_ms
 
 
 def first_stage(choice: Iterable[StageState]) -> StageState | None:
-    """First stage of ``choice`` that can run at once, else the first of all; ``None`` if ``choice``
-    is empty.
-    """
+    """Return the first stage in ``choice`` that can run at once, else the first of all; ``None`` if
+    ``choice`` is empty."""
     first = None
     for stage in choice:
         if not stage.blockers:
@@ -186,10 +187,10 @@ def first_stage(choice: Iterable[StageState]) -> StageState | None:
 
 
 def critical_stage(choice: Iterable[StageState]) -> StageState | None:
-    """First stage on the path with the most work left, among the stages of one job that can run at
-    once.
+    """Return the first stage on the path with the most work left, among the stages of one job that
+    can run at once.
 
-    If none can run at once, all stages are considered. Returns ``None`` without a choice.
+    If none can run at once, all stages are considered. Return ``None`` without a choice.
     """
     stages = list(choice)
     ready = [stage for stage in stages if not stage.blockers] or stages
@@ -199,9 +200,8 @@ def critical_stage(choice: Iterable[StageState]) -> StageState | None:
 
 
 def path_ms(job: SparkJobState) -> dict[StageState, float]:
-    """Largest work left on a path from each incomplete stage, itself included, to the end of the
-    job. O(stages + edges).
-    """
+    """Return the largest amount of work left on a path from each incomplete stage, including
+    itself, to the end of the job. O(stages + edges)."""
     longest: dict[StageState, float] = {}
     for index in reversed(job.job.graph.order):
         stage = job.stages[index]
@@ -218,13 +218,12 @@ class DurationSource(Protocol):
     """Draws the durations of tasks from the profiles of their stages."""
 
     def admit(self, job: SparkJobState) -> None:
-        """Take note of a new job; called in order of arrival."""
+        """Record a new job; called in order of arrival."""
         ...
 
     def draw(self, stage: StageState, executor: Executor) -> float:
-        """Duration (ms) of the task that ``executor`` launches now; ``stage.remaining`` still
-        counts it.
-        """
+        """Return the duration (ms) of the task that ``executor`` launches now; ``stage.remaining``
+        still counts it."""
         ...
 
 
@@ -292,7 +291,8 @@ class SharedStream:
         return samples[self._below(len(samples))]
 
     def _below(self, count: int) -> int:
-        """Draw a whole number in 0..count-1 (Lemire 2019); a single choice costs no random bits."""
+        """Draw a whole number in 0..count-1 (Lemire 2019); if there is only one choice, no random
+        bits are used."""
         if count == 1:
             return 0
         product = self._half_word() * count

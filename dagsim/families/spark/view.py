@@ -1,4 +1,4 @@
-"""The view of the present that a Spark policy decides on, as objects and as one graph of arrays."""
+"""The current state on which a Spark policy decides, as objects and as one graph of arrays."""
 
 from __future__ import annotations
 
@@ -17,31 +17,33 @@ if TYPE_CHECKING:
 
 
 class StageGraph(NamedTuple):
-    """Incomplete stages of all active jobs: by job in order of arrival, then by index. Raw units.
+    """Incomplete stages of all active jobs, by job in order of arrival, then by index, in raw
+    units.
 
-    N stages, M edges between them, J jobs. The caller owns the arrays.
+    There are N stages, M edges between them and J jobs. The caller owns the arrays.
     """
 
     remaining: np.ndarray  # (N,) int64: tasks not launched
-    seen_ms: np.ndarray  # (N,) float64: how long a task lasts, as far as is known
-    demand: np.ndarray  # (N,) int64: executors it could use beside those that run or are on their way; may be < 0
-    executing: np.ndarray  # (N,) int64: tasks that run
+    seen_ms: np.ndarray  # (N,) float64: how long a task lasts, as far as it is known
+    # (N,) int64: executors that it could use besides those that run or are on their way; may be < 0
+    demand: np.ndarray
+    executing: np.ndarray  # (N,) int64: running tasks
     ready: np.ndarray  # (N,) bool: parents complete
     schedulable: np.ndarray  # (N,) bool: can be chosen now
     height: np.ndarray  # (N,) int64: edges on the longest path to a sink; children lie strictly below
-    job: np.ndarray  # (N,) int64: place of its job in 0..J-1
+    job: np.ndarray  # (N,) int64: index of its job in 0..J-1
     first: np.ndarray  # (J + 1,) int64: stages of job j are first[j]..first[j + 1]-1
     edges: np.ndarray  # (M, 2) int64: parent, child
     supply: np.ndarray  # (J,) int64: executors at the job, moving or committed to it
     arrival_ms: np.ndarray  # (J,) float64
-    source: int  # place of the job whose executors are to be committed; -1 for the common pool
+    source: int  # index of the job whose executors are to be committed; -1 for the common pool
     committable: int
-    executors: int  # of the whole cluster
+    executors: int  # number in the whole cluster
     now_ms: float
-    stages: tuple[StageState, ...]  # what to commit to, by place
+    stages: tuple[StageState, ...]  # the stages by index, to commit to
 
     def kept(self) -> np.ndarray:
-        """Executors that each job keeps, without those to be committed now, (J,) int64."""
+        """Return the executors that each job keeps, without those to be committed now, (J,) int64."""
         kept = self.supply.copy()
         if self.source >= 0:
             kept[self.source] -= self.committable
@@ -49,7 +51,7 @@ class StageGraph(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """Constant part of a job's graph."""
+    """The constant part of a job's graph."""
 
     edges: np.ndarray  # (m, 2) int64
     height: np.ndarray  # (n,) int64
@@ -72,7 +74,7 @@ def _shape(graph: TaskGraph) -> _Shape:
 
 
 class StageTable:
-    """Maker of the ``StageGraph`` of a cluster.
+    """Builder of the ``StageGraph`` of a cluster.
 
     O(stages of the active jobs) in NumPy, and a few operations in Python for every stage that has
     changed.
@@ -85,7 +87,7 @@ class StageTable:
         cluster.moved = set()
 
     def graph(self) -> StageGraph:
-        """Return the graph of the present."""
+        """Return the graph for the current state."""
         cluster = self._cluster
         if self._jobs != cluster.jobs:
             self._rebuild()
@@ -94,7 +96,7 @@ class StageTable:
         live = self._live
         schedulable = self._schedulable()
         number = np.cumsum(live) - 1
-        kept = live[self._edges[:, 0]]  # a child is never complete before its parents
+        kept = live[self._edges[:, 0]]  # a child never completes before its parents
         counts = np.add.reduceat(live, self._starts, dtype=np.int64) if self._jobs else np.empty(0, np.int64)
         jobs = self._jobs
         home = cluster.source.job if cluster.source is not None else None
@@ -119,9 +121,8 @@ class StageTable:
         )
 
     def _schedulable(self) -> np.ndarray:
-        """``StageState.is_schedulable`` and the limit on a job's supply, for all stages at once,
-        (rows,) bool.
-        """
+        """Return ``StageState.is_schedulable`` and the limit on a job's supply, for all stages at
+        once, (rows,) bool."""
         cluster = self._cluster
         wants = self._remaining > self._inbound
         mask = wants.copy()
@@ -135,13 +136,12 @@ class StageTable:
 
     def _refresh(self) -> None:
         """Write the stages that have changed; a stage with a running task will have changed again
-        next time.
-        """
+        next time."""
         moved = self._cluster.moved
         assert moved is not None
         for stage in moved:
             row = self._row.get(stage)
-            if row is not None:  # some were on their way to a job that has gone
+            if row is not None:  # some executors were moving to a job that has gone
                 self._write(row, stage)
         self._cluster.moved = {stage for stage in moved if stage.executing}
 
@@ -175,9 +175,8 @@ class StageTable:
 
 
 Action: TypeAlias = Literal["executors", "limit"]
-"""Meaning of the number that a learned policy gives with a stage: executors to add, or a limit on
-those of its job (parallelism limit, Mao et al. 2019, section 5.2).
-"""
+"""Meaning of the number that a learned policy gives for a stage: executors to add, or a limit on
+the executors of its job (parallelism limit, Mao et al. 2019, section 5.2)."""
 
 
 class Commit(NamedTuple):
@@ -203,7 +202,7 @@ class SparkPolicy(Protocol):
 
 
 class SparkView:
-    """The present as a policy may see it: live, read-only, O(1) to hand over."""
+    """The current state as a policy may see it: live, read-only, and O(1) to pass on."""
 
     __slots__ = ("_cluster", "_simulation")
 
@@ -218,7 +217,7 @@ class SparkView:
 
     @property
     def now_ms(self) -> float:
-        """Milliseconds since the start: the unit of this system's clock."""
+        """Milliseconds since the start, the unit of this system's clock."""
         return self._cluster.now_ms
 
     @property
@@ -239,28 +238,28 @@ class SparkView:
 
     @property
     def committable(self) -> int:
-        """Number of executors that can be committed now; some of them may still run a task."""
+        """Number of executors that can be committed now; some of them may still be running a task."""
         return self._cluster.committable
 
     @property
     def pending(self) -> bool:
-        """True if a task runs or an executor travels."""
+        """True if a task is running or an executor is moving."""
         return bool(self._cluster.heap)
 
     @property
     def idle(self) -> list[Executor]:
-        """Idle executors of the source, the next one to leave first. O(executors of the source)."""
+        """Return the idle executors of the source, the next one to leave first. O(executors of the
+        source)."""
         pool = self._cluster.source
         return self._cluster.idle(pool) if pool is not None else []
 
     def schedulable(self, job: SparkJobState) -> Iterator[StageState]:
-        """Stages of ``job`` that can be chosen now, in order of index."""
+        """Yield the stages of ``job`` that can be chosen now, in order of index."""
         return self._cluster.schedulable_in(job)
 
     def graph(self) -> StageGraph:
-        """All incomplete stages as arrays. O(stages) in NumPy; only changed stages are visited one
-        by one.
-        """
+        """Return all incomplete stages as arrays. O(stages) in NumPy; only changed stages are
+        visited one by one."""
         return self._simulation.table.graph()
 
     def stream(self, name: str) -> np.random.Generator:

@@ -21,7 +21,7 @@ from dagsim.model.streams import stream
 from dagsim.traces import TraceOptions, open_trace
 
 PROFILE_FILE = "tpch_dags.json.gz"
-"""File that is looked for in a folder."""
+"""File that is searched for in a folder."""
 
 QUERIES = 22
 SIZES = ("2g", "5g", "10g", "20g", "50g", "80g", "100g")
@@ -68,13 +68,13 @@ def _samples(by_executors: Mapping[str, list[int]]) -> dict[int, list[int]]:
 
 
 def _size(text: object) -> tuple[int, str]:
-    """Sort key: known sizes in their order, then the others by name."""
+    """Return a sort key: known sizes in their order, then the others by name."""
     name = str(text)
     return (SIZES.index(name), name) if name in SIZES else (len(SIZES), name)
 
 
 MEAN_GAP_MS = 25_000.0
-"""Mean gap between two arrivals; with 50 executors, TPC-H then loads the cluster to about 85 %."""
+"""Mean gap between two arrivals; with 50 executors, TPC-H then loads the cluster to about 85%."""
 
 
 def sequence(
@@ -91,10 +91,10 @@ def sequence(
 
     The sequence ends after ``jobs`` jobs or with the last one before ``until_ms``; it is read
     lazily and is endless without both. The choice of jobs and their arrivals come from separate
-    streams, so another gap leaves the mix as it is.
+    streams, so changing the gap does not change the mix.
 
     Raises:
-        WorkloadError: An empty pool, a gap that is not positive, or counts below 1.
+        WorkloadError: The pool is empty, the gap is not positive, or a count is below 1.
     """
     if not pool:
         raise WorkloadError("a sequence of Spark jobs needs at least one job to draw from")
@@ -124,9 +124,8 @@ def _drawn(
 
 
 class ParitySequence(NamedTuple):
-    """The jobs of an episode of spark-sched-sim, and the generator that its durations continue
-    with.
-    """
+    """The jobs in an episode of spark-sched-sim, and the generator with which its durations
+    continue."""
 
     jobs: list[SparkJob]
     draws: SharedStream
@@ -140,13 +139,13 @@ def parity_sequence(
     mean_gap_ms: float = MEAN_GAP_MS,
     until_ms: float = np.inf,
 ) -> ParitySequence:
-    """Return the episode that spark-sched-sim makes of ``reset(seed)``: the same jobs, arrivals and
-    durations.
+    """Return the episode that spark-sched-sim builds in ``reset(seed)``: the same jobs, arrivals
+    and durations.
 
     ``pool`` holds the 154 TPC-H profiles in the order of ``read_profiles``.
 
     Raises:
-        WorkloadError: ``pool`` is something else, or nothing ends the sequence.
+        WorkloadError: ``pool`` is something else, or the sequence has no end.
     """
     if len(pool) != QUERIES * len(SIZES):
         raise WorkloadError(f"parity needs all {QUERIES * len(SIZES)} TPC-H profiles, got {len(pool)}")
@@ -169,7 +168,7 @@ _TABLE_SHARE = (0.27, 0.14, 0.06, 0.22, 0.31)
 _SHUFFLE_TASKS = 200
 """Spark's default number of partitions after a shuffle."""
 _SAMPLES = 24
-"""Samples of every wave and level."""
+"""Number of samples for every wave and level."""
 
 
 def synthetic_profiles(seed: int = 0, *, queries: int = QUERIES) -> list[SparkJob]:
@@ -177,7 +176,7 @@ def synthetic_profiles(seed: int = 0, *, queries: int = QUERIES) -> list[SparkJo
     ``read_profiles``; all arrive at 0.
 
     Raises:
-        WorkloadError: Fewer than one query.
+        WorkloadError: ``queries`` is less than 1.
     """
     require(queries >= 1, "queries must be at least 1", queries, WorkloadError)
     rng = stream(seed, "spark-profiles")
@@ -192,9 +191,8 @@ def synthetic_profiles(seed: int = 0, *, queries: int = QUERIES) -> list[SparkJo
 
 
 class _Query:
-    """Part of a query that is constant over input sizes: the tree, the scanned tables, and the
-    growth of work.
-    """
+    """The part of a query that is constant over input sizes: the tree, the scanned tables, and the
+    growth of work."""
 
     def __init__(self, rng: np.random.Generator, stages_at: float, work_at: float) -> None:
         count = round(min(18, max(2, _quantile(stages_at))))
@@ -212,9 +210,8 @@ class _Query:
             self.inner_tasks[-1] = rng.choice([1, 3, 5, 6, _SHUFFLE_TASKS], p=[0.45, 0.15, 0.1, 0.1, 0.2])
 
     def stages(self, gb: float) -> list[tuple[int, float, bool]]:
-        """Tasks, ms of a later task at few executors, and whether it scans, per stage; scans first,
-        the sink last.
-        """
+        """Return per stage the number of tasks, the ms of a later task with few executors, and
+        whether it scans; scans first, the sink last."""
         scans = [
             (max(2, ceil(_PER_GB[table] * gb)), float(ms), True)
             for table, ms in zip(self.tables, self.scan_ms, strict=True)
@@ -227,13 +224,15 @@ class _Query:
 
 
 def _tree(rng: np.random.Generator, scans: int, count: int) -> list[tuple[int, int]]:
-    """Edges of a tree with ``scans`` leaves (stages 0..) and one sink (stage ``count - 1``).
+    """Return the edges of a tree with ``scans`` leaves (stages 0..) and one sink (stage
+    ``count - 1``).
 
     Joins take two inputs, other stages one. Joins lie along one branch, as in most query plans.
     """
     inner = list(range(scans, count))
     joins = scans - 1
-    steps = [True] * joins + [False] * (len(inner) - joins)  # a join, or a stage behind another
+    # either a join, or a stage behind another
+    steps = [True] * joins + [False] * (len(inner) - joins)
     order = [bool(parents) for parents in rng.permutation(np.array(steps, bool))]
     waiting = list(range(1, scans))
     main, edges = 0, []
@@ -252,7 +251,7 @@ def _tree(rng: np.random.Generator, scans: int, count: int) -> list[tuple[int, i
 
 
 def _waves(rng: np.random.Generator, tasks: int, same_ms: float, is_scan: bool) -> Waves:
-    """Make a profile around the mean of a later task at few executors.
+    """Build a profile around the mean duration of a later task with few executors.
 
     It adds the growth with the number of executors, the fetch of a shuffle, and the warm-up of an
     executor.
@@ -275,7 +274,7 @@ def _waves(rng: np.random.Generator, tasks: int, same_ms: float, is_scan: bool) 
 
 
 def _quantile(share: float) -> float:
-    """Number of stages at a quantile: 2.5 at 0, 8.5 at one half, 18.6 at 1."""
+    """Return the number of stages at a quantile: 2.5 at 0, 8.5 at one half, 18.6 at 1."""
     return 2.5 + 10.6 * share + 5.5 * share**3
 
 
@@ -288,16 +287,16 @@ def _normal(share: float) -> float:
 def trace_jobs(
     path: Path, format: str | None = None, *, limit: int | None = None, most_tasks: int | None = None
 ) -> list[SparkJob]:
-    """Read jobs of a trace in order of arrival (``format``: ``"alibaba2018"``; ``None`` detects
+    """Read the jobs in a trace in order of arrival (``format``: ``"alibaba2018"``; ``None`` detects
     it).
 
     A task of the trace becomes a stage; its instances become the stage's tasks, all of recorded
-    length (at least a second, the resolution of most traces). Jobs of more than ``most_tasks``
+    length (at least a second, the resolution of most traces). Jobs with more than ``most_tasks``
     tasks are left out. ``sequence`` can draw from the list as a pool; simulated directly, the jobs
     arrive as recorded.
 
     Raises:
-        TraceError: The trace cannot be read, or no job of it remains.
+        TraceError: The trace cannot be read, or none of its jobs remains.
     """
     trace = open_trace(path, format, TraceOptions(limit=limit, floor_s=1.0))
     jobs = [
@@ -311,9 +310,8 @@ def trace_jobs(
 
 
 class Dump(NamedTuple):
-    """Jobs in order of arrival, and the cluster they were made for; ``None`` if the file does not
-    name one.
-    """
+    """Jobs in order of arrival, and the cluster for which they were made; ``None`` if the file does
+    not name one."""
 
     jobs: list[SparkJob]
     executors: int | None

@@ -1,1 +1,1 @@
-"""The report of runs as one HTML file that opens from disk and loads nothing else."""
+"""Reports on runs: one HTML file that opens from disk and loads nothing else."""

@@ -15,7 +15,7 @@ from dagsim.report.answer import Chart, Mark
 from dagsim.report.grid import number
 
 _ROW = 44
-"""Height of a row in pixels: its label, and below it the mark."""
+"""Height of a row in pixels, with its label above its mark."""
 _HEIGHT = 260
 """Height of the plotted part of a curve in pixels."""
 _LEFT, _RIGHT = 3.0, 94.0
@@ -25,7 +25,7 @@ _BELOW = 40
 
 
 def chart(drawn: Chart) -> str:
-    """Return a chart with its title, and the values as its text for readers of screens."""
+    """Return a chart with its title, and with its values as text for screen readers."""
     body, height = _curve(drawn) if drawn.across else _rows(drawn)
     values = "; ".join(f"{mark.label} {number(mark.value)}" for mark in drawn.marks)
     label = escape(f"{drawn.title}. {values}")
@@ -34,7 +34,7 @@ def chart(drawn: Chart) -> str:
 
 
 def _rows(drawn: Chart) -> tuple[str, int]:
-    """A row for each mark, on one horizontal axis."""
+    """Draw a row for each mark, on one horizontal axis."""
     ends = _ends(drawn.marks, drawn.line)
     at, ticks = _scale(min(ends), max(ends), ratio=drawn.ratio, first=_LEFT, last=_RIGHT)
     bottom = _ROW * len(drawn.marks) + 6
@@ -53,7 +53,7 @@ def _rows(drawn: Chart) -> tuple[str, int]:
 
 
 def _curve(drawn: Chart) -> tuple[str, int]:
-    """Marks at their positions, with lines between them if they lie on one curve."""
+    """Draw marks at their positions, with lines between them if they lie on one curve."""
     across = [mark.across for mark in drawn.marks if mark.across is not None]
     x_at, x_ticks = _scale(min(across), max(across), ratio=False, first=_LEFT + 9, last=_RIGHT)
     y_at, y_ticks = _scale(0.0, max(_ends(drawn.marks, drawn.line)), ratio=False, first=_HEIGHT, last=24)
@@ -82,7 +82,7 @@ def _interval(mark: Mark) -> tuple[float, float]:
 
 
 def _ends(marks: Sequence[Mark], line: float | None) -> list[float]:
-    """All values that a chart must hold."""
+    """Return all values that a chart must show."""
     ends = [end for mark in marks for end in (mark.value, *_interval(mark))]
     return ends if line is None else [*ends, line]
 
@@ -103,7 +103,8 @@ def _scale(
 
 
 def _ratio_ticks(least: float, most: float) -> Iterator[float]:
-    """1, and round ratios around it as far as the values reach: finer if they lie close to 1."""
+    """Yield 1, and round ratios around it as far as the values reach; they are finer if the values
+    are close to 1."""
     reach = max(most, 1 / least, 1.02)
     steps = (1.05, 1.1) if reach < 1.12 else (1.25, 1.5) if reach < 1.6 else (2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
     above = [step for place, step in enumerate(steps) if place == 0 or steps[place - 1] < most]
@@ -114,7 +115,7 @@ def _ratio_ticks(least: float, most: float) -> Iterator[float]:
 
 
 def _step(rough: float) -> float:
-    """The next larger of 1, 2 and 5 times a power of ten."""
+    """Return the next larger number among 1, 2 and 5 times powers of ten."""
     power = 10.0 ** floor(log10(rough))
     return next(factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= rough * 0.999)
 

@@ -1,4 +1,4 @@
-"""Responses of the server: a list of runs, the page of one or several runs, and their changes."""
+"""Responses of the server: a list of runs, the page for one or several runs, and changes to them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ from dagsim.families.web.watching import metrics
 _EVERY_S = 1.0
 """Seconds between two checks of the folders while a client listens for changes."""
 _STEP_S = 0.2
-"""Seconds until a listener notices that the server stops."""
+"""Seconds until a listener notices that the server is stopping."""
 _ALIVE_S = 15.0
-"""Longest silence in seconds. A comment is sent then, which reveals a closed browser."""
+"""Longest silence in seconds, after which a comment is sent, which reveals whether the browser has
+been closed."""
 _KEPT = 8
 """Maximum number of cached pages."""
 _MOST_COMPARED = 20
@@ -39,19 +40,17 @@ _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]
 
 
 _REQUEST_S = 5.0
-"""Seconds until an idle connection is closed: no complete request, or nothing read. It can take
-twice as long.
-"""
+"""Seconds until an idle connection is closed: one without a complete request, or from which nothing
+is read. It can take twice as long."""
 
 
 class Connection(H11Protocol):
     """An HTTP connection that drops slow clients. uvicorn itself only limits the pause after a
-    response.
-    """
+    response."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._seen: object = self.cycle  # None: no request yet
+        self._seen: object = self.cycle  # None means no request yet
         self._unread = 0
         self.loop.call_later(_REQUEST_S, self._look)
 
@@ -69,8 +68,7 @@ class Connection(H11Protocol):
 
 def application(results: Results, bound_to: str, stopping: Callable[[], bool] = lambda: False) -> Asgi:
     """Return the whole server as an ASGI application. It releases its listeners once ``stopping``
-    returns True.
-    """
+    returns True."""
     pages = _Pages(results)
 
     def list_(_: Request) -> Response:
@@ -138,7 +136,7 @@ class _Pages:
     def __init__(self, results: Results) -> None:
         self._results = results
         self._made: OrderedDict[tuple[str, ...], tuple[tuple[Stamp, ...], str]] = OrderedDict()
-        self._guard = threading.Lock()  # one page is made at a time: it takes a core
+        self._guard = threading.Lock()  # one page is built at a time, because it takes a core
 
     def of(self, ids: Sequence[str]) -> str:
         """Return the page of these runs.
@@ -149,10 +147,10 @@ class _Pages:
         """
         key = tuple(dict.fromkeys(ids))
         if not 0 < len(key) <= _MOST_COMPARED:
-            raise InputError(f"one to {_MOST_COMPARED} runs can stand on a page, not {len(key)}")
+            raise InputError(f"one to {_MOST_COMPARED} runs can be shown on a page, not {len(key)}")
         if self._results.snapshots is not None and QUEUE in key:
             if len(key) > 1:
-                raise InputError("the queue needs a page of its own")
+                raise InputError("the queue cannot share a page with runs")
             return self._results.snapshots.latest.page or _waiting([self._results.state(QUEUE)])
         stamps = tuple(self._results.stamp(id_) for id_ in key)
         with self._guard:
@@ -175,7 +173,7 @@ class _Pages:
 
 
 def _waiting(states: Sequence[RunState]) -> str:
-    """Page of runs without a finished result."""
+    """Return a page for runs without a finished result."""
     title = f"{states[0].workload}: dagsim report"
     why = states[0].note or "Nothing is finished yet."
     body = f"<header>{element('h1', title)}{element('p', why, class_='verdict')}</header>"
@@ -194,8 +192,7 @@ def _response(make: Callable[[], str]) -> Response:
 
 def _html(text: str) -> Response:
     """Return a page with its Content-Security-Policy also as a header, because only a header can
-    forbid frames.
-    """
+    forbid frames."""
     stated = _POLICY.search(text)
     policy = unescape(stated[1]) if stated else "default-src 'none'"
     return HTMLResponse(text, headers={"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"})
@@ -203,7 +200,8 @@ def _html(text: str) -> Response:
 
 def _list_page(results: Results) -> str:
     states = json.dumps([state.to_dict() for state in results.states()])
-    inert = states.replace("<", "\\u003c")  # no text of a log ends the element that it stands in
+    # no text from a log can end the element that contains it
+    inert = states.replace("<", "\\u003c")
     where = results.root.resolve().name or str(results.root)
     body = "".join(
         [
@@ -216,9 +214,9 @@ def _list_page(results: Results) -> str:
 
 async def _events(results: Results, asked: Sequence[str], stopping: Callable[[], bool]) -> AsyncIterator[str]:
     """Yield server-sent events: first all runs (or the requested ones), then those that change or
-    disappear.
-    """
-    sent: Mapping[str, RunState | None] = dict.fromkeys(asked)  # so that those that are gone already are reported
+    disappear."""
+    # report runs that have already disappeared
+    sent: Mapping[str, RunState | None] = dict.fromkeys(asked)
     silent_s = first = 0.0
     while not stopping():
         states = {state.id: state for state in await run_sync(results.states) if not asked or state.id in asked}

@@ -1,6 +1,5 @@
-"""Pieces of a page: text and tables as HTML, where everything from a log or a configuration is
-escaped; and the data of charts, packed: bars, curves, distributions, job graphs, learning curves.
-"""
+"""Parts of a page: text and tables as HTML, in which everything from a log or a configuration is
+escaped; and the packed data of charts: bars, curves, distributions, job graphs, learning curves."""
 
 from __future__ import annotations
 
@@ -25,16 +24,14 @@ from dagsim.report.panels import FIGURES, Panel, Row, jobs_over_time, jobs_withi
 
 def element(tag: str, text: str, **attributes: str) -> str:
     """Return an element with escaped text. ``class_`` sets ``class``, and ``aria_live`` sets
-    ``aria-live``.
-    """
+    ``aria-live``."""
     pairs = "".join(f' {name.rstrip("_").replace("_", "-")}="{escape(value)}"' for name, value in attributes.items())
     return f"<{tag}{pairs}>{escape(text)}</{tag}>"
 
 
 def table(grid: Grid) -> str:
     """Return a table with its title as caption and its notes below. Its box scrolls sideways and
-    takes the focus.
-    """
+    can be focused."""
     heads = "".join(_cell("th", head, place in grid.texts, scope="col") for place, head in enumerate(grid.heads))
     rows = "".join(f"<tr>{_row(row, grid.texts)}</tr>" for row in grid.rows)
     label = escape(grid.title or "table")
@@ -68,18 +65,17 @@ def _cell(tag: str, text: str, is_text: bool, **attributes: str) -> str:
 
 
 _BINS = 1000
-"""Points of a curve over time. Each point is the average of its bin."""
+"""Number of points on a curve over time. Each point is the average of its bin."""
 _POINTS = 300
-"""Points of a distribution."""
+"""Number of points in a distribution."""
 _SHORTEST_S = 0.1
-"""Lower bound of the logarithmic axis, in seconds. Shorter times are drawn here."""
+"""Lower bound of the logarithmic axis, in seconds. Shorter times are drawn at this bound."""
 _ENDS = {int(Kind.FINISHED): 0, int(Kind.PREEMPTED): 1, int(Kind.FAILED): 2, -1: 3}
 
 
 def chart_of(cols: ScheduleColumns, schedule: Schedule, packer: Packer, more: Sequence[Panel] = ()) -> dict[str, Any]:
-    """Return the facts of the Gantt chart and the curves of one run, with ``more`` of them. Its arrays go
-    to the packer.
-    """
+    """Return the facts for the Gantt chart and the curves of one run, with ``more`` facts. The
+    arrays go to the packer."""
     types, _ = node_types(cols.cluster)
     return {
         "start_s": cols.start_s,
@@ -97,8 +93,8 @@ def distributions(runs: Mapping[str, ScheduleColumns], packer: Packer) -> dict[s
     """For each figure, compute the share of the accepted jobs at or below each value, one curve per
     named run.
 
-    Unfinished jobs are never counted as within a value, so the curve of a run that has some ends
-    below 1.
+    Unfinished jobs are never counted as within a value, so the curve of a run with unfinished jobs
+    ends below 1.
     """
     return {key: {"label": label, **_shares(key, runs, packer)} for key, label in FIGURES.items()}
 
@@ -268,9 +264,8 @@ _SHOWN = ("ratio", "reward", "entropy")
 
 
 def learning(logs: Mapping[str, Sequence[Row]], packer: Packer) -> list[dict[str, Any]]:
-    """Return a chart per measure: a curve per training, and for several trainings their mean and
-    range.
-    """
+    """Return a chart per measure: a curve per training run, and for several training runs their
+    mean and range."""
     charts = []
     for panel in learning_panels(logs):
         x = np.unique(np.concatenate([samples for samples, _ in panel.runs.values()] + [panel.samples]))

@@ -1,4 +1,4 @@
-"""The runs that a page shows, and the names that it shows them under."""
+"""The runs that a page shows, and the names under which it shows them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_DRAWN = 12
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A finished run: its folder, and its line with the policy name that the page uses."""
+    """A finished run: its folder, and its line with the name that the page uses for the policy."""
 
     folder: Store
     number: int
@@ -32,7 +32,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Runs of a page, the subset that it draws, and remarks on them."""
+    """The runs on a page, the subset that is drawn, and remarks on them."""
 
     runs: tuple[Shown, ...]
     comparable: bool

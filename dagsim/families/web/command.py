@@ -1,4 +1,4 @@
-"""``dagsim report`` and ``serve``: runs as a page, and in a browser while they grow."""
+"""``dagsim report`` and ``serve``: runs as a page, and in a browser while they are in progress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def report(
         typer.Option("--out", "-o", metavar="FILE", help="File to write (default: report.html in the first folder)."),
     ] = None,
 ) -> None:
-    """Write runs as one HTML file: verdict, Gantt chart, curves and tables. It opens from disk and loads nothing.
+    """Write runs as one HTML file with verdict, Gantt chart, curves and tables. It opens from disk
+    and loads nothing.
 
     Example: dagsim report results/20261120T193000Z-eval-sjf-s0-3fa9c1 -o report.html
     """
@@ -40,10 +41,12 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve from; 0 takes any free port.")] = 8765,
     config: Annotated[
         str | None,
-        typer.Option("--config", "-c", metavar="YAML", help="Site whose snapshots RESULTS has, to forecast its queue."),
+        typer.Option(
+            "--config", "-c", metavar="YAML", help=("Site whose snapshots are in RESULTS, to forecast its queue.")
+        ),
     ] = None,
     history: Annotated[
-        Path | None, typer.Option(metavar="LOG", help="Accounting of sacct, which calibrates the forecasts.")
+        Path | None, typer.Option(metavar="LOG", help="Accounting from sacct, which calibrates the forecasts.")
     ] = None,
     policy: Annotated[
         str | None, typer.Option("--policy", "-a", metavar="NAME", help="Scheduler that the forecasts simulate.")
@@ -78,7 +81,7 @@ def serve(
         from dagsim.config.bundled import find_config
         from dagsim.families.web.snapshots import ForecastSettings
 
-        configured(config, None)  # so that a fault is told now
+        configured(config, None)  # report a fault now, not later
         if history is not None and not history.exists():
             raise typer.BadParameter(f"{history}: no such file", param_hint="'--history'")
         service("forecast_snapshot")

@@ -1,6 +1,5 @@
-"""The HTML page: sections, data and scripts, with a policy that forbids loading anything from
-outside.
-"""
+"""The HTML page: sections, data and scripts, with a Content-Security-Policy that forbids loading
+anything from outside."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ _STYLES = ("uPlot.min.css", "page.css")
 _CURVES = '<p id="told" class="told" aria-live="polite"></p><div id="curves"></div>'
 _SCRIPTS = ("uPlot.iife.min.js", "gantt.js", "dag.js", "sweep.js", "page.js")
 _MOST_TASKS = 60_000
-"""Maximum number of tasks whose job graphs are on a page, summed over all runs."""
+"""Maximum number of tasks for which a page contains job graphs, summed over all runs."""
 
 
 def write_page(folders: Sequence[Store], path: Path) -> Path:
@@ -88,7 +87,8 @@ def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
         )
     data = packer.packed({"runs": charts, "distributions": distributions(made_of, packer)})
     title = f"{', '.join(dict.fromkeys(workload_label(folder.config) for folder in folders))}: dagsim report"
-    blocks = chosen.runs[0].folder.config.world.blocked_by is not None  # such systems have tables of their own
+    # systems that block jobs have their own tables
+    blocks = chosen.runs[0].folder.config.world.blocked_by is not None
     turned_away = [*([] if blocks else rejected_by_cause(made_of)), *rejected_by_beta(made_of)]
     sentences = [
         *run_sections.lacking(chosen),
@@ -100,7 +100,8 @@ def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
 
 
 def _explained_by(run: Shown, schedule: Schedule) -> Explain | None:
-    """The causes of waits as ``dagsim why`` finds them; None if the jobs cannot be read again."""
+    """Return the causes of waits as ``dagsim why`` finds them; None if the jobs cannot be read
+    again."""
     if not can_explain(schedule):
         return None
     try:
@@ -111,7 +112,7 @@ def _explained_by(run: Shown, schedule: Schedule) -> Explain | None:
 
 
 def _links(run: Shown, schedule: Schedule) -> list[LinkUse]:
-    """The traffic on the links of a run; none if its jobs cannot be read again."""
+    """Return the traffic on the links of a run; none if its jobs cannot be read again."""
     try:
         return used_links(run.folder, schedule)
     except InputError:
@@ -119,9 +120,9 @@ def _links(run: Shown, schedule: Schedule) -> list[LinkUse]:
 
 
 def _of_trainings(folders: Sequence[Store], live: Sequence[str]) -> str:
-    """Return the report of several trainings, with their learning curves in the same charts."""
+    """Return the report on several training runs, with their learning curves in the same charts."""
     if not all(is_training(folder.path) for folder in folders):
-        raise InputError("report: trainings and other runs need pages of their own")
+        raise InputError("report: training runs and other runs cannot share a page")
     logs = {folder.path.name: read_log(folder.path) for folder in folders}
     packer = Packer()
     charts = learning(logs, packer)
@@ -135,7 +136,7 @@ def _of_trainings(folders: Sequence[Store], live: Sequence[str]) -> str:
 def _of_sweep(folders: Sequence[Store], live: Sequence[str]) -> str:
     """Return the report of one sweep."""
     if len(folders) > 1:
-        raise InputError("report: a sweep needs a page of its own")
+        raise InputError("report: a sweep cannot share a page with other runs")
     if (answer := read_answer(folders[0].path)) is not None:
         return _of_answer(answer, folders, live)
     view, packer = SweepView(folders[0]), Packer()
@@ -147,7 +148,7 @@ def _of_sweep(folders: Sequence[Store], live: Sequence[str]) -> str:
 
 
 def _of_answer(answer: Recommendation, folders: Sequence[Store], live: Sequence[str]) -> str:
-    """Return the recommendation page of a question about a cluster."""
+    """Return the page that answers a question about a cluster."""
     assumed = "".join(element("li", line) for line in answer.assumptions)
     charts = part("Charts", "".join(map(chart, answer.charts)))
     parts = [
@@ -160,7 +161,7 @@ def _of_answer(answer: Recommendation, folders: Sequence[Store], live: Sequence[
 
 
 def _origin(folders: Sequence[Store]) -> list[str]:
-    """The parts at the end of a page: what was run, and how to run it again."""
+    """Return the sections at the end of a page: what was run, and how to run it again."""
     settings, repeat = run_sections.configurations(folders), run_sections.repeat(folders)
     return [part("Settings", settings), part("How to repeat it", repeat)]
 
@@ -168,7 +169,7 @@ def _origin(folders: Sequence[Store]) -> list[str]:
 def _of_runs(
     chosen: Chosen, folders: Sequence[Store], tables: str, turned_away: str, charts: Sequence[Mapping[str, Any]]
 ) -> list[str]:
-    """The parts of the report of one or several runs."""
+    """Return the sections of the report on one or several runs."""
     names = "".join(element("option", run.name, value=str(place)) for place, run in enumerate(chosen.drawn))
     drawn = ", ".join(dict.fromkeys(f"seed {run.line.seed}" for run in chosen.drawn))
     of_drawn = element("p", f"Jobs of the runs drawn ({drawn}).", class_="note")
@@ -188,7 +189,7 @@ def _of_runs(
 
 
 def answered(title: str, sentences: Sequence[str], parts: Sequence[str], data: str, *, live: Sequence[str] = ()) -> str:
-    """Return a page with its main result in sentences above its parts. A live page updates both."""
+    """Return a page with its main result in sentences above its sections. A live page updates both."""
     first, *rest = sentences
     answer = element("p", first, class_="verdict") + "".join(element("p", line) for line in rest)
     header = f'<header>{element("h1", title)}<div data-part="answer">{answer}</div></header>'
@@ -201,7 +202,7 @@ def _section(title: str, content: str) -> str:
 
 
 def part(title: str, content: str) -> str:
-    """Section of text and tables, hidden if empty. A live page updates it."""
+    """Return a section with text and tables, hidden if empty. A live page updates it."""
     hidden = "" if content else " hidden"
     return f'<section data-part="{escape(title)}"{hidden}>{element("h2", title)}{content}</section>'
 
@@ -248,12 +249,11 @@ def sealed(title: str, body: str, styles: Sequence[str], scripts: Sequence[str],
 
 def static(name: str) -> str:
     """Return the text of a static file of the page, with ``@COLOURS@`` replaced by the common
-    palette.
-    """
+    palette."""
     text = files("dagsim.families.web").joinpath("static", name).read_text(encoding="utf-8").strip("\n")
     return text.replace("@COLOURS@", " ".join(COLOURS))
 
 
 def _hash(text: str) -> str:
-    """Hash of the text in the form that Content-Security-Policy expects."""
+    """Return the hash of the text in the form that Content-Security-Policy expects."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,9 +1,9 @@
-"""The family of pages in a browser, and what it adds."""
+"""The family of pages in a browser, and what it registers."""
 
 from dagsim.family import Family
 
 FAMILY = Family(
-    "runs as pages for a browser, and a server of them",
+    "runs as pages for a browser, and a server for these pages",
     commands={"report": ".command", "serve": ".command"},
     shows_only=True,
 )

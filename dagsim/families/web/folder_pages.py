@@ -26,7 +26,7 @@ _DEEPEST = 3
 _FRESH_S = 0.5
 """Seconds for which a scan of the folders stays valid."""
 _TOLD_BY = ("manifest.json", "status.json", "runs.jsonl", "progress.csv", "failures.jsonl", "cells")
-"""Files whose time and size show whether a folder has changed."""
+"""Files whose modification time and size show whether a folder has changed."""
 
 Stamp = tuple[tuple[int, int], ...]
 
@@ -43,12 +43,11 @@ class RunState:
     seeds: int
     state: str
     """``running``, ``done``, ``failed``, ``interrupted``, ``dead`` (killed without a message) or
-    ``unreadable``.
-    """
+    ``unreadable``."""
     done: int
-    """Finished runs, iterations (of a training) or cells (of a sweep)."""
+    """Finished runs, iterations (of a training run) or cells (of a sweep)."""
     total: int
-    """Planned number of these; 0 if unknown."""
+    """Planned number of runs, iterations or cells; 0 if unknown."""
     unit: str
     result: str
     """Best result so far, as text."""
@@ -68,10 +67,10 @@ class Results:
 
     def __init__(self, root: Path, snapshots: Snapshots | None = None) -> None:
         if not root.is_dir():
-            raise InputError(f"{root}: no such folder; dagsim serve takes the folder that run folders lie in")
+            raise InputError(f"{root}: no such folder; dagsim serve takes the folder that contains the run folders")
         self.root = root
         self.snapshots = snapshots
-        """The queue whose snapshots lie in the folder, if there is one."""
+        """The queue whose snapshots are in the folder, if there is one."""
         self._guard = threading.Lock()
         self._known: dict[str, tuple[Stamp, RunState]] = {}
         self._folders: dict[str, tuple[tuple[int, int], Store]] = {}
@@ -124,7 +123,7 @@ class Results:
         return path
 
     def _queue(self, snapshots: Snapshots) -> RunState:
-        """The queue as one more run, which never ends."""
+        """Return the queue as one more run, which never ends."""
         snapshots.look()
         latest, count = snapshots.latest, snapshots.made
         state = "unreadable" if count and latest.error and not latest.page else "running"
@@ -187,8 +186,7 @@ class Results:
 
 def _run_folders(root: Path) -> Iterator[tuple[str, Path]]:
     """Yield id and path of every run folder below ``root``. Neither run folders nor links are
-    searched.
-    """
+    searched."""
     pending = [(root, 0)]
     while pending:
         path, depth = pending.pop()
@@ -205,8 +203,7 @@ def _run_folders(root: Path) -> Iterator[tuple[str, Path]]:
 
 def _refuse_links(path: Path) -> None:
     """Raise if the run folder or a file in it is a link, which could expose files outside the
-    served folder.
-    """
+    served folder."""
     for folder in (path, path / "schedules", path / "cells"):
         if folder.is_symlink():
             raise RunFolderError(f"{folder}: is a link, which dagsim serve does not follow")
@@ -217,7 +214,7 @@ def _refuse_links(path: Path) -> None:
 
 
 def _stamp(path: Path) -> Stamp:
-    """Time and size of the files that show the progress of a run."""
+    """Return the modification times and sizes of the files that show the progress of a run."""
     stamps = []
     for name in _TOLD_BY:
         try:
@@ -229,9 +226,8 @@ def _stamp(path: Path) -> Stamp:
 
 
 def _progress(folder: Store) -> tuple[int, int, str, str]:
-    """Number of finished and of planned runs (or iterations, or cells), their unit, and the best
-    result so far.
-    """
+    """Return the numbers of finished and planned runs (or iterations, or cells), their unit, and
+    the best result so far."""
     facts, path = folder.manifest, folder.path
     if facts["command"] == "train":
         rows = read_log(path) if (path / "progress.csv").is_file() else []
@@ -247,7 +243,7 @@ def _progress(folder: Store) -> tuple[int, int, str, str]:
 
 
 def _trained(folder: Store) -> tuple[str, ...]:
-    """Algorithm of a training, or the policy if there is only one."""
+    """Return the algorithm of a training run, or the policy if there is only one."""
     if folder.manifest["command"] == "train" and folder.config.train is not None:
         algorithm = folder.config.train.algorithm
         return (str(getattr(algorithm, "kind", type(algorithm).__name__)),)
@@ -255,12 +251,12 @@ def _trained(folder: Store) -> tuple[str, ...]:
 
 
 def _last_word(path: Path) -> str:
-    """Error that ended the run, if any."""
+    """Return the error that ended the run, if any."""
     return str(parsed_json((path / "status.json").read_text(encoding="utf-8")).get("error") or "")
 
 
 def _best(folder: Store) -> str:
-    """Policy with the lowest mean completion time over its seeds so far, with that mean."""
+    """Return the policy with the lowest mean completion time over its seeds so far, with that mean."""
     runs: dict[str, list[CellRun]] = {}
     for line in folder.lines():
         runs.setdefault(line.policy, []).append(line)

@@ -1,6 +1,5 @@
-"""The text and tables of a page: verdicts, results, settings, observed waits, reports of trainings, and
-sweeps: the best value, curves along one axis, and a heat map of two axes.
-"""
+"""The text and tables of a page: verdicts, results, settings, observed waits, results of training
+runs, and sweeps: the best value, curves along one axis, and a heat map over two axes."""
 
 from __future__ import annotations
 
@@ -42,8 +41,7 @@ _LENGTHS = (
     (np.inf, "over 10 h"),
 )  # fmt: skip
 """Upper bound on the critical path, in seconds, and name of each class of jobs on clusters without
-GPUs.
-"""
+GPUs."""
 _MOST_LINKS = 10
 _GROUP_HEADS = (
     *("", "jobs", "completed", "turned\naway", "unfinished", "mean JCT\n(s)", "p95 JCT\n(s)"),
@@ -52,7 +50,7 @@ _GROUP_HEADS = (
 
 
 def verdict_sentences(chosen: Chosen) -> list[str]:
-    """One sentence per policy: which policy is better, by how much, and how certain that is."""
+    """Return one sentence per policy: which policy is better, by how much, and how certain that is."""
     config, lines = chosen.runs[0].folder.config, chosen.lines
     metric = metric_of(config)
     if not chosen.comparable:
@@ -79,7 +77,7 @@ def _sentence(standing: PolicyResult, reference: str, metric: str) -> str:
 
 
 def results(chosen: Chosen) -> str:
-    """Table of all policies against each other, or of each one over its seeds."""
+    """Return a table of all policies against each other, or of each policy over its seeds."""
     config = chosen.runs[0].folder.config
     label = workload_label(config)
     if chosen.comparable:
@@ -94,7 +92,7 @@ def results(chosen: Chosen) -> str:
 
 
 def settings(chosen: Chosen, folders: Iterable[Store]) -> str:
-    """Assumptions and warnings of the trace reader, the load, and the configurations."""
+    """Return the assumptions and warnings of the trace reader, the load, and the configurations."""
     remarks: list[str] = []
     for folder in folders:
         mine = [run.line.workload for run in chosen.runs if run.folder is folder]
@@ -111,12 +109,13 @@ def settings(chosen: Chosen, folders: Iterable[Store]) -> str:
 
 
 def configurations(folders: Iterable[Store]) -> str:
-    """Full configuration of each folder, collapsed."""
+    """Return the full configuration of each folder, collapsed."""
     return "".join(details(f"Configuration of {folder.path.name}", dump_config(folder.config)) for folder in folders)
 
 
 def observed(chosen: Chosen) -> str:
-    """Waits on the real cluster next to simulated waits, if the trace has them; otherwise empty."""
+    """Return the waits on the real cluster next to the simulated waits if the trace has them,
+    otherwise an empty text."""
     parts = []
     for run in chosen.drawn:
         waits = run.line.workload.get("observed")
@@ -126,14 +125,14 @@ def observed(chosen: Chosen) -> str:
 
 
 def lacking(chosen: Chosen) -> list[str]:
-    """Sentences that come first: where logs contradict themselves or the site, and which jobs did not complete."""
+    """Return the sentences that come first: where logs contradict themselves or the site, and which
+    jobs did not complete."""
     return [*contradictions([line.workload for line in chosen.lines]), *losses(chosen.lines)]
 
 
 def reproduction(chosen: Chosen) -> list[str]:
-    """One sentence per policy on how well its waits reproduce those of the log, overall and of the
-    account that is furthest off; none without a log of starts.
-    """
+    """Return one sentence per policy on how well its waits reproduce those in the log, overall and
+    for the account that is furthest off; none without a log of starts."""
     return [
         _reproduced(run.line.policy, waits)
         for run in chosen.drawn
@@ -165,7 +164,7 @@ def _reproduced(policy: str, waits: Mapping[str, Any]) -> str:
 
 
 def _off(observed: float, simulated: float) -> float:
-    """Relative difference; 0 if both are 0, infinite if only the log has no wait."""
+    """Return the relative difference; 0 if both are 0, infinite if only the log has no wait."""
     if observed > 0:
         return simulated / observed - 1
     return 0.0 if simulated == observed else np.inf
@@ -174,16 +173,15 @@ def _off(observed: float, simulated: float) -> float:
 def run_tables(
     cols: ScheduleColumns, measure: tuple[int, int | None] | None = None, explain: Explain | None = None
 ) -> str:
-    """Results of one run by tenant and by size of the measured jobs, and the jobs that waited
-    longest, with the reasons that ``explain`` finds.
-    """
+    """Return the results of one run by tenant and by size of the measured jobs, and the jobs that
+    waited longest, with the reasons that ``explain`` finds."""
     per_job = PerJob.of(cols)
     measured = np.zeros(len(cols.jobs), bool)
     measured[slice(*(measure or (0, None)))] = True
     counted = cols.jobs.finished & measured
     with_gpus = bool(cols.cluster.gpus)
     classes, values = (SIZES, cols.jobs.gpus) if with_gpus else (_LENGTHS, cols.jobs.ideal_s)
-    by = "the most GPUs that a task of the job asks for" if with_gpus else "the job's critical path"
+    by = "the most GPUs that a task of the job requests" if with_gpus else "the job's critical path"
     size = np.searchsorted([most for most, _ in classes], values).astype(float).tolist()
     sizes = {classes[int(key)][1]: group for key, group in job_groups(cols, per_job, counted, size, measured).items()}
     parts = []
@@ -197,7 +195,7 @@ def run_tables(
 
 
 def links(cols: ScheduleColumns, usage: Sequence[LinkUse]) -> str:
-    """Table of the busiest links of the shared network; empty if nothing was sent."""
+    """Return a table of the busiest links in the shared network; empty if nothing was sent."""
     rows = []
     for use in busiest(usage, _MOST_LINKS):
         whole = use.bytes / use.link.bandwidth
@@ -218,7 +216,7 @@ def _group_grid(title: str, groups: Mapping[str, JobGroup]) -> Grid:
 
 
 def repeat(folders: Iterable[Store]) -> str:
-    """Commands of the runs, and hashes of their inputs."""
+    """Return the commands of the runs, and hashes of their inputs."""
     parts = []
     for folder in folders:
         parts.append(element("h3", folder.path.name) + _typed(_command(folder.path)))
@@ -227,7 +225,7 @@ def repeat(folders: Iterable[Store]) -> str:
 
 
 def _typed(text: str) -> str:
-    """Format a command as typed in a shell."""
+    """Format a command as it was typed in a shell."""
     return f'<pre tabindex="0">{element("code", text)}</pre>'
 
 
@@ -252,14 +250,13 @@ _HEADS = ("policy", "mean JCT\n(s)", "ratio", "95 % interval", "won", "verdict")
 
 
 def is_training(folder: Path) -> bool:
-    """True if the folder holds a training."""
+    """Return True if the folder contains a training run."""
     return (folder / "progress.csv").exists()
 
 
 def training_sentences(logs: Mapping[str, Sequence[Row]]) -> list[str]:
-    """One sentence per training: its best validation score, and the number of samples at that
-    point.
-    """
+    """Return one sentence per training run: its best validation score, and the number of samples at
+    that point."""
     return [f"{run}: {_training_sentence(rows)}." for run, rows in logs.items()]
 
 
@@ -270,14 +267,15 @@ def _training_sentence(rows: Sequence[Row]) -> str:
         return f"not validated yet; {number(seen)} samples"
     ratio, at = min(scored)
     return (
-        f"best completion time on the validation seeds {factor(ratio)} times that of the reference, after {number(at)} "
-        f"of {number(seen)} samples; the report on test seeds decides"
+        f"best completion time on the validation seeds {factor(ratio)} times that of the "
+        f"reference, after {number(at)} "
+        f"of {number(seen)} samples; the test seeds decide"
     )
 
 
 def report_grid(name: str, path: Path) -> Grid | None:
-    """Return the table ``report.csv`` of a training: the agent next to the heuristics. None without
-    that file.
+    """Return the table ``report.csv`` of a training run: the agent next to the heuristics; None
+    without that file.
 
     Raises:
         RunFolderError: The file cannot be read.
@@ -288,7 +286,7 @@ def report_grid(name: str, path: Path) -> Grid | None:
         with path.open(newline="", encoding="utf-8") as file:
             rows = [_cells(row) for row in csv.DictReader(file)]
     except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
-        raise RunFolderError(f"{path}: not the report of a training ({error})") from None
+        raise RunFolderError(f"{path}: not the results of a training run ({error})") from None
     return Grid(f"{name}: on the test seeds", _HEADS, rows, (), (0, 5))
 
 
@@ -300,7 +298,7 @@ def _cells(row: Mapping[str, str]) -> tuple[str, ...]:
 
 
 class SweepView:
-    """Text and charts of the finished cells of a sweep."""
+    """Text and charts for the finished cells of a sweep."""
 
     def __init__(self, folder: Store) -> None:
         self.folder = folder.as_grid()
@@ -309,9 +307,8 @@ class SweepView:
         self._metric = self.folder.sweep.metrics[0]
 
     def verdict(self) -> list[str]:
-        """Sentences on the best value of the compared axis, the points it wins, and the progress of
-        the sweep.
-        """
+        """Return sentences on the best value of the compared axis, the points at which it is best,
+        and the progress of the sweep."""
         axis = compared_axis(self.folder.sweep.axes)
         best = [name for group in self._groups() if (name := self._best(group))]
         progress = [f"{len(self.lines):,} of {self._planned():,} cells are finished."]
@@ -325,7 +322,7 @@ class SweepView:
         return [f"{name} has the {how} {metric_name(self._metric)} {where}.", *progress]
 
     def table(self) -> str:
-        """Table with a row for each point of the grid, compared within its group."""
+        """Return a table with a row for each point of the grid, compared within its group."""
         sweep, config = self.folder.sweep, self.folder.config
         return table(
             sweep_table(
@@ -340,10 +337,10 @@ class SweepView:
         )
 
     def facts(self, packer: Packer) -> dict[str, Any]:
-        """Axes, and for each metric its mean, minimum and maximum over seeds at each point of the
-        grid.
+        """Return the axes and, for each metric, its mean, minimum and maximum over seeds at each
+        point of the grid.
 
-        Points are in the order of the grid, the last axis changing fastest. A point without a
+        Points are in the order of the grid, with the last axis changing fastest. A point without a
         finished run is NaN.
         """
         axes, units = self.folder.sweep.axes, {term.name: term.unit for term in glossary()}
@@ -384,7 +381,7 @@ def _in_grid(line: CellRun, axes: Sequence[Axis]) -> bool:
 
 
 def _numbers(axis: Axis) -> list[float] | None:
-    """Values of the axis if all are numbers in rising order, otherwise None."""
+    """Return the values of the axis if all are numbers in rising order, otherwise None."""
     values = [value for value in axis.values if isinstance(value, int | float) and not isinstance(value, bool)]
     rising = all(low < high for low, high in pairwise(values))
     return [float(value) for value in values] if len(values) == len(axis.values) and rising else None

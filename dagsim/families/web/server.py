@@ -59,7 +59,7 @@ def serve_folders(
     try:
         server.run(sockets=[listening])
     except KeyboardInterrupt:
-        pass  # Ctrl-C: the server has stopped
+        pass  # Ctrl-C, so the server has stopped
     finally:
         listening.close()
         if snapshots is not None:
@@ -81,7 +81,7 @@ def _bound(host: str, port: int) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:
-        raise InputError(f"--host {host}: no address of this machine ({error})") from None
+        raise InputError(f"--host {host}: not an address of this machine ({error})") from None
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -91,7 +91,7 @@ def _bound(host: str, port: int) -> socket.socket:
         listening.close()
         if error.errno == errno.EADDRINUSE:
             raise InputError(f"port {port} of {host} is in use; --port names another, 0 any that is free") from None
-        raise InputError(f"{host}, port {port}: cannot be served from: {error.strerror}") from None
+        raise InputError(f"{host}, port {port}: cannot be used: {error.strerror}") from None
     return listening
 
 
@@ -119,7 +119,7 @@ class Guard:
     browser loads.
 
     A web site can make its own name point to this machine (DNS rebinding). Its requests have that
-    name as ``Host`` and are refused.
+    name as ``Host`` and are rejected.
     """
 
     def __init__(self, app: Asgi, bound_to: str) -> None:
@@ -145,19 +145,18 @@ class Guard:
 
 
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\s:,\[\]]*))(?::[0-9]*)?|([0-9a-f:]+)")
-"""Match an address in brackets or a name, each with or without a port, or a bare IPv6 address."""
+"""Matches an address in brackets or a name, each with or without a port, or a bare IPv6 address."""
 
 
 def host_of(header: str) -> str:
     """Return the name in a ``Host`` header without its port; empty if the header is not a single
-    host.
-    """
+    host."""
     match = _HOST.fullmatch(header.strip().lower())
     return "" if match is None else next((name for name in match.groups() if name), "")
 
 
 def is_loopback(host: str) -> bool:
-    """True if only this machine can reach the address."""
+    """Return True if only this machine can reach the address."""
     return host in LOOPBACK or (_is_address(host) and ip_address(host).is_loopback)
 
 

@@ -1,4 +1,4 @@
-"""A folder of snapshots of a queue: forecasts of the newest one, made by a process of its own."""
+"""A folder with snapshots of a queue: forecasts from the newest one, made in a separate process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EMPTY = "no snapshot yet; write the output of squeue --json, or kubectl get pod
 _LOOK_S = 1.0
 """Seconds between two looks for a new snapshot while the queue is watched."""
 FIRST = 5
-"""Number of futures of the first page of a snapshot."""
+"""Number of futures for the first page of a snapshot."""
 
 
 class ForecastSettings(NamedTuple):
@@ -54,9 +54,8 @@ class Forecasted(NamedTuple):
 
 
 class Snapshots:
-    """The newest snapshot below ``root`` and its page. A first page, of five futures and without
-    calibration, is there early; that of all futures replaces it.
-    """
+    """The newest snapshot below ``root`` and its page. A first page, from five futures and without
+    calibration, is available early; the page from all futures replaces it."""
 
     def __init__(
         self, root: Path, settings: ForecastSettings, journal: Journal | None = None, every_s: float = inf,
@@ -94,11 +93,12 @@ class Snapshots:
 
     @property
     def policy(self) -> str:
-        """The policy that plays the futures, as far as it was named."""
+        """The policy that simulates the futures, if it was named."""
         return self._settings.policy or "of the site"
 
     def look(self) -> None:
-        """Take a finished forecast, and ask for the next: of a new snapshot, or of all futures."""
+        """Fetch a finished forecast, and request the next one: for a new snapshot, or from all
+        futures."""
         with self._guard:
             if self._pending is not None:
                 if not self._pending.done():
@@ -155,7 +155,8 @@ class Snapshots:
             self.journal.seen(answer.t, list(answer.rows), answer.running)
 
     def _newest(self) -> tuple[Path, object] | None:
-        """The snapshot that was written last, and what changes with it. Links are not followed."""
+        """Return the snapshot that was written last, and a value that changes with it. Links are
+        not followed."""
         listed = []
         with suppress(OSError), os.scandir(self._root) as entries:
             for entry in entries:

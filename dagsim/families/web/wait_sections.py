@@ -1,6 +1,5 @@
-"""The jobs that waited longest, with the reasons; rejected jobs by cause and by beta, and the tables of
-systems that block jobs.
-"""
+"""The jobs that waited longest, with the reasons; rejected jobs by cause and by beta, and tables
+for systems that block jobs."""
 
 from __future__ import annotations
 
@@ -36,37 +35,33 @@ _HEADS = (
 )
 _WITHOUT_GPUS = (0, 1, 3, 4, 6)
 """Columns for a cluster without GPUs."""
-_MEANWHILE = "GPUs held meanwhile: share of the cluster that runs held between its arrival and its first run."
+_MEANWHILE = "GPUs held meanwhile: share of the cluster that runs held between the job's arrival and its first run."
 _WORST = 20
 _LEAST = 0.1
 """Minimum share of the wait that is listed."""
 _MOST_LOOKED_AT = 200_000
-"""Largest number of runs times nodes for the full analysis. Above it, only the free GPUs of the
-whole cluster count.
-"""
+"""Largest number of runs times nodes for the full analysis. Above it, only the free GPUs in the
+whole cluster count."""
 _MOST_EXPLAINED = 20_000
-"""Largest number of rows of a log for the causes that ``dagsim why`` finds, which reads the log once
-for each listed job.
-"""
+"""Largest number of rows in a log for which to search for the causes as ``dagsim why`` does,
+because this reads the log once for each listed job."""
 _LATE = 0.2
 """Share of the wait from which waiting after the first start is mentioned."""
 
 
 Explain: TypeAlias = Callable[[int, Sequence[tuple[float, float]]], Sequence[tuple[str, float]]]
 """Returns the causes of the waits of a job, and the seconds of each, as ``dagsim why`` does. Raises
-``InputError`` if the jobs are gone.
-"""
+``InputError`` if the jobs are gone."""
 
 
 def can_explain(schedule: Schedule) -> bool:
-    """True if the log is small enough to look for the causes of every listed wait."""
+    """Return True if the log is small enough to search for the causes of every listed wait."""
     return len(schedule.log) <= _MOST_EXPLAINED
 
 
 def worst_waits(cols: ScheduleColumns, explain: Explain | None = None) -> Grid:
-    """List the 20 jobs with the longest waits, and the reasons. Unfinished jobs wait up to the end of
-    the log. ``explain`` knows more reasons than the log.
-    """
+    """List the 20 jobs with the longest waits, and the reasons. Unfinished jobs wait up to the end
+    of the log. ``explain`` finds more reasons than the log shows."""
     ended = cols.at_horizon()
     waits = np.where(cols.jobs.accepted, queueing(ended), -1.0)
     order = np.argsort(-waits, kind="stable")[:_WORST]
@@ -96,8 +91,8 @@ def worst_waits(cols: ScheduleColumns, explain: Explain | None = None) -> Grid:
 def _reasons(cols: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats, explain: Explain | None) -> list[str]:
     """Describe the reasons of each wait, as far as they are known.
 
-    For a large run, only the free GPUs of the whole cluster count, not those of the types that a
-    job ran on.
+    For a large run, only the free GPUs in the whole cluster count, not those of the types on which
+    a job ran.
     """
     stopped = np.bincount(cols.runs.job[cols.runs.stopped], minlength=len(cols.jobs))
     with_gpus = cols.cluster.gpus > 0
@@ -139,8 +134,7 @@ def _explained(cols: ScheduleColumns, job: int, explain: Explain | None) -> list
 
 def _missing(cols: ScheduleColumns, job: int) -> list[str]:
     """List the shares of the wait by what was missing, largest first, in the words of ``dagsim
-    why``.
-    """
+    why``."""
     reasons = wait_reasons(cols, job)
     shares = {blocker: seconds / reasons.queueing_s for blocker, seconds in reasons.blocked_s.items()}
     ordered = sorted(shares, key=lambda blocker: -shares[blocker])
@@ -148,7 +142,7 @@ def _missing(cols: ScheduleColumns, job: int) -> list[str]:
 
 
 def _free(cols: ScheduleColumns) -> Steps:
-    """GPUs that are up and not held, over time."""
+    """Return the GPUs that are up and not held, over time."""
     held, up = gpus_held(cols), gpus_up(cols)
     time_s = np.unique(np.concatenate((held.time_s, up.time_s)))
     values = [steps.at(time_s) for steps in (up, held)]
@@ -156,9 +150,8 @@ def _free(cols: ScheduleColumns) -> Steps:
 
 
 def _room(free: Steps, asked: float, arrival_s: float, until_s: float) -> str:
-    """Describe the share of the wait before the first run with fewer GPUs free than the job asked
-    for.
-    """
+    """Describe the share of the wait before the first run during which fewer GPUs were free than
+    the job requested."""
     full = Steps(free.time_s, (free.value < asked - 1e-9).astype(float), free.end_s)
     reached = full.until(np.array([arrival_s, until_s]))
     short = float(reached[1] - reached[0]) / (until_s - arrival_s)
@@ -198,12 +191,12 @@ def rejected_by_cause(runs: Mapping[str, ScheduleColumns]) -> list[Grid]:
         return []
     rows = [(name, f"{len(cols.jobs):,}", *_counts(cols, reasons)) for name, cols in runs.items()]
     heads = ("", "jobs", "turned\naway", *(_WORDS[reason] for reason in reasons))
-    return [Grid("Jobs turned away, by cause", heads, rows)]
+    return [Grid("Rejected jobs, by cause", heads, rows)]
 
 
 def rejected_by_beta(runs: Mapping[str, ScheduleColumns]) -> list[Grid]:
-    """Share of jobs that each named run rejected, by ``beta``: time until the deadline over time on
-    one GPU.
+    """Return the share of jobs that each named run rejected, by ``beta``: time until the deadline
+    divided by time on one GPU.
 
     Empty if no job was rejected or no job has a deadline.
     """
@@ -218,14 +211,15 @@ def _counts(cols: ScheduleColumns, reasons: list[RejectReason]) -> list[str]:
 
 
 def _beta(cols: ScheduleColumns) -> Floats:
-    """Seconds until the deadline over seconds on one GPU; NaN without a deadline."""
+    """Return the seconds until the deadline divided by the seconds on one GPU; NaN without a
+    deadline."""
     jobs = cols.jobs
     beta: Floats = (jobs.deadline_s - jobs.arrival_s) / np.where(jobs.ideal_gpu_s > 0, jobs.ideal_gpu_s, np.nan)
     return beta
 
 
 def _by_beta(runs: Mapping[str, ScheduleColumns], betas: Mapping[str, Floats]) -> Grid:
-    """Table of the share of jobs rejected in each range of beta."""
+    """Return the table of the share of jobs rejected in each range of beta."""
     ranges = list(pairwise(_EDGES))
     inside = [[_within(betas[name], *bounds) for bounds in ranges] for name in runs]
     used = [place for place in range(len(ranges)) if any(flags[place].any() for flags in inside)]
@@ -234,8 +228,11 @@ def _by_beta(runs: Mapping[str, ScheduleColumns], betas: Mapping[str, Floats]) -
         for (name, cols), flags in zip(runs.items(), inside, strict=True)
     ]
     heads = ("", *(_range(*ranges[place]) for place in used))
-    note = "beta: the time until the job's deadline over its time on one GPU. Shares of the jobs that arrived."
-    return Grid("Jobs turned away, by beta", heads, rows, (note,))
+    note = (
+        "beta: the time until the job's deadline divided by its time on one GPU. Values are shares "
+        "of the jobs that arrived."
+    )
+    return Grid("Rejected jobs, by beta", heads, rows, (note,))
 
 
 def _within(beta: Floats, low: float, high: float) -> Flags:
@@ -253,7 +250,7 @@ def _range(low: float, high: float) -> str:
 
 
 def blocking_tables(chosen: Chosen) -> str:
-    """Tables of all runs of systems that block jobs; empty without such runs."""
+    """Return the tables for all runs of systems that block jobs; empty without such runs."""
     kinds: dict[Blocking, list[Shown]] = {}
     for run in chosen.runs:
         if (blocking := run.folder.config.world.blocked_by) is not None:
@@ -262,9 +259,8 @@ def blocking_tables(chosen: Chosen) -> str:
 
 
 def blocking_grids(runs: Sequence[Shown], blocking: Blocking) -> tuple[Grid, Grid]:
-    """Tables of blocking by cause, and of completion time and speed-up, with a row per value of the
-    setting that decides how much is blocked, and agent.
-    """
+    """Return the tables of blocking by cause, and of completion time and speed-up, with a row for
+    each agent and each value of the setting that determines how much is blocked."""
     groups: dict[tuple[str, str], list[Shown]] = {}
     for run in runs:
         policy = run.folder.lines()[run.number].policy
@@ -276,7 +272,8 @@ def blocking_grids(runs: Sequence[Shown], blocking: Blocking) -> tuple[Grid, Gri
         rate = mean(lines, "blocking_rate")
         first = (beta, policy, f"{len(mine):,}", short(rate.value), interval(rate.low, rate.high, short))
         shares = [_share_of_arrived(lines, f"rejected_{reason.name.lower()}") for reason in blocking.causes]
-        still_running = max(rate.value - sum(shares), 0.0)  # jobs_unfinished also counts a job that came at the end
+        # jobs_unfinished also counts a job that arrived at the end
+        still_running = max(rate.value - sum(shares), 0.0)
         blocked.append((*first, *map(short, (*shares, still_running))))
         times = [_times(run.folder, run.number) for run in mine]
         speed.append((*first[:4], *_means(times)))
@@ -286,8 +283,10 @@ def blocking_grids(runs: Sequence[Shown], blocking: Blocking) -> tuple[Grid, Gri
             (*heads, *(_WORDS[reason] for reason in blocking.causes), "still\nrunning"),
             blocked,
             (
-                "Causes are fractions of the jobs that arrived. Jobs that still ran at the end count as blocked, as in "
-                "ddls.",
+                (
+                    "Causes are fractions of the jobs that arrived. Jobs still running at the end "
+                    "count as blocked, as in ddls."
+                ),
             ),
             (0, 1),
         ),
@@ -335,6 +334,7 @@ def _rate(runs: Sequence[Shown]) -> float:
 
 
 def _share_of_arrived(lines: Sequence[RunMetrics], name: str) -> float:
-    """Jobs counted by the metric ``name`` over jobs that arrived, summed over all runs."""
+    """Return the number of jobs counted by the metric ``name`` divided by the number that arrived,
+    over all runs."""
     arrived = sum(line.metrics.get("jobs_arrived") or 0 for line in lines)
     return sum(line.metrics.get(name) or 0 for line in lines) / arrived if arrived else nan

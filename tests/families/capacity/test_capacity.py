@@ -148,7 +148,7 @@ def test_a_price_is_the_users_own_else_the_configured_else_that_of_the_list() ->
 def test_a_type_without_a_price_leaves_no_cost_or_is_an_error_beside_own_prices() -> None:
     odd = ClusterSection(groups=(NodeGroup(name="r", gpu="RTX-2080Ti", gpus=4),))
     assert not Prices.read([]).of([CLUSTER, odd])
-    with pytest.raises(ConfigError, match="no price of RTX-2080Ti"):
+    with pytest.raises(ConfigError, match="no price for RTX-2080Ti"):
         Prices.read(["T4=1"]).of([CLUSTER, odd])
 
 

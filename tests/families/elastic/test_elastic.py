@@ -53,7 +53,7 @@ def test_without_whole_seconds_epochs_end_when_their_work_is_done() -> None:
             elastic_job_of(job("a"), AttainedServiceQueues()),
             r"nodes of one size and GPU type, got nodes of \[2, 4\] GPUs",
         ),
-        ((4,), Job.single("b", Task("t", 1)), "play measured applications only; b/t is another task"),
+        ((4,), Job.single("b", Task("t", 1)), "support only measured applications; b/t is a different task"),
     ],
 )
 def test_what_the_policies_cannot_play_is_refused(sizes: tuple[int, ...], work: Job, message: str) -> None:
@@ -193,7 +193,9 @@ def test_elastic_tasks_keep_to_the_level_that_their_job_requires(policy: str) ->
             assert len(allowed[levels[row.job % 3]]) <= 1
     assert sum(row.kind == Kind.COMPLETED for row in log) == 24
     assert max(map(len, held.values())) > 1
-    with pytest.raises(ConfigError, match="pollux knows no topology, and job 'j0' requires nodes of one rack"):
+    with pytest.raises(
+        ConfigError, match="pollux does not support topologies, but job 'j0' requires nodes of one rack"
+    ):
         scenario.kernel(0).run(POLICIES.create("pollux"))
 
 
@@ -201,7 +203,7 @@ def test_pollux_plays_either_kind_of_task_but_not_both() -> None:
     rigid, nodes = Job.single("b", Task("t", 900)), cluster(4)
     assert ClusterScenario(nodes, [rigid]).kernel(0).run(POLICIES.create("pollux")).ended_s == 900
     jobs = [rigid, ElasticTasks().job(training("a", 900.0), V100.seconds, nodes)]
-    with pytest.raises(ConfigError, match="pollux plays elastic tasks or other ones, not both"):
+    with pytest.raises(ConfigError, match="pollux supports either elastic tasks or other tasks, not both"):
         ClusterScenario(nodes, jobs, runtime=V100).kernel(0).run(POLICIES.create("pollux"))
 
 

@@ -135,7 +135,7 @@ def test_a_workload_lists_the_jobs_as_tuned(tmp_path: Path) -> None:
     ("rows", "words"),
     [
         ("a,0,vgg,1,10\n", "jobs.csv:2: no profile of the application 'vgg'"),
-        ("a,0,toy,1,10\na,1,toy,1,10\n", "jobs.csv:3: the job 'a' is there twice"),
+        ("a,0,toy,1,10\na,1,toy,1,10\n", "jobs.csv:3: the job 'a' occurs twice"),
         ("a,0,toy,0,10\n", "jobs.csv:2: a job needs"),
         ("a,nan,toy,1,10\n", "jobs.csv:2: a job needs"),
         ("a,0,toy,1\n", "jobs.csv:2: batch_size is not a number"),

@@ -84,7 +84,7 @@ def test_shares_of_a_gpu_independent_instances_and_cpu_tasks_stay_rigid() -> Non
         ({"least": 4, "most": 2}, "1 <= least <= most must hold, got 4 to 2"),
         ({"restart_s": -1.0}, "restart_s must be 0 or more, got -1.0"),
         ({"batch": "worst"}, "batch must be best or asked, got 'worst'"),
-        ({"batch": "asked"}, "only jobs with profiles ask for a batch; name the folder"),
+        ({"batch": "asked"}, "only jobs with profiles request a batch; name the folder"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(keys: dict[str, object], message: str) -> None:
@@ -109,7 +109,7 @@ def test_a_configuration_makes_its_tasks_elastic_and_plays_in_simpy(tmp_path: Pa
     scenario = cluster_scenario_of(load_config(tmp_path / "c.yaml"))
     assert all(task.elastic is not None for job in scenario.jobs(0) for task in job.tasks)
     used = scenario.engaged("sjf", 0).engine
-    assert (used.used, used.reason) == ("simpy", "the compiled engine does not know elastic tasks")
+    assert (used.used, used.reason) == ("simpy", "the compiled engine does not support elastic tasks")
 
 
 @pytest.mark.data

@@ -259,7 +259,7 @@ def test_tensor_and_pipeline_groups_take_the_time_of_their_closed_forms(tensor: 
 
 
 def test_degrees_that_do_not_divide_the_gang_are_named() -> None:
-    with pytest.raises(ModelError, match="task 't': llm: 8 GPUs are no multiple of 16 tensor x 1 pipeline ranks"):
+    with pytest.raises(ModelError, match="task 't': llm: 8 GPUs are not a multiple of 16 tensor x 1 pipeline ranks"):
         train_on_rails(8, tensor=16)
     with pytest.raises(ModelError, match="pipeline must divide the 32 layers, got 5"):
         train_on_rails(8, pipeline=5)

@@ -164,7 +164,7 @@ AHEAD = "      - {source: x-0, destination: x-1, links: [l]}\n"
         ),
         (
             SHARED + "kind: tree\n    switches:\n      - {name: s, nodes: [x-0]}\n",
-            ":7:7: network.topology.switches: tree: node 'x-1' is below no switch",
+            ":7:7: network.topology.switches: tree: node 'x-1' is not below any switch",
         ),
         (
             SHARED + "kind: tree\n    switches:\n      - {name: s, nodes: [x-0, x-1, x-2]}\n",

@@ -656,11 +656,11 @@ def test_snapshots_without_waiting_jobs(snapshot: list[str], tmp_path: Path) -> 
     (tmp_path / "squeue.json").write_text(json.dumps({"jobs": [later], "last_update": 1_700_000_000}))
     result = CliRunner().invoke(app, snapshot, catch_exceptions=False)
     assert json.loads(result.stdout)["jobs"] == []
-    assert "1 jobs were submitted after the instant" in result.stderr
+    assert "1 jobs were submitted after the time" in result.stderr
 
 
 def test_a_snapshot_of_kueue(tmp_path: Path) -> None:
-    """The format is detected, Kueue plays the futures, and what its condition says is shown."""
+    """The format is detected, Kueue simulates the futures, and what its condition says is shown."""
     pod = {"containers": [{"resources": {"requests": {"nvidia.com/gpu": "2"}}}]}
 
     def workload(name: str, created: str, *conditions: dict[str, str]) -> dict[str, object]:
@@ -681,7 +681,7 @@ def test_a_snapshot_of_kueue(tmp_path: Path) -> None:
     )
     words = ["eta", "--state", str(tmp_path / "now.json"), "--config", str(tmp_path / "site.yaml"), "--json"]
     result = CliRunner().invoke(app, words, catch_exceptions=False)
-    assert "kueue plays the futures" in result.stderr
+    assert "kueue simulates the futures" in result.stderr
     (row,) = json.loads(result.stdout)["jobs"]
     assert (row["job"], row["kind"], row["waits_for"]) == ("lab/waits", "limited", "quota")
     assert 0 < row["median_s"] <= 1800  # two GPUs are idle, but the quota is three

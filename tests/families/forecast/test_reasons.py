@@ -203,7 +203,8 @@ def test_a_limit_that_the_configuration_lacks_is_named(tmp_path: Path) -> None:
     answer = Answer(tmp_path, [queued(1, state_reason="QOSMaxCpuPerUserLimit"), queued(2)])
     assert set(answer.medians_s) == {"1", "2"}
     assert (
-        "1 jobs wait for a limit such as QOSMaxCpuPerUserLimit, of which the configuration has none" in answer.warnings
+        "1 jobs wait for a limit such as QOSMaxCpuPerUserLimit, but the configuration has no such limit"
+        in answer.warnings
     )
 
 

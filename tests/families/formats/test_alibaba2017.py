@@ -44,7 +44,7 @@ def test_every_dirty_row_is_dropped_for_its_reason(sample: Any) -> None:
         "of tasks that did not terminate": 3,
         "of jobs that did not finish as a whole": 1,
         "with an end before the start": 1,
-        "of an unknown status": 1,
+        "with an unknown status": 1,
         "without modify_timestamp": 1,
         "whose instance_num is impossible": 1,
         "whose instance_num is not a number": 1,

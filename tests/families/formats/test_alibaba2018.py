@@ -91,7 +91,7 @@ def test_every_dirty_row_is_dropped_for_its_reason(sample: Any) -> None:
         "given twice": 1,
         "whose number of instances is impossible": 1,
         "whose number of instances is not a number": 1,
-        "of an unknown status": 1,
+        "with an unknown status": 1,
         "with an impossible time": 1,
         "with a wrong number of fields": 1,
     }

@@ -89,7 +89,7 @@ def test_grid_engine_may_count_milliseconds(read: Reading, samples: Path, tmp_pa
 def test_both_forms_of_htcondor_are_the_same_jobs(read: Reading, samples: Path) -> None:
     one, other = (read(samples / "htcondor" / name) for name in ("history.json", "history"))
     assert one.jobs == other.jobs
-    assert one.noted == other.noted == {"of several runs, of which the last counts": 1}
+    assert one.noted == other.noted == {"with several runs, of which the last counts": 1}
     gpu = one.job("7002.0")
     assert (gpu.tasks[0].gpu_types, gpu.observed_gpu, gpu.observed_nodes) == (("A100-80",), "A100-80", ("gpu3.pool",))
 

@@ -42,7 +42,7 @@ def test_shockwave_gives_durations_where_no_table_does(read: Reading, samples: P
     got = read(samples / "gavel" / "shockwave.trace")
     assert "first one throughout" in got.trace.assumptions["batch"]
     assert [job.tasks[0].work for job in got.jobs] == [450, 30]
-    assert got.noted == {"of a model or scale factor that the table lacks": 2}
+    assert got.noted == {"with a model or scale factor that the table lacks": 2}
 
 
 def test_without_a_table_a_step_is_a_second(read: Reading, samples: Path, tmp_path: Path) -> None:

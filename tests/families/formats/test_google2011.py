@@ -63,7 +63,7 @@ def test_every_event_has_a_fate(sample: Any) -> None:
         "of tasks that never ran": 2,
         "of tasks that began before the trace": 1,
         "of impossible tasks": 3,
-        "of an unknown event type": 1,
+        "with an unknown event type": 1,
         "whose time is not a number": 1,
         "with a wrong number of fields": 1,
     }
@@ -78,7 +78,7 @@ def test_tasks_alive_at_the_end_can_be_cut_there(read: Reading, samples: Path) -
         ("11", 0, 231), ("12", 0, 110), ("13", 99, 60), ("17", 230, 0),
     ]  # fmt: skip
     assert got.noted["tasks cut at the end of the trace"] == 2
-    assert got.noted["tasks without a request (nothing asked)"] == 1
+    assert got.noted["tasks without a request (nothing requested)"] == 1
     assert got.job("11").priority == 2
 
 

@@ -49,7 +49,7 @@ def test_a_collection_starts_after_all_tasks_of_another(sample: Any) -> None:
     ]  # fmt: skip
     assert job.graph.parents == ((), (), (4,), (4,), (0, 1))
     assert job.tasks[4].demand == (0, 0, 0, None)
-    assert sample.noted["jobs that start after one that is not there (taken as ended)"] == 1  # 104 after 777
+    assert sample.noted["jobs that start after a missing one (taken as ended)"] == 1  # 104 after 777
 
 
 def test_jobs_arrive_at_their_submission_in_bands_of_priority(sample: Any) -> None:
@@ -63,7 +63,7 @@ def test_jobs_arrive_at_their_submission_in_bands_of_priority(sample: Any) -> No
 def test_every_event_has_a_fate(sample: Any) -> None:
     assert sample.dropped == {
         "of jobs that outlive the trace": 2,
-        "of an unknown event type": 1,
+        "with an unknown event type": 1,
         "whose time is not a number": 1,
         "without collection_id": 1,
         "with a wrong number of fields": 1,
@@ -74,8 +74,8 @@ def test_every_event_has_a_fate(sample: Any) -> None:
         "of alloc sets": 1,
         "after the end of the trace": 1,
     }
-    assert report.noted["tasks inside alloc sets (taken as tasks of their own)"] == 2
-    assert report.noted["tasks without a request (nothing asked)"] == 1
+    assert report.noted["tasks inside alloc sets (treated as ordinary tasks)"] == 2
+    assert report.noted["tasks without a request (nothing requested)"] == 1
     assert report.rows == 17 + 17 + 5
 
 
@@ -108,7 +108,7 @@ def test_the_kaggle_sample_counts_usage_windows(read: Reading, samples: Path) ->
         "without start_time": 1,
         "whose time lies outside the trace": 1,
     }
-    assert got.noted == {"tasks inside alloc sets (taken as tasks of their own)": 1}
+    assert got.noted == {"tasks inside alloc sets (treated as ordinary tasks)": 1}
     assert "lower bound" in got.trace.assumptions["work"]
 
 
@@ -126,7 +126,7 @@ def test_absurdly_many_machines_are_refused(tmp_path: Path) -> None:
     requests = tmp_path / "a_user_requests.csv"
     requests.write_text("time,collection_id,instance_index,collection_type,user,cpus,ram\n")
     (tmp_path / "a_host_resource.csv").write_text("cpus,ram,machine_count\n1,0.5,1000001\n")
-    with pytest.raises(TraceError, match="of more than 1,000,000 machines"):
+    with pytest.raises(TraceError, match="with more than 1,000,000 machines"):
         Google2019().cluster(Source(requests), TraceOptions())
 
 

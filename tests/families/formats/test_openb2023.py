@@ -46,7 +46,7 @@ def test_pending_pods_count_from_creation_and_an_unknown_qos_is_noted(sample: An
     assert sample.job("pod-e").tasks[0].work == 40
     assert sample.noted == {
         "pods that were never scheduled (work counted from creation)": 1,
-        "pods of an unknown qos (priority 0)": 1,
+        "pods with an unknown qos (priority 0)": 1,
     }
 
 
@@ -115,7 +115,7 @@ def test_a_node_of_a_million_gpus_is_damage(tmp_path: Path) -> None:
 
 def test_a_bad_node_names_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\na,1,1,1,T4\nb,1,1,1,T5\n")
-    with pytest.raises(TraceError, match=r"nodes\.csv:3: a node of the unknown GPU model 'T5'"):
+    with pytest.raises(TraceError, match=r"nodes\.csv:3: a node with the unknown GPU model 'T5'"):
         read_openb_nodes(Source(tmp_path / "nodes.csv"))
 
 

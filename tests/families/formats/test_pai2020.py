@@ -69,7 +69,7 @@ def test_missing_times_come_from_the_instances(sample: Any) -> None:
     assert (task.work, task.gpus, task.instances) == (140, 2, 3)
     assert sample.noted == {
         "tasks whose start or end is taken from their instances": 1,
-        "tasks that ask for a fraction above one GPU (rounded up)": 1,
+        "tasks that request a fraction above one GPU (rounded up)": 1,
     }
 
 
@@ -81,7 +81,7 @@ def test_every_dirty_row_is_dropped_for_its_reason(sample: Any) -> None:
         "of jobs that did not finish as a whole": 4,
         "without end_time": 1,
         "with an end before the start": 1,
-        "of jobs that the job table lacks": 1,
+        "of jobs that are missing in the job table": 1,
         "given twice": 2,
     }
     report = sample.trace.report

@@ -39,7 +39,7 @@ def test_every_unusable_job_is_dropped_for_its_reason(log: Any) -> None:
         "without GPUs": 1,
     }
     assert log.noted == {
-        "of several attempts (work is their sum)": 2,
+        "with several attempts (work is their sum)": 2,
         "with attempts that lack a time (not counted)": 1,
     }
     assert any(detail.split(": ")[0].endswith("cluster_job_log:8") for detail in log.trace.report.details)

@@ -55,7 +55,7 @@ def test_every_dirty_row_is_dropped_or_noted_for_its_reason(sample: Any) -> None
         "whose run time is not a number": 1,
     }
     assert sample.noted == {
-        "that got other processors than requested": 1,
+        "that got a different number of processors than requested": 1,
         "that ran longer than requested": 1,
         "that name a preceding job (ignored)": 1,
         "that are wider than the machine": 1,
@@ -77,7 +77,7 @@ def test_a_leading_number_of_nodes_counts_where_processors_are_not_given(read: R
 
 def test_rlscheduler_drops_no_time_and_takes_ten_seconds_below(read: Reading, samples: Path) -> None:
     got = read(samples / "swf" / "sample.swf", protocol="rlscheduler")
-    assert got.dropped["that ran for no time"] == 1
+    assert got.dropped["with a run time of 0"] == 1
     assert got.job("5").tasks[0].work == 10
     assert got.job("2").tasks[0].instances == 16  # the larger of 8 allocated and 16 requested
 

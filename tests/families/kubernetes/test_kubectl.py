@@ -117,7 +117,7 @@ def test_pod_sets_are_tasks(workloads: Any) -> None:
 def test_a_folder_joins_pods_workloads_and_events(read: Reading, samples: Path) -> None:
     got = read(samples / "kubernetes" / "cluster")
     assert [(job.id, job.observed_start_s) for job in got.jobs] == [("optics/fit", 60), ("genes/bare", 132.5)]
-    assert dict(got.trace.report.skipped) == {"of events": 2, "of pods that a workload stands for": 1}
+    assert dict(got.trace.report.skipped) == {"of events": 2, "of pods that belong to a workload": 1}
 
 
 def test_a_plain_list_and_one_object_a_line_are_read_alike(
@@ -293,9 +293,9 @@ def test_what_is_not_modelled_of_a_pod_is_noted(read: Reading, tmp_path: Path) -
     ]
     (tmp_path / "now.json").write_text(json.dumps({"kind": "List", "items": pods}))
     assert read(tmp_path / "now.json", format="kubernetes-now").noted == {
-        "pods ask for volumes (claims), which may tie pods to nodes: not modelled": 1,
-        "pods ask for claims of devices (DRA): not modelled": 1,
-        "pods ask for the scheduler 'x': not modelled": 1,
+        "pods request volumes (claims), which may tie pods to nodes: not modelled": 1,
+        "pods request device claims (DRA): not modelled": 1,
+        "pods request the scheduler 'x': not modelled": 1,
     }
 
 

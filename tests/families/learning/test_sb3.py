@@ -161,7 +161,7 @@ def wrong_files(folder: Path) -> Iterator[tuple[Path, str]]:
     yield written(folder / "list.zip", [1, 2]), "not a model of Stable-Baselines3"
     yield written(folder / "infinite.zip", infinite), "'action_net.bias' is not a tensor of finite numbers"
     yield written(folder / "chopped.zip", chopped), "no layers that choose an action"
-    yield written(folder / "crossed.zip", crossed), "the shapes of its layers do not fit together"
+    yield written(folder / "crossed.zip", crossed), "the shapes of its layers are not compatible"
     yield (
         written(folder / "cnn.zip", state() | {"features_extractor.cnn.0.weight": torch.zeros(2)}),
         "only the policies",
@@ -181,7 +181,7 @@ def test_wrong_files_are_refused(tmp_path: Path) -> None:
 def test_a_model_for_another_cluster_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "model.zip", state())
     with pytest.raises(
-        ConfigError, match=rf"it takes {inputs('flat')} values, but with 16 slots, {TYPES + 1} node types"
+        ConfigError, match=rf"the model takes {inputs('flat')} values, but with 16 slots, {TYPES + 1} node types"
     ):
         load_sb3(path, TYPES + 1)
 
@@ -195,5 +195,5 @@ def test_a_zip_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("system", ["spark", "ramp"])
 def test_other_systems_are_refused(tmp_path: Path, system: str) -> None:
     path = written(tmp_path / "model.zip", state())
-    with pytest.raises(ConfigError, match="the system 'cluster' only"):
+    with pytest.raises(ConfigError, match="can only schedule the system 'cluster'"):
         run_policy(load_config(None, [f"system.kind={system}"]), agent_spec(f"sb3:{path}"), 1)

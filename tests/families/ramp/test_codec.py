@@ -200,7 +200,7 @@ def test_the_features_have_names() -> None:
 
 
 def test_a_codec_needs_examples() -> None:
-    with pytest.raises(ConfigError, match="needs examples of jobs for its ranges"):
+    with pytest.raises(ConfigError, match="needs example jobs for its ranges"):
         RampCodec().encode(first_view(job()))
 
 

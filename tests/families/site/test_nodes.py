@@ -136,7 +136,7 @@ def test_a_type_that_is_not_known_is_said_and_to_be_filled_in(tmp_path: Path) ->
     (tmp_path / "n.txt").write_text("NodeName=a1 CPUTot=4 RealMemory=1024 Gres=gpu:warp9:2 State=IDLE\n")
     result = CliRunner().invoke(app, ["site", "import", str(tmp_path / "n.txt"), "-o", str(tmp_path / "c.yaml")])
     assert result.exit_code == 0
-    assert "GPU type 'warp9' is not known: say what it is with --gpu warp9=TYPE" in result.output
+    assert "GPU type 'warp9' is unknown; say what it is with --gpu warp9=TYPE" in result.output
     assert "# NOT KNOWN: warp9: fill in the figures" in (tmp_path / "c.yaml").read_text()
     assert load_config(tmp_path / "c.yaml").build_cluster().gpus_by_type() == {"warp9": 2}
 
@@ -160,7 +160,7 @@ def test_nodes_that_are_down_are_left_out_and_named(tmp_path: Path) -> None:
 def test_names_that_could_do_harm_are_refused(tmp_path: Path, name: str) -> None:
     node = f'{{"name": "{name}", "gres": "", "state": ["IDLE"], "cpus": 1, "real_memory": 1024}}'
     (tmp_path / "n.json").write_text(f'{{"nodes": [{node}]}}')
-    with pytest.raises(TraceError, match=r"no name of a node|without a name"):
+    with pytest.raises(TraceError, match=r"not a valid node name|without a name"):
         grouped(read_nodes(Source(tmp_path / "n.json")))
 
 

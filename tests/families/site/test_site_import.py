@@ -313,13 +313,13 @@ def test_keys_of_kueue_that_have_no_effect_are_listed(tmp_path: Path) -> None:
         "ClusterQueue speech: newKnob",
         "Cohort team: rest",
         "LocalQueue cats/main: other",
-        "ResourceFlavor H100: it is in no file; its name counts as type",
+        "ResourceFlavor H100: it is in no file; its name is used as the GPU type",
     }
 
 
 def test_files_of_two_schedulers_are_refused(tmp_path: Path) -> None:
     folder = _folder(tmp_path, qmgr=QMGR, kueue=KUEUE)
-    with pytest.raises(TraceError, match=r"of several schedulers \(Kueue: kueue; PBS: qmgr\)"):
+    with pytest.raises(TraceError, match=r"to several schedulers \(Kueue: kueue; PBS: qmgr\)"):
         read_site(site_files([folder]))
 
 
@@ -384,7 +384,10 @@ def test_kueue_s_topology_is_a_tree_with_its_levels(tmp_path: Path) -> None:
     ]
     folder = _folder(tmp_path, kueue=KUEUE + TOPOLOGY, nodes=json.dumps({"kind": "NodeList", "items": nodes}, indent=1))
     output, out = _imported(folder, tmp_path)
-    assert "not modelled: Topology fabric: 1 nodes lack a label of its levels; each is alone there" in output
+    assert (
+        "not modelled: Topology fabric: 1 nodes lack a label for one of its levels; each is alone at that level"
+        in output
+    )
     assert "not modelled: Topology racks: another one is the network" in output
     rack, block = load_config(out).network.levels(list("abcde"))
     assert (rack.name, block.name) == ("rack", "block")

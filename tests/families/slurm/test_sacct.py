@@ -225,7 +225,7 @@ def test_every_job_that_held_its_nodes_is_kept(read: Reading, log: Log, state: s
         ("RESIZING", "that outlive the trace"),
         ("REVOKED", "revoked by another cluster"),
         ("BOOT_FAIL", "whose nodes did not boot"),
-        ("SLEEPING", "of an unknown state"),
+        ("SLEEPING", "in an unknown state"),
     ],
 )
 def test_other_states_are_dropped_by_name(read: Reading, log: Log, state: str, reason: str) -> None:
@@ -549,7 +549,7 @@ def test_a_log_without_lists_of_resources_has_them_in_columns(read: Reading, log
 
 def test_an_impossible_count_in_an_old_column_drops_the_row(read: Reading, log: Log) -> None:
     assert read(log(_OLD | {"ReqGRES": "gpu:many"}, {"JobID": "8", "ReqMem": "", "ReqGRES": ""})).dropped == {
-        "whose resources is not a number": 1
+        "with resources that are not numbers": 1
     }
 
 
@@ -626,7 +626,7 @@ def test_gpus_that_were_asked_for_and_not_allocated_are_taken_as_allocated(read:
     got = read(log({"AllocTRES": "billing=4,cpu=4,mem=4096M,node=1"}))
     assert _only(got).gpus == 2
     assert got.noted == {
-        "whose ReqTRES and AllocTRES disagree: GPUs were asked for and none allocated; taken as allocated": 1
+        "whose ReqTRES and AllocTRES disagree: GPUs were requested but none allocated; taken as allocated": 1
     }
 
 
@@ -741,7 +741,7 @@ def test_a_job_that_two_listings_show_counts_once(read: Reading, log: Log) -> No
     for rows in ((running, {}), ({}, running)):
         got = read(log(*rows), protocol="all-attempts")
         assert ([job.tasks[0].work for job in got.jobs], got.dropped) == (
-            [100], {"of an attempt that another row shows": 1},
+            [100], {"of an attempt that another row describes": 1},
         )  # fmt: skip
 
 

@@ -151,7 +151,7 @@ def test_slurm_conf_alone_is_enough(folder: Path) -> None:
 
 def test_what_contradicts_or_is_missing_is_named(folder: Path, tmp_path: Path) -> None:
     (folder / "show-nodes").write_text("NodeName=x1 CPUTot=4 RealMemory=1024 State=IDLE\n")
-    with pytest.raises(TraceError, match="the list of nodes is of another cluster: 'x1'"):
+    with pytest.raises(TraceError, match="the list of nodes belongs to another cluster: 'x1'"):
         read_slurm_site(site_files([folder])).queues()
     (folder / "nodes.conf").unlink()
     with pytest.raises(TraceError, match=r"includes nodes\.conf, which is not in the folder"):
@@ -273,7 +273,7 @@ def test_events_of_nodes_are_outages_of_the_site(folder: Path) -> None:
         NodeOutage(("g1",), 1772460000),
     )
     unmodelled = " ".join(site.unmodelled)
-    assert "sacctmgr show event: 1 nodes that the cluster lacks, such as x9" in unmodelled
+    assert "sacctmgr show event: 1 nodes that are not in the cluster, such as x9" in unmodelled
     assert "sacctmgr show event: state 'PLANNED'" in unmodelled
     (folder / "events.txt").write_text(EVENTS.replace("1772460000", "yesterday"))
     with pytest.raises(TraceError, match=r"events\.txt:5: an event whose start is not a time"):
@@ -305,7 +305,7 @@ def test_blocks_are_switches_below_one_and_other_forests_are_named(folder: Path)
         {"name": "blocks2-1", "switches": ["b1", "b2"]},
     ]  # fmt: skip
     assert topology["levels_up"] == ["block", "block2"]
-    assert "topology.conf: 1 nodes that the cluster lacks, such as z1" in site.unmodelled
+    assert "topology.conf: 1 nodes that are not in the cluster, such as z1" in site.unmodelled
     (folder / "topology.conf").write_text("SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=g1\n")
     site = read_slurm_site(site_files([folder]))
     assert site.network(["n1", "n2", "g1"]) is None
@@ -319,7 +319,7 @@ def test_blocks_are_put_together_in_the_sizes_that_slurm_plans_with(folder: Path
     site = read_slurm_site(site_files([folder]))
     network = site.network(names)
     assert network["topology"]["levels_up"] == ["block", "block2", "block4"]
-    assert "topology.conf: BlockSizes 7: not a multiple of the sizes before" in site.unmodelled
+    assert "topology.conf: BlockSizes 7: not a multiple of the previous sizes" in site.unmodelled
     switches = [TreeSwitch(row["name"], tuple(row.get("nodes", ())), tuple(row.get("switches", ())))
                 for row in network["topology"]["switches"]]  # fmt: skip
     levels = Tree(tuple(switches), levels_up=("block", "block2", "block4")).levels(names)
@@ -409,7 +409,7 @@ def test_contradicting_shares_of_an_account_are_named(folder: Path) -> None:
     site = read_slurm_site(site_files([folder]))
     assert site.queues().tree[0].weight == 30
     assert [what for what in site.unmodelled if what.startswith("account")] == [
-        "account lab: fairshare is 20 in assoc, 30 in a dump or sshare, which counts; one of the files is older"
+        "account lab: fairshare is 20 in assoc, 30 in a dump or sshare, which is used; one of the files is older"
     ]
 
 
@@ -535,9 +535,13 @@ def test_limits_without_a_word_on_their_enforcement_are_taken_with_a_note(folder
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("dump", DUMP.replace("'tide'", "'ebb'"), "dump: it is of another cluster (ebb) than slurm.conf (tide)"),
-        ("assoc", "Cluster|Account|User|Share\nebb|lab||1\n", "assoc: it is of another cluster (ebb) than"),
-        ("events", "Cluster|NodeName|TimeStart|TimeEnd|State\nebb|n1|5|9|DOWN\n", "events: it is of another cluster"),
+        ("dump", DUMP.replace("'tide'", "'ebb'"), "dump: it belongs to another cluster (ebb) than slurm.conf (tide)"),
+        ("assoc", "Cluster|Account|User|Share\nebb|lab||1\n", "assoc: it belongs to another cluster (ebb) than"),
+        (
+            "events",
+            "Cluster|NodeName|TimeStart|TimeEnd|State\nebb|n1|5|9|DOWN\n",
+            "events: it belongs to another cluster",
+        ),
     ],
 )
 def test_a_listing_of_another_cluster_is_refused(folder: Path, name: str, text: str, words: str) -> None:
@@ -552,7 +556,7 @@ def test_of_a_listing_of_several_clusters_the_own_rows_count(folder: Path) -> No
     (folder / "assoc").write_text("Cluster|Account|User|Share\ntide|lab||30\nebb|lab||9\nebb|other||1\n")
     site = read_slurm_site(site_files([folder]))
     assert [(node.name, node.weight) for node in site.queues().tree] == [("lab", 30)]
-    assert "assoc: rows of other clusters than tide" in site.unmodelled
+    assert "assoc: rows from clusters other than tide" in site.unmodelled
     (folder / "slurm.conf").write_text(CONF.replace("ClusterName=tide\n", ""))
     with pytest.raises(
         TraceError, match=r"assoc: it lists several clusters \(tide, ebb\): add slurm.conf, which names"
@@ -577,7 +581,7 @@ def test_slurm_reads_slurm_conf_and_no_copy_of_it(folder: Path, name: str) -> No
     (folder / name).write_text(old)
     site = read_slurm_site(site_files([folder]))
     assert (site.cluster_name, site.queues()) == ("tide", before)
-    assert f"{name}: not read, since Slurm reads slurm.conf and what that includes" in site.unmodelled
+    assert f"{name}: not read, because Slurm reads slurm.conf and the files that it includes" in site.unmodelled
     assert "nodes.conf: a part of slurm.conf" in site.read
 
 
@@ -598,7 +602,7 @@ def test_copies_of_other_files_are_not_read_either(folder: Path) -> None:
         ("gpu:4", "NodeName=g1 Name=gpu Type=h100 Count=2", (("h100", 4),), "gpu:4 and gres.conf gpu:h100:2"),
         ("gpu:h100:4", "NodeName=g1 Name=gpu Type=a100 Count=4", (("h100", 4),), "gpu:h100:4 and gres.conf gpu:a100:4"),
         ("gpu:h100:8", "NodeName=g1 Name=gpu Type=h100 File=/dev/nvidia[0-3]", (("h100", 8),), "gres.conf gpu:h100:4"),
-        ("", "NodeName=g1 Name=gpu Type=h100 Count=2", (("h100", 2),), "no Gres=gpu, which Slurm requires"),
+        ("", "NodeName=g1 Name=gpu Type=h100 Count=2", (("h100", 2),), "no Gres=gpu, which Slurm needs"),
         ("", "Name=gpu Type=h100 Count=2", (), ""),
     ],
 )  # fmt: skip

@@ -24,7 +24,7 @@ def first(view: SparkView) -> StageState:
 
 
 CASES: dict[str, tuple[Callable[[SparkView], object], str]] = {
-    "number": (lambda view: 5, "5 is no decision; yield Commit"),
+    "number": (lambda view: 5, "5 is not a decision; yield Commit"),
     "text": (lambda view: "x", "'x' is no decision"),
     "three": (lambda view: (first(view), 1, 1), "is no decision"),
     "no stage": (lambda view: Commit(None, 1), "None is not a stage; take one of view.schedulable"),  # type: ignore[arg-type]

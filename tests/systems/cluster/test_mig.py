@@ -243,7 +243,7 @@ def test_a_configuration_names_the_line(tmp_path):
 
 def test_the_compiled_engine_leaves_parts_to_the_kernel():
     scenario = ClusterScenario(machine(), jobs((0, 100, 3 / 7)), engine="compiled")
-    with pytest.raises(ConfigError, match=r"the compiled engine does not know parts of GPUs \(mig_s\)"):
+    with pytest.raises(ConfigError, match=r"the compiled engine does not support parts of GPUs \(mig_s\)"):
         scenario.check_engine("fifo")
 
 

@@ -287,7 +287,7 @@ def test_a_job_that_is_cancelled_or_rejected_holds_nobody_back() -> None:
 
 def test_the_compiled_engine_refuses_jobs_that_wait_for_others() -> None:
     jobs = JobArrays.of([job("a", 0, 1), job("b", 0, 1, request=Request(after=("a",)))])
-    assert choice.unplayable(jobs) == "the compiled engine does not know jobs that wait for others"
+    assert choice.unplayable(jobs) == "the compiled engine does not support jobs that wait for others"
     assert not choice.unplayable(JobArrays.of([job("a", 0, 1, request=Request("x"))]))
 
 

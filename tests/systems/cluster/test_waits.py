@@ -226,9 +226,7 @@ def test_quotas_of_kueue_are_told_used_up_or_lent() -> None:
     alone = QueueTree(tree=(QueueNode("a", quota={"gpus": 2}), QueueNode("b", quota={"gpus": 2})))
     few = [job("x", 6, 1, account="a"), job("y", 10, 1, account="b"), job("w", 1, 2, 1.0, account="a")]
     assert why(few, "w", nodes(1), "kueue", alone) == [(1, 6, ("limit", "gpus")), (6, 10, ("gpus",))]
-    assert causes_of(more, 3) == [
-        "the quota of 2 gpus of the queue a was used up, and its cohort could lend it no more"
-    ]
+    assert causes_of(more, 3) == ["the quota of 2 gpus of the queue a was used up, and its cohort could lend no more"]
 
 
 def test_a_quota_of_memory_is_told_in_the_gb_of_the_configuration() -> None:
@@ -242,7 +240,7 @@ def test_a_quota_of_memory_is_told_in_the_gb_of_the_configuration() -> None:
     schedule = ClusterKernel(Cluster(roomy), jobs, Models(queues=queues)).run(POLICIES.create("kueue"))
     (stretch,) = explained(schedule, jobs, 1, "kueue", queues)
     assert [cause.what for cause in stretch.causes] == [
-        "the quota of 6 memory_gb of the queue a was used up, and its cohort could lend it no more"
+        "the quota of 6 memory_gb of the queue a was used up, and its cohort could lend no more"
     ]
 
 

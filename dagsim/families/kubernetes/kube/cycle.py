@@ -1,4 +1,4 @@
-"""One decision of kube-scheduler: a node for a pod, or pods whose preemption makes room for it."""
+"""One decision of kube-scheduler: a node for a pod, or the pods to preempt so that it fits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dagsim.families.kubernetes.kube.profile import Profile
 
 
 class Waiting(NamedTuple):
-    """A pod that waits for a node."""
+    """A pod that is waiting for a node."""
 
     key: PodKey
     pod: Pod
@@ -24,12 +24,12 @@ class Waiting(NamedTuple):
 
 
 class Victims(NamedTuple):
-    """The pods that a preemption on a node would stop, the most important first."""
+    """The pods that a preemption on a node would stop, most important first."""
 
     node: int
     pods: Sequence[Bound]
     violations: int
-    """Number of them that a budget protects."""
+    """Number of these pods that a budget protects."""
 
 
 class PodCycle:
@@ -40,12 +40,11 @@ class PodCycle:
         self.snapshot = snapshot
         self.filters = Filters(profile, snapshot)
         self.now = inf
-        """The present; pods that start now stay."""
+        """The current time; pods that start now stay."""
 
     def feasible(self, waiting: Waiting) -> np.ndarray:
-        """Indices of the nodes that the pod may go to. One that is nominated is tried on its node first, and
-        elsewhere only if it does not fit there.
-        """
+        """Return the indices of the nodes on which the pod may run. A nominated pod is tried on its
+        node first, and elsewhere only if it does not fit there."""
         nominated = self.snapshot.nomination(waiting.key)
         if nominated is not None and self.filters.passes_with_nominated(*self._asked(waiting), nominated):
             return np.array([nominated])
@@ -56,15 +55,15 @@ class PodCycle:
         return np.flatnonzero(passing)
 
     def best(self, pod: Pod, nodes: np.ndarray) -> int:
-        """The feasible node with the highest score, of equal ones the first. A single one is not scored."""
+        """Return the feasible node with the highest score, the first of several equal ones. A
+        single node is not scored."""
         if len(nodes) == 1:
             return int(nodes[0])
         return int(nodes[np.argmax(total(self.profile, self.snapshot, pod, nodes))])
 
     def may_preempt(self, waiting: Waiting) -> bool:
-        """True if the pod may preempt others now: its policy allows it, and it does not wait for pods that
-        leave its nominated node already.
-        """
+        """Return True if the pod may preempt others now: its policy allows it, and no pods are
+        already leaving its nominated node for it."""
         if not (self.profile.preempts and waiting.pod.preempts):
             return False
         nominated = self.snapshot.nomination(waiting.key)
@@ -74,16 +73,16 @@ class PodCycle:
         return not any(bound.priority < waiting.priority and bound.leaving for bound in there)
 
     def candidates(self, waiting: Waiting) -> list[Victims]:
-        """The nodes on which preemption would help, with the victims there, from the best to the worst."""
+        """Return the nodes on which preemption would help, with the victims there, from best to
+        worst."""
         nodes = len(self.snapshot.nodes)
         most = max(nodes * self.profile.candidates_percent // 100, self.profile.candidates_least, 1)
         looked_at = (self._victims_on(waiting, node) for node in np.flatnonzero(self._could_help(waiting)).tolist())
         return sorted(islice(filter(None, looked_at), most), key=_harm)
 
     def _could_help(self, waiting: Waiting) -> np.ndarray:
-        """True for each node where the pod would have enough of each resource without the pods of lower
-        priority: a quick test that excludes most nodes.
-        """
+        """Return True for each node on which the pod would have enough of each resource without the
+        pods of lower priority: a quick test that excludes most nodes."""
         snapshot, pod = self.snapshot, waiting.pod
         lower = [column for priority, column in snapshot.by_priority.items() if priority < waiting.priority]
         if not lower:
@@ -103,7 +102,7 @@ class PodCycle:
         return result
 
     def _victims_on(self, waiting: Waiting, node: int) -> Victims | None:
-        """The fewest and least important pods that must go for the pod to fit on the node."""
+        """Return the fewest and least important pods that must go so that the pod fits on the node."""
         snapshot = self.snapshot
         lower = [
             bound
@@ -120,7 +119,8 @@ class PodCycle:
         if self.filters.passes_with_nominated(*self._asked(waiting), node):
             lower.sort(key=_importance)
             protected = _protected(lower)
-            # Pods may stay one by one, those that a budget protects first, the more important before others.
+            # Pods are spared one by one: first those that a budget protects, and more important
+            # pods before others.
             for bound in sorted(lower, key=lambda bound: bound.key not in protected):
                 snapshot.add(node, removed.pop(bound.key))
                 if not self.filters.passes_with_nominated(*self._asked(waiting), node):
@@ -138,12 +138,12 @@ class PodCycle:
 
 
 def _importance(bound: Bound) -> tuple[float, float]:
-    """Sorts pods from the most important to the least: by priority, then by age."""
+    """Return a key that sorts pods from the most important to the least: by priority, then by age."""
     return -bound.priority, bound.start_s
 
 
 def _protected(bound_pods: Sequence[Bound]) -> set[PodKey]:
-    """The pods of which a budget does not allow the disruption, if they go in this order."""
+    """Return the pods whose disruption a budget does not allow, if they go in this order."""
     left: dict[str, int] = {}
     protected = set()
     for bound in bound_pods:
@@ -158,10 +158,9 @@ _BEYOND = 1 << 31
 
 
 def _harm(victims: Victims) -> tuple[float, ...]:
-    """Sorts preemptions from the best to the worst: fewest violated budgets, the lowest priority of the most
-    important victim, the smallest sum of priorities, fewest victims, and the latest start of the most
-    important ones; then by node.
-    """
+    """Return a key that sorts preemptions from best to worst: fewest violated budgets, lowest
+    priority of the most important victim, smallest sum of priorities, fewest victims, and latest
+    start of the most important victims; then by node."""
     pods = victims.pods
     if not pods:
         return (-inf,)

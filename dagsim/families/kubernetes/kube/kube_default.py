@@ -1,4 +1,4 @@
-"""The policy ``kube-default``: the queue of kube-scheduler, and its decisions carried out."""
+"""The policy ``kube-default``: kube-scheduler's queue, and its decisions carried out."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _TaskKey: TypeAlias = tuple[int, int, int]
 
 
 def profile_from(scoring: str, cpu: float, memory: float, gpu: float, config: str) -> Profile:
-    """The profile of a file, or the default one with a strategy and weights.
+    """Return the profile in a file, or the default profile with a strategy and weights.
 
     Raises:
         ConfigError: A parameter is wrong, or the file cannot be read.
     """
     if config:
         stated = (scoring, cpu, memory, gpu) != ("least", 1, 1, 0)
-        require(not stated, "scoring and weights are stated in the file of config; leave them out beside it", config)
+        require(not stated, "scoring and weights are set in the file given by config; leave them out", config)
         return read_profile(Path(config))
-    require(scoring in ("least", "most"), "scoring must be least or most; config=FILE states others", scoring)
+    require(scoring in ("least", "most"), "scoring must be least or most; config=FILE allows others", scoring)
     weights = [("cpu", cpu), ("memory", memory), *[(name, gpu) for name in (*WHOLE_GPUS, GPUS)]]
     for name, weight in weights:
         whole = 0 <= weight <= 100 and weight == int(weight)
@@ -46,21 +46,22 @@ def profile_from(scoring: str, cpu: float, memory: float, gpu: float, config: st
 
 
 class KubeDefault:
-    """Pods by ``Job.priority``, then by the time at which they came (back); a pod that finds no node waits
-    aside and blocks no other. A pod goes to the feasible node with the highest score, of equal ones to
-    the first (kube-scheduler draws). Filters, scores and preemption are those of kube-scheduler 1.35
-    with all nodes scored, see ``docs/kubernetes.md``.
+    """Schedules pods by ``Job.priority``, then by the time at which they arrived or came back; a
+    pod that finds no node is set aside and blocks no other pod. A pod goes to the feasible node
+    with the highest score, and to the first of several equal ones (kube-scheduler draws one at
+    random). Filters, scores and preemption are those of kube-scheduler 1.35 with all nodes scored,
+    see ``docs/kubernetes.md``.
 
     ``config`` is a KubeSchedulerConfiguration with the plugins' weights and arguments. Without it,
-    ``scoring`` (``least`` or ``most`` allocated) and the weights of ``cpu``, ``memory`` and ``gpu`` change
-    the strategy of NodeResourcesFit alone. With ``preempt``, a pod that finds no node stops pods of lower
-    priority on the node where that does the least harm. A preempted or lost pod comes back
-    ``restart_s`` seconds later, at the end of its priority; a victim holds its node for another ``grace_s``
-    seconds.
+    ``scoring`` (``least`` or ``most`` allocated) and the weights of ``cpu``, ``memory`` and ``gpu``
+    change only the strategy of NodeResourcesFit. With ``preempt``, a pod that finds no node stops
+    pods of lower priority on the node where that does the least harm. A preempted or lost pod comes
+    back ``restart_s`` seconds later, behind the other pods of its priority; a victim holds its node
+    for another ``grace_s`` seconds.
 
-    A gang starts as a whole, as with a gang plug-in. Uses no estimates; preemptive. O(nodes) operations
-    on columns per pod that is tried, and O(pods on a node) per node that preemption looks at
-    (Kubernetes, scheduling framework, 2025).
+    A gang starts as a whole, as with a gang plug-in. Uses no estimates; preemptive. Each pod that
+    is tried costs O(nodes) operations on columns, and each node that preemption examines O(pods on
+    the node) (Kubernetes, scheduling framework, 2025).
     """
 
     def __init__(
@@ -82,19 +83,19 @@ class KubeDefault:
         self.notes = [f"settings without an effect here: {ignored}"] if ignored else []
         self._restart_s, self._grace_s = restart_s, grace_s
         self._leaving: dict[int, _Leaving] = {}
-        """Pods of preempted runs that hold their nodes still, by run."""
+        """Pods of preempted runs that still hold their nodes, by run."""
         self._nominated: dict[_TaskKey, int] = {}
         """The nodes for which tasks are nominated."""
         self.nominations: dict[str, int] = {}
-        """For each job of a nominated pod, the number of the node that is promised to it."""
+        """For each job with a nominated pod, the number of the node that is promised to it."""
         self._now = inf
 
     def wait_rules(self, view: ClusterView) -> KubeWaits:
-        """The nodes that pods may use, for explanations of waits."""
+        """Return the nodes that pods may use, to explain waits."""
         return KubeWaits(_State(view, self._profile))
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        if view.now < self._now:  # another simulation
+        if view.now < self._now:  # a new simulation
             self._leaving.clear()
             self._nominated.clear()
         self._now = view.now
@@ -116,14 +117,14 @@ class KubeDefault:
         wake_s = min([queue.next_s(), *[leaving.until_s for leaving in self._leaving.values()]])
         if wake_s < inf:
             yield Wait(wake_s)
-        elif not (view.running or view.pending):  # nothing will change any more: what waits, waits for ever
+        # nothing will change any more, so whatever is waiting will wait for ever
+        elif not (view.running or view.pending):
             for number in dict.fromkeys([task.job.number for task in view.ready]):
                 yield Kill(number, RejectReason.CANCELLED)
 
     def _repeat(self, view: ClusterView, state: _State) -> None:
-        """Bring the state up to date with pods that leave, and with nominations that it does not have: that of a
-        fork is new.
-        """
+        """Bring the state up to date with leaving pods and with nominations that it lacks, because
+        the state of a fork is new."""
         for run, leaving in list(self._leaving.items()):
             if leaving.until_s <= view.now:
                 del self._leaving[run]
@@ -136,7 +137,7 @@ class KubeDefault:
                 state.nominate(task, self._nominated[_key(task)])
 
     def _preempt(self, view: ClusterView, state: _State, task: TaskState) -> Iterator[Preempt]:
-        """Stop runs of lower priority, or tell them to go, if that makes room for the task."""
+        """Stop runs of lower priority, or tell them to terminate, if the task then fits."""
         if not self._profile.preempts:
             return
         if task.demand.gang:
@@ -164,16 +165,15 @@ class KubeDefault:
 
 
 class _Leaving(NamedTuple):
-    """Pods that have been told to go, each with its node, and when they are gone."""
+    """Pods that are terminating, each with its node, and the time at which they are gone."""
 
     until_s: float
     pods: tuple[tuple[int, Bound], ...]
 
 
 class NodeScorer:
-    """Places the pods of a task as ``KubeDefault`` does, in whatever order it is asked. The parameters are
-    those of ``KubeDefault``.
-    """
+    """Places the pods of a task as ``KubeDefault`` does, in whatever order it is called. The
+    parameters are those of ``KubeDefault``."""
 
     def __init__(
         self, scoring: str = "least", cpu: float = 1, memory: float = 1, gpu: float = 0, config: str = ""
@@ -208,7 +208,7 @@ class _State:
         self._types = np.array([machine.type for machine in machines])
         self._of_types: dict[tuple[int, ...], np.ndarray] = {}
         self.freed: list[int] = []
-        """Nodes on which runs have ended since the queue last looked, one entry per release."""
+        """Nodes on which runs have ended since the queue was last updated, one entry per release."""
         self.starts = 0
         """Number of runs that have started."""
         self.numbers = {node.name: number for number, node in enumerate(self.snapshot.nodes)}
@@ -228,7 +228,7 @@ class _State:
 
     @staticmethod
     def pods_of(run: Run) -> tuple[tuple[int, Bound], ...]:
-        """The pods of a run, each with its node."""
+        """Return the pods of a run, each with its node."""
         pod, priority = _pod(run.task), run.job.job.priority
         return tuple(
             [
@@ -239,24 +239,24 @@ class _State:
         )
 
     def linger(self, leaving: _Leaving) -> None:
-        """Keep the room of the pods of a preempted run taken, if that is not so yet."""
+        """Keep the resources of a preempted run's pods occupied, if they are not already."""
         for node, bound in leaving.pods:
             if (key := ("leaving", *bound.key)) not in self.snapshot.pods[node]:
                 self.snapshot.add(node, bound._replace(key=key, leaving=True))
 
     def leave(self, leaving: _Leaving) -> None:
-        """Free the room of pods that are gone."""
+        """Free the resources of pods that are gone."""
         for node, bound in leaving.pods:
             if (key := ("leaving", *bound.key)) in self.snapshot.pods[node]:
                 self.snapshot.remove(node, key)
             self.freed.append(node)
 
     def nominate(self, task: TaskState, node: int) -> None:
-        """Promise the task room on a node."""
+        """Reserve resources on a node for the task."""
         self.snapshot.nominate(node, Bound(_key(task), _pod(task), task.job.job.priority, inf))
 
     def nominations(self, view: ClusterView) -> dict[str, int]:
-        """The nominated node of each job."""
+        """Return the nominated node of each job."""
         nodes = {key: node for node, bound_pods in self.snapshot.nominated.items() for key in bound_pods}
         return {task.job.job.id: nodes[_key(task)] for task in view.ready if _key(task) in nodes}
 
@@ -269,9 +269,8 @@ class _State:
         return None if node is None else (Share(node),)
 
     def _best(self, view: ClusterView, task: TaskState, nodes: np.ndarray) -> int | None:
-        """The best of the feasible nodes on which the kernel has room, too: it knows of nodes that are down,
-        and of parts of GPUs.
-        """
+        """Return the best of the feasible nodes on which the task also fits for the kernel, which
+        takes into account nodes that are down, and shares of GPUs."""
         machines, demand = view.machines.list, task.demand
         if not len(nodes):
             return None
@@ -282,9 +281,8 @@ class _State:
         return self.cycle.best(_pod(task), nodes) if len(nodes) else None
 
     def _place_gang(self, view: ClusterView, task: TaskState, type_: int | None) -> Placement | None:
-        """Place all pods of a gang, one after the other, on nodes of one type: that of the best node for the
-        first pod, if all find room there.
-        """
+        """Place all pods of a gang, one after the other, on nodes of one type: the type of the best
+        node for the first pod, if all pods fit there."""
         machines, demand = view.machines, task.demand
         pod, wanted = _pod(task), demand.gang
         types = [type_] if type_ is not None else list(demand.types)
@@ -316,7 +314,8 @@ class _State:
         return None
 
     def victims(self, view: ClusterView, task: TaskState) -> Victims | None:
-        """The preemption that does the least harm, among those after which the kernel has room, too."""
+        """Return the preemption that does the least harm, among those after which the task also
+        fits for the kernel."""
         waiting = self._waiting(task)
         self.cycle.now = view.now
         if not self.cycle.may_preempt(waiting):
@@ -334,7 +333,7 @@ class _State:
         return None
 
     def lower(self, view: ClusterView, task: TaskState) -> Iterator[Run]:
-        """Runs of lower priority that may be stopped, the lowest and youngest first."""
+        """Yield the runs of lower priority that may be stopped, lowest and youngest first."""
         below = [
             run
             for run in view.running.values()
@@ -346,7 +345,7 @@ class _State:
         return Waiting(_key(task), _pod(task), task.job.job.priority)
 
     def _allowed(self, nodes: np.ndarray, demand: DemandClass, type_: int | None) -> np.ndarray:
-        """Those of the nodes on which the kernel lets the demand start, whatever their room."""
+        """Return those nodes on which the kernel lets the demand start, whether or not it fits now."""
         types = demand.types if type_ is None else (type_,)
         among = self._of_types.get(types)
         if among is None:
@@ -358,11 +357,10 @@ class _State:
 
 
 class KubeWaits:
-    """The nodes that pods may use by their taints, cordons and labels; see ``waits.WaitRules``. Rules about
-    other pods, which change, are not among them.
-    """
+    """The nodes that pods may use by their taints, cordons and labels; see ``waits.WaitRules``.
+    Rules about other pods are not included, because these pods change."""
 
-    elsewhere = "there was room, but only on nodes that its selectors and tolerations do not allow"
+    elsewhere = "it would have fitted, but only on nodes that its selectors and tolerations do not allow"
 
     def __init__(self, state: _State) -> None:
         self._filters = state.cycle.filters
@@ -374,7 +372,7 @@ class KubeWaits:
         """Remove a run."""
 
     def limits(self, task: TaskState) -> Iterator[str]:
-        """There are none."""
+        """Yield nothing, because there are no limits."""
         return iter(())
 
     def reached(self, task: TaskState) -> Iterator[ReachedLimit]:
@@ -388,30 +386,29 @@ class KubeWaits:
             yield "no node: " + ", ".join(f"{count} {reason}" for reason, count in counts.items())
 
     def nodes(self, task: TaskState) -> int:
-        """The nodes whose taints, cordons and labels allow the pod."""
+        """Return the nodes whose taints, cordons and labels allow the pod."""
         return sum(1 << node for node in np.flatnonzero(self._filters.static(_pod(task)) == 0).tolist())
 
     def alone(self, task: TaskState) -> bool:
-        """Pods share nodes."""
+        """Return False, because pods share nodes."""
         return False
 
     def distinct(self, task: TaskState) -> bool:
-        """Pods of one task may share a node."""
+        """Return False, because pods of one task may share a node."""
         return False
 
 
 class _Group(NamedTuple):
-    """Waiting tasks of one template and priority: if the first finds no node, none of them does."""
+    """Waiting tasks with one template and priority: if the first finds no node, none of them does."""
 
     number: int
     heap: list[tuple[float, float, int, int, TaskState]]
-    """In order: negative priority, time at which the task came, order, piece."""
+    """In order: negative priority, time at which the task arrived, order, piece."""
 
 
 class _Queue:
-    """Waiting tasks by priority, then by the time at which they came. Tasks that found no node wait aside
-    until pods leave a node on which they might fit then.
-    """
+    """Waiting tasks by priority, then by the time at which they arrived. Tasks that found no node
+    are set aside until pods leave a node on which they might then fit."""
 
     def __init__(self, state: _State, restart_s: float) -> None:
         self._state = state
@@ -419,7 +416,7 @@ class _Queue:
         self._groups: dict[object, _Group] = {}
         self._by_number: list[_Group] = []
         self._active: list[tuple[float, float, int, int, int]] = []
-        """A heap of the first task of each group that is not blocked, with the group's number."""
+        """A heap of the first task in each group that is not blocked, with the group's number."""
         self._later: list[tuple[float, int, int, TaskState]] = []
         """Tasks that come back later."""
         rows = len(state.snapshot.row)
@@ -427,10 +424,10 @@ class _Queue:
         self._blocked = np.zeros(0, bool)
         self._priorities = np.zeros(0)
         self._depends = np.zeros(0, bool)
-        """True if the filters of a group depend on pods elsewhere: of those that start, too."""
+        """True if the filters of a group depend on pods elsewhere, and so also on pods that start."""
         self._starts = 0
         self.seen = -1
-        """Number of releases (``ClusterState.released``) up to now."""
+        """Number of releases (``ClusterState.released``) taken into account so far."""
 
     def push(self, task: TaskState) -> None:
         """Add a task."""
@@ -473,7 +470,7 @@ class _Queue:
         self._depends = np.concatenate([self._depends, np.zeros(more, bool)])
 
     def first(self, now: float) -> TaskState | None:
-        """The first task that may find a node."""
+        """Return the first task that may find a node."""
         while self._later and self._later[0][0] <= now:
             self._add(heappop(self._later)[3])
         while self._active:
@@ -491,13 +488,12 @@ class _Queue:
         return None
 
     def next_s(self) -> float:
-        """When the next task comes back."""
+        """Return the time at which the next task comes back."""
         return self._later[0][0] if self._later else inf
 
     def tried(self, view: ClusterView, task: TaskState, started: bool) -> None:
-        """Note the outcome for the first task. One that found no node waits aside with its group; one that is
-        nominated from now on waits alone.
-        """
+        """Record the outcome for the first task. If it found no node, it is set aside with its
+        group; if it was nominated now, it waits on its own."""
         if not started:
             group = self._by_number[heappop(self._active)[4]]
             if self._state.snapshot.nomination(_key(task)) is not None:
@@ -509,14 +505,15 @@ class _Queue:
         self.release(view)
 
     def release(self, view: ClusterView) -> None:
-        """Let groups be tried again that may fit because of what has ended or started."""
+        """Let groups be tried again that may now fit because of what has ended or started."""
         state, released = self._state, view.machines.released
         if released == self.seen and state.starts == self._starts and not state.freed:
             return
         blocked = self._blocked[: len(self._by_number)]
         again = np.zeros(len(blocked), bool)
         if released != self.seen or state.freed:
-            # Elsewhere than where pods left, room comes only from what keeps others away by their labels.
+            # Away from the nodes that pods left, a pod can become feasible only if it was kept away
+            # by other pods' labels.
             local = released - self.seen == len(state.freed) and not state.snapshot.has_anti_affinity
             if self.seen >= 0 and local:
                 for node in set(state.freed):
@@ -537,9 +534,8 @@ class _Queue:
                 heappush(self._active, (*heap[0][:4], number))
 
     def _fit(self, node: int) -> np.ndarray:
-        """True for each group whose pods have enough of each resource on the node, if pods of lower priority
-        there are stopped; and for those that depend on pods elsewhere.
-        """
+        """Return True for each group whose pods have enough of each resource on the node if pods of
+        lower priority there are stopped, and for groups that depend on pods elsewhere."""
         snapshot, groups = self._state.snapshot, len(self._by_number)
         free = snapshot.allocatable[:, node] - snapshot.requested[:, node]
         levels = np.array(sorted(snapshot.by_priority))

@@ -1,4 +1,5 @@
-"""The nodes and the pods on them, in columns over the nodes, as filters and scores need them."""
+"""The nodes and the pods on them, as columns over the nodes, in the form that filters and scores
+need."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from dagsim.families.kubernetes.kube.objects import HostPort, NodeObject, Pod, T
 from dagsim.families.kubernetes.terms import Selector
 
 PodKey: TypeAlias = Any
-"""Names a pod."""
+"""Identifies a pod."""
 
 _NO_LIMIT = 1 << 40
 CPU, MEMORY = 0, 1
@@ -26,15 +27,15 @@ class Bound(NamedTuple):
     priority: float
     start_s: float
     leaving: bool = False
-    """True if it has been told to go, but holds its node still."""
+    """True if the pod is terminating but still holds its node."""
 
 
 Query: TypeAlias = tuple[str, object]
-"""A kind of question about a pod, and its subject: see ``NodeColumns.counts``."""
+"""A kind of query about pods, and its subject: see ``NodeColumns.counts``."""
 
 
 class NodeColumns:
-    """The present as kube-scheduler sees it. Arrays have one entry per node.
+    """The current state as kube-scheduler sees it. Arrays have one entry per node.
 
     Counts of pods that match a selector or hold a term are kept up to date once they have been asked
     for, so that a decision is a few operations on arrays, however many pods there are.
@@ -51,15 +52,15 @@ class NodeColumns:
         self.allocatable = np.zeros(shape, np.int64)
         self.requested = np.zeros(shape, np.int64)
         self.nonzero = np.zeros((2, len(self.nodes)), np.int64)
-        """CPU and memory in use, with what is assumed for containers that request none."""
+        """CPU and memory in use, including what is assumed for containers that request none."""
         self.pods: list[dict[PodKey, Bound]] = [{} for _ in self.nodes]
         self.count = np.zeros(len(self.nodes), np.int64)
         self.most_pods = np.full(len(self.nodes), _NO_LIMIT, np.int64)
         self.is_open = np.array([node.is_open for node in self.nodes], bool)
         self.nominated: dict[int, dict[PodKey, Bound]] = {}
-        """Pods that are nominated for a node, by node."""
+        """Nominated pods by node."""
         self.by_priority: dict[float, np.ndarray] = {}
-        """Requested amounts of the pods of each priority, and in the last row their number."""
+        """Requested amounts of the pods with each priority; the last row holds their number."""
         self._counts: dict[Query, np.ndarray] = {}
         self._answers: dict[tuple[Query, Pod], int] = {}
         self._held: dict[tuple[str, Term, int], np.ndarray] = {}
@@ -94,7 +95,8 @@ class NodeColumns:
         self.most_pods[index] = _NO_LIMIT if node.most_pods is None else node.most_pods
 
     def needs(self, pod: Pod) -> tuple[np.ndarray, bool]:
-        """Amount of each resource that the pod requests, by row, and whether all of them exist."""
+        """Return the amount of each resource that the pod requests, by row, and whether all these
+        resources exist."""
         known = self._needs.get(pod)
         if known is None:
             amounts = np.zeros(len(self.row), np.int64)
@@ -109,13 +111,13 @@ class NodeColumns:
         self._change(index, bound, 1)
 
     def remove(self, index: int, key: PodKey) -> Bound:
-        """Take a pod off its node."""
+        """Remove a pod from its node."""
         bound = self.pods[index].pop(key)
         self._change(index, bound, -1)
         return bound
 
     def dismiss(self, index: int, key: PodKey) -> None:
-        """Mark a pod as one that leaves its node."""
+        """Mark a pod as terminating."""
         self.add(index, self.remove(index, key)._replace(leaving=True))
 
     def _change(self, index: int, bound: Bound, sign: int) -> None:
@@ -142,9 +144,8 @@ class NodeColumns:
         column[-1, index] += sign
 
     def counts(self, kind: str, subject: tuple[Term, ...] | tuple[Selector, str]) -> np.ndarray:
-        """Number of pods on each node that match all the terms of ``subject`` (``kind`` is ``terms``), or
-        a selector in a namespace (``spread``; pods that are leaving do not count).
-        """
+        """Return the number of pods on each node that match all the terms of ``subject`` (``kind``
+        is ``terms``), or a selector in a namespace (``spread``; terminating pods do not count)."""
         query = kind, subject
         column = self._counts.get(query)
         if column is None:
@@ -172,9 +173,9 @@ class NodeColumns:
         return known
 
     def held(self, kind: str) -> Iterable[tuple[Term, int, np.ndarray]]:
-        """Terms of pods on nodes, with their weight, and the number of pods with it on each node: of
-        required affinity (``affinity``) or anti-affinity (``anti``), or preferred ones (``preferred``).
-        """
+        """Return the terms of pods on nodes, with their weight, and the number of pods with each
+        term on each node: required affinity (``affinity``), required anti-affinity (``anti``), or
+        preferred terms (``preferred``)."""
         return [(term, weight, column) for (of, term, weight), column in self._held.items() if of == kind]
 
     @property
@@ -183,7 +184,7 @@ class NodeColumns:
         return any(kind == "anti" for kind, *_ in self._held)
 
     def domains(self, label: str) -> np.ndarray:
-        """Number of the domain of each node for a label, -1 where a node lacks it."""
+        """Return the number of each node's domain for a label, -1 where a node lacks it."""
 
         def number() -> np.ndarray:
             values: dict[str, int] = {}
@@ -198,29 +199,30 @@ class NodeColumns:
         return self.about_nodes(("domains", label), number)
 
     def about_nodes(self, key: object, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """A column that follows from the nodes' descriptions alone, computed once until one changes."""
+        """Return a column that depends only on the nodes' descriptions, computed once until a
+        description changes."""
         column = self._about_nodes.get(key)
         if column is None:
             column = self._about_nodes[key] = compute()
         return column
 
     def nominate(self, index: int, bound: Bound) -> None:
-        """Promise a pod room on a node."""
+        """Nominate a pod for a node."""
         self.nominated.setdefault(index, {})[bound.key] = bound
 
     def withdraw(self, key: PodKey) -> None:
-        """Forget the nomination of a pod, if it has one."""
+        """Remove the nomination of a pod, if it has one."""
         for index in [index for index, bound_pods in self.nominated.items() if key in bound_pods]:
             del self.nominated[index][key]
             if not self.nominated[index]:
                 del self.nominated[index]
 
     def nomination(self, key: PodKey) -> int | None:
-        """The node for which a pod is nominated."""
+        """Return the node for which a pod is nominated."""
         return next((index for index, bound_pods in self.nominated.items() if key in bound_pods), None)
 
     def port_is_taken(self, index: int, ports: Iterable[HostPort]) -> bool:
-        """True if a pod on the node holds one of the ports."""
+        """Return True if a pod on the node holds one of the ports."""
         return any(
             port.collides(other) for bound in self.pods[index].values() for other in bound.pod.ports for port in ports
         )
@@ -236,12 +238,13 @@ def _held_by(pod: Pod) -> Iterable[tuple[str, Iterable[tuple[int, Term]]]]:
 
 
 def matches_all(terms: Iterable[Term], pod: Pod) -> bool:
-    """True if the pod matches each of the terms."""
+    """Return True if the pod matches each of the terms."""
     return all(term.matches(pod) for term in terms)
 
 
 def by_domain(domains: np.ndarray, column: np.ndarray, among: np.ndarray | None = None) -> np.ndarray:
-    """Sum of a column over each node's domain, 0 where a node has none; ``among`` limits which nodes count."""
+    """Return the sum of a column over each node's domain, 0 where a node has none; ``among`` limits
+    which nodes count."""
     if not len(domains) or domains.max() < 0:
         return np.zeros(len(domains), np.int64)
     there = domains >= 0 if among is None else (domains >= 0) & among

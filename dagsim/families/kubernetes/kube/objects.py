@@ -34,14 +34,14 @@ from dagsim.traces.fields import Dirty
 
 ZONE = "topology.kubernetes.io/zone"
 _NAME_FIELD = "metadata.name"
-"""The only field of a node that a node selector may use; kept beside the labels under this name."""
+"""The only node field that a node selector may use; it is stored among the labels under this name."""
 
 Amounts: TypeAlias = Mapping[str, int]
-"""Units of resources by name, see ``dagsim.families.kubernetes.terms``."""
+"""Units of resources by name; see ``dagsim.families.kubernetes.terms``."""
 
 
 def _node_term(term: Any) -> Selector:
-    """A node selector term; an empty one matches nothing. Fields are looked up like labels."""
+    """Parse a node selector term; an empty one matches nothing. Fields are looked up like labels."""
     rules = (*requirements_of(list_in(term, "matchExpressions")), *requirements_of(list_in(term, "matchFields")))
     return Selector(rules) if rules else NOTHING
 
@@ -51,15 +51,16 @@ UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 
 class Term(NamedTuple):
-    """A term of pod affinity or anti-affinity: pods that it selects, and the label that makes a domain."""
+    """A term of pod affinity or anti-affinity: which pods it selects, and the label that defines a
+    domain."""
 
     selector: Selector
     namespaces: frozenset[str] | None
-    """None: all."""
+    """None means all namespaces."""
     key: str
 
     def matches(self, pod: Pod) -> bool:
-        """True if it selects the pod."""
+        """Return True if the term selects the pod."""
         return (self.namespaces is None or pod.namespace in self.namespaces) and self.selector.matches(pod.labels)
 
 
@@ -75,14 +76,14 @@ class Spread(NamedTuple):
 
 
 class HostPort(NamedTuple):
-    """A port that a pod takes on its node."""
+    """A port that a pod occupies on its node."""
 
     ip: str
     protocol: str
     port: int
 
     def collides(self, other: HostPort) -> bool:
-        """True if both cannot be taken on one node."""
+        """Return True if both ports cannot be taken on one node."""
         return self[1:] == other[1:] and (self.ip == other.ip or _ANYWHERE in (self.ip, other.ip))
 
 
@@ -90,7 +91,8 @@ _ANYWHERE = "0.0.0.0"
 
 
 class Pod:
-    """The parts of a pod that kube-scheduler reads, without its name and state: pods of one template share it."""
+    """The parts of a pod that kube-scheduler reads, without its name and state, so that pods from
+    one template share the object."""
 
     __slots__ = (
         "affinity",
@@ -130,23 +132,25 @@ class Pod:
         self._read_pod_affinity(affinity)
         self._read_spread(spec)
         self.service_labels = equal_to(object_in(resolved, "services"))
-        """The labels by which the pod's Services and owner select it, for the default spreading."""
+        """The labels by which the pod's Services and its owner select it, for the default
+        spreading."""
         self.budgets: tuple[tuple[str, int], ...] = tuple(
             [(str(name), int(allowed)) for name, allowed in object_in(resolved, "budgets").items()]
         )
-        """The budgets (PodDisruptionBudget) that select it, and the disruptions that each allows."""
+        """The budgets (PodDisruptionBudget) that select the pod, and the disruptions that each
+        allows."""
         self.preempts = text_in(spec, "preemptionPolicy") != "Never"
         self.nominated = text_in(resolved, "nominated")
-        """The node for which it has been nominated before the simulation begins."""
+        """The node for which the pod was nominated before the simulation began."""
         self.terminating = resolved.get("terminating") is True
         self.needs = bool(self.affinity or self.anti_affinity or self.spread)
-        """True if its filters depend on other pods' labels."""
+        """True if the pod's filters depend on other pods' labels."""
 
     def _read_amounts(self, spec: Mapping[str, Any]) -> None:
         self.requests: Amounts = {name: size for name, size in pod_requests(spec).items() if size}
         assumed = {"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY}
-        # An arriving pod's own requests do not count in the score of NodeResourcesFit (as in 1.35), those of a
-        # running pod do.
+        # An arriving pod's own requests do not count in the score of NodeResourcesFit (as in 1.35),
+        # but those of a running pod do.
         self.scored_requests: Amounts = pod_requests(spec, pod_level=False, assumed=assumed)
         if has_own_requests(spec):
             assumed = {name: size for name, size in assumed.items() if name not in self.requests}
@@ -176,7 +180,7 @@ class Pod:
         chosen = Selector(equal_to(object_in(spec, "nodeSelector")))
         terms, self.preferred_nodes = node_affinity_terms(object_in(affinity, "nodeAffinity"))
         self.node_terms = tuple([chosen.extended(term.requirements) for term in terms]) or (chosen,)
-        """A node must match one of them."""
+        """A node must match one of these terms."""
 
     def _read_pod_affinity(self, affinity: Mapping[str, Any]) -> None:
         self.affinity = self._terms(list_in(affinity, "podAffinity", _REQUIRED))
@@ -187,7 +191,7 @@ class Pod:
             terms = self._terms([object_in(entry, "podAffinityTerm") for entry in entries])
             preferred += [(sign * _weight(entry), term) for entry, term in zip(entries, terms, strict=True)]
         self.preferred = tuple(preferred)
-        """Preferred terms, those of anti-affinity with a negative weight."""
+        """Preferred terms; those of anti-affinity have a negative weight."""
 
     def _terms(self, listed: Iterable[Any]) -> tuple[Term, ...]:
         terms = []
@@ -199,7 +203,8 @@ class Pod:
                     selector = selector.extended([Requirement(key, operator, (self.labels[key],)) for key in keys])
             namespaces: frozenset[str] | None = frozenset(map(str, list_in(term, "namespaces")))
             if object_in(term).get("namespaceSelector") is not None:
-                namespaces = None  # the import has put the names of others in its place
+                # the import has replaced a namespace selector by the names of the namespaces
+                namespaces = None
             terms.append(Term(selector, namespaces if namespaces != frozenset() else frozenset({self.namespace}),
                               text_in(term, "topologyKey")))  # fmt: skip
         return tuple(terms)
@@ -227,9 +232,8 @@ class Pod:
 
 
 def node_affinity_terms(affinity: Mapping[str, Any]) -> tuple[tuple[Selector, ...], tuple[tuple[int, Selector], ...]]:
-    """Required terms of node affinity, of which a node must match one (none: any node will do), and
-    preferred terms with their weights.
-    """
+    """Return the required terms of node affinity, of which a node must match one (if there are
+    none, any node will do), and the preferred terms with their weights."""
     required = affinity.get(_REQUIRED)
     terms: tuple[Selector, ...] = ()
     if isinstance(required, dict):
@@ -253,7 +257,8 @@ def _whole(entry: Any, name: str) -> int:
 
 
 def image_name(image: str) -> str:
-    """The name under which a node lists an image: with the tag ``latest`` if it has none."""
+    """Return the name under which a node lists an image, with the tag ``latest`` if the image has
+    no tag."""
     return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
 
 
@@ -272,7 +277,8 @@ class NodeObject:
         self.most_pods = self.allocatable.pop("pods", None)
         """Maximum number of pods; None without a limit."""
         self.is_open = False
-        """True if nothing is known of its labels and further resources, so that none of them keeps a pod away."""
+        """True if the node's labels and further resources are unknown, so that none of them keeps a
+        pod away."""
         self.images: dict[str, int] = {
             image_name(name): size
             for image in list_in(status, "images")
@@ -281,14 +287,15 @@ class NodeObject:
         }
 
     def selected(self, terms: Collection[Selector]) -> bool:
-        """True if the node matches one of the terms."""
+        """Return True if the node matches one of the terms."""
         if self.is_open:
             return True
         labels = {**self.labels, _NAME_FIELD: self.name}
         return any(term.matches(labels) for term in terms)
 
     def untolerated(self, tolerations: Collection[Toleration], effects: Collection[str]) -> int:
-        """Number of its taints with one of the effects that the tolerations do not cover."""
+        """Return the number of the node's taints with one of the effects that the tolerations do
+        not cover."""
         return sum(
             taint.effect in effects and not any(toleration.tolerates(taint) for toleration in tolerations)
             for taint in self.taints
@@ -296,12 +303,12 @@ class NodeObject:
 
 
 GPUS = "gpu"
-"""The GPUs of nodes, whatever their vendor: what a task without a manifest asks for."""
+"""The GPUs of nodes, whatever their vendor, which a task without a manifest requests."""
 
 
 @lru_cache(maxsize=1 << 16)
 def pod_of(manifest: str) -> Pod:
-    """The pod that a manifest describes; pods of one template are one object.
+    """Return the pod that a manifest describes; pods from one template share one object.
 
     Raises:
         ModelError: The manifest cannot be read.
@@ -309,20 +316,20 @@ def pod_of(manifest: str) -> Pod:
     try:
         return Pod(json.loads(manifest))
     except (Dirty, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise ModelError(f"a task's manifest describes no pod ({error}): {manifest[:200]}") from None
+        raise ModelError(f"a task's manifest does not describe a pod ({error}): {manifest[:200]}") from None
 
 
 @lru_cache(maxsize=1 << 16)
 def plain_pod(demand: Demand) -> Pod:
-    """The pod of a task without a manifest. Shares of GPUs are left to the kernel."""
+    """Return the pod for a task without a manifest. Shares of GPUs are left to the kernel."""
     requests = {"cpu": f"{demand.cpus:.9f}", "memory": int(demand.memory_gb * 2**30), GPUS: int(demand.gpus)}
     asked = {name: size for name, size in requests.items() if size and size != "0.000000000"}
     return Pod({"spec": {"containers": [{"resources": {"requests": asked}}]}})
 
 
 def node_of(node: Node) -> NodeObject:
-    """A node of the cluster as its manifest describes it. Its cores, memory and GPUs are those of the cluster, whatever
-    its manifest says.
+    """Return a node of the cluster as its manifest describes it. Its cores, memory and GPUs come
+    from the cluster, whatever the manifest says.
 
     Raises:
         ModelError: The manifest cannot be read.
@@ -330,7 +337,7 @@ def node_of(node: Node) -> NodeObject:
     try:
         seen = NodeObject(node.name, json.loads(node.manifest) if node.manifest else {})
     except (Dirty, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise ModelError(f"node {node.name!r}: its manifest describes no node ({error})") from None
+        raise ModelError(f"node {node.name!r}: its manifest does not describe a node ({error})") from None
     seen.is_open = not node.manifest
     gpus = [name for name in WHOLE_GPUS if name in seen.allocatable] or WHOLE_GPUS
     seen.allocatable |= {"cpu": round(node.cpus * 1000), "memory": round(node.memory_gb * 2**30)}

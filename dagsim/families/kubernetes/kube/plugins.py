@@ -1,8 +1,9 @@
-"""The default plugins of kube-scheduler 1.35: which nodes a pod may go to, and their scores.
+"""The default plugins of kube-scheduler 1.35: on which nodes a pod may run, and the scores of the
+nodes.
 
-Sources: the plugins' documentation (kubernetes.io, Scheduling Framework, Assigning Pods to Nodes, Pod
-Topology Spread Constraints, Resource Bin Packing), and 12,643 decisions of the real program, whose
-rounding is reproduced.
+Sources: the plugins' documentation (kubernetes.io, Scheduling Framework, Assigning Pods to Nodes,
+Pod Topology Spread Constraints, Resource Bin Packing), and 12,643 decisions by the real program,
+whose rounding is reproduced.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from dagsim.families.kubernetes.kube.profile import BalancedArguments, FitArgume
 from dagsim.families.kubernetes.terms import HOSTNAME, Selector
 
 _FITS, _FOR_NOW, _FOR_GOOD = 0, 1, 2
-"""A node passes; it fails, but preemption might help; it fails, and preemption cannot help."""
+"""Verdicts: a node passes; it fails, but preemption might help; it fails, and preemption cannot
+help."""
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 _MANY = 1 << 31
 _Check: TypeAlias = tuple[str, np.ndarray, str, int]
-"""A plugin, the nodes that fail a check of it, the reason, and the verdict on them."""
+"""A plugin, the nodes that fail its check, the reason, and the verdict on them."""
 
 
 class Filters:
-    """The filters of a profile on a snapshot."""
+    """The filters of a profile, applied to a snapshot."""
 
     def __init__(self, profile: Profile, snapshot: NodeColumns) -> None:
         self._profile = profile
         self._snapshot = snapshot
 
     def verdicts(self, pod: Pod) -> tuple[np.ndarray, dict[str, int]]:
-        """The outcome of all filters for each node: 0 if it passes, 1 if preemption might help and else 2; and the
-        number of nodes for each reason, as kube-scheduler states them. A node counts for every resource
-        that it lacks. Nominated pods do not count.
-        """
+        """Return the outcome of all filters for each node: 0 if it passes, 1 if preemption might
+        help and else 2; and the number of nodes for each reason, as kube-scheduler states them. A
+        node counts once for every resource that it lacks. Nominated pods do not count."""
         static = self.static(pod)
         verdict = np.where(static == 0, _FITS, _FOR_GOOD)
         counts = {reason: int((static == number).sum()) for number, reason in enumerate(_STATIC, 1)}
@@ -51,22 +52,21 @@ class Filters:
         return verdict, {reason: count for reason, count in counts.items() if count}
 
     def passing(self, pod: Pod) -> np.ndarray:
-        """True for each node that passes all filters. Nominated pods do not count."""
+        """Return True for each node that passes all filters. Nominated pods do not count."""
         passing: np.ndarray = self.static(pod) == 0
         for _, fails, _, _ in self._dynamic(pod, None):
             passing &= ~fails
         return passing
 
     def passes(self, pod: Pod, node: int) -> bool:
-        """True if the node passes all filters. Nominated pods do not count."""
+        """Return True if the node passes all filters. Nominated pods do not count."""
         if self.static(pod)[node]:
             return False
         return not any(bool(fails) for _, fails, _, _ in self._dynamic(pod, node))
 
     def passes_with_nominated(self, pod: Pod, key: PodKey, priority: float, node: int) -> bool:
-        """True if the node passes all filters both with the other pods that are nominated for it, of the
-        same or a higher priority, and without them.
-        """
+        """Return True if the node passes all filters both with the other pods that are nominated
+        for it, of the same or a higher priority, and without them."""
         snapshot = self._snapshot
         others = [
             bound
@@ -81,7 +81,8 @@ class Filters:
         return passes and (not others or self.passes(pod, node))
 
     def static(self, pod: Pod) -> np.ndarray:
-        """For each node 0, or the number of the first filter that it fails by its description alone."""
+        """For each node, return 0, or the number of the first filter that it fails by its
+        description alone."""
         profile, nodes = self._profile, self._snapshot.nodes
         on = profile.filters
 
@@ -105,7 +106,7 @@ class Filters:
         return self._snapshot.about_nodes(("static", pod.tolerations, pod.node_terms), compute)
 
     def _dynamic(self, pod: Pod, node: int | None) -> Iterator[_Check]:
-        """The checks of the further filters, for all nodes or for one."""
+        """Yield the checks of the other filters, for all nodes or for one."""
         on, snapshot = self._profile.filters, self._snapshot
         at: slice | int = slice(None) if node is None else node
         if pod.ports and "NodePorts" in on:
@@ -136,7 +137,8 @@ class Filters:
                 yield "NodeResourcesFit", size > free, f"Insufficient {name}", _FOR_NOW
 
     def _skewed(self, pod: Pod, constraint: Spread, every: Sequence[Spread]) -> tuple[np.ndarray, np.ndarray]:
-        """Nodes that lack the label of a spread constraint, and nodes where the pod would violate it."""
+        """Return the nodes that lack the label of a spread constraint, and the nodes on which the
+        pod would violate it."""
         snapshot = self._snapshot
         domains = snapshot.domains(constraint.key)
         counted = eligible(snapshot, self._profile, pod, constraint)
@@ -163,7 +165,7 @@ class Filters:
                 anywhere = anywhere or bool(sums.any())
                 labelled = labelled & (domains[at] >= 0)
                 met = met & (sums[at] > 0)
-            # The first pod of a group that wants to be among its own may go anywhere.
+            # The first pod of a group whose affinity selects the group itself may run anywhere.
             alone = not anywhere and matches_all(pod.affinity, pod)
             yield "InterPodAffinity", ~(labelled & (met | alone)), "node(s) didn't match pod affinity rules", _FOR_GOOD
         for term in pod.anti_affinity:
@@ -186,9 +188,8 @@ _OTHERS = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
 def _constraints(profile: Profile, pod: Pod, *, must: bool) -> Sequence[Spread]:
-    """The spread constraints of a pod that must hold, or the others; the profile's, if it is of a Service and
-    states none.
-    """
+    """Return the spread constraints of a pod that must hold, or the others; the profile's
+    constraints if the pod belongs to a Service and states none."""
     if pod.states_spread or not pod.service_labels:
         return pod.spread if must else pod.spread_soft
     selector = Selector(pod.service_labels)
@@ -196,7 +197,7 @@ def _constraints(profile: Profile, pod: Pod, *, must: bool) -> Sequence[Spread]:
 
 
 def eligible(snapshot: NodeColumns, profile: Profile, pod: Pod, constraint: Spread) -> np.ndarray:
-    """True for each node whose pods count for a spread constraint."""
+    """Return True for each node whose pods count for a spread constraint."""
 
     def affine() -> np.ndarray:
         return np.array(
@@ -219,12 +220,12 @@ def eligible(snapshot: NodeColumns, profile: Profile, pod: Pod, constraint: Spre
 
 
 def scores(profile: Profile, snapshot: NodeColumns, pod: Pod, nodes: np.ndarray) -> dict[str, np.ndarray]:
-    """Weighted scores by plugin of the feasible ``nodes`` (indices)."""
+    """Return the weighted scores of the feasible ``nodes`` (indices), by plugin."""
     return {name: weight * _SCORES[name](profile, snapshot, pod, nodes) for name, weight in profile.weights if weight}
 
 
 def total(profile: Profile, snapshot: NodeColumns, pod: Pod, nodes: np.ndarray) -> np.ndarray:
-    """Sum of the weighted scores of the feasible ``nodes``."""
+    """Return the sum of the weighted scores of the feasible ``nodes``."""
     sums = np.zeros(len(nodes), np.int64)
     for column in scores(profile, snapshot, pod, nodes).values():
         sums += column
@@ -242,7 +243,7 @@ def _fit(profile: Profile, snapshot: NodeColumns, pod: Pod, nodes: np.ndarray) -
         capacity = snapshot.allocatable[row, nodes]
         in_use = snapshot.nonzero if row in (CPU, MEMORY) else snapshot.requested
         score = _utilization_score(arguments, in_use[row, nodes] + asked, capacity)
-        # A ratio of 0 leaves the resource out of the mean, weight and all.
+        # A ratio of 0 leaves the resource out of the mean, including its weight.
         counts = (capacity > 0) & (score > 0) if arguments.shape else capacity > 0
         sums += np.where(counts, weight * score, 0)
         weights += np.where(counts, weight, 0)
@@ -268,7 +269,8 @@ def _utilization_score(arguments: FitArguments, allocated: np.ndarray, capacity:
 
 
 def is_scalar(resource: str) -> bool:
-    """True for extended resources, huge pages and the like, which count only for pods that request them."""
+    """Return True for extended resources, huge pages and the like, which count only for pods that
+    request them."""
     return resource not in ("cpu", "memory", "ephemeral-storage")
 
 
@@ -371,7 +373,7 @@ def _spread(profile: Profile, snapshot: NodeColumns, pod: Pod, nodes: np.ndarray
         if constraint.key == HOSTNAME:
             size, matching = int(scored.sum()), column[nodes]
         else:
-            size = len(np.unique(there[scored]))  # nodes without the label are one domain
+            size = len(np.unique(there[scored]))  # nodes without the label form one domain
             counted = eligible(snapshot, profile, pod, constraint) & labelled
             matching = by_domain(domains, column, counted)[nodes]
         term = matching * log(size + 2) + (constraint.max_skew - 1)

@@ -37,7 +37,7 @@ _WITHOUT_EFFECT = (
     "SchedulingGates", "PrioritySort", "DefaultBinder", "DynamicResources", "VolumeRestrictions", "NodeVolumeLimits",
     "EBSLimits", "GCEPDLimits", "AzureDiskLimits", "VolumeBinding", "VolumeZone",
 )  # fmt: skip
-"""Plugins of volumes, devices, queueing and binding, which have no effect here."""
+"""Plugins for volumes, devices, queueing and binding, which have no effect here."""
 _POINTS = ("multiPoint", "filter", "postFilter", "score")
 
 Weighted: TypeAlias = tuple[tuple[str, int], ...]
@@ -47,12 +47,13 @@ _CPU_AND_MEMORY: Weighted = (("cpu", 1), ("memory", 1))
 
 @dataclass(frozen=True, slots=True)
 class FitArguments:
-    """NodeResourcesFitArgs: the scoring strategy, weights of resources, and the shape of a ratio."""
+    """NodeResourcesFitArgs: the scoring strategy, the weights of resources, and the shape of a
+    ratio."""
 
     strategy: str = "LeastAllocated"
     resources: Weighted = _CPU_AND_MEMORY
     shape: tuple[tuple[int, int], ...] = ()
-    """Points of utilization (%) and score (0 to 100), for RequestedToCapacityRatio."""
+    """Points of utilization (in percent) and score (0 to 100), for RequestedToCapacityRatio."""
     ignored: frozenset[str] = frozenset()
     ignored_groups: frozenset[str] = frozenset()
 
@@ -66,7 +67,8 @@ class BalancedArguments:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The plugins that decide, with their weights and arguments; by default those of kube-scheduler."""
+    """The plugins that make decisions, with their weights and arguments; by default those of
+    kube-scheduler."""
 
     filters: frozenset[str] = frozenset(FILTERS)
     weights: Weighted = tuple(WEIGHTS.items())
@@ -76,20 +78,19 @@ class Profile:
     hard_affinity_weight: int = 1
     ignores_preferred_of_others: bool = False
     default_spread: tuple[tuple[str, int, bool], ...] = ((HOSTNAME, 3, False), (ZONE, 5, False))
-    """The default constraints, for pods of Services without their own: label, largest skew, and whether
-    it must hold.
-    """
+    """The default constraints for pods of Services without constraints: label, largest skew, and
+    whether it must hold."""
     spread_is_built_in: bool = True
     added_terms: tuple[Selector, ...] = ()
     added_preferred: tuple[tuple[int, Selector], ...] = ()
     candidates_percent: int = 10
     candidates_least: int = 100
-    """Preemption looks at this share of the nodes, and at least at this number of them."""
+    """Preemption examines this share of the nodes, and at least this number of them."""
     unmodelled: tuple[str, ...] = ()
-    """Settings without an effect here."""
+    """Settings that have no effect here."""
 
     def ignores(self, resource: str) -> bool:
-        """True if the filter of NodeResourcesFit leaves the resource out."""
+        """Return True if the filter of NodeResourcesFit leaves the resource out."""
         return resource in self.fit.ignored or resource.partition("/")[0] in self.fit.ignored_groups
 
 
@@ -114,7 +115,7 @@ def read_profile(path: Path, name: str = "") -> Profile:
 
 
 def profile_of(document: Mapping[str, Any], where: str, name: str = "") -> Profile:
-    """The profile ``name`` (default: the first) of a parsed KubeSchedulerConfiguration.
+    """Return the profile ``name`` (default: the first) of a parsed KubeSchedulerConfiguration.
 
     Raises:
         ConfigError: A setting is wrong; the message names it.
@@ -128,7 +129,7 @@ def profile_of(document: Mapping[str, Any], where: str, name: str = "") -> Profi
 
 
 class _Reading:
-    """One profile of a document as it is read."""
+    """One profile of a document while it is being read."""
 
     def __init__(self, where: str, number: int) -> None:
         self._where = where
@@ -173,7 +174,8 @@ class _Reading:
         return replace(profile, unmodelled=tuple(self._unmodelled))
 
     def _plugins(self, plugins: Mapping[str, Any]) -> Profile:
-        """Enabled and disabled plugins. A plugin may be named at ``multiPoint`` or at one point alone."""
+        """Apply enabled and disabled plugins. A plugin may be named at ``multiPoint`` or at a
+        single extension point."""
         filters, weights, preempts = dict.fromkeys(FILTERS), dict(WEIGHTS), True
         for point in _POINTS:
             stated = object_in(plugins, point)
@@ -219,7 +221,7 @@ class _Reading:
                     self._whole(entry, "score", 0, key, 0, 10),
                 )
                 if shape and used <= shape[-1][0]:
-                    raise self._wrong(f"{key}.utilization", used, "more than that of the point before")
+                    raise self._wrong(f"{key}.utilization", used, "more than that of the previous point")
                 shape.append((used, 10 * score))
             if not shape:
                 raise self._wrong(key, [], "at least one point of utilization and score")
@@ -258,6 +260,7 @@ class _Reading:
 
 
 def fit_arguments(scoring: str, weights: Iterable[tuple[str, int]]) -> FitArguments:
-    """The arguments of NodeResourcesFit for a strategy (``least`` or ``most``) and weights of resources."""
+    """Return the arguments of NodeResourcesFit for a strategy (``least`` or ``most``) and weights
+    of resources."""
     strategies = {"least": "LeastAllocated", "most": "MostAllocated"}
     return FitArguments(strategies[scoring], tuple([(name, weight) for name, weight in weights if weight]))

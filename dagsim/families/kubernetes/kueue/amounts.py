@@ -1,4 +1,4 @@
-"""Amounts as whole numbers, and as Kubernetes writes them."""
+"""Amounts as whole numbers, and in Kubernetes' notation."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from math import ceil
 
 
 def unit(resource: str) -> int:
-    """Return how many whole parts one core, byte, or device has. Cores are counted in thousandths,
-    as in Kueue; devices in millionths, because dagsim's jobs may use a share of a GPU.
-    """
+    """Return the number of whole parts in one core, byte, or device. As in Kueue, cores are counted
+    in thousandths; devices are counted in millionths, because dagsim's jobs may use a share of a
+    GPU."""
     if resource == "cpu":
         return 1000
     return 1 if _is_bytes(resource) else 1_000_000

@@ -1,9 +1,9 @@
 """Topology-aware scheduling: which nodes the pods of a workload get, in a tree of domains.
 
-Every domain of a level has *room* for a number of pods, and for a number of slices (groups of pods
-that must stay within one domain of the slice level). A pod set with few pods may be the *leader* of
-another one's workers: both get one domain. The rules are those of Kueue's KEP 2724; the ones that it does
-not tell were learnt from its decisions (docs/kubernetes.md).
+Every domain has *room* for a number of pods, and for a number of slices (groups of pods that must
+stay within one domain of the slice level). A pod set with few pods may be the *leader* of another
+pod set's workers, in which case both get one domain. The rules are those of Kueue's KEP 2724; rules
+that it does not state were inferred from Kueue's decisions (docs/kubernetes.md).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dagsim.families.kubernetes.kueue_objects import PodSet, ResourceFlavor, Top
 from dagsim.families.kubernetes.terms import HOSTNAME, Taint, Toleration
 
 Requests: TypeAlias = tuple[tuple[str, int], ...]
-"""Amounts of one pod by resource, sorted."""
+"""Amounts for one pod by resource, sorted."""
 
 Placement: TypeAlias = list[tuple["Domain", int]]
 """Lowest domains with their numbers of pods, in the order of the domains."""
@@ -35,9 +35,8 @@ def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> T
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The pods of one pod set that ask for a place. ``implied``: its queue has topology flavors only,
-    and the pod set asks for nothing.
-    """
+    """The pods of one pod set that need a place. ``implied``: its queue has only topology flavors,
+    but the pod set requests no topology."""
 
     pod_set: PodSet
     requests: Requests
@@ -51,9 +50,9 @@ class Demand:
 
 
 class Domain:
-    """A node of the tree. ``pods`` and ``slices`` are its room, or what it was given; ``*_beside`` the
-    room beside one leader; ``leaders`` is 1 if it has room for a leader.
-    """
+    """A node of the tree. ``pods`` and ``slices`` are its room, or what it was assigned;
+    ``*_beside`` is the room that remains beside one leader; ``leaders`` is 1 if it has room for a
+    leader."""
 
     __slots__ = (
         "children", "free", "labels", "leaders", "number", "pods", "pods_beside", "slices", "slices_beside", "taints",
@@ -65,7 +64,7 @@ class Domain:
         self.children: list[Domain] = []
         self.pods = self.slices = self.pods_beside = self.slices_beside = self.leaders = 0
         self.number = 0
-        """Its place among the lowest domains."""
+        """Its index among the lowest domains."""
         self.free: dict[str, int] = {}
         self.used: dict[str, int] = {}
         self.labels: Mapping[str, str] = {}
@@ -73,7 +72,7 @@ class Domain:
 
 
 class TopologyTree:
-    """The domains of one flavor, and the pods there."""
+    """The domains of one flavor, and the pods in them."""
 
     def __init__(self, flavor: ResourceFlavor, topology: Topology, nodes: Iterable[TopologyNode]) -> None:
         self.name, self.keys = topology.name, topology.levels
@@ -109,14 +108,16 @@ class TopologyTree:
         self.changed: list[int] = []
         """Numbers of the lowest domains whose usage changed, in the order of the changes."""
         self._counts: dict[Requests, tuple[list[int], int]] = {}
-        """By request: the pods that fit into each lowest domain, and how many changes were seen."""
+        """By request: the number of pods that fit into each lowest domain, and how many changes
+        were taken into account."""
 
     def address(self, leaf: Domain) -> tuple[str, ...]:
-        """Return the values that name a lowest domain in an assignment: its host's name, if it is one."""
+        """Return the values that identify a lowest domain in an assignment: its host name, if it is
+        a host."""
         return leaf.values[-1:] if self.by_host else leaf.values
 
     def find(self, address: Sequence[str]) -> Domain | None:
-        """Return a lowest domain by its address; None if there is none."""
+        """Return a lowest domain by its address; None if it does not exist."""
         return self._by_address.get(tuple(address))
 
     def add(self, leaf: Domain, requests: Requests, pods: int) -> None:
@@ -127,12 +128,12 @@ class TopologyTree:
         self.changed.append(leaf.number)
 
     def fits(self, leaf: Domain, requests: Requests, pods: int) -> bool:
-        """Return True if the domain has room for the pods, whose number is not limited here."""
+        """Return True if the domain has room for the pods, without a limit on their number."""
         return _pods_in({resource: leaf.free[resource] - leaf.used.get(resource, 0) for resource in leaf.free},
                         requests) >= pods  # fmt: skip
 
     def has_levels(self, request: TopologyRequest) -> bool:
-        """Return True if all levels of the request are levels here."""
+        """Return True if all levels of the request exist here."""
         level = self._level_of(request, implied=False)
         return level in self.keys and (not request.slice_level or request.slice_level in self.keys)
 
@@ -141,9 +142,8 @@ class TopologyTree:
     def place(
         self, demands: Sequence[Demand], *, empty: bool = False, exact: bool = True
     ) -> dict[str, Placement] | tuple[str, str]:
-        """Return a placement for each pod set, by name; or the name of one that does not fit, and why.
-        ``empty`` leaves out the pods that are there; ``exact`` gives the reason in full.
-        """
+        """Return a placement for each pod set, by name; or the name of a pod set that does not fit,
+        and why. ``empty`` ignores the pods that are there; ``exact`` gives the full reason."""
         groups: dict[str, list[Demand]] = {}
         for number, demand in enumerate(demands):
             groups.setdefault(demand.request.group or f"{number}", []).append(demand)
@@ -226,9 +226,8 @@ class TopologyTree:
         self, workers: Demand, leader: Demand | None, assumed: Mapping[int, Mapping[str, int]],
         slice_level: int, size: int, *, empty: bool,
     ) -> dict[str, int]:  # fmt: skip
-        """Compute the room of all domains. Return how many lowest domains have no room for one pod, by
-        reason.
-        """
+        """Compute the room of all domains. Return how many lowest domains have no room for one pod,
+        by reason."""
         pod = (*workers.requests, ("pods", unit("pods")))
         lead = None if leader is None else (*leader.requests, ("pods", unit("pods")))
         shut_out: dict[str, int] = {}
@@ -282,7 +281,8 @@ class TopologyTree:
         return shut_out
 
     def _counted(self, pod: Requests, *, empty: bool) -> list[int]:
-        """Return the pods that fit into each lowest domain; only those that changed are counted anew."""
+        """Return the number of pods that fit into each lowest domain; only domains that changed are
+        counted anew."""
         if empty:
             return [_pods_in(leaf.free, pod) for leaf in self.leaves]
         counts, seen = self._counts.get(pod, ([], -1))
@@ -332,7 +332,8 @@ class TopologyTree:
     def _several(
         self, level: int, ordered: list[Domain], spread: _Spread, count: int
     ) -> tuple[int, list[Domain]] | int:
-        """Fill domains one after the other: first those that take a leader, then by room for workers."""
+        """Fill domains one after the other: first those that take a leader, then by their room for
+        workers."""
         taken: list[Domain] = []
         left, leaders, at = count, spread.leaders, 0
         while leaders > 0 and at < len(ordered) and ordered[at].leaders > 0:
@@ -373,9 +374,8 @@ class TopologyTree:
 
 @dataclass(slots=True)
 class _Spread:
-    """The way in which the pods of one group are spread. ``least_free`` fills the domains with the least room that
-    suffices; otherwise domains are best fit.
-    """
+    """How the pods of one group are spread. ``least_free`` fills the sufficient domains with the
+    least room; otherwise domains are chosen by best fit."""
 
     count: int
     leaders: int
@@ -396,9 +396,8 @@ class _Spread:
         )
 
     def hand_out(self, domains: list[Domain], count: int, leaders: int, size: int, *, by_slices: bool) -> list[Domain]:
-        """Give each domain its pods, in order; the last one is best fit. Without enough room: no domain
-        at all, as in Kueue.
-        """
+        """Give each domain its pods, in order; the last domain is chosen by best fit. If there is
+        not enough room, return no domain at all, as Kueue does."""
         room, room_beside = ("slices", "slices_beside") if by_slices else ("pods", "pods_beside")
         left = count // size if by_slices else count
         taken: list[Domain] = []
@@ -464,7 +463,7 @@ def _quotient(amount: int, divisor: int) -> int:
 
 
 def _scarcest(leaf: Domain, requests: Requests) -> str:
-    """Return the resource that leaves no room for one pod."""
+    """Return the resource of which there is not enough for one pod."""
     fewest, scarce = 1 << 31, ""
     for resource, amount in sorted((*requests, ("pods", unit("pods")))):
         if amount:

@@ -1,8 +1,8 @@
 """Admission: scheduling cycles over the queues of one Kueue installation.
 
-The engine holds waiting and admitted workloads. Its user submits and finishes them, carries out
-``cycles``, and asks ``next_return`` when workloads that were set aside come back. It has no clock and
-starts nothing.
+The engine holds waiting and admitted workloads. The caller submits and finishes them, carries out
+``cycles``, and calls ``next_return`` to learn when workloads that were set aside come back. The
+engine has no clock and starts nothing.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from dagsim.families.kubernetes.kueue.workloads import (
 from dagsim.families.kubernetes.kueue_objects import KueueObjects, PodSetAssignment, Workload
 
 _SUSPICIOUS = 20
-"""Cycles with preemptions at one instant after which their states are compared."""
+"""Number of cycles with preemptions at one time after which their states are compared."""
 
 _ENDLESS = 1000
-"""Cycles with preemptions at one instant that count as endless: the penalties of admission fair sharing
-grow, so that no state comes twice.
-"""
+"""Number of cycles with preemptions at one time that counts as endless, because the penalties of
+admission fair sharing grow, so that no state occurs twice."""
 
 _NO_LONGER = "Workload no longer fits after processing another workload"
 _OVERLAP = "Workload has overlapping preemption targets with another workload"
 
 
 class EndlessPreemption(Exception):
-    """Workloads preempt each other in a circle. ``pairs`` are names of workloads and of their preemptors."""
+    """Workloads preempt each other in a circle. ``pairs`` lists workloads and their preemptors by
+    name."""
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
         super().__init__(", ".join(f"{by} preempts {name}" for name, by in pairs))
@@ -59,10 +59,10 @@ class Preempted:
 
 @dataclass(slots=True)
 class Cycle:
-    """The outcome of one scheduling cycle. ``pending`` are its other heads with Kueue's messages.
+    """The outcome of one scheduling cycle. ``pending`` are the other heads with Kueue's messages.
 
-    ``advances`` is True if a workload was admitted, preempted or set aside; else ``heads`` is all that
-    the next cycle depends on.
+    ``advances`` is True if a workload was admitted, preempted or set aside; else the next cycle
+    depends only on ``heads``.
     """
 
     admitted: list[WorkloadState] = field(default_factory=list)
@@ -73,9 +73,8 @@ class Cycle:
 
 
 class _Answer(NamedTuple):
-    """Flavors, targets, and why the workload does not fit. ``inert``: as a head it neither is admitted nor
-    preempts, and it has tried all flavors.
-    """
+    """Flavors, targets, and why the workload does not fit. ``inert`` means that the workload, as a
+    head, is not admitted and preempts nothing, and that all flavors have been tried."""
 
     assignment: Assignment
     targets: list[Target]
@@ -100,9 +99,8 @@ class Admission:
     """The engine.
 
     ``requeue_s`` is the time after which workloads that were set aside come back when quota is
-    released (Kueue collects releases for 1 s). ``exact`` gives every cycle, and messages in full. Without
-    it, cycles that would only set heads aside are carried out without being shown, which changes no
-    decision.
+    released (Kueue collects releases for 1 s). ``exact`` yields every cycle and full messages.
+    Without it, cycles that would only set heads aside are not yielded, which changes no decision.
     """
 
     def __init__(self, objects: KueueObjects, *, requeue_s: float = 0.0, exact: bool = True) -> None:
@@ -133,7 +131,7 @@ class Admission:
             self.snapshot, self._preemptor.price, fair=objects.fair_sharing is not None, exact=exact
         )
         self._returns: dict[str, tuple[float, list[PendingQueue]]] = {}
-        """When the workloads of a tree come back, by its root."""
+        """The times at which the workloads of a tree come back, by its root."""
         self._trees_of: dict[str, list[PendingQueue]] = {}
         for name, queue in self.snapshot.queues.items():
             self._trees_of.setdefault(self._tree(queue), []).append(self.pending[name])
@@ -167,7 +165,7 @@ class Admission:
         return workload
 
     def finish(self, workload: WorkloadState, now: float) -> None:
-        """Remove a workload that ended, or that its user took back."""
+        """Remove a workload that ended, or that its user deleted."""
         self.workloads.pop(workload.name, None)
         self.pending[workload.cluster_queue].remove(workload)
         if workload.where == "admitted":
@@ -175,7 +173,7 @@ class Admission:
         workload.where = ""
 
     def evict(self, workload: WorkloadState, now: float, *, waits: bool = True) -> None:
-        """Take the quota of a workload away; it goes back to its place in the queue if it ``waits``."""
+        """Take the quota of a workload away; if it ``waits``, it returns to its place in the queue."""
         self._release(workload, now)
         workload.where, workload.reserved, workload.assignment = "", None, None
         workload.message, workload.tried, workload.evicted = None, (), False
@@ -216,11 +214,12 @@ class Admission:
     # Time.
 
     def next_return(self) -> float:
-        """Return when workloads that were set aside come back; infinity if none will."""
+        """Return the time at which workloads that were set aside come back; infinity if none will."""
         return min([time for time, _ in self._returns.values()], default=inf)
 
     def bring_back(self, now: float) -> bool:
-        """Return workloads that were set aside, where it is time; True if there were any."""
+        """Return workloads that were set aside to their queues if their time has come. Return True
+        if there were any."""
         due = [root for root, (time, _) in self._returns.items() if time <= now]
         back = False
         for root in due:
@@ -253,7 +252,7 @@ class Admission:
                 states.add(state)
 
     def _state(self) -> object:
-        """Return who holds what, who waits where, and past usage."""
+        """Return the state: who holds what, who waits where, and past usage."""
         past = tuple([self.past_usage(name) for name in self._penalties])
         return past, frozenset(
             (one.name, one.where, one.tried, None if one.assignment is None else tuple(one.assignment.usage.items()))
@@ -278,9 +277,8 @@ class Admission:
     # One cycle.
 
     def _pass_over(self, queues: list[QueueState]) -> None:
-        """Set aside the heads of cycles in which nobody is admitted or preempts. What they reserve lasts
-        for their cycle only.
-        """
+        """Set aside the heads in cycles in which nothing is admitted or preempted. What they
+        reserve lasts only for their cycle."""
         pendings = [self.pending[queue.name] for queue in queues]
         if any(pending.usage_of is not None for pending in pendings):
             return
@@ -302,7 +300,8 @@ class Admission:
                 pending.set_aside(head)
 
     def _nominate(self, workload: WorkloadState, queue: QueueState) -> _Answer:
-        """Find flavors and targets. Workloads of one shape get one answer while nothing changes."""
+        """Find flavors and targets. Workloads of the same shape share one answer while nothing
+        changes."""
         version = self.snapshot.version(queue)
         known = self._memo.get(queue.name)
         if known is None or known[0] != version:
@@ -337,7 +336,8 @@ class Admission:
         return assignment, self._preemptor.targets(workload, queue, assignment, self._search)
 
     def _fewer(self, workload: WorkloadState, queue: QueueState) -> tuple[Assignment, list[Target]] | None:
-        """Bisect between all pods and the fewest; as Kueue, assume that fewer fit whenever more do."""
+        """Find, by bisection between all pods and the fewest, how many pods fit; like Kueue, assume
+        that fewer fit whenever more do."""
         pod_sets = workload.spec.pod_sets
         spare = [0 if one.min_count is None else one.count - one.min_count for one in pod_sets]
         total = sum(spare)
@@ -353,10 +353,10 @@ class Admission:
         return best
 
     def _process(self, entries: list[_Entry], cycle: Cycle) -> list[tuple[_Entry, Target]]:
-        """Admit the entries, or let them preempt, in order, as far as room is left."""
+        """Admit the entries in order, or let them preempt, while there is quota."""
         issued: list[tuple[_Entry, Target]] = []
         if all(entry.assignment.mode is not Mode.FIT and not entry.targets for entry in entries):
-            return issued  # all that some do is to reserve quota from others, who need none
+            return issued  # the only effect of some is to reserve quota from others that need none
         taken: dict[str, WorkloadState] = {}
         roots = {id(entry.queue.node.root): entry.queue.node.root for entry in entries}
         with self.snapshot.trial(roots.values()):
@@ -403,7 +403,7 @@ class Admission:
         )
 
     def _requeue(self, entries: list[_Entry], cycle: Cycle) -> None:
-        """Put the heads that were not admitted back, or aside."""
+        """Put the heads that were not admitted back into the queue, or set them aside."""
         for entry in entries:
             if entry.state == "admitted":
                 continue
@@ -422,7 +422,8 @@ class Admission:
                 cycle.advances = True
             cycle.pending.append((workload, entry.message))
             if workload.message != entry.message:
-                # The status is written; its update replaces the queue's copy, without the flavors tried.
+                # The status is written, and this update replaces the queue's copy, without the
+                # flavors tried.
                 workload.message, workload.tried = entry.message, ()
 
     def _deliver(self, cycle: Cycle, issued: list[tuple[_Entry, Target]], now: float) -> None:
@@ -465,7 +466,7 @@ class Admission:
             self._returns.setdefault(root, (now + self.requeue_s, self._trees_of[root]))
 
     def _held(self, workload: WorkloadState, assignments: Iterable[PodSetAssignment]) -> Assignment:
-        """Return the assignment of a workload that holds quota already."""
+        """Return the assignment of a workload that already holds quota."""
         held = Assignment(mode=Mode.FIT)
         for given in assignments:
             totals = {name: whole(name, amount) for name, amount in given.usage.items()}
@@ -497,11 +498,12 @@ class Admission:
         return self._past_usage(workload) if workload.cluster_queue in self._by_usage else None
 
     def _past_usage(self, workload: WorkloadState) -> float:
-        """Return the past usage of a workload's LocalQueue, by its weight."""
+        """Return the past usage of a workload's LocalQueue, divided by its weight."""
         return self.past_usage(workload.local_queue)
 
     def past_usage(self, local_queue: str) -> float:
-        """Return the past usage of a LocalQueue with the penalties of recent admissions, by its weight."""
+        """Return the past usage of a LocalQueue, with the penalties of recent admissions, divided
+        by its weight."""
         sharing = self.objects.admission_fair_sharing
         assert sharing is not None
         consumed, penalties = self._consumed.get(local_queue, {}), self._penalties.get(local_queue, {})
@@ -532,7 +534,7 @@ class Admission:
             penalty[resource] = penalty.get(resource, 0) + int(float(amount * 1000 // unit(resource)) * share)
 
     def _sample(self, now: float) -> None:
-        """Let past usage decay, and add present usage and penalties to it, once in an interval."""
+        """Let past usage decay, and add present usage and penalties to it, once per interval."""
         sharing = self.objects.admission_fair_sharing
         if sharing is None or not self._by_usage:
             return
@@ -566,8 +568,8 @@ class Admission:
 
 
 class _Tournament:
-    """The order of fair sharing: from the root down, the child with the lowest share, its head's request
-    included, goes first. It is played again after each entry.
+    """The order of fair sharing: from the root down, the child with the lowest share goes first,
+    where the share includes the request of its head. The order is computed again after each entry.
     """
 
     def __init__(self, entries: Iterable[_Entry]) -> None:
@@ -612,7 +614,7 @@ class _Tournament:
 
 
 def _reserved(assignment: Assignment, node: QuotaNode) -> Amounts:
-    """Return what a head without targets keeps from others for the rest of the cycle."""
+    """Return what a head without targets reserves from others for the rest of the cycle."""
     reserved: Amounts = {}
     for slot, amount in assignment.usage.items():
         unused = node.nominal[slot] - node.usage[slot]

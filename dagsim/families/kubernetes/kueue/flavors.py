@@ -18,22 +18,21 @@ from dagsim.families.kubernetes.kueue.workloads import (
 from dagsim.families.kubernetes.kueue_objects import FlavorFungibility, PodSet
 
 NO_FIT, NO_CANDIDATES, PREEMPT, RECLAIM, FIT = range(5)
-"""The costs of a flavor, worst first: impossible, nobody to preempt, preemption that includes the own
-queue, reclaim from other queues, nothing.
-"""
+"""The prices of a flavor, worst first: impossible, nothing to preempt, preemption that includes the
+own queue, reclaim from other queues, nothing."""
 
 _MODES = {NO_FIT: Mode.NO_FIT, NO_CANDIDATES: Mode.PREEMPT, PREEMPT: Mode.PREEMPT, RECLAIM: Mode.PREEMPT, FIT: Mode.FIT}
 
 
 class Price(NamedTuple):
-    """The cost of a flavor, and the height of the subtree that it borrows from."""
+    """The price of a flavor, and the height of the subtree from which it borrows."""
 
     cost: int
     borrowing: int
 
 
 Oracle = Callable[[WorkloadState, QueueState, int, int], Price]
-"""Says at what price preemption makes room for an amount in a slot."""
+"""Returns the price at which preemption frees an amount in a slot."""
 
 
 def is_better(one: Price, other: Price, rules: FlavorFungibility) -> bool:
@@ -46,7 +45,7 @@ def is_better(one: Price, other: Price, rules: FlavorFungibility) -> bool:
 
 
 def stops_search(price: Price, rules: FlavorFungibility) -> bool:
-    """Return True if later flavors are not tried."""
+    """Return True if later flavors need not be tried."""
     if price.cost in (NO_FIT, NO_CANDIDATES):
         return False
     if price.cost in (PREEMPT, RECLAIM) and rules.when_can_preempt == "TryNextFlavor":
@@ -55,14 +54,15 @@ def stops_search(price: Price, rules: FlavorFungibility) -> bool:
 
 
 class FlavorSearch:
-    """Assigns flavors to workloads of one snapshot."""
+    """Assigns flavors to the workloads of one snapshot."""
 
     def __init__(self, snapshot: Snapshot, oracle: Oracle, *, fair: bool, exact: bool) -> None:
         self._snapshot, self._oracle, self._fair, self._exact = snapshot, oracle, fair, exact
         self._suitable: dict[tuple[str, int, int, int], list[str]] = {}
 
     def assign(self, workload: WorkloadState, queue: QueueState, counts: Sequence[int] | None = None) -> Assignment:
-        """Assign flavors, and domains of topologies; ``counts`` are the pods of each set, if fewer."""
+        """Assign flavors and topology domains; ``counts`` are the pods of each set, if there are
+        fewer than requested."""
         if workload.tried and queue.generation > workload.tried_generation:
             workload.tried = ()
         pod_sets = workload.spec.pod_sets
@@ -133,7 +133,8 @@ class FlavorSearch:
         self, workload: WorkloadState, queue: QueueState, members: list[int], requests: dict[str, int], resource: str,
         so_far: Assignment,
     ) -> tuple[dict[str, Choice], list[str]]:  # fmt: skip
-        """Search the flavors of a group. Return the best one by resource, and the reasons against a fit."""
+        """Search the flavors of a group. Return the best flavor by resource, and the reasons why
+        others do not fit."""
         number = queue.group_of[resource]
         group, rules = queue.groups[number], queue.spec.flavor_fungibility
         wanted = sorted((name, amount) for name, amount in requests.items() if name in group.resources)
@@ -175,7 +176,8 @@ class FlavorSearch:
     def _price(
         self, workload: WorkloadState, queue: QueueState, slot: int, before: int, amount: int, reasons: list[str]
     ) -> Price:
-        """Return what an amount costs in a slot; ``before`` is what other pod sets of the workload take."""
+        """Return the price of an amount in a slot; ``before`` is what other pod sets of the
+        workload take."""
         node, total = queue.node, before + amount
         flavor, resource = self._snapshot.names[slot]
         if total > node.most[slot]:
@@ -202,7 +204,7 @@ class FlavorSearch:
     def _unsuitable(
         self, workload: WorkloadState, queue: QueueState, members: list[int], number: int, group: Group
     ) -> list[str]:
-        """Return for each flavor why the pods cannot run there; empty if they can."""
+        """For each flavor, return why the pods cannot run there; empty if they can."""
         key = (queue.name, number, workload.shape, members[0])
         reasons = self._suitable.get(key)
         if reasons is None:
@@ -293,9 +295,8 @@ class FlavorSearch:
 
     @staticmethod
     def pods_of(queue: QueueState, assignment: Assignment) -> list[tuple[str, int, Requests, int]]:
-        """Return the topology usage of an assignment within its cycle. As in Kueue, it counts once for
-        each resource that comes from the flavor; after the cycle it counts once.
-        """
+        """Return the topology usage of an assignment within its cycle. As in Kueue, usage counts
+        once for each resource that comes from the flavor; after the cycle, it counts only once."""
         pods = []
         for one in assignment.sets:
             in_topology = {name: choice.flavor for name, choice in one.choices.items() if choice.flavor in queue.trees}
@@ -311,9 +312,8 @@ def _set_mode(one: SetAssignment, mode: Mode) -> None:
 
 
 def _selected(pod_set: PodSet, keys: frozenset[str], labels: dict[str, str] | object) -> bool:
-    """Return True if node selector and affinity allow the labels. Only keys count that some flavor of
-    the group has; an alternative without such a key allows everything.
-    """
+    """Return True if the node selector and the affinity allow the labels. Only keys that some
+    flavor of the group has count; an alternative without such a key allows everything."""
     assert isinstance(labels, dict)
     if any(key in keys and labels.get(key) != value for key, value in pod_set.node_selector.items()):
         return False

@@ -1,4 +1,5 @@
-"""Kueue as a policy in simulated time: the admission engine admits, pods then go to nodes."""
+"""Kueue as a policy in simulated time: the admission engine admits workloads, and their pods are
+then placed on nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ _Place: TypeAlias = tuple[int, int, int]
 
 @dataclass(slots=True)
 class _Admitted:
-    """A workload that holds quota and has not started; ``from_s`` is when its checks are over."""
+    """A workload that holds quota but has not started; ``from_s`` is when its admission checks are
+    over."""
 
     place: _Place
     from_s: float
@@ -37,20 +39,21 @@ def rules_of_site(view: ClusterView) -> KueueWaits | None:
 
 
 class Kueue:
-    """Admission by quota, decided as Kueue v0.17 decides (docs/kubernetes.md): one head of each
-    ClusterQueue per scheduling cycle, borrowing and lending in cohorts, flavors, classic preemption
-    or fair sharing. The objects are those of ``queues.kueue``. With ``queues.tree``, each leaf is a
-    ClusterQueue and each node above it a cohort, and flavors are GPU types. A job belongs to the
-    queue named by its partition, account or tenant, else to the first one.
+    """Admission by quota, as in Kueue v0.17 (docs/kubernetes.md): one head of each ClusterQueue per
+    scheduling cycle, borrowing and lending in cohorts, flavors, classic preemption or fair sharing.
+    The objects are those of ``queues.kueue``. With ``queues.tree``, each leaf is a ClusterQueue and
+    each node above it a cohort, and flavors are GPU types. A job belongs to the queue named by its
+    partition, account or tenant, else to the first one.
 
-    A gang is one workload, and so is each independent instance. What is admitted holds its quota and
-    starts as soon as nodes have room, where the default scheduler would put it (``scoring``, ``cpu``,
-    ``memory``, ``gpu``), or where its topology says. Preempted workloads keep their places in the
-    queue. Workloads that were set aside come back ``requeue_s`` after quota is released (1 s in
-    Kueue), and admission checks take ``checks_s``.
+    A gang is one workload, and so is each independent instance. An admitted workload holds its
+    quota and starts as soon as it fits on nodes: where the default scheduler would put it
+    (``scoring``, ``cpu``, ``memory``, ``gpu``), or where its topology requires. Preempted workloads
+    keep their places in the queue. Workloads that were set aside come back ``requeue_s`` after
+    quota is released (1 s in Kueue), and admission checks take ``checks_s``.
 
-    Uses no estimates; preemptive if a queue is configured so. O(queues) per cycle and O(running log
-    running) per search for targets; heads of one shape share a search while nothing changes.
+    Uses no estimates; preemptive if a queue is configured so. A cycle costs O(queues) and a search
+    for targets O(running log running); heads of the same shape share a search while nothing
+    changes.
     """
 
     forgets = "which workloads it had set aside, and which held quota before they ran"
@@ -64,11 +67,11 @@ class Kueue:
         self._scorer = NodeScorer(scoring, cpu, memory, gpu)
         self.requeue_s, self.checks_s = requeue_s, checks_s
         self.notes: list[str] = []
-        """The facts that a reader of the results has to know first."""
+        """Facts that a reader of the results needs to know first."""
         self._now = inf
 
     def wait_rules(self, view: ClusterView) -> KueueWaits:
-        """Its quotas, for explanations of waits."""
+        """Return the quotas of the queues, to explain waits."""
         return KueueWaits(view, Site(view))
 
     def outlook(self, view: ClusterView) -> tuple[KueueWaits, list[Standing]]:
@@ -93,7 +96,7 @@ class Kueue:
         return rules, standings
 
     def started(self, run: Run, now: float) -> None:
-        """Add a run; one that the policy has not started holds quota since its own start."""
+        """Add a run; a run that the policy has not started holds quota since its own start."""
         if run.id in self._runs:
             return
         place = _place(run.task)
@@ -131,7 +134,7 @@ class Kueue:
             stopped = True
             yield stop
         if stopped:
-            return  # the policy is asked again, with the pieces of what it stopped
+            return  # the policy is called again, with the pieces of the runs that it stopped
         yield from self._start(view, tasks)
         until = min(
             [self._admission.next_return(), *(one.from_s for one in self._waiting.values() if one.from_s > now)]
@@ -146,25 +149,25 @@ class Kueue:
         self._site = Site(view)
         self._admission = self._engine(self._site.objects)
         self._created: dict[tuple[int, int], float] = {}
-        """When each task became ready first: preempted workloads keep that time."""
+        """The time at which each task first became ready, which preempted workloads keep."""
         self._open: dict[_Place, str] = {}
-        """The workload of each task that waits, or holds quota and has not started."""
+        """The workload of each task that waits, or that holds quota but has not started."""
         self._place_of: dict[str, _Place] = {}
         self._waiting: dict[str, _Admitted] = {}
-        """Admitted workloads that have not started, in the order of their admission."""
+        """Admitted workloads that have not started, in order of admission."""
         self._claimed: Counter[_Place] = Counter()
-        """Number of workloads of each task that are admitted and have not started."""
+        """Number of each task's workloads that are admitted but have not started."""
         self._runs: dict[int, str] = {}
         """Workloads by run."""
         self._run_of: dict[str, int] = {}
         self._names_of: dict[int, list[str]] = {}
         """All workloads of a job, by its number."""
         self._touched: dict[int, None] = {}
-        """Jobs of which a run ended since the last decision."""
+        """Jobs of which a run has ended since the last decision."""
         self._preempted: dict[str, _Place] = {}
-        """Preempted workloads whose pieces have not come back, with the job and task."""
+        """Preempted workloads whose pieces have not come back, with the job and the task."""
         self._late: dict[str, None] = {}
-        """Preempted workloads whose runs began at the same instant."""
+        """Preempted workloads whose runs began at the same time."""
         self._number = 0
 
     def _engine(self, objects: KueueObjects) -> Admission:
@@ -174,7 +177,7 @@ class Kueue:
     # Tasks as workloads.
 
     def _forget(self, view: ClusterView) -> None:
-        """Remove the workloads of jobs that are over, or were stopped."""
+        """Remove the workloads of jobs that have finished or were stopped."""
         for number in self._touched:
             if number not in view.jobs:
                 for name in self._names_of.pop(number, ()):
@@ -209,7 +212,7 @@ class Kueue:
                     self._waiting[back].place = place
                     self._claimed[place] += 1
                 continue
-            if back is not None:  # several instances ran as one; each waits by itself now
+            if back is not None:  # several instances ran as one; each now waits by itself
                 self._drop(back)
             self._submit(task)
 
@@ -232,7 +235,7 @@ class Kueue:
         return self._admission.submit(spec)
 
     def _in_flight(self, run: Run) -> str:
-        """Let a run hold quota that was under way when the simulation began."""
+        """Let a run that was in progress when the simulation began hold its quota."""
         job, task = run.job.job, run.task
         queue = self._site.cluster_queue_of(job)
         pod_set = self._site.pod_set(task, run.instances)
@@ -287,20 +290,20 @@ class Kueue:
             self._note(f"workloads preempt each other in a circle, as in Kueue ({circle}); the circle was cut")
 
     def _submit_next(self, task: TaskState) -> None:
-        """Submit the next independent instance of a task, if there is one beside those admitted."""
+        """Submit the next independent instance of a task, if there is one besides those admitted."""
         place = _place(task)
         self._open.pop(place, None)
         if task.waiting > self._claimed[place]:
             self._submit(task)
 
     def _preempts(self, view: ClusterView, name: str) -> bool:
-        """Return True if the run of a workload may be stopped: it began before this instant."""
+        """Return True if the run of a workload may be stopped, which it may if it began before the
+        current time."""
         return name in self._run_of and view.running[self._run_of[name]].started_s < view.now
 
     def _stopped(self, view: ClusterView, name: str) -> Iterator[Decision]:
-        """Stop the run of a preempted workload; one that has not started waits again, and one that has
-        just started is stopped at the next instant.
-        """
+        """Stop the run of a preempted workload. A workload that has not started waits again, and
+        one that has just started is stopped at the next event."""
         place = self._place_of[name]
         if self._waiting.pop(name, None) is not None:
             self._claimed[place] -= 1
@@ -313,14 +316,14 @@ class Kueue:
             self._late[name] = None
 
     def _start(self, view: ClusterView, tasks: _Tasks) -> Iterator[Decision]:
-        """Start admitted workloads where nodes have room."""
+        """Start admitted workloads that fit on nodes."""
         for name in list(self._waiting):
             admitted = self._waiting.get(name)
             if admitted is None or admitted.from_s > view.now or name in self._preempted:
                 continue
             task = tasks.ready.get(admitted.place)
             if task is None or not task.waiting:
-                self._drop(name)  # no instance is left for it
+                self._drop(name)  # no instance is left for this workload
                 continue
             placement = self._placement(view, task, name)
             if placement is not None:
@@ -331,7 +334,7 @@ class Kueue:
                     self._open[admitted.place] = waiting
 
     def _placement(self, view: ClusterView, task: TaskState, name: str) -> Placement | None:
-        """Return nodes for an admitted workload; None while they have no room."""
+        """Return nodes for an admitted workload; None while it does not fit."""
         if not view.fits(task):
             return None
         workload = self._admission.workloads[name]
@@ -352,9 +355,8 @@ class Kueue:
         return None
 
     def _give_up(self, view: ClusterView, tasks: _Tasks) -> Iterator[Decision]:
-        """Cancel what waits for ever: nothing runs, nothing will arrive, and nobody can be admitted, or
-        only to flavors whose nodes never have room.
-        """
+        """Cancel what would wait for ever: nothing is running, nothing will arrive, and nothing can
+        be admitted, or only to flavors on whose nodes it never fits."""
         stuck: dict[str, list[TaskState]] = {}
         for place, task in tasks.ready.items():
             if task.waiting and (not self._claimed[place] or view.fits(task)):
@@ -366,7 +368,7 @@ class Kueue:
             first = tasks.ready[place] if place in tasks.ready else waiting[0]
             others = len({task.job.number for task in waiting} - {first.job.number})
             if self._claimed[_place(first)]:
-                what = "was admitted to flavors whose nodes never have room"
+                what = "was admitted to flavors on whose nodes it never fits"
             else:
                 what = f"can never be admitted{f', and blocks {others} behind it' if pending.strict and others else ''}"
             self._note(f"job {first.job.job.id!r} {what} (ClusterQueue {name!r}, {others + 1} waiting)")
@@ -412,5 +414,5 @@ def _place(task: TaskState) -> _Place:
 
 
 def _pods(task: TaskState) -> int:
-    """The pods of a task's next workload."""
+    """Return the number of pods in a task's next workload."""
     return task.demand.gang or 1

@@ -1,4 +1,4 @@
-"""The objects that a simulated cluster offers to Kueue, and each task as a pod set."""
+"""The objects that a simulated cluster presents to Kueue, and each task as a pod set."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dagsim.model.gpu import canonical
 from dagsim.systems.cluster.api import ClusterView, DemandClass, TaskState
 
 GPUS = "gpus"
-"""The resource of GPUs, and the flavor of any type, where quotas are those of ``queues.tree``."""
+"""The resource for GPUs, and the flavor for any type, if quotas come from ``queues.tree``."""
 
 _RESOURCES = {"cpus": "cpu", "memory_gb": "memory"}
 _POLICIES = {
@@ -40,12 +40,12 @@ _PODS_PER_NODE = 110
 
 
 class Site:
-    """The objects of Kueue on a cluster: those of ``queues.kueue``, or made from ``queues.tree``, where
-    each leaf is a ClusterQueue and each node above it a cohort; without either, one queue with a quota
-    of the whole cluster.
+    """Kueue's objects for a cluster: those in ``queues.kueue``, or objects made from
+    ``queues.tree``, where each leaf is a ClusterQueue and each node above it a cohort; without
+    either, one queue with a quota for the whole cluster.
 
-    With ``queues.kueue`` a task asks for all its resources, as in Kueue. Quotas of ``queues.tree``
-    hold for the resources that they name.
+    With ``queues.kueue``, a task requests all its resources, as in Kueue. Quotas in ``queues.tree``
+    apply to the resources that they name.
 
     Raises:
         ConfigError: A queue has no quota, or a topology's levels are not those of the network.
@@ -74,9 +74,8 @@ class Site:
         self._numbers = {node.name: number for number, node in enumerate(view.cluster.nodes)}
 
     def queue_of(self, job: Job) -> str:
-        """Return the LocalQueue of a job: the one that its account and partition, its partition, account or
-        tenant name, else the first.
-        """
+        """Return the LocalQueue of a job: the one named by its account and partition, or by its
+        partition, account or tenant, else the first."""
         names = (job.partition, job.account, job.tenant)
         queue = self._named.get(names)
         if queue is None:
@@ -112,7 +111,7 @@ class Site:
         types: set[str] | None = None
         for name in flavors:
             own = set(self._flavors[name].gpu_types) if name in self._flavors else set()
-            if name == GPUS and not self.exact:  # any type that has no quota of its own
+            if name == GPUS and not self.exact:  # any type without its own quota
                 own = set(self.type_names) - {flavor for group in queue.resource_groups for flavor in _names(group)}
             elif not own:
                 continue
@@ -120,7 +119,8 @@ class Site:
         return types
 
     def flavor_of(self, queue: ClusterQueue, resource: str, type_: str) -> str | None:
-        """Return the flavor of a resource that a run on a GPU type uses; None without such a quota."""
+        """Return the flavor of a resource that a run on a GPU type uses; None if there is no such
+        quota."""
         for group in queue.resource_groups:
             if resource in group.covered_resources:
                 for name in _names(group):
@@ -138,7 +138,7 @@ class Site:
         return self._numbers[address[-1]]
 
     def _excluded(self, queue: ClusterQueue, demand: DemandClass) -> Iterable[str]:
-        """The flavors of the queue without a node on which the task may run."""
+        """Return the queue's flavors that have no node on which the task may run."""
         may = {self.type_names[type_] for type_ in demand.types}
         for group in queue.resource_groups:
             for name in _names(group):
@@ -147,7 +147,7 @@ class Site:
                     yield name
 
     def _topology(self, task: TaskState, queue: ClusterQueue) -> TopologyRequest | None:
-        """The job's request for the levels of its queue's topology."""
+        """Return the job's request for the levels of its queue's topology."""
         request = task.job.job.request
         names = {self._flavors[name].topology_name for group in queue.resource_groups for name in _names(group)
                  if name in self._flavors}  # fmt: skip
@@ -160,7 +160,7 @@ class Site:
         return TopologyRequest(required=label) if request.level_required else TopologyRequest(preferred=label)
 
     def _nodes(self, view: ClusterView) -> Iterable[TopologyNode]:
-        """The nodes of the cluster, with labels for the levels of the network."""
+        """Return the nodes of the cluster, with labels for the levels of the network."""
         levels = {level.name: level.domains for level in view.levels}
         used = {flavor.topology_name for flavor in self.objects.resource_flavors}
         topologies = [topology for topology in self.objects.topologies if topology.name in used]
@@ -187,15 +187,14 @@ class Site:
 
 
 def _level(label: str) -> str:
-    """Return the level of the network that a label stands for: ``rack`` for
-    ``cloud.provider.com/topology-rack``.
-    """
+    """Return the network level that a label represents: ``rack`` for
+    ``cloud.provider.com/topology-rack``."""
     name = label.rpartition("/")[2].removeprefix("topology-")
     return "host" if name == "hostname" else name
 
 
 def _device(covered: Iterable[str]) -> str:
-    """Return the resource that stands for GPUs in a queue."""
+    """Return the resource that represents GPUs in a queue."""
     devices = [name for name in covered if name not in _NATIVE and not name.startswith("hugepages-")]
     return next((name for name in devices if "gpu" in name), devices[0] if devices else "nvidia.com/gpu")
 
@@ -205,14 +204,14 @@ def _names(group: ResourceGroup) -> list[str]:
 
 
 def _all_of(view: ClusterView) -> dict[str, float]:
-    """A quota of the whole cluster."""
+    """Return a quota for the whole cluster."""
     plain = (GPUS, *_RESOURCES)
     totals = {name: ordered_sum(getattr(node, name) for node in view.cluster.nodes) for name in plain}
     return {name: total for name, total in totals.items() if total}
 
 
 def _objects_of(tree: tuple[QueueNode, ...]) -> KueueObjects:
-    """Make Kueue's objects from a tree of queues."""
+    """Build Kueue's objects from a tree of queues."""
     queues: list[ClusterQueue] = []
     cohorts: list[Cohort] = []
     locals_: list[LocalQueue] = []
@@ -225,7 +224,9 @@ def _objects_of(tree: tuple[QueueNode, ...]) -> KueueObjects:
                 cohorts.append(Cohort(node.name, parent, groups, node.weight))
                 continue
             if not node.quota:
-                raise ConfigError(f"kueue: the queue {node.name!r} has no quota; queues.tree gives each one in quota")
+                raise ConfigError(
+                    f"kueue: the queue {node.name!r} has no quota; give each queue a quota in queues.tree"
+                )
             queues.append(
                 ClusterQueue(
                     node.name,
@@ -241,9 +242,8 @@ def _objects_of(tree: tuple[QueueNode, ...]) -> KueueObjects:
 
 
 def _groups(node: QueueNode, flavors: dict[str, ResourceFlavor]) -> tuple[ResourceGroup, ...]:
-    """One group for GPUs, whose flavors are types in the order of the quota, and one each for CPUs and
-    memory.
-    """
+    """Return one group for GPUs, whose flavors are types in the order of the quota, and one group
+    each for CPUs and memory."""
     by_resource: dict[str, list[FlavorQuotas]] = {}
     borrow, lend = _by_key(node.borrow), _by_key(node.lend)
     quota = dict.fromkeys([*_by_key(node.quota), *borrow, *lend], 0.0) | _by_key(node.quota)

@@ -9,14 +9,16 @@ from typing import TypeAlias
 from dagsim.families.kubernetes.kueue.workloads import WorkloadState
 
 _Entry: TypeAlias = tuple[float, float, str, str, WorkloadState]
-"""Negative priority, creation, UID, and name; the workload is never compared."""
+"""Negative priority, creation, UID and name; the workload itself is never compared."""
 
 
 class PendingQueue:
-    """Workloads in the order of priority, creation and UID, and those that are set aside until quota is
-    released. A workload that preempts others is *sticky* in BestEffortFIFO: it comes first.
+    """Workloads in order of priority, creation and UID, and workloads that are set aside until
+    quota is released. In BestEffortFIFO, a workload that preempts others is *sticky*: it comes
+    first.
 
-    ``usage_of`` gives the past usage of a workload's LocalQueue, which then decides before all else.
+    ``usage_of`` returns the past usage of a workload's LocalQueue, which then takes precedence over
+    everything else.
     """
 
     def __init__(self, *, strict: bool, usage_of: Callable[[WorkloadState], float] | None = None) -> None:
@@ -24,7 +26,7 @@ class PendingQueue:
         self.aside: dict[str, WorkloadState] = {}
         self._sticky: WorkloadState | None = None
         self._entries: list[_Entry] = []
-        """In order; those before ``_start``, and those that are not ``_waiting``, are over."""
+        """In order; entries before ``_start``, and entries that are not ``_waiting``, are finished."""
         self._start = 0
         self._waiting: set[str] = set()
 
@@ -32,7 +34,7 @@ class PendingQueue:
         return len(self._waiting)
 
     def push(self, workload: WorkloadState) -> None:
-        """Add a workload that can be tried; nothing happens if it waits already."""
+        """Add a workload that can be tried; nothing happens if it is waiting already."""
         if workload.name not in self._waiting:
             self.aside.pop(workload.name, None)
             workload.where = "heap"
@@ -51,20 +53,20 @@ class PendingQueue:
             self._sticky = workload
 
     def remove(self, workload: WorkloadState) -> None:
-        """Forget a workload that was admitted or has gone."""
+        """Remove a workload that was admitted or has gone."""
         self._waiting.discard(workload.name)
         self.aside.pop(workload.name, None)
         if self._sticky is workload:
             self._sticky = None
 
     def bring_back(self) -> bool:
-        """Return all workloads that were set aside to the queue; True if there were any."""
+        """Return all workloads that were set aside to the queue. Return True if there were any."""
         if not self.aside:
             return False
         for workload in self.aside.values():
             workload.where = "heap"
         self._entries = self._entries[self._start :] + [_entry(workload) for workload in self.aside.values()]
-        self._entries.sort()  # two sorted parts, mostly
+        self._entries.sort()  # usually two sorted parts
         self._start = 0
         self._waiting.update(self.aside)
         self.aside.clear()

@@ -1,8 +1,8 @@
 """Quotas of a tree of cohorts, and their usage.
 
-A pair of flavor and resource is a *slot*, numbered over all queues, so that a node's quotas and usage
-are lists. Usage of a node's guaranteed part (what it does not lend) is visible below it only; the
-rest counts at its parent, too.
+A pair of flavor and resource is a *slot*. Slots are numbered over all queues, so that a node's
+quotas and usage are lists. Usage within a node's guaranteed part (what it does not lend) is visible
+only below the node; the rest also counts at its parent.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Slot: TypeAlias = tuple[str, str]
 
 
 class Share(NamedTuple):
-    """The use of a node beyond its quota, in comparison with others.
+    """A node's use beyond its quota, in comparison with other nodes.
 
-    ``rank`` orders shares: nodes of weight 0 that borrow come last, among themselves by their
-    unweighted share. ``borrowed`` are the slots that it borrows.
+    ``rank`` orders shares: borrowing nodes with weight 0 come last, ordered by their unweighted
+    share. ``borrowed`` lists the slots that the node borrows.
     """
 
     rank: tuple[bool, float]
@@ -42,7 +42,7 @@ class QuotaNode:
         self.parent: QuotaNode | None = None
         self.cohorts: list[QuotaNode] = []
         self.queues: list[QuotaNode] = []
-        """Queues directly below it; stopped queues are not among them."""
+        """Queues directly below the node, without stopped queues."""
         self.nominal = [0] * slots
         self.borrowing: list[int | None] = [None] * slots
         self.lending: list[int | None] = [None] * slots
@@ -50,14 +50,14 @@ class QuotaNode:
         self.subtree = [0] * slots
         """Its own quota, and what nodes below it lend."""
         self.most = [0] * slots
-        """The most that it could use if nobody else used anything."""
+        """The most that the node could use if no other node used anything."""
         self.usage = [0] * slots
         self.own_slots: list[int] = []
         self.height = 0
         self.line: list[QuotaNode] = []
-        """The cohorts above it, nearest first."""
+        """The cohorts above the node, nearest first."""
         self.lendable: list[tuple[list[int], int]] = []
-        """By resource: its slots, and all that the parent could ever have of it."""
+        """By resource: its slots, and the total that the parent could ever have of it."""
 
     @property
     def root(self) -> QuotaNode:
@@ -65,7 +65,7 @@ class QuotaNode:
         return self.line[-1] if self.line else self
 
     def available(self, slot: int) -> int:
-        """Return what it could still use; negative if more is used than there is."""
+        """Return what the node could still use; negative if more is used than exists."""
         parent, used = self.parent, self.usage[slot]
         if parent is None:
             return self.subtree[slot] - used
@@ -78,15 +78,15 @@ class QuotaNode:
         return max(0, guaranteed - used) + above
 
     def unused_guaranteed(self, slot: int) -> int:
-        """Return the unused part of what it does not lend."""
+        """Return the unused part of the quota that the node does not lend."""
         return max(0, self.guaranteed[slot] - self.usage[slot])
 
     def exceeds(self, slot: int, amount: int = 0) -> bool:
-        """Return True if usage with the amount is beyond its own quota."""
+        """Return True if usage plus the amount exceeds the node's own quota."""
         return self.usage[slot] + amount > (self.nominal if self.is_queue else self.subtree)[slot]
 
     def exceeds_any(self, slots: Iterable[int]) -> bool:
-        """Return True if usage is beyond the quota in one of the slots."""
+        """Return True if usage exceeds the quota in one of the slots."""
         usage, subtree = self.usage, self.subtree
         return any(usage[slot] > subtree[slot] for slot in slots)
 
@@ -113,9 +113,8 @@ class QuotaNode:
             node = node.parent
 
     def height_that_fits(self, slot: int, amount: int) -> tuple[int, bool]:
-        """Return the height of the lowest subtree with quota for the amount (0: the queue itself), and
-        whether there is a cohort above that subtree.
-        """
+        """Return the height of the lowest subtree with enough quota for the amount (0 is the queue
+        itself), and whether there is a cohort above that subtree."""
         if self.parent is None or not self.exceeds(slot, amount):
             return 0, self.parent is not None
         left = amount - self.unused_guaranteed(slot)
@@ -126,7 +125,7 @@ class QuotaNode:
         return self.root.height, False
 
     def share(self) -> Share:
-        """Return the dominant share of its usage beyond quota in what its parent could have."""
+        """Return the dominant share: usage beyond quota, relative to what the parent could have."""
         if self.parent is None:
             return _NO_SHARE
         usage, subtree = self.usage, self.subtree
@@ -208,7 +207,7 @@ class QuotaForest:
             for slot in child.own_slots:
                 node.subtree[slot] += child.subtree[slot] - child.guaranteed[slot]
         node.own_slots = sorted(own)
-        # Stopped queues do not count for the height, since they are not in Kueue's snapshot.
+        # Stopped queues do not count for the height, because they are not in Kueue's snapshot.
         node.height = max([child.height + 1 for child in node.cohorts] + [min(1, len(node.cohorts) + len(node.queues))])
         for slot, lending in enumerate(node.lending):
             if lending is not None:

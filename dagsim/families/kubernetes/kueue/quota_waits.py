@@ -1,4 +1,4 @@
-"""Quotas that kept a job waiting, told from a log."""
+"""Quotas that kept a job waiting, as found in a log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dagsim.systems.cluster.waits import ReachedLimit
 class KueueWaits:
     """Quotas with their usage by each queue; see ``waits.WaitRules``."""
 
-    elsewhere = "there was room, but only on types of which its queue had no quota left"
+    elsewhere = "it would have fitted, but only on types for which its queue had no quota left"
 
     def __init__(self, view: ClusterView, site: Site) -> None:
         self._site = site
@@ -40,7 +40,7 @@ class KueueWaits:
             node.give(slot, amount)
 
     def limits(self, task: TaskState) -> Iterator[str]:
-        """Describe the quotas that are used up; none while a type has quota left."""
+        """Describe the quotas that are used up; yield nothing while a type has quota left."""
         if not self._with_quota(task):
             queue = self._site.cluster_queue_of(task.job.job)
             node, texts = self._forest.queues[queue.name], dict[str, None]()
@@ -92,9 +92,8 @@ class KueueWaits:
         return f"{words}, and of the {whole_quota:g} in the cohort {root.name}, {in_use:g} are in use"
 
     def never(self, task: TaskState) -> Iterator[str]:
-        """Describe the quotas that a start exceeds, with all that the queue may borrow; nothing if a
-        type has enough.
-        """
+        """Describe the quotas that a start would exceed even with everything that the queue may
+        borrow; yield nothing if a type has enough."""
         queue = self._site.cluster_queue_of(task.job.job)
         node, reasons = self._forest.queues[queue.name], dict[str, None]()
         for type_ in task.demand.types:
@@ -110,19 +109,20 @@ class KueueWaits:
         yield from reasons
 
     def nodes(self, task: TaskState) -> int:
-        """Nodes of types with quota left; if no type has any left, nodes of all types of the task."""
+        """Return the nodes of types with quota left; if no type has any left, the nodes of all
+        types that the task may use."""
         return sum(self._of_type[type_] for type_ in self._with_quota(task) or task.demand.types)
 
     def alone(self, task: TaskState) -> bool:
-        """False: pods of different jobs may share a node."""
+        """Return False, because pods of different jobs may share a node."""
         return False
 
     def distinct(self, task: TaskState) -> bool:
-        """False: pods of a gang may share a node."""
+        """Return False, because pods of a gang may share a node."""
         return False
 
     def _amounts(self, queue: ClusterQueue, task: TaskState, type_: int, instances: int | None = None) -> Amounts:
-        """The quota that a start of the task uses, in the slots that its queue has."""
+        """Return the quota that a start of the task uses, in the slots that its queue has."""
         count = instances if instances is not None else task.demand.gang or 1
         amounts: Amounts = {}
         for resource, amount in self._site.requests(queue, task.demand).items():
@@ -145,7 +145,7 @@ class KueueWaits:
         quota = f"the quota of {nominal:g} {self._name(slot)} of the queue {node.name}"
         if not node.exceeds(slot, amount):
             return f"{quota} was lent to others"
-        return f"{quota} was used up, and its cohort could lend it no more"
+        return f"{quota} was used up, and its cohort could lend no more"
 
     def _name(self, slot: int) -> str:
         flavor, resource = self._forest.names[slot]

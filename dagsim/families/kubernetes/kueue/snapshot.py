@@ -1,4 +1,4 @@
-"""Quota, topology, and the workloads that hold them: what a scheduling cycle sees."""
+"""What a scheduling cycle sees: quota, topology, and the workloads that hold them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class Group:
 
 
 class QueueState:
-    """A ClusterQueue: its settings, its node in the forest of quotas, and the workloads that it admitted."""
+    """A ClusterQueue: its settings, its node in the quota forest, and the workloads that it
+    admitted."""
 
     def __init__(self, spec: ClusterQueue, node: QuotaNode, order: int) -> None:
         self.spec, self.name, self.node, self.order = spec, spec.name, node, order
@@ -34,13 +35,14 @@ class QueueState:
         self.topology_only = False
         policies = (spec.preemption.within_cluster_queue, spec.preemption.reclaim_within_cohort)
         self.by_creation = "LowerOrNewerEqualPriority" in policies
-        """True if the creation of a workload decides whom it may preempt."""
+        """True if creation times determine which workloads a workload may preempt."""
         self.generation = 0
         """Number of times that a workload of the queue released quota."""
 
     @property
     def always_reclaims(self) -> bool:
-        """True if it can get lent quota back at any time, so that it need not keep it unused."""
+        """True if the queue can get lent quota back at any time, so that it need not keep quota
+        unused."""
         return self.spec.preemption.reclaim_within_cohort == "Any"
 
 
@@ -64,7 +66,7 @@ class Snapshot:
         }
         self.queues = {queue.name: self._queue(queue, order) for order, queue in enumerate(objects.cluster_queues)}
         self.changes: dict[str, int] = {}
-        """Changes of quota by root."""
+        """Number of quota changes by root."""
         self._tried: list[tuple[TopologyTree, Domain, Requests, int]] = []
 
     def _why_inactive(self, queue: ClusterQueue) -> str:
@@ -96,7 +98,8 @@ class Snapshot:
         return Group(names, frozenset(group.covered_resources), keys)
 
     def version(self, queue: QueueState) -> int:
-        """Return a number that changes with all that the queue's chances depend on."""
+        """Return a number that changes whenever anything changes on which the queue's chances
+        depend."""
         return self.changes.get("" if queue.trees else queue.node.root.name, 0)
 
     # Usage of workloads.
@@ -120,7 +123,7 @@ class Snapshot:
 
     @contextmanager
     def without(self, workloads: Iterable[WorkloadState]) -> Iterator[None]:
-        """Look at the state without some workloads."""
+        """Evaluate the state without some workloads."""
         gone = list(workloads)
         for workload in gone:
             self.remove(workload)
@@ -140,7 +143,7 @@ class Snapshot:
                 self._tried.append((tree, tree.leaves[number], requests, count))
 
     def fits(self, queue: QueueState, usage: Amounts, pods: Iterable[tuple[str, int, Requests, int]]) -> bool:
-        """Return True if there is room for the usage."""
+        """Return True if the usage fits."""
         node = queue.node
         for slot, amount in usage.items():
             if max(0, node.available(slot)) < amount:
@@ -153,9 +156,8 @@ class Snapshot:
 
     @contextmanager
     def trial(self, roots: Iterable[QuotaNode]) -> Iterator[None]:
-        """Take back at the end what ``use`` adds meanwhile. Usage of quota is copied, since a reservation
-        may be negative.
-        """
+        """Undo at the end what ``use`` adds meanwhile. Quota usage is copied, because a reservation
+        may be negative."""
         nodes: list[QuotaNode] = []
         left = list(roots)
         while left:

@@ -1,4 +1,4 @@
-"""Whom a workload preempts: classic preemption, and fair sharing."""
+"""Which workloads a workload preempts: classic preemption, and fair sharing."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Candidate(NamedTuple):
     """A workload that may be preempted by the classic rules.
 
     ``rank`` is 0 if the preemptor is nearer to the quota than the candidate, 1 if only priority
-    decides, 2 in the own queue; ``only_within_quota``: it may go only if the preemptor does not borrow
-    afterwards; ``between`` are the nodes that must still exceed their quota: its queue, and the cohorts
-    below the common one.
+    decides, and 2 in the preemptor's own queue. ``only_within_quota`` means that the candidate may
+    be preempted only if the preemptor does not borrow afterwards. ``between`` lists the nodes that
+    must still exceed their quota: the candidate's queue, and the cohorts below the common one.
     """
 
     workload: WorkloadState
@@ -44,7 +44,7 @@ class Candidate(NamedTuple):
 
 @dataclass(slots=True)
 class Search:
-    """One search for targets: ``slots`` lack quota, ``amounts`` are asked for."""
+    """One search for targets: ``slots`` lack quota, and ``amounts`` are requested."""
 
     workload: WorkloadState
     queue: QueueState
@@ -54,9 +54,9 @@ class Search:
 
 
 class Preemptor:
-    """Finds targets. ``usage_of`` gives the past usage of a workload's LocalQueue, if its ClusterQueue
-    shares by usage; ``fair`` are the strategies of fair sharing, None for classic preemption.
-    """
+    """Finds targets. ``usage_of`` returns the past usage of a workload's LocalQueue, if its
+    ClusterQueue shares by usage; ``fair`` lists the strategies of fair sharing, None for classic
+    preemption."""
 
     def __init__(
         self, snapshot: Snapshot, fair: Sequence[str] | None, usage_of: Callable[[WorkloadState], float | None] | None
@@ -66,7 +66,8 @@ class Preemptor:
     def targets(
         self, workload: WorkloadState, queue: QueueState, assignment: Assignment, search: FlavorSearch
     ) -> list[Target]:
-        """Return the workloads that have to go so that the assignment fits; none if that is impossible."""
+        """Return the workloads that have to be preempted so that the assignment fits; none if that
+        is impossible."""
         slots = {
             choice.slot for one in assignment.sets for choice in one.choices.values() if choice.mode is Mode.PREEMPT
         }
@@ -75,7 +76,7 @@ class Preemptor:
         return self._targets(Search(workload, queue, frozenset(slots), amounts, demands))
 
     def price(self, workload: WorkloadState, queue: QueueState, slot: int, amount: int) -> Price:
-        """Return what preemption in one slot alone would cost."""
+        """Return the price of preemption in one slot alone."""
         targets = self._targets(Search(workload, queue, frozenset({slot}), {slot: amount}))
         if not targets:
             return Price(NO_CANDIDATES, queue.node.height_that_fits(slot, amount)[0])
@@ -100,7 +101,7 @@ class Preemptor:
         )
 
     def _spared(self, search: Search, targets: list[Target], *, borrowing: bool) -> list[Target]:
-        """Put targets back that turn out not to be needed, the last but one first."""
+        """Remove targets that turn out not to be needed, beginning with the last but one."""
         at = len(targets) - 2
         while at >= 0:
             self._snapshot.add(targets[at].workload)
@@ -117,9 +118,8 @@ class Preemptor:
             self._snapshot.add(target.workload)
 
     def _before(self, one: WorkloadState, other: WorkloadState, queue: str) -> int:
-        """Compare candidates of one class: who is evicted already, other queues first, LocalQueues with
-        more past usage, lower priority, later reservation, smaller UID.
-        """
+        """Compare candidates of one class: evicted workloads first, then other queues, LocalQueues
+        with more past usage, lower priority, later reservation, and smaller UID."""
         keys = []
         for workload in (one, other):
             reserved = float("inf") if workload.reserved is None else workload.reserved
@@ -166,7 +166,7 @@ class Preemptor:
         return []
 
     def _candidates(self, search: Search) -> list[Candidate]:
-        """Return the candidates in the order in which they have to go."""
+        """Return the candidates in the order in which they are preempted."""
         queue, preemption = search.queue, search.queue.spec.preemption
         candidates: list[Candidate] = []
         if preemption.within_cluster_queue != "Never":
@@ -192,7 +192,8 @@ class Preemptor:
         return candidates
 
     def _candidates_above(self, search: Search) -> Iterator[Candidate]:
-        """Walk up the cohorts, and in each subtree not yet seen down to the queues beyond their quota."""
+        """Walk up the cohorts; in each subtree not yet visited, walk down to the queues beyond
+        their quota."""
         node = search.queue.node
         borrowing = search.queue.spec.preemption.borrow_within_cohort
         left = dict(search.amounts)
@@ -221,7 +222,7 @@ class Preemptor:
 
     @staticmethod
     def _within_quota(node: QuotaNode, left: Amounts) -> bool:
-        """Return True if the node's quota has room; take its guaranteed part off what is left."""
+        """Return True if the node's quota suffices; subtract its guaranteed part from what is left."""
         fits = all(node.usage[slot] + amount <= node.subtree[slot] for slot, amount in left.items())
         for slot, amount in left.items():
             left[slot] = max(0, amount - node.unused_guaranteed(slot))
@@ -247,7 +248,7 @@ class Preemptor:
             return []
         strategies = self._fair or ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
         node = search.queue.node
-        for slot, amount in search.amounts.items():  # shares include the workload
+        for slot, amount in search.amounts.items():  # shares include the workload itself
             node.take(slot, amount)
         tournament = _Victims(self, search, candidates)
         targets, refused = self._first_strategy(search, tournament, strategies[0])
@@ -294,8 +295,7 @@ class Preemptor:
         self, search: Search, victims: _Victims, strategy: str
     ) -> tuple[list[Target], list[WorkloadState]]:
         """Remove candidates until the workload fits. Return the targets, and the candidates that the
-        strategy refused.
-        """
+        strategy refused."""
         targets: list[Target] = []
         refused: list[WorkloadState] = []
         entitled = not any(search.queue.node.exceeds(slot) for slot in search.slots)
@@ -340,10 +340,9 @@ class Preemptor:
 
 
 class _Victims:
-    """Candidates of fair preemption by queue. The queue with the largest share comes first: from the
-    root down, a cohort before a queue of equal share; among queues of equal share the better
-    candidate decides.
-    """
+    """Candidates for fair preemption by queue. The queue with the largest share comes first: from
+    the root down, a cohort before a queue with an equal share; among queues with equal shares, the
+    better candidate decides."""
 
     def __init__(self, preemptor: Preemptor, search: Search, candidates: Sequence[WorkloadState]) -> None:
         self._preemptor, self._search = preemptor, search
@@ -366,7 +365,8 @@ class _Victims:
         self._done.add(id(queue))
 
     def compared(self, queue: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
-        """Return the nodes just below the lowest common cohort: that of the preemptor, and the other one."""
+        """Return the nodes just below the lowest common cohort: the preemptor's, and the other
+        queue's."""
         common = next(cohort for cohort in queue.line if id(cohort) in self._line)
         return _just_below(self._own, common), _just_below(queue, common)
 
@@ -428,9 +428,8 @@ def _queues_below(cohort: QuotaNode) -> Iterator[QuotaNode]:
 def _beyond_quota(
     cohort: QuotaNode, seen: QuotaNode | None, slots: frozenset[int], between: tuple[QuotaNode, ...]
 ) -> Iterator[tuple[QuotaNode, tuple[QuotaNode, ...]]]:
-    """Yield the queues below a cohort that exceed their quota, each with the nodes that must exceed theirs:
-    itself, and cohorts below the first one.
-    """
+    """Yield the queues below a cohort that exceed their quota, each with the nodes that must exceed
+    theirs: the queue itself, and the cohorts below the first one."""
     for child in cohort.cohorts:
         if child is not seen and child.exceeds_any(slots):
             yield from _beyond_quota(child, seen, slots, (*between, child))

@@ -12,7 +12,7 @@ from dagsim.families.kubernetes.kueue_objects import PodSet, Workload
 
 
 class Mode(IntEnum):
-    """The mode in which a flavor, a pod set, or a workload can be admitted."""
+    """How a flavor, a pod set, or a workload can be admitted."""
 
     NO_FIT = 0
     PREEMPT = 1
@@ -21,9 +21,8 @@ class Mode(IntEnum):
 
 @dataclass(slots=True)
 class Choice:
-    """A flavor for one resource. ``tried`` is the last flavor of its group that the search reached, -1
-    for the end of the group; ``borrowing`` is the height of the subtree that has the quota.
-    """
+    """A flavor for one resource. ``tried`` is the last flavor in its group that the search reached,
+    -1 at the end of the group; ``borrowing`` is the height of the subtree that has the quota."""
 
     flavor: str
     slot: int
@@ -34,7 +33,8 @@ class Choice:
 
 @dataclass(slots=True)
 class SetAssignment:
-    """The assignment that a pod set would get. ``totals`` are requests of all its pods. Without reasons it fits."""
+    """What a pod set would be assigned. ``totals`` are the requests of all its pods. It fits if
+    there are no reasons against it."""
 
     name: str
     count: int
@@ -55,9 +55,8 @@ class SetAssignment:
 
 @dataclass(slots=True)
 class Assignment:
-    """The assignment that a workload would get; ``usage`` is quota by slot, ``pods`` the topology domains of each
-    flavor, with the requests of one pod and the number of pods.
-    """
+    """What a workload would be assigned: ``usage`` is quota by slot, and ``pods`` are the topology
+    domains of each flavor, with the requests of one pod and the number of pods."""
 
     sets: list[SetAssignment] = field(default_factory=list)
     mode: Mode = Mode.NO_FIT
@@ -67,7 +66,7 @@ class Assignment:
 
     @property
     def message(self) -> str:
-        """The reasons for which it does not fit, in Kueue's words."""
+        """Why the workload does not fit, in Kueue's words."""
         return "; ".join(
             f"couldn't assign flavors to pod set {one.name}: {', '.join(sorted(one.reasons))}"
             for one in self.sets
@@ -104,15 +103,15 @@ class WorkloadState:
         self.assignment: Assignment | None = None
         self.usage: Amounts = {}
         self.slots: frozenset[int] = frozenset()
-        """Slots that it uses, also those of which it uses nothing."""
+        """Slots that the workload uses, including those of which it uses nothing."""
         self.pods: list[tuple[str, int, Requests, int]] = []
-        """Flavor, number of the topology domain, requests of one pod, and pods."""
+        """Flavor, number of the topology domain, requests of one pod, and number of pods."""
         self.arrived = 0
-        """Its place among all workloads."""
+        """Its order of arrival among all workloads."""
 
     @property
     def may_shrink(self) -> bool:
-        """True if it may be admitted with fewer pods."""
+        """True if the workload may be admitted with fewer pods."""
         return any(pod_set.min_count is not None for pod_set in self.spec.pod_sets)
 
 

@@ -1,1 +1,2 @@
-"""Codecs of the GPU cluster: they turn a view into arrays for a net, and its choice into decisions."""
+"""Codecs of the GPU cluster: they turn a view into arrays for a network, and its choice into
+decisions."""

@@ -1,4 +1,5 @@
-"""The codec ``relative`` with further actions: stop runs for a task, move a run, admit or reject a job."""
+"""The codec ``relative`` with further actions: stop runs in favour of a task, migrate a run, admit
+or reject a job."""
 
 from __future__ import annotations
 
@@ -19,10 +20,9 @@ from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.preemption import make_room
 
 ACTION_FEATURES = ("stops", "moves", "admits", "rejects", "stopped_left", "price")
-"""Columns after those of ``relative``: the number of runs that are stopped (as a logarithm), what else
-the row does, the least time left of a stopped run over the seconds here (a logarithm), and the
-seconds of its GPUs that stopping costs.
-"""
+"""Columns after those of ``relative``: the number of runs that are stopped (as a logarithm), the
+other effect of the row, the shortest time left of a stopped run divided by the seconds here (a
+logarithm), and the GPU-seconds that stopping costs."""
 _FEATURES = {name: place for place, name in enumerate(("wait", *TASK_FEATURES))}
 
 
@@ -35,7 +35,7 @@ class _TakeOver(NamedTuple):
 
 
 class _Move(NamedTuple):
-    """Move a run to ``type``, where it ends earlier."""
+    """Migrate a run to ``type``, where it ends earlier."""
 
     run: Run
     type: int
@@ -44,26 +44,27 @@ class _Move(NamedTuple):
 class Acting(Relative):
     """The choices of ``relative``, followed by those of ``RelativeConfig.actions``.
 
-    - ``preempt``: for the shortest task without room, and that of the job with the least work left: on
-      each type, stop the runs with the most time left, all of which have more left than the task needs
-      there, and start it.
-    - ``migrate``: the run that would end earliest in comparison, if it moved to idle GPUs of another type.
-    - ``admit``: while jobs wait to be admitted, the only choices are to admit the first one or to reject it.
+    - ``preempt``: for the shortest task that does not fit, and for the one whose job has the
+        least work left: on each type, stop the runs with the most time left, each of which has more
+        left than the task needs there, and start the task.
+    - ``migrate``: the run that would gain most by moving to idle GPUs of another type.
+    - ``admit``: while jobs wait to be admitted, the only choices are to admit the first one or
+        to reject it.
 
-    A run that has just started is neither stopped nor moved, so an instant ends. Cost per observation
-    in addition: O(running x types).
+    A run that has just started is neither stopped nor moved, so the decisions at one time come to
+    an end. The additional cost per observation is O(running x types).
     """
 
     def __init__(self, config: RelativeConfig) -> None:
         super().__init__(config)
         self.token_features = (*Relative.token_features, *ACTION_FEATURES)
         self._actions: list[_TakeOver | _Move] = []
-        """What the rows after those of the starts stand for."""
+        """What each row after those of the starts represents."""
         self._applicant: JobState | None = None
         self._starts = 0
 
     def __deepcopy__(self, memo: object) -> Acting:
-        """Build a codec for a fork. It reads its whole state from the fork's view."""
+        """Build a codec for a fork, which reads its whole state from the fork's view."""
         return Acting(self.settings)
 
     def encode(self, view: ClusterView) -> Observation | None:
@@ -84,7 +85,7 @@ class Acting(Relative):
         return self._observe(view, view.machines, pool, offers)
 
     def decode(self, view: ClusterView, choice: int) -> Iterator[Decision]:  # type: ignore[override]
-        """Carry out a row; the row after all others waits."""
+        """Carry out a row; the row after all the others means to wait."""
         if self._applicant is not None:
             yield (Admit if choice == 0 else Reject)(self._applicant.number)
             return
@@ -103,7 +104,8 @@ class Acting(Relative):
                 yield Start(action.task, placement)
 
     def choice_of(self, decisions: Iterable[Decision]) -> int | None:
-        """The row that stands for the first decision. A ``Preempt`` stands for the first row that stops the run."""
+        """Return the row that represents the first decision. A ``Preempt`` is represented by the
+        first row that stops the run."""
         decision = next(iter(decisions), None)
         if self._applicant is not None:
             mine = isinstance(decision, Admit | Reject) and decision.job == self._applicant.number
@@ -123,7 +125,7 @@ class Acting(Relative):
         return self._actions[place] if 0 <= place < len(self._actions) else None
 
     def _takeovers(self, view: ClusterView, pool: Pool, offers: list[Offer]) -> list[_TakeOver]:
-        """Rows that stop runs for a task without room."""
+        """Return the rows that stop runs in favour of a task that does not fit."""
         there = {ready.task for ready, _ in offers}
         blocked = [ready for group in pool.groups if group.short for ready in group.heads() if ready.task not in there]
         if not blocked:
@@ -144,7 +146,7 @@ class Acting(Relative):
         return rows
 
     def _moves(self, view: ClusterView) -> list[_Move]:
-        """The move that saves the most of a run's time left, if any saves some."""
+        """Return the migration that saves the most of a run's remaining time, if any saves some."""
         best, row = 1.0, None
         for run in view.running.values():
             if run.started_s == view.now or (run.instances > 1 and not run.task.demand.gang):
@@ -158,7 +160,8 @@ class Acting(Relative):
         return [] if row is None else [row]
 
     def _moved_s(self, view: ClusterView, run: Run, type_: int) -> float:
-        """Seconds until the run would end on another type, with the price of the move."""
+        """Return the seconds until the run would end on another type, including the cost of the
+        move."""
         seconds = run.task.seconds
         kept = view.preemption.on_resume == "resume"
         left = run.work_left_s(view.now) / seconds[run.type] if kept and seconds[run.type] else 1.0
@@ -174,7 +177,7 @@ class Acting(Relative):
         types: Sequence[tuple[float, ...]],
         unit_s: float,
     ) -> list[list[float]]:
-        """The rows of all starts, takeovers and moves."""
+        """Return the rows of all starts, takeovers and moves."""
         taken = [(pool.tasks[action.task], [action.type]) for action in self._actions if isinstance(action, _TakeOver)]
         rows = super()._rows(view, pool, [*offers, *taken], expected, idle, types, unit_s)
         del self.rows[self._starts :]
@@ -223,7 +226,7 @@ class Acting(Relative):
         return [*super()._waits(), *[0.0] * len(ACTION_FEATURES)]
 
     def _asked(self, view: ClusterView, pool: Pool, applicant: JobState) -> Observation:
-        """Two rows: to admit the job, or to reject it."""
+        """Return two rows: to admit the job, or to reject it."""
         unit_s = self._unit_s(view, pool, applicant.ideal_s)
         row = [0.0] * len(Relative.token_features)
         wide = max([width(task) for task in applicant.tasks])
@@ -243,10 +246,11 @@ class Acting(Relative):
 
 
 def _work_s(job: JobState) -> float:
-    """GPU-seconds of a job's unfinished tasks on their fastest types."""
+    """Return the GPU-seconds of a job's unfinished tasks on their fastest types."""
     return ordered_sum([width(task) * task.unfinished * task.best_s for task in job.tasks])
 
 
 def _lost_s(view: ClusterView, run: Run) -> float:
-    """Seconds that stopping a run costs: set-up when it returns, and its work if that is lost."""
+    """Return the seconds that stopping a run costs: its start-up delay when it resumes, and its
+    work if that is lost."""
     return view.preemption.lost_s(run.task.task.memory_gb, run.done(view.now))

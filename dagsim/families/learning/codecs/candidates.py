@@ -1,4 +1,4 @@
-"""Candidates: every choice is a pair of a ready task and a GPU type with room for it, or to wait."""
+"""Candidates: every choice is a pair of a ready task and a GPU type on which it fits, or to wait."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dagsim.systems.cluster.policies.placement import placing
 _GPU = ("free", "capacity", "pressure", "mean_slowdown", "ahead_1", "ahead_2", "ahead_3", "ahead_4")
 _FREE, _MEAN_SLOWDOWN = _GPU.index("free"), _GPU.index("mean_slowdown")
 _PROBES = (1.0, 2.0, 4.0, 8.0)
-"""The numbers of idle GPUs whose times ``sorted`` shows."""
+"""The numbers of idle GPUs for which ``sorted`` shows the times."""
 _MOVING = (
     "age",
     "job_age",
@@ -49,18 +49,19 @@ _FLOAT32 = np.dtype(np.float32)
 _GPU_ROW, _MOVING_ROW, _PRESENT_ROW = (Struct(f"{len(names)}f") for names in (_GPU, _MOVING, _PRESENT))
 
 Offer: TypeAlias = tuple[ReadyTask, list[int]]
-"""A task to choose, and the types with room for it."""
+"""A task that can be chosen, and the types on which it fits."""
 
 
 class Candidates:
     """Choices at the level of task and GPU type.
 
     Ready tasks that are alike form a group. Each group offers its shortest task and the one nearest
-    to the end of its job, on every type with room (or those in a window,
-    ``CandidatesConfig.select``). Another choice is to wait, while anything is still to happen.
+    to the end of its job, on every type on which they fit (or the tasks in a window,
+    ``CandidatesConfig.select``). Another choice is to wait, while any event is still to come.
 
-    Groups keep the number of choices small, however many tasks wait. Times enter as logarithms. Two
-    features express the decision between starting here and waiting for something better:
+    Groups keep the number of choices small, however long the queue is. Times are given as
+    logarithms. Two features express the decision between starting here and waiting for something
+    better:
 
     - ``finish_on_best`` is the logarithm of (expected wait for the task's fastest type + its seconds
       there) / seconds here, which EFT-wait compares with ``theta``;
@@ -68,9 +69,9 @@ class Candidates:
 
     Only estimates are read, never true durations.
 
-    Rows are packed one by one as float32, not computed as arrays: there are only a handful, and one
-    call of NumPy takes as long as a row. Cost per observation: O(groups x types + rows),
-    independent of the number of ready tasks.
+    Rows are packed one by one as float32 and not computed as arrays, because there are only a
+    handful, and one NumPy call takes as long as one row. Cost per observation: O(groups x types +
+    rows), independent of the number of ready tasks.
     """
 
     token_features: tuple[str, ...] = ("wait", *STATIC, *_MOVING, *(f"type_{name}" for name in _GPU))
@@ -84,25 +85,24 @@ class Candidates:
     def __init__(self, config: CandidatesConfig = _DEFAULT, *, tail: bytes = b"") -> None:
         self.config = config
         self._tail = tail
-        """Appended to every row, and as zeros to the row for waiting: columns for a codec that
-        wraps this one.
-        """
+        """Appended to every row, and as zeros to the row for waiting: columns added by a codec that
+        wraps this one."""
         self._width = len(self.token_features) + len(tail) // 4
         self._wait = _WAIT + bytes(len(tail))
         self._place = placing(config.placement).place
         self._pool: Pool | None = None
         self._view: ClusterView | None = None
         self._quiet: tuple[int, int] | None = None
-        """Numbers of releases and of ready tasks when nothing fitted."""
+        """Numbers of releases and of ready tasks at the last time that nothing fitted."""
         self.rows: list[tuple[TaskState, int]] = []
         """Task and type of each row of the last observation, without the row for waiting."""
 
     def __deepcopy__(self, memo: object) -> Candidates:
-        """Build a codec for a fork. It reads its whole state from the fork's view."""
+        """Build a codec for a fork, which reads its whole state from the fork's view."""
         return Candidates(self.config, tail=self._tail)
 
     def encode(self, view: ClusterView) -> Observation | None:
-        """Encode the choices; ``None`` if no ready task has room."""
+        """Encode the choices; ``None`` if no ready task fits."""
         pool = self._pool if self._pool is not None else self._bind(view)
         machines = view.machines
         if self._quiet == (machines.released, pool.pushed):
@@ -113,13 +113,13 @@ class Candidates:
         if not offers:
             if (
                 self.config.select == "heads"
-            ):  # all groups were checked: none fits until a task arrives or GPUs are released
+            ):  # all groups were checked, so none fits until a task arrives or GPUs are released
                 self._quiet = machines.released, pool.pushed
             return None
         return self._observe(view, machines, pool, offers)
 
     def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
-        """Start the task on the type. The row after those of all pairs waits."""
+        """Start the task on the type. The row after all pairs means to wait."""
         if choice >= len(self.rows):
             return ()
         task, type_ = self.rows[choice]
@@ -127,9 +127,8 @@ class Candidates:
         return () if placement is None else (Start(task, placement),)
 
     def choice_of(self, decisions: Iterable[Decision]) -> int | None:
-        """The row of the last observation that stands for the first decision; ``None`` if there is
-        no such row.
-        """
+        """Return the row of the last observation that represents the first decision; ``None`` if
+        there is none."""
         decision = next(iter(decisions), None)
         if decision is None:
             return len(self.rows) if self._view is not None and self._view.pending else None
@@ -149,7 +148,7 @@ class Candidates:
         return self._pool
 
     def _offers(self, view: ClusterView, machines: ClusterState, pool: Pool) -> list[Offer]:
-        """The tasks to choose from, with the types that have room for them."""
+        """Return the tasks to choose from, with the types on which they fit."""
         groups: Sequence[Group | ReadyTask]
         if self.config.select == "heads":
             released = machines.released
@@ -169,7 +168,8 @@ class Candidates:
         return offers
 
     def _window(self, view: ClusterView, pool: Pool) -> list[ReadyTask]:
-        """The oldest ready tasks. For ``mixed``, half of the window is the shortest ones."""
+        """Return the oldest ready tasks. For ``mixed``, half of the window holds the shortest
+        tasks."""
         window = self.config.window
         tasks = list(islice(view.ready, window if self.config.select == "oldest" else window // 2))
         if self.config.select == "mixed":
@@ -179,7 +179,8 @@ class Candidates:
     def _observe(self, view: ClusterView, machines: ClusterState, pool: Pool, offers: list[Offer]) -> Observation:
         idle, expected = [levels.total() for levels in machines.by_gpus], view.expected_free
         gpu_rows = self._gpu_rows(pool, expected, idle)
-        seen = [_GPU_ROW.unpack(row) for row in gpu_rows]  # with the precision of the observation
+        # rounded to the precision of the observation
+        seen = [_GPU_ROW.unpack(row) for row in gpu_rows]
         tokens = self._tokens(view.now, pool, offers, expected, idle, [row + self._tail for row in gpu_rows], seen)
         rows = len(self.rows)
         if view.pending:
@@ -204,7 +205,7 @@ class Candidates:
         type_rows: list[bytes],
         seen: list[tuple[float, ...]],
     ) -> list[bytes]:
-        """The rows in pieces: the columns that never change, those that do, and the type."""
+        """Return the rows in parts: the constant columns, the changing ones, and those of the type."""
         ahead, pack, capacity = self.config.look_ahead != "off", _MOVING_ROW.pack, pool.capacity
         ready_s, count = pool.best_s, len(pool.tasks)
         etas: dict[DemandClass, list[float]] = {}
@@ -246,7 +247,7 @@ class Candidates:
         return tokens
 
     def _gpu_rows(self, pool: Pool, expected: ExpectedFree, idle: list[int]) -> list[bytes]:
-        """One row per type: its free GPUs, and the tasks that wait for it."""
+        """Return one row per type: its free GPUs, and the tasks that wait for it."""
         pack, total, count, ahead = _GPU_ROW.pack, pool.gpus, len(pool.tasks), self._ahead(pool, expected, idle)
         return [
             pack(
@@ -258,7 +259,8 @@ class Candidates:
         ]
 
     def _ahead(self, pool: Pool, expected: ExpectedFree, idle: list[int]) -> Sequence[float]:
-        """The expected ends of runs, as ``look_ahead`` selects: four values per type."""
+        """Return the expected ends of runs in the form that ``look_ahead`` selects: four values per
+        type."""
         match self.config.look_ahead:
             case "sorted":
                 waits = expected.free_in_each_s(_PROBES, idle)
@@ -275,7 +277,8 @@ class Candidates:
         return [log1p(wait_s / 60) / 5 if wait_s else 0.0 for wait_s in waits]
 
     def _context(self, view: ClusterView, pool: Pool, seen: list[tuple[float, ...]]) -> list[bytes]:
-        """The state of queue and cluster, and the means over the types, summed as float32."""
+        """Return the state of the queue and the cluster, and the means over the types, summed as
+        float32."""
         work = log1p(sum(pool.area) / UNITS / pool.gpus / 600)
         present = _PRESENT_ROW.pack(log1p(len(pool.tasks)), log1p(len(view.running)), log1p(len(view.jobs)), work)
         sums, pack, unpack = seen[0], _GPU_ROW.pack, _GPU_ROW.unpack
@@ -292,9 +295,8 @@ _WAIT = Struct("f").pack(1.0).ljust(4 * len(Candidates.token_features), b"\0")
 def eta_of(
     demand: DemandClass, room: list[int], expected: ExpectedFree, idle: list[int], never_s: float = NEVER_S
 ) -> list[float]:
-    """Seconds until each type has room for the demand (``ExpectedFree.eta_s``), given those with
-    ``room``; ``never_s`` if it is not expected to have any.
-    """
+    """Return the seconds until the demand fits on each type (``ExpectedFree.eta_s``), given the
+    types with ``room`` now; ``never_s`` if it is not expected to fit."""
     gpus = demand.demand.gpus * (demand.gang or 1)
     eta = [never_s] * len(idle)
     for type_ in demand.types:
@@ -303,6 +305,6 @@ def eta_of(
 
 
 def log_ratio(seconds: float, here_s: float) -> float:
-    """The logarithm of the ratio, clipped."""
+    """Return the logarithm of the ratio, clipped."""
     ratio = (seconds if seconds > _INSTANT_S else _INSTANT_S) / (here_s if here_s > _INSTANT_S else _INSTANT_S)
     return -_CLIP if ratio < _LOWEST else _CLIP if ratio > _HIGHEST else log(ratio)

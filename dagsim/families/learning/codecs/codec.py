@@ -1,4 +1,4 @@
-"""Observations of the GPU cluster, and the codecs that make them, with their settings."""
+"""Observations of the GPU cluster, and the settings of the codecs that make them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Floats32 = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
 
 class Observation(NamedTuple):
-    """The choices of the present, and the state around them."""
+    """The current choices, and the state around them."""
 
     tokens: Floats32
     """(n, F) float32: one row per choice. If waiting is allowed, it is the last row."""
@@ -32,7 +32,7 @@ class Observation(NamedTuple):
 
 
 class ClusterCodec(Protocol):
-    """Translates between views and arrays for one simulation, about which it may keep state."""
+    """Translates between views and arrays for one simulation, and may keep state about it."""
 
     token_features: tuple[str, ...]
     """Names of the F columns of ``Observation.tokens``."""
@@ -46,15 +46,13 @@ class ClusterCodec(Protocol):
         ...
 
     def decode(self, view: ClusterView, choice: int) -> Iterable[Decision]:
-        """The decisions that row ``choice`` of the last observation stands for. No decision means
-        to wait for a change.
-        """
+        """Return the decisions that row ``choice`` of the last observation represents. No decision
+        means to wait for a change."""
         ...
 
     def choice_of(self, decisions: Iterable[Decision]) -> int | None:
-        """The row of the last observation that stands for a heuristic's decisions; ``None`` if
-        there is no such row.
-        """
+        """Return the row of the last observation that represents a heuristic's decisions; ``None``
+        if there is none."""
         ...
 
 
@@ -71,10 +69,10 @@ class CandidatesConfig:
 
     - ``heads``: the first tasks of each group of similar tasks;
     - ``oldest``: the ``window`` tasks that have been ready longest;
-    - ``mixed``: half of the window for the oldest tasks, so that every task is seen at some time, and
-      half for the shortest.
+    - ``mixed``: half of the window for the oldest tasks, so that every task is offered at some
+        time, and half for the shortest.
 
-    ``look_ahead`` selects the form of the expected ends of runs, always in the same columns:
+    ``look_ahead`` selects how the expected ends of runs are shown, always in the same columns:
 
     - ``off``: not shown (the columns are 0);
     - ``sorted``: the time until 1, 2, 4 and 8 GPUs of the type are idle;
@@ -87,12 +85,12 @@ class CandidatesConfig:
     window: int = 32
     """Number of tasks that ``oldest`` and ``mixed`` consider."""
     placement: str = "best-fit"
-    """The placement of tasks on a type: one of ``dagsim list placements``."""
+    """The placement of tasks within a type: one of ``dagsim list placements``."""
     kind: Literal["candidates"] = "candidates"
 
     version: ClassVar[int] = 1
     bounded: ClassVar[bool] = True
-    """True if agents record the bounds of its features and clip to them."""
+    """True if agents record the bounds of the codec's features and clip to them."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -123,25 +121,23 @@ class CandidatesConfig:
 
 @dataclass(frozen=True, slots=True)
 class RelativeConfig:
-    """Settings: choices in features without units, for agents that decide on other clusters and
-    workloads than those of their training. Multiplying all times by a constant changes no decision.
-    """
+    """Settings: choices with unit-free features, for agents that decide on clusters and workloads
+    other than those of their training. Multiplying all times by a constant changes no decision."""
 
     reference: str = "eft-wait[theta=0.7,order=work]"
-    """A heuristic of one decision at a time (``dagsim list policies``). Its choice is always among
-    those of the agent, and marked.
-    """
+    """A heuristic that makes one decision at a time (``dagsim list policies``). Its choice is
+    always among the agent's choices, and is marked."""
     placement: str = "best-fit"
-    """The placement of tasks on a type: one of ``dagsim list placements``."""
+    """The placement of tasks within a type: one of ``dagsim list placements``."""
     actions: tuple[Action, ...] = ()
     """Actions beside starting and waiting: ``preempt``, ``migrate``, ``admit`` (the last only in
-    scenarios with admission). Their price belongs into the reward: ``lost_gpu_seconds``, ``rejections``.
-    """
+    scenarios with admission). The reward should include their cost: ``lost_gpu_seconds``,
+    ``rejections``."""
     kind: Literal["relative"] = "relative"
 
     version: ClassVar[int] = 1
     bounded: ClassVar[bool] = False
-    """All features have bounds of their own."""
+    """True if agents record bounds; not needed here, because each feature has fixed bounds."""
 
     __pydantic_config__ = {"extra": "forbid"}
 

@@ -1,6 +1,5 @@
-"""The ready tasks as a network sees them: in groups of similar tasks, with the constant columns
-kept as packed rows.
-"""
+"""The ready tasks as a network sees them: in groups of similar tasks, whose constant columns are
+kept as packed rows."""
 
 from __future__ import annotations
 
@@ -31,15 +30,17 @@ STATIC = (
 """Columns that stay the same while a task is ready."""
 
 QUEUE = ("count", "shortest", "area")
-"""Columns with the sums over each class of widths."""
+"""Columns with the sums over each width class."""
 
 WIDTHS = (1.0, 2.0, 4.0)
-"""Upper bounds of the classes of GPUs that start together. The last class is everything wider."""
+"""Upper bounds of the width classes, in GPUs that start together. The last class holds everything
+wider."""
 
 _SCALE_S = 600.0
-"""Seconds of a typical task, whose logarithm is 0."""
+"""Seconds of a typical task; its logarithm is 0."""
 UNITS = 2.0**80
-"""Sums are kept in whole units of 2**-80, so that adding and removing a task leaves no residue."""
+"""Sums are kept in whole units of 2**-80, so that adding and then removing a task leaves no
+residue."""
 _STATIC_ROW = Struct(f"4x{len(STATIC)}f")
 _QUEUE_ROW = Struct(f"{len(QUEUE)}f")
 
@@ -48,7 +49,7 @@ _Heap: TypeAlias = "list[tuple[float, int, int, ReadyTask]]"
 
 
 class ReadyTask:
-    """A ready task, with the values that stay the same while it waits.
+    """A ready task, with the values that are constant while it waits.
 
     By type: ``seconds``, ``slowdown`` (the logarithm of the seconds over the best), and ``rows``,
     the float32 bytes of a 0 (the row does not stand for waiting) and of the ``STATIC`` columns. For
@@ -105,15 +106,15 @@ class ReadyTask:
 
     @property
     def demand(self) -> DemandClass:
-        """The demand of the task."""
+        """Demand class of the task."""
         return self.task.demand
 
     def heads(self) -> tuple[ReadyTask, ...]:
-        """The task itself, as if it were a group of one."""
+        """Return only the task itself, as if it were a group of one."""
         return (self,)
 
     def job_left(self) -> float:
-        """Seconds of the job's unfinished tasks on their fastest types, as a logarithm."""
+        """Return the logarithm of the seconds of the job's unfinished tasks on their fastest types."""
         job: JobState = self.task.job
         if job.tasks_left != self._tasks_left:
             self._tasks_left = job.tasks_left
@@ -129,17 +130,18 @@ class Group:
     def __init__(self, demand: DemandClass) -> None:
         self.demand = demand
         self.short: _Heap = []
-        """Sorted by seconds on the fastest type. Some tasks may no longer wait."""
+        """Tasks sorted by seconds on the fastest type; some may no longer be waiting."""
         self._last: _Heap = []
 
     def push(self, ready: ReadyTask) -> None:
-        """Add a task."""
+        """Add a task to the sums."""
         task = ready.task
         heappush(self.short, (task.best_s, task.order, task.piece, ready))
         heappush(self._last, (task.rank_s, task.order, task.piece, ready))
 
     def heads(self) -> tuple[ReadyTask, ...]:
-        """The shortest task, and the task nearest to the end of its job if it is a different one."""
+        """Return the shortest task, and the task nearest to the end of its job if that is a
+        different one."""
         short, last = self.short, self._last
         while short and not short[0][3].task.waiting:
             heappop(short)
@@ -152,7 +154,7 @@ class Group:
 
 
 class WidthClass:
-    """The sums over the ready tasks of one class of widths, on a cluster of ``gpus`` GPUs."""
+    """The sums over the ready tasks in one width class, on a cluster of ``gpus`` GPUs."""
 
     __slots__ = ("_area", "_best_s", "_gpus", "packed")
 
@@ -168,13 +170,13 @@ class WidthClass:
         self._pack()
 
     def count(self, ready: ReadyTask) -> None:
-        """Add a task."""
+        """Add a task to the sums."""
         insort(self._best_s, ready.best_s)
         self._area += ready.area
         self._pack()
 
     def uncount(self, ready: ReadyTask) -> None:
-        """Remove a task."""
+        """Remove a task from the sums."""
         del self._best_s[bisect_left(self._best_s, ready.best_s)]
         self._area -= ready.area
         self._pack()
@@ -190,7 +192,7 @@ class Pool:
     tasks, and all sums that an observation shows. ``capacity`` is the number of GPUs of each
     type, at least 1.
 
-    Cost: O(log tasks + types) per task, and moving the tail of a sorted list.
+    Each task costs O(log tasks + types), plus moving the tail of a sorted list.
     """
 
     def __init__(self, capacity: Sequence[float]) -> None:
@@ -202,7 +204,7 @@ class Pool:
         self.best_s: list[float] = []
         """Seconds of each task on its best type, in ascending order."""
         self.area = [0] * len(capacity)
-        """GPU-seconds of the tasks that are fastest on each type, in whole units."""
+        """GPU-seconds of the tasks for which each type is the fastest, in whole units."""
         self.slowdown = [0] * len(capacity)
         """Slowdowns of all tasks on each type, in whole units."""
         self.pushed = 0
@@ -214,7 +216,7 @@ class Pool:
     def push(self, task: TaskState) -> None:
         """Add a task that became ready."""
         self.pushed += 1
-        if task in self.tasks:  # it was started and stopped again before the next observation
+        if task in self.tasks:  # the task was started and stopped again before the next observation
             return
         ready = self.tasks[task] = ReadyTask(task)
         best_s = ready.best_s
@@ -230,17 +232,16 @@ class Pool:
         group.push(ready)
 
     def started(self, run: Run, now: float) -> None:
-        """Note a run that has just started."""
+        """Record a run that has just started."""
         self.new.append(run)
 
     def place_of(self, ready: ReadyTask) -> int:
-        """Number of tasks that are shorter on their best type than this one."""
+        """Return the number of tasks that are shorter on their best type than this one."""
         return bisect_left(self.best_s, ready.best_s)
 
     def drop_gone(self, ready: Collection[TaskState]) -> None:
-        """Remove the tasks that no longer wait. ``ready`` are the tasks that still do. O(starts),
-        or O(tasks) if a job was killed.
-        """
+        """Remove the tasks that no longer wait; ``ready`` are those that still do. Costs O(starts),
+        or O(tasks) if a job was killed."""
         for run in self.new:
             if not run.task.waiting:
                 self._drop(run.task)
@@ -261,7 +262,6 @@ class Pool:
 
 @lru_cache(4096)
 def _rounded(ratio: float) -> float:
-    """Round the ratio to six digits. It is cached, because tasks of one model have only a few
-    ratios and rounding takes five times as long as a look-up.
-    """
+    """Round the ratio to six digits. Results are cached, because tasks of one model have only a few
+    ratios and rounding takes five times as long as a look-up."""
     return round(ratio, 6)

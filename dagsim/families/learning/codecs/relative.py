@@ -1,4 +1,4 @@
-"""Choices in features without units: the same on any cluster, and in any unit of time."""
+"""Choices with unit-free features: the same on any cluster, and in any unit of time."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ _SHORTEST_WORK = "srpt-work"
 
 
 class Relative(Candidates):
-    """The choices of ``candidates``, in features without units.
+    """The choices of ``candidates`` with unit-free features.
 
-    Times are divided by the median, over the tasks that wait, of the seconds on the fastest type; GPUs
-    by those of the type or of the cluster. Other features are ranks among the choices and logarithms
-    of ratios. So multiplying all times by a constant changes no observation.
+    Times are divided by the median over the waiting tasks of the seconds on the fastest type, and
+    numbers of GPUs by the total of the type or of the cluster. Other features are ranks among the
+    choices and logarithms of ratios, so multiplying all times by a constant changes no observation.
 
-    The task that the heuristic ``reference`` would start, and that of the job with the least work left,
-    are always among the choices. One choice starts as many instances of a task as the type has room
-    for. Rows have the same columns for any number of GPU types, and ``Observation.gpus`` has one row,
-    the mean over the types.
+    The task that the heuristic ``reference`` would start, and the task whose job has the least work
+    left, are always among the choices. One choice starts as many instances of a task as fit on the
+    type. Rows have the same columns for any number of GPU types, and ``Observation.gpus`` has one
+    row, the mean over the types.
 
-    Only estimates are read. Cost per observation: that of ``candidates`` and of a decision of two
-    heuristics, O(rows log rows), and O(tasks) of each job with a choice.
+    Only estimates are read. The cost per observation is that of ``candidates`` and of one decision
+    by each of two heuristics, O(rows log rows), and O(tasks) for each job with a choice.
     """
 
     token_features: tuple[str, ...] = ("wait", *TASK_FEATURES, "proposed", *(f"type_{name}" for name in _TYPE))
@@ -74,13 +74,12 @@ class Relative(Candidates):
         self._proposed: tuple[TaskState, int] | None = None
 
     def __deepcopy__(self, memo: object) -> Relative:
-        """Build a codec for a fork. It reads its whole state from the fork's view."""
+        """Build a codec for a fork, which reads its whole state from the fork's view."""
         return Relative(self.settings)
 
     def decode(self, view: ClusterView, choice: int) -> Iterator[Decision]:  # type: ignore[override]
-        """Start the task on the type, as many instances as it has room for. The row after those of
-        all pairs waits.
-        """
+        """Start as many instances of the task as fit on the type. The row after all pairs
+        means to wait."""
         if choice >= len(self.rows):
             return
         task, type_ = self.rows[choice]
@@ -111,12 +110,13 @@ class Relative(Candidates):
         return Observation(np.array(rows, np.float32), context, gpus)
 
     def _unit_s(self, view: ClusterView, pool: Pool, default_s: float = 1.0) -> float:
-        """The unit of time: the median of the seconds of the tasks that wait, or run if none waits."""
+        """Return the unit of time: the median of the seconds of the waiting tasks, or of the
+        running ones if none waits."""
         seconds = pool.best_s or sorted([run.task.best_s for run in view.running.values()])
         return seconds[len(seconds) // 2] if seconds else default_s
 
     def _waits(self) -> list[float]:
-        """The row for waiting."""
+        """Return the row for waiting."""
         row = [0.0] * len(Relative.token_features)
         row[0], row[1 + len(TASK_FEATURES)] = 1.0, float(self._proposed is None)
         return row
@@ -124,7 +124,7 @@ class Relative(Candidates):
     def _present(
         self, view: ClusterView, machines: ClusterState, pool: Pool, unit_s: float
     ) -> tuple[list[tuple[float, ...]], Floats32, Floats32]:
-        """The ``_TYPE`` columns of each type, the context, and the mean of the types."""
+        """Return the ``_TYPE`` columns of each type, the context, and the mean over the types."""
         idle = [levels.total() for levels in machines.by_gpus]
         types = self._type_rows(pool, view.expected_free, idle, unit_s)
         mean = [ordered_sum(column) / len(types) for column in zip(*types, strict=True)]
@@ -137,7 +137,7 @@ class Relative(Candidates):
         return types, np.array([*queue, *mean], np.float32), np.array([mean], np.float32)
 
     def _type_rows(self, pool: Pool, expected: ExpectedFree, idle: list[int], unit_s: float) -> list[tuple[float, ...]]:
-        """The ``_TYPE`` columns of each type."""
+        """Return the ``_TYPE`` columns of each type."""
         waits, count = expected.free_in_each_s(_PROBES, idle, inf), max(len(pool.tasks), 1)
         return [
             (
@@ -162,7 +162,7 @@ class Relative(Candidates):
         types: Sequence[tuple[float, ...]],
         unit_s: float,
     ) -> list[list[float]]:
-        """The rows of all pairs."""
+        """Return the rows of all pairs."""
         now, left_s = view.now, dict[JobState, float]()
         rows, works, seconds_here = [], [], []
         for ready, room in offers:
@@ -213,7 +213,7 @@ class Relative(Candidates):
 
 
 def proposal_of(policy: object, view: ClusterView) -> tuple[TaskState, int] | None:
-    """The task and type that a heuristic would start now; ``None`` if it waits."""
+    """Return the task and the type that a heuristic would start now; ``None`` if it would wait."""
     decision = next(iter(policy.decide(view)), None)  # type: ignore[attr-defined]
     if not isinstance(decision, Start):
         return None
@@ -222,16 +222,16 @@ def proposal_of(policy: object, view: ClusterView) -> tuple[TaskState, int] | No
 
 
 def log_over(seconds: float, unit_s: float) -> float:
-    """The logarithm of a time over the unit, clipped."""
+    """Return the logarithm of a time divided by the unit, clipped."""
     return max(-_CLIP, min(log(max(seconds, 1e-6 * unit_s) / unit_s), _CLIP)) / 2
 
 
 def log_scale(seconds: float, unit_s: float) -> float:
-    """A time over the unit, 0 for 0 s, as a logarithm with a bound."""
+    """Return the logarithm of a time divided by the unit, bounded, with 0 for 0 s."""
     return min(log1p(max(seconds, 0.0) / unit_s), _CLIP) / 2
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """The rank of each value, from 0 to 1; equal values have the same."""
+    """Return the rank of each value, from 0 to 1; equal values have equal ranks."""
     place = {value: number for number, value in enumerate(sorted(set(values)))}
     return [place[value] / max(len(place) - 1, 1) for value in values]

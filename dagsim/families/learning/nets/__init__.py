@@ -1,4 +1,4 @@
-"""Nets: from a batch of observations to choices, their log-probabilities and entropies."""
+"""Neural networks: from a batch of observations to choices, their log-probabilities and entropies."""
 
 from __future__ import annotations
 
@@ -21,4 +21,4 @@ NETS: Registry[NetSettings] = Registry(
     home="dagsim.families.learning.nets",
     method="build",
 )
-"""Every net by name, as the dataclass of its settings."""
+"""Every network by name, as the dataclass of its settings."""

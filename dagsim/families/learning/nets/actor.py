@@ -1,4 +1,4 @@
-"""Actor nets, as algorithms see them, and batches of observations of different lengths."""
+"""Actor networks, as algorithms see them, and batches of observations with different lengths."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ __all__ = [
 
 
 class ObservationBatch(NamedTuple):
-    """``B`` observations with ``N`` rows in all."""
+    """``B`` observations with ``N`` rows in total."""
 
     tokens: Tensor  # (N, F) float32
     context: Tensor  # (B, C) float32
     gpus: Tensor  # (B, g, D) float32
-    segment: Tensor  # (N,) int64: the observation that a row belongs to
+    segment: Tensor  # (N,) int64: the observation to which a row belongs
     first: Tensor  # (B,) int64: the first row of each observation
 
     @property
@@ -46,7 +46,7 @@ class ObservationBatch(NamedTuple):
 
 
 class ObservationStore:
-    """A sequence of observations, concatenated, from which batches are taken."""
+    """A sequence of observations, concatenated, from which batches can be taken."""
 
     def __init__(self, observations: Sequence[Observation]) -> None:
         self.lengths = np.array([len(observation.tokens) for observation in observations], np.int64)
@@ -65,7 +65,7 @@ class ObservationStore:
         return free
 
     def batch(self, picked: np.ndarray) -> ObservationBatch:
-        """A batch of the observations with the indices ``picked`` (int64), in that order."""
+        """Return a batch of the observations with the indices ``picked`` (int64), in that order."""
         lengths = self.lengths[picked]
         first = np.concatenate([[0], np.cumsum(lengths)[:-1]])
         rows = np.arange(lengths.sum()) - np.repeat(first - self._offsets[picked], lengths)
@@ -79,7 +79,7 @@ class ObservationStore:
 
 
 def stack(observations: Sequence[Observation]) -> ObservationBatch:
-    """One batch of all observations."""
+    """Return one batch of all observations."""
     tokens, context, gpus = zip(*[observation[:3] for observation in observations], strict=True)
     lengths = np.array([len(rows) for rows in tokens])
     return ObservationBatch(
@@ -92,45 +92,46 @@ def stack(observations: Sequence[Observation]) -> ObservationBatch:
 
 
 def segment_sum(values: Tensor, segment: Tensor, count: int) -> Tensor:
-    """(count, ...) sum of ``values`` (N, ...) over each segment."""
+    """Return (count, ...): the sum of ``values`` (N, ...) over each segment."""
     return torch.zeros(count, *values.shape[1:], dtype=values.dtype).index_add(0, segment, values)
 
 
 def segment_mean(values: Tensor, segment: Tensor, count: int) -> Tensor:
-    """(count, ...) mean of ``values`` (N, ...) over each segment."""
+    """Return (count, ...): the mean of ``values`` (N, ...) over each segment."""
     lengths = torch.bincount(segment, minlength=count)
     return segment_sum(values, segment, count) / lengths.reshape(-1, *[1] * (values.dim() - 1))
 
 
 def segment_max(values: Tensor, segment: Tensor, count: int) -> Tensor:
-    """(count,) maximum of ``values`` (N,) in each segment."""
+    """Return (count,): the maximum of ``values`` (N,) in each segment."""
     return torch.full((count,), -torch.inf).scatter_reduce(0, segment, values, "amax")
 
 
 def log_softmax(scores: Tensor, segment: Tensor, count: int) -> Tensor:
-    """(N,) log-probabilities of the rows within their observation."""
+    """Return (N,): the log-probability of each row within its observation."""
     maxima = segment_max(scores.detach(), segment, count)
     above = scores - maxima.index_select(0, segment)
     return above - torch.log(segment_sum(torch.exp(above), segment, count)).index_select(0, segment)
 
 
 def entropy(log_p: Tensor, segment: Tensor, count: int) -> Tensor:
-    """(count,) entropy of each observation's choice, in nats. Rows with probability 0 add nothing."""
+    """Return (count,): the entropy of each observation's choice, in nats. Rows with probability 0
+    add nothing."""
     p = torch.exp(log_p)
     return -segment_sum(torch.where(p > 0, p * log_p, 0.0), segment, count)
 
 
 def sample(log_p: np.ndarray, first: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
-    """(B,) index of the chosen row within each observation. With ``rng``, it is drawn by its
-    probability (maximum of log-probability + Gumbel noise); without, it is the likeliest.
-    """
+    """Return (B,): the index of the chosen row within each observation. With ``rng``, the row is
+    sampled (by the maximum of log-probability + Gumbel noise); without, it is the likeliest row."""
     noisy = log_p if rng is None else log_p + rng.gumbel(size=len(log_p))
     if len(first) == 1:  # a shortcut for a single agent
         return np.array([noisy.argmax()])
     maxima = np.maximum.reduceat(noisy, first)
     lengths = np.diff(np.append(first, len(noisy)))
     hits = np.flatnonzero(noisy == np.repeat(maxima, lengths))
-    chosen: np.ndarray = hits[np.searchsorted(hits, first)] - first  # ties: the first row
+    # if several rows tie, the first one
+    chosen: np.ndarray = hits[np.searchsorted(hits, first)] - first
     return chosen
 
 
@@ -145,55 +146,54 @@ class Observations(Protocol):
     def __len__(self) -> int: ...
 
     def batch(self, picked: np.ndarray) -> Any:
-        """A batch of the observations with the indices ``picked`` (B,)."""
+        """Return a batch of the observations with the indices ``picked`` (B,)."""
         ...
 
 
 class ActorNet(nn.Module, ABC):
-    """Chooses for batches of observations. A choice is one number, or one number per head."""
+    """Makes choices for batches of observations. A choice is one number, or one number per head."""
 
     settings: Any = None
-    """The settings that the net was built from, for its checkpoint."""
+    """The settings from which the network was built, for its checkpoint."""
 
     @abstractmethod
     def store(self, observations: Sequence[Any]) -> Observations:
-        """Store observations to take batches from."""
+        """Store observations, so that batches can be taken from them."""
 
     @abstractmethod
     def stack(self, observations: Sequence[Any]) -> Any:
-        """One batch of all observations."""
+        """Return one batch of all observations."""
 
     @abstractmethod
     def act(
         self, batch: Any, rng: np.random.Generator | None, explore: float | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Choose without gradients: choices (B,) or (B, heads) int64, and the log-probability of
-        each (B,), summed over the heads.
+        """Choose without computing gradients. Return the choices, (B,) or (B, heads) int64, and the
+        log-probability of each, (B,), summed over the heads.
 
-        With ``rng`` alone, choices are drawn by their probabilities. Without ``rng``, or with
-        ``explore``, the likeliest is taken, except for a fraction ``explore`` of random choices.
+        With ``rng`` alone, choices are sampled by their probabilities. Without ``rng``, or with
+        ``explore``, the likeliest choice is taken, except for a fraction ``explore`` of random
+        choices.
         """
 
     @abstractmethod
     def evaluate(self, batch: Any, choices: np.ndarray) -> tuple[Tensor, Tensor]:
-        """The log-probability (B,) of the choices, and the entropy (B,), both summed over the
-        heads.
-        """
+        """Return the log-probability (B,) of the choices and the entropy (B,), both summed over the
+        heads."""
 
     @abstractmethod
     def cross_entropy(self, batch: Any, choices: np.ndarray, smoothing: float = 0.0) -> Tensor:
-        """(B,) negative log-probability of the choices, with the fraction ``smoothing`` spread over
-        all legal ones.
-        """
+        """Return (B,): the negative log-probability of the choices, with the fraction ``smoothing``
+        spread over all legal choices."""
 
 
 class ScoreNet(ActorNet):
-    """A net whose ``forward(batch)`` scores every row. Choices are drawn by the softmax over each
-    observation's rows.
-    """
+    """A network whose ``forward(batch)`` scores every row. Choices are sampled from a softmax over
+    the rows of each observation."""
 
     observation: type[Any] = Observation
-    """The named tuple that it reads: an ``Observation``, or one with additional parts at the end."""
+    """The named tuple that the network reads: an ``Observation``, or one with additional parts at
+    the end."""
 
     def store(self, observations: Sequence[Any]) -> ObservationStore:
         return ObservationStore(observations)
@@ -228,10 +228,10 @@ class ScoreNet(ActorNet):
 
 
 def scoring(net: ActorNet, algorithm: str) -> ScoreNet:
-    """Return the net if it scores every choice.
+    """Return the network if it scores every choice.
 
     Raises:
-        ConfigError: The net does not, so no values can be learned for its choices.
+        ConfigError: The network does not score choices, so no values can be learned for them.
     """
     if not isinstance(net, ScoreNet):
         raise ConfigError(f"{algorithm} needs a net that scores every choice, which {type(net).__name__} does not")

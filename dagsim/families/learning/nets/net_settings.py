@@ -1,4 +1,4 @@
-"""Settings of the nets: plain values, so that reading a configuration does not load torch."""
+"""Settings of neural networks: plain values, so that reading a configuration does not load torch."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = [
 
 
 class NetSettings(Protocol):
-    """A net as a configuration names it: a dataclass of its settings."""
+    """A network, as a configuration names it: a dataclass with its settings."""
 
     def build(self, codec: CodecSettings) -> ActorNet:
-        """Build a new net for the codec's observations. Its weights depend on torch's seed."""
+        """Build a new network for the codec's observations. Its weights depend on torch's seed."""
         ...
 
 
@@ -37,7 +37,7 @@ def positive(**values: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RowNetSettings:
-    """Settings of every net over rows, including its critic."""
+    """Settings of every network over rows, including its critic."""
 
     hidden: int = 64
     """Units of each hidden layer."""
@@ -60,7 +60,7 @@ class ScorerConfig(RowNetSettings):
     kind: Literal["scorer"] = "scorer"
 
     def build(self, codec: CodecSettings) -> ActorNet:
-        """Build a new net for the codec's observations."""
+        """Build a new network for the codec's observations."""
         from dagsim.families.learning.nets.row_nets import Scorer
 
         return Scorer(self.sizes(codec), self.hidden)
@@ -73,7 +73,7 @@ class AttentionConfig(RowNetSettings):
     kind: Literal["attention"] = "attention"
 
     def build(self, codec: CodecSettings) -> ActorNet:
-        """Build a new net for the codec's observations."""
+        """Build a new network for the codec's observations."""
         from dagsim.families.learning.nets.row_nets import Attention
 
         return Attention(self.sizes(codec), self.hidden)
@@ -86,7 +86,7 @@ class GraphConfig(RowNetSettings):
     kind: Literal["graph"] = "graph"
 
     def build(self, codec: CodecSettings) -> ActorNet:
-        """Build a new net for the codec's observations."""
+        """Build a new network for the codec's observations."""
         from dagsim.families.learning.nets.row_nets import Graph
 
         return Graph(self.sizes(codec), self.hidden)
@@ -97,14 +97,14 @@ class MlpConfig(RowNetSettings):
     """One flat network over the first ``slots`` rows."""
 
     slots: int = 64
-    """Number of rows that it sees. Later rows cannot be chosen."""
+    """Number of rows that the network sees. Later rows cannot be chosen."""
     kind: Literal["mlp"] = "mlp"
 
     def __post_init__(self) -> None:
         positive(hidden=self.hidden, slots=self.slots)
 
     def build(self, codec: CodecSettings) -> ActorNet:
-        """Build a new net for the codec's observations."""
+        """Build a new network for the codec's observations."""
         from dagsim.families.learning.nets.row_nets import Mlp
 
         return Mlp(self.sizes(codec), self.hidden, self.slots)
@@ -117,7 +117,7 @@ class LinearConfig(RowNetSettings):
     kind: Literal["linear"] = "linear"
 
     def build(self, codec: CodecSettings) -> ActorNet:
-        """Build a new net for the codec's observations."""
+        """Build a new network for the codec's observations."""
         from dagsim.families.learning.nets.row_nets import Linear
 
         return Linear(self.sizes(codec))

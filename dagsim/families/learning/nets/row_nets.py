@@ -1,4 +1,5 @@
-"""Nets over rows: a score for each row of an observation, and the value of the whole observation."""
+"""Networks over rows: they compute a score for each row of an observation, and the value of the
+whole observation."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ __all__ = ["Attention", "Critic", "Graph", "Linear", "Mlp", "Scorer", "Sizes", "
 
 
 class Sizes(NamedTuple):
-    """Numbers of columns of the observations that a net reads."""
+    """Numbers of columns of the observations that a network reads."""
 
     tokens: int
     context: int
@@ -24,10 +25,10 @@ class Sizes(NamedTuple):
 
     @classmethod
     def of(cls, codec: CodecSettings, reader: str) -> Sizes:
-        """Sizes of the codec's observations.
+        """Return the sizes of the codec's observations.
 
         Raises:
-            ConfigError: The observations have other parts than a net over rows reads.
+            ConfigError: The observations do not have the parts that a network over rows reads.
         """
         features = codec.features
         if not set(cls._fields) <= set(features):
@@ -39,12 +40,12 @@ class Sizes(NamedTuple):
 
 
 def mean_rows(rows: Tensor, batch: ObservationBatch) -> Tensor:
-    """(B, H) mean of the rows (N, H) of each observation."""
+    """Return (B, H): the mean of the rows (N, H) of each observation."""
     return segment_mean(rows, batch.segment, batch.size)
 
 
 def indifferent(inputs: int, outputs: int = 1) -> nn.Linear:
-    """A last layer whose initial output is 0 for every input."""
+    """Build a last layer whose initial output is 0 for every input."""
     layer = nn.Linear(inputs, outputs)
     nn.init.zeros_(layer.weight)
     nn.init.zeros_(layer.bias)
@@ -64,9 +65,8 @@ class Linear(ScoreNet):
 
 class Mlp(ScoreNet):
     """One network over the first ``slots`` rows side by side, padded with zeros, as in most
-    schedulers by reinforcement learning. Later rows are never chosen, except the last one, which
-    may be the row for waiting.
-    """
+    schedulers based on reinforcement learning. Later rows are never chosen, except the last one,
+    which may be the row for waiting."""
 
     def __init__(self, sizes: Sizes, hidden: int, slots: int) -> None:
         super().__init__()
@@ -93,9 +93,8 @@ class Mlp(ScoreNet):
 
 
 class Scorer(ScoreNet):
-    """Scores each row by its own features, the mean over all rows and the context, for any number
-    of rows in any order (Zaheer et al. 2017).
-    """
+    """Scores each row from its own features, the mean over all rows and the context, for any number
+    of rows in any order (Zaheer et al. 2017)."""
 
     def __init__(self, sizes: Sizes, hidden: int) -> None:
         super().__init__()
@@ -106,9 +105,8 @@ class Scorer(ScoreNet):
         inner, score = nn.Linear(hidden, hidden), indifferent(hidden)
         self.score = nn.Sequential(nn.ReLU(), inner, nn.ReLU(), score)
         self._layers = [(layer.weight, layer.bias) for layer in (embed, self.around, self.own, inner, score)]
-        """The same parameters, called directly: for a batch this small, calls of modules take as
-        long as their computations.
-        """
+        """The same parameters, called directly, because for a batch this small, calling modules
+        takes as long as their computations."""
 
     def forward(self, batch: ObservationBatch) -> Tensor:
         embed, around, own, inner, score = self._layers
@@ -141,11 +139,11 @@ class Attention(ScoreNet):
 
 
 class Graph(ScoreNet):
-    """Passes messages between candidates and the GPU type that each would run on. Messages pass
+    """Passes messages between candidates and the GPU type on which each would run. Messages pass
     twice along the edges, so that candidates for one type receive information about each other.
     Each candidate is then scored as in ``Scorer`` (Gilmer et al. 2017, on a bipartite graph).
 
-    A candidate's type is the one whose features end its row. The row for waiting has none.
+    The features of a candidate's type are at the end of its row. The row for waiting has no type.
     """
 
     def __init__(self, sizes: Sizes, hidden: int) -> None:

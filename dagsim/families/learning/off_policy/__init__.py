@@ -1,6 +1,7 @@
-"""Learning from replay, D3QN, Rainbow and SAC: the settings, and the learners beside them.
+"""Learning from replay with D3QN, Rainbow and SAC: the settings; the learners are in the modules
+beside.
 
-The settings name their learners, so that reading a configuration does not load torch.
+The settings refer to their learners by name, so that reading a configuration does not load torch.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["D3qnConfig", "RainbowConfig", "SacConfig"]
 
 @dataclass(frozen=True, slots=True)
 class _OffPolicy(Algorithm):
-    """Settings of all algorithms with a replay."""
+    """Settings of all algorithms with a replay buffer."""
 
     episodes: int = 8
     """Episodes per iteration, each on its own job sequence."""
@@ -25,10 +26,10 @@ class _OffPolicy(Algorithm):
     """Minibatches per iteration."""
     minibatch: int = 512
     replay: int = 200_000
-    """Capacity of the replay, in transitions."""
+    """Capacity of the replay buffer, in transitions."""
     n_step: int = 8
     target_rate: float = 0.02
-    """Fraction of the distance to the net by which each update moves the target net."""
+    """Fraction of the distance to the network by which each update moves the target network."""
     discount_jcts: tuple[float, float] = (0.5, 0.5)
 
     def _check(self) -> None:
@@ -42,12 +43,11 @@ class _OffPolicy(Algorithm):
 class D3qnConfig(_OffPolicy):
     """Deep Q-learning: double (van Hasselt et al. 2016) and duelling (Wang et al. 2016), with
     prioritised n-step replay (Schaul et al. 2016). Rewards are discounted by elapsed time, as in
-    a semi-Markov process.
-    """
+    a semi-Markov process."""
 
     kind: Literal["d3qn"] = "d3qn"
     exploration: tuple[float, float] = (0.5, 0.02)
-    """Fraction of random choices: at the start, and from the middle of the training on."""
+    """Fraction of random choices: at the start of training, and from the middle on."""
     priority: float = 0.6
     importance: float = 0.4
 
@@ -62,8 +62,7 @@ class D3qnConfig(_OffPolicy):
 class SacConfig(_OffPolicy):
     """Discrete soft actor-critic (Christodoulou 2019) with masks: expectations run over legal
     choices only, and the target entropy of a state is ``target_entropy`` x log(number of its
-    legal choices).
-    """
+    legal choices)."""
 
     kind: Literal["sac"] = "sac"
     target_entropy: float = 0.05
@@ -81,14 +80,15 @@ class SacConfig(_OffPolicy):
 @dataclass(frozen=True, slots=True)
 class RainbowConfig(_OffPolicy):
     """Rainbow (Hessel et al. 2018): ``d3qn`` with distributions of returns, and with noisy layers
-    instead of random choices for exploration. It has its own net, as wide as ``net.hidden``.
+    instead of random choices for exploration. It uses its own network, as wide as ``net.hidden``.
     """
 
     kind: Literal["rainbow"] = "rainbow"
     atoms: int = 51
     """Number of values in the support of a distribution of returns."""
     support: tuple[float, float] = (-6.0, 1.0)
-    """The lowest and the highest value of the support, in root mean squares of the first returns."""
+    """The lowest and the highest value of the support, in units of the root mean square of the
+    first returns."""
     priority: float = 0.6
     importance: float = 0.4
 

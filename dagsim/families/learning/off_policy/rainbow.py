@@ -1,6 +1,6 @@
-"""Rainbow (Hessel et al. 2018) over ragged choices and in continuous time. It is double, duelling,
-n-step, prioritised, distributional (C51, Bellemare et al. 2017) and noisy (Fortunato et al.
-2018) Q-learning."""
+"""Rainbow (Hessel et al. 2018) with any number of choices and in continuous time. It is double,
+duelling, n-step, prioritised, distributional (C51, Bellemare et al. 2017) and noisy (Fortunato et
+al. 2018) Q-learning."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ _SIGMA = 0.5
 
 
 class NoisyLinear(nn.Module):
-    """A linear layer whose weights have learned, factorised Gaussian noise. There is no noise until
-    it is drawn.
-    """
+    """A linear layer whose weights have learned, factorised Gaussian noise. There is no noise
+    before the first ``draw``."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -56,7 +55,7 @@ class NoisyLinear(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class RainbowNetConfig:
-    """Settings of Rainbow's net, for its checkpoints."""
+    """Settings of Rainbow's network, for its checkpoints."""
 
     hidden: int = 64
     atoms: int = 51
@@ -64,14 +63,13 @@ class RainbowNetConfig:
     high: float = 1.0
 
     def build(self, codec: CodecSettings) -> RainbowNet:
-        """Build a new net for the codec's observations."""
+        """Build a new network for the codec's observations."""
         return RainbowNet(Sizes.of(codec, "rainbow"), self)
 
 
 class RainbowNet(ScoreNet):
-    """A distribution of the return per row, on ``atoms`` values from ``low`` to ``high``. Its mean
-    is the score.
-    """
+    """Predicts a distribution of the return per row, on ``atoms`` values from ``low`` to ``high``.
+    Its mean is the score."""
 
     def __init__(self, sizes: Sizes, settings: RainbowNetConfig) -> None:
         super().__init__()
@@ -85,7 +83,8 @@ class RainbowNet(ScoreNet):
         self.register_buffer("support", torch.linspace(settings.low, settings.high, atoms))
 
     def log_distribution(self, batch: ObservationBatch) -> Tensor:
-        """(N, atoms) log-probabilities: V + A - mean of A over the legal choices, atom by atom."""
+        """Return (N, atoms): log-probabilities from V + A - mean of A over the legal choices, atom
+        by atom."""
         rows = self.embed(batch.tokens)
         around = self.around(torch.cat([mean_rows(rows, batch), batch.context], dim=1))
         advantage = self.advantage(torch.relu(self.own(rows) + around[batch.segment]))
@@ -106,16 +105,14 @@ class RainbowNet(ScoreNet):
         self, batch: ObservationBatch, rng: np.random.Generator | None, explore: float | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Choose the best action under new noise, which explores; without ``rng``, there is no
-        noise.
-        """
+        noise."""
         self.draw_noise(rng)
         return super().act(batch, rng, 0.0 if rng is not None else None)
 
 
 def projected(log_p: Tensor, rewards: Tensor, discounts: Tensor, support: Tensor) -> Tensor:
-    """(B, atoms) distribution of reward + discount x return, projected onto the atoms. ``log_p``
-    (B, atoms) is that of the return (Bellemare et al. 2017, algorithm 1).
-    """
+    """Return (B, atoms): the distribution of reward + discount x return, projected onto the atoms.
+    ``log_p`` (B, atoms) is the distribution of the return (Bellemare et al. 2017, algorithm 1)."""
     low, high, atoms = float(support[0]), float(support[-1]), len(support)
     values = (rewards[:, None] + discounts[:, None] * support).clamp(low, high)
     place = (values - low) / (high - low) * (atoms - 1)
@@ -129,11 +126,11 @@ def projected(log_p: Tensor, rewards: Tensor, discounts: Tensor, support: Tensor
 
 
 def rainbow_loss(net: RainbowNet, target: RainbowNet, drawn: Drawn) -> tuple[Tensor, Tensor]:
-    """The weighted cross-entropy to the target's projected distribution, and that of each
+    """Return the weighted cross-entropy to the target's projected distribution, and that of each
     transition (B,).
 
-    The online net picks the next choice, and the target net gives its distribution (double
-    Q-learning).
+    The online network picks the next choice, and the target network provides its distribution
+    (double Q-learning).
     """
     log_p = net.log_distribution(drawn.batch)[drawn.batch.first + drawn.choices]
     with torch.no_grad():
@@ -146,7 +143,7 @@ def rainbow_loss(net: RainbowNet, target: RainbowNet, drawn: Drawn) -> tuple[Ten
 
 
 class Rainbow(QLearner[RainbowConfig, RainbowNet]):
-    """Plays greedily under noise, then learns from replay."""
+    """Runs episodes greedily under noise, then learns from replay."""
 
     def __init__(self, context: LearnerContext) -> None:
         assert isinstance(context.config.algorithm, RainbowConfig)

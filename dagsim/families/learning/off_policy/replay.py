@@ -1,4 +1,5 @@
-"""Replay for off-policy learning: n-step transitions sampled by priority, and their files on disk."""
+"""Replay buffer for off-policy learning: n-step transitions sampled by priority, and their files on
+disk."""
 
 from __future__ import annotations
 
@@ -22,9 +23,8 @@ __all__ = ["Drawn", "ReplayArchive", "ReplayBuffer"]
 
 
 _ROWS = len(Observation._fields)
-"""Number of parts that all observations with rows have. Each further part is one of a few objects
-that many observations share.
-"""
+"""Number of parts that every observation with rows has. Each further part is one of a few objects
+that many observations share."""
 
 
 class Drawn(NamedTuple):
@@ -35,21 +35,21 @@ class Drawn(NamedTuple):
     choices: Tensor  # (B,) int64
     rewards: Tensor  # (B,) float32: discounted over the n steps
     following: ObservationBatch
-    """Observations n steps later. If the episode had ended by then, an arbitrary one."""
-    discounts: Tensor  # (B,) float32: for the value n steps later; 0 if the episode ended
+    """Observations n steps later; arbitrary ones if the episode had ended by then."""
+    discounts: Tensor  # (B,) float32: factor for the value n steps later; 0 if the episode ended
     weights: Tensor  # (B,) float32: importance weights, at most 1
     places: np.ndarray  # (B,) int64: indices for ``update``
 
 
 class ReplayBuffer:
     """The last ``capacity`` transitions, sampled with probability proportional to priority **
-    ``priority`` (Schaul et al. 2016). New ones get the largest priority so far; ``priority`` 0
-    samples uniformly. O(capacity) per sample, by a cumulative sum in NumPy.
+    ``priority`` (Schaul et al. 2016). New transitions get the largest priority so far; with
+    ``priority`` 0, sampling is uniform. A sample costs O(capacity), for a cumulative sum in NumPy.
 
     Transitions are numbered from the first one ever added. Only their priorities change, so
-    ``since`` returns the transitions that earlier files lack, and ``state`` everything else.
-    ``net`` is the net that learns: it defines the parts of observations to keep, and makes batches
-    of them.
+    ``since`` returns the transitions that earlier files lack, and ``state`` returns everything
+    else. ``net`` is the network that learns; it defines which parts of observations to keep, and
+    builds batches of them.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class ReplayBuffer:
         self._kind: Any = Observation if net is None else net.observation
         self._priority, self._importance = priority, importance
         self._gone = 0
-        """Number of dropped transitions, which is the number of the first one kept."""
+        """Number of dropped transitions, which is also the number of the first one kept."""
         self._seen: list[Any] = []
         self._choices, self._rewards, self._discounts = np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
         self._ends = np.zeros(0, np.int64)
         """For each transition, the number of the next one in its episode; arbitrary for the last one.
-        """
+                                """
         self._weights = np.zeros(0)
 
     def __len__(self) -> int:
@@ -77,9 +77,8 @@ class ReplayBuffer:
         return self._gone, self._gone + len(self)
 
     def add(self, steps: EpisodeSteps, discounts: np.ndarray, n_step: int, scale: float) -> None:
-        """Add an episode. Rewards are divided by ``scale``; ``discounts`` (T,) are those of
-        ``advantages.discounts``.
-        """
+        """Add an episode. Rewards are divided by ``scale``; ``discounts`` (T,) come from
+        ``advantages.discounts``."""
         count = len(steps.choices)
         rewards = np.zeros(count)
         along = np.ones(count)
@@ -117,13 +116,12 @@ class ReplayBuffer:
             self._weights[places] = (np.abs(errors) + 1e-3) ** self._priority
 
     def state(self) -> dict[str, Any]:
-        """The span, and the priorities."""
+        """Return the span, and the priorities."""
         return {"span": list(self.span), "weights": torch.from_numpy(self._weights.copy())}
 
     def since(self, number: int) -> dict[str, Any]:
-        """The transitions from ``number`` on, as tensors and plain values. Those dropped in the
-        meantime are left out.
-        """
+        """Return the transitions from ``number`` on, as tensors and plain values. Those dropped in
+        the meantime are left out."""
         begin = max(number - self._gone, 0)
         observations = self._seen[begin:]
         return {
@@ -147,7 +145,7 @@ class ReplayBuffer:
         order and without gaps.
 
         Raises:
-            ValueError: They do not fit together.
+            ValueError: The parts are not consecutive, or do not match the state.
         """
         first, after = state["span"]
         assert not len(self)
@@ -187,7 +185,7 @@ class ReplayBuffer:
 
 
 def _shared(arrays: Sequence[np.ndarray]) -> dict[str, torch.Tensor]:
-    """Pack a sequence of arrays so that an object that occurs several times is stored once."""
+    """Pack a sequence of arrays so that an object that occurs several times is stored only once."""
     distinct = {id(array): array for array in arrays}
     places = {key: place for place, key in enumerate(distinct)}
     return {
@@ -198,15 +196,14 @@ def _shared(arrays: Sequence[np.ndarray]) -> dict[str, torch.Tensor]:
 
 
 def _apart(part: Mapping[str, torch.Tensor]) -> list[np.ndarray]:
-    """The inverse of ``_shared``."""
+    """Unpack what ``_shared`` packed."""
     distinct = np.split(part["rows"].numpy(), np.cumsum(part["lengths"].numpy())[:-1])
     return [distinct[place] for place in part["which"].tolist()]
 
 
 class ReplayArchive:
-    """The files ``NNNNNNNNN.pt`` in a folder of their own. Each holds the transitions from that
-    number on.
-    """
+    """The files ``NNNNNNNNN.pt`` in their own folder. Each holds the transitions from that number
+    on."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -214,7 +211,7 @@ class ReplayArchive:
         """Number of the first transition that is not in a file."""
 
     def write(self, replay: ReplayBuffer) -> None:
-        """Write the transitions since the last call. Call it before writing the checkpoint."""
+        """Write the transitions added since the last call. Call this before writing the checkpoint."""
         if replay.span[1] > self._written:
             self._folder.mkdir(exist_ok=True)
             added = replay.since(self._written)
@@ -222,9 +219,8 @@ class ReplayArchive:
             self._written = replay.span[1]
 
     def prune(self, replay: ReplayBuffer) -> None:
-        """Delete the files whose transitions have all been dropped. Call it after writing the
-        checkpoint.
-        """
+        """Delete the files whose transitions have all been dropped. Call this after writing the
+        checkpoint."""
         for path, following in pairwise(self._paths()):
             if int(following.stem) <= replay.span[0]:
                 path.unlink()
@@ -246,7 +242,7 @@ class ReplayArchive:
         self._written = after
 
     def remove(self) -> None:
-        """Delete the folder at the end of the training."""
+        """Delete the folder at the end of training."""
         rmtree(self._folder, ignore_errors=True)
 
     def _paths(self) -> list[Path]:

@@ -1,5 +1,5 @@
-"""Discrete soft actor-critic (Christodoulou 2019) with masks, over ragged choices and in continuous
-time."""
+"""Discrete soft actor-critic (Christodoulou 2019) with masks, for any number of choices and in
+continuous time."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ __all__ = ["Sac", "actor_loss", "critic_loss", "temperature_loss"]
 
 
 def critic_loss(q: nn.Module, drawn: Drawn, target: Tensor) -> Tensor:
-    """The mean squared error of one Q network against the soft ``target`` (B,)."""
+    """Return the mean squared error of one Q network against the soft ``target`` (B,)."""
     return nn.functional.mse_loss(q(drawn.batch)[drawn.batch.first + drawn.choices], target)
 
 
 def actor_loss(scores: Tensor, batch: ObservationBatch, q: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """The actor's loss, and the entropy (B,). The loss is the mean over observations of the
-    expectation, over legal choices, of temperature x log p - Q (equation 12).
-    """
+    """Return the actor's loss and the entropy (B,). The loss is the mean over observations of the
+    expectation, over legal choices, of temperature x log p - Q (equation 12)."""
     log_p = log_softmax(scores, batch.segment, batch.size)
     p = torch.exp(log_p)
     expected = segment_sum(p * (temperature * log_p - q), batch.segment, batch.size)
@@ -37,10 +36,9 @@ def actor_loss(scores: Tensor, batch: ObservationBatch, q: Tensor, temperature: 
 
 
 def temperature_loss(log_temperature: Tensor, policy_entropy: Tensor, wanted: Tensor) -> Tensor:
-    """The temperature's loss: it raises the temperature if the policy's entropy (B,) is below the
-    target entropy (B,). The entropy is that of the whole policy, with every choice weighted by
-    its probability (equation 11).
-    """
+    """Return the temperature's loss, which raises the temperature if the policy's entropy (B,) is
+    below the target entropy (B,). The entropy is that of the whole policy, with every choice
+    weighted by its probability (equation 11)."""
     return (torch.exp(log_temperature) * (policy_entropy - wanted).detach()).mean()
 
 
@@ -90,9 +88,8 @@ class Sac:
         }
 
     def _update(self, drawn: Drawn) -> tuple[float, float]:
-        """Make one step of the critics, the policy and the temperature. Returns the entropy and the
-        critics' loss.
-        """
+        """Make one gradient step for the critics, the policy and the temperature. Return the
+        entropy and the critics' loss."""
         temperature = float(torch.exp(self._log_temperature.detach()))
         actor, critics, temperature_optimizer = self.optimizers
         loss = torch.stack([critic_loss(q, drawn, self._target(drawn, temperature)) for q in self._q]).sum()
@@ -116,9 +113,8 @@ class Sac:
         return float(policy_entropy.detach().mean()), float(loss.detach())
 
     def _target(self, drawn: Drawn, temperature: float) -> Tensor:
-        """(B,) soft target: reward + discount x E over legal choices of (minimum target Q -
-        temperature x log p).
-        """
+        """Return (B,): the soft target, reward + discount x E over legal choices of (minimum target
+        Q - temperature x log p)."""
         with torch.no_grad():
             after = drawn.following
             log_p = log_softmax(self.net(after), after.segment, after.size)

@@ -1,6 +1,7 @@
-"""Policy gradients on whole episodes, PPO and REINFORCE: the settings, and the learners beside them.
+"""Policy gradients on whole episodes, PPO and REINFORCE: the settings; the learners are in the
+modules beside.
 
-The settings name their learners, so that reading a configuration does not load torch.
+The settings refer to their learners by name, so that reading a configuration does not load torch.
 """
 
 from __future__ import annotations
@@ -23,36 +24,36 @@ class PpoConfig(Algorithm):
 
     - ``replicas``: compares each episode with the others of the same job sequence at equal time
       (input-dependent baseline, Mao et al., ICLR 2019; no critic);
-    - ``critic``: learns a value and uses generalised advantage estimation (Schulman et al. 2016);
+    - ``critic``: learns a value function and uses generalised advantage estimation (Schulman et
+        al. 2016);
     - ``fluid``: ``replicas`` minus the part that the backlog explains, for Spark.
     """
 
     kind: Literal["ppo"] = "ppo"
     advantage: str = "replicas"
     """``replicas``, ``critic``, ``fluid``, or ``module:attr``, with parameters in brackets:
-    ``fluid[horizon=0.2]``.
-    """
+    ``fluid[horizon=0.2]``."""
     sequences: int = 8
     """Job sequences per iteration."""
     replicas: int = 8
-    """Episodes on each of them."""
+    """Episodes on each job sequence."""
     lr: float = 2e-3
-    """Adam's learning rate, which falls to 0 over the training."""
+    """Adam's learning rate, which falls to 0 over training."""
     min_lr: float = 0.0
     """Added to the learning rate, so that it never reaches 0."""
     clip: float = 0.2
     target_kl: float = 0.03
-    """The update of an iteration stops when the policy has moved by 1.5 times this divergence."""
+    """The update of an iteration stops when the policy has moved by 1.5 times this KL divergence."""
     epochs: int = 3
     minibatch: int = 1024
     entropy: float = 0.003
-    """Weight of the entropy bonus, which falls to 0 over the training."""
+    """Weight of the entropy bonus, which falls to 0 over training."""
     max_grad: float = 0.5
     gae_lambda: float = 0.95
     discount_jcts: tuple[float, float] = (10.0, 40.0)
     """Time constant of the discount, in mean completion times of the reference, at the start and at
-    the end of the training. The effect of a decision fades, and later rewards are mostly noise.
-    """
+    the end of training. It is finite because the effect of a decision fades, so later rewards are
+    mostly noise."""
 
     learner: ClassVar[str] = "dagsim.families.learning.on_policy.learners:Ppo"
 
@@ -75,7 +76,7 @@ class ReinforceConfig(Algorithm):
     sequences: int = 4
     replicas: int = 8
     minibatch: int | None = None
-    """Choices per gradient step. Default: one step on all of them."""
+    """Choices per gradient step. Default: one step on all choices."""
     lr: float = 2e-3
     min_lr: float = 0.0
     entropy: float = 0.01

@@ -1,7 +1,6 @@
-"""The learners of both algorithms, for every net and estimator of advantages: proximal policy
-optimisation (Schulman et al. 2017), and REINFORCE (Williams 1992) with input-dependent baselines, the
-training method of Decima (Mao et al., SIGCOMM 2019).
-"""
+"""The learners of both algorithms, for every network and advantage estimator: proximal policy
+optimisation (Schulman et al. 2017), and REINFORCE (Williams 1992) with input-dependent baselines,
+as used to train Decima (Mao et al., SIGCOMM 2019)."""
 
 from __future__ import annotations
 
@@ -19,11 +18,11 @@ from dagsim.families.learning.on_policy.policy_gradient import Choices, PolicyGr
 __all__ = ["Ppo", "Reinforce", "Update", "policy_gradient_loss", "policy_loss"]
 
 _PART = 4096
-"""Number of choices whose gradient REINFORCE sums at a time."""
+"""Number of choices for which REINFORCE computes gradients at a time."""
 
 
 class Update(NamedTuple):
-    """The parts of one minibatch's loss."""
+    """The terms of one minibatch's loss."""
 
     loss: Tensor
     kl: float
@@ -34,7 +33,8 @@ class Update(NamedTuple):
 def policy_loss(
     log_p: Tensor, entropy: Tensor, old_log_p: Tensor, advantages: Tensor, clip: float, entropy_weight: float
 ) -> Update:
-    """The clipped surrogate (equation 7) minus ``entropy_weight`` x entropy. All tensors are (B,).
+    """Return the clipped surrogate (equation 7) minus ``entropy_weight`` x entropy. All tensors are
+    (B,).
 
     ``kl`` estimates how far the policy has moved: E[(r - 1) - log r] (Schulman's note on
     approximating KL).
@@ -83,9 +83,8 @@ def _means(updates: Sequence[Update]) -> dict[str, float]:
 
 
 def policy_gradient_loss(log_p: Tensor, entropy: Tensor, advantages: Tensor, entropy_weight: float) -> Tensor:
-    """The loss of the policy gradient with entropy, summed over the batch. Its gradient is that of
-    -E[log p(choice) x advantage] - ``entropy_weight`` x entropy. All tensors are (B,).
-    """
+    """Return the loss of the policy gradient with entropy, summed over the batch. Its gradient is
+    that of -E[log p(choice) x advantage] - ``entropy_weight`` x entropy. All tensors are (B,)."""
     return -(log_p * advantages).sum() - entropy_weight * entropy.sum()
 
 

@@ -1,5 +1,5 @@
-"""The iteration of PPO and REINFORCE: play whole episodes, estimate advantages, learn from them
-once."""
+"""The iteration shared by PPO and REINFORCE: run whole episodes, estimate advantages, and learn
+from the episodes once."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ ConfigT = TypeVar("ConfigT", PpoConfig, ReinforceConfig)
 
 
 def normalized(advantages: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """(T,) float32: the advantages, standardised by the mean and deviation of the steps ``free``,
-    which had a choice.
-    """
+    """Return (T,) float32: the advantages, standardised by the mean and the standard deviation over
+    the steps ``free``, which had a choice."""
     deviation = advantages[free].std() + 1e-8
     scaled: np.ndarray = ((advantages - advantages[free].mean()) / deviation).astype(np.float32)
     return scaled
 
 
 def in_own_unit(replicas: Sequence[EpisodeSteps]) -> list[EpisodeSteps]:
-    """The episodes of one job sequence with times and rewards in units of its mean completion time."""
+    """Return the episodes of one job sequence with times and rewards in units of its mean
+    completion time."""
     times_s = [steps.jct_s for steps in replicas if steps.jct_s > 0]
     unit_s = float(np.mean(times_s)) if times_s else 1.0
     return [
@@ -48,13 +48,14 @@ def in_own_unit(replicas: Sequence[EpisodeSteps]) -> list[EpisodeSteps]:
 
 
 def equal_weights(advantages: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
-    """The advantages of job sequences, one after another, each with deviation 1."""
+    """Return the advantages of all job sequences, concatenated, each sequence scaled to a standard
+    deviation of 1."""
     parts = np.split(advantages, np.cumsum(lengths)[:-1])
     return np.concatenate([part / (part.std() + 1e-8) if len(part) else part for part in parts])
 
 
 class Choices(NamedTuple):
-    """All choices of some episodes."""
+    """All choices in some episodes."""
 
     observations: Observations
     choices: np.ndarray
@@ -62,20 +63,19 @@ class Choices(NamedTuple):
     """(T,) log-probability of each choice when it was made."""
     advantages: np.ndarray
     free: np.ndarray
-    """The numbers of the choices that had an alternative."""
+    """Indices of the choices that had an alternative."""
 
 
 def shuffled(rows: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield all rows in a new random order, ``size`` at a time."""
+    """Yield all row numbers in a new random order, ``size`` at a time."""
     order = rng.permutation(rows)
     for begin in range(0, len(order), size):
         yield order[begin : begin + size]
 
 
 class PolicyGradient(ABC, Generic[ConfigT]):
-    """Plays ``replicas`` episodes on each of ``sequences`` job sequences per iteration, and learns
-    from them.
-    """
+    """Runs ``replicas`` episodes on each of ``sequences`` job sequences per iteration, and learns
+    from them."""
 
     def __init__(self, context: LearnerContext, config: ConfigT) -> None:
         self.config: ConfigT = config
@@ -114,7 +114,7 @@ class PolicyGradient(ABC, Generic[ConfigT]):
         store = self.net.store([observation for steps in episodes for observation in steps.observations])
         time_s = self._context.time_constant_s(config.discount_jcts, progress)
         raw, metrics = self.estimator.estimate(episodes, store, time_s, critic_rng)
-        free = np.flatnonzero(store.is_free)  # a single choice teaches nothing
+        free = np.flatnonzero(store.is_free)  # nothing can be learned from a single choice
         if varied:
             raw = equal_weights(
                 raw,
