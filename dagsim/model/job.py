@@ -23,15 +23,18 @@ class Request:
     """Terms of a job's submission other than its resources.
 
     - ``constraint`` is an expression over features of nodes, as in Slurm: ``skl``, ``a100|v100``,
-      ``icl&!nvl``. Each node of the job must satisfy it; for ``[r1|r2]``, all nodes must satisfy
-      the same alternative. Counts of nodes, ``[skl*2&icl*2]``, only say which nodes may be among
-      them.
-    - ``partitions`` are all partitions in which the job may run, if there are several.
+      ``icl&!nvl``. Each node of the job must satisfy it, and of ``[r1|r2]`` all of them the same way.
+      Counts of nodes, ``[skl*2&icl*2]``, say which nodes may be among them; ``slurm-multifactor`` keeps
+      the counts as well.
+    - ``partitions`` are all partitions that the job may run in, if there are several.
     - ``reservation`` names the reservation in which it runs.
     - ``licences`` are pairs of a name and a number, held while the job runs.
-    - ``exclusive``: it shares no nodes with other jobs.
-    - ``spread`` is True if every instance takes a separate node, False if instances may share
-      nodes,
+    - ``nodes`` are the names of nodes that have to be among its nodes (``--nodelist``; kept by
+      ``slurm-multifactor``), ``excluded`` those that must not be.
+    - ``exclusive``: it shares no node. With ``exclusive_user`` only jobs of its own user share its nodes.
+    - ``together`` names jobs that were submitted together and start together (components of a
+      heterogeneous job; kept by ``slurm-multifactor``).
+    - ``spread`` is True if every instance takes a node of its own, False if instances may share nodes,
       None if unknown.
     - ``array`` is its job array; at most ``array_limit`` tasks of the array run at a time.
     - ``after`` are ids of jobs and arrays that have to leave before the job is eligible. ``start:ID`` needs
@@ -62,6 +65,10 @@ class Request:
     level: str = ""
     level_required: bool = True
     segment: int | None = None
+    nodes: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+    exclusive_user: bool = False
+    together: str = ""
 
     __pydantic_config__ = {"extra": "forbid"}
 

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Maximum resources held at once; None means no limit. ``jobs`` counts runs, ``gpus_of`` limits
-    GPUs by type, ``nodes`` those of all runs.
+    """Maximum resources held at once; None means no limit. ``jobs`` counts runs, ``nodes`` different
+    nodes, ``gpus_of`` limits GPUs by type. ``minutes`` is a budget of ``gpus``, ``cpus``, ``memory_gb`` or
+    ``nodes``, each times minutes: what was used, and what runs may still use until their time limits.
 
     Raises:
-        ModelError: A limit is negative.
+        ModelError: A limit is negative, or there is no such resource.
     """
 
     gpus: float | None = None
@@ -28,18 +29,20 @@ class Caps:
     memory_gb: float | None = None
     jobs: int | None = None
     gpus_of: Mapping[str, float] = field(default_factory=dict)
-    nodes: float | None = None
+    nodes: int | None = None
+    minutes: Mapping[str, float] = field(default_factory=dict)
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        amounts = {limit.name: getattr(self, limit.name) for limit in fields(self) if limit.name != "gpus_of"}
-        for name, value in (amounts | dict(self.gpus_of)).items():
+        amounts = {name: getattr(self, name) for name in ("gpus", "cpus", "memory_gb", "jobs", "nodes")}
+        for name, value in (*amounts.items(), *self.gpus_of.items(), *self.minutes.items()):
             require(value is None or value >= 0, f"limits: {name} must be 0 or more", value, ModelError)
+        _known("limits: minutes", self.minutes, ("gpus", "cpus", "memory_gb", "nodes"))
 
     def __bool__(self) -> bool:
         amounts = (self.gpus, self.cpus, self.memory_gb, self.jobs, self.nodes)
-        return bool(self.gpus_of) or any(amount is not None for amount in amounts)
+        return bool(self.gpus_of or self.minutes) or any(amount is not None for amount in amounts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,8 @@ class NodePartition:
     - ``job_limits`` hold for each job.
     - ``accounts`` and ``allowed_qos`` are those whose jobs may run here, with all accounts below them; empty
       means all but ``denied_accounts`` and ``denied_qos``.
+    - ``grace_s`` is the time that a run goes on after it has been chosen to be preempted.
+    - ``spreads`` is True if jobs go to the least loaded nodes first.
 
     Raises:
         ModelError: A number is out of range, or a resource is unknown.
@@ -163,11 +168,13 @@ class NodePartition:
     denied_accounts: tuple[str, ...] = ()
     allowed_qos: tuple[str, ...] = ()
     denied_qos: tuple[str, ...] = ()
+    grace_s: float = 0.0
+    spreads: bool = False
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        times = {name: getattr(self, name) for name in ("max_time_s", "default_time_s")}
+        times = {name: getattr(self, name) for name in ("max_time_s", "default_time_s", "grace_s")}
         set_times = {name: value for name, value in times.items() if value is not None}
         _check(f"partition {self.name!r}", {"priority": self.priority, **set_times})
         if self.max_time_s == 0:
@@ -179,7 +186,8 @@ class NodePartition:
 @dataclass(frozen=True, slots=True)
 class Qos:
     """A quality of service: a priority; limits in all, per user, per account and per job; and the QOS
-    that it preempts.
+    that it preempts. A run that is preempted goes on for ``grace_s``. If it ``keeps_usage``, budgets of
+    ``limits`` never recover (NoDecay).
 
     Raises:
         ModelError: A number is out of range.
@@ -195,14 +203,20 @@ class Qos:
     preempts: tuple[str, ...] = ()
     preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
     job_limits: JobCaps = field(default_factory=JobCaps)
+    grace_s: float = 0.0
+    keeps_usage: bool = False
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        numbers = {"priority": self.priority, "usage_factor": self.usage_factor}
+        numbers = {"priority": self.priority, "usage_factor": self.usage_factor, "grace_s": self.grace_s}
         _check(f"qos {self.name!r}", numbers | ({} if self.max_time_s is None else {"max_time_s": self.max_time_s}))
         if self.max_time_s == 0:
             raise ModelError(f"qos {self.name!r}: max_time_s must be above 0")
+
+
+REPEATED_S = 60 * 86400.0
+"""How long a repeated reservation is repeated, in s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,14 +227,23 @@ class NodeReservation:
     the simulation. A job outside the reservation starts on its nodes only if its time limit ends
     before it begins. Jobs ask for it by name (``Request.reservation``).
 
+    - ``every_s`` repeats it at that interval (``DAILY``), for as long as ``REPEATED_S``.
+    - ``known_s`` is the time when it was made; None if it has been known from the beginning.
+    - ``magnetic``: jobs of its ``accounts`` and ``users`` use its nodes without asking for it.
+
     Raises:
-        ModelError: It has no name, no nodes, or ends before it begins.
+        ModelError: It has no name, no nodes, ends before it begins, or repeats before it ends.
     """
 
     name: str
     nodes: tuple[str, ...]
     start_s: float
     end_s: float
+    every_s: float | None = None
+    known_s: float | None = None
+    magnetic: bool = False
+    accounts: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -231,6 +254,14 @@ class NodeReservation:
             raise ModelError(
                 f"reservation {self.name!r}: it must end after it begins, got {self.start_s!r} to {self.end_s!r}"
             )
+        if self.every_s is not None and not self.end_s - self.start_s <= self.every_s < inf:
+            raise ModelError(f"reservation {self.name!r}: every_s must not be shorter than it, got {self.every_s!r}")
+
+    def times(self) -> list[tuple[float, float]]:
+        """The start and end of each time that it is held."""
+        count = 1 if self.every_s is None else max(1, int(REPEATED_S // self.every_s))
+        every_s = self.every_s or 0.0
+        return [(self.start_s + number * every_s, self.end_s + number * every_s) for number in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +389,7 @@ def _check(where: str, numbers: Mapping[str, float]) -> None:
         require(value >= 0 and isfinite(value), f"{where}: {name} must be 0 or more", value, ModelError)
 
 
-def _known(where: str, names: Mapping[str, float]) -> None:
+def _known(where: str, names: Mapping[str, float], allowed: tuple[str, ...] = ("gpus", "cpus", "memory_gb")) -> None:
     for name in names:
-        if name not in ("gpus", "cpus", "memory_gb"):
-            raise ModelError(f"{where}: there is no {name!r}; allowed: gpus, cpus, memory_gb")
+        if name not in allowed:
+            raise ModelError(f"{where}: there is no {name!r}; allowed: {', '.join(allowed)}")

@@ -201,7 +201,7 @@ def _plain(name: str) -> str:
         if name.startswith(start):
             return plain
     plain = name.partition(",")[0].partition(":")[0].strip()
-    plain = plain.replace("Memory", "Mem").replace("Minutes", "Mins")
+    plain = plain.replace("Memory", "Mem").replace("CPU", "Cpu")
     return plain.removesuffix("Limit").removesuffix("PerJob") if plain.startswith(("Assoc", "QOS", "Max")) else plain
 
 

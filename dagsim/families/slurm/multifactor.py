@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from inspect import signature
 from math import ceil, floor, inf
@@ -38,9 +39,9 @@ from dagsim.families.slurm.slurm_rules import (
 from dagsim.families.slurm.slurm_times import NodeChoice
 from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, QueueTree, RejectReason, Share, Start, Wait
 from dagsim.model.arithmetic import bits, ordered_sum
-from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState, nodes_by_counts
-from dagsim.systems.cluster.policies.preemption import make_room
-from dagsim.systems.cluster.policies.shares import Weights, truncated
+from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState
+from dagsim.systems.cluster.policies.preemption import FreedNodes
+from dagsim.systems.cluster.policies.shares import Weights, decay_per_second, truncated
 from dagsim.systems.cluster.waits import Standing
 
 __all__ = ["SlurmMultifactor", "SlurmSettings", "rules_of_site"]
@@ -58,6 +59,7 @@ _CHOICES = {
     "bf_ties": ("wait", "fit"),
     "gangs": ("packed", "distinct"),
     "place": ("first", "best"),
+    "limits": ("safe", "used"),
 }
 _POSITIVE = ("sched_interval_s", "bf_interval_s", "queue_depth", "bf_resolution_s")
 _NOT_NEGATIVE = (
@@ -125,6 +127,7 @@ class SlurmSettings:
     bf_ties: str = "wait"
     preempt: str = "off"
     requeue_delay_s: float = 121.0
+    limits: str = "safe"
     kill: str = "partition"
     over_time_s: float = 0.0
     gangs: str = "packed"
@@ -228,15 +231,15 @@ class SlurmMultifactor:
     priority/basic: first come, first served within a tier. ``sched_interval_s``,
     ``sched_min_interval_s``, ``queue_depth``, ``bf_phase_s``, ``bf_window_s``,
     ``bf_window_linear_s``, ``bf_max_job_user``, ``bf_max_job_assoc``, ``bf_max_job_part`` and
-    ``bf_resolution_s`` are Slurm's SchedulerParameters with these names (``queue_depth`` is
-    default_queue_depth); the phase is the time of the first backfill cycle. Without ``backfill``
-    there is no backfill. With ``bf_ties=fit`` a job may start if its limit ends exactly when a
-    reservation begins. ``preempt`` selects whether a partition's tier or a QOS may stop runs. A
-    requeued job is eligible again after ``requeue_delay_s``. With ``kill=limit`` a run also ends at
-    the user's own limit, and with ``never`` at no limit. Runs may exceed their limits by
-    ``over_time_s`` before they are ended. With ``gangs=distinct`` each instance of a gang runs on
-    its own node. With ``place=best`` a job takes the fullest nodes on which it fits instead of the
-    first.
+    ``bf_resolution_s`` are Slurm's SchedulerParameters of these names (default_queue_depth for the
+    depth); the phase is the time of the first backfill cycle. Without ``backfill`` there is no
+    backfill. With ``bf_ties=fit`` a job may start if its limit ends exactly when a reservation begins.
+    With ``limits=safe`` a job starts only if its time limit fits into the budgets of its account and
+    QOS; with ``used`` if they are not used up. ``preempt`` says whether a partition's tier or a QOS may
+    stop runs. A requeued job is eligible again after ``requeue_delay_s``. With ``kill=limit`` a run ends
+    at the user's own limit, too, and with ``never`` at none. A limit is exceeded by ``over_time_s`` before
+    the run ends. With ``gangs=distinct`` each instance of a gang has a node of its own. With
+    ``place=best`` the fullest node that fits is taken instead of the first.
 
     Uses estimates (for tasks without a requested time); preemptive if configured. It is costly by
     definition: a backfill cycle takes O(running + jobs tested x times x nodes), and a priority
@@ -269,8 +272,8 @@ class SlurmMultifactor:
         """``ClusterState.released`` at the last look; it changes when a node comes back."""
         self._main_s = -inf
         """Time of the last main loop."""
-        self._rounds = 0
-        """Number of calculations up to the one whose priorities sort the pending jobs."""
+        self._rounds = self._charged = 0
+        """Numbers of calculations up to those by which the pending jobs are sorted and the budgets charged."""
         self.forgets = ""
         self.latest = "main"
         """Which part made the latest start: ``main`` (the main loop) or ``backfill``."""
@@ -342,7 +345,6 @@ class SlurmMultifactor:
         part, qos = self._part_of(run), rules.quality(run.job)
         alone = rules.alone(run.job, part)
         amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
-        amounts = amounts._replace(nodes=float(len(run.nodes)))
         asked = self._asked(task, part, run.instances)
         # the job is charged for all of its nodes, and they count against its limits
         if alone and not part.exclusive:
@@ -350,7 +352,8 @@ class SlurmMultifactor:
             asked = asked._replace(cpus=amounts.cpus, memory_gb=amounts.memory_gb, gpus=amounts.gpus)
         self._book.begin(run.id, asked, now)
         gpu = self._gpu(run.type) if amounts.gpus else ""
-        rules.holdings.take(run.id, rules.holders(run.job, part, gpu), amounts)
+        amounts = amounts._replace(nodes=len(run.nodes))
+        rules.holdings.take(run.id, rules.holders(run.job, part, gpu), amounts, run.nodes, now)
         limit_s, kill_s = rules.limit_s(task, run.type), rules.kill_s(task, run.type) + self._set.over_time_s
         nodes = run.nodes
         self._table.started(run, now + limit_s)
@@ -359,10 +362,14 @@ class SlurmMultifactor:
         for node in nodes:
             self._count[node] = self._count.get(node, 0) + 1
             self._whole |= (1 << node) if alone else 0
+            for table in (self._users, self._owned) if rules.by_user(run.job) else (self._users,):
+                users = table.setdefault(node, {})
+                users[user_of(run.job)] = users.get(user_of(run.job), 0) + 1
         if kill_s < inf:
             heappush(self._deadlines, (now + kill_s, run.id))
         if part.preempt != "off" or qos.preempt != "off":
             self._preemptable[run.id] = None
+        self._leaving.pop((task.order, task.piece), None)
         if not task.waiting:
             for place in range(len(rules.parts(run.job))):
                 self._ranks.drop((task.order, task.piece, place))
@@ -380,7 +387,7 @@ class SlurmMultifactor:
     def ended(self, run: Run, now: float) -> None:
         """Remove a run."""
         self._book.end(run.id, now)
-        self._rules.holdings.give(run.id)
+        self._rules.holdings.give(run.id, now)
         self._table.ended(run)
         kept = self._runs.pop(run.id)
         for node in kept.nodes:
@@ -388,7 +395,14 @@ class SlurmMultifactor:
             if not self._count[node]:
                 del self._count[node]
                 self._whole &= ~(1 << node)
+            for table in (self._users, self._owned) if self._rules.by_user(run.job) else (self._users,):
+                table[node][user_of(run.job)] -= 1
+                if not table[node][user_of(run.job)]:
+                    del table[node][user_of(run.job)]
+                if not table[node]:
+                    del table[node]
         self._preemptable.pop(run.id, None)
+        self._ending.pop(run.id, None)
         if run.job.tasks_left <= 1 and (not run.job.tasks or run.job.tasks[run.task.index].unfinished <= run.instances):
             self._latest.pop(kept.job, None)
             self._rules.forget(kept.job)
@@ -410,16 +424,22 @@ class SlurmMultifactor:
         if view.machines.released != self._released:  # a node may have come back
             self._released, self._changed = view.machines.released, True
         self._book.calculate(now)
+        if self._rules.holdings.budgets and self._book.rounds != self._charged:
+            self._charged = self._book.rounds
+            self._rules.holdings.charge(self._book.calculated_s, decay_per_second(self._priorities.half_life_s))
         for task in pending.admit(now):
             self._some_fit = None
             self._rules.learn(view, task.job)
             if self._rules.is_new(task.job) and not self._rules.admits(view, task.job):
                 yield Kill(task.job.number, RejectReason.CANCELLED)
         yield from self._kill_late(view)
+        yield from self._end_graced(view)
         holdings = self._rules.holdings
         if holdings.freed:
             freed, holdings.freed = holdings.freed, {}
             pending.recall(freed, holdings)
+            for number in pending.hopeless(holdings):
+                yield Kill(number, RejectReason.CANCELLED)
         stale = self._book.rounds != self._rounds and self._set.order != "basic"
         # otherwise priorities are not used
         if stale and (self._set.preempt != "off" or self._any_fits(view, pending)):
@@ -430,7 +450,7 @@ class SlurmMultifactor:
             yield from self._main(view, pending)
         if self._set.backfill and (self._changed or pending.changed) and self._tick_s(now) <= now:
             self._cycle_s, self._changed, pending.changed = now, False, False
-            if self._any_fits(view, pending):  # otherwise there is nothing to plan
+            if self._any_fits(view, pending) or (self._preemptable and self._set.preempt != "off"):
                 yield from self._backfill(view, pending)
         wake_s = self._wake_s(view, pending)
         if wake_s < inf:
@@ -452,16 +472,24 @@ class SlurmMultifactor:
         queues = view.queues or QueueTree()
         self._book: PriorityBook = PriorityBook(self._priorities, queues, capacity, self._set.origin_s)
         self._book.remember(self.past_usage)
-        self._rules: SlurmRules = SlurmRules(view, kill=self._set.kill, distinct=self._set.distinct)
+        self._rules: SlurmRules = SlurmRules(
+            view, kill=self._set.kill, distinct=self._set.distinct, safe=self._set.limits == "safe"
+        )
+        self._charged = 0
         self._table: RunTable = RunTable(len(nodes))
-        self._roomy: dict[tuple[DemandClass, str, bool, int], int] = {}
-        """Nodes on which an instance fits now, by demand, partition, exclusive use and type, for
-        one cycle."""
+        self._roomy: dict[tuple[DemandClass, str, bool, int, int], int] = {}
+        """Nodes with room for an instance now, by demand, partition, exclusive use, type and barred nodes; of
+        one cycle.
+        """
         self._runs: dict[int, _Kept] = {}
         self._latest: dict[int, float] = {}
         """Time of the latest start of each job."""
         self._count: dict[int, int] = {}
-        """Number of runs on each node."""
+        """Number of runs by node."""
+        self._users: dict[int, dict[str, int]] = {}
+        """Runs of each user by node."""
+        self._owned: dict[int, dict[str, int]] = {}
+        """Of these, the runs that share their nodes only with others of their user."""
         self._whole: int = 0
         """Bit set of the nodes that exclusive runs hold."""
         self._deadlines: list[tuple[float, int]] = []
@@ -474,8 +502,13 @@ class SlurmMultifactor:
         self._changed = True
         self._released = -1
         self._sweep_s = inf
-        """Time at which the main loop next examines all jobs; until then, it examines
-        ``queue_depth`` of them."""
+        """Time when the main loop next examines all jobs; otherwise it examines ``queue_depth`` of
+        them.
+        """
+        self._ending: dict[int, tuple[float, str]] = {}
+        """Until when each run may go on that has been chosen to be preempted, and how it is stopped then."""
+        self._leaving: dict[tuple[int, int], tuple[int, ...]] = {}
+        """The runs that leave for a task, by its order and piece."""
         self._no_delay = False
         """True while suspended runs return, so that they continue without delay."""
 
@@ -505,7 +538,7 @@ class SlurmMultifactor:
             jobs.append(
                 PendingJob(
                     tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
-                    rules.spread(task.job), rules.nodes[part.name], self._questions(task, part),
+                    rules.spread(task.job), rules.nodes[part.name], self._questions(task, part), rules.shares(task),
                 )
             )  # fmt: skip
         return jobs
@@ -544,12 +577,18 @@ class SlurmMultifactor:
         now, times_s = view.now, [pending.next_s(), self._sweep_s]
         if self._deadlines:
             times_s.append(self._deadlines[0][0])
+        times_s += [until_s for until_s, _ in self._ending.values()]
         if pending.listed and self._set.sched_min_interval_s:
             times_s.append(self._main_s + self._set.sched_min_interval_s)
         if pending.listed and self._set.backfill and (self._changed or pending.changed):
             times_s.append(self._tick_s(now))
         if view.running and self._set.order != "basic" and self._any_fits(view, pending):
             times_s.append(self._book.calculated_s + self._set.calc_period_s)
+        if self._rules.holdings.budgets:
+            after_s = pending.after_s(self._rules.holdings, decay_per_second(self._priorities.half_life_s))
+            if after_s < inf:
+                periods = max(1, ceil(after_s / self._set.calc_period_s))
+                times_s.append(self._book.calculated_s + periods * self._set.calc_period_s)
         return min([time_s for time_s in times_s if time_s > now], default=inf)
 
     def _any_fits(self, view: ClusterView, pending: PendingJobs) -> bool:
@@ -578,7 +617,12 @@ class SlurmMultifactor:
                 continue
             reservation = _reservation(task)
             passed = part.name in closed if reservation < 0 else reservation in full
-            if passed or not self._licensed(view, task):
+            if passed or self._is_leaving(task) or not self._licensed(view, task):
+                at += 1
+                continue
+            if self._together(task):  # started by backfill alone, and until then it holds up its partition
+                closed.add(part.name)
+                blocked |= rules.nodes[part.name]
                 at += 1
                 continue
             if tested >= most:
@@ -586,23 +630,28 @@ class SlurmMultifactor:
                 return
             room, holder = self._room(job)
             if not room and holder is not None:
-                pending.set_aside(at, holder, job.amounts)
+                if rules.holdings.never(holder, job.amounts):
+                    yield Kill(task.job.number, RejectReason.CANCELLED)
+                else:
+                    pending.set_aside(at, holder, job.amounts)
                 continue
             tested += 1
             nodes = rules.nodes[part.name] & ~blocked
             placement = self._fit(view, task, part, nodes, room)
             if placement is None and self._set.preempt != "off" and self._preemptable:
-                yield from self._make_way(view, task, part)
+                yield from self._make_way(view, task, part, nodes)
                 placement = self._fit(view, task, part, nodes, room)
             if placement is None:
-                if reservation >= 0:
+                if named := rules.named(task):
+                    blocked |= named
+                elif reservation >= 0:
                     full.add(reservation)
                 elif self._is_held_up(view, task, part, nodes):
                     closed.add(part.name)
                     blocked |= rules.nodes[part.name]
                 at += 1
                 continue
-            if job.alone and not self._may_hold(view, job, placement):
+            if not self._may_hold(view, job, placement):
                 at += 1
                 continue
             self.latest = "main"
@@ -679,6 +728,10 @@ class SlurmMultifactor:
             listed, tests, lambda job: job.task.waiting > 0 and self._room(job)[0] > 0, could, fits
         )
         considered: dict[tuple[str, str], int] = {}
+        preempting = self._set.preempt != "off" and bool(self._preemptable)
+        stoppable: dict[tuple[str, str], frozenset[int]] = {}
+        ready: dict[str, list[tuple[TaskState, NodePartition, Placement]]] = {}
+        """Components of heterogeneous jobs that could start now."""
         at = tested = 0
         while at < len(listed) and tested < tests:
             job = listed[at]
@@ -697,24 +750,44 @@ class SlurmMultifactor:
                 continue
             ruled_out = outlook.knows_no(at) or not fits(task.demand)
             placement = None if ruled_out else self._fit_beside(view, task, part, plan, room)
+            if placement is None and preempting:
+                end_s, before = now + self._longest_s(task, task.demand.types), len(self._runs)
+                open_nodes = self._rules.nodes[part.name] & ~plan.kept(now, end_s, closed=ties)
+                yield from self._make_way(view, task, part, open_nodes)
+                if len(self._runs) < before:
+                    plan.started()
+                    fitting.clear()
+                    hoping = None
+                    self._roomy.clear()
+                    placement = self._fit_beside(view, task, part, plan, room)
             if placement is None:
                 at += 1
+                if preempting:  # a job behind it may stop runs, but none on reserved nodes
+                    if not self._is_leaving(task):
+                        plan.make_room(job, self._stoppable(view, task, part, stoppable), self._barred(task))
+                    continue
                 if not outlook.any_fits(at, tests - tested):
-                    return
+                    break
                 if outlook.is_hopeful(at):
-                    plan.make_room(job)
+                    plan.make_room(job, barred=self._barred(task))
                     hopeful = outlook.hopeful_at
                     while at < hopeful and tested < tests and outlook.counts_all and could(listed[hopeful]):
                         # a shorter form of the above for a job that is known not to start
                         job = listed[at]
                         if most or job.holders or not job.task.waiting or not self._licensed(view, job.task):
                             break
-                        plan.make_room(job)
+                        plan.make_room(job, barred=self._barred(job.task))
                         tested += 1
                         at += 1
                 continue
-            if job.alone and not self._may_hold(view, job, placement):
+            if not self._may_hold(view, job, placement):
                 at += 1
+                continue
+            if self._together(task):
+                at += 1
+                end_s = now + self._longest_s(task, task.demand.types)
+                plan.reserve(now, end_s, sum([1 << share.node for share in placement]))
+                ready.setdefault(self._together(task), []).append((task, part, placement))
                 continue
             self.latest = "backfill"
             self._starting = task, part
@@ -728,6 +801,28 @@ class SlurmMultifactor:
             fitting.clear()
             hoping = None
             self._roomy.clear()
+        yield from self._start_together(view, ready)
+
+    def _together(self, task: TaskState) -> str:
+        """The name that the task shares with those that it has to start with; empty if it starts alone."""
+        request = task.job.job.request
+        return "" if request is None else request.together
+
+    def _start_together(
+        self, view: ClusterView, ready: Mapping[str, list[tuple[TaskState, NodePartition, Placement]]]
+    ) -> Iterator[Decision]:
+        """Start the components of jobs of which all could start (``_het_job_start_test`` in backfill.c)."""
+        for name, parts in ready.items():
+            waiting = [job for job in view.jobs.values() if job.job.request is not None]
+            if len(parts) < sum(job.job.request.together == name for job in waiting if job.job.request is not None):
+                continue
+            for task, part, placement in parts:
+                nodes = sum([1 << share.node for share in placement])
+                if self._on(view, task, part, nodes, inf) is None:  # they took the same node
+                    break
+                self.latest = "backfill"
+                self._starting = task, part
+                yield Start(task, placement)
 
     def _is_over(
         self,
@@ -759,10 +854,15 @@ class SlurmMultifactor:
         return self._rules.holdings.room(job.holders, job.amounts) if job.holders else (inf, None)
 
     def _may_hold(self, view: ClusterView, job: PendingJob, placement: Placement) -> bool:
-        """Return True if the limits of a job that does not share nodes allow all resources of these
-        nodes, which is what counts once Slurm has chosen them (acct_policy_job_runnable_post_select
-        in acct_policy.c)."""
-        if job.part.exclusive:
+        """True if the limits of a job allow these nodes, and all of their resources if it shares none, as
+        they count once Slurm has chosen them (acct_policy_job_runnable_post_select in acct_policy.c).
+        """
+        holders = self._rules.holders(job.task.job, job.part)
+        if self._rules.holdings.most_nodes and self._rules.holdings.full_of_nodes(
+            holders, [share.node for share in placement]
+        ):
+            return False
+        if job.part.exclusive or not job.alone:
             return True
         machines = [view.machines.list[share.node] for share in placement]
         amounts = of_nodes(self._rules.amounts(job.task), [machine.node for machine in machines])
@@ -783,16 +883,15 @@ class SlurmMultifactor:
 
         def placed(nodes: int, types: tuple[int, ...]) -> Placement | None:
             end_s, ties = view.now + self._longest_s(task, types), self._set.bf_ties == "wait"
-            return self._on(view, task, nodes & ~plan.kept(view.now, end_s, closed=ties, of=nodes), room)
+            return self._on(view, task, part, nodes & ~plan.kept(view.now, end_s, closed=ties, of=nodes), room)
 
         return self._first(task, lambda types: self._roomy_nodes(view, task, part, types), placed)
 
     def _roomy_nodes(self, view: ClusterView, task: TaskState, part: NodePartition, types: tuple[int, ...]) -> int:
-        """Return the usable nodes of these types on which an instance fits, cached until a run
-        starts."""
-        nodes, alone = 0, self._rules.alone(task.job, part)
+        """Return the usable nodes of these types with room for an instance, kept until a run starts."""
+        nodes, alone, barred = 0, self._rules.alone(task.job, part), self._barred(task)
         for type_ in self._allowed(task, part, types):
-            key = task.demand, part.name, alone, type_
+            key = task.demand, part.name, alone, type_, barred
             roomy = self._roomy.get(key)
             if roomy is None:
                 roomy, machines = 0, view.machines.list
@@ -832,7 +931,7 @@ class SlurmMultifactor:
                 nodes |= machines.candidate_set(task.demand, type_)
             return usable & nodes
 
-        return self._first(task, candidates, lambda open_, _: self._on(view, task, open_, room))
+        return self._first(task, candidates, lambda open_, _: self._on(view, task, part, open_, room))
 
     def _first(
         self,
@@ -861,12 +960,23 @@ class SlurmMultifactor:
         nodes = self._rules.nodes[part.name] & ~self._whole
         if self._rules.alone(task.job, part):
             nodes &= ~sum(1 << node for node in self._count)
-        return nodes
+        return nodes & ~self._barred(task)
 
-    def _on(self, view: ClusterView, task: TaskState, nodes: int, room: float) -> Placement | None:
+    def _barred(self, task: TaskState) -> int:
+        """The nodes that other users keep from the task: those that they share with no one, or all that
+        they use if the task's user shares none.
+        """
+        if not (self._owned or self._rules.by_user(task.job)):
+            return 0
+        user, whole = user_of(task.job), self._rules.by_user(task.job)
+        others = [node for node, users in (self._users if whole else self._owned).items() if {*users} - {user}]
+        return sum(
+            [1 << node for node in {*others, *[node for node, users in self._owned.items() if user not in users]}]
+        )
+
+    def _on(self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int, room: float) -> Placement | None:
         demand, machines = task.demand, view.machines.list
-        # for most jobs, there is no need to examine all nodes
-        if self._set.place == "first" and not demand.gang:
+        if self._set.place == "first" and not (demand.gang or part.spreads):  # most jobs: no need to examine all nodes
             for node in bits(nodes):
                 if count := machines[node].room(demand):
                     return (Share(node, int(min(count, task.waiting, room))),)
@@ -875,12 +985,16 @@ class SlurmMultifactor:
         open_ = sum([1 << node for node in rooms])
         free = {node: machines[node].cpus for node in rooms}
         spread = self._rules.spread(task.job)
-        if demand.counted and demand.terms is not None:
-            counted = nodes_by_counts(list(rooms), demand.gang, demand.terms.counts)
-            return None if counted is None else tuple([Share(node, 1) for node in sorted(counted)])
         if demand.gang:
-            return self._choice.placement(open_, rooms, free, demand.gang, spread=spread)
-        chosen = self._choice.nodes(open_, rooms, free, 1, spread=True)
+            shares = self._rules.shares(task)
+            choose = partial(self._choice.placement, spread=spread, shares=shares, idlest=part.spreads)
+            placement = choose(open_, rooms, free, demand.gang)
+            most = part.job_limits.nodes
+            if placement is not None and most is not None and len(placement) > most:
+                largest = sorted(rooms, key=lambda node: (-rooms[node], node))[: int(most)]
+                placement = choose(sum([1 << node for node in largest]), rooms, free, demand.gang)
+            return placement
+        chosen = self._choice.nodes(open_, rooms, free, 1, spread=True, idlest=part.spreads)
         if not chosen:
             return None
         node = chosen.bit_length() - 1
@@ -888,25 +1002,122 @@ class SlurmMultifactor:
 
     # Stopping.
 
-    def _make_way(self, view: ClusterView, task: TaskState, part: NodePartition) -> Iterator[Decision]:
-        """Stop the runs that prevent the task from fitting, each in the way set by its partition or
-        QOS."""
+    def _make_way(self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int) -> Iterator[Decision]:
+        """Stop the runs that prevent the task from fitting on ``nodes``, each in the way set by its partition
+        or QOS, and once its grace time is over. While those of an earlier time are still ending, no
+        others are chosen (``preempt_in_progress``).
+        """
+        if self._is_leaving(task):
+            return
         modes = {run: mode for run in self._preemptable if (mode := self._mode(view, run, task, part)) != "off"}
-        order = sorted(modes, key=lambda run: (*self._worth(run), -self._runs[run].started_s, -run))
         killed: set[int] = set()
-        for run in make_room(view, task, [view.running[run] for run in order]):
-            job = self._runs[run].job if run in self._runs else -1
-            if modes[run] == "cancel" and job not in killed and job >= 0:
+        chosen = self._victims(view, task, part, nodes, sorted(modes, key=self._worth)) if modes else []
+        for run in chosen:
+            if run not in self._runs:  # its job was killed with another run
+                continue
+            job, grace_s = self._runs[run].job, self._grace_s(run)
+            if grace_s > 0:
+                self._ending[run] = min(view.now + grace_s, self._runs[run].limit_ends_s), modes[run]
+                self._table.shorten(view.running[run], self._ending[run][0])
+                self._changed = True
+            elif modes[run] == "cancel" and job not in killed:
                 killed.add(job)
                 yield Kill(job, RejectReason.CANCELLED)
             elif modes[run] != "cancel":
                 self._no_delay = modes[run] == "suspend"
                 yield Preempt(run)
                 self._no_delay = False
+        if chosen:
+            self._leaving[task.order, task.piece] = tuple(chosen)
+
+    def _is_leaving(self, task: TaskState) -> bool:
+        """True if runs are ending that had to make way for the task."""
+        return any(run in self._runs for run in self._leaving.get((task.order, task.piece), ()))
+
+    def _stoppable(
+        self, view: ClusterView, task: TaskState, part: NodePartition, known: dict[tuple[str, str], frozenset[int]]
+    ) -> frozenset[int]:
+        """The runs that the task may stop in a partition, without those that are suspended."""
+        key = self._rules.quality(task.job).name, part.name
+        if key not in known:
+            modes = {run: self._mode(view, run, task, part) for run in self._preemptable}
+            known[key] = frozenset([run for run, mode in modes.items() if mode in ("requeue", "cancel")])
+        return known[key]
+
+    def _victims(
+        self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int, candidates: list[int]
+    ) -> list[int]:
+        """The runs whose end would let the task start on ``nodes``, taken from the ``candidates`` in their
+        order; none if all of them are not enough. As in ``_run_now`` (job_test.c), the last one that was needed
+        is then moved to the front and the search repeated, and only runs on the chosen nodes are stopped.
+        """
+        for again in (True, False):
+            freed, rest = FreedNodes(view), list(candidates)
+            gone: set[int] = set()
+            for place, run in enumerate(rest):
+                gone.add(run)
+                freed.without(view.running[run])
+                if not any(nodes >> node & 1 for node in view.running[run].nodes):
+                    continue
+                chosen = self._chosen_without(view, task, part, nodes, freed, gone)
+                if not chosen:
+                    continue
+                needed = [one for one in rest[: place + 1] if any(chosen >> node & 1 for node in self._runs[one].nodes)]
+                if not again or len(needed) < 2:
+                    return needed
+                candidates = [run, *[one for one in rest if one != run]]
+                break
+            else:
+                return []
+        return []
+
+    def _chosen_without(
+        self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int, freed: FreedNodes, gone: set[int]
+    ) -> int:
+        """The nodes that the task would take without some runs; 0 if it would not fit."""
+        demand, rules, machines = task.demand, self._rules, view.machines.list
+        alone = rules.alone(task.job, part)
+        for group in rules.groups(task):
+            room: dict[int, int] = {}
+            free: dict[int, int] = {}
+            for node in bits(nodes & group.nodes & demand.nodes & ~self._barred(task)):
+                machine = machines[node]
+                if not machine.up or ((alone or self._whole >> node & 1) and self._count.get(node, 0)):
+                    held = [run for run in self._table.ids[node] if run not in gone]
+                    if held or not machine.up:
+                        continue
+                if count := freed.room(node, demand):
+                    room[node], free[node] = count, freed.cpus(node)
+            open_ = sum([1 << node for node in room])
+            spread = rules.spread(task.job) or not demand.gang
+            wanted, shares = demand.gang or 1, rules.shares(task)
+            if chosen := self._choice.nodes(open_, room, free, wanted, spread=spread, shares=shares):
+                return chosen
+        return 0
+
+    def _grace_s(self, run: int) -> float:
+        """The time that a run goes on after it has been chosen to be preempted."""
+        kept, rules = self._runs[run], self._rules
+        if self._set.preempt == "qos":
+            return rules.qos[kept.qos].grace_s
+        return rules.partitions[kept.partition].grace_s
+
+    def _end_graced(self, view: ClusterView) -> Iterator[Decision]:
+        """Stop the runs whose grace time is over."""
+        for run in [run for run, (until_s, _) in self._ending.items() if until_s <= view.now + _LATE_S]:
+            _, mode = self._ending.pop(run)
+            if run not in self._runs:
+                continue
+            if mode == "cancel":
+                yield Kill(self._runs[run].job, RejectReason.CANCELLED)
+            else:
+                yield Preempt(run)
 
     def _mode(self, view: ClusterView, run: int, task: TaskState, part: NodePartition) -> str:
         """Return the way in which a run may be stopped for the task."""
         kept, rules = self._runs[run], self._rules
+        if run in self._ending:
+            return "off"
         if self._set.preempt == "qos":
             quality = rules.qos[kept.qos]
             mode = quality.preempt if kept.qos in rules.quality(task.job).preempts else "off"
@@ -914,13 +1125,17 @@ class SlurmMultifactor:
             other = rules.partitions[kept.partition]
             mode = other.preempt if other.tier < part.tier else "off"
         latest_s = self._latest.get(kept.job, kept.started_s) if mode == "cancel" else kept.started_s
-        inside = all(rules.nodes[part.name] >> node & 1 for node in kept.nodes)
+        inside = any(rules.nodes[part.name] >> node & 1 for node in kept.nodes)
         return mode if inside and latest_s < view.now else "off"
 
-    def _worth(self, run: int) -> tuple[float, float]:
-        """Return the tier and the QOS priority of a run; runs with the lowest are stopped first."""
+    def _worth(self, run: int) -> tuple[float, float, int]:
+        """The order in which runs are stopped: of the lowest priority of QOS or tier first, then of the
+        fewest nodes.
+        """
         kept, rules = self._runs[run], self._rules
-        return rules.partitions[kept.partition].tier, rules.qos[kept.qos].priority
+        qos = self._set.preempt == "qos"
+        rank = rules.qos[kept.qos].priority if qos else rules.partitions[kept.partition].tier
+        return rank, len(kept.nodes), run
 
     def _kill_late(self, view: ClusterView) -> Iterator[Decision]:
         """End jobs that have exceeded their time limit."""

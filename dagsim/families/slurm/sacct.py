@@ -83,6 +83,7 @@ _NOTES = (
 _IN_LINE = "with the GPUs of SubmitLine, since no list of resources has any (AccountingStorageTRES)"
 _AGAIN = "with the id of an earlier job of another time, user or cluster; jobs of their own"
 _NO_LIST = "whose list of nodes cannot be read, so their nodes are unknown"
+_UNFINISHED = "of requeued jobs that are not over at the end, taken to run for as long as their longest attempt"
 _OTHER_CPUS = "whose NCPUS and AllocTRES disagree; taken as AllocTRES"
 _OTHER_LENGTH = "whose list of nodes and NNodes disagree"
 _DAY_S = 86400.0
@@ -99,11 +100,13 @@ job is kept."""
 
 
 class Sacct(Reader):
-    """One gang per job, with one instance per node; a heterogeneous job has one task per component.
+    """One gang per job, with one instance per node. Each component of a heterogeneous job is a job, and they
+    start together (``Request.together``).
 
     Every job that held its nodes is kept, however it ended. An attempt that was requeued, preempted
-    or lost its node is followed by another. The work is that of the last attempt
-    (``protocol="last-attempt"``) or of all attempts (``all-attempts``).
+    or lost its node is followed by another. Work is that of the last attempt
+    (``protocol="last-attempt"``) or of all attempts (``all-attempts``); the observed wait is that of the
+    first.
     """
 
     name = "sacct"
@@ -215,8 +218,8 @@ class _Attempt:
 
     @property
     def base(self) -> str:
-        """Id of the job without the number of a component."""
-        return self.id.partition("+")[0]
+        """Id of the job: the first component of a heterogeneous job has the id of all."""
+        return _job_id(self.id)
 
     @property
     def is_over(self) -> bool:
@@ -402,8 +405,8 @@ class _Reading:
             yield table.chosen(np.flatnonzero(fine & ~steps))
 
     def keys(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
-        """Return the job of each row, and its submission time."""
-        ids, submit = objects([id.partition("+")[0] for id in _ids(table).tolist()]), self._moments(table, "Submit")
+        """Job of each row, and its submission time."""
+        ids, submit = objects([_job_id(id) for id in _ids(table).tolist()]), self._moments(table, "Submit")
         if self.reuse.numbers:
             owners = zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True)
             for row, key in enumerate(zip(map(hash, ids.tolist()), map(hash, owners), submit.tolist(), strict=True)):
@@ -428,8 +431,7 @@ class _Reading:
         for job in again:
             reading.findings.note(groups.row[groups.first[job] : groups.first[job] + 1], _AGAIN)
         kinds = _Kinds(table, reading.template)
-        whole = np.array(["+" not in id for id in _ids(table).tolist()], bool)
-        plain = whole & times.are_plain() & kinds.known
+        plain = times.are_plain() & kinds.known
         first, start = groups.row[groups.first[:-1]], times.moments["Start"]
         work = self.options.all_on_reference(times.ran_s, kinds.measured_on, kinds.place)
         eligible = times.moments["Eligible"]
@@ -474,10 +476,11 @@ class _Reading:
         return with_others(batch, make, groups.first, groups.row)
 
     def learn(self, table: Table, whole: bool) -> None:
-        """Record the attempts in a table, by which ``keys`` later tells jobs with the same id
-        apart. ``whole`` is True if the table holds all rows."""
-        bases = [id.partition("+")[0] for id in _ids(table).tolist()]
-        if whole and len(set(bases)) == len(bases):  # true for most logs: one row per job
+        """Take note of the attempts of a table, by which ``keys`` later tells jobs of one id apart. ``whole`` is
+        True if it holds all rows.
+        """
+        bases = [_job_id(id) for id in _ids(table).tolist()]
+        if whole and len(set(bases)) == len(bases):  # true of most logs: one row per job
             return
         owners = map(hash, zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True))
         ids = [map(hash, column) for column in (bases, _ids(table).tolist())]
@@ -505,7 +508,8 @@ class _Reading:
         if not (several or counts_licences or any(any(column.words) for column in columns)):
             return None, None
         licences = asked.mapped(licences_or_none) if counts_licences else Labels(np.zeros(len(first), np.int32), ((),))
-        rows = zip(*[column.tolist() for column in (*columns, partition, licences, nodes)], strict=True)
+        components = map(_component, ids.tolist())
+        rows = zip(*[column.tolist() for column in (*columns, partition, licences, nodes)], components, strict=True)
         terms = [submission(*row) for row in rows]
         nice = np.array([-term.nice or 0.0 for term in terms])
         submit_s = self._moments(table, "Submit")[first].tolist()
@@ -550,34 +554,28 @@ class _Reading:
         return self.dated[0]
 
     def job(self, time: float, rows: dict[int, list[str]]) -> tuple[Job, int] | None:
-        """Build a job from its rows, and return it with their number; ``None`` if it has to be
-        dropped."""
-        components: dict[str, list[_Attempt]] = {}
-        seen: dict[str, list[list[str]]] = {}
+        """Job of its rows and their number, or ``None`` if it cannot be kept."""
+        attempts: list[_Attempt] = []
+        seen: list[list[str]] = []
         for place, row in rows.items():
             try:
                 attempt = self._attempt(place, dict(zip(COLUMNS, row, strict=True)))
-                if row in seen.setdefault(attempt.id, []):
+                if row in seen:
                     raise Dirty("given twice")
-                seen[attempt.id].append(row)
-                _refuse_again(attempt, components.get(attempt.id, []))
+                seen.append(row)
+                _refuse_again(attempt, attempts)
             except Dirty as reason:
                 self._drop_row(str(reason), place)
             else:
-                components.setdefault(attempt.id, []).append(attempt)
-        kept = {name: self._lasting(attempts) for name, attempts in components.items()}
-        attempts = [attempt for attempts in kept.values() for attempt in attempts]
-        if not attempts:
-            return None
-        if not all(kept.values()):
-            self._drop("of jobs that lost a component", attempts)
+                attempts.append(attempt)
+        if not (kept := self._lasting(attempts) if attempts else []):
             return None
         try:
-            return self._made(time, list(kept.values())), len(attempts)
+            return self._made(time, kept), len(kept)
         except Dirty as reason:
-            self._drop(str(reason), attempts)
+            self._drop(str(reason), kept)
         except ModelError as error:
-            self._drop("that describe an impossible job", attempts, str(error))
+            self._drop("that describe an impossible job", kept, str(error))
         return None
 
     def template(self, row: list[str]) -> tuple[Task, str | None] | None:
@@ -681,10 +679,8 @@ class _Reading:
 
     def _terms(self, place: int, row: dict[str, str], nodes: int) -> Submission:
         licences = resources(row["ReqTRES"]).licences
-        _, _, component = row["JobID"].partition("+")
-        number = int(component) if component.isdecimal() and len(component) < 6 else 0
         columns = (row["SubmitLine"], row["Constraints"], row["Reservation"], row["Partition"])
-        terms = submission(*columns, licences, nodes, number)
+        terms = submission(*columns, licences, nodes, _component(row["JobID"]))
         if terms.fault:
             raise Dirty(terms.fault)
         if terms.note:
@@ -698,6 +694,8 @@ class _Reading:
         when the log says so."""
         request = terms.request
         array, _, task = id.partition("_")
+        if terms.several:
+            request = replace(request or Request(), together=id.partition("+")[0])
         if request is not None and request.array_limit is not None:
             request = replace(request, array=array)
         if request is not None and any(entry.endswith("_*") for entry in request.after):
@@ -716,11 +714,13 @@ class _Reading:
             return None
 
     def _lasting(self, attempts: list[_Attempt]) -> list[_Attempt]:
-        """Return the attempts of a kept job that ran, in order; ``None`` if the job is dropped."""
+        """Attempts of a kept job that ran, in order; none if the job is dropped. A job that was requeued and
+        is not over when the log ends is kept, since it has held nodes.
+        """
         attempts.sort(key=lambda row: (row.submit_s, inf if row.start_s is None else row.start_s, row.place))
-        ran = []
+        ran: list[_Attempt] = []
         for attempt in attempts:
-            reason = self._unusable(attempt)
+            reason = None if ran and attempt.ran and attempt.state == "RUNNING" else self._unusable(attempt)
             if reason is None:
                 ran.append(attempt)
                 continue
@@ -730,9 +730,7 @@ class _Reading:
                 self._note("array tasks never ran, at least", attempt.place, tasks)
             self._drop_row(reason, attempt.place, detail)
         if ran and not attempts[-1].is_over and not self.options.keep_partial:
-            for attempt in ran:
-                self._drop_row("of jobs that outlive the trace", attempt.place)
-            return []
+            self._note(_UNFINISHED, attempts[-1].place)
         if ran and ran[0].restarts:
             self._note("of requeued jobs whose first attempts are not in the file (sacct --duplicates)", ran[0].place)
         return ran
@@ -748,22 +746,18 @@ class _Reading:
             return "that outlive the trace"
         return None
 
-    def _made(self, time: float, components: list[list[_Attempt]]) -> Job:
-        """Build the job, with one task per component.
+    def _made(self, time: float, attempts: list[_Attempt]) -> Job:
+        """The job of its attempts.
 
         Raises:
             Dirty, ModelError: Its demand is unclear or invalid.
         """
-        first = components[0][0]
-        if len(components) > 1:
-            self._note("of several components, which need not start together here", first.place)
-        pieces = [piece for attempts in components for piece in self._by_type(attempts)]
-        names = [f"component-{place}" for place in range(len(pieces))] if len(pieces) > 1 else ["job"]
+        # Waits are those of the first attempt: later ones are what a simulation's own preemptions and failures make.
+        first = shown = attempts[0]
+        pieces = self._by_type(attempts)
+        names = [f"part-{place}" for place in range(len(pieces))] if len(pieces) > 1 else ["job"]
         tasks = [self._task(piece, name) for piece, name in zip(pieces, names, strict=True)]
-        shown = components[0][0 if self.options.protocol == "all-attempts" else -1]
         request = self._request(first.terms, first.base, time)
-        if len(several := dict.fromkeys(attempts[-1].submitted[2] for attempts in components)) > 1:
-            request = replace(request or Request(), partitions=tuple(several))
         return Job(
             first.base,
             TaskGraph(tuple(tasks)),
@@ -778,27 +772,26 @@ class _Reading:
             request=request,
             observed_start_s=None if shown.start_s is None else max(time, shown.start_s),
             eligible_s=max(time, shown.eligible_s if shown.start_s is None else min(shown.eligible_s, shown.start_s)),
-            observed_nodes=self._nodes([attempts[-1] for attempts in components]),
-            observed_gpu=(self._measured_on(shown) or "") if len(components) == 1 else "",
+            observed_nodes=self._nodes(attempts[-1]),
+            observed_gpu=self._measured_on(shown) or "",
         )
 
     def _tenant(self, user: str, account: str, partition: str) -> str:
         owners = {"user": user, "account": account, "partition": partition}
         return (account or user) if self.options.tenant is None else owners[self.options.tenant]
 
-    def _nodes(self, shown: list[_Attempt]) -> tuple[str, ...]:
-        """Return the nodes named in the log; none for a list that cannot be read."""
-        for attempt in shown:
-            if (found := _listed_nodes(attempt.node_list)) < 0:
-                self._note(_NO_LIST, attempt.place)
-            elif found and attempt.nodes != found:
-                self._note(_OTHER_LENGTH, attempt.place)
-        listed = [readable_hosts(attempt.node_list) for attempt in shown]
-        return listed[0] if len(listed) == 1 else tuple([name for names in listed for name in names])
+    def _nodes(self, attempt: _Attempt) -> tuple[str, ...]:
+        """Nodes named in the log; none if their list cannot be read."""
+        if (found := _listed_nodes(attempt.node_list)) < 0:
+            self._note(_NO_LIST, attempt.place)
+        elif found and attempt.nodes != found:
+            self._note(_OTHER_LENGTH, attempt.place)
+        return readable_hosts(attempt.node_list)
 
     def _by_type(self, attempts: list[_Attempt]) -> list[list[_Attempt]]:
-        """Split a component by GPU type, because a gang runs on one type. Only a component that
-        holds whole nodes of several types is split."""
+        """Split a job by GPU type, since a gang runs on one type. Only a job that holds whole nodes of several
+        types is split.
+        """
         last = attempts[-1]
         allocated, nodes = last.allocated, last.nodes
         if allocated.gpus > last.asked.gpus and last.asked.is_stated:
@@ -825,8 +818,11 @@ class _Reading:
 
     def _task(self, attempts: list[_Attempt], name: str) -> Task:
         last = attempts[-1]
-        every = self.options.protocol == "all-attempts"
-        seconds = ordered_sum(attempt.ran_s for attempt in attempts) if every else last.ran_s
+        if self.options.protocol == "all-attempts":
+            seconds = ordered_sum(attempt.ran_s for attempt in attempts)
+        else:  # the last attempt may still be running
+            begun = attempts[-1:] if last.is_over else attempts
+            seconds = max(attempt.ran_s for attempt in begun)
         alone = last.terms.request is not None and last.terms.request.exclusive and last.asked.is_stated
         requested = alone or (self.options.demand == "requested" and last.asked.is_stated)
         taken = last.asked if requested else last.allocated
@@ -888,6 +884,17 @@ def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:
     """Return the user, account, partition and QOS; jobs with equal values share one tuple."""
     partition = row["Partition"].partition(",")[0]
     return intern(row["User"]), intern(row["Account"]), intern(partition), intern(row["QOS"])
+
+
+def _job_id(id: str) -> str:
+    """The id of a job: of the components of a heterogeneous job, the first has the id of all."""
+    return id.removesuffix("+0")
+
+
+def _component(id: str) -> int:
+    """The number of a component of a heterogeneous job; 0 for other jobs."""
+    number = id.partition("+")[2].partition(":")[0]
+    return int(number) if number.isdecimal() and len(number) < 6 else 0
 
 
 def _ids(table: Table) -> np.ndarray:

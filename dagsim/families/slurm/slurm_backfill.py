@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cache, reduce
 from heapq import heappop, heappush
@@ -20,15 +21,8 @@ from dagsim.families.slurm.slurm_times import NodeChoice
 from dagsim.family import offered
 from dagsim.model import NodePartition
 from dagsim.model.arithmetic import bits
-from dagsim.systems.cluster.api import (
-    ClusterState,
-    ClusterView,
-    DemandClass,
-    NodeState,
-    Run,
-    TaskState,
-    nodes_by_counts,
-)
+from dagsim.model.queues import UNLIMITED_S
+from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, NodeState, Run, TaskState
 
 __all__ = [
     "BackfillOutlook",
@@ -116,6 +110,11 @@ class RunTable:
             gives[to : to + 3] = [float(demand.whole * count), float(demand.cpus * count), float(demand.memory * count)]
             self.runs[node] = len(ids)
 
+    def shorten(self, run: Run, limit_ends_s: float) -> None:
+        """Let the limit of a run end earlier."""
+        self.ended(run)
+        self.started(run, limit_ends_s)
+
     def ended(self, run: Run) -> None:
         """Remove a run."""
         for machine, *_ in run.held:
@@ -127,6 +126,23 @@ class RunTable:
             self.ends[row + place : row + last] = self.ends[row + place + 1 : row + last + 1]
             self.gives[3 * (row + place) : 3 * (row + last)] = self.gives[3 * (row + place + 1) : 3 * (row + last + 1)]
             self.runs[node] = last
+
+    def without(self, runs: Iterable[Run], now: float) -> RunTable:
+        """A copy without some of the runs, whose resources are free. Reservations are not copied."""
+        table = copy(self)
+        table.ids = [list(ids) for ids in self.ids]
+        table._stale = {}
+        for name in ("ends", "gives", "runs", "free"):
+            setattr(table, name, getattr(self, name).copy())
+        for run in runs:
+            demand = run.task.demand
+            table.ended(run)
+            for machine, count, *_ in run.held:
+                at = 3 * machine.index
+                for place, amount in enumerate((demand.whole, demand.cpus, demand.memory)):
+                    table.free[at + place] += float(amount * count)
+        table.sort(now)
+        return table
 
     def refresh(self, machines: Sequence[NodeState]) -> None:
         """Read the free resources of nodes at which they have changed."""
@@ -274,7 +290,7 @@ class NodePlan:
         self._table, self._choice, self._whole = table, choice, whole
         self._view, self._until_s, self._resolution_s = view, view.now + window_s, resolution_s
         self._linear_s = float(linear_s)
-        self._searches: dict[tuple[DemandClass, bool, tuple[int, ...], int], _Search] = {}
+        self._searches: dict[tuple[DemandClass, bool, tuple[int, ...], int, frozenset[int]], _Search] = {}
         machines = view.machines
         self._origin_s = 0.0 if machines.site is None else float(machines.site.origin_s)
         self._of_type = [0] * len(machines.types)
@@ -282,7 +298,9 @@ class NodePlan:
             self._of_type[machine.type] |= machine.bit if machine.up else 0
         self._all_up = reduce(or_, self._of_type)
         self._up_of: dict[tuple[int, ...], int] = {}
-        self._steps: dict[tuple[DemandClass, bool], tuple[Numbers, Numbers, Numbers]] = {}
+        self._steps: dict[tuple[DemandClass, bool, frozenset[int]], tuple[Numbers, Numbers, Numbers]] = {}
+        self._tables: dict[frozenset[int], RunTable] = {}
+        """The runs under way without those that a job may stop."""
         table.refresh(machines.list)
         table.begin()
         self._fill, self._earliest = _functions(compiled=table.compiled)
@@ -292,15 +310,17 @@ class NodePlan:
         if machines.site is not None:
             for drain in machines.site.drained:
                 self._drained |= drain.nodes if drain.start_s <= self.now < drain.end_s else 0
-            for number, closed in enumerate(machines.site.closed):
-                for node in bits(closed.nodes):
-                    table.keep(node, closed.start_s, closed.end_s, number)
+            for closed in machines.site.closed:
+                if closed.known_s <= self.now < closed.end_s and closed.start_s < self.now + UNLIMITED_S:
+                    for node in bits(closed.nodes):
+                        table.keep(node, closed.start_s, closed.end_s, closed.number)
 
     def started(self) -> None:
         """Drop the cached free resources, because a run has started."""
         self._table.refresh(self._view.machines.list)
         self._table.sort(self._now)
         self._steps.clear()
+        self._tables.clear()
         for search in self._searches.values():
             search.steps = None
 
@@ -328,41 +348,59 @@ class NodePlan:
         for node in bits(nodes):
             self._table.keep(node, kept.begin_s, kept.end_s, -1)
 
-    def make_room(self, job: PendingJob) -> None:
-        """Reserve nodes for the earliest possible start of a job."""
+    def make_room(self, job: PendingJob, gone: frozenset[int] = frozenset(), barred: int = 0) -> None:
+        """Reserve nodes for the earliest possible start of a job, which may stop the runs ``gone``, and may
+        not use nodes that are ``barred``, at any time (``filter_by_node_owner``).
+        """
         best: tuple[float, float, int] | None = None
-        for limit_s, groups in job.asked:
-            earliest = self.earliest(job.task.demand, groups, job.span, limit_s, alone=job.alone, distinct=job.spread)
+        for limit_s, listed in job.asked:
+            groups = tuple([nodes & ~barred for nodes in listed]) if barred else listed
+            earliest = self.earliest(
+                job.task.demand, groups, job.span & ~barred, limit_s,
+                alone=job.alone, distinct=job.spread, shares=job.shares, gone=gone,
+            )  # fmt: skip
             if earliest is not None and (best is None or earliest[0] < best[0]):
                 best = earliest[0], earliest[0] + limit_s, earliest[1]
         if best is not None:
             self.reserve(*best)
 
     def earliest(
-        self, demand: DemandClass, groups: tuple[int, ...], span: int, limit_s: float, *, alone: bool, distinct: bool
+        self,
+        demand: DemandClass,
+        groups: tuple[int, ...],
+        span: int,
+        limit_s: float,
+        *,
+        alone: bool,
+        distinct: bool,
+        shares: tuple[tuple[int, int], ...] = (),
+        gone: frozenset[int] = frozenset(),
     ) -> tuple[float, int] | None:
-        """Return the first time within the window at which ``demand`` can start for ``limit_s`` on
-        a group of nodes, and the first such nodes in the first such group. A gang takes one group.
-        ``span`` are the nodes of the partition. ``alone`` requires nodes without other users,
-        ``distinct`` one node per instance."""
-        key = demand, alone, groups, span
+        """Return the first time within the window at which a group of nodes has room for a start of
+        ``demand`` for ``limit_s``, and the first such nodes of the first such group. A gang takes one
+        group. ``span`` are the nodes of the partition. ``alone`` requires nodes without other users,
+        ``distinct`` one node per instance, ``shares`` so many of some sets of nodes. The runs ``gone``
+        count as ended (``_future_run_test`` in job_test.c).
+        """
+        key = demand, alone, groups, span, gone
         search = self._searches.get(key)
         if search is None:
             search = self._searches[key] = self._search(demand, groups, span)
         if search.never_s <= limit_s:
             return None
         table, wanted, out = self._table, demand.gang or 1, self._table.out
+        runs = self._without(gone)
         table.searched += len(search.listed)
         if search.steps is None:
-            search.steps = self._steps_of(demand, alone)
+            search.steps = self._steps_of(demand, alone, gone)
         least_s = search.least_s
         while True:
             begin_s, first = self._earliest(
                 search.members, search.span, search.asked, *search.steps, table.stride + 1,
-                table.order, table.ranks, table.runs, self._linear_s, self._now,
+                runs.order, runs.ranks, runs.runs, self._linear_s, self._now,
                 table.begins, table.untils, table.owners, table.kept, table.kept_stride, search.own,
                 least_s, search.until_s, limit_s, self._resolution_s, self._origin_s,
-                float(wanted), distinct, table.marks, out,
+                float(wanted), distinct, runs.marks, out,
             )  # fmt: skip
             if begin_s == inf:
                 search.never_s = limit_s
@@ -373,14 +411,24 @@ class NodePlan:
                 room = {node: int(out[node]) for node in search.listed if out[node] > 0}
                 free = sum([1 << node for node in room])
                 of_group = next(free & nodes for nodes in groups if free & nodes)
-                chosen = self._choice.nodes(of_group, room, room, wanted, spread=distinct)
-                if demand.counted and demand.terms is not None:
-                    own = [node for node in bits(of_group) if node in room]
-                    counted = nodes_by_counts(own, demand.gang, demand.terms.counts)
-                    chosen = sum([1 << node for node in counted]) if counted else chosen
+                chosen = self._choice.nodes(of_group, room, room, wanted, spread=distinct, shares=shares)
+                if not chosen:  # not enough of the nodes that it needs: try when further ones are free
+                    least_s = _next_end_s(runs.order, begin_s)
+                    if least_s > search.until_s:
+                        return None
+                    continue
             if begin_s <= least_s or not self._taken(chosen, begin_s, begin_s + limit_s):
                 return begin_s, chosen
             least_s = begin_s  # its nodes are reserved later on, so Slurm tries again from there
+
+    def _without(self, gone: frozenset[int]) -> RunTable:
+        """The runs under way but those ``gone``."""
+        if not gone:
+            return self._table
+        if gone not in self._tables:
+            running = self._view.running
+            self._tables[gone] = self._table.without([running[run] for run in gone if run in running], self._now)
+        return self._tables[gone]
 
     def _taken(self, nodes: int, begin_s: float, end_s: float) -> bool:
         """Return True if any of the nodes is reserved for a job at some time between the two."""
@@ -401,9 +449,11 @@ class NodePlan:
         if site is not None and terms is not None:
             usable, own = usable & terms.nodes, terms.reservation if terms.reservation >= 0 else own
             if own >= 0:
-                closed = site.closed[own]
-                usable, least_s = usable & closed.nodes, max(least_s, closed.start_s)
-                until_s = min(until_s, nextafter(closed.end_s, -inf))
+                times = [closed for closed in site.closed if closed.number == own and closed.end_s > self.now]
+                until_s = min(until_s, nextafter(times[0].end_s, -inf)) if times else -inf
+                if times:
+                    usable, least_s = usable & times[0].nodes, max(least_s, times[0].start_s)
+            own = next((number for number in terms.welcome if site.is_under_way(number, self.now)), own)
         listed, members = self._table.members(tuple([usable & nodes for nodes in groups]))
         never_s = -inf if least_s > until_s or not usable else inf
         span &= self._all_up & ~self._drained
@@ -421,13 +471,12 @@ class NodePlan:
             self._up_of[demand.types] = nodes
         return nodes
 
-    def _steps_of(self, demand: DemandClass, alone: bool) -> tuple[Numbers, Numbers, Numbers]:
-        """Return the steps of all nodes of the demand's types, as ``slurm_times.fill_rooms`` writes
-        them."""
-        key = demand, alone
+    def _steps_of(self, demand: DemandClass, alone: bool, gone: frozenset[int]) -> tuple[Numbers, Numbers, Numbers]:
+        """The steps of all nodes of the demand's types, as ``slurm_times.fill_rooms`` writes them."""
+        key = demand, alone, gone
         steps = self._steps.get(key)
         if steps is None:
-            table, machines = self._table, self._view.machines
+            table, machines = self._without(gone), self._view.machines
             steps = self._steps[key] = table.empty()
             nodes = self._up(demand)
             sharing = nodes if demand.share else 0
@@ -443,16 +492,18 @@ class NodePlan:
                 table.flags(self._whole), needs, alone, self.now, *steps,
             )  # fmt: skip
             for node in bits(sharing):
-                rows = list(self._freed(machines.list[node], demand, alone))
+                rows = list(self._freed(table, machines.list[node], demand, alone))
                 at = node * (table.stride + 1)
                 for place, (time_s, count) in enumerate(rows):
                     steps[0][at + place], steps[1][at + place] = time_s, float(count)
                 steps[2][node] = len(rows)
         return steps
 
-    def _freed(self, machine: NodeState, demand: DemandClass, alone: bool) -> Iterator[tuple[float, int]]:
-        """Yield times, and how many instances fit from each on, for a node with partly used GPUs."""
-        node, table = machine.index, self._table
+    def _freed(
+        self, table: RunTable, machine: NodeState, demand: DemandClass, alone: bool
+    ) -> Iterator[tuple[float, int]]:
+        """Time and room from then on for a node with partly used GPUs."""
+        node = machine.index
         runs = [self._view.running[number] for number in table.ids[node]]
         shared = not (alone or self._whole >> node & 1)
         if shared or not runs:
@@ -464,6 +515,12 @@ class NodePlan:
             if shared or place == len(runs) - 1:
                 end_s = float(table.ends[node * table.stride + place])
                 yield max(end_s, self.now + 1.0), machine.room(demand)
+
+
+def _next_end_s(order: Any, after_s: float) -> float:
+    """The next time at which the limit of a run ends; infinite if there is none."""
+    place = bisect_right(order, after_s)
+    return float(order[place]) if place < len(order) else inf
 
 
 @cache
@@ -510,7 +567,9 @@ class PendingJob(NamedTuple):
     span: int
     """The nodes of the partition, as a bit set."""
     asked: tuple[tuple[float, tuple[int, ...]], ...]
-    """The starts that the job may reserve: a time limit, and the groups of nodes with that limit."""
+    """The starts that it may reserve: a time limit, and the groups of nodes with that limit."""
+    shares: tuple[tuple[int, int], ...] = ()
+    """Sets of nodes of which so many must be among its nodes."""
 
 
 _BESIDE = 100
@@ -595,6 +654,28 @@ class PendingJobs:
     def set_aside(self, at: int, holder: Holder, amounts: Amounts) -> None:
         """Remove a listed job until ``holder`` frees something."""
         self._aside.setdefault(holder, {}).setdefault(amounts, []).append(self.listed.pop(at))
+
+    def after_s(self, holdings: Holdings, decay: float) -> float:
+        """Seconds until the decay of usage lets a job start that waits for a budget; infinite if none does."""
+        waits = [
+            holdings.budgets[holder].after_s(amounts, decay)
+            for holder, by_amounts in self._aside.items()
+            if holder in holdings.budgets
+            for amounts in by_amounts
+        ]
+        return min(waits, default=inf)
+
+    def hopeless(self, holdings: Holdings) -> list[int]:
+        """The numbers of jobs at a budget that will never have room for them."""
+        lost = [
+            job.task.job.number
+            for holder, by_amounts in self._aside.items()
+            for amounts, jobs in by_amounts.items()
+            if holdings.never(holder, amounts)
+            for job in jobs
+            if job.task.waiting
+        ]
+        return list(dict.fromkeys(lost))
 
     def drop_left(self, most: int) -> None:
         """Remove jobs that have left from the first ``most``."""

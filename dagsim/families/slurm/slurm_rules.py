@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
-from math import floor, inf
+from math import floor, inf, log
 from operator import or_
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from dagsim.model import Caps, Demand, JobCaps, Node, NodePartition, Qos, QueueTree
 from dagsim.model.arithmetic import bits, ordered_sum
-from dagsim.systems.cluster.api import ClusterState, ClusterView, JobState, NodeState, TaskState, members
+from dagsim.systems.cluster.api import (
+    ClusterState,
+    ClusterView,
+    JobState,
+    NodeState,
+    TaskState,
+    members,
+)
 from dagsim.systems.cluster.waits import ReachedLimit
 
 __all__ = [
@@ -36,11 +43,11 @@ class NodesOfTypes(NamedTuple):
 class SlurmRules:
     """The partitions, qualities of service and limits of ``view.queues``, looked up per job. Plain data."""
 
-    def __init__(self, view: ClusterView, *, kill: str, distinct: bool) -> None:
+    def __init__(self, view: ClusterView, *, kill: str, distinct: bool, safe: bool = True) -> None:
         self._queues = queues = view.queues or QueueTree()
         self.partitions = {part.name: part for part in queues.partitions} or {"": NodePartition("")}
         self.qos = {qos.name: qos for qos in queues.qos} or {"": Qos("")}
-        self.holdings = Holdings()
+        self.holdings = Holdings(safe=safe)
         names = [node.name for node in view.cluster.nodes]
         self.nodes = {part.name: members(part, names) for part in self.partitions.values()}
         """The nodes of each partition, as a bit set."""
@@ -50,6 +57,8 @@ class SlurmRules:
         self._all = (1 << len(view.machines.list)) - 1
         self._machines = view.cluster.nodes
         self._kill, self._distinct = kill, distinct
+        self._counts_time = any(caps.minutes for caps in _all_caps(queues))
+        """True if any limit counts resources times minutes."""
         self._above: dict[str, tuple[str, ...]] = {}
         self._per_user: dict[str, Caps] = {}
         self._of_user: dict[tuple[str, str], Caps] = {}
@@ -67,7 +76,7 @@ class SlurmRules:
         self._times: dict[int, list[list[tuple[float, float]]]] = {}
         """For each job and task, by type: the time limit, and the seconds until it is killed."""
         self._checked: set[int] = set()
-        self._possible: dict[tuple[Demand, int, int, bool, tuple[int, ...]], bool] = {}
+        self._possible: dict[tuple[Demand, int, int, bool, tuple[Any, ...]], bool] = {}
         self._empty: ClusterState | None = None
         self._groups: dict[tuple[tuple[int, ...], bool], tuple[NodesOfTypes, ...]] = {}
         self._parts: dict[int, tuple[NodePartition, ...]] = {}
@@ -86,7 +95,9 @@ class SlurmRules:
         instance."""
         gpus, cpus, memory_gb, _ = task.demand.demand
         count = task.demand.gang or 1
-        return Amounts(gpus * count, cpus * count, memory_gb * count, nodes=count if self.spread(task.job) else 1)
+        nodes = float(count) if self.spread(task.job) else 0.0
+        limit_s = self.limit_s(task, task.demand.types[0]) if self._counts_time else 0.0
+        return Amounts(gpus * count, cpus * count, memory_gb * count, 1.0, nodes, limit_s)
 
     def parts(self, job: JobState) -> tuple[NodePartition, ...]:
         """Return all partitions in which the job may run."""
@@ -129,6 +140,10 @@ class SlurmRules:
     def alone(self, job: JobState, part: NodePartition) -> bool:
         """Return True if the job shares no node."""
         return part.exclusive or (job.job.request is not None and job.job.request.exclusive)
+
+    def by_user(self, job: JobState) -> bool:
+        """True if only jobs of its own user share the nodes of the job."""
+        return job.job.request is not None and job.job.request.exclusive_user
 
     def spread(self, job: JobState) -> bool:
         """Return True if each instance of a gang takes a node of its own."""
@@ -250,11 +265,13 @@ class SlurmRules:
         """Return True if a start of the task fits on the nodes when they are empty."""
         demand = task.demand
         distinct = bool(self.spread(task.job) and demand.gang)
-        if nodes == self._all and not distinct:
-            return True  # otherwise the kernel would have rejected the job
+        shares = self.shares(task)
+        if nodes == self._all and not distinct and not shares:
+            return True  # otherwise the kernel would have rejected it
         if demand.terms is not None:
             nodes &= demand.terms.nodes
-        key = (demand.demand, demand.gang, nodes, distinct, demand.terms.domains if demand.terms is not None else ())
+        domains = () if demand.terms is None else demand.terms.domains
+        key = (demand.demand, demand.gang, nodes, distinct, (*domains, *shares))
         if key not in self._possible:
             self._possible[key] = False
             if self._empty is None:
@@ -264,7 +281,9 @@ class SlurmRules:
                 listed = [view.machines.list[node] for node in bits(nodes & group.nodes)]
                 rooms = [NodeState(machine.index, machine.node, machine.type).room(empty) for machine in listed]
                 room = sum([min(count, 1) for count in rooms] if distinct else rooms)
-                self._possible[key] = self._possible[key] or room >= (demand.gang or 1)
+                able = sum([machine.bit for machine, count in zip(listed, rooms, strict=True) if count])
+                shared = all((able & share).bit_count() >= count for share, count in shares)
+                self._possible[key] = self._possible[key] or (shared and room >= (demand.gang or 1))
         return self._possible[key]
 
     def groups(self, task: TaskState) -> tuple[NodesOfTypes, ...]:
@@ -285,6 +304,25 @@ class SlurmRules:
             )
         return groups
 
+    def shares(self, task: TaskState) -> tuple[tuple[int, int], ...]:
+        """Return sets of nodes of which so many must be among the nodes of a start: those that its job
+        names, and those that its constraint counts.
+        """
+        terms = task.demand.terms
+        if terms is None:
+            return ()
+        counts = terms.counts if task.demand.gang else ()
+        counted = tuple([(count.nodes, count.least) for count in counts])
+        return tuple([(1 << node, 1) for node in bits(terms.named)]) + counted
+
+    def named(self, task: TaskState) -> int:
+        """The nodes that the job asks for by name, as a bit set, if it needs no others."""
+        request = task.job.job.request
+        if request is None or not request.nodes:
+            return 0
+        nodes = sum([1 << at for at, node in enumerate(self._machines) if node.name in request.nodes])
+        return nodes if nodes.bit_count() >= (task.demand.gang if self.spread(task.job) else 1) else 0
+
     def _limit(self, queues: QueueTree) -> None:
         for node, above in queues.walk():
             self._above[node.name] = (node.name, *above)
@@ -292,7 +330,7 @@ class SlurmRules:
         for part in queues.partitions:
             self.holdings.limit(("partition", part.name), part.limits)
         for qos in queues.qos:
-            self.holdings.limit(("qos", qos.name), qos.limits)
+            self.holdings.limit(("qos", qos.name), qos.limits, decays=not qos.keeps_usage)
         self._per_user |= {node.name: node.user_limits for node, _ in queues.walk() if node.user_limits}
         self._of_user |= {(node.name, user): caps for node, _ in queues.walk() for user, caps in node.limits_of.items()}
 
@@ -305,6 +343,16 @@ class SlurmRules:
         if qos in self.qos:
             self.holdings.limit(("qos user", qos, user), self.qos[qos].user_limits)
             self.holdings.limit(("qos account", qos, account), self.qos[qos].account_limits)
+
+
+def _all_caps(queues: QueueTree) -> Iterator[Caps]:
+    """Yield the limits of all owners."""
+    for node, _ in queues.walk():
+        yield from (node.limits, node.user_limits, *node.limits_of.values())
+    for part in queues.partitions:
+        yield part.limits
+    for qos in queues.qos:
+        yield from (qos.limits, qos.user_limits, qos.account_limits)
 
 
 def account_of(job: JobState) -> str:
@@ -323,17 +371,20 @@ Holder: TypeAlias = tuple[str, ...]
 
 
 class Amounts(NamedTuple):
-    """The resources that one start holds; ``jobs`` is 1."""
+    """The resources that one start holds; ``jobs`` is 1. ``nodes`` is 0 if their number is not known
+    before it starts, ``limit_s`` its time limit if any budget counts that.
+    """
 
     gpus: float
     cpus: float
     memory_gb: float
     jobs: float = 1.0
-    nodes: float = 1.0
+    nodes: float = 0.0
+    limit_s: float = 0.0
 
     def times(self, count: float) -> Amounts:
         """Return the amounts multiplied by ``count``."""
-        return Amounts(*[amount * count for amount in self])
+        return Amounts(*[amount * count for amount in self])._replace(limit_s=self.limit_s)
 
 
 def of_nodes(amounts: Amounts, nodes: Sequence[Node]) -> Amounts:
@@ -341,21 +392,103 @@ def of_nodes(amounts: Amounts, nodes: Sequence[Node]) -> Amounts:
     memory in proportion to the CPUs (DefMemPerCPU, ``--mem-per-cpu``)."""
     cpus = ordered_sum(node.cpus for node in nodes)
     memory_gb = amounts.memory_gb * cpus / amounts.cpus if amounts.cpus else amounts.memory_gb
-    return Amounts(ordered_sum(node.gpus for node in nodes), cpus, memory_gb, amounts.jobs, float(len(nodes)))
+    gpus = ordered_sum(node.gpus for node in nodes)
+    return Amounts(gpus, cpus, memory_gb, amounts.jobs, len(nodes), amounts.limit_s)
 
 
-_NOTHING = (0.0, 0.0, 0.0, 0.0, 0.0)
+_HELD = ("gpus", "cpus", "memory_gb", "jobs")
+"""Resources that are summed over runs; different nodes are counted."""
+_EMPTY = (0.0, 0.0, 0.0, 0.0)
+
+
+class Budget:
+    """The resource-seconds of a holder: what it has ``used``, which decays, and what its runs may still
+    use until their time limits. Plain data.
+    """
+
+    def __init__(self, most_s: Mapping[str, float], *, decays: bool) -> None:
+        self.most_s = dict(most_s)
+        self.decays = decays
+        self.used = dict.fromkeys(most_s, 0.0)
+        self._runs: dict[int, tuple[Amounts, float, float]] = {}
+        """The amounts of each run, until when its usage is counted, and the end of its time limit."""
+
+    def room(self, start: Amounts, *, safe: bool) -> float:
+        """The number of such starts that it allows. Unless it is ``safe``, it is exceeded only by use."""
+        room = inf
+        for name, most_s in self.most_s.items():
+            amount = getattr(start, name)
+            left = most_s - self.used[name]
+            if not amount:
+                continue
+            if not safe:
+                room = min(room, inf if left > 0 else 0.0)
+                continue
+            left -= sum([getattr(held, name) * max(0.0, ends_s - at_s) for held, at_s, ends_s in self._runs.values()])
+            room = min(room, max(0.0, floor(left / (amount * start.limit_s) + _SLACK)) if start.limit_s else inf)
+        return room
+
+    def after_s(self, start: Amounts, decay: float) -> float:
+        """Seconds until older usage has decayed enough for one such start if no run ends; infinite if that
+        never happens.
+        """
+        longest_s = 0.0
+        for name, most_s in self.most_s.items():
+            amount, used_s = getattr(start, name), self.used[name]
+            runs_s = [getattr(held, name) * max(0.0, ends_s - at_s) for held, at_s, ends_s in self._runs.values()]
+            left_s = most_s - sum(runs_s) - amount * start.limit_s
+            if not amount or used_s <= left_s:
+                continue
+            if left_s <= 0 or not self.decays or not 0 < decay < 1:
+                return inf
+            longest_s = max(longest_s, log(left_s / used_s) / log(decay))
+        return longest_s
+
+    def never(self, start: Amounts) -> bool:
+        """True if one such start will never fit, because usage does not decay."""
+        used = [most_s - self.used[name] for name, most_s in self.most_s.items()]
+        asked = [getattr(start, name) * start.limit_s for name in self.most_s]
+        return not self.decays and any(amount > left for amount, left in zip(asked, used, strict=True))
+
+    def begin(self, run: int, amounts: Amounts, now: float) -> None:
+        """Add a run."""
+        self._runs[run] = amounts, now, now + amounts.limit_s
+
+    def end(self, run: int, now: float) -> None:
+        """Remove a run, and count its usage until now."""
+        held, at_s, _ = self._runs.pop(run)
+        self._use(held, now - at_s)
+
+    def charge(self, now: float, kept: float) -> None:
+        """Count the usage of all runs until now, of which ``kept`` is the part of older usage that remains."""
+        for name in self.used if self.decays else ():
+            self.used[name] *= kept
+        for run, (held, at_s, ends_s) in self._runs.items():
+            self._use(held, now - at_s)
+            self._runs[run] = held, now, ends_s
+
+    def _use(self, amounts: Amounts, seconds: float) -> None:
+        for name in self.used:
+            self.used[name] += getattr(amounts, name) * max(0.0, seconds)
 
 
 class Holdings:
-    """What each holder holds in total, against its limits. Plain data; O(holders of a job) per
-    query, start and end."""
+    """The total that each holder has, against its limits. Plain data; O(holders of a job) per
+    query, start and end. With ``safe`` budgets a run may not exceed one even if it lasts until its
+    time limit (AccountingStorageEnforce).
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, *, safe: bool = True) -> None:
         self.most: dict[Holder, tuple[float, ...]] = {}
-        """The limits of all holders that have any, in the order of ``Amounts``."""
+        """The limits of holders that have any, in the order of ``Amounts``."""
+        self.most_nodes: dict[Holder, int] = {}
+        """The number of different nodes that holders may use, where that is limited."""
+        self.budgets: dict[Holder, Budget] = {}
+        self._safe, self._charged_s = safe, 0.0
         self._held: dict[Holder, list[float]] = {}
-        self._runs: dict[int, tuple[tuple[Holder, ...], Amounts]] = {}
+        self._nodes: dict[Holder, dict[int, int]] = {}
+        """For holders whose nodes are limited, the number of runs on each node."""
+        self._runs: dict[int, tuple[tuple[Holder, ...], Amounts, tuple[int, ...]]] = {}
         self.freed: dict[Holder, None] = {}
         """Holders that have freed something since the last call."""
         self.limits_types = False
@@ -363,15 +496,20 @@ class Holdings:
         self._rooms: dict[tuple[int, Amounts], tuple[Sequence[Holder], tuple[float, Holder | None]]] = {}
         """Results of ``room`` by the identity of the holders, cached until a run starts or ends."""
 
-    def limit(self, holder: Holder, caps: Caps) -> None:
+    def limit(self, holder: Holder, caps: Caps, *, decays: bool = True) -> None:
         """Set the limits of a holder; a holder without limits is not stored."""
         self._rooms.clear()
         if caps:
-            most = (caps.gpus, caps.cpus, caps.memory_gb, caps.jobs, caps.nodes)
+            most = (caps.gpus, caps.cpus, caps.memory_gb, caps.jobs)
             self.most[holder] = tuple([inf if value is None else float(value) for value in most])
             self.limits_types = self.limits_types or bool(caps.gpus_of)
             for gpu, count in caps.gpus_of.items():
-                self.most["gpus", gpu, *holder] = (float(count), inf, inf, inf, inf)
+                self.most["gpus", gpu, *holder] = (float(count), inf, inf, inf)
+            if caps.nodes is not None:
+                self.most_nodes[holder] = caps.nodes
+            if caps.minutes and holder not in self.budgets:
+                most_s = {name: 60.0 * minutes for name, minutes in caps.minutes.items()}
+                self.budgets[holder] = Budget(most_s, decays=decays)
 
     def room(self, holders: Sequence[Holder], start: Amounts) -> tuple[float, Holder | None]:
         """Return the number of such starts that all holders still allow, and the holder that allows
@@ -385,25 +523,50 @@ class Holdings:
             most = self.most.get(holder)
             if most is None:
                 continue
-            held = self._held.get(holder, _NOTHING)
-            for limit, has, amount in zip(most, held, start, strict=True):
+            held = self._held.get(holder, _EMPTY)
+            for limit, has, amount in zip(most, held, start[:4], strict=True):
                 if amount and limit < inf and (count := floor((limit - has) / amount + _SLACK)) < room:
                     room, tightest = max(count, 0), holder
-        # the cache keeps the holders alive, so no other object has their identity
-        self._rooms[key] = holders, (room, tightest)
+            budget = self.budgets.get(holder)
+            if budget is not None and (starts := budget.room(start, safe=self._safe)) < room:
+                room, tightest = starts, holder
+        self._rooms[key] = holders, (room, tightest)  # the holders live on, so no other object has their identity
         return room, tightest
 
-    def used_up(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float, float]]:
-        """Yield the limits that leave no room for one such start: holder, resource, limit and what is held."""
+    def never(self, holder: Holder, start: Amounts) -> bool:
+        """True if what a holder has used keeps one such start from ever happening."""
+        return holder in self.budgets and self._safe and self.budgets[holder].never(start)
+
+    def full_of_nodes(self, holders: Iterable[Holder], nodes: Iterable[int]) -> Holder | None:
+        """Return a holder that a start on these nodes would give more different nodes than it may have."""
         for holder in holders:
-            held = self._held.get(holder, _NOTHING)
-            for name, limit, has, amount in zip(Amounts._fields, self.most.get(holder, ()), held, start, strict=False):
+            most = self.most_nodes.get(holder)
+            if most is not None and len(self._nodes.get(holder, {}).keys() | set(nodes)) > most:
+                return holder
+        return None
+
+    def used_up(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float]]:
+        """Yield the limits that do not allow one more such start: holder, resource and limit."""
+        for holder in holders:
+            held = self._held.get(holder, _EMPTY)
+            for name, limit, has, amount in zip(_HELD, self.most.get(holder, ()), held, start, strict=False):
                 if amount and has + amount > limit + _SLACK * amount:
-                    yield holder, name, limit, has
+                    yield holder, name, limit
+            budget = self.budgets.get(holder)
+            if budget is not None and not budget.room(start, safe=self._safe):
+                for name, most_s in budget.most_s.items():
+                    yield holder, f"{name} minutes", most_s / 60
+
+    def held(self, holder: Holder, what: str) -> float:
+        """Return what a holder has of a resource, or has used of the minutes of one."""
+        resource, _, minutes = what.partition(" ")
+        if minutes:
+            return self.budgets[holder].used[resource] / 60
+        return self._held.get(holder, _EMPTY)[_HELD.index(resource)]
 
     def runs_of(self, holder: Holder) -> tuple[int, ...]:
-        """The runs that a holder has, by id."""
-        return tuple([run for run, (holders, _) in self._runs.items() if holder in holders])
+        """Return the runs that a holder has, by id."""
+        return tuple([run for run, (holders, *_) in self._runs.items() if holder in holders])
 
     def ever(self, holders: Iterable[Holder], start: Amounts) -> bool:
         """Return True if one such start stays within all limits when nothing else is held."""
@@ -412,33 +575,63 @@ class Holdings:
     def exceeded(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float, float]]:
         """Yield the limits that one such start alone exceeds: holder, resource, limit and amount."""
         for holder in holders:
-            for name, limit, amount in zip(Amounts._fields, self.most.get(holder, ()), start, strict=False):
+            for name, limit, amount in zip(_HELD, self.most.get(holder, ()), start, strict=False):
                 if amount > limit + _SLACK:
                     yield holder, name, limit, amount
+            if start.nodes > self.most_nodes.get(holder, inf):
+                yield holder, "nodes", self.most_nodes[holder], start.nodes
+            budget = self.budgets.get(holder)
+            for name, most_s in budget.most_s.items() if budget is not None and self._safe else ():
+                if (used_s := getattr(start, name) * start.limit_s) > most_s + _SLACK:
+                    yield holder, f"{name} minutes", most_s / 60, used_s / 60
 
-    def take(self, run: int, holders: Sequence[Holder], amounts: Amounts) -> None:
-        """Add a run; a run that is known already is not counted again."""
+    def take(
+        self, run: int, holders: Sequence[Holder], amounts: Amounts, nodes: tuple[int, ...] = (), now: float = 0.0
+    ) -> None:
+        """Add a run on ``nodes``; a run that is known already counts once."""
         limited = tuple([holder for holder in holders if holder in self.most])
         if not limited or run in self._runs:
             return
-        self._runs[run] = limited, amounts
+        self._runs[run] = limited, amounts, nodes
         self._rooms.clear()
         for holder in limited:
-            held = self._held.setdefault(holder, list(_NOTHING))
-            for place, amount in enumerate(amounts):
+            held = self._held.setdefault(holder, [0.0, 0.0, 0.0, 0.0])
+            for place, amount in enumerate(amounts[:4]):
                 held[place] += amount
+            if holder in self.most_nodes:
+                counts = self._nodes.setdefault(holder, {})
+                for node in nodes:
+                    counts[node] = counts.get(node, 0) + 1
+            if holder in self.budgets:
+                self.budgets[holder].begin(run, amounts, now)
 
-    def give(self, run: int) -> None:
+    def give(self, run: int, now: float = 0.0) -> None:
         """Remove a run."""
-        limited, amounts = self._runs.pop(run, ((), Amounts(0, 0, 0)))
+        limited, amounts, nodes = self._runs.pop(run, ((), Amounts(0, 0, 0), ()))
         self._rooms.clear()
         for holder in limited:
             held = self._held[holder]
-            for place, amount in enumerate(amounts):
+            for place, amount in enumerate(amounts[:4]):
                 held[place] -= amount
             if held[3] < 0.5:  # drop rounding residues with the last run
                 del self._held[holder]
+            if holder in self.most_nodes:
+                counts = self._nodes[holder]
+                for node in nodes:
+                    counts[node] -= 1
+                    if not counts[node]:
+                        del counts[node]
+            if holder in self.budgets:
+                self.budgets[holder].end(run, now)
             self.freed[holder] = None
+
+    def charge(self, now: float, decay: float) -> None:
+        """Count the usage of all budgets until now; older usage decays by the factor ``decay`` each second."""
+        kept, self._charged_s = decay ** max(0.0, now - self._charged_s), now
+        for holder, budget in self.budgets.items():
+            budget.charge(now, kept)
+            self.freed[holder] = None
+        self._rooms.clear()
 
 
 _WORDS = {
@@ -459,7 +652,9 @@ _REASONS = {
 }
 """Slurm's names for limits, with the resource that each limits."""
 _RESOURCES = {"gpus": "GRES", "cpus": "Cpu", "memory_gb": "Memory", "jobs": "Jobs", "nodes": "Node"}
+_RESOURCES |= {f"{name} minutes": f"{word}Minutes" for name, word in _RESOURCES.items()}
 _UNITS = {"gpus": "GPUs", "cpus": "CPUs", "memory_gb": "GB of memory", "jobs": "running jobs", "nodes": "nodes"}
+_UNITS |= {f"{name} minutes": f"{word} times minutes" for name, word in _UNITS.items()}
 
 
 class SlurmWaits:
@@ -482,12 +677,12 @@ class SlurmWaits:
     def limits(self, task: TaskState) -> Iterator[str]:
         """Describe the limits that do not allow a start of the task now."""
         rules = self._rules
-        for holder, what, limit, _ in rules.holdings.used_up(rules.holders(task.job), rules.amounts(task)):
+        for holder, what, limit in rules.holdings.used_up(rules.holders(task.job), rules.amounts(task)):
             yield f"the limit of {limit:g} {_UNITS[what]} of {_named(holder)} was reached"
 
     def reached(self, task: TaskState) -> Iterator[ReachedLimit]:
-        """The limits that leave no room for a start of the task now, in the first of its partitions with the
-        fewest of them; none if a partition admits it.
+        """Yield the limits that do not allow a start of the task now, in the first of its partitions with
+        the fewest of them; none if a partition admits the task.
         """
         rules = self._rules
         several: list[list[ReachedLimit]] = []
@@ -497,17 +692,12 @@ class SlurmWaits:
             several.append(
                 [
                     ReachedLimit(
-                        _reason(holder, what),
-                        _named(holder),
-                        _UNITS[what],
-                        limit,
-                        held,
-                        getattr(start, what),
-                        runs=rules.holdings.runs_of(holder),
+                        _reason(holder, what), _named(holder), _UNITS.get(what, what), limit,
+                        rules.holdings.held(holder, what), _amount(start, what), runs=rules.holdings.runs_of(holder),
                     )
-                    for holder, what, limit, held in rules.holdings.used_up(holders, start)
+                    for holder, what, limit in rules.holdings.used_up(holders, start)
                 ]
-            )
+            )  # fmt: skip
         yield from min(several, key=len, default=[])
 
     def never(self, task: TaskState) -> Iterator[str]:
@@ -525,7 +715,9 @@ class SlurmWaits:
         rules, view = self._rules, self._view
         holders = rules.holders(task.job, part, gpu)
         for holder, what, limit, amount in rules.holdings.exceeded(holders, rules.least(task, part)):
-            yield f"{_reason(holder, what)} ({limit:g}) < {amount:g}: {_named(holder)}"
+            plain = holder[2:] if holder[0] == "gpus" else holder
+            reason = _REASONS[plain[0]].format(_RESOURCES[what])
+            yield f"{reason} ({limit:g}) < {amount:g}: {_named(holder)}"
         yield from rules.barred(task, part)
         requested_s = min(view.requested_s(task) or (inf,))
         if part.max_time_s is not None and part.max_time_s < requested_s < inf:
@@ -551,9 +743,16 @@ class SlurmWaits:
 
 
 def _reason(holder: Holder, what: str) -> str:
-    """Slurm's name for a limit of a holder on a resource."""
-    plain = holder[2:] if holder[0] == "gpus" else holder
-    return _REASONS[plain[0]].format(_RESOURCES[what])
+    """Return Slurm's name for a limit of a holder on a resource, or on the minutes of one."""
+    plain, (resource, _, minutes) = holder[2:] if holder[0] == "gpus" else holder, what.partition(" ")
+    return _REASONS[plain[0]].format(_RESOURCES.get(resource, resource)) + minutes.title()
+
+
+def _amount(start: Amounts, what: str) -> float:
+    """Return what a start takes of a resource, or of the minutes of one."""
+    resource, _, minutes = what.partition(" ")
+    amount: float = getattr(start, resource)
+    return amount * start.limit_s / 60 if minutes else amount
 
 
 def _named(holder: Holder) -> str:

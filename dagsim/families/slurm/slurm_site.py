@@ -1,17 +1,17 @@
 """The configuration of a Slurm site, read from the files and listings that it has.
 
 Each file is recognised by its content: ``slurm.conf`` with its includes, ``gres.conf``,
-``topology.conf``, listings from ``scontrol show`` (config, partition, node, reservation, license)
-and from ``sacctmgr`` (``dump``, ``show assoc``, ``show qos``, ``show event``). A listing from
-``scontrol`` shows the settings that the controller uses, so it takes precedence over
-``slurm.conf``. Settings are as in slurm.conf(5) and sacctmgr(1), version 24.11.
+``topology.conf``, listings of ``scontrol show`` (config, partition, node, reservation, license) and of
+``sacctmgr`` (``dump``, ``show assoc``, ``show qos``, ``show event``), and slurmctld's log. A listing of
+``scontrol`` shows the settings that the controller uses, so it counts more than ``slurm.conf``. Settings
+are those of slurm.conf(5) and sacctmgr(1), version 24.11.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
@@ -21,6 +21,7 @@ from zoneinfo import ZoneInfo
 from dagsim.errors import InputError, ModelError, TraceError
 from dagsim.families.site.node_lists import MOST_NODES, FoundNode, ImportedSite, read_nodes
 from dagsim.families.slurm.accounting import delimiter_of
+from dagsim.families.slurm.controller_log import ControllerLog, is_controller_log, read_controller_log
 from dagsim.families.slurm.slurm_nodes import is_scontrol, is_scontrol_json, is_sinfo
 from dagsim.model import Caps, JobCaps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
 from dagsim.registry import nearest
@@ -67,7 +68,9 @@ class SlurmSite(ImportedSite):
     users: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     """Settings of each user, by account and user."""
     outages: list[tuple[str, float, float | None, str]] = field(default_factory=list)
-    """The node, the start, the end, and ``down`` or ``drain`` for each event."""
+    """Node, start, end and ``down`` or ``drain``, of each event."""
+    log: ControllerLog = field(default_factory=ControllerLog)
+    """What slurmctld's log says."""
     switches: dict[str, Switch] = field(default_factory=dict)
     blocks: list[str] = field(default_factory=list)
     """Names of those switches that are blocks."""
@@ -306,7 +309,7 @@ class SlurmSite(ImportedSite):
                 for user, fields in users.items()
                 if fields.get("priority")
             }
-            limits = _caps(self, row.get("grptres", ""), row.get("grpjobs", ""))
+            limits = _caps(self, row.get("grptres", ""), row.get("grpjobs", ""), row.get("grptresmins", ""))
             user_limits = _caps(self, "", row.get("maxjobs", ""))
             job_limits = _job_caps(self, _first(row, _PER_JOB), _first(row, _NODES_PER_JOB))
         return QueueNode(
@@ -423,6 +426,8 @@ def _kind_of(file: Path) -> str:
         return "sacctmgr show qos"
     if {"nodename", "timestart", "timeend"} <= names:
         return "sacctmgr show event"
+    if is_controller_log(head):
+        return "slurmctld.log"
     if delimiter_of(source) is not None:
         return ""
     if re.search(r"^\s*(Switch|Block)Name\s*=", text, re.MULTILINE | re.IGNORECASE):
@@ -611,7 +616,25 @@ def _read_partitions(site: SlurmSite, file: Path) -> None:
 
 def _read_reservations(site: SlurmSite, file: Path) -> None:
     for block in _blocks(file, "ReservationName"):
-        site.reservations[block["reservationname"]] = block
+        name = block["reservationname"]
+        first = site.reservations.setdefault(name, block)
+        if (_start_s(site, block) or inf) < (_start_s(site, first) or inf):  # a repeated one, listed several times
+            site.reservations[name] = block
+
+
+def _start_s(site: SlurmSite, block: Mapping[str, str]) -> float | None:
+    with suppress(Dirty):
+        return moment_s(block.get("starttime", ""), "start", site.zone)
+    return None
+
+
+def _read_log(site: SlurmSite, file: Path) -> None:
+    """Outages of nodes, the times when reservations were made, and those reservations that no listing has."""
+    site.log = read_controller_log(file, site.zone)
+    known = set(site.outages)
+    site.outages += [outage for outage in site.log.outages if outage not in known]
+    for name, block in site.log.reservations.items():
+        site.reservations.setdefault(name, block)
 
 
 def _read_licences(site: SlurmSite, file: Path) -> None:
@@ -819,6 +842,7 @@ _READERS: dict[str, Callable[[SlurmSite, Path], None]] = {
     "sshare": _read_sshare,
     "sacctmgr show assoc": _read_assoc,
     "sacctmgr show event": _read_events,
+    "slurmctld.log": _read_log,
     "topology.conf": _read_topology,
 }
 """Readers by kind of file, in the order in which they must run."""
@@ -877,26 +901,39 @@ def _long_s(text: str) -> float:
 
 
 _TRES = {"cpu": "cpus", "mem": "memory_gb", "gres/gpu": "gpus"}
-_COUNTED = _TRES | {"node": "nodes"}
 
 
-def _caps(site: SlurmSite, tres: str, jobs: str = "") -> Caps:
+def _caps(site: SlurmSite, tres: str, jobs: str = "", minutes: str = "") -> Caps:
     if not site.enforces():
         return Caps()
-    amounts: dict[str, float] = {}
+    amounts: dict[str, Any] = {}
     by_type: dict[str, float] = {}
-    for part in tres.split(",") if tres else ():
-        name, _, value = part.partition("=")
-        if value in ("", "-1"):
-            continue
-        if name.lower().startswith("gres/gpu:"):
+    for name, value in _stated_tres(tres):
+        if name.startswith("gres/gpu:"):
             by_type[site_gpu(name.partition(":")[2], site.named)] = finite_number(value, name)
-        elif name.lower() not in _COUNTED:
+        elif name == "node":
+            amounts["nodes"] = count(value, name, 0, _MOST)
+        elif name not in _TRES:
             site.drop(f"a limit on {name}")
         else:
-            amounts[_COUNTED[name.lower()]] = memory_gb(value) if name.lower() == "mem" else finite_number(value, name)
+            amounts[_TRES[name]] = memory_gb(value) if name == "mem" else finite_number(value, name)
+    used: dict[str, float] = {}
+    for name, value in _stated_tres(minutes):
+        if name not in _TRES and name != "node":
+            site.drop(f"a limit on minutes of {name}")
+        else:
+            per = 1 / 1024 if name == "mem" else 1.0  # megabytes
+            used["nodes" if name == "node" else _TRES[name]] = finite_number(value, name) * per
     most = count(jobs, "limit of jobs", 0, _MOST) if jobs and jobs != "-1" else None
-    return Caps(**amounts, jobs=most, gpus_of=by_type)
+    return Caps(**amounts, jobs=most, gpus_of=by_type, minutes=used)
+
+
+def _stated_tres(text: str) -> Iterator[tuple[str, str]]:
+    """Names in lower case and values of a list such as ``cpu=96,node=2``, without those that are unset."""
+    for part in text.split(",") if text else ():
+        name, _, value = part.partition("=")
+        if value not in ("", "-1"):
+            yield name.strip().lower(), value
 
 
 def _first(row: Mapping[str, str], keys: Sequence[str]) -> str:
@@ -929,7 +966,7 @@ def _caps_of_user(site: SlurmSite, row: Mapping[str, str]) -> Caps:
         for text in (row.get("maxjobs"), row.get("grpjobs"))
         if text and text != "-1"
     ]
-    return _caps(site, row.get("grptres", ""), str(min(jobs)) if jobs else "")
+    return _caps(site, row.get("grptres", ""), str(min(jobs)) if jobs else "", row.get("grptresmins", ""))
 
 
 _IDLE = frozenset({"cluster", "parent", "parentname", "description", "organization", "coordinator", "coordinators",
@@ -942,12 +979,12 @@ _IDLE = frozenset({"cluster", "parent", "parentname", "description", "organizati
 """Settings of associations and QOS that have no effect on the starts of jobs that are in a log."""
 _PER_JOB = ("maxtresperjob", "maxtrespj", "maxtres")
 _NODES_PER_JOB = ("maxnodesperjob", "maxnodes")
-_OF_USERS = frozenset({"rawshares", "priority", "grptres", "grpjobs", "maxjobs"})
+_OF_USERS = frozenset({"rawshares", "priority", "grptres", "grpjobs", "maxjobs", "grptresmins"})
 _OF_ACCOUNTS = _OF_USERS | {*_PER_JOB, *_NODES_PER_JOB}
 _TOPMOST: frozenset[str] = frozenset()
 _OF_QOS = frozenset({"priority", "preempt", "preemptmode", "usagefactor", "grptres", "grpjobs", "maxwall",
                      "maxwalldurationperjob", "maxtrespu", "maxtresperuser", "maxjobspu", "maxjobsperuser", "maxtrespa",
-                     "maxtresperaccount", "maxjobspa", "maxjobsperaccount", *_PER_JOB,
+                     "maxtresperaccount", "maxjobspa", "maxjobsperaccount", "grptresmins", *_PER_JOB,
                      *_NODES_PER_JOB})  # fmt: skip
 
 
@@ -981,9 +1018,13 @@ def _partition(
         ranks = finite_number(factor, "priorityjobfactor"), count(tier, "prioritytier", 0, _MOST)
         limit_s, default_s = (_minutes_s(row.get(key)) for key in ("maxtime", "defaulttime"))
         billing = _billed(site, row.get("tresbillingweights", ""))
+        grace = row.get("gracetime", "0").removesuffix(" sec")
+        grace_s = finite_number(grace, "gracetime") if grace.isdecimal() else _long_s(grace)
         most_nodes = row.get("maxnodes", "")
         job_limits = JobCaps(nodes=None if _is_unlimited(most_nodes) else finite_number(most_nodes, "maxnodes"))
-    allowed = [_names(row.get(key, "")) for key in ("allowaccounts", "denyaccounts", "allowqos", "denyqos")]
+    accounts, denied_accounts, allowed_qos, denied_qos = (
+        _names(row.get(key, "")) for key in ("allowaccounts", "denyaccounts", "allowqos", "denyqos")
+    )
     return NodePartition(
         name,
         nodes,
@@ -996,7 +1037,12 @@ def _partition(
         Caps(),
         own if own in qos else "",
         job_limits,
-        *allowed,
+        accounts,
+        denied_accounts,
+        allowed_qos,
+        denied_qos,
+        grace_s,
+        row.get("lln", "no").upper() == "YES",
     )
 
 
@@ -1012,9 +1058,9 @@ def _names(text: str) -> tuple[str, ...]:
     )
 
 
-_PLAIN_PARTITION = {"minnodes": "1", "maxcpuspernode": "UNLIMITED", "lln": "NO",
+_PLAIN_PARTITION = {"minnodes": "1", "maxcpuspernode": "UNLIMITED",
                     "maxcpuspersocket": "UNLIMITED", "maxmempernode": "UNLIMITED", "maxmempercpu": "UNLIMITED",
-                    "exclusiveuser": "NO", "exclusivetopo": "NO", "gracetime": "0", "reqresv": "NO",
+                    "exclusiveuser": "NO", "exclusivetopo": "NO", "reqresv": "NO",
                     "state": "UP"}  # fmt: skip
 """Partition keys that have no effect here, with the values for which they have none in Slurm."""
 
@@ -1035,8 +1081,8 @@ def _mode(site: SlurmSite, owner: str, stated: str) -> _Mode:
 
 
 def _billed(site: SlurmSite, weights: str) -> dict[str, float]:
-    """Read TRESBillingWeights. The weight of memory may have a unit, and is per GB here."""
-    billing: dict[str, float] = {}
+    """TRESBillingWeights, by default the CPUs. The weight of memory may have a unit, and counts per GB here."""
+    billing: dict[str, float] = {"cpus": 1.0} if is_unset(weights) else {}
     for part in weights.strip('"').split(",") if not is_unset(weights) else ():
         name, _, weight = part.partition("=")
         if name.lower() not in _TRES:
@@ -1050,7 +1096,7 @@ def _billed(site: SlurmSite, weights: str) -> dict[str, float]:
 
 def _qos(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
     _unused(site, f"QOS {name}", row, _OF_QOS)
-    flags = [flag for flag in row.get("flags", "").split(",") if flag and flag != "DenyOnLimit"]
+    flags = [flag for flag in row.get("flags", "").split(",") if flag and flag not in ("DenyOnLimit", "NoDecay")]
     if flags:
         site.drop(f"QOS {name}: flags {','.join(flags)}")
     preempts = tuple([other for other in row.get("preempt", "").split(",") if other in site.qos])
@@ -1064,7 +1110,7 @@ def _qos(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
             finite_number(row.get("priority") or "0", "priority"),
             _minutes_s(_first(row, ("maxwall", "maxwalldurationperjob")) or None),
             finite_number(row.get("usagefactor") or "1", "usagefactor"),
-            _caps(site, row.get("grptres", ""), row.get("grpjobs", "")),
+            _caps(site, row.get("grptres", ""), row.get("grpjobs", ""), row.get("grptresmins", "")),
             _caps(site, _first(row, ("maxtrespu", "maxtresperuser")), _first(row, ("maxjobspu", "maxjobsperuser"))),
             _caps(
                 site, _first(row, ("maxtrespa", "maxtresperaccount")), _first(row, ("maxjobspa", "maxjobsperaccount"))
@@ -1072,14 +1118,20 @@ def _qos(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
             preempts,
             mode,
             _job_caps(site, _first(row, _PER_JOB), _first(row, _NODES_PER_JOB)),
+            _long_s(row.get("gracetime") or "0"),
+            "NoDecay" in row.get("flags", "").split(","),
         )
+
+
+_REPEATED_S = {"HOURLY": 3600.0, "DAILY": 86400.0, "WEEKLY": 7 * 86400.0}
 
 
 def _reservation(site: SlurmSite, name: str, row: Mapping[str, str]) -> NodeReservation | None:
     flags = row.get("flags", "").split(",")
-    for flag in ("DAILY", "WEEKLY", "HOURLY", "WEEKDAY", "WEEKEND", "FLEX", "REPLACE", "MAGNETIC"):
+    for flag in ("WEEKDAY", "WEEKEND", "FLEX", "REPLACE"):
         if flag in flags:
             site.drop(f"reservation {name}: flag {flag}")
+    every_s = next((seconds for flag, seconds in _REPEATED_S.items() if flag in flags), None)
     if is_unset(row.get("nodes", "")):
         site.drop(f"reservation {name}: it has no nodes")
         return None
@@ -1092,7 +1144,20 @@ def _reservation(site: SlurmSite, name: str, row: Mapping[str, str]) -> NodeRese
         if end_s <= start_s:
             site.drop(f"reservation {name}: it ends ({row['endtime']}) before it starts ({row['starttime']}); left out")
             return None
-        return NodeReservation(name, _hosts(row["nodes"], f"reservation {name}"), start_s, end_s)
+        accounts, users = (
+            tuple([one for one in row.get(key, "").split(",") if not is_unset(one)]) for key in ("accounts", "users")
+        )
+        return NodeReservation(
+            name,
+            _hosts(row["nodes"], f"reservation {name}"),
+            start_s,
+            end_s,
+            every_s,
+            site.log.made_s.get(name),
+            "MAGNETIC" in flags,
+            accounts,
+            users,
+        )
     except (Dirty, ModelError) as error:
         raise TraceError(f"reservation {name}: {error}") from None
 
@@ -1165,6 +1230,11 @@ def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
     settings["preempt"] = {"preempt/partition_prio": "partition_prio", "preempt/qos": "qos"}.get(
         conf.get("preempttype", ""), "off"
     )
+    if settings["preempt"] != "off" or site.outages:
+        expires = re.search(r"cred_expire=(\d+)", conf.get("authinfo", ""))
+        settings["requeue_delay_s"] = float(int(expires[1]) if expires else 120) + 1.0
+    if "safe" not in conf.get("accountingstorageenforce", "safe").lower():
+        settings["limits"] = "used"
     over = conf.get("overtimelimit") or "0"
     if over.upper() in ("UNLIMITED", "INFINITE"):
         settings["kill"] = "never"

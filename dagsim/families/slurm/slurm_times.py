@@ -238,13 +238,12 @@ def earliest(
 class NodeChoice:
     """The rule by which nodes are chosen.
 
-    ``first`` takes the first nodes on which the job fits, in the order of the configuration.
-    ``best`` is the rule of ``select/cons_tres`` without topology (``_eval_nodes_consec`` in
-    eval_nodes.c, Slurm 22.05): the nodes with the smallest weights that suffice together are
-    divided into blocks of consecutive nodes. The job takes the tightest block that suffices (the
-    one with the fewest free CPUs), else the largest blocks in turn. If the job fits on one node of
-    the block, it takes the one with the fewest free CPUs; otherwise it takes the block's nodes in
-    order.
+    ``first`` takes the first nodes with room, in the order of the configuration. ``best`` is the
+    rule of ``select/cons_tres`` without topology (``_eval_nodes_consec`` in eval_nodes.c, Slurm
+    22.05): the nodes of the smallest weight are divided into blocks of consecutive nodes. The job
+    takes the tightest block that suffices (the one with the fewest free CPUs), else the largest
+    blocks in turn, and for the rest nodes of the next weight. If one node of the block can hold it,
+    it takes the one with the fewest free CPUs; otherwise the block's nodes in order.
     """
 
     def __init__(self, cluster: Cluster, *, best: bool) -> None:
@@ -253,38 +252,81 @@ class NodeChoice:
         weights: dict[float, int] = {}
         for index, node in enumerate(cluster.nodes):
             weights[node.weight] = weights.get(node.weight, 0) | 1 << index
+        self._weights = [node.weight for node in cluster.nodes]
+        self._cpus = [node.cpus or 1.0 for node in cluster.nodes]
         self._by_weight = [weights[weight] for weight in sorted(weights)]
         """Bit sets of the nodes with each weight, smallest weight first."""
 
-    def nodes(self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, *, spread: bool) -> int:
-        """Choose nodes for ``wanted`` instances among ``nodes``, on which ``room`` instances fit
-        and ``free`` CPUs are free. With ``spread``, each instance takes its own node. Return a bit
-        set, 0 if the instances do not fit."""
+    def nodes(
+        self,
+        nodes: int,
+        room: Mapping[int, int],
+        free: Mapping[int, int],
+        wanted: int,
+        *,
+        spread: bool,
+        shares: Sequence[tuple[int, int]] = (),
+        idlest: bool = False,
+    ) -> int:
+        """Choose nodes for ``wanted`` instances among ``nodes``, which have ``room`` for instances
+        and ``free`` CPUs. With ``spread``, each instance takes a node of its own. ``shares`` are sets of
+        nodes of which so many must be chosen; they are chosen first, one set after the other. With
+        ``idlest``, nodes of which the largest part is free come first among those of a weight
+        (``_eval_nodes_lln``). Returns a bit set, 0 if there is not enough room.
+        """
+        if shares:
+            chosen = 0
+            for share, number in shares:
+                open_ = nodes & share & ~chosen
+                one, part = dict.fromkeys(bits(open_), 1), 0
+                if len(one) >= number:
+                    part = self.nodes(open_, one, free, number, spread=True, idlest=idlest)
+                if not part:
+                    return 0
+                chosen |= part
+            if spread and chosen.bit_count() > wanted:
+                return 0
+            left = wanted - sum(1 if spread else room[node] for node in bits(chosen))
+            if left > 0:
+                rest = self.nodes(nodes & ~chosen, room, free, left, spread=spread, idlest=idlest)
+                return chosen | rest if rest else 0
+            return chosen
+        if idlest:
+            order = sorted(bits(nodes), key=lambda node: (self._weights[node], -free[node] / self._cpus[node], node))
+            return _in_order(order, room, wanted, spread)
         if self.in_order:
             return _in_order(bits(nodes), room, wanted, spread)
-        open_, total = 0, 0
+        chosen = 0
         for of_weight in self._by_weight:
-            added = nodes & of_weight
-            if not added:
-                continue
-            open_ |= added
-            total += sum(1 if spread else room[node] for node in bits(added))
-            if total >= wanted:
-                return _tightest(open_, room, free, wanted, spread)
+            if added := nodes & of_weight:
+                part, wanted = _tightest(added, room, free, wanted, spread)
+                chosen |= part
+                if wanted <= 0:
+                    return chosen
         return 0
 
     def placement(
-        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, *, spread: bool
+        self,
+        nodes: int,
+        room: Mapping[int, int],
+        free: Mapping[int, int],
+        wanted: int,
+        *,
+        spread: bool,
+        shares: Sequence[tuple[int, int]] = (),
+        idlest: bool = False,
     ) -> Placement | None:
-        """Return the same choice as a placement; None if the instances do not fit."""
-        chosen = self.nodes(nodes, room, free, wanted, spread=spread)
-        shares = []
+        """The same choice as a placement; None if there is not enough room."""
+        chosen = self.nodes(nodes, room, free, wanted, spread=spread, shares=shares, idlest=idlest)
+        placed, later = [], chosen.bit_count()
         for node in bits(chosen):
-            count = min(wanted, 1 if spread else room[node])
-            if count:  # a later block may have made an earlier node superfluous
-                shares.append(Share(node, count))
-            wanted -= count
-        return tuple(shares) or None
+            later -= 1
+            # A later block may have made an earlier node superfluous, but nodes that must be chosen get an instance.
+            count = min(wanted - later if shares else wanted, 1 if spread else room[node])
+            if count > 0:
+                placed.append(Share(node, count))
+            wanted -= max(count, 0)
+        return None if wanted > 0 else tuple(placed) or None
 
 
 def _in_order(nodes: Iterable[int], room: Mapping[int, int], wanted: int, spread: bool) -> int:
@@ -299,22 +341,24 @@ def _in_order(nodes: Iterable[int], room: Mapping[int, int], wanted: int, spread
     return 0
 
 
-def _tightest(open_: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, spread: bool) -> int:
-    """Choose among nodes that suffice together."""
+def _tightest(
+    open_: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, spread: bool
+) -> tuple[int, int]:
+    """Choose among nodes of one weight; returns them, and how many instances they leave."""
     blocks = _blocks(open_)
     chosen = 0
-    while wanted > 0:
+    while wanted > 0 and blocks:
         block = _best_block(blocks, room, free, wanted, spread)
         blocks.remove(block)
         alone = [node for node in block if room[node] >= wanted] if wanted == 1 or not spread else []
         if alone:
-            return chosen | 1 << min(alone, key=lambda node: (free[node], node))
+            return chosen | 1 << min(alone, key=lambda node: (free[node], node)), 0
         for node in block:
             chosen |= 1 << node
             wanted -= 1 if spread else room[node]
             if wanted <= 0:
                 break
-    return chosen
+    return chosen, wanted
 
 
 def _best_block(

@@ -12,6 +12,8 @@ from dagsim.errors import ModelError
 from dagsim.families.slurm.accounting import gres_tres
 from dagsim.model import Request
 from dagsim.model.job import counts_of, without_counts
+from dagsim.traces.sites import hosts
+from dagsim.traces.times import is_unset
 
 
 class Submission(NamedTuple):
@@ -35,7 +37,9 @@ class Submission(NamedTuple):
     """The GPUs and shards that the line requests: the unit (``job``, ``node``, ``task``,
     ``socket``), and the list."""
     units: tuple[int | None, int | None, int] = (None, None, 1)
-    """Number of tasks, tasks per node (if stated) and sockets per node."""
+    several: bool = False
+    """True if the line has several components."""
+    """Its number of tasks, tasks per node (if stated) and sockets per node."""
 
     def gpu_tres(self, nodes: int) -> str:
         """Return the GPUs in the line as a list as in ``ReqTRES``, for a job with that many nodes.
@@ -63,10 +67,8 @@ _BARE = frozenset(
 """Options without a value, or whose value can follow only after ``=``."""
 _QUEUE = "squeue"
 _COMMANDS = ("sbatch", "srun", "salloc", _QUEUE)
-"""Commands that submit jobs. A listing of the queue states a few terms in the same way, but no
-shape."""
-_UNMODELLED = {"nodelist": "nodes by name", "exclude": "excluded nodes", "contiguous": "contiguous nodes",
-               "switches": "switches"}  # fmt: skip
+"""Commands that submit; a listing of the queue states a few terms in the same way, but no shape."""
+_UNMODELLED = {"contiguous": "contiguous nodes", "switches": "switches"}
 
 
 def submission(
@@ -83,12 +85,14 @@ def submission(
     partitions. ``nodes`` is the number of the job's nodes, 0 if unknown, and ``component`` the
     number of the component in a heterogeneous job."""
     named = partition if "," in partition else ""
-    several = tuple([pair for pair in licences if pair[1]])
-    if " : " in line:  # each component has its own options
+    counted = tuple([pair for pair in licences if pair[1]])
+    several = " : " in line
+    if several:  # each component has options of its own
         command, parts = line.split(maxsplit=1)[0], line.split(" : ")
         own = parts[component] if component < len(parts) else parts[0]
         line = own if own.startswith(command) else f"{command} {own}"
-    return _read(line, _stated(constraint), _stated(reservation), named, several, nodes)
+    terms = _read(line, _stated(constraint), _stated(reservation), named, counted, nodes)
+    return terms._replace(several=True) if several else terms
 
 
 @lru_cache(maxsize=1 << 14)
@@ -125,6 +129,9 @@ def _read(
             after,
             after_one="?" in options.get("dependency", ""),
             segment=_segment(options) if spread else None,
+            nodes=_hosts(options.get("nodelist", "")),
+            excluded=_hosts(options.get("exclude", "")),
+            exclusive_user=options.get("exclusive", "") == "user",
         )
     except ModelError as error:
         request, notes = Request(), [*notes, "whose constraint cannot be read, ignored"]
@@ -143,6 +150,14 @@ def _read(
         _gpus(options),
         (_number(options, "ntasks"), _number(options, "ntasks-per-node"), _sockets(options)),
     )
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    """The nodes of a list; none if it is a file or cannot be read."""
+    try:
+        return () if is_unset(text) or "/" in text else hosts(text)
+    except ValueError:
+        return ()
 
 
 def _number(options: dict[str, str], name: str) -> int | None:

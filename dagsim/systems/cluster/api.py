@@ -111,7 +111,7 @@ which is printed above the results of such a run.
 from dagsim.systems.cluster.models.shared_gpus import Sharing
 from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.past import nodes_by_name, placement_on
-from dagsim.systems.cluster.site import SiteState, Terms, members, nodes_by_counts
+from dagsim.systems.cluster.site import SiteState, Terms, members
 from dagsim.systems.cluster.state import Index, JobState, Key, Queue, Run, RunIndex, TaskState, TypedKey, TypedQueue
 from dagsim.systems.cluster.view import NEVER_S, ClusterPolicy, ClusterView, ExpectedFree, Simulation
 
@@ -138,7 +138,6 @@ __all__ = [
     "TypedKey",
     "TypedQueue",
     "members",
-    "nodes_by_counts",
     "nodes_by_name",
     "placement_on",
 ]

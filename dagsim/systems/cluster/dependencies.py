@@ -53,13 +53,17 @@ class Dependencies(Forked):
 
     __slots__ = {
         "_array_of": COPIED,
+        "_at_work": COPIED,
         "_behind": COPIED,
+        "_full_until_s": COPIED,
         "_inside": COPIED,
+        "_limits": COPIED,
         "_numbers": COPIED,
         "_on_left": COPIED,
         "_on_start": COPIED,
         "_one_of": COPIED,
         "_present": COPIED,
+        "_queued_s": COPIED,
         "_started_s": COPIED,
         "_times": COPIED,
         "_unmet": COPIED,
@@ -94,7 +98,15 @@ class Dependencies(Forked):
         self._behind: dict[str, deque[int]] = {}
         """The tasks that wait for their array."""
         self._array_of: dict[int, str] = {}
-        """The array of each task in the system."""
+        """The array of each task that is inside."""
+        self._queued_s: dict[int, float] = {}
+        """Since when each task of an array only its limit could keep from starting."""
+        self._at_work: dict[str, int] = {}
+        """The tasks of each array that have started and not left."""
+        self._limits: dict[str, int] = {}
+        """How many tasks of each array may run at a time."""
+        self._full_until_s: dict[str, float] = {}
+        """When as many tasks of each array as its limit allows had last been running."""
 
     @property
     def next_s(self) -> float:
@@ -166,6 +178,10 @@ class Dependencies(Forked):
         if number in self._started_s:
             return False
         self._started_s[number] = now
+        array = self._array_of.get(number)
+        if array is not None:  # Slurm delays it only while as many as allowed are running
+            self._at_work[array] = self._at_work.get(array, 0) + 1
+            self.eligible_s[number] = max(self._queued_s.pop(number, now), self._full_until_s.get(array, 0.0))
         followers = self._on_start.pop(number, ())
         for follower, delay_s in followers:
             heappush(self._times, (now + delay_s, follower, False))
@@ -190,6 +206,9 @@ class Dependencies(Forked):
             self._meet(follower, now, freed)
         array = self._array_of.pop(number, None)
         if array is not None:
+            if self._at_work.get(array, 0) >= self._limits.get(array, inf):
+                self._full_until_s[array] = now
+            self._at_work[array] = self._at_work.get(array, 0) - 1
             self._inside[array] -= 1
             behind = self._behind.get(array)
             while behind:
@@ -251,6 +270,8 @@ class Dependencies(Forked):
         """Let a task into its array; True if it has to wait."""
         request = active.job.request
         assert request is not None
+        self._queued_s[active.number] = now
+        self._limits[request.array] = _most(active)
         if self._inside.get(request.array, 0) >= _most(active):
             self.waiting[active.number] = active
             self._behind.setdefault(request.array, deque()).append(active.number)

@@ -600,10 +600,11 @@ class ClusterState(Forked):
         """Return the class of a task that the site's rules restrict, with the nodes on which it may
         start ``now``; None if nothing restricts it.
         """
-        terms = None if self.site is None else self.site.terms(job, limit_s)
+        gang = task.instances if task.gang else 0
+        terms = None if self.site is None else self.site.terms(job, limit_s, gang)
         if self.site is None or terms is None:
             return None
-        demand = self.compile(task.demand, task.instances if task.gang else 0, terms)
+        demand = self.compile(task.demand, gang, terms)
         demand.open_to(self.site.open(terms, now))
         self.reopen_s = min(self.reopen_s, self.site.next_s(terms, now))
         return demand

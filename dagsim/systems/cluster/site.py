@@ -7,13 +7,13 @@ part of its demand class; ``SiteState`` keeps the *open* nodes of all such class
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf, nextafter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from dagsim.errors import ConfigError, ModelError
-from dagsim.model import Cluster, Job, NodePartition, QueueTree, RejectReason, Request
+from dagsim.model import Cluster, Job, NodePartition, NodeReservation, QueueTree, RejectReason, Request
 from dagsim.model.job import counts_of, satisfies, ways
 from dagsim.systems.cluster.forks import COPIED, SAME, Forked
 
@@ -30,12 +30,16 @@ class Terms(NamedTuple):
     limit_s: float = 0.0
     """Its time limit; 0 if the site has no reservations."""
     reservation: int = -1
-    """Index of the reservation in which it runs."""
+    """Number of the reservation that it runs in."""
     licences: tuple[tuple[str, int], ...] = ()
     domains: tuple[int, ...] = ()
     """Bit sets of nodes: a gang must lie within one of them."""
     counts: tuple[NodeCount, ...] = ()
     """Numbers of nodes of a gang that must be among some nodes."""
+    named: int = 0
+    """The nodes that must be among those of a start, as a bit set."""
+    welcome: tuple[int, ...] = ()
+    """Numbers of further reservations whose nodes it may use while they are under way."""
 
 
 class NodeCount(NamedTuple):
@@ -64,12 +68,15 @@ def nodes_by_counts(nodes: Sequence[int], wanted: int, counts: Sequence[NodeCoun
 
 
 class ClosedTime(NamedTuple):
-    """A reservation on the clock of the simulation; ``nodes`` is a bit set."""
+    """A time of a reservation on the clock of the simulation; ``nodes`` is a bit set."""
 
     name: str
     nodes: int
     start_s: float
     end_s: float
+    number: int = -1
+    """Number of the reservation, which all of its times share."""
+    known_s: float = 0.0
 
 
 _NO_REQUEST = Request()
@@ -84,8 +91,11 @@ class SiteState(Forked):
 
     __slots__ = {
         "_chosen": COPIED,
+        "_ends_s": SAME,
         "_features": SAME,
+        "_magnets": SAME,
         "_members": SAME,
+        "_named": SAME,
         "_numbers": SAME,
         "_over": SAME,
         "_owned": SAME,
@@ -113,15 +123,26 @@ class SiteState(Forked):
         names = [node.name for node in cluster.nodes]
         self.all_nodes = (1 << len(names)) - 1
         """All nodes, as a bit set."""
+        self._named: dict[str, int] = {}
+        """Bit of each node by its name, and of all parts of a node of several GPU types."""
+        for at, name in enumerate(names):
+            for alias in {name, name.partition(":")[0]}:
+                self._named[alias] = self._named.get(alias, 0) | 1 << at
         self._features = tuple([node.features for node in cluster.nodes])
         self._partitions = MappingProxyType({part.name: part for part in queues.partitions})
         self._members = MappingProxyType({part.name: members(part, names) for part in queues.partitions})
         reserved: list[ClosedTime] = []
-        for reservation in sorted(queues.reservations, key=lambda one: one.start_s):
+        self._magnets = tuple([one for one in queues.reservations if one.magnetic])
+        numbers = {reservation.name: number for number, reservation in enumerate(queues.reservations)}
+        for reservation in queues.reservations:
             nodes = members(NodePartition(f"{reservation.name} (reservation)", reservation.nodes), names)
-            times = (max(0.0, reservation.start_s - origin_s), reservation.end_s - origin_s)
-            if times[1] > 0:
-                reserved.append(ClosedTime(reservation.name, nodes, *times))
+            known_s = 0.0 if reservation.known_s is None else max(0.0, reservation.known_s - origin_s)
+            for start_s, end_s in reservation.times():
+                times = (max(0.0, start_s - origin_s), end_s - origin_s)
+                if times[1] > known_s:
+                    number = numbers[reservation.name]
+                    reserved.append(ClosedTime(reservation.name, nodes, *times, number, known_s))
+        reserved.sort(key=lambda closed: closed.start_s)
         known = {reservation.name for reservation in queues.reservations}
         self._over = frozenset(known - {closed.name for closed in reserved})
         """Reservations that were over before the simulation begins."""
@@ -135,11 +156,15 @@ class SiteState(Forked):
         """The reservations, in order of their starts."""
         self.drained = tuple(drained)
         """Times at which nothing starts on some nodes, in order of their starts."""
-        self._numbers = MappingProxyType({closed.name: number for number, closed in enumerate(reserved)})
+        self._numbers = MappingProxyType({closed.name: closed.number for closed in reserved})
+        self._ends_s: dict[int, float] = {}
+        """When each reservation is over for good, by number."""
+        for closed in reserved:
+            self._ends_s[closed.number] = max(closed.end_s, self._ends_s.get(closed.number, 0.0))
         self._owned = MappingProxyType(dict(queues.licences))
         self.licences = dict(queues.licences)
-        """Number of free licences of each kind."""
-        gone_s = [closed.end_s for closed in reserved] + [drain.start_s for drain in drained if drain.end_s == inf]
+        """Number of each licence that is free."""
+        gone_s = [*self._ends_s.values()] + [drain.start_s for drain in drained if drain.end_s == inf]
         self.doubt_s = min(gone_s, default=inf)
         """The time from which some tasks may wait forever, because a reservation is over or nodes
         are drained for good."""
@@ -183,25 +208,44 @@ class SiteState(Forked):
     def boundaries(self) -> list[float]:
         """Times at which a reservation or a drain of nodes begins or ends."""
         times = {time_s for closed in (*self.closed, *self.drained) for time_s in (closed.start_s, closed.end_s)}
-        return sorted(times - {inf})
+        return sorted((times | {closed.known_s for closed in self.closed}) - {inf})
 
-    def terms(self, job: Job, limit_s: float) -> Terms | None:
-        """Return the terms of a task of the job, which has a time limit; None if nothing restricts
-        it."""
+    def terms(self, job: Job, limit_s: float, gang: int = 0) -> Terms | None:
+        """Return the terms of a task of the job, which has a time limit, and ``gang`` instances if they
+        start together; None if nothing restricts it.
+        """
         request = job.request or _NO_REQUEST
         nodes, reservation = self.nodes_of(job.partition, request), -1
+        wanted = [nodes & self._named[name] for name in request.nodes if name in self._named]
+        if wanted and len(wanted) >= max(gang, 1):  # no room for others
+            nodes = sum(wanted)
+            wanted = wanted if gang > 1 else []
         if self.closed:
             reservation = self._numbers.get(request.reservation, -1)
-            nodes &= self.all_nodes if reservation < 0 else self.closed[reservation].nodes
+            nodes &= self.all_nodes if reservation < 0 else self.reserved_nodes(reservation)
         licences = tuple([pair for pair in request.licences if pair[0] in self.licences])
         domains = self._domains(job.id, request) if request.level and self.levels else ()
         if request.constraint and len(alternatives := ways(request.constraint)) > 1 and any(self._features):
             sets = [self._satisfying(alternative) for alternative in alternatives]
             domains = tuple([domain & alike for domain in domains or (self.all_nodes,) for alike in sets])
-        counts = self.counts(request)
-        if nodes == self.all_nodes and not (self.closed or self.drained or licences or domains or counts):
+        counts, named = self.counts(request), sum(wanted)
+        if nodes == self.all_nodes and not (self.closed or self.drained or licences or domains or counts or named):
             return None
-        return Terms(nodes, limit_s if self.closed else 0.0, reservation, licences, domains, counts)
+        welcome = () if reservation >= 0 else tuple([self._numbers[one.name] for one in self._attracting(job)])
+        limit_s = limit_s if self.closed else 0.0
+        return Terms(nodes, limit_s, reservation, licences, domains, counts, named, welcome)
+
+    def reserved_nodes(self, number: int) -> int:
+        """Return the nodes of a reservation, as a bit set."""
+        return next((closed.nodes for closed in self.closed if closed.number == number), 0)
+
+    def _attracting(self, job: Job) -> Iterator[NodeReservation]:
+        """Yield the magnetic reservations that a job may use."""
+        for one in self._magnets:
+            if one.name not in self._numbers:
+                continue
+            if (not one.accounts or job.account in one.accounts) and (not one.users or job.user in one.users):
+                yield one
 
     def counts(self, request: Request) -> tuple[NodeCount, ...]:
         """Return the numbers of nodes that the constraint of a job asks for."""
@@ -224,6 +268,8 @@ class SiteState(Forked):
             nodes = 0
             for name in named:
                 nodes |= self._members[name]
+        for name in request.excluded:
+            nodes &= ~self._named.get(name, 0)
         return nodes & self._satisfying(request.constraint) if request.constraint else nodes
 
     def refuses(self, job: Job, now: float) -> RejectReason | None:
@@ -234,14 +280,14 @@ class SiteState(Forked):
         if any(count > self._owned.get(name, inf) for name, count in request.licences):
             return RejectReason.TOO_LARGE
         number = self._numbers.get(request.reservation, -1)
-        over = self.closed[number].end_s <= now if number >= 0 else request.reservation in self._over
+        over = self._ends_s[number] <= now if number >= 0 else request.reservation in self._over
         return RejectReason.CANCELLED if over else None
 
     def lasting(self, terms: Terms | None, now: float) -> int:
         """Return the nodes on which a task with these terms may start now or ever after, as a bit
         set."""
         nodes = self.all_nodes if terms is None else terms.nodes
-        if terms is not None and terms.reservation >= 0 and self.closed[terms.reservation].end_s <= now:
+        if terms is not None and terms.reservation >= 0 and self._ends_s[terms.reservation] <= now:
             return 0
         for drain in self.drained:
             if drain.end_s == inf and drain.start_s <= now:
@@ -260,15 +306,20 @@ class SiteState(Forked):
         """
         nodes = terms.nodes
         if terms.reservation >= 0:
-            own = self.closed[terms.reservation]
-            nodes &= own.nodes if own.start_s <= begin_s < own.end_s else 0
-        for number, closed in enumerate(self.closed):
-            if number != terms.reservation and begin_s < closed.end_s and end_s > closed.start_s:
+            nodes &= self.reserved_nodes(terms.reservation) if self.is_under_way(terms.reservation, begin_s) else 0
+        for closed in self.closed:
+            if closed.number == terms.reservation or not (begin_s < closed.end_s and end_s > closed.start_s):
+                continue
+            if begin_s >= closed.known_s and not (closed.number in terms.welcome and closed.start_s <= begin_s):
                 nodes &= ~closed.nodes
         for drain in self.drained:
             if drain.start_s <= begin_s < drain.end_s:
                 nodes &= ~drain.nodes
         return nodes
+
+    def is_under_way(self, number: int, time_s: float) -> bool:
+        """True if a reservation is held at a time."""
+        return any(one.number == number and one.start_s <= time_s < one.end_s for one in self.closed)
 
     def next_s(self, terms: Terms, now: float) -> float:
         """Return the next time at which the open nodes of these terms may change by themselves. A
@@ -279,7 +330,9 @@ class SiteState(Forked):
         for closed in self.closed:
             if now + terms.limit_s <= closed.start_s:
                 times.append(max(closed.start_s - terms.limit_s, nextafter(now, inf)))
-        times += [] if terms.reservation < 0 else [self.closed[terms.reservation].start_s]
+        own = (terms.reservation, *terms.welcome)
+        times += [time_s for one in self.closed if one.number in own for time_s in (one.start_s, one.end_s)]
+        times += [closed.known_s for closed in self.closed]
         times += [time_s for drain in self.drained for time_s in (drain.start_s, drain.end_s)]
         return min([time_s for time_s in times if time_s > now], default=inf)
 

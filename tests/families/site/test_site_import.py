@@ -324,14 +324,14 @@ def test_files_of_two_schedulers_are_refused(tmp_path: Path) -> None:
 
 
 def test_settings_that_are_not_modelled_come_with_their_jobs(tmp_path: Path) -> None:
-    conf = "NodeName=n1 CPUs=8 RealMemory=1000\nPartitionName=main Nodes=n1 LLN=YES Default=YES\n"
+    conf = "NodeName=n1 CPUs=8 RealMemory=1000\nPartitionName=main Nodes=n1 ReqResv=YES Default=YES\n"
     head = "JobIDRaw|JobID|User|Account|Partition|State|Submit|Start|End|ElapsedRaw|NNodes|NCPUS|AllocTRES\n"
     rows = "".join(
         f"{n}|{n}|u|lab|{part}|COMPLETED|{n}|{n}|{n + 9}|9|1|1|cpu=1,node=1\n"
         for n, part in enumerate(("main", "main", "old"), 1)
     )
     output, _ = _imported(_folder(tmp_path, conf=conf, log=head + rows), tmp_path)
-    assert "not modelled: partition main: lln=YES (2 of 3 jobs)" in output
+    assert "not modelled: partition main: reqresv=YES (2 of 3 jobs)" in output
     assert output.startswith("warning: 1 of 3 jobs (33%")
     assert "ran in partitions that the site lacks: old (1 job: 3)" in output
 

@@ -66,7 +66,7 @@ def _only(got: Any) -> Any:
 
 
 def test_the_sample_is_kept_and_dropped_for_its_reasons(sample: Any) -> None:
-    assert [job.id for job in sample.jobs] == ["500", "501_1", "503", "505", "507"]
+    assert [job.id for job in sample.jobs] == ["500", "501_1", "503", "503+1", "505", "507"]
     assert sample.dropped == {
         "of array tasks that never ran": 1,
         "cancelled before they started": 1,
@@ -128,12 +128,12 @@ def test_without_jobid_the_raw_id_must_do(read: Reading, log: Log) -> None:
     assert [job.id for job in read(log({}, without=("JobID",))).jobs] == ["7"]
 
 
-def test_components_are_the_tasks_of_one_job(sample: Any) -> None:
-    tasks = sample.job("503").tasks
+def test_components_of_a_heterogeneous_job_are_jobs_that_start_together(sample: Any) -> None:
+    jobs = [sample.job("503"), sample.job("503+1")]
+    tasks = [task for job in jobs for task in job.tasks]
     assert [(task.instances, task.gang, task.gpus, task.cpus) for task in tasks] == [
         (2, True, 8, 16), (1, False, 0, 16),
     ]  # fmt: skip
-    assert sample.noted["of several components, which need not start together here"] == 1
 
 
 def test_work_is_the_last_attempt_and_arrival_the_first_submission(sample: Any) -> None:
@@ -146,13 +146,13 @@ def test_all_attempts_can_be_summed(read: Reading, samples: Path) -> None:
     assert got.job("505").tasks[0].work == 300 + 100 + 500
 
 
-def test_the_observed_start_is_that_of_the_attempt_and_its_wait_counts_from_eligible(
+def test_the_observed_start_is_that_of_the_first_attempt_and_its_wait_counts_from_eligible(
     read: Reading, samples: Path
 ) -> None:
     path = samples / "sacct" / "jobs.txt"
     last, first = read(path).job("505"), read(path, protocol="all-attempts").job("505")
-    assert (last.observed_start_s, last.eligible_s) == (1000, 821)  # not before 121 s after the last submission
-    assert (first.observed_start_s, first.eligible_s) == (130, 120)
+    for job in (last, first):  # what follows depends on who preempts it, and when
+        assert (job.observed_start_s, job.eligible_s) == (130, 120)
 
 
 def test_under_another_time_scale_nothing_was_observed(read: Reading, samples: Path) -> None:
@@ -170,13 +170,13 @@ def test_an_attempt_without_a_later_one_is_final(read: Reading, log: Log, word: 
     assert _only(read(log({"State": word}))).work == 100
 
 
-def test_a_requeued_job_that_waits_at_the_end_outlives_the_trace(read: Reading, log: Log) -> None:
+def test_a_requeued_job_that_waits_at_the_end_runs_as_long_as_its_longest_attempt(read: Reading, log: Log) -> None:
     again = {"State": "PENDING", "Submit": "1200", **_NEVER}
     rows = ({"State": "REQUEUED"}, again, {"JobID": "8", "JobIDRaw": "8"})
     got = read(log(*rows))
-    assert [job.id for job in got.jobs] == ["8"]
-    assert got.dropped == {"that never ran": 1, "of jobs that outlive the trace": 1}
-    assert len(read(log(*rows), keep_partial=True).jobs) == 2
+    assert [(job.id, job.tasks[0].work) for job in got.jobs] == [("7", 100), ("8", 100)]
+    assert got.dropped == {"that never ran": 1}
+    assert sum("not over at the end" in note for note in got.noted) == 1
 
 
 def test_a_requeued_job_that_is_cancelled_while_it_waits_keeps_what_ran(read: Reading, log: Log) -> None:
@@ -456,10 +456,12 @@ def test_json_may_be_one_line_and_its_jobs_come_first(read: Reading, samples: Pa
 def test_the_hand_written_samples_give_what_was_expected_of_them(read: Reading, data: Path) -> None:
     folder = data / "traces" / "intake-samples"
     got = read(folder / "sacct-parsable2.txt")
-    assert [job.id for job in got.jobs] == ["910001", "910002_1", "910002_2", "910005", "910007", "910009"]
+    assert [job.id for job in got.jobs] == [
+        "910001", "910002_1", "910002_2", "910005", "910005+1", "910007", "910009",
+    ]  # fmt: skip
     assert got.job("910001").tasks[0].gpus * got.job("910001").tasks[0].work == 28_800
     assert got.noted["array tasks never ran, at least"] == 92
-    assert len(read(folder / "sacct-parsable2.txt", mig=True, shards=8).jobs) == 8
+    assert len(read(folder / "sacct-parsable2.txt", mig=True, shards=8).jobs) == 9
     assert read(folder / "sacct-parsable2.txt", protocol="all-attempts").job("910007").tasks[0].work == 5400
     assert [job.id for job in read(folder / "sacct.json").jobs] == ["910002_1", "910005"]
 
@@ -499,6 +501,8 @@ def test_real_runs_are_read_whole_and_alike_as_text_and_json(read: Reading, data
         if full.request is not None and (full.request.exclusive or full.request.spread is False):
             # Only the submit line says that whole nodes were allocated beyond the request, or -n without -N.
             assert [task.work for task in full.graph.tasks] == [task.work for task in job.graph.tasks]
+            full = replace(full, graph=job.graph)
+        if abs(full.tasks[0].work - job.tasks[0].work) == 2:  # requeued, it ran on while the files were written
             full = replace(full, graph=job.graph)
         if full.tasks[0].estimate is None:  # 22.05 writes null for UNLIMITED
             full = replace(full, graph=job.graph)
@@ -607,7 +611,8 @@ def test_gpus_may_be_in_the_line_of_the_submission_alone(
 def test_a_component_has_the_gpus_of_its_own_part_of_the_line(read: Reading, log: Log) -> None:
     line = {"SubmitLine": "sbatch -N2 --gres=gpu:1 : -N2 --gres=gpu:a100:3 run.sh"}
     rows = [_BARE | line | {"JobID": f"7+{part}", "JobIDRaw": str(7 + part)} for part in (0, 1)]
-    assert [task.gpus for task in read(log(*rows)).jobs[0].tasks] == [1, 3]
+    jobs = read(log(*rows)).jobs
+    assert [(job.id, job.tasks[0].gpus, job.request.together) for job in jobs] == [("7", 1, "7"), ("7+1", 3, "7")]
 
 
 def test_slices_and_shards_of_the_line_are_what_they_are_in_resources(read: Reading, log: Log) -> None:

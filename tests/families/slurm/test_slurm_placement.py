@@ -16,38 +16,32 @@ GPU = GpuType("G", 1.0, 16, 100, 100, 10)
 def written_out(
     weights: list[int], open_: set[int], room: dict[int, int], free: dict[int, int], wanted: int, spread: bool
 ) -> set[int]:
-    """The nodes of ``_eval_nodes_consec``: weights in order until they suffice, then blocks."""
+    """The nodes of ``_eval_nodes_consec``: those of the smallest weight first, block by block."""
     holds = {node: 1 if spread else room[node] for node in open_}
-    pool: set[int] = set()
-    for weight in sorted(set(weights)):
-        pool |= {node for node in open_ if weights[node] == weight}
-        if sum(holds[node] for node in pool) >= wanted:
-            break
-    else:
+    if sum(holds.values()) < wanted:
         return set()
     chosen: set[int] = set()
-    left = sorted(pool)
-    while wanted > 0:
+    for weight in sorted(set(weights)):
         blocks: list[list[int]] = []
-        for node in left:
+        for node in sorted(node for node in open_ if weights[node] == weight):
             if blocks and blocks[-1][-1] + 1 == node:
                 blocks[-1].append(node)
             else:
                 blocks.append([node])
-        whole = [block for block in blocks if not chosen & set(block)]
-        enough = [block for block in whole if sum(holds[node] for node in block) >= wanted]
-        if enough:
-            block = min(enough, key=lambda nodes: (sum(free[node] for node in nodes), nodes[0]))
-        else:
-            block = min(whole, key=lambda nodes: (-sum(free[node] for node in nodes), nodes[0]))
-        single = [node for node in block if room[node] >= wanted]
-        if single and (wanted == 1 or not spread):
-            return chosen | {min(single, key=lambda node: (free[node], node))}
-        for node in block:
-            if wanted > 0:
-                chosen.add(node)
-                wanted -= holds[node]
-        left = [node for node in left if node not in block]
+        while blocks and wanted > 0:
+            enough = [block for block in blocks if sum(holds[node] for node in block) >= wanted]
+            if enough:
+                block = min(enough, key=lambda nodes: (sum(free[node] for node in nodes), nodes[0]))
+            else:
+                block = min(blocks, key=lambda nodes: (-sum(free[node] for node in nodes), nodes[0]))
+            single = [node for node in block if room[node] >= wanted]
+            if single and (wanted == 1 or not spread):
+                return chosen | {min(single, key=lambda node: (free[node], node))}
+            for node in block:
+                if wanted > 0:
+                    chosen.add(node)
+                    wanted -= holds[node]
+            blocks.remove(block)
     return chosen
 
 

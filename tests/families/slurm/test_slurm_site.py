@@ -504,17 +504,16 @@ def test_no_setting_is_passed_over_in_silence(folder: Path) -> None:
     assert not queues.qos[1].user_limits
     assert not queues.qos[1].job_limits
     assert (queues.partitions[0].accounts, queues.partitions[0].denied_qos) == (("lab",), ("low",))
+    assert queues.partitions[0].grace_s == 60
     listed = "\n".join(site.unmodelled)
     for what in (
         "AccountingStorageEnforce=associations,qos: slurmctld does not enforce the limits",
         "completewait=30 sec",
         "preemptexempttime=00:05:00",
-        "partition main: gracetime=60",
         "partition main: oversubscribe=YES:4",
         "partition main: preemptmode=gang",
         "partition main: state=DRAIN",
         "partition side: qos=side, which no file describes",
-        "QOS urgent: grptresmins=cpu=9000",
         "account sub: an association of ada with the partition main",
         "account sub, user bo: maxwall=02:00:00",
         "cluster tide: maxtresperjob=node=50",

@@ -104,7 +104,7 @@ def make_room(view: ClusterView, task: TaskState, victims: Iterable[Run]) -> lis
     addition.
     """
     demand = task.demand
-    freed = _FreedGpus(view) if demand.whole and not (demand.cpus or demand.memory) else _FreedNodes(view)
+    freed = _FreedGpus(view) if demand.whole and not (demand.cpus or demand.memory) else FreedNodes(view)
     room: dict[int, int] = {}
     in_type: dict[int, int] = {}
     chosen: list[Run] = []
@@ -170,10 +170,11 @@ class _FreedGpus:
         return self._idle[node] // demand.whole if self._machines[node].up else 0
 
 
-class _FreedNodes:
+class FreedNodes:
     """Copies of nodes as they would be without some runs."""
 
     def __init__(self, view: ClusterView) -> None:
+        self._machines = view.machines.list
         self._nodes: dict[int, NodeState] = {}
 
     def without(self, run: Run) -> list[int]:
@@ -191,8 +192,12 @@ class _FreedNodes:
         return nodes
 
     def room(self, node: int, demand: DemandClass) -> int:
-        """Return the number of instances of ``demand`` that the node would have room for."""
-        return self._nodes[node].room(demand)
+        """Number of instances of ``demand`` that the node would have room for."""
+        return (self._nodes.get(node) or self._machines[node]).room(demand)
+
+    def cpus(self, node: int) -> int:
+        """Free millionths of CPUs that the node would have."""
+        return (self._nodes.get(node) or self._machines[node]).cpus
 
 
 def srtf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:

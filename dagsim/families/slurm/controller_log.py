@@ -1,0 +1,116 @@
+"""What the log of slurmctld says about nodes: when they were down or drained, when reservations were made,
+and how long nodes took to boot. Written for the messages of versions 20.11 to 24.11.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from zoneinfo import ZoneInfo
+
+from dagsim.traces.sites import hosts
+from dagsim.traces.source import Source
+from dagsim.traces.times import moment_s
+
+__all__ = ["ControllerLog", "is_controller_log", "read_controller_log"]
+
+_LINE = re.compile(r"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?\] (.*)")
+_SAYS = re.compile(r"slurmctld version |Running as primary controller|sched: |_slurm_rpc_submit_batch_job: ")
+_STATE = re.compile(r"update_node: node (\S+) state set to (\w+)")
+_LOST = re.compile(r"(?:error: )?Nodes? (\S+) not responding, setting DOWN")
+_BACK = re.compile(r"[Nn]ode (\S+) returned to service|node_did_resp: node (\S+) returned to service")
+_RESERVED = re.compile(r"sched: (Created|Updated|Deleted) reservation[= ](\S+)(.*)")
+_STARTED = re.compile(r"(?:Allocate JobId=(\S+) NodeList=\S+|_start_job: Started JobId=(\S+) in )")
+_BOOTED = re.compile(r"Resetting JobId=(\S+) start time for node power up")
+_DOWN = frozenset({"DOWN", "FAIL", "POWER_DOWN", "POWERED_DOWN", "REBOOT"})
+_DRAIN = frozenset({"DRAIN", "DRAINED", "DRAINING", "FAILING"})
+
+
+@dataclass(slots=True)
+class ControllerLog:
+    """Outages of nodes, reservations and boot times; times are seconds since 1970."""
+
+    outages: list[tuple[str, float, float | None, str]] = field(default_factory=list)
+    """Node, start, end and ``down`` or ``drain``."""
+    made_s: dict[str, float] = field(default_factory=dict)
+    """When each reservation was made."""
+    reservations: dict[str, dict[str, str]] = field(default_factory=dict)
+    """The settings of each reservation as it was made, named as ``scontrol show reservation`` names them."""
+    boots_s: list[float] = field(default_factory=list)
+    """For each job that had to wait for nodes to boot, the time from its allocation to its start."""
+
+    @property
+    def boot_s(self) -> float | None:
+        """The usual time that a job waits for nodes to boot; None if none had to."""
+        return median(self.boots_s) if self.boots_s else None
+
+
+def is_controller_log(head: list[str]) -> bool:
+    """Return True if these are the first lines of a log of slurmctld."""
+    texts = [match[3] for line in head if (match := _LINE.match(line))]
+    return len(texts) * 2 > len(head) and any(_SAYS.match(text) for text in texts)
+
+
+def read_controller_log(file: Path, zone: ZoneInfo | None = None) -> ControllerLog:
+    """Read a log of slurmctld. ``zone`` is that of its dates (default UTC).
+
+    Raises:
+        TraceError: The file cannot be read.
+    """
+    log = ControllerLog()
+    away: dict[str, tuple[float, str]] = {}
+    allocated_s: dict[str, float] = {}
+
+    def change(node: str, now: float, kind: str) -> None:
+        """Note that a node goes ``down``, is to ``drain``, or comes back (empty)."""
+        if node in away and away[node][1] != kind:
+            since_s, was = away.pop(node)
+            if now > since_s:
+                log.outages.append((node, since_s, now, was))
+        if kind:
+            away.setdefault(node, (now, kind))
+
+    for _, line in Source(file).lines():
+        match = _LINE.match(line)
+        if match is None:
+            continue
+        text = match[3]
+        if not any(word in text for word in ("ode", "reservation", "JobId")):
+            continue
+        now = (moment_s(match[1], "date", zone) or 0.0) + float(match[2] or 0.0)
+        if found := _STATE.search(text):
+            word = found[2].upper()
+            change(found[1], now, "down" if word in _DOWN else "drain" if word in _DRAIN else "")
+        elif found := _LOST.search(text):
+            for node in _named(found[1]):
+                change(node, now, "down")
+        elif found := _BACK.search(text):
+            change(found[1] or found[2], now, "")
+        elif found := _RESERVED.search(text):
+            _reserve(log, found[1], found[2], found[3], now)
+        elif found := _BOOTED.search(text):
+            if (since_s := allocated_s.pop(found[1], None)) is not None:
+                log.boots_s.append(now - since_s)
+        elif found := _STARTED.search(text):
+            allocated_s[found[1] or found[2]] = now
+    log.outages += [(node, since_s, None, kind) for node, (since_s, kind) in away.items()]
+    return log
+
+
+def _reserve(log: ControllerLog, verb: str, name: str, settings: str, now: float) -> None:
+    """Note that a reservation is made, changed or deleted."""
+    fields: dict[str, str] = dict(re.findall(r"(\w+)=(\S+)", settings))
+    if verb == "Created" and "start" in fields and "end" in fields:
+        log.made_s.setdefault(name, now)
+        names = {"start": "starttime", "end": "endtime"}
+        row = {names.get(key, key): value for key, value in fields.items()}
+        log.reservations.setdefault(name, {"reservationname": name} | row)
+
+
+def _named(text: str) -> tuple[str, ...]:
+    try:
+        return hosts(text)
+    except ValueError:
+        return ()

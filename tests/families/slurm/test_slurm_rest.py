@@ -1,0 +1,193 @@
+"""What sites of Slurm use besides: budgets, grace times, nodes by name, repeated and magnetic reservations,
+heterogeneous jobs, and what slurmctld's log says about nodes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dagsim.families.slurm.controller_log import read_controller_log
+from dagsim.model import (
+    Caps,
+    Cluster,
+    Job,
+    Kind,
+    Node,
+    NodePartition,
+    NodeReservation,
+    Qos,
+    QueueNode,
+    QueueTree,
+    RejectReason,
+    Request,
+    Task,
+)
+from dagsim.model.log import Schedule
+from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
+
+FIFO = "slurm-multifactor[order=basic,bf_interval_s=1,bf_resolution_s=1,gangs=distinct]"
+
+
+def job(name: str, at_s: float, seconds: float, cpus: float = 1, **rest: object) -> Job:
+    nodes = int(rest.pop("nodes", 1))  # type: ignore[call-overload]
+    limit_s = rest.pop("limit_s", seconds)
+    return Job.single(name, Task("t", seconds, nodes, nodes > 1, 0, cpus, estimate=limit_s), at_s, **rest)  # type: ignore[arg-type]
+
+
+def played(jobs: list[Job], queues: QueueTree, spec: str = FIFO, nodes: int = 2, **models: object) -> Schedule:
+    machines = Cluster(tuple([Node(f"n{at}", None, 0, 4, 64, features=(f"r{at % 2}",)) for at in range(nodes)]))
+    scenario = ClusterScenario(machines, jobs, queues=queues, **models)  # type: ignore[arg-type]
+    return scenario.kernel(0).run(POLICIES.create(spec))
+
+
+def starts(schedule: Schedule) -> dict[str, list[tuple[float, str]]]:
+    """Time and node of each start of each job."""
+    times: dict[str, list[tuple[float, str]]] = {}
+    for row in schedule.log:
+        if row.kind == Kind.STARTED:
+            times.setdefault(schedule.jobs[row.job].id, []).append((row.time_s, f"n{row.node}"))
+    return times
+
+
+def first(schedule: Schedule) -> dict[str, float]:
+    """Time of the first start of each job."""
+    return {name: pairs[0][0] for name, pairs in starts(schedule).items()}
+
+
+BUDGET = QueueTree((QueueNode("lab", limits=Caps(minutes={"cpus": 10.0})),))
+"""600 CPU-seconds."""
+
+
+def test_a_budget_counts_what_runs_may_use_until_their_limits_and_what_was_used() -> None:
+    def mine(name: str, at_s: float, seconds: float, limit_s: float) -> Job:
+        return job(name, at_s, seconds, limit_s=limit_s, account="lab", user="ada")
+
+    jobs = [mine("first", 0, 100, 400), mine("second", 1, 50, 300), mine("small", 2, 10, 150)]
+    never = "slurm-multifactor[order=multifactor,half_life_s=0,calc_period_s=10,bf_interval_s=1]"
+    # 400 s are promised to first; of the 200 s that are left small may have 150. Once first has ended after 100 s and
+    # small after 10, 490 s are left, so second fits.
+    assert first(played(jobs, BUDGET, never)) == {"first": 0, "small": 2, "second": 100}
+
+
+def test_usage_decays_until_a_job_fits_and_never_for_a_qos_that_keeps_it() -> None:
+    jobs = [job("old", 0, 500, account="lab", qos="q"), job("new", 1, 10, limit_s=300, account="lab", qos="q")]
+    spec = "slurm-multifactor[half_life_s=1000,calc_period_s=10,bf_interval_s=1]"
+    decaying = first(played(jobs, BUDGET, spec))["new"]
+    # 500 s, most of them decayed by a factor of about 0.84 meanwhile, must fall to 300 s
+    assert 500 < decaying < 1100
+    kept = QueueTree(qos=(Qos("q", limits=Caps(minutes={"cpus": 10.0}), keeps_usage=True),))
+    schedule = played(jobs, kept, spec)
+    assert "new" not in first(schedule)
+    assert [row.value for row in schedule.log if row.kind == Kind.REJECTED] == [RejectReason.CANCELLED]
+
+
+def test_different_nodes_count_against_a_limit_on_nodes() -> None:
+    queues = QueueTree((QueueNode("lab", limits=Caps(nodes=1)),))
+    jobs = [job("one", 0, 20, 3, account="lab"), job("same", 1, 5, account="lab"), job("next", 2, 5, 4, account="lab")]
+    assert first(played(jobs, queues)) == {"one": 0, "same": 1, "next": 20}
+
+
+@pytest.mark.parametrize(("mode", "starts_again"), [("requeue", True), ("cancel", False)])
+def test_a_preempted_run_goes_on_for_its_grace_time(mode: str, starts_again: bool) -> None:
+    low = Qos("low", preempt=mode, grace_s=30.0)  # type: ignore[arg-type]
+    queues = QueueTree(qos=(Qos("high", preempts=("low",)), low))
+    jobs = [job("victim", 0, 100, 4, qos="low"), job("urgent", 10, 20, 4, qos="high")]
+    spec = FIFO.replace("]", ",preempt=qos,requeue_delay_s=5]")
+    times = starts(played(jobs, queues, spec, nodes=1, preemption=Preemption(on_resume="restart")))
+    assert times["urgent"][0][0] == 40
+    assert [time_s for time_s, _ in times["victim"]] == ([0, 60] if starts_again else [0])
+
+
+def test_only_the_runs_on_the_chosen_nodes_are_stopped() -> None:
+    queues = QueueTree(qos=(Qos("high", preempts=("low",)), Qos("low", preempt="requeue")))
+    jobs = [job("small", 0, 100, 2, qos="low"), job("wide", 1, 100, 4, qos="low"), job("urgent", 10, 20, 4, qos="high")]
+    spec = FIFO.replace("]", ",preempt=qos,place=best]")
+    schedule = played(jobs, queues, spec, preemption=Preemption(on_resume="restart"))
+    stopped = [schedule.jobs[row.job].id for row in schedule.log if row.kind == Kind.PREEMPTED]
+    assert (first(schedule)["urgent"], stopped) == (10, ["small"])
+
+
+def test_a_job_gets_the_nodes_that_it_names_and_none_that_it_excludes() -> None:
+    jobs = [
+        job("named", 0, 9, request=Request(nodes=("n1",))),
+        job("without", 0, 9, request=Request(excluded=("n0", "n1"))),
+        job("among", 0, 9, nodes=2, request=Request(nodes=("n2",), spread=True)),
+    ]
+    times = starts(played(jobs, QueueTree(), nodes=3))
+    assert times["named"] == [(0, "n1")]
+    assert times["without"] == [(0, "n2")]
+    assert "n2" in [node for _, node in times["among"]]
+
+
+def test_a_count_in_a_constraint_is_kept() -> None:
+    jobs = [job("mixed", 0, 9, nodes=2, request=Request("[r0*1&r1*1]", spread=True))]
+    assert [node for _, node in starts(played(jobs, QueueTree(), nodes=4))["mixed"]] == ["n0", "n1"]
+
+
+def test_an_exclusive_user_shares_nodes_only_with_itself() -> None:
+    alone = Request(exclusive_user=True)
+    jobs = [job("first", 0, 50, request=alone, user="ada"), job("other", 1, 5, user="bo"), job("own", 2, 5, user="ada")]
+    assert first(played(jobs, QueueTree(), nodes=1)) == {"first": 0, "own": 2, "other": 50}
+
+
+def test_components_of_a_job_start_together() -> None:
+    jobs = [
+        job("busy", 0, 30, 4, request=Request(nodes=("n1",))),
+        job("het", 1, 10, 2, request=Request("r0", together="het")),
+        job("het+1", 1, 10, 4, request=Request("r1", together="het")),
+    ]
+    assert first(played(jobs, QueueTree())) == {"busy": 0, "het": 30, "het+1": 30}
+
+
+def test_a_partition_that_spreads_takes_the_least_loaded_node() -> None:
+    queues = QueueTree(partitions=(NodePartition("p", spreads=True),))
+    times = starts(played([job("a", 0, 9), job("b", 1, 9), job("c", 2, 9, 2)], queues, FIFO[:-1] + ",place=best]"))
+    assert [times[name][0][1] for name in "abc"] == ["n0", "n1", "n0"]
+
+
+def test_a_repeated_reservation_lets_its_jobs_in_again_and_keeps_others_out() -> None:
+    daily = NodeReservation("class", ("n0",), 100, 200, every_s=1000)
+    jobs = [
+        job("late", 250, 10, request=Request(reservation="class")),
+        job("other", 1050, 100, request=Request(nodes=("n0",))),
+    ]
+    assert first(played(jobs, QueueTree(reservations=(daily,)))) == {"late": 1100, "other": 1200}
+
+
+def test_a_magnetic_reservation_takes_jobs_of_its_account_unasked() -> None:
+    magnet = NodeReservation("m", ("n0",), 100, 300, magnetic=True, accounts=("lab",))
+    jobs = [job("mine", 150, 10, account="lab"), job("other", 150, 10, account="x")]
+    queues = QueueTree((QueueNode("lab"), QueueNode("x")), reservations=(magnet,))
+    assert first(played(jobs, queues, nodes=1)) == {"mine": 150, "other": 300}
+
+
+def test_a_reservation_is_unknown_before_it_is_made() -> None:
+    jobs = [job("early", 0, 120), job("late", 60, 120)]
+    late = NodeReservation("fix", ("n0",), 150, 200, known_s=50)
+    assert first(played(jobs, QueueTree(reservations=(late,)), nodes=1)) == {"early": 0, "late": 200}
+
+
+def test_the_log_of_slurmctld_says_when_nodes_were_away_and_how_long_they_boot(tmp_path: Path) -> None:
+    lines = [
+        "[2026-03-02T10:00:00.500] slurmctld version 23.11.4 started on cluster tide",
+        "[2026-03-02T10:00:01.000] sched: Created reservation=fix users=root nodes=n[1-2] cores=8 licenses=(null) "
+        "tres=cpu=8 start=2026-03-02T11:00:00 end=2026-03-02T12:00:00",
+        "[2026-03-02T10:00:10.000] sched: Allocate JobId=7 NodeList=c1 #CPUs=4 Partition=cloud",
+        "[2026-03-02T10:01:30.000] Resetting JobId=7 start time for node power up",
+        "[2026-03-02T10:02:00.000] update_node: node n1 state set to DRAINING",
+        "[2026-03-02T10:03:00.000] update_node: node n1 state set to ALLOCATED",
+        "[2026-03-02T10:04:00.000] error: Nodes n[2-3] not responding, setting DOWN",
+        "[2026-03-02T10:05:00.000] Node n2 returned to service",
+    ]
+    (tmp_path / "slurmctld.log").write_text("\n".join(lines) + "\n")
+    log = read_controller_log(tmp_path / "slurmctld.log")
+    at = 1772445600.0
+    assert log.outages == [
+        ("n1", at + 120, at + 180, "drain"), ("n2", at + 240, at + 300, "down"), ("n3", at + 240, None, "down"),
+    ]  # fmt: skip
+    assert (log.made_s, log.boot_s) == ({"fix": at + 1}, 80.0)
+    assert log.reservations["fix"]["starttime"] == "2026-03-02T11:00:00"
