@@ -13,6 +13,7 @@ import typer
 from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     Json,
+    Settings,
     TableLook,
     Wide,
     fraction,
@@ -121,26 +122,61 @@ def _to_bound(
 
 @app.command()
 def why(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    job: Annotated[
-        str, typer.Argument(metavar="JOB", help="The id of a job, or #12 for its position in the order of arrival.")
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[RUN] JOB",
+            help="A run folder and the id of a job in it, or #12 by the order of arrival; with --state only the job.",
+        ),
     ],
+    state: Annotated[
+        Path | None,
+        typer.Option(metavar="SNAPSHOT", help="Why a job waits now: squeue --json, qstat -f, kubectl get -o json."),
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option("--config", "-c", metavar="YAML", help="With --state: the site (dagsim site import).")
+    ] = None,
+    history: Annotated[
+        Path | None, typer.Option(metavar="LOG", help="With --state: accounting of sacct, for run times and usage.")
+    ] = None,
+    samples: Annotated[
+        int, typer.Option(min=1, max=1000, help="With --state: number of futures that each change is played in.")
+    ] = 10,
     policy: Annotated[
         str | None,
-        typer.Option("--policy", "-a", metavar="NAME", help="Policy of the run (default: the first)."),
+        typer.Option("--policy", "-a", metavar="NAME", help="Policy of the run (default: the first), or of the site."),
     ] = None,
     number: Annotated[
         int | None, typer.Option("--run", min=0, help="Number of the run, from 0 (default: the first).")
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Maximum number of jobs in each list.")] = 10,
+    set_: Settings = None,
     json_: Json = False,
     table: TableLook = TableFormat.TEXT,
 ) -> None:
     """Explain why a job waited: which resource, limit or rule held it back, which jobs held the
     GPUs, and which went first.
 
+    With --state now.json --config site.yaml, why a job of the queue waits now: what holds it back, who is ahead,
+    and which change would start it sooner.
+
     Example: dagsim why results/RUN 1042
     """
+    if state is not None:
+        from dagsim.cli.options import Experiment
+        from dagsim.family import service
+
+        if number is not None or len(words) != 1:
+            raise typer.BadParameter("takes one job, and no run", param_hint="'--state'")
+        experiment = Experiment(config=config, set_=set_)
+        service("explain_waiting")(words[0], state, history, experiment, policy, samples, top, table, as_json=json_)
+        return
+    if len(words) != 2:
+        raise typer.BadParameter("expected RUN JOB, or --state SNAPSHOT and JOB", param_hint="'[RUN] JOB'")
+    for name, value in {"--config": config, "--history": history, "--set": set_}.items():
+        if value:
+            raise typer.BadParameter("goes with --state", param_hint=f"'{name}'")
+    run, job = Path(words[0]), words[1]
     from dagsim.errors import InputError
     from dagsim.experiment.compare import explained_waits
     from dagsim.experiment.store import Store

@@ -43,6 +43,8 @@ class WaitingJob(NamedTuple):
     """The jobs and arrays for which it still waits."""
     one_of: bool = False
     """True if one of these is enough."""
+    priority: float | None = None
+    """Its priority as the scheduler computed it, if the listing has that."""
 
 
 class Reader(Protocol):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dagsim.config.schema import Config
     from dagsim.families.forecast.job_log import JobLog
     from dagsim.families.forecast.live import IsDue, Prospect
-    from dagsim.report.grid import Grid
+    from dagsim.report.grid import Grid, TableFormat
 
 T = TypeVar("T")
 
@@ -240,6 +240,38 @@ def _forecast(
             if answers["jobs"].without:
                 show_grid(without_grid(answers["jobs"].without))
         say(knowledge)
+
+
+def explain_waiting(
+    job: str, state: Path, history: Path | None, asked: Experiment, algo: str | None, futures: int, top: int,
+    table: TableFormat, *, as_json: bool,
+) -> None:  # fmt: skip
+    """Print why a job of a snapshot waits (``dagsim why --state``)."""
+    from dagsim.config.schema import Setting
+    from dagsim.errors import InputError
+    from dagsim.families.forecast.explanation import explain
+    from dagsim.families.forecast.live import Question, is_idle, workload_of
+    from dagsim.families.forecast.texts import why_grids, why_sentences
+    from dagsim.report.terminal import show_grid
+
+    if asked.config is None:
+        raise InputError("--state: the cluster is unknown; give --config site.yaml (dagsim site import makes it)")
+    if is_idle(state):
+        raise InputError(f"{state}: nothing runs or waits there, so that no job {job} waits")
+    first = [Setting(f"--state {state}", "workload", workload_of(state))]
+    config = experiment(asked, TraceFlags(), first=first, watched=False)
+    audit = audited(config, told=not as_json)
+    question = Question.read(config, state, history, algo, futures, 0)
+    answer = explain(question, job, futures)
+    if as_json:
+        say(json.dumps({"audit": audit.to_dict(), "t": question.t, "remarks": question.remarks, **answer.to_dict()}))
+        return
+    for remark in question.remarks:
+        say(f"{state.name}: {remark}", err=True)
+    for sentence in why_sentences(answer):
+        say(sentence)
+    for grid in why_grids(answer, top):
+        show_grid(grid, table)
 
 
 def _refined(

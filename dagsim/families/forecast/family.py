@@ -5,6 +5,11 @@ from dagsim.family import Entry, Family
 FAMILY = Family(
     "when waiting jobs will start",
     needs=("slurm", "web"),
-    adds={"services": (Entry("forecast_snapshot", ".forecast_page:forecast_snapshot", "a page of forecasts"),)},
+    adds={
+        "services": (
+            Entry("forecast_snapshot", ".forecast_page:forecast_snapshot", "a page of forecasts"),
+            Entry("explain_waiting", ".command:explain_waiting", "dagsim why --state"),
+        )
+    },
     commands={"eta": ".command"},
 )

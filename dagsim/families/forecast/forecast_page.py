@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from dagsim.errors import DagsimError
+from dagsim.families.forecast.futures import QueueState
 from dagsim.families.forecast.live import Expected, ExpectedShape, Prospect
+from dagsim.families.forecast.queue_rows import KINDS, SCORED
 from dagsim.families.forecast.scores import CEILING
 from dagsim.families.forecast.texts import (
     NEAR,
@@ -28,9 +30,11 @@ from dagsim.families.forecast.texts import (
 from dagsim.families.web.charts import Packer, element, notes, table
 from dagsim.families.web.document import answered, part
 from dagsim.families.web.snapshots import FIRST, QUEUE, Forecasted, ForecastSettings
+from dagsim.families.web.watching import Watched
 from dagsim.report.grid import Grid
 from dagsim.report.tables import contradictions
 
+SCORED_KINDS = frozenset(KINDS[number] for number in SCORED)
 _MOST_BANDS = 200
 _LETTERS, _LETTER, _WIDTH, _ROW, _TOP = 28, 6.5, 900, 16, 22
 _TICKS_S = {
@@ -176,8 +180,18 @@ def forecast_snapshot(settings: ForecastSettings, state: Path, whole: bool) -> F
     except (DagsimError, OSError) as error:
         return Forecasted("", "", "", str(error))
     instant = datetime.fromtimestamp(question.t, UTC).isoformat(timespec="seconds")
-    remarks = [f"As of {instant}, from {state.name}.", *question.remarks]
+    said = [settings.remark] if settings.remark else []
+    remarks = [f"As of {instant}, from {state.name}.", *said, *question.remarks]
     page, rows = queue_page("When waiting jobs start", answer, live=[QUEUE], remarks=remarks), answer.rows
     middle = sorted(row.quantiles_s[9] for row in rows)[len(rows) // 2] if rows else None
     summary = f"{len(rows):,} jobs wait" + ("" if middle is None else f", half of them start within {span(middle)}")
-    return Forecasted(page, instant, summary)
+    log, queue = question.log, QueueState.at(question.log, question.t)
+    watched = [
+        Watched(
+            row.job, row.user, row.partition, row.waits_for, row.kind in SCORED_KINDS, row.quantiles_s[0],
+            row.quantiles_s[9], row.quantiles_s[17], row.quantiles_s[18],
+        )
+        for row in rows
+    ]  # fmt: skip
+    running = {log.array[job]: float(log.start_s[job]) for job in queue.running.tolist()}
+    return Forecasted(page, instant, summary, "", question.t, tuple(watched), running)

@@ -20,10 +20,13 @@ from dagsim.families.slurm.slurm_backfill import load_compiled
 from dagsim.families.slurm.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
 from dagsim.model import Cluster, QueueTree, Start, Wait
 from dagsim.model.arithmetic import ordered_sum
+from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.models.runtime import Estimates
 from dagsim.systems.cluster.past import jobs_at
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.cluster.waits import Obstacles
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
+from dagsim.systems.cluster.waits import Obstacles, Present
 from dagsim.systems.seam import Conversation
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
@@ -226,13 +229,21 @@ class Player:
         kind: Future,
         rng: np.random.Generator,
     ) -> np.ndarray:
+        watch, begins_s = self._watched(scene, jobs, horizon_s, groups, kind, rng), scene.begins_s
+        return np.array([watch.started_s.get(id, inf) for id in scene.targets]) - begins_s
+
+    def _watched(
+        self,
+        scene: _Scene,
+        jobs: JobArrays,
+        horizon_s: float,
+        groups: Sequence[np.ndarray],
+        kind: Future,
+        rng: np.random.Generator,
+    ) -> _Watch:
+        """Play a future, and return what was seen of the starts."""
         begins_s = scene.begins_s
-        queues = _on_clock(self._estimated.queues, scene.zero_s, scene.state.t)
-        scenario = replace(self._estimated, workload=list(jobs.jobs()), begins_s=begins_s, queues=queues)
-        kernel = scenario.kernel(0)
-        policy = make_policy(scenario, self._policy, 0)
-        if self._usage is not None and hasattr(policy, "past_usage"):
-            policy.past_usage = scene.usage(self._usage)
+        kernel, policy = self._begun(scene, jobs)
         if kind is not Future.ORACLE and hasattr(policy, "coarse_after_s"):
             policy.coarse_after_s = begins_s
         watch = _Watch(
@@ -246,7 +257,42 @@ class Player:
                 talk.answer([Wait(begins_s + cycle_s)])
             while talk.view is not None and watch.left:
                 talk.answer(watch.decide(talk.view))
-        return np.array([watch.started_s.get(id, inf) for id in scene.targets]) - begins_s
+        return watch
+
+    def _begun(self, scene: _Scene, jobs: JobArrays) -> tuple[ClusterKernel, Any]:
+        """A kernel that begins with the state of a scene, and the policy."""
+        queues = _on_clock(self._estimated.queues, scene.zero_s, scene.state.t)
+        scenario = replace(self._estimated, workload=list(jobs.jobs()), begins_s=scene.begins_s, queues=queues)
+        policy = make_policy(scenario, self._policy, 0)
+        if self._usage is not None and hasattr(policy, "past_usage"):
+            policy.past_usage = scene.usage(self._usage)
+        return scenario.kernel(0), policy
+
+    def present(self, state: QueueState) -> tuple[Present, dict[str, TaskState], float]:
+        """What holds the waiting jobs of a state back: the causes, the first task of each eligible job by
+        id, and the instant on the log's clock at which the clock of the causes begins.
+        """
+        scene = _Scene(self._estimated, state)
+        run_s = scene.run_s(Future.LIMITS, RunTimes(), [np.random.default_rng(0)])
+        kernel, policy = self._begun(scene, scene.jobs(run_s[:, 0], None))
+        Conversation(kernel, scene.begins_s)
+        view = ClusterView(kernel)
+        tasks: dict[str, TaskState] = {}
+        for task in view.ready:
+            tasks.setdefault(task.job.job.id, task)
+        return Present(view, policy, self._policy), tasks, scene.zero_s
+
+    def planned_start(self, state: QueueState, place: int) -> tuple[float, tuple[str, ...]]:
+        """Seconds until the job at a place of ``state.waiting`` starts, and its nodes, if all jobs run to their
+        limits and nobody else comes; infinite if it does not start within a week.
+        """
+        scene, rng = _Scene(self._estimated, state), np.random.default_rng(0)
+        jobs = scene.jobs(scene.run_s(Future.LIMITS, RunTimes(), [rng])[:, 0], None)
+        watch = self._watched(scene, jobs, _MOST_HORIZON_S, [np.array([place])], Future.LIMITS, rng)
+        id = scene.targets[place]
+        names = [node.name for node in self._estimated.cluster.nodes]
+        nodes = tuple(dict.fromkeys(names[node] for node in watch.nodes.get(id, ())))
+        return watch.started_s.get(id, inf) - scene.begins_s, nodes
 
     def _arrivals(
         self, scene: _Scene, kind: Future, horizon_s: float, run_times: RunTimes, rng: np.random.Generator
@@ -356,12 +402,12 @@ class _Scene:
         self.zero_s = min(float(log.submit_s[numbers].min()), t - 1.0)
         self.begins_s = t - self.zero_s
         self._is_running = np.isin(numbers, state.running)
+        jobs = log.jobs.chosen(numbers)
         self.since_s = np.where(self._is_running, log.start_s[numbers] - self.zero_s, np.nan)
         eligible_s = np.full(len(numbers), np.nan)
         eligible_s[~self._is_running] = state.eligible_s
         self._eligible_s = np.where(np.isinf(eligible_s), np.nan, eligible_s) - self.zero_s
         self._releases = np.flatnonzero(np.isinf(eligible_s)).tolist()
-        jobs = log.jobs.chosen(numbers)
         self.elapsed_s = np.where(self._is_running, self.begins_s - self.since_s, 0.0)
         stated = replace(
             jobs,
@@ -372,6 +418,12 @@ class _Scene:
         )
         placed = jobs_at(stated, self.begins_s, inf, scenario.cluster, scenario.runtime, stated=True)
         self._jobs = replace(placed, observed_start_s=None, observed_nodes=None, begins_s=self.begins_s)
+        if len(placed) < len(numbers):  # of runs for which no node has room, nothing is played
+            there = np.isin(jobs.ids.astype(str), placed.ids.astype(str))
+            self._known, self._is_running = numbers[there], self._is_running[there]
+            self.since_s, self.elapsed_s = self.since_s[there], self.elapsed_s[there]
+            self._eligible_s = self._eligible_s[there]
+            self._releases = np.flatnonzero(np.isinf(eligible_s[there])).tolist()
         self._past_usage: Mapping[str, float] | None = None
         self.targets = log.jobs.ids[state.waiting].tolist()
 
@@ -429,6 +481,8 @@ class _Watch:
         self._row_of = row_of
         self.left = set(row_of.values())
         self.started_s: dict[str, float] = {}
+        self.nodes: dict[str, tuple[int, ...]] = {}
+        """Numbers of the nodes of each first start."""
 
     def decide(self, view: Any) -> Iterator[Any]:
         now = view.now
@@ -439,6 +493,7 @@ class _Watch:
                 if id in self._row_of:
                     self.left.discard(self._row_of[id])
                     self.started_s.setdefault(id, now)
+                    self.nodes.setdefault(id, tuple([share.node for share in decision.placement]))
 
 
 def _blocks(

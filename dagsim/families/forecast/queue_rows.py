@@ -36,7 +36,8 @@ class Listed(NamedTuple):
     after: tuple[str, ...] = ()
     """Submissions for which it still waits."""
     one_of: bool = False
-    """True if one of these submissions is enough."""
+    """True if one of them is enough."""
+    priority: float | None = None
 
 
 class Silent(NamedTuple):
@@ -103,7 +104,7 @@ def read_reasons(trace: Trace) -> dict[str, Listed]:
         other = listing.get(job.name)
         estimate_s = np.nan if job.start_s is None else job.start_s
         estimate_s = estimate_s if other is None else float(np.fmin(estimate_s, other.estimate_s))
-        listing[job.name] = Listed(job.reason, estimate_s, job.user, job.partition, job.after, job.one_of)
+        listing[job.name] = Listed(job.reason, estimate_s, job.user, job.partition, job.after, job.one_of, job.priority)
     return listing
 
 

@@ -33,14 +33,25 @@ class ReasonKind(NamedTuple):
 
 
 _KNOWN = ReasonKind(Fate.KNOWN)
+_LIMIT_REACHED = ReasonKind(Fate.KNOWN, "until less of what a limit counts is in use")
 _REQUEUED = ReasonKind(Fate.OUTSIDE, "an attempt failed, and the job is held until somebody releases it")
 _NAMES: dict[str, ReasonKind] = {
     **dict.fromkeys(
-        ("", "None", "Priority", "Resources", "Dependency", "BeginTime", "Licenses", "Reservation", "Prolog",
-         "Cleaning", "SchedDefer", "JobArrayTaskLimit", "MPIPortsBusy", "Suspended", "AssociationJobLimit",
-         "AssocJobLimit", "AssociationResourceLimit", "AssocResourceLimit", "QOSJobLimit", "QOSResourceLimit", "quota"),
-        _KNOWN,
+        ("", "None", "Prolog", "Cleaning", "SchedDefer", "MPIPortsBusy"), _KNOWN,
     ),
+    **dict.fromkeys(
+        ("AssociationJobLimit", "AssocJobLimit", "AssociationResourceLimit", "AssocResourceLimit", "QOSJobLimit",
+         "QOSResourceLimit", "quota"),
+        _LIMIT_REACHED,
+    ),
+    "Priority": ReasonKind(Fate.KNOWN, "until jobs of higher priority have started"),
+    "Resources": ReasonKind(Fate.KNOWN, "until enough nodes, CPUs, GPUs and memory are free"),
+    "Dependency": ReasonKind(Fate.KNOWN, "until jobs that it depends on have started or ended"),
+    "BeginTime": ReasonKind(Fate.KNOWN, "until its begin time"),
+    "Licenses": ReasonKind(Fate.KNOWN, "until enough licences are free"),
+    "Reservation": ReasonKind(Fate.KNOWN, "until a reservation begins or ends"),
+    "JobArrayTaskLimit": ReasonKind(Fate.KNOWN, "until fewer tasks of its array run"),
+    "Suspended": ReasonKind(Fate.KNOWN, "until it is resumed"),
     "JobHeldUser": ReasonKind(Fate.OUTSIDE, "until its user releases it"),
     "JobHeldAdmin": ReasonKind(Fate.OUTSIDE, "until an administrator releases it"),
     **dict.fromkeys(
@@ -94,9 +105,10 @@ _FAMILIES: tuple[tuple[re.Pattern[str], ReasonKind], ...] = tuple([
         (r"(QOS|Assoc|Max)\w*(Energy|License|BB|Billing)",
          ReasonKind(Fate.OUTSIDE, "until its users hold less of the limited resource")),
         (r"(QOS|Assoc|Max)\w*Submit", ReasonKind(Fate.OUTSIDE, "until fewer jobs are submitted")),
-        (r"(QOS|Assoc)(Grp|Max)|Max\w+PerAccount", _KNOWN),
+        (r"(QOS|Assoc)(Grp|Max)|Max\w+PerAccount", _LIMIT_REACHED),
         # Sentences that squeue prints instead of a name.
-        (r"Nodes required for job are DOWN", _KNOWN),
+        (r"Nodes required for job are DOWN",
+         ReasonKind(Fate.KNOWN, "until nodes are up and not kept for jobs of partitions of higher priority")),
         (r"Job's account not permitted", _NAMES["AccountNotAllowed"]),
         (r"Job's QOS not permitted", _NAMES["QOSNotAllowed"]),
         (r"(launch|job) failed,? requeued held|user env retrieval failed", _REQUEUED),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any
 
 from dagsim.families.forecast.live import Expected, ExpectedShape, Prospect, WithoutForecast
 from dagsim.families.forecast.scores import WITHIN_S
 from dagsim.report.grid import Grid
+
+if TYPE_CHECKING:
+    from dagsim.families.forecast.explanation import Explanation
 
 _UNITS = (("s", 1.0, 100.0), ("min", 60.0, 6000.0), ("h", 3600.0, 48 * 3600.0))
 _ALMOST_A_WEEK_S = 6.9 * 86400
@@ -111,6 +115,66 @@ def shapes_sentences(rows: Sequence[ExpectedShape]) -> list[str]:
         f"Soonest start: {start.shape}, in {span(start.starts_s[9])} (median).",
         f"Soonest end: {end.shape}, in {span(end.ends_s[9])} (median).",
     ]
+
+
+def why_sentences(answer: Explanation) -> list[str]:
+    """What holds a waiting job back, what it waits for, and what would help, in words."""
+    lines = [answer.sentence]
+    if not (answer.agrees or answer.is_early):
+        lines.append(f"By the rules of the site, it {answer.found.words}.")
+    lines += [
+        f"{limit.owner[:1].upper()}{limit.owner[1:]}{limit.words.removeprefix(limit.owner)}."
+        for limit in answer.found.limits
+    ]
+    if answer.limit_start_s < inf:
+        lines.append(
+            f"If all jobs run to their limits and nobody else comes, it starts in {span(answer.limit_start_s)}."
+        )
+    if answer.frees:
+        first = answer.frees[0]
+        others = f", and {len(answer.frees) - 1:,} more after it" if len(answer.frees) > 1 else ""
+        lines.append(
+            f"What it needs becomes free when job {first.job} of {first.user} ends, in {span(first.within_s)} at the "
+            f"latest{others}."
+        )
+    if answer.futures:
+        lines.append(_help(answer))
+    return lines
+
+
+def _help(answer: Explanation) -> str:
+    """Say which single change lets a job start soonest."""
+    best, basis_ = answer.best, f"median of {answer.futures} futures"
+    as_is = f"in {span(answer.median_s)}" if answer.median_s < inf else "in none of the futures of a week"
+    if best is None:
+        return f"As it is, it starts {as_is} ({basis_}); no single change that was tried is sooner."
+    return f"With {best.change} it would start in {span(best.median_s)}; as it is, {as_is} ({basis_})."
+
+
+def why_grids(answer: Explanation, top: int) -> Iterator[Grid]:
+    """Tables of the jobs ahead of a waiting job, of its priority, of the jobs that free what it needs, and of the
+    changes that were tried.
+    """
+    ahead = answer.ahead
+    if ahead.jobs:
+        cells = [(job, user, f"{priority:,.10g}") for job, user, priority in ahead.jobs[:top]]
+        more = (f"{len(ahead.jobs) - top:,} more.",) if len(ahead.jobs) > top else ()
+        yield Grid("Jobs ahead of it", ("job", "user", "priority"), cells, more, texts=(0, 1))
+    if ahead.parts:
+        parts = [(name, f"{own:,.0f}", f"{theirs:,.0f}") for name, (own, theirs) in ahead.parts.items()]
+        heads = ("part of the priority", "its own", "mean of those ahead")
+        yield Grid("Priority", heads, parts, texts=(0,))
+    if answer.frees:
+        ends = [(one.job, one.user, span(one.within_s), " ".join(one.nodes[:4])) for one in answer.frees[:top]]
+        yield Grid(
+            "Running jobs that free what it needs", ("job", "user", "ends within", "nodes"), ends, texts=(0, 1, 3)
+        )
+    if answer.changes:
+        tried = [
+            (str(one.change), span(one.median_s), span(one.sooner_s) if one.sooner_s > 0 else "-")
+            for one in answer.changes
+        ]
+        yield Grid("Changes, each alone", ("with", "starts in", "sooner by"), tried, texts=(0,))
 
 
 NEAR = ("in 1 min", "in 10 min", "in 1 h")

@@ -41,7 +41,8 @@ from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, Queu
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState
 from dagsim.systems.cluster.policies.preemption import FreedNodes
-from dagsim.systems.cluster.policies.shares import Weights, decay_per_second
+from dagsim.systems.cluster.policies.shares import Weights, decay_per_second, truncated
+from dagsim.systems.cluster.waits import Standing
 
 __all__ = ["SlurmMultifactor", "SlurmSettings", "rules_of_site"]
 
@@ -278,8 +279,54 @@ class SlurmMultifactor:
         """Which part made the latest start: ``main`` (the main loop) or ``backfill``."""
 
     def wait_rules(self, view: ClusterView) -> SlurmWaits:
-        """Return the limits and partitions of the site, to explain waits."""
-        return SlurmWaits(view, distinct=self._set.distinct)
+        """Its limits and partitions, for explanations of waits."""
+        settings = self._of_site(view)
+        return SlurmWaits(view, SlurmRules(view, kill="never", distinct=settings.distinct))
+
+    def _of_site(self, view: ClusterView) -> SlurmSettings:
+        """Its parameters: those of the site if it was given without any."""
+        has_own = self._is_bare and view.queues is not None and view.queues.scheduler
+        return _settings_of(view.queues) if has_own and view.queues is not None else self._set
+
+    def outlook(self, view: ClusterView) -> tuple[SlurmWaits, list[Standing]]:
+        """Its limits with what runs now, and the waiting tasks in the order in which it examines them,
+        each with the parts of its priority. Nothing is decided.
+        """
+        self._now = view.now
+        self._set_up(view)
+        for active in view.jobs.values():
+            self._rules.learn(view, active)
+        view.follow(self)
+        pending = view.index((PendingJobs, self), lambda: self._pending(view))
+        self._book.calculate(view.now)
+        for task in pending.admit(view.now):
+            self._rules.learn(view, task.job)
+        pending.rank_anew(self._book, view.now)
+        standings = []
+        for job in pending.listed:
+            parts = self._parts(job.task, job.part) if self._set.order != "basic" else {}
+            priority = float(truncated(ordered_sum(parts.values())))
+            standings.append(Standing(job.task, job.part.name, job.tier, priority, parts, job.span))
+        return SlurmWaits(view, self._rules), standings
+
+    def _parts(self, task: TaskState, part: NodePartition) -> dict[str, float]:
+        """The parts of the priority of a task in a partition, by the names of ``sprio``."""
+        asked = self._asked(task, part, task.demand.gang or 1)
+        factors, weights = self._book.factors(asked, self._now), self._priorities.weights
+        whole = self._book.capacity.amounts()
+        amounts = {name: amount for name, amount in asked.amounts().items() if whole[name]}
+        tres = [weights.tres.get(name, 0.0) * amount / whole[name] for name, amount in amounts.items()]
+        parts = {
+            "age": weights.age * factors.age,
+            "association": weights.assoc * factors.assoc,
+            "fair share": weights.fair_share * factors.fair_share,
+            "job size": weights.job_size * factors.job_size,
+            "partition": weights.partition * factors.partition,
+            "QOS": weights.qos * factors.qos,
+            "TRES": ordered_sum(tres),
+            "nice": -asked.nice,
+        }
+        return {name: worth for name, worth in parts.items() if worth}
 
     # Events.
 
@@ -412,9 +459,8 @@ class SlurmMultifactor:
     def _set_up(self, view: ClusterView) -> None:
         """Prepare for a simulation."""
         nodes = view.cluster.nodes
-        if self._is_bare and view.queues is not None and view.queues.scheduler:
-            self._set = _settings_of(view.queues)
-            self._priorities = self._set.priorities()
+        self._set = self._of_site(view)
+        self._priorities = self._set.priorities()
         self._choice = NodeChoice(view.cluster, best=self._set.place == "best")
         self._recalls = True
         """True while it is told of the time before the beginning."""

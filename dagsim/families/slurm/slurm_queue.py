@@ -127,7 +127,7 @@ _OF_SQUEUE = {
     "REASON": "Reason", "DEPENDENCY": "Dependency", "SUBMIT_TIME": "SubmitTime", "ELIGIBLE_TIME": "EligibleTime",
     "START_TIME": "StartTime", "END_TIME": "EndTime", "TIME": "RunTime", "TIME_LIMIT": "TimeLimit", "NODES": "NumNodes",
     "CPUS": "NumCPUs", "TASKS": "NumTasks", "NODELIST": "NodeList", "FEATURES": "Features",
-    "RESERVATION": "Reservation",
+    "RESERVATION": "Reservation", "PRIORITY": "Priority",
     "LICENSES": "Licenses", "TRES_ALLOC": "AllocTRES", "TRES-ALLOC": "AllocTRES", "TRES_PER_JOB": "TresPerJob",
     "TRES_PER_NODE": "TresPerNode", "TRES_PER_TASK": "TresPerTask", "TRES_PER_SOCKET": "TresPerSocket",
     "GRES": "TresPerNode", "MIN_MEMORY": "MinMemory", "NICE": "Nice", "HET_JOB_ID": "HetJobId",
@@ -235,6 +235,7 @@ def _as_json(fields: Mapping[str, str], zone: ZoneInfo | None) -> dict[str, Any]
         "user_name": fields.get("UserId", "").partition("(")[0],
         "account": fields.get("Account", ""),
         "qos": fields.get("QOS", ""),
+        "priority": _whole(fields.get("Priority", "")),
         "partition": fields.get("Partition", ""),
         "job_state": [_CODES.get(state, state)],
         "state_reason": fields.get("Reason", ""),
@@ -381,6 +382,7 @@ def waiting_jobs(source: Source, zone: ZoneInfo | None = None) -> Iterator[Waiti
             text_in(job.get("partition")),
             tuple(dict.fromkeys(re.findall(r"(?<=:)\d+", conditions))),
             "?" in conditions,
+            float(priority) if isinstance(priority := json_number(job.get("priority")), int) and priority > 0 else None,
         )
 
 
@@ -517,9 +519,21 @@ def _squeue_state(job: Mapping[str, Any]) -> tuple[str, str]:
     words = [word for word in (current if isinstance(current, list) else [current]) if isinstance(word, str)]
     reason = text_in(job.get("state_reason"))
     meaning = next((meaning for word, meaning in _STATES.items() if word in words), words[0] if words else "")
+    if meaning == "PENDING" and reason in ("", "None"):
+        reason = _unstated_reason(job) or reason
     if meaning == "HELD":
         return "PENDING", reason if _NOT_QUEUED.get(reason) == "that are held" else "JobHeldAdmin"
     return meaning, reason
+
+
+def _unstated_reason(job: Mapping[str, Any]) -> str:
+    """The reason of a waiting job that follows from its other fields, where the listing states none: slurmctld
+    lists the conditions that are not met, and gives held jobs the priority 0. Empty if none follows.
+    """
+    conditions = text_in(job.get("dependency"))
+    if conditions:
+        return "DependencyNeverSatisfied" if "(failed)" in conditions and "?" not in conditions else "Dependency"
+    return "JobHeldUser" if json_number(job.get("priority")) == 0 else ""
 
 
 def _squeue_ids(job: Mapping[str, Any]) -> list[str]:

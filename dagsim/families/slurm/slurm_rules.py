@@ -18,6 +18,7 @@ from dagsim.systems.cluster.api import (
     TaskState,
     members,
 )
+from dagsim.systems.cluster.waits import ReachedLimit
 
 __all__ = [
     "Amounts",
@@ -556,6 +557,17 @@ class Holdings:
                 for name, most_s in budget.most_s.items():
                     yield holder, f"{name} minutes", most_s / 60
 
+    def held(self, holder: Holder, what: str) -> float:
+        """Return what a holder has of a resource, or has used of the minutes of one."""
+        resource, _, minutes = what.partition(" ")
+        if minutes:
+            return self.budgets[holder].used[resource] / 60
+        return self._held.get(holder, _EMPTY)[_HELD.index(resource)]
+
+    def runs_of(self, holder: Holder) -> tuple[int, ...]:
+        """Return the runs that a holder has, by id."""
+        return tuple([run for run, (holders, *_) in self._runs.items() if holder in holders])
+
     def ever(self, holders: Iterable[Holder], start: Amounts) -> bool:
         """Return True if one such start stays within all limits when nothing else is held."""
         return not any(self.exceeded(holders, start))
@@ -650,8 +662,8 @@ class SlurmWaits:
 
     elsewhere = "it would have fitted, but only outside its partition"
 
-    def __init__(self, view: ClusterView, *, distinct: bool) -> None:
-        self._rules, self._view = SlurmRules(view, kill="never", distinct=distinct), view
+    def __init__(self, view: ClusterView, rules: SlurmRules) -> None:
+        self._rules, self._view = rules, view
 
     def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
         """Add a run."""
@@ -667,6 +679,26 @@ class SlurmWaits:
         rules = self._rules
         for holder, what, limit in rules.holdings.used_up(rules.holders(task.job), rules.amounts(task)):
             yield f"the limit of {limit:g} {_UNITS[what]} of {_named(holder)} was reached"
+
+    def reached(self, task: TaskState) -> Iterator[ReachedLimit]:
+        """Yield the limits that do not allow a start of the task now, in the first of its partitions with
+        the fewest of them; none if a partition admits the task.
+        """
+        rules = self._rules
+        several: list[list[ReachedLimit]] = []
+        for part, gpu, _ in rules.ways(self._view, task):
+            start = rules.least(task, part)
+            holders = rules.holders(task.job, part, gpu)
+            several.append(
+                [
+                    ReachedLimit(
+                        _reason(holder, what), _named(holder), _UNITS.get(what, what), limit,
+                        rules.holdings.held(holder, what), _amount(start, what), runs=rules.holdings.runs_of(holder),
+                    )
+                    for holder, what, limit in rules.holdings.used_up(holders, start)
+                ]
+            )  # fmt: skip
+        yield from min(several, key=len, default=[])
 
     def never(self, task: TaskState) -> Iterator[str]:
         """Describe what keeps the task out of each of its partitions even if nothing else runs,
@@ -708,6 +740,19 @@ class SlurmWaits:
     def distinct(self, task: TaskState) -> bool:
         """Return True if a gang of its job takes a node for each instance."""
         return self._rules.spread(task.job)
+
+
+def _reason(holder: Holder, what: str) -> str:
+    """Return Slurm's name for a limit of a holder on a resource, or on the minutes of one."""
+    plain, (resource, _, minutes) = holder[2:] if holder[0] == "gpus" else holder, what.partition(" ")
+    return _REASONS[plain[0]].format(_RESOURCES.get(resource, resource)) + minutes.title()
+
+
+def _amount(start: Amounts, what: str) -> float:
+    """Return what a start takes of a resource, or of the minutes of one."""
+    resource, _, minutes = what.partition(" ")
+    amount: float = getattr(start, resource)
+    return amount * start.limit_s / 60 if minutes else amount
 
 
 def _named(holder: Holder) -> str:

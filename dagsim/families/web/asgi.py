@@ -24,6 +24,7 @@ from dagsim.families.web.document import document, page, sealed, static
 from dagsim.families.web.folder_pages import Results, RunState, Stamp
 from dagsim.families.web.server import Asgi, Guard
 from dagsim.families.web.snapshots import QUEUE
+from dagsim.families.web.watching import metrics
 
 _EVERY_S = 1.0
 """Seconds between two checks of the folders while a client listens for changes."""
@@ -86,7 +87,20 @@ def application(results: Results, bound_to: str, stopping: Callable[[], bool] = 
         asked = request.query_params.getlist("run")
         return StreamingResponse(_events(results, asked, stopping), media_type="text/event-stream")
 
+    def queue(request: Request) -> Response:
+        return _queue_json(results, request.query_params.get("job"), request.query_params.get("user"))
+
+    def prometheus(_: Request) -> Response:
+        snapshots = results.snapshots
+        if snapshots is None or snapshots.journal is None:
+            return PlainTextResponse("no queue is watched: dagsim serve --watch\n", 404)
+        failures = 0 if snapshots.source is None else snapshots.source.failures
+        text = metrics(list(snapshots.latest.rows), snapshots.journal, snapshots.latest.t, failures)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
     routes = [
+        Route("/queue.json", queue),
+        Route("/metrics", prometheus),
         Route("/", list_),
         Route("/runs.json", runs),
         Route("/runs/{id:path}", run),
@@ -94,6 +108,26 @@ def application(results: Results, bound_to: str, stopping: Callable[[], bool] = 
         Route("/events", events),
     ]
     return Guard(Starlette(routes=routes), bound_to)
+
+
+def _queue_json(results: Results, job: str | None, user: str | None) -> Response:
+    """The forecasts of the queue for portals: of all jobs, of one, or of a user's."""
+    snapshots = results.snapshots
+    if snapshots is None:
+        return JSONResponse({"error": "no queue is served: dagsim serve --config site.yaml"}, 404)
+    latest = snapshots.latest
+    rows = [row for row in latest.rows if job in (None, row.job) and user in (None, row.user)]
+    if job is not None and not rows:
+        return JSONResponse({"error": f"job {job} has no forecast: it does not wait, or nobody knows"}, 404)
+    facts: dict[str, object] = {
+        "t": latest.t or None,
+        "error": snapshots.problem or None,
+        "jobs": [row._asdict() for row in rows],
+    }
+    if snapshots.journal is not None:
+        share, count = snapshots.journal.coverage()
+        facts |= {"coverage_90": share if count else None, "scored": count, "skipped": snapshots.journal.skipped}
+    return JSONResponse(facts)
 
 
 class _Pages:

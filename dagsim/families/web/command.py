@@ -51,13 +51,25 @@ def serve(
     policy: Annotated[
         str | None, typer.Option("--policy", "-a", metavar="NAME", help="Scheduler that the forecasts simulate.")
     ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Forecast every new snapshot, and keep forecasts and what came true.")
+    ] = False,
+    command: Annotated[
+        str | None,
+        typer.Option(metavar="COMMAND", help="With --watch: what prints the queue, without a shell: squeue --json."),
+    ] = None,
+    every: Annotated[
+        float, typer.Option(min=1.0, help="With --watch: seconds between two snapshots, and most for a forecast.")
+    ] = 60.0,
 ) -> None:
     """Show the runs of a folder in a browser: a list, a page for each, and live progress.
 
     With --config, the folder may hold snapshots of a queue (squeue --json > results/now.json, say once
     a minute): the newest is forecast as by dagsim eta, and its page redraws itself.
 
-    The server writes nothing and contacts no other host.
+    With --watch, each snapshot is forecast, or the site's own --command is run --every so many seconds; forecasts
+    and their later truth are kept in RESULTS/forecasts.jsonl, /queue.json and /metrics are for portals and
+    Prometheus (docs/live.md). Otherwise the server writes nothing. It contacts no other host.
 
     Example: dagsim serve results
     """
@@ -76,4 +88,10 @@ def serve(
         settings = ForecastSettings(find_config(config), history, policy)
     elif history is not None or policy is not None:
         raise typer.BadParameter("--history and --policy go with --config", param_hint="'--config'")
-    serve_folders(results, host, port, lambda line: say(line), settings)
+    if watch and settings is None:
+        raise typer.BadParameter("needs the site: --config site.yaml", param_hint="'--watch'")
+    if command is not None and not watch:
+        raise typer.BadParameter("goes with --watch", param_hint="'--command'")
+    if watch:
+        results.mkdir(parents=True, exist_ok=True)
+    serve_folders(results, host, port, lambda line: say(line), settings, (command, every) if watch else None)

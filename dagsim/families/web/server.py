@@ -13,20 +13,23 @@ from typing import Any, TypeAlias
 from dagsim.errors import InputError
 from dagsim.families.web.folder_pages import Results
 from dagsim.families.web.snapshots import ForecastSettings, Snapshots
+from dagsim.families.web.watching import Journal, Source
 
 
 def serve_folders(
-    root: Path, host: str, port: int, tell: Callable[[str], None], forecast: ForecastSettings | None = None
-) -> None:
+    root: Path, host: str, port: int, tell: Callable[[str], None], forecast: ForecastSettings | None = None,
+    watch: tuple[str | None, float] | None = None,
+) -> None:  # fmt: skip
     """Serve the run folders below ``root`` at ``host`` and ``port`` (0: any free port) until
-    Ctrl-C; with ``forecast`` also the newest snapshot of a queue in that folder.
+    Ctrl-C; with ``forecast`` also the newest snapshot of a queue in it. ``watch`` are a command that prints
+    snapshots, or None, and the seconds between two: forecasts and their truth are kept then.
 
     ``tell`` receives a line of text for the user when the server is ready.
 
     Raises:
         InputError: The folder or a package is missing, or the address is not available.
     """
-    snapshots = None if forecast is None else Snapshots(root, forecast)
+    snapshots = None if forecast is None else _snapshots(root, forecast, watch)
     results = Results(root, snapshots)
     try:
         import uvicorn
@@ -51,6 +54,8 @@ def serve_folders(
     tell(f"http://{shown}:{listening.getsockname()[1]}/ shows {root}; Ctrl-C ends it")
     if not is_loopback(host):
         tell(f"warning: everyone who can reach {host} can read all runs below {root}")
+    if snapshots is not None and watch is not None:
+        snapshots.watch()
     try:
         server.run(sockets=[listening])
     except KeyboardInterrupt:
@@ -59,6 +64,16 @@ def serve_folders(
         listening.close()
         if snapshots is not None:
             snapshots.close()
+
+
+def _snapshots(root: Path, forecast: ForecastSettings, watch: tuple[str | None, float] | None) -> Snapshots:
+    """The snapshots of a folder, watched or looked at when somebody asks."""
+    if watch is None:
+        return Snapshots(root, forecast)
+    command, every_s = watch
+    root.mkdir(parents=True, exist_ok=True)
+    source = None if command is None else Source(command, every_s, root)
+    return Snapshots(root, forecast, Journal(root), every_s, source)
 
 
 def _bound(host: str, port: int) -> socket.socket:

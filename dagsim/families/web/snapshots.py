@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from math import inf
 from multiprocessing import get_context
 from pathlib import Path
+from time import monotonic, time
 from typing import NamedTuple
 
+from dagsim.families.web.watching import Journal, Source, Watched
 from dagsim.family import service
 from dagsim.processes import end_with_parent, kill_workers, starting
 
@@ -18,6 +22,8 @@ QUEUE = "queue"
 """Id of the queue among the runs."""
 _SUFFIXES = (".json", ".json.gz")
 _EMPTY = "no snapshot yet; write the output of squeue --json, or kubectl get pods -o json, there as NAME.json"
+_LOOK_S = 1.0
+"""Seconds between two looks for a new snapshot while the queue is watched."""
 FIRST = 5
 """Number of futures for the first page of a snapshot."""
 
@@ -29,6 +35,8 @@ class ForecastSettings(NamedTuple):
     history: Path | None = None
     policy: str | None = None
     futures: int = 25
+    remark: str = ""
+    """A sentence for the page."""
 
 
 class Forecasted(NamedTuple):
@@ -38,14 +46,27 @@ class Forecasted(NamedTuple):
     instant: str
     summary: str
     error: str = ""
+    t: float = 0.0
+    """The instant in seconds since 1970."""
+    rows: tuple[Watched, ...] = ()
+    running: Mapping[str, float] = {}
+    """The running submissions and their starts."""
 
 
 class Snapshots:
     """The newest snapshot below ``root`` and its page. A first page, from five futures and without
     calibration, is available early; the page from all futures replaces it."""
 
-    def __init__(self, root: Path, settings: ForecastSettings) -> None:
+    def __init__(
+        self, root: Path, settings: ForecastSettings, journal: Journal | None = None, every_s: float = inf,
+        source: Source | None = None,
+    ) -> None:  # fmt: skip
         self._root = root
+        self.journal, self.source = journal, source
+        """Where forecasts and their truth are kept, and what writes the snapshots, if the queue is watched."""
+        self._every_s, self._asked_s, self._slow = every_s, 0.0, ""
+        self._closing = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
         self._settings = settings
         self._guard = threading.Lock()
         self._pool: ProcessPoolExecutor | None = None
@@ -54,6 +75,21 @@ class Snapshots:
         self.made = 0
         """Number of forecasts made."""
         self.latest = Forecasted("", "", "")
+
+    def watch(self) -> None:
+        """Look for new snapshots by itself, also while nobody looks at the page."""
+        if self.source is not None:
+            self.source.start()
+        self._watcher.start()
+
+    def _watch(self) -> None:
+        while not self._closing.wait(_LOOK_S):
+            self.look()
+
+    @property
+    def problem(self) -> str:
+        """What went wrong last, in words; empty if nothing did."""
+        return (self.source.error if self.source is not None else "") or self.latest.error or self._slow
 
     @property
     def policy(self) -> str:
@@ -66,6 +102,7 @@ class Snapshots:
         with self._guard:
             if self._pending is not None:
                 if not self._pending.done():
+                    self._end_late()
                     return
                 try:
                     answer = self._pending.result()
@@ -74,6 +111,7 @@ class Snapshots:
                 self._pending = None
                 self.latest = answer if answer.page else self.latest._replace(error=answer.error)
                 self.made += 1
+                self._note(answer)
             newest = self._newest()
             if newest is None:
                 if not self.latest.page:
@@ -82,7 +120,7 @@ class Snapshots:
             path, stamp = newest
             better = self._settings.history is not None or self._settings.futures > FIRST
             if self._asked is None or self._asked[0] != stamp:
-                self._ask(path, stamp, whole=False)
+                self._ask(path, stamp, whole=self.journal is not None)
             elif better and not self._asked[1] and not self.latest.error:
                 self._ask(path, stamp, whole=True)
 
@@ -90,8 +128,31 @@ class Snapshots:
         with starting():
             if self._pool is None:
                 self._pool = ProcessPoolExecutor(1, get_context("spawn"), end_with_parent)
-            self._asked = stamp, whole
-            self._pending = self._pool.submit(service("forecast_snapshot"), self._settings, path, whole)
+            self._asked, self._asked_s = (stamp, whole), monotonic()
+            settings = self._settings
+            if self.journal is not None:
+                settings = settings._replace(remark=self.journal.sentence())
+            self._pending = self._pool.submit(service("forecast_snapshot"), settings, path, whole)
+
+    def _end_late(self) -> None:
+        """End a forecast that takes longer than the interval, so that the next snapshot gets its turn."""
+        if self._pool is None or monotonic() - self._asked_s <= self._every_s:
+            return
+        kill_workers(self._pool)
+        self._pool = self._pending = None
+        self._slow = f"a forecast took longer than {self._every_s:g} s and was ended: its snapshot was skipped"
+        if self.journal is not None:
+            self.journal.skip(time(), self._slow)
+
+    def _note(self, answer: Forecasted) -> None:
+        """Keep a forecast, and the starts that its snapshot shows."""
+        if self.journal is None:
+            return
+        if answer.error:
+            self.journal.skip(time(), answer.error)
+        else:
+            self._slow = ""
+            self.journal.seen(answer.t, list(answer.rows), answer.running)
 
     def _newest(self) -> tuple[Path, object] | None:
         """Return the snapshot that was written last, and a value that changes with it. Links are
@@ -110,6 +171,9 @@ class Snapshots:
         return self._root / stamp[1], stamp
 
     def close(self) -> None:
-        """End the forecasting process."""
+        """End the process that forecasts, and the command that is watched."""
+        self._closing.set()
+        if self.source is not None:
+            self.source.stop()
         if self._pool is not None:
             kill_workers(self._pool)

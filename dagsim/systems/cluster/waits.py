@@ -4,7 +4,7 @@ policy's own limits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from itertools import count
@@ -23,7 +23,8 @@ from dagsim.systems.cluster.nodes import ALL, MICRO, DemandClass, NodeState
 from dagsim.systems.cluster.past import demand_words
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.cluster.state import JobState, TaskState
+from dagsim.systems.cluster.site import ClosedTime
+from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.policy_spec import PolicySpec
 
@@ -78,6 +79,57 @@ class Stretch:
         return {"from_s": self.from_s, "until_s": self.until_s, "causes": causes}
 
 
+class ReachedLimit(NamedTuple):
+    """A limit that leaves no room for a start now."""
+
+    reason: str
+    """The scheduler's name for it."""
+    owner: str
+    """The holder of the limit, such as ``the account bio``."""
+    unit: str
+    limit: float
+    held: float
+    """The amount that is in use."""
+    asked: float
+    """The amount that a start of the job takes."""
+    detail: str = ""
+    """The scheduler's own words."""
+    runs: tuple[int, ...] = ()
+    """The runs that are counted, by id."""
+
+    @property
+    def excess(self) -> float:
+        """The amount by which a start would exceed the limit."""
+        return self.held + self.asked - self.limit
+
+    @property
+    def words(self) -> str:
+        """The limit, what is in use and what is too much, in a sentence without its beginning."""
+        held = f"{self.held:,.10g} are in use" if self.held else "none are in use"
+        return (
+            f"{self.owner} may hold {self.limit:,.10g} {self.unit} at a time, {held}, and the job takes "
+            f"{self.asked:,.10g}: {self.excess:,.10g} too many"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, safe for JSON."""
+        return {name: value for name, value in self._asdict().items() if name != "runs"} | {"excess": self.excess}
+
+
+class Standing(NamedTuple):
+    """The place of a waiting task in the queue of a policy; the highest tier and priority come first."""
+
+    task: TaskState
+    group: str
+    """Its partition or queue."""
+    tier: int
+    priority: float
+    parts: Mapping[str, float]
+    """The parts that add up to the priority, by name."""
+    nodes: int
+    """The nodes of the group, as a bit set."""
+
+
 class WaitRules(Protocol):
     """The limits and partitions of a policy, kept up to date with the starts and ends of a log.
 
@@ -98,6 +150,10 @@ class WaitRules(Protocol):
 
     def limits(self, task: TaskState) -> Iterable[str]:
         """Describe the limits that prevent a start of the task now."""
+        ...
+
+    def reached(self, task: TaskState) -> Iterable[ReachedLimit]:
+        """The same limits as numbers, for the first of the ways in which the task may start."""
         ...
 
     def never(self, task: TaskState) -> Iterable[str]:
@@ -485,6 +541,10 @@ class _NoRules:
         """Return no limits."""
         return ()
 
+    def reached(self, task: TaskState) -> Iterable[ReachedLimit]:
+        """No limits."""
+        return ()
+
     def never(self, task: TaskState) -> Iterable[str]:
         """Return no rules."""
         return ()
@@ -551,6 +611,98 @@ def _too_little(what: str, tally: RoomTally, places: tuple[NodeStanding, ...], l
     if what == "cpus":
         return Cause(CauseKind.CPUS, f"{beside}too few CPUs{' beside them' if beside else ' were free'}")
     return Cause(CauseKind.MEMORY, f"{beside}too little memory{' beside them' if beside else ' was free'}")
+
+
+class Present:
+    """The causes that keep waiting tasks from starting at the present of a view.
+
+    A policy with an order of its own returns its limits, with what runs now, and the places of all
+    waiting tasks from a method ``outlook(view)``. For others the order is that of priority and arrival.
+    """
+
+    def __init__(self, view: ClusterView, policy: Any, spec: str) -> None:
+        self._view = view
+        self._users: dict[int, list[TaskState]] = {}
+        for run in view.running.values():
+            for machine, *_ in run.held:
+                self._users.setdefault(machine.index, []).append(run.task)
+        self.standings: list[Standing]
+        """The waiting tasks that are eligible, the first to be served first."""
+        if (outlook := getattr(policy, "outlook", None)) is not None:
+            self.rules, self.standings = outlook(view)
+        else:
+            self.rules = _rules(spec, view)
+            for run in view.running.values():
+                self.rules.started(run.id, run.task, run.instances, run.type)
+            order = sorted(view.ready, key=lambda task: (-task.job.job.priority, task.job.job.arrival_s, task.order))
+            self.standings = [Standing(task, "", 0, task.job.job.priority, {}, ALL) for task in order]
+
+    @property
+    def running(self) -> Mapping[int, Run]:
+        """The runs under way, by id."""
+        return self._view.running
+
+    def reserved(self, task: TaskState) -> list[ClosedTime]:
+        """The reservations of others that a start of the task now would meet on its nodes."""
+        site, terms, now = self._view.machines.site, task.demand.terms, self._view.now
+        if site is None or terms is None:
+            return []
+        nodes = terms.nodes & self.rules.nodes(task)
+        return [
+            closed
+            for number, closed in enumerate(site.closed)
+            if number != terms.reservation
+            and closed.nodes & nodes
+            and now < closed.end_s
+            and now + terms.limit_s > closed.start_s
+        ]
+
+    def own_reservation(self, task: TaskState) -> ClosedTime | None:
+        """The reservation that the task runs in, if that has not begun."""
+        site, terms = self._view.machines.site, task.demand.terms
+        if site is None or terms is None or terms.reservation < 0:
+            return None
+        own = site.closed[terms.reservation]
+        return own if self._view.now < own.start_s else None
+
+    def licences(self, task: TaskState) -> list[tuple[str, int, float]]:
+        """Licences that are lacking: name, number asked for and number free."""
+        site, terms = self._view.machines.site, task.demand.terms
+        if site is None or terms is None:
+            return []
+        return [(name, count, free) for name, count in terms.licences if (free := site.licences[name]) < count]
+
+    def closed(self, task: TaskState) -> bool:
+        """True if the nodes that are open to the task now would be too few even if they were idle."""
+        tally = self._tally(task, empty=True)
+        return not tally.fits(NodeStanding.OPEN)
+
+    def fits(self, task: TaskState) -> bool:
+        """True if the task has room now, whatever the order."""
+        return self._tally(task).fits(NodeStanding.OPEN)
+
+    def lacking(self, task: TaskState) -> list[Cause]:
+        """Everything that is lacking on nodes for a start of the task; nothing if it has room."""
+        tally = self._tally(task)
+        return [] if tally.fits(NodeStanding.OPEN) else list(_lacking(tally, self.rules.elsewhere))
+
+    def _tally(self, task: TaskState, *, empty: bool = False) -> RoomTally:
+        tally, site, terms = RoomTally(task, distinct=self.rules.distinct(task)), self._view.machines.site, None
+        open_ = self.rules.nodes(task)
+        if site is not None and (terms := task.demand.terms) is not None:
+            open_ &= site.open_between(terms, self._view.now, self._view.now + terms.limit_s)
+        alone = self.rules.alone
+        for machine in self._view.machines.list:
+            standing = NodeStanding.OPEN if open_ >> machine.index & 1 else NodeStanding.OUTSIDE
+            users = self._users.get(machine.index, ())
+            if standing is NodeStanding.OPEN and not machine.up:
+                standing = NodeStanding.DOWN
+            elif standing is NodeStanding.OPEN and users and not empty:
+                closed = alone(task) or any(alone(user) for user in users)
+                standing = NodeStanding.CLOSED if closed else standing
+            idle = NodeState(machine.index, machine.node, machine.type) if empty else machine
+            tally.put(idle, standing)
+        return tally
 
 
 class Obstacles:

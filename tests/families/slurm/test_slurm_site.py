@@ -496,6 +496,8 @@ def test_no_setting_is_passed_over_in_silence(folder: Path) -> None:
     site = read_slurm_site(site_files([folder]))
     queues = site.queues()
     assert queues.partitions[0].preempt == "suspend"
+    assert queues.partitions[0].accounts == ("lab",)
+    assert queues.partitions[0].denied_qos == ("low",)
     assert [qos.preempt for qos in queues.qos] == ["requeue", "requeue"]
     assert (queues.scheduler["preempt"], queues.qos[1].preempts) == ("qos", ("normal",))
     assert not queues.tree[0].limits  # they are not enforced

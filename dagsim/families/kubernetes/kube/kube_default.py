@@ -21,6 +21,7 @@ from dagsim.families.kubernetes.terms import WHOLE_GPUS
 from dagsim.model import Decision, Kill, Placement, Preempt, RejectReason, Share, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, Run, TaskState
 from dagsim.systems.cluster.policies.preemption import make_room
+from dagsim.systems.cluster.waits import ReachedLimit
 
 _TaskKey: TypeAlias = tuple[int, int, int]
 """Number of the job, index of the task and number of the piece."""
@@ -372,6 +373,10 @@ class KubeWaits:
 
     def limits(self, task: TaskState) -> Iterator[str]:
         """Yield nothing, because there are no limits."""
+        return iter(())
+
+    def reached(self, task: TaskState) -> Iterator[ReachedLimit]:
+        """There are none."""
         return iter(())
 
     def never(self, task: TaskState) -> Iterator[str]:

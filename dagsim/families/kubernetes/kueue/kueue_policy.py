@@ -18,6 +18,7 @@ from dagsim.families.kubernetes.kueue.workloads import WorkloadState
 from dagsim.families.kubernetes.kueue_objects import KueueObjects, PodSetAssignment, Workload
 from dagsim.model import Decision, Kill, Placement, Preempt, RejectReason, Share, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
+from dagsim.systems.cluster.waits import Standing
 
 _Place: TypeAlias = tuple[int, int, int]
 """Numbers of the job, the task and the piece."""
@@ -72,6 +73,27 @@ class Kueue:
     def wait_rules(self, view: ClusterView) -> KueueWaits:
         """Return the quotas of the queues, to explain waits."""
         return KueueWaits(view, Site(view))
+
+    def outlook(self, view: ClusterView) -> tuple[KueueWaits, list[Standing]]:
+        """Its quotas with what runs now, and the waiting workloads of each ClusterQueue in their order.
+        Nothing is decided.
+        """
+        self._now = view.now
+        self._set_up(view)
+        view.follow(self)
+        tasks = view.index((_Tasks, self), _Tasks)
+        self._welcome(tasks)
+        rules = self.wait_rules(view)
+        for run in view.running.values():
+            rules.started(run.id, run.task, run.instances, run.type)
+        standings = []
+        for name, pending in self._admission.pending.items():
+            for workload in (*pending.in_order(), *pending.aside.values()):
+                task = tasks.ready.get(self._place_of.get(workload.name, (-1, -1, -1)))
+                if task is not None:
+                    parts = {"priority": float(workload.spec.priority)} if workload.spec.priority else {}
+                    standings.append(Standing(task, name, 0, float(workload.spec.priority), parts, rules.nodes(task)))
+        return rules, standings
 
     def started(self, run: Run, now: float) -> None:
         """Add a run; a run that the policy has not started holds quota since its own start."""

@@ -9,6 +9,7 @@ from dagsim.families.kubernetes.kueue.offers import Site
 from dagsim.families.kubernetes.kueue.quota import Amounts, QuotaForest, QuotaNode
 from dagsim.families.kubernetes.kueue_objects import ClusterQueue
 from dagsim.systems.cluster.api import ClusterView, TaskState
+from dagsim.systems.cluster.waits import ReachedLimit
 
 
 class KueueWaits:
@@ -48,6 +49,47 @@ class KueueWaits:
                     if amount > node.available(slot):
                         texts[self._used_up(node, slot, amount)] = None
             yield from texts
+
+    def reached(self, task: TaskState) -> Iterator[ReachedLimit]:
+        """The quotas that are used up, for the first of its types; none while a type has quota left."""
+        if self._with_quota(task) or not task.demand.types:
+            return
+        queue = self._site.cluster_queue_of(task.job.job)
+        node = self._forest.queues[queue.name]
+        for slot, amount in self._amounts(queue, task, task.demand.types[0]).items():
+            room = node.available(slot)
+            if amount > room:
+                name, used = self._name(slot), node.usage[slot]
+                more = f"{self._natural(slot, amount - room):g} more needed"
+                yield ReachedLimit(
+                    "quota",
+                    f"the ClusterQueue {node.name}",
+                    name,
+                    self._natural(slot, used + room),
+                    self._natural(slot, used),
+                    self._natural(slot, amount),
+                    f"insufficient unused quota for {name}, {more}: {self._holds_back(node, slot)}",
+                    tuple(
+                        [
+                            run
+                            for run, (other, amounts) in self._taken.items()
+                            if other.root is node.root and slot in amounts
+                        ]
+                    ),
+                )
+
+    def _holds_back(self, node: QuotaNode, slot: int) -> str:
+        """Say which quota or limit leaves the queue no more, from the queue upwards."""
+        nominal, used = self._natural(slot, node.nominal[slot]), self._natural(slot, node.usage[slot])
+        words = f"its nominalQuota is {nominal:g}, of which {used:g} are in use"
+        if node.parent is None:
+            return f"{words}, and it belongs to no cohort that could lend"
+        limit = node.borrowing[slot]
+        if limit is not None and max(0, node.usage[slot] - node.nominal[slot]) + node.parent.available(slot) > limit:
+            return f"{words}, and its borrowingLimit is {self._natural(slot, limit):g}"
+        root = node.root
+        whole_quota, in_use = (self._natural(slot, amounts[slot]) for amounts in (root.subtree, root.usage))
+        return f"{words}, and of the {whole_quota:g} in the cohort {root.name}, {in_use:g} are in use"
 
     def never(self, task: TaskState) -> Iterator[str]:
         """Describe the quotas that a start would exceed even with everything that the queue may

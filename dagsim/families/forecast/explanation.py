@@ -1,0 +1,478 @@
+"""Why a waiting job of a snapshot does not start: what holds it back, who is ahead, what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dagsim.errors import InputError
+from dagsim.families.forecast.futures import Future, Player, QueueState
+from dagsim.families.forecast.job_changes import Change, changed, changes_of
+from dagsim.families.forecast.job_log import JobLog
+from dagsim.families.forecast.live import Question
+from dagsim.families.forecast.members import Past
+from dagsim.families.forecast.queue_rows import Listed, rows_of
+from dagsim.families.forecast.reasons import Fate, verdict_of
+from dagsim.families.forecast.texts import span
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.waits import Present, ReachedLimit, Standing
+
+_SOONER_S = 60.0
+"""Least gain of a change that is worth its words."""
+_NAMED = 3
+FUTURES = 10
+"""Futures that each change is played in."""
+_PASSING = ("Priority", "Resources", "Nodes required", "ReqNodeNotAvail")
+HELD_BY_OTHERS = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+
+
+class Hindrance(NamedTuple):
+    """What holds a job back: the scheduler's name for it, and the sentence that a user needs."""
+
+    reason: str
+    words: str
+    fate: Fate = Fate.KNOWN
+    limits: Sequence[ReachedLimit] = ()
+
+
+class Ahead(NamedTuple):
+    """The jobs that a scheduler examines before another."""
+
+    same_group: int
+    """Number of those in its own partition or queue."""
+    others: int
+    """Number of those in other partitions that use the same nodes."""
+    jobs: Sequence[tuple[str, str, float]]
+    """Id, user and priority of each, the first to be served first."""
+    priority: float | None
+    parts: dict[str, tuple[float, float]]
+    """For each part of the priority, that of the job, and the mean of those in its own group that are ahead."""
+
+    @property
+    def part(self) -> str:
+        """The part of the priority that puts most of them ahead; empty if none does."""
+        gains = {name: theirs - own for name, (own, theirs) in self.parts.items()}
+        best = max(gains, key=gains.__getitem__, default="")
+        return best if best and gains[best] > 0 else ""
+
+
+class Freeing(NamedTuple):
+    """A running job whose end frees what the waiting one needs."""
+
+    job: str
+    user: str
+    within_s: float
+    """Seconds until it reaches its time limit."""
+    nodes: tuple[str, ...]
+
+
+class Sooner(NamedTuple):
+    """A change of the job, and when the job would start with it."""
+
+    change: Change
+    median_s: float
+    sooner_s: float
+    """Seconds by which that is sooner than without the change; infinite if it would not start without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a job of a snapshot waits."""
+
+    job: str
+    user: str
+    partition: str
+    found: Hindrance
+    """What the rules of the site say, without the scheduler's reason."""
+    stated: str
+    """The reason that the scheduler stated; empty if it stated none."""
+    ahead: Ahead
+    limit_start_s: float
+    """Seconds until it starts if all jobs run to their limits and nobody else comes."""
+    median_s: float
+    """Median of the seconds until it starts, over futures with drawn run times; infinite if half of them do not
+    start it.
+    """
+    frees: Sequence[Freeing]
+    changes: Sequence[Sooner]
+    """Changes that were tried, the soonest start first."""
+    futures: int
+
+    @property
+    def reason(self) -> str:
+        """The name of what holds the job back: as the scheduler states it, else as the rules say. A scheduler that
+        has not come to a job yet says that others are ahead, also of one that it will never start.
+        """
+        return self.found.reason if self.is_early else self.stated or self.found.reason
+
+    @property
+    def is_early(self) -> bool:
+        """True if the scheduler names the order or the room, but the rules never let the job start."""
+        return self.found.fate is Fate.NEVER and self.stated.startswith(_PASSING)
+
+    @property
+    def agrees(self) -> bool:
+        """True if the rules say what the scheduler states, or it states nothing."""
+        return not self.stated or same_reason(self.stated, self.found.reason)
+
+    @property
+    def sentence(self) -> str:
+        """What holds the job back, in one sentence."""
+        if self.is_early:
+            return f"Job {self.job} {self.found.words} (for now the scheduler says {self.stated})."
+        if self.agrees:
+            name = "" if self.reason == "None" or f" {self.reason} " in self.found.words else f" ({self.reason})"
+            return f"Job {self.job} {self.found.words}{name}."
+        verdict = verdict_of(self.stated)
+        does = "never starts" if verdict.fate is Fate.NEVER else "waits"
+        return (
+            f"Job {self.job} {does}: the scheduler says {self.stated}{f' ({verdict.words})' if verdict.words else ''}."
+        )
+
+    @property
+    def best(self) -> Sooner | None:
+        """The change with the soonest start, if it is sooner."""
+        return next((change for change in self.changes if change.sooner_s >= _SOONER_S), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, safe for JSON; infinite times are null."""
+
+        def finite(seconds: float) -> float | None:
+            return seconds if seconds < inf else None
+
+        fate = self.found.fate if self.is_early or not self.stated else verdict_of(self.stated).fate
+        return {
+            "job": self.job,
+            "user": self.user,
+            "partition": self.partition,
+            "sentence": self.sentence,
+            "reason": self.reason,
+            "kind": fate.name.lower(),
+            "stated_reason": self.stated or None,
+            "found_reason": self.found.reason,
+            "found": self.found.words,
+            "agrees": self.agrees,
+            "limits": [limit.to_dict() for limit in self.found.limits],
+            "ahead": {
+                "same_partition": self.ahead.same_group,
+                "other_partitions": self.ahead.others,
+                "jobs": [{"job": job, "user": user, "priority": worth} for job, user, worth in self.ahead.jobs],
+                "priority": self.ahead.priority,
+                "parts": {name: {"own": own, "ahead": theirs} for name, (own, theirs) in self.ahead.parts.items()},
+                "most_by": self.ahead.part or None,
+            },
+            "frees": [
+                {"job": one.job, "user": one.user, "within_s": one.within_s, "nodes": list(one.nodes)}
+                for one in self.frees
+            ],
+            "start_by_limits_s": finite(self.limit_start_s),
+            "median_s": finite(self.median_s),
+            "changes": [
+                {"change": str(one.change), "median_s": finite(one.median_s), "sooner_s": finite(one.sooner_s)}
+                for one in self.changes
+            ],
+            "futures": self.futures,
+        }
+
+
+def same_reason(stated: str, found: str) -> bool:
+    """True if two names mean the same cause: squeue's names of limits are longer than those of the rules
+    (``AssocGrpCpuLimit``, ``AssocGrpCpu``), and what keeps nodes for others has several.
+    """
+    pair = [_plain(name) for name in (stated, found)]
+    return pair[0] == pair[1] or {*pair} in ({"Resources", "Nodes required"}, {"Priority", "Nodes required"})
+
+
+_ALIASES = {
+    "AccountNotAllowed": "account", "Job's account not permitted": "account", "PartitionConfig": "account",
+    "AllowAccounts": "account", "DenyAccounts": "account", "AllowQos": "qos", "DenyQos": "qos",
+    "QOSNotAllowed": "qos", "Job's QOS not permitted": "qos", "Nodes required": "Nodes required",
+    "DependencyNeverSatisfied": "Dependency", "AssociationJobLimit": "AssocMaxJobs",
+}  # fmt: skip
+
+
+def _plain(name: str) -> str:
+    for start, plain in _ALIASES.items():
+        if name.startswith(start):
+            return plain
+    plain = name.partition(",")[0].partition(":")[0].strip()
+    plain = plain.replace("Memory", "Mem").replace("CPU", "Cpu")
+    return plain.removesuffix("Limit").removesuffix("PerJob") if plain.startswith(("Assoc", "QOS", "Max")) else plain
+
+
+def explain(question: Question, job: str, futures: int = FUTURES) -> Explanation:
+    """Explain why a waiting job or array of a snapshot does not start.
+
+    Raises:
+        InputError: It is not in the snapshot, or does not wait.
+    """
+    log, player, t = question.log, question.forecaster.player, question.t
+    name, listing = job.partition("_")[0], question.listing or {}
+    state = QueueState.at(log, t)
+    own = [place for place in state.waiting.tolist() if job in (log.jobs.ids[place], log.array[place])]
+    listed = listing.get(name)
+    if not own and listed is None:
+        _refuse_running(state, name, t)
+    stated = "" if listed is None or listed.reason in ("", "None") else listed.reason
+    if not own:
+        found = _unread(stated, listed)
+        return Explanation(
+            job, listed.user if listed else "", listed.partition if listed else "", found, stated,
+            Ahead(0, 0, (), None, {}), inf, inf, (), (), 0,
+        )  # fmt: skip
+    first = own[0]
+    played = rows_of(state, listing or None, partial(player.obstacle, t=t)).state.waiting
+    state = replace(state, waiting=np.union1d(played, own))
+    members = np.flatnonzero(np.isin(state.waiting, own))
+    present, tasks, zero_s = player.present(state)
+    task = next((tasks[id] for id in log.jobs.ids[state.waiting[members]].tolist() if id in tasks), None)
+    past = Past(log, baselines=False)
+    past.move(t)
+    found = _found(question, state, first, listed, present, task, zero_s)
+    never = found.fate is Fate.NEVER
+    ahead = _ahead(present, task, listing, log) if task is not None else Ahead(0, 0, (), None, {})
+    if found.reason in ("Priority", HELD_BY_OTHERS):
+        found = found._replace(words=_turn(ahead, log.partition[first]))
+    start_s, nodes = (inf, ()) if never else player.planned_start(state, int(members[0]))
+    frees = list(_frees(log, state, present, found, start_s, nodes, zero_s))
+    trials = _trials(question, past, state, first, members, futures, never=never)
+    median_s = next(trials)[1]
+    changes = [
+        Sooner(change, after_s, median_s - after_s if median_s < inf else inf)
+        for change, after_s in trials
+        if change is not None and after_s < inf
+    ]
+    return Explanation(
+        job, log.user[first], log.partition[first], found, stated, ahead, start_s, median_s, frees,
+        sorted(changes, key=lambda one: one.median_s), futures,
+    )  # fmt: skip
+
+
+def _refuse_running(state: QueueState, name: str, t: float) -> None:
+    log = state.log
+    for place in state.running.tolist():
+        if log.array[place] == name:
+            raise InputError(f"job {name} runs since {span(t - float(log.start_s[place]))}: it does not wait")
+    raise InputError(f"job {name} is not in the snapshot: it neither runs nor waits there")
+
+
+def _unread(stated: str, listed: Listed | None) -> Hindrance:
+    """What the scheduler alone says of a job that no simulation plays."""
+    verdict = verdict_of(stated)
+    if stated in ("Dependency", "DependencyNeverSatisfied") and listed is not None and listed.after:
+        others = ", ".join(listed.after[:_NAMED])
+        if stated == "Dependency":
+            return Hindrance(
+                stated, f"waits for job {others}, which neither runs nor waits here or is held", Fate.OUTSIDE
+            )
+        return Hindrance(
+            stated, f"never starts: job {others}, on which it depends, did not end as it had to", Fate.NEVER
+        )
+    does = "never starts" if verdict.fate is Fate.NEVER else "waits"
+    return Hindrance(stated or "None", f"{does}: {verdict.words or 'nothing is known of it'}", verdict.fate)
+
+
+def _found(
+    question: Question, state: QueueState, job: int, listed: Listed | None, present: Present, task: TaskState | None,
+    zero_s: float,
+) -> Hindrance:  # fmt: skip
+    """What holds a job back by the rules of its site, in the order in which a scheduler asks."""
+    log, t, player = question.log, question.t, question.forecaster.player
+    if listed is not None and listed.reason == "Suspended":
+        return Hindrance("Suspended", f"is suspended: it waits {verdict_of('Suspended').words}")
+    if listed is not None and listed.after and (others := _conditions(state, listed)):
+        return others
+    if words := player.obstacle(job, t):
+        reason = words.partition(" (")[0].partition(":")[0] if words[0].isupper() else "BadConstraints"
+        return Hindrance(reason, f"never starts under the present rules: {words}", Fate.NEVER)
+    if log.begin_s[job] > t:
+        return Hindrance("BeginTime", f"waits for its begin time in {span(float(log.begin_s[job]) - t)}")
+    if task is None:
+        return _ineligible(state, job, listed)
+    if limits := list(present.rules.reached(task)):
+        tightest = max(limits, key=lambda limit: limit.excess / max(limit.asked, 1e-9))
+        words = tightest.detail or tightest.words
+        return Hindrance(tightest.reason, f"waits for a limit: {words}", Fate.KNOWN, limits)
+    if lacking := present.licences(task):
+        name, count, free = lacking[0]
+        return Hindrance("Licenses", f"waits for licences: it takes {count} of {name}, and {free:g} are free")
+    if (own := present.own_reservation(task)) is not None:
+        begins_s = own.start_s + zero_s - t
+        return Hindrance("Reservation", f"waits for its reservation {own.name}, which begins in {span(begins_s)}")
+    if present.closed(task) and (reserved := present.reserved(task)):
+        return Hindrance("Reservation", f"waits for a reservation to end: {_reserved(reserved, zero_s, t, task)}")
+    if present.closed(task):
+        return Hindrance("ReqNodeNotAvail", "waits for nodes: too many of those that it could use are down or drained")
+    ours = _own(present, task)
+    if ours is not None and (first := next(_before(present, ours, task, question.listing or {}), None)) is not None:
+        return Hindrance("Priority" if first.group == ours.group else HELD_BY_OTHERS, "waits for its turn")
+    if causes := present.lacking(task):
+        return Hindrance(
+            "Resources", f"is next in line and waits for room: {'; '.join(cause.what for cause in causes)}"
+        )
+    return Hindrance("None", "waits for nothing that is known: it would start at the scheduler's next cycle")
+
+
+def _reserved(reserved: Sequence[Any], zero_s: float, t: float, task: TaskState) -> str:
+    """Name the first of these reservations, and say how it is in the way of a task."""
+    one = reserved[0]
+    begins_s, ends_s = one.start_s + zero_s - t, one.end_s + zero_s - t
+    when = f"begins in {span(begins_s)}" if begins_s > 0 else f"ends in {span(ends_s)}"
+    limit_s = task.demand.terms.limit_s if task.demand.terms is not None else 0.0
+    longer = f", before the end of its time limit of {span(limit_s)}" if begins_s > 0 else ""
+    more = f", and {len(reserved) - 1} more" if len(reserved) > 1 else ""
+    return f"{one.name} {when}{longer}{more}"
+
+
+def _conditions(state: QueueState, listed: Listed) -> Hindrance | None:
+    """What a job waits for by the conditions that its scheduler still lists."""
+    log = state.log
+    running, waiting = set(log.array[state.running].tolist()), set(log.array[state.waiting].tolist())
+    if listed.reason == "DependencyNeverSatisfied":
+        return _unread(listed.reason, listed)
+    one = next((name for name in listed.after if name in running or name in waiting), listed.after[0])
+    does = "runs" if one in running else "waits itself" if one in waiting else "is held or can never start"
+    more = f" and {len(listed.after) - 1} more" if len(listed.after) > 1 else ""
+    return Hindrance("Dependency", f"waits for job {one}{more}, which {does}")
+
+
+def _ineligible(state: QueueState, job: int, listed: Listed | None) -> Hindrance:
+    """What a job waits for that is not eligible: other jobs, or its own array."""
+    log = state.log
+    running, waiting = set(log.array[state.running].tolist()), set(log.array[state.waiting].tolist())
+    after = listed.after if listed is not None and listed.after else log.parents[job]
+    request = None if log.jobs.request is None else log.jobs.request.words[log.jobs.request.place[job]]
+    after = after or (tuple(request.after) if request is not None else ())
+    open_ = [name for name in after if name.partition(":")[2] or name in running or name in waiting]
+    if open_:
+        one = open_[0].removeprefix("start:").partition("+")[0]
+        does = "runs" if one in running else "waits itself" if one in waiting else "has not ended"
+        more = f" and {len(open_) - 1} more" if len(open_) > 1 else ""
+        return Hindrance("Dependency", f"waits for job {one}{more}, which {does}")
+    if request is not None and request.array_limit:
+        return Hindrance(
+            "JobArrayTaskLimit", f"waits for its own array: at most {request.array_limit} of its tasks run at a time"
+        )
+    return Hindrance("Dependency", "waits for other jobs, which the snapshot does not name")
+
+
+def _own(present: Present, task: TaskState) -> Standing | None:
+    return next((one for one in present.standings if one.task is task), None)
+
+
+def _before(present: Present, ours: Standing, task: TaskState, listing: dict[str, Listed]) -> Iterator[Standing]:
+    """Yield the waiting jobs that are examined before another and take its nodes, those of its own partition first.
+    Priorities are those of the scheduler where the snapshot has them.
+    """
+
+    def rank(one: Standing) -> tuple[int, float]:
+        listed = listing.get(one.task.job.job.id.partition("_")[0])
+        return one.tier, one.priority if listed is None or listed.priority is None else listed.priority
+
+    own, place = rank(ours), present.standings.index(ours)
+    found: list[tuple[bool, tuple[int, float], Standing]] = []
+    seen: set[int] = {task.job.number}
+    for at, one in enumerate(present.standings):
+        if one.task.job.number in seen or not one.nodes & ours.nodes:
+            continue
+        other = rank(one)
+        listed = listing.get(one.task.job.job.id.partition("_")[0])
+        if listed is not None and listed.reason == "Suspended":
+            continue
+        is_before = other > own or (other == own and at < place)
+        if is_before and not any(present.rules.reached(one.task)) and not present.closed(one.task):
+            seen.add(one.task.job.number)
+            found.append((one.group != ours.group, other, one))
+    for *_, one in sorted(found, key=lambda row: (row[0], (-row[1][0], -row[1][1]))):
+        yield one
+
+
+def _ahead(present: Present, task: TaskState, listing: dict[str, Listed], log: JobLog) -> Ahead:
+    ours = _own(present, task)
+    if ours is None:
+        return Ahead(0, 0, (), None, {})
+    before = list(_before(present, ours, task, listing))
+    same = [one for one in before if one.group == ours.group]
+
+    def stated(one: Standing) -> tuple[float, dict[str, float]]:
+        """Priority and parts; what the parts lack of the scheduler's sum is the fair share's, which depends on usage
+        that the snapshot does not have.
+        """
+        listed = listing.get(one.task.job.job.id.partition("_")[0])
+        if listed is None or listed.priority is None:
+            return one.priority, dict(one.parts)
+        others = sum(worth for name, worth in one.parts.items() if name != "fair share")
+        parts = dict(one.parts) | ({"fair share": max(listed.priority - others, 0.0)} if one.parts else {})
+        return listed.priority, parts
+
+    priority, own = stated(ours)
+    theirs = [stated(one)[1] for one in same]
+    names = dict.fromkeys(name for parts in (own, *theirs) for name in parts)
+    parts = (
+        {name: (own.get(name, 0.0), sum(other.get(name, 0.0) for other in theirs) / len(theirs)) for name in names}
+        if theirs
+        else {}
+    )
+    jobs = [(one.task.job.job.id, one.task.job.job.user, stated(one)[0]) for one in before]
+    return Ahead(len(same), len(before) - len(same), jobs, priority if own else None, parts)
+
+
+def _turn(ahead: Ahead, partition: str) -> str:
+    """Say who is ahead of a job."""
+    where = f" of the partition {partition}" if partition else ""
+    jobs = f"{ahead.same_group:,} job{'s' if ahead.same_group > 1 else ''}{where}"
+    others = f"{ahead.others:,} job{'s' if ahead.others > 1 else ''} of partitions that share its nodes"
+    if not ahead.same_group:
+        return f"waits for its turn: {others} {'are' if ahead.others > 1 else 'is'} ahead of it"
+    are = "are" if ahead.same_group > 1 else "is"
+    why = f", most of all by {ahead.part}" if ahead.part else ""
+    more = f", and {others}" if ahead.others else ""
+    return f"waits for its turn: {jobs} {are} ahead of it{why}{more}"
+
+
+def _frees(
+    log: JobLog, state: QueueState, present: Present, found: Hindrance, start_s: float, nodes: Sequence[str],
+    zero_s: float,
+) -> Iterator[Freeing]:  # fmt: skip
+    """Yield the running jobs that end first, by their limits, and free what a job needs: of a limit those that it
+    counts, else those on the nodes where the job starts if all run to their limits.
+    """
+    counted: set[str] | None = None
+    if found.limits:
+        running = present.running
+        counted = {running[run].task.job.job.id for limit in found.limits for run in limit.runs if run in running}
+    wanted, rows = set(nodes), []
+    for job in state.running.tolist():
+        hosts = log.nodes.words[log.nodes.place[job]]
+        left_s = max(float(log.start_s[job] + log.limit_s[job]) - state.t, 0.0)
+        matches = log.jobs.ids[job] in counted if counted is not None else bool(wanted.intersection(hosts))
+        if matches and left_s <= start_s + 1.0:
+            rows.append(Freeing(log.jobs.ids[job], log.user[job], left_s, tuple(hosts)))
+    yield from sorted(rows, key=lambda row: (row.within_s, row.job))
+
+
+def _trials(
+    question: Question, past: Past, state: QueueState, job: int, members: np.ndarray, futures: int, *, never: bool
+) -> Iterator[tuple[Change | None, float]]:
+    """Yield the median start of a job without a change, then with each change that would let it start: all are
+    played in the same futures.
+    """
+    log, player = question.log, question.forecaster.player
+    own = state.waiting[members]
+
+    def median_s(player: Player, state: QueueState) -> float:
+        rng = np.random.default_rng([question.forecaster.seed, 0, list(Future).index(Future.RUNS)])
+        starts = player.starts(state, Future.RUNS, futures, past.run_times, rng, [members])
+        return float(np.median([starts_s[members].min() for starts_s in starts]))
+
+    yield None, inf if never else median_s(player, state)
+    for change in changes_of(log, job, question.scenario):
+        other = changed(log, own.tolist(), change)
+        trial = player.of(other)
+        if not trial.obstacle(job, question.t):
+            yield change, median_s(trial, replace(state, log=other))

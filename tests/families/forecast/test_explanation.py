@@ -1,0 +1,167 @@
+"""``dagsim why --state``: what holds a waiting job back, who is ahead of it, and which change would help."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from dagsim.cli import app
+
+NOW_S = 1_700_000_000
+SITE = """
+cluster:
+  groups:
+  - {name: n, hosts: "n[1-2]", count: 2, gpus: 4, gpu: A100-40, cpus: 32, memory_gb: 128}
+queues:
+  tree:
+  - name: geo
+    limits: {gpus: 6}
+    users: {kit: 1, pia: 1}
+  partitions:
+  - {name: day, max_time_s: 86400}
+  - {name: night, max_time_s: 86400, accounts: [bio]}
+  - {name: two, job_limits: {nodes: 1}, allowed_qos: [std]}
+  qos:
+  - {name: std, priority: 10, job_limits: {gpus: 5}}
+  - {name: high, priority: 100}
+  reservations:
+  - {name: repair, nodes: ["n"], start_s: 1700007200, end_s: 1700010800}
+  scheduler: {qos: 1000, age: 10, fair_share: 0, job_size: 0, partition: 0, gangs: distinct}
+"""
+
+
+def queued(id: int, gpus: int, state: str = "PENDING", **terms: Any) -> dict[str, Any]:
+    """A job of ``squeue --json`` with a limit of an hour, submitted ten minutes ago."""
+    nodes = terms.pop("node_count", 1)
+    tres = f"cpu={4 * nodes},mem={2 * nodes}G,node={nodes},gres/gpu={gpus}"
+    job = {
+        "job_id": id, "user_name": "kit", "account": "geo", "partition": "day", "qos": "std", "job_state": [state],
+        "state_reason": "None", "submit_time": NOW_S - 600 + id, "eligible_time": NOW_S - 600 + id, "start_time": 0,
+        "time_limit": 60, "node_count": nodes, "cpus": 4 * nodes, "tres_req_str": tres, "tres_alloc_str": "",
+        "nodes": "", "dependency": "", "name": f"job{id}",
+    }  # fmt: skip
+    if state != "PENDING":
+        job |= {"start_time": NOW_S - 300, "nodes": "n1", "tres_alloc_str": tres}
+    return job | terms
+
+
+def why(folder: Path, jobs: list[dict[str, Any]], job: str, site: str = SITE) -> dict[str, Any]:
+    """The answer of ``dagsim why --state --json``."""
+    (folder / "now.json").write_text(json.dumps({"jobs": jobs, "last_update": NOW_S}))
+    (folder / "site.yaml").write_text(site)
+    words = ["why", "--state", str(folder / "now.json"), "--config", str(folder / "site.yaml"), "--samples", "3"]
+    result = CliRunner().invoke(app, [*words, job, "--json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
+
+
+def test_a_limit_is_named_with_what_is_in_use_and_what_is_too_much(tmp_path: Path) -> None:
+    answer = why(tmp_path, [queued(1, 4, "RUNNING"), queued(2, 4)], "2")
+    assert answer["reason"] == "AssocGrpGRES"
+    (limit,) = answer["limits"]
+    assert (limit["limit"], limit["held"], limit["asked"], limit["excess"]) == (6, 4, 4, 2)
+    assert (
+        "the account geo may hold 6 GPUs at a time, 4 are in use, and the job takes 4: 2 too many" in answer["sentence"]
+    )
+    assert [row["job"] for row in answer["frees"]] == ["1"]
+    assert answer["frees"][0]["within_s"] == pytest.approx(3300)
+    assert answer["start_by_limits_s"] == pytest.approx(3300, abs=60)
+    best = answer["changes"][0]
+    assert best["change"] == "2 instead of 4 GPUs"
+    assert best["median_s"] < 60 < answer["median_s"]
+
+
+def test_jobs_ahead_are_counted_with_the_part_of_the_priority_that_puts_them_there(tmp_path: Path) -> None:
+    other = {"account": "bio", "user_name": "ann"}
+    busy = [queued(1, 4, "RUNNING", **other), queued(2, 4, "RUNNING", **other, nodes="n2")]
+    ahead = [queued(id, 4, qos="high", time_limit=20, **other) for id in (5, 6, 7)]
+    answer = why(tmp_path, [*busy, *ahead, queued(3, 1)], "3")
+    assert answer["reason"] == "Priority"
+    assert answer["ahead"]["same_partition"] == 3
+    assert answer["ahead"]["most_by"] == "QOS"
+    assert answer["ahead"]["parts"]["QOS"] == {"own": 100, "ahead": 1000}
+    assert "3 jobs of the partition day are ahead of it, most of all by QOS" in answer["sentence"]
+
+
+def test_the_next_in_line_waits_for_resources(tmp_path: Path) -> None:
+    other = {"account": "bio", "user_name": "ann"}
+    answer = why(tmp_path, [queued(1, 4, "RUNNING", **other), queued(2, 1, "RUNNING", nodes="n2"), queued(3, 4)], "3")
+    assert answer["reason"] == "Resources"
+    assert answer["ahead"]["same_partition"] == 0
+    assert answer["start_by_limits_s"] == pytest.approx(3300, abs=60)
+    assert answer["frees"][0]["nodes"] == ["n1"] or answer["frees"][0]["nodes"] == ["n2"]
+
+
+@pytest.mark.parametrize(
+    ("terms", "reason"),
+    [
+        ({"partition": "night"}, "AllowAccounts"),
+        ({"partition": "two", "qos": "high", "time_limit": 10}, "AllowQos"),
+        ({"partition": "two", "node_count": 2}, "PartitionNodeLimit"),
+        ({"gpus": 6, "node_count": 2}, "QOSMaxGRESPerJob"),
+        ({"time_limit": 60 * 48}, "PartitionTimeLimit"),
+        ({"eligible_time": NOW_S + 7200}, "BeginTime"),
+        ({"dependency": "afterok:1(unfulfilled)", "eligible_time": 0}, "Dependency"),
+        ({"dependency": "afterok:99(failed)", "eligible_time": 0}, "DependencyNeverSatisfied"),
+        ({"priority": 0}, "JobHeldUser"),
+        ({"time_limit": 180}, "Reservation"),
+    ],
+)
+def test_the_rules_find_the_reason_that_the_snapshot_does_not_state(
+    tmp_path: Path, terms: dict[str, Any], reason: str
+) -> None:
+    gpus = terms.pop("gpus", 1) if "gpus" in terms else 1
+    answer = why(tmp_path, [queued(1, 1, "RUNNING"), queued(2, gpus, **terms)], "2")
+    assert answer["reason"] == reason
+    assert answer["found_reason"] == reason
+    assert answer["sentence"].startswith("Job 2 ")
+
+
+def test_a_scheduler_that_has_not_come_to_a_job_yet_is_not_the_last_word(tmp_path: Path) -> None:
+    answer = why(tmp_path, [queued(2, 1, partition="night", state_reason="Priority")], "2")
+    assert answer["kind"] == "never"
+    assert "AllowAccounts (bio) without geo: the partition night" in answer["sentence"]
+    assert "for now the scheduler says Priority" in answer["sentence"]
+    assert answer["changes"][0]["sooner_s"] is None  # as it is, it never starts
+    assert answer["changes"][0]["change"] == "the partition day instead of night"
+
+
+def test_the_words_of_the_one_table_of_reasons_are_used(tmp_path: Path) -> None:
+    answer = why(tmp_path, [queued(2, 1, state_reason="JobHeldAdmin"), queued(3, 1)], "2")
+    assert answer["sentence"] == "Job 2 waits: until an administrator releases it (JobHeldAdmin)."
+    partition = why(tmp_path, [queued(2, 1, state_reason="PartitionDown")], "2")
+    assert "the scheduler says PartitionDown (until its partition is up)" in partition["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["why", "--state", "{now}", "-c", "{site}", "9"], "job 9 is not in the snapshot"),
+        (["why", "--state", "{now}", "-c", "{site}", "1"], "job 1 runs since 5 min"),
+        (["why", "--state", "{now}", "2"], "give --config site.yaml"),
+        (["why", "--state", "{now}", "-c", "{site}", "run", "2"], "takes one job, and no run"),
+        (["why", "2"], "expected RUN JOB"),
+        (["why", "run", "2", "--history", "x"], "goes with --state"),
+    ],
+)
+def test_wrong_questions_are_refused(tmp_path: Path, words: list[str], message: str) -> None:
+    now, site = tmp_path / "now.json", tmp_path / "site.yaml"
+    now.write_text(json.dumps({"jobs": [queued(1, 1, "RUNNING"), queued(2, 1)], "last_update": NOW_S}))
+    site.write_text(SITE)
+    result = CliRunner().invoke(app, [word.format(now=now, site=site) for word in words])
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
+
+
+def test_the_table_says_what_the_json_says(tmp_path: Path) -> None:
+    answer = why(tmp_path, [queued(1, 4, "RUNNING"), queued(2, 4)], "2")
+    words = ["why", "--state", str(tmp_path / "now.json"), "-c", str(tmp_path / "site.yaml"), "--samples", "3", "2"]
+    text = " ".join(CliRunner().invoke(app, words, catch_exceptions=False).stdout.split())
+    assert answer["sentence"] in text
+    assert "With 2 instead of 4 GPUs it would start in" in text
+    assert "Running jobs that free what it needs" in text
