@@ -6,13 +6,13 @@ DagsimError
 │   │   └── GraphError              a cycle, a dangling or duplicate edge
 │   ├── ConfigError                 YAML or --set: file, line, key, what is allowed
 │   ├── TraceError                  a trace file: file:line and what is wrong with it
-│   ├── FetchError                  a published trace that cannot be downloaded, or differs from
-what was published │   ├── WorkloadError               a synthetic workload that cannot be generated
-│   ├── UnknownName                 no policy, network, reader or other object with that name │
-├── PluginError                 code from another package or a user that cannot be imported │
-├── CodeNotAllowed              code that is named by a file which is only data │   └──
-RunFolderError a run folder or checkpoint that is missing, damaged or from elsewhere └──
-SimulationError
+│   ├── FetchError                  a published trace that cannot be downloaded, or differs from what was published
+│   ├── WorkloadError               a synthetic workload that cannot be generated
+│   ├── UnknownName                 no policy, network, reader or other object with that name
+│   ├── PluginError                 code from another package or a user that cannot be imported
+│   ├── CodeNotAllowed              code that is named by a file which is only data
+│   └── RunFolderError              a run folder or checkpoint that is missing, damaged or from elsewhere
+└── SimulationError
     ├── IllegalDecision             an impossible decision: task, time, reason
     ├── PolicyFailed                the policy's code raised another exception
     └── Stalled                     the policy waits although nothing will happen, or forever

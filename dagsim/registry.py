@@ -4,10 +4,8 @@ list the names.
 Built-in entries form a literal table (name, ``module:attr``, summary), so that listing them imports
 nothing. Other packages add entries with entry points.
 
-Plain words in a configuration are read as values according to the core schema of YAML 1.2.
-
-YAML 1.1, which PyYAML implements, reads ``3e-4`` as text and ``off`` as false, which is the
-opposite of what people mean."""
+``scalar`` reads the plain words in brackets and in configurations as values.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "reference" / "policies.md").read_text(encoding="utf-8")
 COSTS: dict[str, float] = json.loads((ROOT / "results" / "baselines" / "cost.json").read_text())["us_per_decision"]
 TABLED = re.findall(r"^\| `([a-z0-9][a-z0-9-]*)` \|", PAGE.partition("## Placements")[0], re.MULTILINE)
-SPECS = dict.fromkeys(re.findall(r'--algo "([^"]+)"', PAGE))
+SPECS = dict.fromkeys(re.findall(r'--policy "([^"]+)"', PAGE))
 
 
 MADE = make_pages.pages()

@@ -208,7 +208,8 @@ Read = Annotated[
 def read_settings(texts: Iterable[str]) -> Iterator[Setting]:
     """Yield the settings for the values of ``--read``.
 
-    Raises: BadParameter: A value has no key.
+    Raises:
+        BadParameter: A value has no key.
     """
     from dagsim.config.schema import Setting
 

@@ -187,7 +187,8 @@ class Config(TopKeys):
 
         Raises:
             ConfigError: The section asks for the machines of a trace, but there is no trace or it
-            lists none; or the system has no such section. TraceError: The machines cannot be read.
+                lists none; or the system has no such section.
+            TraceError: The machines cannot be read.
         """
         if not self.world.has_top_keys:
             raise ConfigError(f"the system {self.kind!r} has no cluster section")

@@ -11,7 +11,7 @@ from dagsim.config.schema import Config, Setting, load_config
 from dagsim.errors import ConfigError, RunFolderError, UnknownName
 from dagsim.experiment.compare import paired_lines
 from dagsim.experiment.scenario import metric_of, on_its_cluster, sample_of
-from dagsim.experiment.simulate import Outcome, facts_of, run_policy
+from dagsim.experiment.simulate import Outcome, facts_of, make_policy, run_policy
 from dagsim.experiment.store import Store
 from dagsim.metrics import summarize
 from dagsim.metrics.standings import PolicyResult, standings
@@ -45,8 +45,8 @@ def simulate(
     ``workload`` is the name of a preset (``dagsim list workloads``), a trace file, a ``Synthetic``
     or ``Sessions`` object, or jobs in order of arrival. ``cluster`` may be GPU counts by type.
     ``runtime`` defaults to the measured throughputs for ``Synthetic`` workloads and to the recorded
-    seconds for all others. The other ``models`` are those of ``ClusterKernel``, and ``engine``
-    (``auto``, ``simpy`` or ``compiled``). The same arguments give the same schedule, byte for byte.
+    seconds for all others. ``models`` takes the other keyword arguments of ``ClusterKernel``, and
+    ``engine`` (``auto``, ``simpy`` or ``compiled``). The same arguments give the same schedule, byte for byte.
 
     Raises:
         InputError: A name, file or value is not valid.
@@ -63,9 +63,9 @@ def simulate(
     scenario = ClusterScenario(machines, jobs, runtime=model, **models)
     if isinstance(policy, str):
         kernel = scenario.engaged(policy, seed, observers=observers).kernel
-        decider: Any = scenario.policies.create(policy)
+        decider: Any = make_policy(scenario, policy, seed)
     else:
-        kernel, decider = scenario.kernel(seed, observers=observers), policy
+        kernel, decider = scenario.kernel(seed, observers=observers), scenario.fitted(policy)
     schedule = drive(kernel, decider)
     name = policy if isinstance(policy, str) else type(policy).__name__
     return Outcome(schedule, summarize(schedule), name, seed, decider=facts_of(decider))

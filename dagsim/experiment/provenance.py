@@ -102,9 +102,9 @@ def metric_files(config: Config) -> dict[str, Path]:
 
 
 def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -> list[str]:
-    """Return sentences about the simulating code and the files in a manifest that differ from those
-    in ``now`` (``provenance``), or without ``now`` from the current files at their paths. Names
-    that are not in ``now`` are not compared.
+    """Return one sentence for each difference between a manifest and ``now`` (``provenance``): in the
+    simulating code, or in a file. Without ``now``, compare with the files on disk. Names that are not
+    in ``now`` are not compared.
     """
     sentences = [changed] if (changed := _code_changed(recorded)) else []
     for kind, noun in _KINDS.items():

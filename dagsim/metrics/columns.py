@@ -231,7 +231,7 @@ def job_columns(source: Source) -> JobColumns:
 
 
 def total(keys: Ints, weight: Floats, count: int) -> Floats:
-    """Return the sum the weights of each key from 0 to ``count`` - 1."""
+    """Sum the weights of each key from 0 to ``count`` - 1."""
     return np.bincount(keys, weights=weight, minlength=count).astype(np.float64, copy=False)
 
 

@@ -73,7 +73,7 @@ T = TypeVar("T")
 
 
 def numbered(values: Iterable[T]) -> tuple[np.ndarray, tuple[T, ...]]:
-    """Return the number the distinct values in the order of their first appearance.
+    """Number the distinct values in the order of their first appearance.
 
     Returns (n,) int32, the number of each value, and the distinct values.
     """

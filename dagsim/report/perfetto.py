@@ -123,7 +123,7 @@ def _apart(cols: ScheduleColumns, entry: Ints, slot: Ints, shared: np.ndarray) -
 
 
 def _numbered(threads: list[_Thread]) -> dict[_Thread, int]:
-    """Return the number the threads of each node from 1: GPUs in order, each before its shares;
+    """Number the threads of each node from 1: GPUs in order, each before its shares;
     runs without a GPU come last.
     """
     numbers: dict[_Thread, int] = {}

@@ -46,12 +46,12 @@ class Labels(NamedTuple):
 
     @classmethod
     def numbered(cls, words: Iterable[Any]) -> Labels:
-        """Return the number these words: store each distinct one once."""
+        """Number these words: store each distinct one once."""
         return cls(*numbered(words))
 
     @classmethod
     def of(cls, words: Iterable[Any]) -> Labels | None:
-        """Return the number these words; ``None`` if all are empty."""
+        """Number these words; return ``None`` if all are empty."""
         labels = cls.numbered(words)
         return labels if any(labels.words) else None
 

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import dagsim
+from dagsim import Job, Task, simulate
 from dagsim.cli import app
 from dagsim.errors import DagsimError, InputError, RunFolderError
 from dagsim.experiment.store import Store
@@ -35,6 +36,17 @@ def log(tmp_path: Path) -> Path:
 def lines_in(root: Path) -> list[dict[str, dict[str, float]]]:
     (run,) = root.iterdir()
     return [json.loads(line) for line in (run / "runs.jsonl").read_text().splitlines()]
+
+
+def test_simulate_gives_a_policy_the_seed_of_the_run() -> None:
+    jobs = [Job.single(f"j{number}", Task("t", 60.0, gpus=1), float(number)) for number in range(40)]
+    logs = [simulate(jobs, {"A100-40": 2, "T4": 2}, "random", seed).schedule.log for seed in (1, 1, 2)]
+    assert logs[0] == logs[1] != logs[2]
+
+
+def test_simulate_admits_all_jobs_under_a_policy_that_only_starts_tasks() -> None:
+    jobs = [Job.single(f"j{number}", Task("t", 60.0, gpus=1), float(number)) for number in range(4)]
+    assert simulate(jobs, {"T4": 2}, "fifo", admission=True).summary.jobs_completed == 4
 
 
 @pytest.mark.parametrize("cluster", [None, "sized", "own.yaml"])

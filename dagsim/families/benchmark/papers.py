@@ -68,8 +68,7 @@ class Paper:
 
         Raises:
             InputError: No file is there, or one that every figure needs is missing; the message
-                says where to
-                get it.
+                says where to get it.
         """
         if not folder.is_dir():
             raise InputError(f"{folder}: no such folder; it should hold {', '.join(self.files)} ({self.source})")

@@ -191,7 +191,7 @@ def read_snapshot(trace: Trace) -> tuple[JobLog, float]:
     start_s = np.full(len(jobs), nan) if jobs.observed_start_s is None else jobs.observed_start_s
     stated_s = np.full(len(jobs.work), nan) if jobs.estimate is None else jobs.estimate
     limited = stated_s < UNLIMITED_S
-    # otherwise what the reader expects
+    # jobs without a stated limit: their true run time, as the reader gives them
     jobs = replace(jobs, estimate=np.where(np.isfinite(stated_s), stated_s, jobs.work))
     log = JobLog.of(jobs, trace.meta["origin_s"], start_s)
     begin_s = np.where(log.eligible_s > t, log.eligible_s, log.begin_s)

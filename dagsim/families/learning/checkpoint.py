@@ -100,8 +100,7 @@ class Checkpoint:
 
         Raises:
             RunFolderError: The file is missing or damaged, belongs to another version of dagsim
-                or to
-                another system, or was trained on other observations.
+                or to another system, or was trained on other observations.
             CodeNotAllowed: Its codec or network is code outside dagsim that the caller did not name.
         """
         plain = read_plain(path)

@@ -1074,7 +1074,7 @@ class SlurmMultifactor:
     def _chosen_without(
         self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int, freed: FreedNodes, gone: set[int]
     ) -> int:
-        """The nodes that the task would take without some runs; 0 if it would not fit."""
+        """The nodes on which the task would start if some runs had ended; 0 if it would still not fit."""
         demand, rules, machines = task.demand, self._rules, view.machines.list
         alone = rules.alone(task.job, part)
         for group in rules.groups(task):

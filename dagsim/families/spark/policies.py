@@ -1,16 +1,12 @@
 """Policies of the Spark system, by name, and the policies themselves.
 
 - ``fair``, ``fifo``: share the number of executors, as in spark-sched-sim and decima-sim.
-- ``weighted-fair``: shares in proportion to a power of the jobs' work (Mao et al. 2019, section
-    7.1).
+- ``weighted-fair``: shares in proportion to a power of the jobs' work (Mao et al. 2019, section 7.1).
 - ``sjf-cp``, ``srpt-cp``: the shortest job first, its critical path first.
 - ``tetris``: packing (Grandl et al. 2014), with executors as the only resource.
-- ``graphene``: troublesome stages first (Grandl et al. 2016), with weighted fair shares as in
-    Mao et al. 2019. Each job
-  is split at several thresholds into troublesome (long) stages and the rest. For each split a
-      schedule of the job alone
-  is computed in which the ancestors of troublesome stages come first; the schedule that ends
-      first gives the order.
+- ``graphene``: troublesome stages first (Grandl et al. 2016), with weighted fair shares as in Mao et al. 2019. Each job
+  is split at several thresholds into troublesome (long) stages and the rest. For each split, a schedule of the job
+  alone is computed in which the ancestors of troublesome stages come first; the schedule that ends first gives the order.
   Graphene's fragmentation score does not apply, since executors are the only resource.
 """
 

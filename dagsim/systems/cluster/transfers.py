@@ -63,7 +63,7 @@ class Transfers(Forked):
         run.flows = self._flows(run.task, [(machine.index, count) for machine, count, *_ in run.held], state)
         write = self.writes.get(run.task.piece)
         if write is not None and run.moves and not run.task.waiting:
-            self._cancel(write)  # the storage does not need it any more
+            self._cancel(write)  # the run takes its state along, and no other part of the task will read it
         if not run.flows and write is None:
             return False
         self.fetch(run)

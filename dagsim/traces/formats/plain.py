@@ -21,14 +21,15 @@ and ``end_s``. Also allowed:
 ``start_s``         when it really started, on the same clock
 ``end_s``           when it really ended
 ``eligible_s``      earliest time at which it could have started
-``state``           how it ended; running and waiting jobs are dropped, and so are jobs cancelled
-without a run ``constraint``      features that its nodes must have, ``a100|v100`` ``level``
-a level of the network, ``rack``, within one domain of which each gang lies ``level_required``
-whether the level is required (yes) or preferred (no) ``segment``         instances per segment of a
-gang, each within one domain of the level ``weight``          cost of one second of waiting (1)
-``task``            the name of a task: rows of one ``id`` are then the tasks of one job ``parents``
-names of the tasks that a task waits for, ``map|shuffle`` ==================
-=====================================================================================
+``state``           how it ended; running and waiting jobs are dropped, and so are those cancelled without a run
+``constraint``      features that its nodes must have, ``a100|v100``
+``level``           a level of the network, ``rack``, within one domain of which each gang lies
+``level_required``  whether the level is required (yes) or preferred (no)
+``segment``         instances per segment of a gang, each within one domain of the level
+``weight``          cost of one second of waiting (1)
+``task``            the name of a task: rows of one ``id`` are then the tasks of one job
+``parents``         names of the tasks that a task waits for, ``map|shuffle``
+==================  =====================================================================================
 
 ``--map type=COLUMN`` means ``gpu_type``. Times are seconds, from any origin at or before the first arrival, or
 ISO dates; durations are seconds or
@@ -441,7 +442,9 @@ def _over_nodes(
     """Return the instances and the demand of each where ``nodes`` are stated: one per node, or one
     per GPU if the GPUs are not even over the nodes.
     """
-    nodes = np.where(are_counts(nodes), nodes, 1.0)  # rows with a different number are dropped
+    nodes = np.where(
+        are_counts(nodes), nodes, 1.0
+    )  # other numbers become 1; their rows are dropped later
     checks.drop((nodes > 1) & (instances > 1), "with both nodes and instances")
     uneven = (nodes > 1) & (np.where(np.isfinite(gpus), gpus, 0.0) % nodes > 0)
     checks.note(uneven, "whose GPUs are not even over their nodes, taken one by one")
