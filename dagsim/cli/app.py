@@ -285,6 +285,13 @@ def _sentence(error: Any, group: Any) -> str:
             return f"{name}: {message}" if (name := _named(error)) and not message.startswith(name) else message
     text = error.format_message()
     if unexpected := re.match(r"Got unexpected extra arguments? ?(?:\(s\) ?)?\((.*)\)", text):
+        taken = [] if error.ctx is None else error.ctx.command.params
+        arguments = [of.metavar or of.name.upper() for of in taken if of.param_type_name == "argument"]
+        if arguments:
+            return (
+                f"{path} takes {' and '.join(arguments)}, and got {unexpected[1]!r} besides; a pattern with * may "
+                "match several files"
+            )
         hint = f"; a scheduler is given as --policy {unexpected[1]}" if "--policy" in options else ""
         return f"{path} takes no argument {unexpected[1]!r}{hint}"
     if wanting := re.match(r"Option '(.*)' requires", text):

@@ -172,7 +172,8 @@ def why(
         service("explain_waiting")(words[0], state, history, experiment, policy, samples, top, table, as_json=json_)
         return
     if len(words) != 2:
-        raise typer.BadParameter("expected RUN JOB, or --state SNAPSHOT and JOB", param_hint="'[RUN] JOB'")
+        several = f"; got {len(words)} words: a pattern with * may match several folders" if len(words) > 2 else ""
+        raise typer.BadParameter(f"expected RUN JOB, or --state SNAPSHOT and JOB{several}", param_hint="'[RUN] JOB'")
     for name, value in {"--config": config, "--history": history, "--set": set_}.items():
         if value:
             raise typer.BadParameter("goes with --state", param_hint=f"'{name}'")

@@ -6,8 +6,8 @@
 - ``tetris``: packing (Grandl et al. 2014), with executors as the only resource.
 - ``graphene``: troublesome stages first (Grandl et al. 2016), with weighted fair shares as in Mao et al. 2019. Each job
   is split at several thresholds into troublesome (long) stages and the rest. For each split, a schedule of the job
-  alone is computed in which the ancestors of troublesome stages come first; the schedule that ends first gives the order.
-  Graphene's fragmentation score does not apply, since executors are the only resource.
+  alone is computed in which the ancestors of troublesome stages come first. The schedule that ends first gives the
+  order. Graphene's fragmentation score does not apply, since executors are the only resource.
 """
 
 from __future__ import annotations

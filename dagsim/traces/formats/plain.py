@@ -442,9 +442,7 @@ def _over_nodes(
     """Return the instances and the demand of each where ``nodes`` are stated: one per node, or one
     per GPU if the GPUs are not even over the nodes.
     """
-    nodes = np.where(
-        are_counts(nodes), nodes, 1.0
-    )  # other numbers become 1; their rows are dropped later
+    nodes = np.where(are_counts(nodes), nodes, 1.0)  # other numbers become 1; their rows are dropped later
     checks.drop((nodes > 1) & (instances > 1), "with both nodes and instances")
     uneven = (nodes > 1) & (np.where(np.isfinite(gpus), gpus, 0.0) % nodes > 0)
     checks.note(uneven, "whose GPUs are not even over their nodes, taken one by one")
