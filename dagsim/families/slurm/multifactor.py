@@ -189,7 +189,7 @@ def rules_of_site(view: ClusterView) -> SlurmWaits | None:
     queues = view.queues
     if queues is None or queues.has_quota or not (queues.partitions or queues.qos or queues.tree):
         return None
-    return SlurmWaits(view, distinct=_settings_of(queues).distinct)
+    return SlurmWaits(view, SlurmRules(view, kill="never", distinct=_settings_of(queues).distinct))
 
 
 class _Kept(NamedTuple):
