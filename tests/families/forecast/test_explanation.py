@@ -102,7 +102,7 @@ def test_the_next_in_line_waits_for_resources(tmp_path: Path) -> None:
     [
         ({"partition": "night"}, "AllowAccounts"),
         ({"partition": "two", "qos": "high", "time_limit": 10}, "AllowQos"),
-        ({"partition": "two", "node_count": 2}, "PartitionNodeLimit"),
+        ({"partition": "two", "node_count": 2, "gpus": 2}, "PartitionNodeLimit"),
         ({"gpus": 6, "node_count": 2}, "QOSMaxGRESPerJob"),
         ({"time_limit": 60 * 48}, "PartitionTimeLimit"),
         ({"eligible_time": NOW_S + 7200}, "BeginTime"),
