@@ -7,7 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from dagsim.report.comparison import metric_name
-from dagsim.report.grid import Grid, factor, interval, number, short
+from dagsim.report.grid import Grid, Lines, factor, interval, number, short
 
 if TYPE_CHECKING:
     from dagsim.families.capacity.machines import Prices
@@ -51,7 +51,7 @@ def whatif_table(
         values += [f"{trial.lost:,}"] if any_lost else []
         ratio = "1" if choice is choices[0] else factor(change.ratio)
         bounds = interval(change.low, change.high, factor) if choice is not choices[0] and isfinite(change.low) else "-"
-        shown = [ratio, bounds] if wide else [ratio if bounds == "-" else f"{ratio}\n{bounds}"]
+        shown = [ratio, bounds] if wide else [ratio if bounds == "-" else Lines(f"{ratio}\n{bounds}")]
         rows.append((choice.cluster, choice.policy, *values, *shown, choice.verdict))
     by_the_hour = "cost, kgCO2: for this energy, hour by hour; a series repeats after its end." if own else ""
     notes = [*_demand_notes(demand), *_whatif_notes(choices, demand, begins), *filter(None, [by_the_hour])]
