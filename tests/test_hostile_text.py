@@ -81,7 +81,15 @@ def job_records(names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         observed = {"observed_nodes": [name], "observed_gpu": name}
         task = {"name": name, "work": 30.0, "manifest": {"note": name}}
         yield {"id": f"{name}-asks", "arrival_s": 400.0, "tasks": [task], **named, "request": asked, **observed}
-        for key, value in (("reservation", name), ("licences", [[name, 1]]), ("level", name), ("after", [name])):
+        for key, value in (
+            ("reservation", name),
+            ("licences", [[name, 1]]),
+            ("level", name),
+            ("after", [name]),
+            ("nodes", [name]),
+            ("excluded", [name]),
+            ("together", name),
+        ):
             yield {"id": f"{name}-{key}", "arrival_s": 401.0, "tasks": [task], **named, "request": {key: value}}
         task = {"name": name, "work": 30.0, "gpu_types": [name], "speeds": {name: 1.0}, "model": name}
         yield {"id": f"{name}-type", "arrival_s": 402.0, "tasks": [task], **named}

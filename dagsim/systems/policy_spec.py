@@ -61,7 +61,8 @@ class PolicySpec:
             if program[2] in PROGRAMS:
                 name, params = Spec.parse(program[1])
                 return cls(text, PolicyKind.PROGRAM, name, params, (program[3] or "").strip())
-            refuse_missing("programs", program[2])
+            if program[3] is not None:
+                refuse_missing("programs", program[2])
         if (model := _MODEL.fullmatch(text.strip())) is not None:
             params = {"checkpoint": model[2].strip()} | Spec.parse(f"sb3[{model[1] or ''}]").params
             return cls(text, PolicyKind.MODEL, "sb3", params)

@@ -126,7 +126,7 @@ def _task(record: Any, place: int) -> Task:
 
 def _request(record: dict[str, Any]) -> Request:
     _check(record, _REQUEST_FIELDS, (), "request.")
-    for name in ("partitions", "after"):
+    for name in ("partitions", "after", "nodes", "excluded"):
         if name in record:
             record[name] = tuple(record[name])
     if "licences" in record:
@@ -250,6 +250,10 @@ _REQUEST_FIELDS = {
     "level": _TEXT,
     "level_required": _TRUTH,
     "segment": _WHOLE,
+    "nodes": _Field(_are_texts, "a list of names"),
+    "excluded": _Field(_are_texts, "a list of names"),
+    "exclusive_user": _TRUTH,
+    "together": _TEXT,
 }
 _TASK_FIELDS = {
     "name": _TEXT,

@@ -100,7 +100,7 @@ class MixtureScenario(ClusterWorld):
             low, high = getattr(self, name)
             if not least <= low <= high:
                 raise ConfigError(
-                    f"mixture: {name} must be [smallest, largest], both at least {least:g} ; got [{low}, {high}]"
+                    f"mixture: {name} must be [smallest, largest], both at least {least:g}; got [{low}, {high}]"
                 )
         require(self.instances >= 1, "mixture: instances must be 1 or more", self.instances)
         for name in ("noisy", "trace_share"):

@@ -39,10 +39,9 @@ from dagsim.families.slurm.slurm_rules import (
 from dagsim.families.slurm.slurm_times import NodeChoice
 from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, QueueTree, RejectReason, Share, Start, Wait
 from dagsim.model.arithmetic import bits, ordered_sum
-from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState
+from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, Standing, TaskState
 from dagsim.systems.cluster.policies.preemption import FreedNodes
 from dagsim.systems.cluster.policies.shares import Weights, decay_per_second, truncated
-from dagsim.systems.cluster.waits import Standing
 
 __all__ = ["SlurmMultifactor", "SlurmSettings", "rules_of_site"]
 

@@ -105,8 +105,7 @@ class Sacct(Reader):
 
     Every job that held its nodes is kept, however it ended. An attempt that was requeued, preempted
     or lost its node is followed by another. Work is that of the last attempt
-    (``protocol="last-attempt"``) or of all attempts (``all-attempts``); the observed wait is that of the
-    first.
+    (``protocol="last-attempt"``) or of all attempts (``all-attempts``).
     """
 
     name = "sacct"
@@ -752,12 +751,13 @@ class _Reading:
         Raises:
             Dirty, ModelError: Its demand is unclear or invalid.
         """
-        # Waits are those of the first attempt: later ones are what a simulation's own preemptions and failures make.
-        first = shown = attempts[0]
+        first, shown = attempts[0], attempts[0 if self.options.protocol == "all-attempts" else -1]
         pieces = self._by_type(attempts)
         names = [f"part-{place}" for place in range(len(pieces))] if len(pieces) > 1 else ["job"]
         tasks = [self._task(piece, name) for piece, name in zip(pieces, names, strict=True)]
         request = self._request(first.terms, first.base, time)
+        if request is not None and request.together:
+            self._note("that are a component of a heterogeneous job: a job of its own, which starts with the others", first.place)
         return Job(
             first.base,
             TaskGraph(tuple(tasks)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from math import floor, inf, log
-from operator import or_
+from operator import and_, or_
 from typing import Any, NamedTuple, TypeAlias
 
 from dagsim.model import Caps, Demand, JobCaps, Node, NodePartition, Qos, QueueTree
@@ -313,6 +313,8 @@ class SlurmRules:
             return ()
         counts = terms.counts if task.demand.gang else ()
         counted = tuple([(count.nodes, count.least) for count in counts])
+        if task.demand.gang == 1 and len(counted) > 1:  # the only node has to serve all counts
+            counted = ((reduce(and_, [nodes for nodes, _ in counted]), 1),)
         return tuple([(1 << node, 1) for node in bits(terms.named)]) + counted
 
     def named(self, task: TaskState) -> int:

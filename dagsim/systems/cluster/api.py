@@ -114,6 +114,7 @@ from dagsim.systems.cluster.past import nodes_by_name, placement_on
 from dagsim.systems.cluster.site import SiteState, Terms, members
 from dagsim.systems.cluster.state import Index, JobState, Key, Queue, Run, RunIndex, TaskState, TypedKey, TypedQueue
 from dagsim.systems.cluster.view import NEVER_S, ClusterPolicy, ClusterView, ExpectedFree, Simulation
+from dagsim.systems.cluster.waits import ReachedLimit, Standing
 
 __all__ = [
     "MICRO",
@@ -128,11 +129,13 @@ __all__ = [
     "Key",
     "NodeState",
     "Queue",
+    "ReachedLimit",
     "Run",
     "RunIndex",
     "Sharing",
     "Simulation",
     "SiteState",
+    "Standing",
     "TaskState",
     "Terms",
     "TypedKey",

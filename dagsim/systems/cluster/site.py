@@ -91,11 +91,11 @@ class SiteState(Forked):
 
     __slots__ = {
         "_chosen": COPIED,
-        "_ends_s": SAME,
+        "_ends_s": COPIED,
         "_features": SAME,
         "_magnets": SAME,
         "_members": SAME,
-        "_named": SAME,
+        "_named": COPIED,
         "_numbers": SAME,
         "_over": SAME,
         "_owned": SAME,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from itertools import count
 from math import inf
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -21,12 +21,13 @@ from dagsim.systems.cluster.dependencies import Dependencies
 from dagsim.systems.cluster.network.base import Network
 from dagsim.systems.cluster.nodes import ALL, MICRO, DemandClass, NodeState
 from dagsim.systems.cluster.past import demand_words
-from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.site import ClosedTime
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.policy_spec import PolicySpec
+
+if TYPE_CHECKING:
+    from dagsim.systems.cluster.scenario import ClusterScenario
 
 
 class CauseKind(StrEnum):
@@ -375,6 +376,8 @@ class _Past:
         queues: QueueTree | None,
         network: Network | None,
     ) -> None:
+        from dagsim.systems.cluster.scenario import ClusterScenario
+
         kernel = ClusterScenario(schedule.cluster, (), queues=queues, network=network).kernel(0)
         self._machines, self._policy = kernel.machines, policy
         self._rules = _rules(policy, ClusterView(kernel))
@@ -564,6 +567,8 @@ class _NoRules:
 
 def _rules(policy: str, view: ClusterView) -> WaitRules:
     """Return the rules of a policy given by name; no rules if it has none."""
+    from dagsim.systems.cluster.policies import POLICIES
+
     spec = PolicySpec.parse(policy)
     give = getattr(POLICIES.create(spec.call), "wait_rules", None) if spec.name in POLICIES.names() else None
     return _NoRules() if give is None else give(view)

@@ -418,7 +418,7 @@ def answer_of(*arguments: str, code: int = 0) -> dict[str, Any]:
 
 
 def test_a_plan_from_python_invents_no_cluster_unless_it_is_asked_to(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="the cluster is unknown, since the log does not list its machines"):
+    with pytest.raises(ConfigError, match="the cluster is unknown, because the log does not list its machines"):
         plan(log(tmp_path / "log.csv", 20), "wait_s.p95<60")
 
 

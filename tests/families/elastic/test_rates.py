@@ -386,5 +386,5 @@ def test_policies_that_know_no_elasticity_start_what_the_user_asked_for() -> Non
 def test_the_compiled_engine_refuses_rates() -> None:
     cluster = Cluster((Node("n", T4, 4),))
     shared = ClusterScenario(cluster, [job("a", 1, "bert")], sharing=PAIRS, engine="compiled")
-    with pytest.raises(Exception, match="does not know a sharing model"):
+    with pytest.raises(Exception, match="does not support a sharing model"):
         shared.engaged("fifo", 0)

@@ -93,7 +93,7 @@ def test_settings_that_mean_nothing_are_refused(keys: dict[str, object], message
 
 
 def test_more_gpus_than_the_application_has_batches_for_are_refused() -> None:
-    with pytest.raises(ModelError, match="asks for 65 GPUs, and deepspeech2 has batches for at most 64"):
+    with pytest.raises(ModelError, match="requests 65 GPUs, but deepspeech2 has batches for at most 64"):
         elastic_of(Task("t", 9.0, 65, gang=True), ElasticTasks(default="deepspeech2"))
 
 

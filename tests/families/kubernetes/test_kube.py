@@ -432,5 +432,5 @@ def test_a_manifest_that_is_none_is_named() -> None:
     broken = Task(
         "t", 1.0, manifest=canonical_json({"spec": {"containers": [{"resources": {"requests": {"cpu": "x"}}}]}})
     )
-    with pytest.raises(ModelError, match="describes no pod"):
+    with pytest.raises(ModelError, match="does not describe a pod"):
         played([Job.single("j", broken)], "kube-default", Node("a", GPU, 4))

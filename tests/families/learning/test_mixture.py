@@ -70,7 +70,7 @@ def test_no_job_of_a_drawn_world_asks_for_more_than_its_cluster_has() -> None:
     ("settings", "message"),
     [
         ({"gpus": (0, 4)}, "gpus"),
-        ({"jobs": (9, 3)}, r"jobs must be \[least, largest\]"),
+        ({"jobs": (9, 3)}, r"jobs must be \[smallest, largest\]"),
         ({"noisy": 1.5}, "noisy"),
         ({"traces": (TraceFile("jobs.csv"),)}, "needs a window"),
     ],

@@ -400,7 +400,7 @@ def test_without_a_training_there_is_no_agent(tmp_path: Path) -> None:
 
 def test_a_checkpoint_joins_the_other_parameters_of_an_agent(tmp_path: Path) -> None:
     spec = agent_spec("ppo[sampled=true]", Path("best.pt"), tmp_path)
-    assert spec == 'ppo[checkpoint="best.pt",sampled=true]'
+    assert spec == "ppo[checkpoint=best.pt,sampled=true]"
     assert agent_spec(spec, root=tmp_path) == spec
     with pytest.raises(InputError, match=r"--checkpoint other\.pt: .* also names one"):
         agent_spec(spec, Path("other.pt"))

@@ -25,8 +25,8 @@ def first(view: SparkView) -> StageState:
 
 CASES: dict[str, tuple[Callable[[SparkView], object], str]] = {
     "number": (lambda view: 5, "5 is not a decision; yield Commit"),
-    "text": (lambda view: "x", "'x' is no decision"),
-    "three": (lambda view: (first(view), 1, 1), "is no decision"),
+    "text": (lambda view: "x", "'x' is not a decision"),
+    "three": (lambda view: (first(view), 1, 1), "is not a decision"),
     "no stage": (lambda view: Commit(None, 1), "None is not a stage; take one of view.schedulable"),  # type: ignore[arg-type]
     "child": (lambda view: Commit(view.jobs[0].stages[1], 1), "stage 1 of job 'j' cannot be chosen now"),
     "copy": (lambda view: Commit(copy.copy(first(view)), 1), "belongs to another simulation"),  # type: ignore[arg-type]

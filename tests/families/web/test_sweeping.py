@@ -70,5 +70,5 @@ def test_the_page_of_a_sweep_says_what_is_best_and_how_much_is_done(swept: Store
 
 
 def test_two_sweeps_need_pages_of_their_own(swept: Store) -> None:
-    with pytest.raises(InputError, match="a page of its own"):
+    with pytest.raises(InputError, match="cannot share a page"):
         page([swept, swept])

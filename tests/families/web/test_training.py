@@ -93,7 +93,7 @@ def test_a_page_of_trainings_shows_their_report(tmp_path: Path) -> None:
 
 def test_trainings_and_other_runs_are_not_mixed(tmp_path: Path) -> None:
     other = RunStore.create(tmp_path, "eval", Config(), argv=["dagsim"])
-    with pytest.raises(InputError, match="pages of their own"):
+    with pytest.raises(InputError, match="cannot share a page"):
         page([training(tmp_path, [1.0]), other])
 
 

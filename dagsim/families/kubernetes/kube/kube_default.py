@@ -19,9 +19,8 @@ from dagsim.families.kubernetes.kube.objects import GPUS, Pod, node_of, plain_po
 from dagsim.families.kubernetes.kube.profile import Profile, fit_arguments, read_profile
 from dagsim.families.kubernetes.terms import WHOLE_GPUS
 from dagsim.model import Decision, Kill, Placement, Preempt, RejectReason, Share, Start, Wait
-from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, Run, TaskState
+from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, ReachedLimit, Run, TaskState
 from dagsim.systems.cluster.policies.preemption import make_room
-from dagsim.systems.cluster.waits import ReachedLimit
 
 _TaskKey: TypeAlias = tuple[int, int, int]
 """Number of the job, index of the task and number of the piece."""

@@ -17,8 +17,7 @@ from dagsim.families.kubernetes.kueue.quota_waits import KueueWaits
 from dagsim.families.kubernetes.kueue.workloads import WorkloadState
 from dagsim.families.kubernetes.kueue_objects import KueueObjects, PodSetAssignment, Workload
 from dagsim.model import Decision, Kill, Placement, Preempt, RejectReason, Share, Start, Wait
-from dagsim.systems.cluster.api import ClusterView, Run, TaskState
-from dagsim.systems.cluster.waits import Standing
+from dagsim.systems.cluster.api import ClusterView, Run, Standing, TaskState
 
 _Place: TypeAlias = tuple[int, int, int]
 """Numbers of the job, the task and the piece."""
