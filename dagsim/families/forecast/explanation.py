@@ -234,13 +234,16 @@ def explain(question: Question, job: str, futures: int = FUTURES) -> Explanation
     past = Past(log, baselines=False)
     past.move(t)
     found = _found(question, state, first, listed, present, task, zero_s)
-    never = found.fate is Fate.NEVER
+    fates = {found.fate, verdict_of(found.reason).fate, verdict_of(stated).fate}
+    never, known = found.fate is Fate.NEVER, Fate.OUTSIDE not in fates  # else nobody knows when: nothing is played
     ahead = _ahead(present, task, listing, log) if task is not None else Ahead(0, 0, (), None, {})
     if found.reason in ("Priority", HELD_BY_OTHERS):
         found = found._replace(words=_turn(ahead, log.partition[first]))
-    start_s, nodes = (inf, ()) if never else player.planned_start(state, int(members[0]))
+    start_s, nodes = (inf, ()) if never or not known else player.planned_start(state, int(members[0]))
     frees = list(_frees(log, state, present, found, start_s, nodes, zero_s))
-    trials = _trials(question, past, state, first, members, futures, never=never)
+    trials: Iterator[tuple[Change | None, float]] = iter([(None, inf)])
+    if known:
+        trials = _trials(question, past, state, first, members, futures, never=never)
     median_s = next(trials)[1]
     changes = [
         Sooner(change, after_s, median_s - after_s if median_s < inf else inf)
@@ -249,7 +252,7 @@ def explain(question: Question, job: str, futures: int = FUTURES) -> Explanation
     ]
     return Explanation(
         job, log.user[first], log.partition[first], found, stated, ahead, start_s, median_s, frees,
-        sorted(changes, key=lambda one: one.median_s), futures,
+        sorted(changes, key=lambda one: one.median_s), futures if known else 0,
     )  # fmt: skip
 
 
