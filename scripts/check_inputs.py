@@ -259,6 +259,11 @@ def _style(rng: Random) -> _Style:
     return _Style(gpus, zone, rng.random() < 0.8, (gpus == "none" and not old) or rng.random() < 0.5, old)
 
 
+def _components(jobs: list[TrueJob]) -> list[TrueJob]:
+    """Each component of a heterogeneous job of Slurm, as a job of its own."""
+    return [replace(job, parts=(part,)) for job in jobs for part in job.parts]
+
+
 def _known(jobs: Iterable[TrueJob], style: _Style) -> list[Known]:
     """What remains known: without --duplicates, the first attempts are not in the file."""
     listed = []
@@ -383,7 +388,7 @@ def write_sacct(rng: Random, folder: Path) -> Written:
     path.write_bytes(gzip.compress(data) if rng.random() < 0.1 else data)
     if headless:
         options["delimiter"] = mark
-    return Written(path, _known(jobs, style), TraceOptions(**options))
+    return Written(path, _known(_components(jobs), style), TraceOptions(**options))
 
 
 def write_sacct_folder(rng: Random, folder: Path) -> Written:
@@ -398,7 +403,7 @@ def write_sacct_folder(rng: Random, folder: Path) -> Written:
         (folder / name).write_text("".join("|".join(line) + "\n" for line in lines))
     (folder / "slurm.conf").write_text("ClusterName=c\n")
     options = {} if style.zone is None else {"timezone": str(style.zone)}
-    return Written(folder, _known(jobs, style), TraceOptions(**options))
+    return Written(folder, _known(_components(jobs), style), TraceOptions(**options))
 
 
 def _number(objects: bool, value: int | None) -> Any:
@@ -462,7 +467,7 @@ def write_sacct_json(rng: Random, folder: Path) -> Written:
     document = {"meta": {"plugin": {}}, "jobs": listed, "errors": []}
     path = folder / "sacct.json"
     path.write_text(json.dumps(document, indent=rng.choice((None, 1))))
-    return Written(path, _known(jobs, style))
+    return Written(path, _known(_components(jobs), style))
 
 
 _YEAR_S = 365 * 86400.0

@@ -756,8 +756,6 @@ class _Reading:
         names = [f"part-{place}" for place in range(len(pieces))] if len(pieces) > 1 else ["job"]
         tasks = [self._task(piece, name) for piece, name in zip(pieces, names, strict=True)]
         request = self._request(first.terms, first.base, time)
-        if request is not None and request.together:
-            self._note("that are a component of a heterogeneous job: a job of its own, which starts with the others", first.place)
         return Job(
             first.base,
             TaskGraph(tuple(tasks)),
