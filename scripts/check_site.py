@@ -197,6 +197,10 @@ class Judge:
         counted = re.findall(r"(\w+)\*(\d+)", request.constraint) if task.gang else ()
         if counted and any(node.features for node in self.site.cluster.nodes):
             held = [self.site.cluster.nodes[node].features for node, _ in nodes]
+            if not self._one_type_has(task, counted):  # then the features bind alone
+                if any(not {feature for feature, _ in counted} & {*features} for features in held):
+                    self.faults.append(f"{where}, of which one has no feature of {request.constraint}")
+                counted = ()
             for feature, least in counted:
                 if sum(feature in features for features in held) < int(least):
                     self.faults.append(f"{where}, which has fewer than {least} nodes with {feature}")
@@ -238,10 +242,26 @@ class Judge:
         if self.policy.startswith("slurm"):
             self._limits(where)
 
+    def _one_type_has(self, task: Task, counted: list[tuple[str, str]]) -> bool:
+        """Return True if empty nodes of one GPU type could satisfy the counts, with an instance on each node."""
+        by_type: dict[str | None, list[Node]] = defaultdict(list)
+        for node in self.site.cluster.nodes:
+            fits = node.gpus >= task.gpus and node.cpus >= task.cpus and node.memory_gb >= task.memory_gb
+            if fits:
+                by_type[node.gpu.name if node.gpu else None].append(node)
+        return any(
+            len(nodes) >= task.instances
+            and all(sum(feature in node.features for node in nodes) >= int(least) for feature, least in counted)
+            for nodes in by_type.values()
+        )
+
     def limit_s(self, job: Job, task: Task) -> float:
         """The time limit: the user's, else the default of the partition, else the estimate; at most the partition's."""
         parts = {part.name: part for part in self.site.queues.partitions}
-        part = parts.get(job.partition) or next(iter(parts.values()), NodePartition("all"))
+        named = [parts[name] for name in (job.request or Request()).partitions or (job.partition,) if name in parts]
+        # of several partitions, the one that allows the longest runs, and the first of equals
+        longest = sorted(named or list(parts.values())[:1], key=lambda part: -(part.max_time_s or inf))
+        part = longest[0] if longest else NodePartition("all")
         limit_s = task.estimate
         if limit_s is None:
             limit_s = task.work if part.default_time_s is None else part.default_time_s

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import partial, reduce
 from math import floor, inf
+from operator import or_
 from typing import NamedTuple
 
 from dagsim.model import Cluster, Demand, GpuType, Job, Node, Placement, Share, Task
@@ -605,7 +606,7 @@ class ClusterState(Forked):
         if self.site is None or terms is None:
             return None
         demand = self.compile(task.demand, gang, terms)
-        demand.open_to(self.site.open(terms, now))
+        demand.open_to(self.site.open(demand.terms or terms, now))
         self.reopen_s = min(self.reopen_s, self.site.next_s(terms, now))
         return demand
 
@@ -666,6 +667,10 @@ class ClusterState(Forked):
         if compiled.counted and not any(self._could_count(compiled, (index,), ALL) for index in types):
             # A gang has one type here. What only nodes of several types could satisfy binds by its features alone.
             compiled.counted = not self._could_count(compiled, types, ALL)
+            if not compiled.counted and terms is not None:
+                parts = reduce(or_, [count.nodes for count in terms.counts])
+                compiled.terms = terms._replace(nodes=terms.nodes & parts, counts=())
+                compiled.open_to(compiled.nodes & parts)
         if not types:
             compiled.rejected = RejectReason.NO_SUCH_GPU
         elif not any(self._largest(compiled, index) >= max(gang, 1) for index in types):

@@ -162,6 +162,18 @@ def test_the_jobs_of_a_reservation_run_inside_it(policy: str) -> None:
     assert starts(jobs, policy, queues) == {"pupil": (30, 1), "other": (31, 0)}
 
 
+@pytest.mark.parametrize("policy", ["fifo", "defrag", "easy"])
+def test_where_no_gpu_type_meets_the_counts_the_features_bind_alone(policy: str) -> None:
+    """Two V100 nodes have ``a``, a gang takes three nodes, and only the T4 node has room for it from the beginning."""
+    nodes = [Node("v0", GPU_TYPES["V100-16"], 4, 8, 64, ("a",)), Node("v1", GPU_TYPES["V100-16"], 1, 8, 64, ("a",))]
+    nodes.append(Node("t0", GPU_TYPES["T4"], 4, 8, 64, ("b",)))
+    first = Job.single("first", Task("t", 10, gpus=3, gpu_types=("V100-16",), estimate=10))
+    gang = Job.single("gang", Task("t", 5, instances=3, gang=True, gpus=1, estimate=5), 1, request=Request("a*2"))
+    schedule = ClusterKernel(Cluster(tuple(nodes)), [first, gang]).run(POLICIES.create(policy))
+    assert {row.node for row in schedule.log if row.kind == Kind.STARTED and row.job == 1} <= {0, 1}
+    assert {row.job for row in schedule.log if row.kind == Kind.COMPLETED} == {0, 1}
+
+
 def test_backfill_reserves_nodes_around_a_reservation() -> None:
     # "wide" needs both nodes' GPUs in turn; it cannot begin before 50 s, and "small" may run until then
     queues = QueueTree(reservations=(NodeReservation("maint", ("s0", "f0"), 40, 50),))
