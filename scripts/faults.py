@@ -374,7 +374,7 @@ class _Injection:
         return [meant.sub(lambda match: words[match[0]], word) for word in command or FAULTY[self.name]]
 
     def _made(self, word: str) -> Path:
-        """What a command of ``MADE`` made, which runs if it is not there."""
+        """Return the folder that a command of ``MADE`` made; the command runs if it is not there."""
         folder = self.root / word
         if not folder.exists():
             assert self._play(self._arguments(folder, MADE[word])) == 0, self.said

@@ -496,7 +496,7 @@ class Store(ABC):
     @property
     @abstractmethod
     def _unit(self) -> str:
-        """What finished cells are called."""
+        """The name for finished cells."""
 
     @abstractmethod
     def _count_done(self) -> int:

@@ -216,7 +216,7 @@ class Qos:
 
 
 REPEATED_S = 60 * 86400.0
-"""How long a repeated reservation is repeated, in s."""
+"""The period over which a repeated reservation is repeated, in s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +292,7 @@ UNLIMITED_S = 365 * 86400.0
 """The time limit of a job without one, in s: a year, as in Slurm's own plans."""
 
 OVERDUE_S = 1.0
-"""What is left of a time limit that has passed, in s."""
+"""The rest of a time limit that has passed, in s."""
 
 
 class TimeLimits(NamedTuple):

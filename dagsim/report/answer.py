@@ -34,11 +34,11 @@ class Chart:
     title: str
     marks: tuple[Mark, ...]
     unit: str
-    """What the values mean, with their unit."""
+    """The meaning of the values, with their unit."""
     line: float | None = None
     """A value to compare with: 1 for a ratio, or the bound of a target."""
     across: str = ""
-    """What the other axis shows; empty if the chart has rows."""
+    """The quantity on the other axis; empty if the chart has rows."""
     joined: bool = False
     """True if all marks except today's lie on one curve."""
     ratio: bool = False

@@ -21,7 +21,7 @@ _MODEL = re.compile(r"sb3(?:\[([^\]]*)\])?:(.+)", re.DOTALL)
 
 
 class PolicyKind(StrEnum):
-    """What stands behind the name of a policy."""
+    """The kinds of objects that the name of a policy can refer to."""
 
     NAMED = "policy"
     """An entry of a system's registry of policies, or of another package; or a trained agent, by its algorithm."""

@@ -1,4 +1,4 @@
-"""Why a waiting job of a snapshot does not start: what holds it back, who is ahead, what would help."""
+"""Explanations of waiting jobs in a snapshot: the cause, the jobs ahead, and the changes that would help."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HELD_BY_OTHERS = "Nodes required for job are DOWN, DRAINED or reserved for jobs 
 
 
 class Hindrance(NamedTuple):
-    """What holds a job back: the scheduler's name for it, and the sentence that a user needs."""
+    """The cause of a wait: the scheduler's name for it, and the sentence that a user needs."""
 
     reason: str
     words: str
@@ -82,13 +82,13 @@ class Sooner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a job of a snapshot waits."""
+    """The explanation of one job's wait."""
 
     job: str
     user: str
     partition: str
-    found: Hindrance
-    """What the rules of the site say, without the scheduler's reason."""
+    hindrance: Hindrance
+    """The cause by the rules of the site, without the scheduler's reason."""
     stated: str
     """The reason that the scheduler stated; empty if it stated none."""
     ahead: Ahead
@@ -108,26 +108,26 @@ class Explanation:
         """The name of what holds the job back: as the scheduler states it, else as the rules say. A scheduler that
         has not come to a job yet says that others are ahead, also of one that it will never start.
         """
-        return self.found.reason if self.is_early else self.stated or self.found.reason
+        return self.hindrance.reason if self.is_early else self.stated or self.hindrance.reason
 
     @property
     def is_early(self) -> bool:
         """True if the scheduler names the order or the room, but the rules never let the job start."""
-        return self.found.fate is Fate.NEVER and self.stated.startswith(_PASSING)
+        return self.hindrance.fate is Fate.NEVER and self.stated.startswith(_PASSING)
 
     @property
     def agrees(self) -> bool:
         """True if the rules say what the scheduler states, or it states nothing."""
-        return not self.stated or same_reason(self.stated, self.found.reason)
+        return not self.stated or same_reason(self.stated, self.hindrance.reason)
 
     @property
     def sentence(self) -> str:
-        """What holds the job back, in one sentence."""
+        """The cause of the wait in one sentence."""
         if self.is_early:
-            return f"Job {self.job} {self.found.words} (for now the scheduler says {self.stated})."
+            return f"Job {self.job} {self.hindrance.words} (for now the scheduler says {self.stated})."
         if self.agrees:
-            name = "" if self.reason == "None" or f" {self.reason} " in self.found.words else f" ({self.reason})"
-            return f"Job {self.job} {self.found.words}{name}."
+            name = "" if self.reason == "None" or f" {self.reason} " in self.hindrance.words else f" ({self.reason})"
+            return f"Job {self.job} {self.hindrance.words}{name}."
         verdict = verdict_of(self.stated)
         does = "never starts" if verdict.fate is Fate.NEVER else "waits"
         return (
@@ -145,7 +145,7 @@ class Explanation:
         def finite(seconds: float) -> float | None:
             return seconds if seconds < inf else None
 
-        fate = self.found.fate if self.is_early or not self.stated else verdict_of(self.stated).fate
+        fate = self.hindrance.fate if self.is_early or not self.stated else verdict_of(self.stated).fate
         return {
             "job": self.job,
             "user": self.user,
@@ -154,10 +154,10 @@ class Explanation:
             "reason": self.reason,
             "kind": fate.name.lower(),
             "stated_reason": self.stated or None,
-            "found_reason": self.found.reason,
-            "found": self.found.words,
+            "found_reason": self.hindrance.reason,
+            "found": self.hindrance.words,
             "agrees": self.agrees,
-            "limits": [limit.to_dict() for limit in self.found.limits],
+            "limits": [limit.to_dict() for limit in self.hindrance.limits],
             "ahead": {
                 "same_partition": self.ahead.same_group,
                 "other_partitions": self.ahead.others,
@@ -180,11 +180,11 @@ class Explanation:
         }
 
 
-def same_reason(stated: str, found: str) -> bool:
+def same_reason(stated: str, ruled: str) -> bool:
     """True if two names mean the same cause: squeue's names of limits are longer than those of the rules
     (``AssocGrpCpuLimit``, ``AssocGrpCpu``), and what keeps nodes for others has several.
     """
-    pair = [_plain(name) for name in (stated, found)]
+    pair = [_plain(name) for name in (stated, ruled)]
     return pair[0] == pair[1] or {*pair} in ({"Resources", "Nodes required"}, {"Priority", "Nodes required"})
 
 
@@ -220,9 +220,9 @@ def explain(question: Question, job: str, futures: int = FUTURES) -> Explanation
         _refuse_running(state, name, t)
     stated = "" if listed is None or listed.reason in ("", "None") else listed.reason
     if not own:
-        found = _unread(stated, listed)
+        hindrance = _unread(stated, listed)
         return Explanation(
-            job, listed.user if listed else "", listed.partition if listed else "", found, stated,
+            job, listed.user if listed else "", listed.partition if listed else "", hindrance, stated,
             Ahead(0, 0, (), None, {}), inf, inf, (), (), 0,
         )  # fmt: skip
     first = own[0]
@@ -233,14 +233,14 @@ def explain(question: Question, job: str, futures: int = FUTURES) -> Explanation
     task = next((tasks[id] for id in log.jobs.ids[state.waiting[members]].tolist() if id in tasks), None)
     past = Past(log, baselines=False)
     past.move(t)
-    found = _found(question, state, first, listed, present, task, zero_s)
-    fates = {found.fate, verdict_of(found.reason).fate, verdict_of(stated).fate}
-    never, known = found.fate is Fate.NEVER, Fate.OUTSIDE not in fates  # else nobody knows when: nothing is played
+    hindrance = _hindrance(question, state, first, listed, present, task, zero_s)
+    fates = {hindrance.fate, verdict_of(hindrance.reason).fate, verdict_of(stated).fate}
+    never, known = hindrance.fate is Fate.NEVER, Fate.OUTSIDE not in fates  # else nobody knows when: nothing is played
     ahead = _ahead(present, task, listing, log) if task is not None else Ahead(0, 0, (), None, {})
-    if found.reason in ("Priority", HELD_BY_OTHERS):
-        found = found._replace(words=_turn(ahead, log.partition[first]))
+    if hindrance.reason in ("Priority", HELD_BY_OTHERS):
+        hindrance = hindrance._replace(words=_turn(ahead, log.partition[first]))
     start_s, nodes = (inf, ()) if never or not known else player.planned_start(state, int(members[0]))
-    frees = list(_frees(log, state, present, found, start_s, nodes, zero_s))
+    frees = list(_frees(log, state, present, hindrance, start_s, nodes, zero_s))
     trials: Iterator[tuple[Change | None, float]] = iter([(None, inf)])
     if known:
         trials = _trials(question, past, state, first, members, futures, never=never)
@@ -251,7 +251,7 @@ def explain(question: Question, job: str, futures: int = FUTURES) -> Explanation
         if change is not None and after_s < inf
     ]
     return Explanation(
-        job, log.user[first], log.partition[first], found, stated, ahead, start_s, median_s, frees,
+        job, log.user[first], log.partition[first], hindrance, stated, ahead, start_s, median_s, frees,
         sorted(changes, key=lambda one: one.median_s), futures if known else 0,
     )  # fmt: skip
 
@@ -265,7 +265,7 @@ def _refuse_running(state: QueueState, name: str, t: float) -> None:
 
 
 def _unread(stated: str, listed: Listed | None) -> Hindrance:
-    """What the scheduler alone says of a job that no simulation plays."""
+    """Return the cause that the scheduler states for a job that no simulation plays."""
     verdict = verdict_of(stated)
     if stated in ("Dependency", "DependencyNeverSatisfied") and listed is not None and listed.after:
         others = ", ".join(listed.after[:_NAMED])
@@ -280,11 +280,11 @@ def _unread(stated: str, listed: Listed | None) -> Hindrance:
     return Hindrance(stated or "None", f"{does}: {verdict.words or 'nothing is known of it'}", verdict.fate)
 
 
-def _found(
+def _hindrance(
     question: Question, state: QueueState, job: int, listed: Listed | None, present: Present, task: TaskState | None,
     zero_s: float,
 ) -> Hindrance:  # fmt: skip
-    """What holds a job back by the rules of its site, in the order in which a scheduler asks."""
+    """Return the cause by the rules of the site, which are tried in the scheduler's order."""
     log, t, player = question.log, question.t, question.forecaster.player
     if listed is not None and listed.reason == "Suspended":
         return Hindrance("Suspended", f"is suspended: it waits {verdict_of('Suspended').words}")
@@ -333,7 +333,7 @@ def _reserved(reserved: Sequence[Any], zero_s: float, t: float, task: TaskState)
 
 
 def _conditions(state: QueueState, listed: Listed) -> Hindrance | None:
-    """What a job waits for by the conditions that its scheduler still lists."""
+    """Return the cause of a wait for the conditions that the scheduler still lists."""
     log = state.log
     running, waiting = set(log.array[state.running].tolist()), set(log.array[state.waiting].tolist())
     if listed.reason == "DependencyNeverSatisfied":
@@ -345,7 +345,7 @@ def _conditions(state: QueueState, listed: Listed) -> Hindrance | None:
 
 
 def _ineligible(state: QueueState, job: int, listed: Listed | None) -> Hindrance:
-    """What a job waits for that is not eligible: other jobs, or its own array."""
+    """Return the cause for a job that is not eligible: it waits for other jobs, or for its own array."""
     log = state.log
     running, waiting = set(log.array[state.running].tolist()), set(log.array[state.waiting].tolist())
     after = listed.after if listed is not None and listed.after else log.parents[job]
@@ -378,7 +378,7 @@ def _before(present: Present, ours: Standing, task: TaskState, listing: dict[str
         return one.tier, one.priority if listed is None or listed.priority is None else listed.priority
 
     own, place = rank(ours), present.standings.index(ours)
-    found: list[tuple[bool, tuple[int, float], Standing]] = []
+    before: list[tuple[bool, tuple[int, float], Standing]] = []
     seen: set[int] = {task.job.number}
     for at, one in enumerate(present.standings):
         if one.task.job.number in seen or not one.nodes & ours.nodes:
@@ -390,8 +390,8 @@ def _before(present: Present, ours: Standing, task: TaskState, listing: dict[str
         is_before = other > own or (other == own and at < place)
         if is_before and not any(present.rules.reached(one.task)) and not present.closed(one.task):
             seen.add(one.task.job.number)
-            found.append((one.group != ours.group, other, one))
-    for *_, one in sorted(found, key=lambda row: (row[0], (-row[1][0], -row[1][1]))):
+            before.append((one.group != ours.group, other, one))
+    for *_, one in sorted(before, key=lambda row: (row[0], (-row[1][0], -row[1][1]))):
         yield one
 
 
@@ -439,16 +439,16 @@ def _turn(ahead: Ahead, partition: str) -> str:
 
 
 def _frees(
-    log: JobLog, state: QueueState, present: Present, found: Hindrance, start_s: float, nodes: Sequence[str],
+    log: JobLog, state: QueueState, present: Present, hindrance: Hindrance, start_s: float, nodes: Sequence[str],
     zero_s: float,
 ) -> Iterator[Freeing]:  # fmt: skip
     """Yield the running jobs that end first, by their limits, and free what a job needs: of a limit those that it
     counts, else those on the nodes where the job starts if all run to their limits.
     """
     counted: set[str] | None = None
-    if found.limits:
+    if hindrance.limits:
         running = present.running
-        counted = {running[run].task.job.job.id for limit in found.limits for run in limit.runs if run in running}
+        counted = {running[run].task.job.job.id for limit in hindrance.limits for run in limit.runs if run in running}
     wanted, rows = set(nodes), []
     for job in state.running.tolist():
         hosts = log.nodes.words[log.nodes.place[job]]

@@ -269,7 +269,7 @@ class Player:
         return scenario.kernel(0), policy
 
     def present(self, state: QueueState) -> tuple[Present, dict[str, TaskState], float]:
-        """What holds the waiting jobs of a state back: the causes, the first task of each eligible job by
+        """Return what holds the waiting jobs of a state back: the causes, the first task of each eligible job by
         id, and the instant on the log's clock at which the clock of the causes begins.
         """
         scene = _Scene(self._estimated, state)

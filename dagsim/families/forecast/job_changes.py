@@ -10,7 +10,7 @@ import numpy as np
 
 from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.texts import span
-from dagsim.model import Request
+from dagsim.model import Demand, Request
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.workload.arrays import Labels
 
@@ -76,16 +76,11 @@ def changed(log: JobLog, places: Sequence[int], change: Change) -> JobLog:
         if change.size != 1:
             scaled = _scaled(int(instances[place]), demand.gpus or demand.cpus, change.size)
             if scaled is not None:
-                instances[place], each = scaled
-                demand = demand._replace(
-                    gpus=demand.gpus * each, cpus=demand.cpus * each, memory_gb=demand.memory_gb * each
-                )
+                instances[place], share = scaled
+                demand = _times(demand, share)
         if change.nodes:
-            each = int(instances[place]) / change.nodes
+            demand = _times(demand, int(instances[place]) / change.nodes)
             instances[place] = change.nodes
-            demand = demand._replace(
-                gpus=demand.gpus * each, cpus=demand.cpus * each, memory_gb=demand.memory_gb * each
-            )
         if change.any_type:
             demand = demand._replace(gpu_types=None)
         if demand != own.demand:
@@ -108,6 +103,11 @@ def changed(log: JobLog, places: Sequence[int], change: Change) -> JobLog:
         request=Labels.numbered(requests), **columns,
     )  # fmt: skip
     return replace(log, jobs=asked, limit_s=limit_s, partition=partition)
+
+
+def _times(demand: Demand, share: float) -> Demand:
+    """Return so many times the GPUs, cores and memory of a demand."""
+    return demand._replace(gpus=demand.gpus * share, cpus=demand.cpus * share, memory_gb=demand.memory_gb * share)
 
 
 def _scaled(count: int, amount: float, size: float) -> tuple[int, float] | None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Fate(IntEnum):
-    """What a simulation from the current state can say about a start."""
+    """The knowledge that a simulation from the current state has about a start."""
 
     KNOWN = 0
     """The simulation determines when the job starts."""

@@ -118,13 +118,13 @@ def shapes_sentences(rows: Sequence[ExpectedShape]) -> list[str]:
 
 
 def why_sentences(answer: Explanation) -> list[str]:
-    """What holds a waiting job back, what it waits for, and what would help, in words."""
+    """Return the explanation of a wait as sentences: its cause, the jobs ahead, and what would help."""
     lines = [answer.sentence]
     if not (answer.agrees or answer.is_early):
-        lines.append(f"By the rules of the site, it {answer.found.words}.")
+        lines.append(f"By the rules of the site, it {answer.hindrance.words}.")
     lines += [
         f"{limit.owner[:1].upper()}{limit.owner[1:]}{limit.words.removeprefix(limit.owner)}."
-        for limit in answer.found.limits
+        for limit in answer.hindrance.limits
     ]
     if answer.limit_start_s < inf:
         lines.append(

@@ -35,7 +35,7 @@ class ControllerLog:
     outages: list[tuple[str, float, float | None, str]] = field(default_factory=list)
     """Node, start, end and ``down`` or ``drain``."""
     made_s: dict[str, float] = field(default_factory=dict)
-    """When each reservation was made."""
+    """The time at which each reservation was made."""
     reservations: dict[str, dict[str, str]] = field(default_factory=dict)
     """The settings of each reservation as it was made, named as ``scontrol show reservation`` names them."""
     boots_s: list[float] = field(default_factory=list)

@@ -192,7 +192,7 @@ def rules_of_site(view: ClusterView) -> SlurmWaits | None:
 
 
 class _Kept(NamedTuple):
-    """What is remembered about a run."""
+    """Facts about a run that are kept until it ends."""
 
     job: int
     partition: str
@@ -275,7 +275,7 @@ class SlurmMultifactor:
         """Numbers of calculations up to those by which the pending jobs are sorted and the budgets charged."""
         self.forgets = ""
         self.latest = "main"
-        """Which part made the latest start: ``main`` (the main loop) or ``backfill``."""
+        """The part that made the latest start: ``main`` (the main loop) or ``backfill``."""
 
     def wait_rules(self, view: ClusterView) -> SlurmWaits:
         """Its limits and partitions, for explanations of waits."""

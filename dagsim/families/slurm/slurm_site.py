@@ -70,7 +70,7 @@ class SlurmSite(ImportedSite):
     outages: list[tuple[str, float, float | None, str]] = field(default_factory=list)
     """Node, start, end and ``down`` or ``drain``, of each event."""
     log: ControllerLog = field(default_factory=ControllerLog)
-    """What slurmctld's log says."""
+    """The facts in slurmctld's log."""
     switches: dict[str, Switch] = field(default_factory=dict)
     blocks: list[str] = field(default_factory=list)
     """Names of those switches that are blocks."""

@@ -19,7 +19,7 @@ _ROW = 44
 _HEIGHT = 260
 """Height of the plotted part of a curve in pixels."""
 _LEFT, _RIGHT = 3.0, 94.0
-"""Where an axis begins and ends, in percent of the width."""
+"""The beginning and the end of an axis, in percent of the width."""
 _BELOW = 40
 """Height of the axis in pixels."""
 

@@ -63,7 +63,7 @@ class Snapshots:
     ) -> None:  # fmt: skip
         self._root = root
         self.journal, self.source = journal, source
-        """Where forecasts and their truth are kept, and what writes the snapshots, if the queue is watched."""
+        """The record of forecasts and their truth, and the writer of snapshots, if the queue is watched."""
         self._every_s, self._asked_s, self._slow = every_s, 0.0, ""
         self._closing = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
@@ -88,7 +88,7 @@ class Snapshots:
 
     @property
     def problem(self) -> str:
-        """What went wrong last, in words; empty if nothing did."""
+        """The last problem in words; empty if there is none."""
         return (self.source.error if self.source is not None else "") or self.latest.error or self._slow
 
     @property

@@ -148,7 +148,7 @@ class Source:
             raise InputError("--command: it is empty; an example: --command 'squeue --json'")
         self._every_s, self._folder = every_s, folder
         self.error = ""
-        """Why the last call gave no snapshot; empty if it did."""
+        """The reason that the last call gave no snapshot; empty if it gave one."""
         self.failures = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)

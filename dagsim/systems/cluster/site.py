@@ -158,7 +158,7 @@ class SiteState(Forked):
         """Times at which nothing starts on some nodes, in order of their starts."""
         self._numbers = MappingProxyType({closed.name: closed.number for closed in reserved})
         self._ends_s: dict[int, float] = {}
-        """When each reservation is over for good, by number."""
+        """The time at which each reservation is over for good, by number."""
         for closed in reserved:
             self._ends_s[closed.number] = max(closed.end_s, self._ends_s.get(closed.number, 0.0))
         self._owned = MappingProxyType(dict(queues.licences))

@@ -219,7 +219,7 @@ class _Session:
         self._placed: list[Key] | None = None
         """The pods of the start that is being carried out."""
         self._leaving: dict[Key, float] = {}
-        """When pods that have been told to go are gone."""
+        """The times at which deleted pods are gone."""
         self._stops: list[int] = []
         """Runs to be stopped that had only just started."""
         self._events: list[_Event] = []
@@ -730,7 +730,7 @@ class _Rest:
                 pause = min(2 * pause, 0.02)
 
     async def _account(self) -> tuple[_Account, bool] | None:
-        """What has not been accounted for, and whether something is under way."""
+        """The pods that are not accounted for, and whether something is under way."""
         assert self.metrics is not None
         page = await self.metrics.page()
         if page is None:

@@ -104,7 +104,7 @@ _ASIDE = ("events", "leases", "tokenreviews", "subjectaccessreviews", "selfsubje
 
 
 class ApiTarget(NamedTuple):
-    """What a path stands for."""
+    """The object or the list that a path names."""
 
     served: Served
     resource: Resource
@@ -445,7 +445,7 @@ def _group(name: str) -> Manifest:
 
 
 def _within(served: Served, rest: list[str]) -> ApiTarget | Manifest | None:
-    """What the end of a path stands for within a group and version."""
+    """Return what the end of a path names within a group and version."""
     if not rest or rest == [""]:
         return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": served.name,
                 "resources": [entry for one in served.resources.values() for entry in _entries(one)]}  # fmt: skip

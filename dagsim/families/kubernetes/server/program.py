@@ -204,7 +204,7 @@ class Beside:
 
 
 def _dies_with(parent: int) -> Callable[[], None]:
-    """What lets a new process end with its parent, however the parent ends (Linux)."""
+    """Return a function for a new process, which makes it end with its parent, however that ends (Linux)."""
     library = ctypes.CDLL(None)
 
     def set_signal() -> None:
