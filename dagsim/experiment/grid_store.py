@@ -73,8 +73,7 @@ class GridStore(Store):
         if before is not None and before.get("code_sha256") != facts["code_sha256"]:
             raise RunFolderError(
                 f"{path}: its cells were made by another version of dagsim's code and cannot be continued; use "
-                f"another --name or "
-                "--out, or delete the folder"
+                "another --name or --out, or delete the folder"
             )
         facts["created"] = facts["created"] if before is None else before["created"]
         store = cls(path, plan.config, facts)

@@ -12,7 +12,7 @@ import numpy as np
 
 from dagsim.errors import InputError
 from dagsim.families.forecast.futures import Future, Player, QueueState
-from dagsim.families.forecast.job_changes import Change, changed, changes_of
+from dagsim.families.forecast.job_changes import JobChange, changed, changes_of
 from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.live import Question
 from dagsim.families.forecast.members import Past
@@ -74,7 +74,7 @@ class Freeing(NamedTuple):
 class Sooner(NamedTuple):
     """A change of the job, and when the job would start with it."""
 
-    change: Change
+    change: JobChange
     median_s: float
     sooner_s: float
     """Seconds by which that is sooner than without the change; infinite if it would not start without it."""
@@ -241,7 +241,7 @@ def explain(question: Question, job: str, futures: int = FUTURES) -> Explanation
         hindrance = hindrance._replace(words=_turn(ahead, log.partition[first]))
     start_s, nodes = (inf, ()) if never or not known else player.planned_start(state, int(members[0]))
     frees = list(_frees(log, state, present, hindrance, start_s, nodes, zero_s))
-    trials: Iterator[tuple[Change | None, float]] = iter([(None, inf)])
+    trials: Iterator[tuple[JobChange | None, float]] = iter([(None, inf)])
     if known:
         trials = _trials(question, past, state, first, members, futures, never=never)
     median_s = next(trials)[1]
@@ -461,7 +461,7 @@ def _frees(
 
 def _trials(
     question: Question, past: Past, state: QueueState, job: int, members: np.ndarray, futures: int, *, never: bool
-) -> Iterator[tuple[Change | None, float]]:
+) -> Iterator[tuple[JobChange | None, float]]:
     """Yield the median start of a job without a change, then with each change that would let it start: all are
     played in the same futures.
     """

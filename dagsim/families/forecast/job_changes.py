@@ -16,7 +16,7 @@ from dagsim.workload.arrays import Labels
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class JobChange:
     """One change of a job: its size as a share of what it asks for, the number of its nodes at the same size, its
     limit, partition, GPU type or terms.
     """
@@ -34,7 +34,7 @@ class Change:
         return self.words
 
 
-def changes_of(log: JobLog, job: int, scenario: ClusterScenario) -> Iterator[Change]:
+def changes_of(log: JobLog, job: int, scenario: ClusterScenario) -> Iterator[JobChange]:
     """Yield the changes of a job that make it smaller or less particular."""
     jobs = log.jobs
     kind, count = jobs.kinds[int(jobs.kind[job])], int(jobs.instances[job])
@@ -43,28 +43,30 @@ def changes_of(log: JobLog, job: int, scenario: ClusterScenario) -> Iterator[Cha
         gpus, cpus = kind.demand.gpus, kind.demand.cpus
         unit, amount = ("GPUs", gpus * count) if gpus else ("CPUs", cpus * count)
         if _scaled(count, gpus if gpus else cpus, size) is not None:
-            yield Change(f"{amount * size:g} instead of {amount:g} {unit}", size=size)
+            yield JobChange(f"{amount * size:g} instead of {amount:g} {unit}", size=size)
     if count > 1 and kind.gang:
         for nodes in dict.fromkeys((count // 2, 1)):
             if float(kind.demand.gpus * count / nodes).is_integer():
-                yield Change(f"{nodes} instead of {count} nodes", nodes=nodes)
+                yield JobChange(f"{nodes} instead of {count} nodes", nodes=nodes)
     limit_s = float(log.limit_s[job])
     for share in (2, 4):
         if limit_s / share >= 60:
-            yield Change(f"a time limit of {span(limit_s / share)} instead of {span(limit_s)}", limit_s=limit_s / share)
+            yield JobChange(
+                f"a time limit of {span(limit_s / share)} instead of {span(limit_s)}", limit_s=limit_s / share
+            )
     own = request.partitions or (log.partition[job],)
     for part in scenario.queues.partitions if scenario.queues is not None else ():
         if part.name not in own:
-            yield Change(f"the partition {part.name} instead of {', '.join(own)}", partition=part.name)
+            yield JobChange(f"the partition {part.name} instead of {', '.join(own)}", partition=part.name)
     if kind.demand.gpu_types:
-        yield Change(f"any GPU type instead of {' or '.join(kind.demand.gpu_types)}", any_type=True)
+        yield JobChange(f"any GPU type instead of {' or '.join(kind.demand.gpu_types)}", any_type=True)
     if request.constraint:
-        yield Change(f"no constraint instead of {request.constraint}", any_node=True)
+        yield JobChange(f"no constraint instead of {request.constraint}", any_node=True)
     if request.exclusive:
-        yield Change("shared nodes instead of --exclusive", shared=True)
+        yield JobChange("shared nodes instead of --exclusive", shared=True)
 
 
-def changed(log: JobLog, places: Sequence[int], change: Change) -> JobLog:
+def changed(log: JobLog, places: Sequence[int], change: JobChange) -> JobLog:
     """The log with some of its jobs changed alike."""
     jobs = log.jobs
     kinds, kind, instances = list(jobs.kinds), jobs.kind.copy(), jobs.instances.copy()

@@ -20,9 +20,9 @@ import pytest
 pytest.importorskip("uvicorn")
 
 from dagsim.families.kubernetes.server.api_server import GROUPS, NODES, PODS, admitted, resource
+from dagsim.families.kubernetes.server.object_store import ObjectStore, Refusal, Resource
 from dagsim.families.kubernetes.server.patches import InvalidPatch, matcher, merged, stepwise, without_dropped
 from dagsim.families.kubernetes.server.program import Beside, kubeconfig
-from dagsim.families.kubernetes.server.store import Refusal, Resource, Store
 
 NODE = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4", "pods": "9"}}}
 POD = {"metadata": {"name": "p", "labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
@@ -208,8 +208,8 @@ def test_selectors_choose_objects(labels: str, fields: str, chosen: bool) -> Non
 
 
 def test_an_old_version_has_to_be_listed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dagsim.families.kubernetes.server.store._MOST_CHANGES", 10)
-    store = Store()
+    monkeypatch.setattr("dagsim.families.kubernetes.server.object_store._MOST_CHANGES", 10)
+    store = ObjectStore()
     for number in range(30):
         store.create(NODES, {"metadata": {"name": f"n{number}"}})
     with pytest.raises(Refusal, match="too old"):
@@ -277,7 +277,7 @@ def form_of(entry: dict[str, Any]) -> str:
     return f"application/{'apply-patch+yaml' if 'fieldManager' in entry['path'] else 'strategic-merge-patch+json'}"
 
 
-async def write(store: Store, entry: dict[str, Any], uids: dict[str, str]) -> None:
+async def write(store: ObjectStore, entry: dict[str, Any], uids: dict[str, str]) -> None:
     kind, object = kind_of(entry["resource"]), entry["object"]
     key = (object["metadata"].get("namespace", ""), object["metadata"]["name"])
     if entry["store"] == "ADDED":
@@ -344,4 +344,4 @@ def test_the_official_python_client_binds_a_pod(client: Client) -> None:
 def test_requests_default_to_limits() -> None:
     limits = {"cpu": "1"}
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"resources": {"limits": limits}}]}}
-    assert admitted(PODS, pod, Store())["spec"]["containers"][0]["resources"]["requests"] == limits
+    assert admitted(PODS, pod, ObjectStore())["spec"]["containers"][0]["resources"]["requests"] == limits

@@ -23,10 +23,10 @@ import yaml
 
 from dagsim.errors import ConfigError, PolicyFailed, require
 from dagsim.families.kubernetes.server.api_server import NODES, PODS, admitted, resource
+from dagsim.families.kubernetes.server.object_store import Key, ObjectChange, stamp
 from dagsim.families.kubernetes.server.patches import Manifest
 from dagsim.families.kubernetes.server.patches import field as value_at
 from dagsim.families.kubernetes.server.program import Beside, Metrics, checked_program, kubeconfig, series, summed
-from dagsim.families.kubernetes.server.store import Change, Key, stamp
 from dagsim.families.kubernetes.terms import HOSTNAME, WHOLE_GPUS
 from dagsim.model import Decision, Kill, Node, Preempt, RejectReason, Share, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
@@ -587,7 +587,7 @@ class _Session:
             self._kept.add((kind, (namespace, name)))
             self._store.create(kind, {**object, "metadata": {"name": name}}, namespace)
 
-    def _changed(self, change: Change) -> None:
+    def _changed(self, change: ObjectChange) -> None:
         """Note what kube-scheduler does to a pod."""
         self._rest.sent(change)
         if change.resource != PODS or not change.source:
@@ -673,7 +673,7 @@ class _Rest:
         self._nominations = 0
         self._slack = _Account(0.0, 0.0, 0.0)
 
-    def sent(self, change: Change) -> None:
+    def sent(self, change: ObjectChange) -> None:
         """Count the events that a change means for kube-scheduler."""
         bound = bool(value_at(change.object, "spec.nodeName"))
         was_bound = bool(value_at(change.old, "spec.nodeName")) if change.old else bound

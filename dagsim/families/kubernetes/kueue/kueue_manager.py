@@ -29,9 +29,9 @@ from dagsim.families.kubernetes.kueue_objects import (
     Workload,
 )
 from dagsim.families.kubernetes.server.api_server import admitted, resource
+from dagsim.families.kubernetes.server.object_store import Key, ObjectChange, is_true, stamp
 from dagsim.families.kubernetes.server.patches import Manifest
 from dagsim.families.kubernetes.server.program import Beside, checked_program, kubeconfig
-from dagsim.families.kubernetes.server.store import Change, Key, is_true, stamp
 from dagsim.families.kubernetes.terms import HOSTNAME, Requirement, Taint, Toleration
 from dagsim.model import Decision
 from dagsim.systems.cluster.api import ClusterView
@@ -238,7 +238,7 @@ class ManagedAdmission:
             if self._store.version == version:
                 return
 
-    def _changed(self, change: Change) -> None:
+    def _changed(self, change: ObjectChange) -> None:
         if change.resource != _WORKLOADS or not change.source or change.event != "MODIFIED":
             return
         name = change.object["metadata"]["name"]

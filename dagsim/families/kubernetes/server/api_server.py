@@ -19,8 +19,8 @@ from urllib.parse import parse_qsl, unquote
 
 import yaml
 
+from dagsim.families.kubernetes.server.object_store import ObjectChange, ObjectStore, Refusal, Resource, stamp
 from dagsim.families.kubernetes.server.patches import Manifest, field, matcher, merged
-from dagsim.families.kubernetes.server.store import Change, Refusal, Resource, Store, stamp
 
 Message: TypeAlias = dict[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -117,7 +117,7 @@ class ApiTarget(NamedTuple):
 class ApiServer:
     """Serves a store. It notes which requests are under way, so that one can tell whether clients rest."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ObjectStore) -> None:
         self.store = store
         self.asked: Counter[str] = Counter()
         """Requests by method and path; paths that are not served end in ``(404)``."""
@@ -156,7 +156,7 @@ class ApiServer:
         for connection in list(self._connections):
             connection.transport.abort()
 
-    def _changed(self, change: Change) -> None:
+    def _changed(self, change: ObjectChange) -> None:
         self.activity.set()
         for waiting in self._watches.get(change.resource, ()):
             waiting.set()
@@ -330,7 +330,7 @@ class _Watch:
             waiting.discard(changed)
             self._api.watched[kind] -= 1
 
-    def _beginning(self, store: Store) -> tuple[list[bytes], int]:
+    def _beginning(self, store: ObjectStore) -> tuple[list[bytes], int]:
         """The lines before the first change, and the version that they stand for."""
         kind, since = self._target.resource, int(self._since)
         if self._initial == "true" or (since == 0 and self._initial is None):
@@ -344,7 +344,7 @@ class _Watch:
             return [], store.version
         return [line for change in store.changes(kind, since) if (line := self._line(change))], store.version
 
-    def _line(self, change: Change) -> bytes:
+    def _line(self, change: ObjectChange) -> bytes:
         """A change as this watch sees it: an object that no longer matches is deleted."""
         if self._target.namespace and change.object["metadata"].get("namespace") != self._target.namespace:
             return b""
@@ -357,7 +357,7 @@ class _Watch:
     def _event(self, event: str, object: Manifest) -> bytes:
         return json.dumps({"type": event, "object": {**object, **self._head}}, separators=(",", ":")).encode() + b"\n"
 
-    def _bookmark(self, store: Store, annotations: Mapping[str, str] | None = None) -> bytes:
+    def _bookmark(self, store: ObjectStore, annotations: Mapping[str, str] | None = None) -> bytes:
         metadata: Manifest = {"resourceVersion": str(store.version), "creationTimestamp": None}
         return self._event("BOOKMARK", {"metadata": metadata | ({"annotations": annotations} if annotations else {})})
 
@@ -467,7 +467,7 @@ def _entries(kind: Resource) -> Iterator[Manifest]:
         yield {"name": f"{kind.plural}/{part}", "singularName": "", **about}
 
 
-def admitted(kind: Resource, object: Manifest, store: Store) -> Manifest:
+def admitted(kind: Resource, object: Manifest, store: ObjectStore) -> Manifest:
     """Return a new object with the defaults that a scheduler relies on, as the real API server fills them in."""
     spec, status = object.get("spec") or {}, object.get("status") or {}
     if kind == PODS:
@@ -500,7 +500,7 @@ def admitted(kind: Resource, object: Manifest, store: Store) -> Manifest:
     return object
 
 
-def _priority(spec: Mapping[str, Any], store: Store) -> int:
+def _priority(spec: Mapping[str, Any], store: ObjectStore) -> int:
     classes = store.objects[resource("priorityclasses", "scheduling.k8s.io")]
     name = spec.get("priorityClassName")
     if not name:

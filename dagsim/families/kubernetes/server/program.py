@@ -25,7 +25,7 @@ from weakref import finalize
 
 from dagsim.errors import ConfigError, PolicyFailed, UnknownName, require
 from dagsim.families.kubernetes.server.api_server import ApiServer
-from dagsim.families.kubernetes.server.store import Resource, Store
+from dagsim.families.kubernetes.server.object_store import ObjectStore, Resource
 
 _T = TypeVar("_T")
 _GOODBYE_S = 2.0
@@ -62,7 +62,7 @@ class Beside:
 
     def __init__(self, name: str, timeout_s: float, log_lines: int = _LAST_LINES) -> None:
         self.name, self.timeout_s, self._log_lines = name, timeout_s, log_lines
-        self.store = Store()
+        self.store = ObjectStore()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()

@@ -57,7 +57,7 @@ class Resource(NamedTuple):
     subresources: tuple[str, ...] = ()
 
 
-class Change(NamedTuple):
+class ObjectChange(NamedTuple):
     """A change of an object. ``source`` is the client; empty for the simulation itself."""
 
     version: int
@@ -86,10 +86,10 @@ def is_true(object: Mapping[str, Any], kind: str) -> bool:
     )
 
 
-class Store:
+class ObjectStore:
     """The objects of a simulated cluster. An object is never changed in place: each change makes another.
 
-    ``now_s`` is the simulated time. ``listeners`` are called with each ``Change``. With ``grace_s``, a
+    ``now_s`` is the simulated time. ``listeners`` are called with each ``ObjectChange``. With ``grace_s``, a
     running pod that a client deletes stays for as long, marked as leaving; the simulation removes it. So do
     the pods in ``held``, in any case.
 
@@ -101,12 +101,12 @@ class Store:
         self.now_s, self.version, self.grace_s = 0.0, 1, 0.0
         self.held: set[Key] = set()
         self.objects: defaultdict[Resource, dict[Key, Manifest]] = defaultdict(dict)
-        self.listeners: list[Callable[[Change], None]] = []
-        self._changes: defaultdict[Resource, list[Change]] = defaultdict(list)
+        self.listeners: list[Callable[[ObjectChange], None]] = []
+        self._changes: defaultdict[Resource, list[ObjectChange]] = defaultdict(list)
         self._forgotten: defaultdict[Resource, int] = defaultdict(int)
         self._applied: dict[tuple[Resource, Key, str], Manifest] = {}
 
-    def changes(self, resource: Resource, since: int) -> list[Change]:
+    def changes(self, resource: Resource, since: int) -> list[ObjectChange]:
         """Return the changes of a kind after a version."""
         if since < self._forgotten[resource] or since > self.version:
             raise Refusal(410, "Expired", f"too old or unknown resource version: {since}")
@@ -215,7 +215,7 @@ class Store:
             del self.objects[resource][key]
         else:
             self.objects[resource][key] = new
-        change = Change(self.version, event, resource, new, old, source)
+        change = ObjectChange(self.version, event, resource, new, old, source)
         listed = self._changes[resource]
         listed.append(change)
         if len(listed) > _MOST_CHANGES:
