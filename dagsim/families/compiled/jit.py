@@ -81,7 +81,10 @@ def jitted() -> bool:
 
 def is_kept(name: str) -> bool:
     """True if an outer function of that name is compiled from these files, for this processor, and can be loaded."""
-    return jitted() and any(_read(path) is not None for path in folder().glob(f"{name}-*.o"))
+    try:
+        return jitted() and any(_read(path) is not None for path in folder().glob(f"{name}-*.o"))
+    except OSError:  # Python 3.11 raises where it may not look into a folder above
+        return False
 
 
 @contextmanager
