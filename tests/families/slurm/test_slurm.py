@@ -13,6 +13,7 @@ from recorded_policy import RecordedPolicy
 from dagsim.errors import ConfigError
 from dagsim.families.slurm import slurm_backfill
 from dagsim.families.slurm.multifactor import SlurmSettings
+from dagsim.families.slurm.priority_formulas import Weights
 from dagsim.families.slurm.slurm_backfill import BackfillOutlook, NodePlan, RunTable
 from dagsim.families.slurm.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings, RankColumns
 from dagsim.families.slurm.slurm_rules import Amounts, Holdings
@@ -39,7 +40,6 @@ from dagsim.model.log import Schedule
 from dagsim.systems.cluster.api import ClusterState
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.policies.shares import Weights
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing import check_policy
 
