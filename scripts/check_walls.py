@@ -4,8 +4,8 @@
 
 A family is removed with those that need it, and with its folder of tests. Without names, all are removed in turn.
 ``--sample N`` takes N of them, by a seed that is printed. ``--reach FOLDER`` runs, beside ``--tests``, only the tests
-that run code of a removed family according to the map of ``scripts/which_tests.py``, so that all families take less
-than an hour instead of many. numba is then off, as it was when the map was made.
+that run code of a removed family according to the map of ``scripts/which_tests.py``, so that a family takes a minute
+or two. The map has no tests of more than 2 s. numba is then off, as it was when the map was made.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ CHOSEN = """
 import json, sys, pytest
 class Chosen:
     def pytest_collection_modifyitems(self, config, items):
-        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
-        items[:] = [item for item in items if item.nodeid not in left_out]
-left_out, files = json.load(open(sys.argv[1]))
-left_out = set(left_out)
-raise SystemExit(pytest.main([*sys.argv[2:], *(["-n", "0"] if left_out else []), *files], plugins=[Chosen()]))
+        kept = [item.nodeid in chosen or item.nodeid.startswith(whole) for item in items]
+        config.hook.pytest_deselected(items=[item for item, keep in zip(items, kept) if not keep])
+        items[:] = [item for item, keep in zip(items, kept) if keep]
+whole, chosen = map(tuple, json.load(open(sys.argv[1])))
+files = dict.fromkeys((*whole, *(test.partition("::")[0] for test in chosen)))
+chosen = set(chosen)
+raise SystemExit(pytest.main([*sys.argv[2:], *files], plugins=[Chosen()]))
 """
-"""Runs test files without those of their tests that a file lists."""
-OPTIONS = ("-q", "--no-header", "-p", "no:cacheprovider")
+"""Runs whole folders or files of tests, and single tests."""
 IMPORTS = """
 import importlib, pkgutil, dagsim
 for module in pkgutil.walk_packages(dagsim.__path__, "dagsim."):
@@ -99,11 +100,8 @@ def copied(tree: Path) -> None:
             shutil.copy2(ROOT / name, tree / name)
 
 
-def noticing(reach: Reach, gone: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the test files that can notice that these families are gone, and the tests in them that cannot.
-
-    A test that the map does not have stays in.
-    """
+def noticing(reach: Reach, gone: Sequence[str]) -> list[str]:
+    """Return the tests outside of these families that run code of one."""
     needed: set[str] = set()
     for one in gone:
         for path in (ROOT / "dagsim" / "families" / one).rglob("*.py"):
@@ -111,10 +109,7 @@ def noticing(reach: Reach, gone: Sequence[str]) -> tuple[list[str], list[str]]:
                 file = str(path.relative_to(ROOT))
                 needed |= reach.running(file, list(blocks_of(file)))
     folders = tuple(f"tests/families/{one}/" for one in gone)
-    files = {file for test in needed if not (file := test.partition("::")[0]).startswith(folders)}
-    return sorted(files), sorted(
-        test for test in reach.cpu_s if test.partition("::")[0] in files and test not in needed
-    )
+    return sorted(test for test in needed if not test.startswith(folders))
 
 
 def without(name: str, tree: Path, tests: Sequence[str], reach: Reach | None) -> Removed:
@@ -128,13 +123,14 @@ def without(name: str, tree: Path, tests: Sequence[str], reach: Reach | None) ->
         place.parent.mkdir(parents=True, exist_ok=True)
         folder.rename(place)
     environment = {**os.environ, "PYTHONPATH": str(tree)}
-    selection, files, left_out = tree / "build" / "selection.json", list(tests), list[str]()
+    selection, chosen = tree / "build" / "selection.json", list[str]()
+    options = ["-q", "--no-header", "-p", "no:cacheprovider"]
     if reach is not None:
         environment["NUMBA_DISABLE_JIT"] = "1"
-        needing_it, left_out = noticing(reach, gone)
-        files = [*dict.fromkeys((*tests, *needing_it))]
+        chosen = noticing(reach, gone)
+        options += ["-n", "0"]
     selection.parent.mkdir(exist_ok=True)
-    selection.write_text(json.dumps([left_out, files]), encoding="utf-8")
+    selection.write_text(json.dumps([list(tests), chosen]), encoding="utf-8")
 
     def done(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -143,7 +139,7 @@ def without(name: str, tree: Path, tests: Sequence[str], reach: Reach | None) ->
 
     imported = done("-c", IMPORTS)
     typed = done("-m", "mypy", "--strict", "dagsim")
-    tested = done("-c", CHOSEN, str(selection), *OPTIONS)
+    tested = done("-c", CHOSEN, str(selection), *options)
     lost = [line for line in tested.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     for text in (
         imported.stderr[-2000:] if imported.returncode else "",
