@@ -21,7 +21,7 @@ from dagsim.errors import InputError
 
 try:
     import fcntl
-except ImportError:  # not available on Windows, where nothing is locked
+except ImportError:  # the module does not exist on Windows, where nothing is locked
     fcntl = None  # type: ignore[assignment]
 
 
@@ -153,7 +153,7 @@ def _sync(path: Path) -> None:
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno in _LOST:  # other file systems do not support this, especially for folders
+        if error.errno in _LOST:  # other file systems do not support this, especially on folders
             raise
     finally:
         os.close(handle)
@@ -279,7 +279,7 @@ class Lock:
             return False
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:  # another process holds the lock, or the file system has no locks
+        except OSError:  # another process holds the lock, or the file system does not support locks
             return False
         finally:
             os.close(handle)
@@ -306,7 +306,6 @@ def _locked(handle: int) -> bool:
                 return False
             time.sleep(wait_s)
         except OSError:
-            # on a file system without locks, writing without a guard is better than not writing at
-            # all
+            # On a file system without locks, unguarded writing is better than not writing at all.
             return True
     return False

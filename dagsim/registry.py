@@ -212,7 +212,7 @@ class Registry(Generic[T]):
         except ModuleNotFoundError as error:
             module = name.partition(":")[0]
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                # the module exists, but something that it imports does not
+                # The module exists, but one of its own imports failed.
                 raise self._broken(name, "", error) from error
             raise UnknownName(f"{self.kind} {name!r}: there is no module {error.name!r}") from None
         except AttributeError as error:
@@ -272,7 +272,8 @@ def _has(value: object, method: str) -> bool:
     """
     if isinstance(value, type) or not inspect.isroutine(value):
         cls = value if isinstance(value, type) else type(value)
-        return any(callable(vars(base).get(method)) for base in cls.__mro__)  # not getattr: every class has a __call__
+        # getattr would not do, because every class has a __call__
+        return any(callable(vars(base).get(method)) for base in cls.__mro__)
     try:
         promised = inspect.signature(value, eval_str=True).return_annotation
     except (NameError, TypeError, ValueError):

@@ -194,7 +194,8 @@ class _Guarded(CommandGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         options = args[: args.index("--")] if "--" in args else args
         ctx.obj = Allowed([arg for arg in args if arg != ALLOW_CODE])
-        # anywhere on the line, because every command that runs something accepts it
+        # checked anywhere on the line, because every command that runs something accepts this
+        # option
         if ALLOW_CODE in options:
             ctx.obj.everything = True
             args = [*(arg for arg in options if arg != ALLOW_CODE), *args[len(options) :]]
@@ -239,7 +240,8 @@ def _guarded() -> Iterator[None]:
     except DagsimError as error:
         raise _ended(error, error.args, 2 if isinstance(error, InputError) else 1) from None
     except BrokenPipeError as error:
-        _tell_notes(error)  # the reader closed the pipe; the user should still learn where the results are
+        # the reader closed the pipe, but the user should still learn where the results are
+        _tell_notes(error)
         raise typer.Exit(_UNREAD) from None
     except OSError as error:
         named = f"{error.filename}: " if error.filename else ""
@@ -375,9 +377,10 @@ def main() -> None:
     steady_streams()
     if fault := _unusable():
         raise SystemExit(_ended(InputError(), fault, 2).exit_code)
-    # last, so that --policy my_module:MyPolicy is found in the current folder
+    # appended last, so that --policy my_module:MyPolicy is found in the current folder
     sys.path.append(str(Path.cwd()))
-    # the exit frees all memory anyway; a last collection would take 10% of a short command
+    # the exit frees all memory anyway, and a last collection would take 10% of a short command's
+    # time
     atexit.register(gc.freeze)
     with Stops() as stops:
         try:

@@ -53,7 +53,7 @@ def config_check(
         try:
             config = configured(file, None, own=False)
             unchecked = foreign_parts(config)
-            if not unchecked:  # a scenario cannot be built if a part of it is missing
+            if not unchecked:  # a scenario cannot be built if one of its parts is missing
                 check(config, (config.policy,))
                 # the rewards, baselines and estimators of a training run are imported only when it
                 # starts

@@ -460,7 +460,8 @@ def _print(
     show_grid(table, output.table, wide=output.wide)
     for failed in dict.fromkeys(failure.policy for failure in folder.failures()):
         say(f"failed: {failed}")
-    first = {line.policy: line for line in reversed(lines)}  # the first, if there are several seeds
+    # use the first run if there are several seeds
+    first = {line.policy: line for line in reversed(lines)}
     for policy, line in reversed(first.items()):
         if "observed" in line.workload:
             show_grid(observed_table(policy, line.workload["observed"]), output.table, wide=output.wide)

@@ -148,7 +148,8 @@ class Config(TopKeys):
             and (names := self.world.policies.names())
             and self.policy not in names
         ):
-            self.__dict__["policy"] = names[0]  # the section is frozen
+            # set through __dict__, because the section is frozen
+            self.__dict__["policy"] = names[0]
         return self
 
     @property
@@ -266,7 +267,7 @@ def config_in(document: yaml.Document, settings: Iterable[str | Setting] = (), *
 def _without_effect(document: yaml.Document, others: list[Setting], own: bool, config: Config) -> bool:
     try:
         return _with_settings(document, others, own) == config
-    except ConfigError:  # without it, the rest is invalid
+    except ConfigError:  # the rest is invalid without a preset
         return False
 
 
@@ -276,7 +277,9 @@ def _with_settings(document: yaml.Document, settings: Iterable[Setting], own: bo
         if key == _PRESET and isinstance(document.value, dict):
             match document.value.get("workload"):
                 case {"preset": _}:
-                    pass  # keys beside a preset change it, and would change another preset as well
+                    # keys beside a preset change the preset, so they would change another preset as
+                    # well
+                    pass
                 case _:
                     document.value["workload"] = {}
         document.put(key, value, source, _defaults(document, key, own))

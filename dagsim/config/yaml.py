@@ -106,7 +106,7 @@ class Document:
         if not isinstance(self.value, dict):
             kind = "a list" if isinstance(self.value, list) else repr(self.value)[:60]
             raise ConfigError(f"{self.place(())}: the file must be a mapping of keys to values, got {kind}")
-        value = deepcopy(value)  # a later setting may change a part of it
+        value = deepcopy(value)  # a later setting may change part of this value
         holder = self.value
         path: Key = ()
         *way, last = key.split(".")
@@ -203,7 +203,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        super().increase_indent(flow, False)  # indent list items below their key
+        super().increase_indent(flow, False)  # indents list items below their key
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -332,7 +332,7 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
             place = document.place(path)
         case _:
             what = fault_in_words(fault)
-    while (said := what.partition(": "))[2] and said[0] in path:  # the path already says this
+    while (said := what.partition(": "))[2] and said[0] in path:  # the path already states this
         what = said[2]
     return f"{place}: {'.'.join(map(str, path)) or 'the file'}: {what}"
 
@@ -384,7 +384,7 @@ def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
     for key in loc:
         node = _within(schema, node, key)
         part = _child(value, key)
-        # pydantic's path includes kinds, which do not appear in the document
+        # pydantic's path includes the kinds of unions, which do not appear in the document
         value = value if part is _ABSENT else part
     branches = _branches(schema, node)
     kind = value.get("kind", _default_kind(schema, node)) if isinstance(value, dict) else None

@@ -367,7 +367,8 @@ def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
         InputError: The run's trace is missing or has changed.
     """
     traffic = offered("link_traffic")
-    if getattr(folder.config.network, "kind", None) != "shared" or traffic is None:  # other systems have no networks
+    # other systems have no networks
+    if getattr(folder.config.network, "kind", None) != "shared" or traffic is None:
         return []
     folder.check_trace()
     scenario = cluster_scenario_of(folder.config)

@@ -266,8 +266,8 @@ def packed_schedule(schedule: Schedule) -> bytes:
             file = io.BytesIO()
             np.lib.format.write_array(file, np.ascontiguousarray(column), allow_pickle=False)
             info = zipfile.ZipInfo(f"{name}.npy", _WHEN)
-            # ZipFile's own level applies only to names; for a ZipInfo, it has to be passed each
-            # time.
+            # The level passed to ZipFile only applies to names, so each ZipInfo needs the level as
+            # well.
             archive.writestr(info, file.getbuffer(), zipfile.ZIP_DEFLATED, _LEVEL)
     return buffer.getvalue()
 
@@ -391,7 +391,7 @@ def rename_free(folder: Path, wanted: Path, *, numbered: bool) -> Path | None:
             if not path.exists() or not numbered:
                 folder.rename(path)
                 return path
-        except OSError as error:  # made by another process in the meantime
+        except OSError as error:  # another process has created it in the meantime
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
             if not numbered:
@@ -471,7 +471,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
             value = parsed_json(line)
             if not isinstance(value, dict):
                 raise ValueError(f"expected an object, got {value!r:.60}")
-        except ValueError as error:  # UnicodeDecodeError is a ValueError, too
+        except ValueError as error:  # catches UnicodeDecodeError as well, which is a ValueError
             raise RunFolderError(
                 f"{path}:{number}: damaged: not a line of JSON ({error}); restore the file, or run "
                 "the command in command.txt again"

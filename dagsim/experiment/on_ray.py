@@ -42,7 +42,7 @@ class OnRay:
     """
 
     def __init__(self, address: str = "") -> None:
-        # this must be set before Ray is imported, so that nothing is sent anywhere
+        # must be set before Ray is imported, so that Ray sends no usage statistics
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         try:
             import ray

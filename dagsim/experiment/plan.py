@@ -403,7 +403,7 @@ def _content(config: Config, policy: str) -> str:
     """Return everything on which the numbers of a cell depend, except its seed."""
     described = {key: value for key, value in plain(config).items() if key not in _NOT_THE_CELL}
     trace = config.world.trace_path
-    if trace is not None:  # the contents of the trace matter, not its path
+    if trace is not None:  # compare the contents of the trace, not its path
         part, key = ("workload", "path") if "workload" in described else ("system", "trace")
         described = {**described, part: {**described[part], key: digest(trace)}}
     files = [digest(path) for _, _, path in sources_of(config, policy)]

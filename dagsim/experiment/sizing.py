@@ -270,7 +270,8 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     memory_gb = max(_NODE.memory_gb, float(_whole(demand.instance_gb, "GB a node")))
     node = _NODE.model_copy(update={"cpus": cpus, "memory_gb": memory_gb})
     groups = []
-    widest: defaultdict[str, int] = defaultdict(int)  # number of nodes of each type that gangs need
+    # the largest number of nodes of each type that any gang needs
+    widest: defaultdict[str, int] = defaultdict(int)
     for (name, *asked), instances in demand.gangs.items():
         rooms = [there / amount for there, amount in zip((gpus, cpus, memory_gb), asked, strict=True) if amount]
         per_node = floor(min(rooms) + _ROUNDING) if rooms else instances
@@ -285,7 +286,8 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
         0 if groups else 1,
     )
     count = _whole(needed - there, "nodes") if needed > there else 0
-    if widest[""] > max([count, *[group.count for group in groups]]):  # a gang runs only on nodes of one type
+    # a gang only runs on nodes of a single type
+    if widest[""] > max([count, *[group.count for group in groups]]):
         count = _whole(widest[""], "nodes")
     if count:
         more = {"name": "cpu", "gpu": None, "gpus": 0, "count": count}

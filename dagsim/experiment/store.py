@@ -172,14 +172,15 @@ class Store(ABC):
         unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
         store = cls(unfinished, config, facts)
         try:
-            if unfinished.exists():  # left by a killed process whose process number we now have
+            if unfinished.exists():  # left by a killed process that had the same process number
                 rmtree(unfinished)
             (unfinished / cls._holds).mkdir(parents=True)
             store.claim()
             store._describe(argv, **files)
             store.mark("running")
             renamed = rename_free(unfinished, path, numbered=numbered)
-        except BaseException:  # also after a signal, because otherwise nobody would ever remove it
+        # also after a signal, because nobody would remove the folder otherwise
+        except BaseException:
             with suppress(OSError):
                 rmtree(unfinished)
             raise
@@ -212,7 +213,7 @@ class Store(ABC):
             changed afterwards. CodeNotAllowed: It names code that this process may not import.
         """
         store = Store.read(path, own=own)
-        with suppress(OSError, RunFolderError):  # a damaged or read-only folder is left as it is
+        with suppress(OSError, RunFolderError):  # leave a damaged or read-only folder as it is
             if store.state == "running" and store._lock.claim():
                 pid = read_json_file(path / "status.json").get("pid")
                 store._mend()
@@ -244,7 +245,7 @@ class Store(ABC):
         if own and names is not None:
             names.trust_recorded(path, _recorded_code(facts))
         file = path / "config.yaml"
-        # checked before any name in it is looked up
+        # The hash is compared before any name in the file is looked up.
         if file.is_file() and file_hash(file) != facts.get("config_sha256"):
             raise RunFolderError(f"{file}: was changed after the run (its hash differs from the manifest's)")
         try:
@@ -253,7 +254,7 @@ class Store(ABC):
             raise RunFolderError(f"{path}: its configuration cannot be read: {'; '.join(error.args)}") from None
         return _kind(is_sweep(path))(path, config, facts)
 
-    # Its plan and its state
+    # The plan and the state of the folder.
 
     @property
     def name(self) -> str | None:
@@ -325,7 +326,7 @@ class Store(ABC):
         try:
             self.claim()
             self._mend()
-            (self.path / FAILURES).unlink(missing_ok=True)  # every policy may try again
+            (self.path / FAILURES).unlink(missing_ok=True)  # every policy may be tried again
             self.mark("running")
         except OSError as error:
             raise unwritable(self.path, error) from None
@@ -589,7 +590,8 @@ class Store(ABC):
                 value_in(run, "workload", RUNS),
                 value_in(run, "metrics", RUNS) | {CLOCKED: value_in(time, CLOCKED, TIMING)},
             )
-            for run, time in zip(runs, timing, strict=False)  # the last run may lack its time
+            # the time of the last run may be missing
+            for run, time in zip(runs, timing, strict=False)
         ]
 
     def line(self, number: int) -> CellRun:

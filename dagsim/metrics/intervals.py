@@ -50,10 +50,10 @@ def t_quantile(level: float, df: int) -> float:
     tail = 1 - level
     log_norm = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - math.log(df * math.pi) / 2
     normal = NormalDist().inv_cdf(1 - tail / 2)
-    # Fisher's expansion, truncated so that the result is below the quantile
+    # Fisher's expansion, truncated so that the result lies below the quantile.
     bound = normal + (normal**3 + normal) / (4 * df)
-    # the tail is convex, so Newton's method from the left approaches the quantile and cannot
-    # overshoot
+    # The tail is convex, so Newton's method approaches the quantile from the left and cannot
+    # overshoot.
     for _ in range(200):
         density = math.exp(log_norm - (df + 1) / 2 * math.log1p(bound * bound / df))
         step = (float(two_sided_p(bound, df)) - tail) / (2 * density)
@@ -68,8 +68,8 @@ def _incomplete_beta(a: float, b: float, x: Floats, rest: Floats) -> Floats:
     with np.errstate(divide="ignore"):
         front = np.exp(
             math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * np.log(x) + b * np.log(rest)
-        )  # 0 at both ends
-    # the fraction converges fast on this side; on the other side, use I_x = 1 - I_rest
+        )  # the result is 0 at both ends
+    # The fraction converges fast on this side. On the other side, use I_x = 1 - I_rest.
     direct = x < (a + 1) / (a + b + 2)
     near = front * _fraction(a, b, np.where(direct, x, 0.0)) / a
     far = 1 - front * _fraction(b, a, np.where(direct, 0.0, rest)) / b
@@ -183,7 +183,8 @@ def median_rank(n: int, level: float = 0.95) -> int | None:
     k - 1 is the largest j with 2 P(Bin(n, 1/2) <= j) <= 1.4 (1 - ``level``): 1 for 5 to 8 pairs (5:
     93.75%), 2 for 9.
     """
-    few, ways = 0, 1  # number of outcomes of n coin tosses with at most `rank` heads, and with exactly `rank`
+    # number of sequences of n coin tosses with at most `rank` heads, and with exactly `rank` heads
+    few, ways = 0, 1
     for rank in range(n // 2 + 1):
         few += ways
         if 2 * few / 2**n > _MEDIAN_SLACK * (1 - level):

@@ -176,7 +176,7 @@ def log_ratios(
         )
     for column, name in ((a, names[0]), (b, names[1])):
         _check_positive(column, name, seeds)
-    # not the log of the quotient, because swapping the two must exactly negate the result
+    # Do not take the log of the quotient, because swapping the two must negate the result exactly.
     logs: Floats = np.log(a) - np.log(b)
     return logs
 

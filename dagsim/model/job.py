@@ -232,7 +232,7 @@ def _parsed(constraint: str) -> _Constraint:
             if not tokens or tokens[-1] not in "&,":
                 break
             tokens.pop()
-        if counted and bracketed:  # [a*2&b*2]: each node is one or the other
+        if counted and bracketed:  # in [a*2&b*2], each node has one feature or the other
             tests.append(lambda features: any(test(features) for test in counted))
         return tests[0] if len(tests) == 1 else lambda features: all(test(features) for test in tests)
 
@@ -450,7 +450,7 @@ class Demand(NamedTuple):
     gpu_types: tuple[str, ...] | None = None
 
 
-# otherwise 8 would be returned (and written) as 8.0 if 8.0 was requested first
+# Without typed=True, 8 would be returned (and written) as 8.0 if 8.0 had been requested first.
 @lru_cache(maxsize=65536, typed=True)
 def _demand(gpus: float, cpus: float, memory_gb: float, gpu_types: tuple[str, ...] | None) -> Demand:
     """Check a demand, once per distinct value. Tasks with equal demands share one object."""

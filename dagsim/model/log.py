@@ -212,7 +212,7 @@ class FactColumns(Sequence[JobFacts]):
     """
 
     ids: tuple[str, ...]
-    arrival_s: NDArray[np.float64]  # (J,), like all numbers
+    arrival_s: NDArray[np.float64]  # (J,), like all other numbers
     priority: NDArray[np.float64]
     deadline_s: NDArray[np.float64]
     """NaN if the job has none."""
@@ -221,10 +221,10 @@ class FactColumns(Sequence[JobFacts]):
     ideal_gpu_s: NDArray[np.float64]
     gpus: NDArray[np.float64]
     tenant: tuple[str, ...]
-    first: np.ndarray  # (J + 1,) int64: where the tasks of each job begin
-    name: np.ndarray  # (n,) int: index of each task's name in names
+    first: np.ndarray  # (J + 1,) int64: index of the first task of each job
+    name: np.ndarray  # (n,) int: index of the name of each task in names
     names: tuple[str, ...]
-    graph: np.ndarray  # (J,) int: index in graphs
+    graph: np.ndarray  # (J,) int: index of the graph of each job in graphs
     graphs: tuple[Parents, ...]
     """Distinct ``JobFacts.parents``, in order of first appearance in the jobs, like ``names``."""
 
@@ -442,7 +442,7 @@ class Schedule:
         rows, jobs = self.log.rows(), FactColumns.of(self.jobs)
         if rows.ndim != 1:
             raise ValueError(f"rows in {rows.ndim} dimensions")
-        # A job that can run nowhere, and is rejected, has no end on an idle cluster either.
+        # A rejected job that can run nowhere has no end on an idle cluster either.
         numbers = np.array([getattr(jobs, name) for name in NUMBERS if name not in ("deadline_s", *_IDEAL)])
         ideals = np.array([getattr(jobs, name) for name in _IDEAL])
         ends = (self.seed, self.ended_s, self.begins_s)

@@ -91,7 +91,8 @@ class ArrowFile:
             return self._floats(array.cast(self._arrow.int64())) / _PER_SECOND[kind.unit]
         if types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind):
             return self._floats(array)
-        # this includes decimals, because Arrow does not round them as ``float`` rounds their text
+        # decimals are excluded as well, because Arrow does not round them as ``float`` rounds their
+        # text
         return None
 
     def texts(self, array: Any, column: int) -> np.ndarray:

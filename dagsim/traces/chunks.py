@@ -151,11 +151,13 @@ class Table:
     source: Source
     form: Form
     line: np.ndarray  # (n,) int64, as ``Source.where`` takes it
-    values: dict[int, np.ndarray]  # (n,) float64 by column: NaN where the text is not a number
-    # (n,) object by column; for number columns, only where a text is not a number
+    values: dict[int, np.ndarray]  # (n,) float64 by column; NaN for texts that are not numbers
+    # (n,) object by column; number columns only keep the texts that are not numbers
     words_of: dict[int, np.ndarray]
-    raw: np.ndarray  # (n,) object: the line or its fields; ``None`` for rows of ``blocks`` and of Parquet or Arrow
-    layouts: dict[int, FileLayout]  # by the index of the file in the source
+    # (n,) object: the line or its fields; ``None`` for rows from ``blocks`` and from Parquet or
+    # Arrow files
+    raw: np.ndarray
+    layouts: dict[int, FileLayout]  # layouts by the index of the file in the source
     blocks: tuple[_Lines, ...] = ()
 
     def __len__(self) -> int:
@@ -343,7 +345,7 @@ class _File:
                 continue
             if not small and self._layout is not None and (table := self._parsed(line, data)) is not None:
                 yield table
-            elif form.quoted and b'"' in data:  # a field may extend into the next block
+            elif form.quoted and b'"' in data:  # a field may continue in the next block
                 yield from self._split(self._records(chain([(line, data)], blocks)))
             else:
                 yield from self._split(self._records([(line, data)]))
@@ -616,7 +618,7 @@ def _parsed(data: bytes, numbers: set[int], texts: set[int], separator: str) -> 
     """
     import pandas as pd
 
-    for number in ("float64", "object"):  # the second attempt handles values that are not numbers
+    for number in ("float64", "object"):  # the second attempt accepts values that are not numbers
         empty: Any = {place: [""] for place in numbers}
         dtypes: Any = {**dict.fromkeys(numbers, number), **dict.fromkeys(texts, "object")}
         try:

@@ -77,7 +77,7 @@ def convert(
     write = write_parquet if to_format == "parquet" else write_jobs
     meta = {"format": trace.format, "assumptions": trace.assumptions}
     if (begins_s := trace.begins_s) is not None:
-        jobs = chain([next(jobs)], jobs)  # the origin is the arrival of the first job
+        jobs = chain([next(jobs)], jobs)  # the arrival of the first job is the origin
         meta["begins_s"] = begins_s - trace.meta["origin_s"]
     write(to, counted(jobs), meta)
     return trace.report, Written((to,), {})

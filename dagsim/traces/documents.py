@@ -16,7 +16,8 @@ _BLOCK = 1 << 16
 _LONGEST = 1 << 26
 """Maximum characters of one element; a longer one counts as damage."""
 _SPACE = " \t\r\n"
-_UNDECIDED = 16  # an error this close to the end of the text read so far may be due to truncation
+# an error this close to the end of the text read so far may only mean that the text is incomplete
+_UNDECIDED = 16
 
 
 def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -146,7 +147,8 @@ class _Document:
                     raise TraceError(f"{self._file}:{line}: not JSON ({error.msg})") from None
             except RecursionError:
                 raise self._wrong("not JSON that can be read (nested too deeply)") from None
-            except ValueError as error:  # half a character, or a number with thousands of digits
+            # the text ends within a character, or contains a number with thousands of digits
+            except ValueError as error:
                 raise self._wrong(f"not JSON that can be read ({error})") from None
             else:
                 if end < len(self._buffer) or isinstance(value, dict | list | str) or not self._more():

@@ -373,7 +373,8 @@ def _sacct_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
         start_s = eligible_s if job.observed_start_s is None else job.observed_start_s
         nodes = task.instances
         amounts = [nodes * amount for amount in (task.cpus, task.gpus, 1024 * task.memory_gb)]
-        cpus, gpus, memory = map(round, amounts)  # a third of a job's memory need not be whole, all of it must be
+        # a third of a job's memory may be fractional, but the total is whole
+        cpus, gpus, memory = map(round, amounts)
         if any(abs(amount - round(amount)) > 1e-6 for amount in amounts):
             raise _refused(job, "sacct", "all its CPUs, GPUs or memory (MB) are not whole numbers")
         limit = (

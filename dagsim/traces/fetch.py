@@ -29,7 +29,7 @@ Watch = Callable[[str, int, int | None], None]
 """Progress callback: receives the file's name, the bytes present, and the total if known."""
 
 _CHUNK = 1 << 18
-_SPARE = 1 << 20  # bytes that stay free on the disk
+_SPARE = 1 << 20  # bytes to leave free on the disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class Fetched:
     path: Path
     bytes: int
     sha256: str
-    verified: bool  # True if compared with a published checksum
-    downloaded: bool  # False if it was already present
+    verified: bool  # True if the file was compared with a published checksum
+    downloaded: bool  # False if the file was already present
 
 
 def fetch(trace: PublishedTrace, into: Path, watch: Watch | None = None) -> tuple[Fetched, ...]:
@@ -158,9 +158,10 @@ class Answer:
 
     start: int
     total: int | None
-    version: str  # identifies the content: a strong ETag or a date; empty if the server gives neither
-    complete: bool = False  # True if there are no bytes from ``start`` on
-    cut: bool = False  # True if the connection broke during reading
+    # identifies the content by a strong ETag or a date; empty if the server gives neither
+    version: str
+    complete: bool = False  # True if there are no bytes beyond ``start``
+    cut: bool = False  # True if the connection broke while reading
     _first: bytes = b""
     _response: HTTPResponse | None = None
 
@@ -206,7 +207,8 @@ def ask(url: str, start: int = 0, version: str = "") -> Iterator[Answer]:
             if whole and int(whole[1]) == start:
                 yield Answer(start, start, version, complete=True)
                 return
-            with ask(url) as answer:  # the part is longer than the file, so its content is different
+            # the partial file is longer than the remote file, so the content differs
+            with ask(url) as answer:
                 yield answer
             return
         raise FetchError(f"{url}: {_refusal(error)}") from None

@@ -163,7 +163,7 @@ class Findings:
             else:
                 report.note(text, table.where(row), count)
             reported += 1
-        rest = order[reported:]  # only the counts of other findings are reported
+        rest = order[reported:]  # other findings are only counted
         totals = np.bincount(which[rest], counts[rest], len(self._listed)).astype(np.int64)
         for place in dict.fromkeys(which[order].tolist()):
             found = self._listed[place]
@@ -546,10 +546,11 @@ def rows_by_job(ids: np.ndarray, times: np.ndarray) -> Grouped:
     if len(names) == count:  # most logs have one row per job
         row = np.argsort(times, kind="stable")
         return Grouped(row, np.arange(count + 1), times[row], ids[row])
-    by_job = np.sort(code * np.int64(count) + np.arange(count)) % count  # a stable sort of the codes, but faster
+    # gives the same result as a stable sort of the codes, but faster
+    by_job = np.sort(code * np.int64(count) + np.arange(count)) % count
     begins = np.flatnonzero(np.diff(code[by_job], prepend=-1))
     earliest = np.minimum.reduceat(times[by_job], begins)
-    order = np.argsort(earliest, kind="stable")  # codes are in order of first appearance
+    order = np.argsort(earliest, kind="stable")  # codes are numbered by first appearance
     sizes = np.diff(begins, append=count)[order]
     row = by_job[ranges(begins[order], sizes)]
     first = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])

@@ -25,8 +25,8 @@ Row = tuple[int, Sequence[Any]]
 parsed them."""
 
 _HEAD_BYTES = 1 << 16
-# a row's number combines the index of its file among the shards with its line in one int, which is
-# cheap to pass on
+# A row number combines the index of its file among the shards with its line in a single int, which
+# is cheap to pass on.
 LINE_BITS = 40
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 _NO_DATA = (
@@ -208,7 +208,8 @@ class Source:
             raise TraceError(f"{self}: no such member; the archive has {', '.join(sorted(names)[:8])} ...")
         members = tuple([Source(self.path, name) for name in inside])
         for member in members:
-            member.files = (member,)  # known to be a file: no need to search the archive for it
+            # this is known to be a file, so the archive need not be searched for it
+            member.files = (member,)
         return members
 
     @cached_property
@@ -226,7 +227,8 @@ class Source:
             except UnicodeDecodeError:
                 raise TraceError(f"{self}:{self._undecodable_line()}: not UTF-8 text") from None
             except _DAMAGED as error:
-                line = next(numbers) - first - 1  # zip had already taken the number before the line failed
+                # zip had already consumed the number when reading the line failed
+                line = next(numbers) - first - 1
                 raise TraceError(f"{self}:{line}: the compressed data is damaged or cut off here ({error})") from None
 
     @contextmanager
@@ -254,7 +256,8 @@ class Source:
                     yield file
             else:
                 with _archive(self.path) as archive:
-                    info = next((info for info in archive if info.name == self.member), None)  # stops at the first
+                    # stops at the first match
+                    info = next((info for info in archive if info.name == self.member), None)
                     inner = archive.extractfile(info) if info else None
                     if inner is None:
                         raise TraceError(f"{self}: no such file in the archive")

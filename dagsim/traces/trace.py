@@ -78,7 +78,7 @@ class Trace:
     @cached_property
     def begins_s(self) -> float | None:
         """When a run begins, on the trace's own clock, if the trace states what runs and waits then."""
-        stated = getattr(self._reader, "begins_s", None)  # plug-ins may lack it
+        stated = getattr(self._reader, "begins_s", None)  # Plug-ins may lack this attribute.
         return None if stated is None else stated(self.source, self.options)
 
     def cluster(self) -> Cluster | None:
@@ -183,7 +183,8 @@ class Trace:
         start, limit = self.options.start, self.options.limit
         scale = self.options.time_scale if scale is None else scale
         origin, last, passed = None, 0.0, 0
-        read = getattr(self._reader, "blocks", None) or partial(Reader.blocks, self._reader)  # plug-ins may lack it
+        # Plug-ins may lack this method.
+        read = getattr(self._reader, "blocks", None) or partial(Reader.blocks, self._reader)
         for block in read(self.source, self.options, report, None if limit is None else start + limit):
             before = min(max(start - passed, 0), len(block.jobs))
             passed += len(block.jobs)

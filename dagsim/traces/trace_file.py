@@ -258,7 +258,8 @@ class TraceFile:
         name = self.format or format_of(self.path, self.options)
         if "reference_gpu" in reader(name).uses:
             return name, self.options
-        return name, replace(self.options, reference_gpu=None)  # the runtime model treats work as measured on it
+        # because the runtime model expects work measured on its own reference GPU
+        return name, replace(self.options, reference_gpu=None)
 
     def _offered(self, cluster: Cluster, runtime: WorkRuntime) -> float:
         """Load that the jobs of the period offer as recorded."""

@@ -34,7 +34,8 @@ def spread_windows(
             f"{most:,} fit; ask for fewer or shorter ones"
         )
     share = last - first
-    # The middle of the i-th share less half a window, in whole numbers: starts lie at least window_jobs apart.
+    # The middle of the i-th share, less half a window, in whole numbers. Starts are at least
+    # window_jobs apart.
     starts = (first + ((2 * i + 1) * share - windows * window_jobs) // (2 * windows) for i in range(windows))
     return tuple(range(start, start + window_jobs) for start in starts)
 

@@ -169,7 +169,8 @@ def bounds_of(
     bounds: dict[str, list[float]] = {}
     for task in tasks:
         seeds = task.seeds(entry.seeds, entry.draw)
-        # a run that begins with jobs in the system has no bound, and neither have most systems
+        # There is no bound for a run that begins with jobs in the system, and most systems have no
+        # bound either.
         with suppress(InputError):
             bounded(task.config)
             bounds[task.name] = [bound_of(task.config, seed, by_area=True).mean_s for seed in watch(seeds)]
@@ -285,7 +286,7 @@ def scored(content: Mapping[str, Any]) -> dict[str, Any]:
         undone = sum(
             max(not_done(mine) - not_done(other), 0)
             for mine, other in zip(by_role["entry"], by_role["reference"], strict=True)
-            if task["metric"] != "blocking_rate"  # the metric counts them
+            if task["metric"] != "blocking_rate"  # this metric counts rejected jobs itself
         )
         by_task[name] = _facts(result, undone) | {
             "bound": _below(content["bounds"].get(name), by_role["reference"], task["metric"]),

@@ -103,7 +103,7 @@ def run_bench(
     for number, (task_name, plan) in enumerate(plans.items(), 1):
         if watched:
             say(f"task {number} of {len(plans)}: {task_name}", err=True)
-        # shared: the references run only once for all entries
+        # All entries share one store, so the references run only once.
         store = Store.begin(out / f"bench-{where}", plan, argv=argv)
         done = carried(store, plan, on, watched=watched)
         if broken := next((run.error for run in done.values() if run.error), None):

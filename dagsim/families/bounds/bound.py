@@ -113,7 +113,7 @@ def scenario_bound(
     if measured is not None:
         weight[:] = 0.0
         weight[slice(*measured)] = 1.0
-    # Jobs that were in the system at the beginning may have run earlier, under the rules of their
+    # Jobs already in the system at the beginning may have run earlier, under the rules of their
     # log.
     later = np.flatnonzero(jobs.arrival_s >= stream.begins_s)
     earlier = int(weight.sum() - weight[later].sum())

@@ -234,7 +234,7 @@ def plan_capacity(
     from dagsim.families.capacity.size_search import Targets, plan_size
     from dagsim.report.terminal import progress
 
-    # checked before the trace is read, which may take long
+    # Check the target before the trace is read, because reading may take long.
     Targets.read(target, bounded=budget is None)
     chosen, audit = _configured(reading, trace, config, set_, [policy] if policy else [], growth, watched=shown.watched)
     file, (rented, file_of_prices) = None if plot is None else _drawable(plot), _priced(price)

@@ -344,7 +344,8 @@ def least_size(
     def tried(label: str, other: ClusterSection) -> Met:
         other = other.model_copy(update={"accept": dict(accept or {})})
         load = load_on(other)
-        if not load.keeps_up:  # the queue would grow without end, and take as long to simulate
+        # the queue would grow without limit, and the simulation would take correspondingly long
+        if not load.keeps_up:
             return Met(Period(nan, nan, nan, 0, 1.0), 0, False, load.offered, False)
         return met_by(run(label, other))
 
@@ -398,7 +399,8 @@ class _Search:
         step = -(-len(largest) // _MOST_MIXES)
         self.progress.exhausted = step > 1
         for counts in largest[::step]:
-            while self._try(counts) > budget and counts[-1]:  # the price of energy is known only now
+            # the price of energy is only known at this point
+            while self._try(counts) > budget and counts[-1]:
                 counts = (*counts[:-1], counts[-1] - 1)
 
     def _largest(self, fixed: tuple[int, ...], budget: float) -> Iterator[tuple[int, ...]]:

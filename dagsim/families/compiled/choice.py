@@ -280,7 +280,7 @@ def too_much(scene: EngineScenario, loop: str) -> str:
 
     work, classes, nodes = scene.work, scene.classes, scene.nodes
     unnamed = np.unique(nodes.table.type[nodes.table.gpus > NAMED_GPUS])
-    # which GPU a share is on affects later shares
+    # the choice of the GPU for a share affects later shares
     if (classes.may[classes.table.share > 0][:, unnamed] > 0).any():
         return f"the compiled engine does not support shares of GPUs on nodes of more than {NAMED_GPUS} GPUs"
     jobs = len(work.jobs.arrival_s)

@@ -191,7 +191,8 @@ def _loop(scene: EngineScenario, plan: EnginePlan) -> Loop:
             order = policy
         case LeastRemaining():
             order = policy.order
-        case _:  # these have their own queues; equal keys are first come, first served
+        # these have queues of their own, in which equal keys are served in order of arrival
+        case _:
             order = fifo()
     s = new_state(work, classes, scene.nodes, key_columns(order, columns), plan.placement)
     s.clock.phase = RECALL if work.begins_s else MOVE

@@ -110,7 +110,7 @@ def key_columns(order: Ordered | TypedOrdered, columns: KeyColumns) -> np.ndarra
     count = len(columns.best_s)
     places = {*np.linspace(0, count - 1, min(count, _SAMPLE), dtype=int).tolist(), int(columns.deadline_s.argmax())}
     try:
-        # inf - inf, for tasks that cannot run anywhere, whose jobs are rejected
+        # inf - inf occurs for tasks that cannot run anywhere; their jobs are rejected
         with np.errstate(all="ignore"):
             keys = ask(AllTasks(columns))
             singly = {place: ask(AllTasks(columns, place)) for place in places}
@@ -143,7 +143,7 @@ def sample_columns() -> KeyColumns:
     classes = Classes(records(CLASS, 2, gpus=[0.0, 2.0], gang=[0, 2]), np.ones((2, 2), np.uint8))
     no_edges, no_past = np.empty(0, np.int32), records(PAST, 0)
     columns = KeyColumns(Work(jobs, rows, no_edges, seconds, seconds, no_edges, no_past), classes)
-    columns.__dict__["rank_s"] = columns.best_s  # avoids compiling anything
+    columns.__dict__["rank_s"] = columns.best_s  # avoids compiling a function
     return columns
 
 

@@ -122,7 +122,7 @@ class DecimaEnv(EpisodeEnv):
         self._play(self.scenario.kernel(seed, record=self.render_mode is not None, jobs=jobs), limit_s)
 
     def _choose(self, episode: Episode, action: np.ndarray) -> None:
-        with suppress(Stalled):  # everything is left idle
+        with suppress(Stalled):  # all executors are left idle
             episode.step(action)
 
     def _ended(self, episode: Episode) -> tuple[bool, bool]:

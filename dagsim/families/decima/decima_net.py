@@ -31,7 +31,7 @@ class Level(NamedTuple):
 
     begin: int
     end: int
-    parents: Tensor  # (E,) int64, counted from ``begin``
+    parents: Tensor  # (E,) int64, relative to ``begin``
     children: Tensor  # (E,) int64
 
 

@@ -157,7 +157,7 @@ class GoodputModel:
         steps = np.zeros(per_replica.shape, np.int64)
         if accumulate:
             steps = (np.ceil(per_replica / self.limits.local_max - _SLACK) - 1).astype(np.int64)
-            # One replica estimates the gradient's noise from the difference between two passes.
+            # A single replica estimates the gradient noise from the difference between two passes.
             alone = (replicas == 1) & (per_replica > self.limits.initial + _SLACK)
             steps = np.where(alone, np.maximum(steps, 1), steps)
         local = np.ceil(per_replica / (steps + 1) - _SLACK).astype(np.int64)

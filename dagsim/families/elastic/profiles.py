@@ -216,8 +216,8 @@ class TrainingProfile:
             for local, step_s, sync_s in rows:
                 groups[len(placement), sum(placement), local].append((step_s, sync_s))
         means = [(*key, *np.mean(groups[key], axis=0)) for key in sorted(groups)]
-        # The order of the points determines how a regular grid, of which there are many, is cut
-        # into tetrahedra.
+        # The order of the points determines how a regular grid (a common case) is divided into
+        # tetrahedra.
         points = np.array([*means, *self._scalability], float)
         return LinearNDInterpolator(points[:, :3], points[:, 3:])
 

@@ -194,7 +194,8 @@ def step_s(training: LlmTraining, gpu: GpuType, gpus: int, per_node: int = 8, fi
     for group in groups(training, gpus, fit):
         gb_s = _NVLINK_GB_S[family]
         if group.stride * group.size > per_node:
-            at_once = min(group.stride, per_node)  # groups that leave a node side by side
+            # number of groups that send out of a node at the same time
+            at_once = min(group.stride, per_node)
             if group.collective == "pipeline" and group.size * min(group.stride, per_node) > 2 * per_node:
                 at_once *= 2  # within a node, each group sends both forward and backward
             nics_gb_s = per_node * _NIC_GB_S[family] / at_once

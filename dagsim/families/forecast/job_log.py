@@ -191,7 +191,7 @@ def read_snapshot(trace: Trace) -> tuple[JobLog, float]:
     start_s = np.full(len(jobs), nan) if jobs.observed_start_s is None else jobs.observed_start_s
     stated_s = np.full(len(jobs.work), nan) if jobs.estimate is None else jobs.estimate
     limited = stated_s < UNLIMITED_S
-    # jobs without a stated limit: their true run time, as the reader gives them
+    # for jobs without a stated limit, use the true run time, as the reader does
     jobs = replace(jobs, estimate=np.where(np.isfinite(stated_s), stated_s, jobs.work))
     log = JobLog.of(jobs, trace.meta["origin_s"], start_s)
     begin_s = np.where(log.eligible_s > t, log.eligible_s, log.begin_s)
@@ -222,7 +222,7 @@ def read_sacct_log(path: Path, options: TraceOptions) -> JobLog:
     Raises:
         TraceError: There is no accounting, or nothing in it can be used.
     """
-    rows = {row.id: row for row in _rows(Source(path), options)}  # the last of several attempts
+    rows = {row.id: row for row in _rows(Source(path), options)}  # use the last of several attempts
     if not rows:
         raise TraceError(f"{path}: no job with a submission time")
     with TemporaryDirectory() as folder:
@@ -288,7 +288,7 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None) -> Iterator[_R
     begin_s = submit_s + (later_s or 0.0)
     parents = tuple(re.findall(r"(?<=:)\d+", line.get("dependency", "")))
     eligible_s = begin_s
-    # otherwise accounting may rewrite it later
+    # otherwise, accounting may rewrite the dependency later
     if parents or line.get("dependency") == "singleton" or not line:
         known_s = times["Eligible"]
         eligible_s = nan if known_s is None else max(submit_s, known_s)

@@ -104,7 +104,7 @@ def _batch(table: Table, options: TraceOptions) -> JobBatch:
     checks.drop(~np.isin(status, _STATUSES), "with an unknown status")
     checks.drop(status != "Terminated", "of tasks that did not terminate")
     modified, created = checks.number(_MODIFY, "modify_timestamp"), checks.number(_CREATE, "create_timestamp")
-    with np.errstate(over="ignore", invalid="ignore"):  # tasks with infinite numbers are invalid
+    with np.errstate(over="ignore", invalid="ignore"):  # tasks with infinite values are invalid
         work = modified - created
         checks.drop(work < 0, "with an end before the start")
         cpus, memory = checks.number(_CPU, "plan_cpu", 0) / 100, checks.number(_MEMORY, "plan_mem", 0) * 100
@@ -129,7 +129,7 @@ def _batch(table: Table, options: TraceOptions) -> JobBatch:
     whole_row = drop_repeated(checks, key, (work, instances, *asked), "with a task_id that another row has")
     whole = np.bincount(job, ~whole_row, len(groups.ids)) == 0
 
-    rows = groups.row[checks.usable[groups.row]]  # job by job, in the order of the file
+    rows = groups.row[checks.usable[groups.row]]  # grouped by job, in the order of the file
     sizes = np.bincount(job[rows], minlength=len(groups.ids)).astype(np.int64)
     lead = np.full(len(groups.ids), -1)
     lead[job[rows][::-1]] = rows[::-1]  # the first row of each job

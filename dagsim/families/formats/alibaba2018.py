@@ -100,7 +100,8 @@ class Alibaba2018(Reader):
             return None
         nodes: dict[str, Node] = {}
         for place, row in read_rows(machines, ReadReport(strict=True), _MACHINE_COLUMNS):
-            with FaultsAt(machines.where(place), "a machine"):  # one row per machine and status change
+            # there is one row per machine and status change
+            with FaultsAt(machines.where(place), "a machine"):
                 nodes.setdefault(
                     row[0], Node(row[0], None, 0, finite_number(row[4], "cpu_num"), finite_number(row[5], "mem_size"))
                 )
@@ -193,11 +194,12 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
     groups = rows_by_job(*_keys(joined, table))
     job = groups.job_of_row()
     number = np.array([_BY_NAME + place if own is None else own for place, (own, _, _) in enumerate(spelled)], np.int64)
-    key = job * (2 * _BY_NAME) + number[name.place]  # number and index of a name are both below 2^31
+    # the number and the index of a name are both below 2^31
+    key = job * (2 * _BY_NAME) + number[name.place]
     values = (name.place, instances, start, end, cpus, memory)
     whole_row = drop_repeated(checks, key, values, "with a task number that another row has")
     whole = np.bincount(job, ~whole_row, len(groups.ids)) == 0
-    tasks = groups.row[checks.usable[groups.row]]  # job by job, in the order of rows
+    tasks = groups.row[checks.usable[groups.row]]  # grouped by job, in the order of the rows
     sizes = np.bincount(job[tasks], minlength=len(groups.ids)).astype(np.int64)
     kept = (sizes > 0) & (whole | options.keep_partial)
     first_row = np.full(len(groups.ids), -1)

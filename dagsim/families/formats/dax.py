@@ -111,7 +111,7 @@ def _parse(file: Source) -> _Document:
         parser.Parse(file.read_bytes(), True)
     except expat.ExpatError as error:
         raise TraceError(f"{file}:{error.lineno}: not XML ({expat.errors.messages[error.code]})") from None
-    except (LookupError, ValueError):  # an unknown or multi-byte encoding
+    except (LookupError, ValueError):  # the encoding is unknown or multi-byte
         raise TraceError(f"{file}:1: not XML (it declares an encoding that cannot be read; UTF-8 can)") from None
     return document
 

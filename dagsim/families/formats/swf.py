@@ -192,7 +192,8 @@ def _jobs(options: TraceOptions, machine: int | None, checks: Checks) -> JobArra
             never = (run <= 0) | (allocated <= 0)
             run, limit = np.trunc(run), np.trunc(limit)
             longer = np.where(never, 1.0, np.maximum(np.maximum(run, limit), 1.0))
-            # as in PYSS, the plain minimum of run and request: -1 (no request) makes it one second
+            # As in PYSS, take the plain minimum of run time and request. A request of -1 (none)
+            # thus gives one second.
             run, limit = np.where(never, 1.0, np.maximum(np.minimum(run, limit), 1.0)), longer
             processors = np.where(never, np.maximum(allocated, 1.0), allocated)
         case _:

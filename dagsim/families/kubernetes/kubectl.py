@@ -215,7 +215,7 @@ class _Reading:
                 pieces = list(kueue_workload(object, self.around))
                 if not pieces:
                     raise Dirty("without a pod set")
-                self.report.rows += len(pieces) - 1  # one row per pod set
+                self.report.rows += len(pieces) - 1  # each pod set counts as one row
             case "Event":
                 self.report.skip("of events")
                 return
@@ -234,7 +234,7 @@ class _Reading:
     def job(self, pieces: list[_Found]) -> Job | None:
         """Build a job from its pods or pod sets; ``None`` if it has to be dropped."""
         created_s = min(entry.piece.created_s for entry in pieces)
-        # a workload carries more information, which is exact
+        # information about a workload is more complete and exact
         if any(entry.piece.is_workload for entry in pieces):
             self.report.skip("of pods that belong to a workload", sum(not entry.piece.is_workload for entry in pieces))
             pieces = [entry for entry in pieces if entry.piece.is_workload]

@@ -205,7 +205,7 @@ def overlap(config: Config, seeds: Iterable[int], checkpoint: Path) -> str | Non
     Return None if none of them does.
     """
     trace = config.trace_file
-    beside = checkpoint.with_suffix(".json")  # a shipped file does not record this itself
+    beside = checkpoint.with_suffix(".json")  # a shipped file does not contain its own settings
     facts = json.loads(beside.read_text("utf-8")) if beside.is_file() else read_plain(checkpoint).get("about", {})
     traces = facts.get("traces") or ()
     if trace is None or trace.window is None or not any(digest(path) in traces for path in config.world.trace_paths):
@@ -223,7 +223,7 @@ def overlap(config: Config, seeds: Iterable[int], checkpoint: Path) -> str | Non
 def write_plain(path: Path, plain: Mapping[str, Any]) -> None:
     """Write tensors and plain values with their digest, completely or not at all."""
     content = {name: value for name, value in plain.items() if name != "digest"}
-    buffer = BytesIO()  # torch's own writer of files reports a full disk as a RuntimeError
+    buffer = BytesIO()  # if the disk is full, torch's own file writer raises only a RuntimeError
     torch.save({**content, "digest": _digest(content)}, buffer)
     with replaced(path) as temporary:
         temporary.write_bytes(buffer.getbuffer())
@@ -239,7 +239,7 @@ def read_plain(path: Path) -> dict[str, Any]:
         plain = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise RunFolderError(f"{path}: no such checkpoint") from None
-    except Exception as error:  # unpickling a damaged file can raise anything
+    except Exception as error:  # unpickling a damaged file can raise any exception
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RunFolderError(f"{path}: not a readable checkpoint ({why[:120]})") from None
     if not isinstance(plain, dict):
@@ -303,7 +303,7 @@ def _settings_from(registry: Registry[Any], settings: Mapping[str, Any], own: st
     class if the class is not part of dagsim."""
     kind = settings["kind"].replace(
         "dagsim.families.learning.", "dagsim.families.learning."
-    )  # modules in which older versions had these classes
+    )  # modules that contained these classes in older versions
     part = registry.kind
     if registry.is_own(kind) and own is None and kind not in _NETS_OF_ALGORITHMS:
         raise CodeNotAllowed(

@@ -117,7 +117,7 @@ def _read(path: Path) -> tuple[Mapping[str, Tensor], type[nn.Module] | None]:
         raise RunFolderError(f"{path}: not a model of Stable-Baselines3 ({error.args[0]})") from None
     except RunFolderError:
         raise
-    except Exception as error:  # reading a damaged zip or pickle can raise anything
+    except Exception as error:  # a damaged zip or pickle can raise any exception
         kind = "not a zip file" if isinstance(error, BadZipFile) else f"{type(error).__name__}: {error}".splitlines()[0]
         raise RunFolderError(f"{path}: not a readable model of Stable-Baselines3 ({kind[:160]})") from None
     if not isinstance(weights, Mapping) or not isinstance(settings, dict):

@@ -61,7 +61,7 @@ _TYPE_KEYS = ("accelerator_model", "gpu_model", "gpu_type", "gputype")
 _HOST = re.compile(r"(?:^|\+)([^+/]{1,255})")
 _MOST_NODES = 1 << 14  # maximum per job
 _PROTOCOLS = ("last-attempt", "all-attempts")
-_FAR_S = 60  # the walltime is updated only when the server receives a report
+_FAR_S = 60  # the walltime is only updated when the server receives a report
 
 
 class Pbs(Reader):
@@ -263,7 +263,7 @@ def _listed_jobs(source: Source) -> Iterator[tuple[int, str, dict[str, str]]]:
                 yield place, id, job
             id, place, job, last = line.partition(":")[2].strip(), number, {}, ""
         elif line.startswith("\t") and last:
-            job[last] += line.strip()  # a long value continues
+            job[last] += line.strip()  # a long value continues on this line
         elif " = " in line:
             last, _, value = line.strip().partition(" = ")
             job[last] = value
@@ -403,7 +403,8 @@ def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np
     start_s, ran_s = _ran(checks)
     job, count, every = groups.job_of_row(), len(groups.ids), options.protocol == "all-attempts"
     usable = np.flatnonzero(checks.usable)
-    rows = usable[np.lexsort((usable, start_s[usable], job[usable]))]  # job by job, attempt by attempt
+    # grouped by job, one attempt after the other
+    rows = usable[np.lexsort((usable, start_s[usable], job[usable]))]
     owner, attempts = job[rows], np.bincount(job[rows], minlength=count).astype(np.int64)
     kept, shown = attempts > 0, np.zeros(count, np.int64)
     turns = rows[::-1] if every else rows
@@ -527,7 +528,7 @@ def _demands(table: Table, shown: np.ndarray) -> tuple[np.ndarray, list[list[_Ch
 def with_gpus(fields: dict[str, str]) -> dict[str, str]:
     """Return the fields of a record, with the total of the stated GPUs under ``gpus``."""
     stated = [fields.get(f"Resource_List.{name}", "") for name in _GPUS]
-    held = fields.get("exec_gpus", "")  # in Torque: node-gpu/0+node-gpu/1
+    held = fields.get("exec_gpus", "")  # Torque writes node-gpu/0+node-gpu/1
     total = next(filter(None, stated), "") or (str(held.count("+") + 1) if held else "")
     return fields | {"gpus": total}
 
@@ -555,7 +556,7 @@ def _chunks(
         pieces = sum(chunk.pieces for chunk in parsed)
     if total and not any(chunk.gpus for chunk in parsed):
         if total % pieces and total < pieces and pieces % total == 0 and len(parsed) == 1:
-            # one GPU for several cores
+            # several cores share one GPU
             parsed = [parsed[0]._replace(pieces=total, cpus=parsed[0].cpus * pieces / total)]
             pieces = total
         if total % pieces:

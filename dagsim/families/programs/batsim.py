@@ -121,7 +121,7 @@ class _Session:
         try:
             self._exchange(view, [self._begin(view)])
         except BaseException:
-            peer.close()  # the policy keeps no session that could not begin
+            peer.close()  # the policy must not keep a session that failed to start
             raise
 
     def push(self, task: TaskState) -> None:
@@ -187,7 +187,7 @@ class _Session:
                 self._fail(
                     view, f"cannot schedule this simulation: {event['fault']}, which its protocol cannot express"
                 )
-            # A job that was killed while it waited is no longer there.
+            # A job that was killed while waiting is no longer in the system.
             if (id_ := event.get("submit")) is None:
                 messages.append(event)
             elif id_ in self._tasks:
@@ -436,7 +436,7 @@ class _Peer:
     def close(self) -> None:
         """End the conversation, the program and the turn; may be called twice."""
         if not self._socket.closed:
-            if self._may_send:  # a simulation that stopped early: let a scheduler that waits end
+            if self._may_send:  # if the simulation stopped early, tell the waiting scheduler to end
                 message = json.dumps({"now": 0.0, "events": [_event(0.0, "SIMULATION_ENDS", {})]})
                 self._socket.linger = _GOODBYE_MS
                 with suppress(self._zmq.ZMQError):

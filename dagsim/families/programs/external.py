@@ -90,7 +90,7 @@ class External:
 
         def stop() -> None:
             late.append(True)
-            process.kill()  # unblocks the threads that read and write
+            process.kill()  # unblocks the reading and writing threads
 
         watchdog = Timer(self.timeout_s, stop)
         watchdog.daemon = True

@@ -255,7 +255,7 @@ class RampObservation(NamedTuple):
     tokens: Floats  # (ways, ROW_FEATURES)
     context: Floats  # (CONTEXT,)
     gpus: Floats  # (types, TYPE_FEATURES)
-    ops: Floats  # (ops, OP_FEATURES), both passes
+    ops: Floats  # (ops, OP_FEATURES), for both passes
     deps: Floats  # (deps, DEP_FEATURES)
     sources: NDArray[np.int64]  # (deps,), rows of ``ops``
     targets: NDArray[np.int64]  # (deps,)

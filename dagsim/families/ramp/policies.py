@@ -165,8 +165,8 @@ _SHAPE = (len(ARRIVALS), len(SIZES))
 class RoomWeights:
     """Weights of the room that remains: of scarcity, of each block, and of degrees."""
 
-    scarcity: NDArray[np.float64]  # (arrivals, sizes): of 1 / (1 + free blocks)
-    blocks: NDArray[np.float64]  # (arrivals, sizes): of each free block
+    scarcity: NDArray[np.float64]  # (arrivals, sizes): mean of 1 / (1 + free blocks)
+    blocks: NDArray[np.float64]  # (arrivals, sizes): mean number of free blocks
     degrees: dict[int, float]
     """Additional value of a degree; 0 for degrees without an entry."""
     away: dict[str, float]

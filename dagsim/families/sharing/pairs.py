@@ -153,7 +153,8 @@ def _lucid_pairs(rows: Iterable[Mapping[str, str]], default: float | None) -> Me
             for job in (1, 2)
         )
         rates[one, other] = float(row["speed1"]), float(row["speed2"])
-        memory_gb[one, other] = float(row["gmem"]) / 1024  # MiB, as GPU types count it
+        # converted from MiB, the unit of GPU types
+        memory_gb[one, other] = float(row["gmem"]) / 1024
     if not rates:
         raise ValueError("no rows")
     return MeasuredPairs({"": rates}, default, memory_gb)

@@ -256,7 +256,7 @@ def _named(site_name: str, features: Iterable[str], named: Mapping[str, str]) ->
         return kind
     hinted = [hint for feature in features if (hint := site_gpu(feature)) in GPU_TYPES]
     for size in [match[1] for feature in features if (match := _GB.search(feature))]:
-        hint = site_gpu(f"{site_name} {size}gb")  # a100 with the feature 80gb
+        hint = site_gpu(f"{site_name} {size}gb")  # for example, a100 with the feature 80gb
         hinted += [hint] if hint in GPU_TYPES and hint.rpartition("-")[2] == size else []
     if kind not in GPU_TYPES:
         return hinted[0] if hinted and site_name == _UNTYPED else kind

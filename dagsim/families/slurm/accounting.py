@@ -52,7 +52,7 @@ _SHORT = 500  # in characters; longer texts are not cached
 _INFINITE = "4294967295"  # INFINITE as a 32-bit number
 _SLICE = re.compile(r"(\d+)g\.(\d+)gb", re.IGNORECASE)
 _MOST_TASKS = 4_000_001  # Slurm's own upper limit for MaxArraySize
-# compute slices per GPU: seven on all types but the A30
+# compute slices per GPU: seven on every type except the A30
 _SLICES, _A30_SLICES, _A30_SLICE_GB = 7, 4, 6
 
 
@@ -250,7 +250,7 @@ def array_tasks(job: str) -> int | None:
     ended = not listed.endswith("...")
     parts = listed.removesuffix("...").split(",")
     tasks = 0
-    for part in parts if ended else parts[:-1]:  # the last number before the dots may be truncated
+    for part in parts if ended else parts[:-1]:  # the last number before the dots may be incomplete
         first, _, rest = part.partition("-")
         last, _, step = rest.partition(":")
         if not all(
@@ -387,7 +387,7 @@ _FORMS = {
 }
 """What the values of these columns look like, to put split rows together again."""
 _DELIMITERS = "|,;\t^~"
-_NO_VALUE = 4294967294  # Slurm's NO_VAL and INFINITE are the last of the 32-bit numbers
+_NO_VALUE = 4294967294  # Slurm's NO_VAL and INFINITE are the two largest 32-bit numbers
 _MOST_BITS = 4_000_001
 
 
@@ -464,7 +464,7 @@ def _form(
         for name in sorted({name for name in names if name in _READ and names.count(name) > 1}):
             report.note(f"column twice ({name}), of which the first counts", where)
         places = [names.index(name.lower()) if name.lower() in names else None for name in COLUMNS]
-        if "alloctres" not in names:  # the requested resources are all that is known
+        if "alloctres" not in names:  # nothing but the requested resources is known
             places[COLUMNS.index("AllocTRES")] = places[COLUMNS.index("ReqTRES")]
         return FileLayout(places, len(names), header)
 
@@ -500,7 +500,7 @@ def _is_quoted(source: Source, mark: str) -> bool:
     rows = []
     try:
         rows += [row for row in csv.reader(lines, delimiter=mark, strict=True) if row]
-    except csv.Error:  # sacct printed the quotes of a command line as they are
+    except csv.Error:  # sacct does not escape quotes in a command line
         return False
     width = len(rows[0])
     plain = all(len(line.split(mark)) == width for line in lines if line)
@@ -526,7 +526,7 @@ def _continues(row: Sequence[str], line: Sequence[str], names: Sequence[str]) ->
     text continues."""
     last = next((name for name in reversed(names) if name), "")
     if len(row) < len(names) and names[0] in _FREE_TEXT and not _begins(row, names):
-        return True  # the line holds parts of the row's first text
+        return True  # this line contains parts of the first text of the row
     if not names or len(row) + len(line) - 1 > len(names) + _MOST_MARKS or _begins(line, names):
         return False
     if len(row) >= len(names) <= len(line):
@@ -563,7 +563,7 @@ def _rejoined(fields: list[str], names: Sequence[str], mark: str) -> list[str] |
             )
             if line is None or len(ways.get(key, row)[line]) <= len(
                 row[line]
-            ):  # any text may be its end, so the field may be long
+            ):  # the field may be long, because any text can contain its end
                 ways[key] = row
     return next(iter(ways.values())) if len(ways) == 1 else None
 
@@ -599,7 +599,7 @@ def folder_parts(source: Source) -> FolderParts | None:
     for file in source.files:
         try:
             header = file.head(1)[0]
-        except TraceError:  # an empty file or one that is not text: another file of the site
+        except TraceError:  # the file is empty or is not text, so it is some other file of the site
             continue
         headers.add(header)
         mark = next((mark for mark in _DELIMITERS if _names(header, mark) & {"jobid", "jobidraw"}), "")
@@ -720,7 +720,7 @@ def _json_row(job: Mapping[str, Any]) -> list[str]:
         "State": _state(state.get("current")),
         "TimelimitRaw": unescaped_text(json_number(time.get("limit"))),
         "NNodes": unescaped_text(json_number(job.get("allocation_nodes"))),
-        # what was required is all that is known of a job without resources
+        # if a job holds no resources, nothing but its request is known
         "NCPUS": "" if allocated else unescaped_text(json_number(object_in(job.get("required")).get("CPUs"))),
         "ReqTRES": _tres(tres.get("requested")),
         "AllocTRES": allocated,
@@ -752,7 +752,7 @@ def json_number(value: Any) -> int | float | str | None:
 
 def unescaped_text(value: int | float | str | None) -> str:
     if isinstance(value, int) and abs(value) >= 1 << 63:
-        return "inf"  # a number with thousands of digits is corrupt
+        return "inf"  # a number with thousands of digits is damage
     return "" if value is None else str(value)
 
 

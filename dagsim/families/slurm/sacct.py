@@ -87,7 +87,7 @@ _UNFINISHED = "of requeued jobs that are not over at the end, taken to run for a
 _OTHER_CPUS = "whose NCPUS and AllocTRES disagree; taken as AllocTRES"
 _OTHER_LENGTH = "whose list of nodes and NNodes disagree"
 _DAY_S = 86400.0
-_SHORT_TIME = 8  # characters; a number of seconds with fewer is not a date
+_SHORT_TIME = 8  # in characters; a shorter number of seconds is not a date
 _MIXED = "that mix GPU types on a node, which all run on one type here"
 _CLOCK_S = 1.0
 """Slurm's clock counts whole seconds, and each column is rounded separately."""
@@ -188,7 +188,7 @@ def _column_names(source: Source) -> set[str]:
     for file in source.files:
         try:
             names.update(re.split(r"[|,;\t]", file.head(1)[0].lower()))
-        except TraceError:  # a file of another kind in the folder
+        except TraceError:  # this file in the folder has a different kind
             continue
     return {name.strip() for name in names}
 
@@ -315,7 +315,7 @@ class _Reuse:
     ) -> None:
         """Number the jobs of rows that are sorted by id and submission."""
         assert self._numbers is not None
-        jobs: list[dict[int, int]] = []  # the last row of each job with an id, by full id
+        jobs: list[dict[int, int]] = []  # the last row of each job that has an id, by full id
 
         def continues(row: int, last: dict[int, int]) -> bool:
             before = last.get(full[row], next(iter(last.values())))
@@ -388,7 +388,7 @@ class _Reading:
         """Yield the rows of jobs with an id and a submission time, and skip steps."""
         for table in self.tables(source, report, self.options):
             ids = _ids(table).tolist()
-            # lists that were cut off contain dots, too
+            # lists that were cut off contain dots as well
             steps = np.array(["." in id and "." in id.partition("[")[0] for id in ids], bool)
             if steps.any():
                 report.skip("of steps", int(steps.sum()))
@@ -479,7 +479,7 @@ class _Reading:
         True if it holds all rows.
         """
         bases = [_job_id(id) for id in _ids(table).tolist()]
-        if whole and len(set(bases)) == len(bases):  # true of most logs: one row per job
+        if whole and len(set(bases)) == len(bases):  # most logs have one row per job
             return
         owners = map(hash, zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True))
         ids = [map(hash, column) for column in (bases, _ids(table).tolist())]
@@ -640,7 +640,7 @@ class _Reading:
             if ran:
                 self._note(_IN_LINE, place)
             asked, allocated = asked.with_gpus_of(lines), allocated.with_gpus_of(lines)
-        # the requested GPUs are unknown, not zero
+        # the requested GPUs are unknown, which differs from zero
         elif asked.is_stated and not row["ReqTRES"] and is_unset(row["ReqGRES"]):
             asked = asked.with_gpus_of(allocated)._replace(types=())
         if asked.gpus and nodes > 1 and not is_unset(row["ReqGRES"]) and not has_total:
@@ -763,7 +763,7 @@ class _Reading:
             tenant=self._tenant(*first.submitted[:3]),
             user=first.submitted[0],
             account=first.submitted[1],
-            # the partition that was used, if the job requested several
+            # if the job requested several partitions, the one that it ran in
             partition=shown.submitted[2],
             qos=first.submitted[3],
             priority=-first.terms.nice or 0.0,

@@ -180,7 +180,7 @@ class SlurmSite(ImportedSite):
             return None
         parts: dict[str, list[str]] = {}
         for name in names:
-            # a node with several GPU types is modelled as several nodes
+            # A node with several GPU types is modelled as several nodes.
             parts.setdefault(name.partition(":")[0], []).append(name)
         strangers = sorted({node for switch in self.switches.values() for node in switch.nodes if node not in parts})
         if strangers:
@@ -437,7 +437,7 @@ def _kind_of(file: Path) -> str:
     if re.search(r"^\s*(?:NodeName=\S+\s+)?Name\s*=\s*\w+", text, re.MULTILINE) and "PartitionName" not in text:
         return "gres.conf"
     if "CPUAlloc=" in text:
-        return ""  # nodes without their states: the file was cut off
+        return ""  # the states of the nodes are missing, so the file was cut off
     if re.search(r"^\s*(SlurmctldHost|ControlMachine|ClusterName|PartitionName|NodeName)\s*=", text, re.MULTILINE):
         return "slurm.conf"
     return ""
@@ -618,7 +618,8 @@ def _read_reservations(site: SlurmSite, file: Path) -> None:
     for block in _blocks(file, "ReservationName"):
         name = block["reservationname"]
         first = site.reservations.setdefault(name, block)
-        if (_start_s(site, block) or inf) < (_start_s(site, first) or inf):  # a repeated one, listed several times
+        # a reservation that repeats, listed once per repetition
+        if (_start_s(site, block) or inf) < (_start_s(site, first) or inf):
             site.reservations[name] = block
 
 
@@ -1259,7 +1260,7 @@ def _scheduler_parameters(site: SlurmSite, text: str) -> dict[str, Any]:
     for name, (ours, default, unit) in seconds.items():
         settings[ours] = finite_number(str(stated.pop(name, default)), name) * unit
     if settings["sched_min_interval_s"] < 0.001:
-        settings["sched_min_interval_s"] = 0.0  # Slurm's default of 2 microseconds is no pause
+        settings["sched_min_interval_s"] = 0.0  # Slurm's default of 2 microseconds is negligible
     for name, (ours, least) in counts.items():
         settings[ours] = count(str(stated.pop(name, least)), name, 0, _MOST)
     for name, value in stated.items():

@@ -193,7 +193,8 @@ class SparkKernel:
                 cluster.retire(source, cluster.idle(source))
                 cluster.source = None
             if not self._offers:
-                # there, a source whose executors are all committed is kept and may open later
+                # There, a source stays if all its executors are committed, and may open again
+                # later.
                 if not cluster.parity:
                     cluster.source = None
                 return False

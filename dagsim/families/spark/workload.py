@@ -231,7 +231,7 @@ def _tree(rng: np.random.Generator, scans: int, count: int) -> list[tuple[int, i
     """
     inner = list(range(scans, count))
     joins = scans - 1
-    # either a join, or a stage behind another
+    # each step is either a join, or a stage appended to another
     steps = [True] * joins + [False] * (len(inner) - joins)
     order = [bool(parents) for parents in rng.permutation(np.array(steps, bool))]
     waiting = list(range(1, scans))
@@ -241,7 +241,8 @@ def _tree(rng: np.random.Generator, scans: int, count: int) -> list[tuple[int, i
         if is_join:
             edges += [(main, stage), (waiting.pop(0), stage)]
             main = stage
-        elif waiting and not is_last and rng.random() < 0.5:  # on the branch that joins next
+        # place it on the branch that joins next
+        elif waiting and not is_last and rng.random() < 0.5:
             edges.append((waiting[0], stage))
             waiting[0] = stage
         else:

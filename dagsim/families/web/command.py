@@ -81,7 +81,7 @@ def serve(
         from dagsim.config.bundled import find_config
         from dagsim.families.web.snapshots import ForecastSettings
 
-        configured(config, None)  # report a fault now, not later
+        configured(config, None)  # report errors now rather than later
         if history is not None and not history.exists():
             raise typer.BadParameter(f"{history}: no such file", param_hint="'--history'")
         service("forecast_snapshot")

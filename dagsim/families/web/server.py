@@ -59,7 +59,7 @@ def serve_folders(
     try:
         server.run(sockets=[listening])
     except KeyboardInterrupt:
-        pass  # Ctrl-C, so the server has stopped
+        pass  # Ctrl-C was pressed, so the server has stopped
     finally:
         listening.close()
         if snapshots is not None:

@@ -69,7 +69,7 @@ class Journal:
                 except ValueError:
                     entry = None
                 if not isinstance(entry, dict):
-                    return  # what follows was not written as a whole
+                    return  # the rest was not written completely
                 self._size += len(line)
                 yield entry
 

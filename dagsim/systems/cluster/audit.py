@@ -474,7 +474,7 @@ class Auditor:
 
     def _compared(self, names: tuple[str, ...], demand: Demand, instances: int, gpu: str) -> Iterator[tuple[str, str]]:
         if not names or instances % len(names):
-            return  # it is not known how much each node held
+            return  # the log does not say how much each node held
         each = instances // len(names)
         for name in names:
             node = self._nodes.get(name)
@@ -576,7 +576,7 @@ class Auditor:
         try:
             seconds = self._runtime.seconds(kind.task("", 1.0, 1), types)
         except ModelError:
-            return chosen  # the simulation will say what is wrong
+            return chosen  # the simulation will report what is wrong
         return [index for index in chosen if seconds[index] < inf]
 
     def _too_large(self, demand: Demand, nodes: Iterable[Node], where: str) -> _Verdict:

@@ -138,7 +138,7 @@ class Dependencies(Forked):
             self._one_of.add(number)
         begins_s = job.arrival_s + (request.begin_s or 0.0)
         if not conditions and request.begin_s is not None and job.eligible_s is not None:
-            # the log also reflects holds and later changes, which no policy can affect
+            # The log also reflects holds and later changes, which no policy can influence.
             begins_s = job.eligible_s
         if begins_s > now:
             needed += 1
@@ -179,7 +179,7 @@ class Dependencies(Forked):
             return False
         self._started_s[number] = now
         array = self._array_of.get(number)
-        if array is not None:  # Slurm delays it only while as many as allowed are running
+        if array is not None:  # Slurm delays it only while the permitted number of tasks is running
             self._at_work[array] = self._at_work.get(array, 0) + 1
             self.eligible_s[number] = max(self._queued_s.pop(number, now), self._full_until_s.get(array, 0.0))
         followers = self._on_start.pop(number, ())
@@ -213,7 +213,7 @@ class Dependencies(Forked):
             behind = self._behind.get(array)
             while behind:
                 active = self.waiting.get(behind[0])
-                # there were more at the beginning
+                # More tasks than that were running at the beginning.
                 if active is not None and self._inside[array] >= _most(active):
                     break
                 self.waiting.pop(behind.popleft(), None)

@@ -90,8 +90,7 @@ class Eligibility(Forked):
             self._time_conditions()
             if decides:
                 return True
-        # Its conditions take precedence over the time at which the log says that it became
-        # eligible.
+        # The job's own conditions take precedence over the eligible time in the log.
         eligible_s = None if decides is False or job.in_flight else job.eligible_s
         if eligible_s is not None and eligible_s > kernel.now:
             heappush(self._held, (eligible_s, active.number, active))

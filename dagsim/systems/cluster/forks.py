@@ -120,7 +120,7 @@ class Fork:
         of = self.of
         if issubclass(kind, dict):
             twin = kind()
-            for key, entry in dict.items(value):  # the method in ``Live`` would make a copy first
+            for key, entry in dict.items(value):  # the method of ``Live`` would make a copy first
                 if type(entry) in _UNMIXED:
                     twin.update(value)
                     return twin

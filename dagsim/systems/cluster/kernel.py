@@ -102,7 +102,7 @@ class ClusterKernel(Forked):
             network that carries them.
     """
 
-    # With more than 30 attributes, slots are faster to read than a dictionary.
+    # With more than 30 attributes, slots are read faster than a dictionary.
     __slots__ = {
         "_arrived": SAME,
         "_away": SAME,
@@ -199,7 +199,7 @@ class ClusterKernel(Forked):
         if begins_s:
             recall_past(self, left)
 
-    # What others may ask.
+    # Queries from outside.
 
     @property
     def node_count(self) -> int:
@@ -304,9 +304,10 @@ class ClusterKernel(Forked):
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
         last_s = min(until_s, float_info.max)
         self.wakes.until_s = until_s
-        # One turn handles one point in time: first everything that happens by itself, in the order
-        # of the clock, then the policy until its answer is empty. Events that its decisions put on
-        # the clock for the same time (a run without work) are another turn.
+        # Each iteration handles one point in time. First, everything that is due happens in the
+        # order of the clock; then the policy is called until it returns no decisions. If its
+        # decisions put events on the clock for the same time (a run without work), another
+        # iteration handles them.
         while True:
             if self.changed:
                 if self._wake_s <= self.now:
@@ -333,7 +334,8 @@ class ClusterKernel(Forked):
             if not self.running:
                 if self.done or self._only_rules_bind():
                     break
-                due = clock.peek() <= self.now  # at the beginning, before the policy is asked first
+                # at the beginning, before the first call of the policy
+                due = clock.peek() <= self.now
                 if not (self.pending or due):
                     raise Stalled(why_stalled(self))
             now = clock.peek()
@@ -396,7 +398,7 @@ class ClusterKernel(Forked):
         """Yield the events of the arrival process. A job is read when the previous one has
         arrived."""
         if self.now == self.schedule.begins_s > 0:
-            # runs from the past that end now free their resources first
+            # Runs from the past that end now must free their resources first.
             yield Timer(self.clock, self.now, ARRIVALS)
         while (job := self.upcoming.peek()) is not None:
             if job.arrival_s > self.now:
@@ -420,7 +422,7 @@ class ClusterKernel(Forked):
         self._record_job(_ARRIVED, number)
         if machines.site is not None and rejected is None:
             rejected = machines.site.refuses(job, self.now)
-        if rejected is not None and not job.in_flight:  # a job that is already running may run
+        if rejected is not None and not job.in_flight:  # a job may keep running if it already runs
             self._record_job(_REJECTED, number, float(rejected))
             return
         self.models.estimates.apply(active, schedule.seed, lambda task: self._limits_s(job, task.task, task.seconds))
@@ -514,7 +516,8 @@ class ClusterKernel(Forked):
         if machine is None:
             self.occupy(task, legality.started(self, task, placement))
             return
-        # The most common starts, without a list of shares: independent instances, or a gang on one node.
+        # These are the most common starts, which need no list of shares: independent instances, or
+        # a gang on one node.
         instances = placement[0][1]
         held = (machine, instances, *self.machines.take(machine, task.demand, instances, None))
         self._launch(task, instances, (held,))
@@ -553,7 +556,8 @@ class ClusterKernel(Forked):
         shares = legality.resizable(self, run, placement)
         if run.progress is not None and self.life is not None:
             self.life.settle(run, run.progress)
-        training = legality.placed(self, run.task, shares)  # refused before anything is stopped
+        # reject the decision before anything is stopped
+        training = legality.placed(self, run.task, shares)
         task = self._preempt(run)
         self.occupy(task, shares, training if self.preemption.on_resume == "resume" else None)
 
@@ -566,7 +570,7 @@ class ClusterKernel(Forked):
             run.halt()
             self._release(run, _PREEMPTED)
         for task in [task for task in self.frontier.ready if task.job is active]:
-            task.waiting = 0  # indexes drop tasks that do not wait
+            task.waiting = 0  # indexes drop tasks that are no longer waiting
             del self.frontier.ready[task]
         del self.frontier.jobs[number]
         self.changed = True
@@ -612,7 +616,7 @@ class ClusterKernel(Forked):
         self._release(run, _FINISHED)
         self.wakes.count = 0
         active, index = run.task.job, run.task.index
-        task = active.tasks[index]  # not of a piece of it
+        task = active.tasks[index]  # the original task, not a resumed piece of it
         task.unfinished -= run.instances
         if task.unfinished and task.task.elastic is None:
             return
@@ -625,8 +629,8 @@ class ClusterKernel(Forked):
         active.tasks_left -= 1
         if not active.tasks_left:
             del self.frontier.jobs[active.number]
-            # the job and its tasks refer to each other, so only the garbage collector would free
-            # them
+            # The job and its tasks refer to each other, so otherwise only the garbage collector
+            # would free them.
             active.tasks.clear()
             self._leave(active.number, _COMPLETED)
 
@@ -642,17 +646,17 @@ class ClusterKernel(Forked):
         the work that is not ``kept``. With ``notice_s``, its nodes have that much time to send its
         state.
         """
-        # The order matters: first, no event of the run may happen any more; then its nodes are
-        # freed before listeners are told; and the piece is made last, from the work that the run
-        # has done until now. Pieces are numbered over the whole simulation, because two pieces of a
-        # task with equal keys are tried in the order of their numbers.
+        # The order matters. First, no event of the run may happen any more. Then its nodes are
+        # freed, before listeners are notified. The resumed piece is created last, from the work
+        # that the run has completed by now. Pieces are numbered across the whole simulation,
+        # because pieces of one task with equal keys are tried in the order of their numbers.
         run.halt()
         self._release(run, kind)
         self.clock.tidy()
         self._pieces += 1
         again = self.piece(run, kind, kept)
         if self.life is not None and self.life.keeps_state(run, again, kind, kept, notice_s):
-            return again  # it becomes ready once its state has arrived or is lost
+            return again  # the task becomes ready once its state has arrived or is lost
         if again.failures >= _MOST_FAILURES:
             again.waiting = 0
             self.stuck[again.job.number] = (
@@ -769,9 +773,9 @@ class ClusterKernel(Forked):
             value = gpus * count if rate is None else rate
             record(packed_row(kind, now, number, index, id_, machine.index, count, mask if machine.named else 0, value))
 
-    # Forks. SimPy's environment cannot be copied, so the fork gets its own clock, on which
-    # everything is set again in the same order. Everything else is plain data, which ``Fork``
-    # copies by the declarations of its slots.
+    # Forks. SimPy's environment cannot be copied, so the fork gets a clock of its own, on which all
+    # events are scheduled again in the same order. Everything else is plain data, which ``Fork``
+    # copies as the slots declare.
 
     def fork(self, *, by_estimates: bool = False) -> ClusterKernel:
         """Return an equal simulation at the current time, which continues independently. Costs

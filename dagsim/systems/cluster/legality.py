@@ -158,7 +158,7 @@ def stopped(kernel: Simulation, run_id: object) -> Run:
     run = None if number is None else kernel.running.get(number)
     if run is None:
         _refuse(kernel.now, f"run {run_id!r} is not running, so it cannot be preempted; take a key of view.running")
-    # otherwise a policy could change its mind back and forth forever without time passing
+    # otherwise, a policy could reverse its decisions for ever without time passing
     if run.started_s == kernel.now:
         _refuse(
             kernel.now,
@@ -245,7 +245,7 @@ def _allotted(
     if not placement:
         _refuse_start(kernel, task, "an empty placement; there must be a Share for each node")
     elastic, demand = task.task.elastic, task.demand
-    demand.nodes = demand.opened  # whichever domain was checked last
+    demand.nodes = demand.opened  # use the domain that was checked last
     shares = [_share(kernel, task, waiting, share, machines) for share in placement]
     total = sum(share.instances for share in shares)
     distinct = len({share.machine.index for share in shares}) == len(shares)

@@ -88,7 +88,7 @@ class Life(Forked):
         """True if states are sent over the network."""
         return self._transfers is not None and self._transfers.keeps_states
 
-    # The phases of a run.
+    # Phases of a run.
 
     def begin(self, run: Run) -> None:
         """Let a run that has just started fetch its inputs and be set up before it computes."""
@@ -104,7 +104,8 @@ class Life(Forked):
             kernel.clock.at(run.phase_until(now + run.setup_s), COMPLETIONS, run)
             return
         if preemption.checkpoint_interval_s is not None and not (self.by_network or run.task.training is not None):
-            run.take(preemption.with_writes_s(run._seconds))  # its writes have fixed times
+            # the times of its checkpoint writes are fixed
+            run.take(preemption.with_writes_s(run._seconds))
         end_s = run.compute(now)
         if preemption.checkpoint_interval_s is not None and self.by_network:
             run.progress = WorkProgress(now)
@@ -116,7 +117,7 @@ class Life(Forked):
             kernel.record_run(Kind.COMPUTING, run)
         run.callbacks = [kernel.end]
         self.set_pace(run)
-        if run.progress is None:  # otherwise it has a separate event, or gets one now
+        if run.progress is None:  # other runs have a separate event, or get one now
             kernel.clock.at(end_s, COMPLETIONS, run)
 
     def _has_set_up(self, event: Event) -> None:
@@ -194,7 +195,7 @@ class Life(Forked):
         partner allows."""
         task, training = run.task, run.task.training
         if run.process is not None:
-            return  # it writes a checkpoint
+            return  # the run is writing a checkpoint
         if training is not None:
             self.set_rate(run, *training.pace())
         elif self._gangs is not None and self._gangs.begin(run, self._kernel.now, partial(self.set_rate, run)):
@@ -268,13 +269,13 @@ class Life(Forked):
         for tell in self._kernel.frontier.rated:
             tell(run, self._kernel.now)
 
-    # Checkpoints, and the remaining work of a stopped run.
+    # Checkpoints, and the work left after a stop.
 
     def _checkpoint(self, run: Run, progress: WorkProgress) -> None:
         """Let a run pause until its state is in the storage."""
         assert self._transfers is not None
         self.settle(run, progress)
-        progress.done = progress.checkpoint  # to avoid the rounding error of the sum
+        progress.done = progress.checkpoint  # avoids the rounding error of the sum
         if not self._transfers.saves(run):
             self.has_saved(run, progress)
             return
@@ -394,11 +395,11 @@ class Life(Forked):
         task.restore_s += task.task.elastic.restart_s
         task.waiting = sum(share.instances for share in shares)
 
-    # Simulations that begin in the middle, and forks.
+    # Simulations that begin in mid-operation, and forks.
 
     def recall(self, run: Run) -> None:
         """Take over a run that has been computing since before the beginning of the simulation."""
-        self._setup_s(run)  # only to record the job that its GPUs run
+        self._setup_s(run)  # called only to record which job the GPUs run
         preemption, begins_s = self._preemption, self._kernel.now
         if self.by_network and preemption.checkpoint_interval_s is not None:
             progress = run.progress = WorkProgress(run.computing_s or 0.0)

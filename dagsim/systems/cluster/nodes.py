@@ -493,7 +493,9 @@ class ClusterState(Forked):
         instances go to one machine, as many as fit there. A gang goes to the fullest single machine
         that can hold it, else to as few machines as possible.
         """
-        if demand.plain:  # as in ``best``, without the call, because this runs for every single start
+        # the code of ``best`` is repeated here to save the call, because this runs for every single
+        # start
+        if demand.plain:
             levels = self.by_gpus[type_]
             used = levels.used >> demand.whole << demand.whole
             if not used:
@@ -665,7 +667,8 @@ class ClusterState(Forked):
         compiled = DemandClass(demand, gang, types, len(self.classes), key, terms)
         compiled.sliced = parted_types(demand.gpu_types)
         if compiled.counted and not any(self._could_count(compiled, (index,), ALL) for index in types):
-            # A gang has one type here. What only nodes of several types could satisfy binds by its features alone.
+            # A gang runs on a single type here. A demand that only nodes of several types together
+            # could meet is restricted by its features alone.
             compiled.counted = not self._could_count(compiled, types, ALL)
             if not compiled.counted and terms is not None:
                 parts = reduce(or_, [count.nodes for count in terms.counts])
@@ -771,7 +774,8 @@ class ClusterState(Forked):
         if whole and demand.nodes == ALL:
             levels, room = self.by_gpus[type_], 0
             used, sets = levels.used >> whole << whole, levels.sets
-            while used and room < needed:  # most idle first, because a few machines are often enough
+            # try the idlest machines first, because a few are often enough
+            while used and room < needed:
                 level = used.bit_length() - 1
                 room += level // whole * sets[level].bit_count()
                 used ^= 1 << level

@@ -58,7 +58,8 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
             first, last = run.rows
             events.append((run.since_s, _DECIDED, first, number, number, run))
             if run.until_s is not None:
-                decided = run.stopped == "preempted" or run.until_s == run.since_s  # or the run had no work
+                # the run was preempted, or had no work
+                decided = run.stopped == "preempted" or run.until_s == run.since_s
                 order = _DECIDED if decided else _FAILS if run.stopped else _ENDS
                 events.append((run.until_s, order, last if last >= 0 else first, number, number, Ended(run)))
     events.sort(key=lambda event: event[:4])
@@ -185,7 +186,7 @@ class PastEvents:
                 events = [event for event in events if event[2].job.number not in self._gone]
                 self._of_left = self._events_of_left() if self._of_left is None else self._of_left
                 events = list(merge(self._of_left, events, key=lambda event: event[0]))
-        else:  # for a job that ends at the beginning, the index would find no tasks
+        else:  # the index would find no tasks for a job that ends at the beginning
             events = [event for event in events if event[2].job.number in there]
         calls = {name: getattr(index, name) for name in ("push", "started", "ended") if hasattr(index, name)}
         for time_s, name, what in events:
@@ -253,7 +254,7 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
     stopped: dict[tuple[int, int], TaskState] = {}
     """The piece that each stopped run left, by the number of the job and the row of its start."""
     for time_s, number, event in past_of(past, begins_s):
-        # Within an instant, times that have come follow the ends of runs, and come before arrivals and starts.
+        # At equal times, timers fire after ends of runs and before arrivals and starts.
         _pass_time(kernel, time_s if isinstance(event, Ended) else nextafter(time_s, inf))
         kernel.now = time_s
         if isinstance(event, Job):
@@ -271,12 +272,12 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
     _pass_time(kernel, begins_s)
     frontier.past = events
     kernel.now = begins_s
-    kernel.clock.not_before(begins_s)  # some are overdue
+    kernel.clock.not_before(begins_s)  # some events are overdue
     for run in kernel.running.values():
         run.phase_until(max(run._ends_s, begins_s))
         if kernel.life is not None:
             kernel.life.recall(run)
-    kernel.changed = False  # first, the events due at the beginning happen
+    kernel.changed = False  # the events due at the beginning happen first
     kernel.wait(begins_s)
 
 
@@ -532,7 +533,8 @@ def why_no_state(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> str:
     ran = np.isfinite(end_s)
     gpus = (jobs.asked("gpus") * jobs.instances)[ran]
     times, changes = np.concatenate([end_s[ran], start_s[ran]]), np.concatenate([-gpus, gpus])
-    held = np.cumsum(changes[np.argsort(times, kind="stable")])  # at the same time, ends come first
+    # at equal times, process ends first
+    held = np.cumsum(changes[np.argsort(times, kind="stable")])
     if held.max(initial=0.0) > cluster.gpus * (1 + _ROUNDING):
         return f"its jobs hold up to {held.max():,.10g} GPUs at once, more than the cluster's {cluster.gpus:,}"
     return ""

@@ -126,7 +126,7 @@ class AdmitAll:
     def __getattr__(self, name: str) -> Any:
         """Return any other attribute of the policy: its name, whether it reads true durations, its
         facts."""
-        if name == "policy":  # while a copy is made, there are no attributes yet
+        if name == "policy":  # the attributes do not exist yet while a copy is being made
             raise AttributeError(name)
         return getattr(self.policy, name)
 
@@ -417,7 +417,8 @@ class ClusterScenario(Models, ClusterWorld):
 
     def auditor(self, trace: Trace | None = None) -> Auditor:
         """Return the auditor for the jobs in a trace, or in a window of one."""
-        from dagsim.systems.cluster.audit import Auditor  # imports traces, which other workloads do not need
+        # imports traces, which other workloads do not need
+        from dagsim.systems.cluster.audit import Auditor
 
         as_stated = self.elastic is None and not (isinstance(self.runtime, Fed) and self.runtime.cores != "asked")
         levels = levels_in(self.network, [node.name for node in self.cluster.nodes])
@@ -436,7 +437,8 @@ class ClusterScenario(Models, ClusterWorld):
     def _broken_rules(self) -> Callable[[Job], str]:
         """Set up the empty site, and return a function that describes the rules by which a job may
         never start there."""
-        from dagsim.systems.cluster.waits import Obstacles  # it imports this module
+        # imported here, because that module imports this one
+        from dagsim.systems.cluster.waits import Obstacles
 
         return Obstacles(self, None).rules_against
 

@@ -370,7 +370,7 @@ class DescribedCluster(GpuCluster):
         if (trace := self.keys.trace_file) is not None:
             name = Path(trace.path).name
             return name if trace.window is None else f"{name}, windows of {trace.window:,} jobs"
-        # fits are sessions, which are slow to read
+        # fits are given as sessions, which are slow to read
         presets = PRESETS if isinstance(workload, Synthetic) else named
         like = {name: preset.workload for name, preset in presets.items()}
         changes = {name: _changes(other, workload) for name, other in like.items() if type(other) is type(workload)}
@@ -449,7 +449,8 @@ def queues_on(queues: QueueTree, section: ClusterSection) -> QueueTree:
     if any(group.partitions for group in section.groups):
         return replace(queues, partitions=tuple([_of_groups(part, section) for part in queues.partitions]))
     names = {name for group in section.groups for name in (group.name, *group.nodes)}
-    names |= {name.partition(":")[0] for name in names}  # a node with several GPU types is one node for each type here
+    # a node with several GPU types is modelled as one node per type here
+    names |= {name.partition(":")[0] for name in names}
     for part in queues.partitions:
         for name in [host for text in part.nodes for host in _hosts(text)]:
             if name not in names:

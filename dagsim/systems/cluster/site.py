@@ -217,7 +217,8 @@ class SiteState(Forked):
         request = job.request or _NO_REQUEST
         nodes, reservation = self.nodes_of(job.partition, request), -1
         wanted = [nodes & self._named[name] for name in request.nodes if name in self._named]
-        if wanted and len(wanted) >= max(gang, 1):  # no room for others
+        # other nodes are left out because the task cannot use them
+        if wanted and len(wanted) >= max(gang, 1):
             nodes = sum(wanted)
             wanted = wanted if gang > 1 else []
         if self.closed:

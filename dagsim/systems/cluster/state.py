@@ -213,9 +213,10 @@ class TaskState(Forked):
         twin: TaskState = TaskState._alike(self)
         twin.piece, twin.waiting, twin.restore_s = piece, waiting, restore_s
         if left != self.left:
-            # Estimates shrink in the same proportion as true durations, so a piece tells a policy
-            # how much is left, as a checkpoint does. Only the task's own part of the rank shrinks,
-            # because the path behind this task is as long as before.
+            # Estimates shrink in proportion to the true durations. The remaining estimate of a
+            # resumed piece thus tells a policy how much work is left, as a checkpoint would. Only
+            # the part of the rank due to the task itself shrinks, because the path behind the task
+            # keeps its length.
             kept = left / self.left
             twin.left = left
             if self.job.has_limits and self.training is None:
@@ -317,7 +318,7 @@ class Run(Due, Forked):
     only the network knows).
     """
 
-    # Because there is a slot for each attribute of an Event as well, runs need no ``__dict__``.
+    # Runs need no ``__dict__``, because there is a slot for each attribute of an Event as well.
     __slots__ = {
         "_ends_s": SAME,
         "_seconds": SAME,
@@ -345,7 +346,9 @@ class Run(Due, Forked):
         held: tuple[Held, ...],
         started_s: float,
     ) -> None:
-        self.env = env  # as in ``Event.__init__``, without the call, because this is the innermost loop
+        # the code of ``Event.__init__`` is repeated here to save the call, because this is the
+        # innermost loop
+        self.env = env
         self.callbacks: list[Any] = []
         self.id = id_
         self.task = task
@@ -459,7 +462,7 @@ class Run(Due, Forked):
         saved = self.task.saved
         return saved is not None and bool(saved[1]) and saved[0] == self.started_s
 
-    # Steps in its life, called by the kernel.
+    # Steps in the life of a run, called by the kernel.
 
     def compute(self, now: float) -> float:
         """Compute from now on at rate 1, and return the end."""

@@ -54,7 +54,7 @@ class Transfers(Forked):
         self.writes: dict[int, StateWrite] = {}
         """The states of stopped runs that the storage does not have yet, by the piece that needs them."""
 
-    # Data that a run reads before it computes.
+    # Data that a run reads before it starts to compute.
 
     def fetches(self, run: Run) -> bool:
         """Let a run that has just started read what it needs over the network; False if that is nothing."""
@@ -63,7 +63,8 @@ class Transfers(Forked):
         run.flows = self._flows(run.task, [(machine.index, count) for machine, count, *_ in run.held], state)
         write = self.writes.get(run.task.piece)
         if write is not None and run.moves and not run.task.waiting:
-            self._cancel(write)  # the run takes its state along, and no other part of the task will read it
+            # the run takes its state along, so no other part of the task will read it
+            self._cancel(write)
         if not run.flows and write is None:
             return False
         self.fetch(run)
@@ -78,7 +79,7 @@ class Transfers(Forked):
         try:
             write = self.writes.get(run.task.piece)
             if write is not None and write.process is not None and not run.moves:
-                yield write.process  # the storage must have its state first
+                yield write.process  # the state must be in storage first
             yield from self.carrier.fetch(run.flows)
         except Interrupt:
             return
@@ -149,7 +150,7 @@ class Transfers(Forked):
             return [0.0] * len(groups)
         return self.carrier.expected_s(groups)
 
-    # Checkpoints of runs that continue.
+    # Checkpoints of continuing runs.
 
     def saves(self, run: Run) -> bool:
         """Let a run write its state to the storage; False if that takes no time."""
@@ -172,7 +173,7 @@ class Transfers(Forked):
         run.process, run.flows = None, ()
         self._life.has_saved(run, progress)
 
-    # States of runs that were stopped.
+    # States of stopped runs.
 
     def keep_state(self, run: Run, again: TaskState, kind: int, notice_s: float) -> bool:
         """Let a stopped run, of which ``again`` is left, send its state to the storage from the nodes that have
@@ -181,7 +182,8 @@ class Transfers(Forked):
         """
         places: Sequence[tuple[int, int]] = [(machine.index, count) for machine, count, *_ in run.held]
         if run.computing_s is None:
-            # It has not read its state yet: if that came straight from nodes, these still have it.
+            # The run has not read its state yet. If the state came straight from nodes, they still
+            # hold it.
             places = ()
             if run.moves and again.saved is not None:
                 places = again.saved[1]

@@ -487,7 +487,7 @@ class _Past:
 
     def _start(self, task: TaskState, run: int, machine: NodeState, instances: int, gpus: int) -> None:
         demand = task.demand
-        if demand.whole and gpus & ~machine.free:  # it shares the GPUs of another run
+        if demand.whole and gpus & ~machine.free:  # the instance shares GPUs with another run
             self._machines.join(machine, demand, instances)
             self._joint[machine.index, gpus] = True
             self._held[run, machine.index] = task, instances, gpus, ()
@@ -501,7 +501,7 @@ class _Past:
 
     def _end(self, run: int, machine: NodeState) -> None:
         task, count, mask, on = self._held.pop((run, machine.index))
-        if self._joint.pop((machine.index, mask), False):  # the other run keeps the GPUs
+        if self._joint.pop((machine.index, mask), False):  # the other run keeps these GPUs
             self._machines.leave(machine, task.demand, count)
         else:
             self._machines.give(machine, task.demand, count, mask, on)
@@ -590,7 +590,7 @@ def _lacking(tally: RoomTally, elsewhere: str) -> Iterator[Cause]:
         return
     places: tuple[NodeStanding, ...] = _UP
     lacking = tally.lacking(*places)
-    if lacking is None:  # all nodes that are up would not be enough even if they were empty
+    if lacking is None:  # the nodes that are up would not be enough even if all were empty
         words = f", and all of its nodes must be of {tally.together}" if tally.together else ""
         yield Cause(CauseKind.DOWN, f"nodes were down{words}")
         places = (*_UP, NodeStanding.DOWN)

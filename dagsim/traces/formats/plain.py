@@ -442,7 +442,8 @@ def _over_nodes(
     """Return the instances and the demand of each where ``nodes`` are stated: one per node, or one
     per GPU if the GPUs are not even over the nodes.
     """
-    nodes = np.where(are_counts(nodes), nodes, 1.0)  # other numbers become 1; their rows are dropped later
+    # replace invalid numbers by 1; their rows are dropped later
+    nodes = np.where(are_counts(nodes), nodes, 1.0)
     checks.drop((nodes > 1) & (instances > 1), "with both nodes and instances")
     uneven = (nodes > 1) & (np.where(np.isfinite(gpus), gpus, 0.0) % nodes > 0)
     checks.note(uneven, "whose GPUs are not even over their nodes, taken one by one")
@@ -477,7 +478,7 @@ def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
     usable = checks.usable[groups.row]
     kept = np.bincount(groups.job, usable, len(groups.ids)).astype(np.int64)
     leads = np.minimum.reduceat(np.where(usable, np.arange(len(usable)), len(usable) - 1), groups.first[:-1])
-    lead = groups.row[leads]  # job-level columns are taken from the first usable row of each job
+    lead = groups.row[leads]  # Values of the job are taken from its first usable row.
 
     def drop(reason: str, jobs: np.ndarray, details: Mapping[int, str]) -> None:
         checks.findings.drop(

@@ -217,7 +217,7 @@ class ManagedAdmission:
                 if condition.get("type") == "QuotaReserved" and condition.get("status") == "False":
                     yield f"{object['spec']['queueName']}: a workload waits for ever: {condition.get('message', '')}"
 
-    # What happens in the thread of the server.
+    # The part that runs in the server's thread.
 
     async def _settle(self, now: float) -> None:
         self._store.now_s = now
@@ -282,7 +282,7 @@ def _message(object: Mapping[str, Any], kind: str) -> str:
     return next((str(one.get("message", "")) for one in object["status"]["conditions"] if one["type"] == kind), "")
 
 
-# Objects as manifests.
+# Manifests of the objects.
 
 
 def manifests_of(objects: KueueObjects, version: str) -> Iterator[tuple[str, str, Manifest]]:

@@ -207,7 +207,8 @@ class ApiServer:
             allowed = {"allowed": True, "authenticated": True, "user": {"username": "dagsim"}}
             return 201, {**body, "status": allowed}
         if kind.kind == "Event" and method in ("POST", "PATCH", "PUT"):
-            return 201 if method == "POST" else 200, body  # what programs tell people is not kept
+            # events, which programs write for people, are not stored
+            return 201 if method == "POST" else 200, body
         match method:
             case "POST" if target.part == "eviction":
                 return 201, store.delete(kind, key, body.get("deleteOptions"), source)

@@ -233,7 +233,8 @@ class ReplayArchive:
         """
         first, after = state["span"]
         paths = [path for path in self._paths() if int(path.stem) < after]
-        ends = [int(path.stem) for path in paths[1:]] + [after] * bool(paths)  # no files before the first iteration
+        # there are no files before the first iteration
+        ends = [int(path.stem) for path in paths[1:]] + [after] * bool(paths)
         needed = [path for path, end in zip(paths, ends, strict=True) if end > first]
         try:
             replay.load(state, map(read_plain, needed))

@@ -98,7 +98,8 @@ class _ByType(ABC):
         work = task.work
         if task.speeds and task.gpus:
             rates = self._rates(task, gpus, task.speeds)
-        else:  # as in ``rates``, without the call, because this runs once per task
+        # the code of ``rates`` is repeated here to save the call, because this runs once per task
+        else:
             held = self._known.get(id(gpus)) or self._adopt(gpus)
             key = task.demand if task.model is None else (task.demand, task.model, task.batch)
             rates = held[1].get(key) or held[1].setdefault(key, self._rates(task, gpus, {}))
@@ -117,7 +118,7 @@ class _ByType(ABC):
         return rates if rates is not None else held[1].setdefault(key, self._rates(task, gpus, {}))
 
     def _adopt(self, gpus: Gpus) -> tuple[Gpus, dict[Hashable, _Rates]]:
-        if len(self._known) >= 64:  # the caller makes a new tuple for every call
+        if len(self._known) >= 64:  # the caller creates a new tuple for every call
             self._known.clear()
         rates = next((rates for types, rates in self._known.values() if types == gpus), {})
         held = self._known[id(gpus)] = (gpus, rates)  # holding the tuple keeps its id from being reused

@@ -318,7 +318,8 @@ def _some_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
     places = sizes.searchsorted(had, "right")
     first = places.min()
     ends, others = _counts(len(sizes))
-    left = np.maximum(sizes[first:] - had[:, None], 0.0)  # 0: the job has already received that much
+    # 0 if the job has already received that much
+    left = np.maximum(sizes[first:] - had[:, None], 0.0)
     service = left.cumsum(axis=1)
     left *= others[first:]
     service += left

@@ -162,7 +162,7 @@ class Backlog:
         """Record that instances of a task were started: remove the task, or move it to another
         group."""
         task = run.task
-        if task not in self._place:  # it had been started before there was an index
+        if task not in self._place:  # it was started before the index existed
             return
         group, place = self._place.pop(task)
         moved = group.remove(place)
@@ -293,7 +293,7 @@ class _Trial:
                     fits = request.amount <= self.idle + NEARLY and self.now + request.seconds < shadow_s
                     if fits and request is not picked:
                         self._start(request)
-            if not self._advance():  # it asks for more than the nodes that are up have
+            if not self._advance():  # the request exceeds the nodes that are up
                 self.queue.remove(picked)
                 return
         self._start(picked)
@@ -377,9 +377,9 @@ class Committed:
         view.follow(self)
         recent = view.index(Committed, _Recent)
         ready = recent.tasks
-        # the rules of a site may withdraw tasks
+        # The rules of a site may withdraw tasks.
         self._queued = {key: None for key in self._queued if key in ready}
-        # Among simultaneous events, arrivals come first, then one end after the other.
+        # Among simultaneous events, arrivals come first, followed by one end after the other.
         ended = [amount for _, amount in sorted(self._ended)]
         self._ended.clear()
         arrived = sorted(key for key in ready if key not in self._queued)
@@ -428,8 +428,8 @@ class Committed:
             def cost(task: TaskState) -> float:
                 request = requests[queue.index(task)]
                 trials = [_Trial(view.now, idle, ends, requests, future, self.backfill) for future in futures]
-                # Sums of equal slowdowns in a different order differ in the last bits. In that case
-                # the score decides.
+                # Equal slowdowns summed in a different order differ in the last bits. Rounding
+                # makes them equal, so that the score decides.
                 return round(ordered_sum([trial.play(request) for trial in trials]), 6)
 
             picked = min(candidates, key=cost)
@@ -532,7 +532,7 @@ class Conservative:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self)
         waiting = view.index(Conservative, Ready)
-        # the site withdrew tasks
+        # the site has withdrawn tasks
         self._early = self._early or any(key not in waiting.tasks for key in self._starts)
         self._look(view, waiting)
         for key in sorted(waiting.tasks.keys() - self._starts.keys()):
@@ -862,7 +862,7 @@ class EasyEvents:
             yield from self._pass(view, ready, _late(ended[place:], view.now))
         up = sum(machine.bit for machine in view.machines.list if machine.up)
         site = view.machines.site
-        # A node has come back, or the rules of the site let others start.
+        # A node has come back, or the rules of the site allow other tasks to start.
         if up & ~self._up or gone or (site is not None and view.now in site.boundaries):
             yield from self._pass(view, ready, [])
         self._up = up

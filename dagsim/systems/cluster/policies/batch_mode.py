@@ -93,7 +93,7 @@ class BatchMode:
                 return
             passed.add(task)
             _take(lanes[best.type], _lanes_of(task), best.completion_s)
-        # the mapping starts nothing, which means that it waits while anything runs
+        # An empty mapping means that the tasks wait while anything runs.
         for task in sorted(groups.heads()):
             if not view.running and (placement := self._place(view, task)) is not None:
                 yield Start(task, placement)

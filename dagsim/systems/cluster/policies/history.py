@@ -29,7 +29,9 @@ class AsObserved:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         due = view.index(self, lambda: DueTasks(_due_s, Queue(_due_s, view.machines)))
         while (task := due.next(view.now)) is not None:
-            due.late.push(task)  # some instances may have to wait; the queue drops tasks that do not
+            # some instances may have to wait; the queue drops tasks whose instances have all
+            # started
+            due.late.push(task)
             placement = self._observed(view, task) or self._place(view, task)
             if placement is not None:
                 yield Start(task, placement)

@@ -128,7 +128,7 @@ class JobQueue:
             if task is not None and current and (task[1], task[2]) == (order, piece):
                 return entry, task[3]
             heappop(heap)
-            if current:  # the task that was first then has been started
+            if current:  # the task that was first at that time has been started
                 self._enter(demand, number)
         return None
 
@@ -234,7 +234,8 @@ class WorkLeft:
             behind = terms[first:].copy()
             if first:
                 behind[0] += totals[first - 1]
-            np.add.accumulate(behind, out=totals[first:])  # left to right like ordered_sum, for the same bits
+            # sum from left to right, like ordered_sum, for bit-identical results
+            np.add.accumulate(behind, out=totals[first:])
         return float(totals[-1])
 
     def ended(self, run: Run) -> None:

@@ -161,7 +161,8 @@ class _Profiles:
                 for heap in heaps:
                     while heap and not heap[0][2].waiting:
                         heappop(heap)
-                if not heaps[0] or (best is not None and not heaps[0][0] < best):  # tasks have only <
+                # tasks only define <
+                if not heaps[0] or (best is not None and not heaps[0][0] < best):
                     continue
                 for heap in heaps:
                     task = heap[0][2]
@@ -326,7 +327,8 @@ class Rollout:
             return inf
         fork = view.fork()
         written = len(fork.schedule.log)
-        stuck = _play(fork, _policies().create(self.base), start)  # jobs on nodes that are down for an unknown time
+        # these jobs are on nodes that are down for an unknown time
+        stuck = _play(fork, _policies().create(self.base), start)
         rows, jobs = fork.schedule.log.since(written), fork.schedule.jobs
         done = [row[1] - jobs[row[2]].arrival_s for row in rows if row[0] == Kind.COMPLETED]
         return stuck * _STUCK_S + ordered_sum(done)

@@ -310,7 +310,7 @@ def _per_second(task: TaskState) -> float:
 
 
 def _wfp3(task: TaskState) -> float:
-    return float(np.cbrt(width(task))) * _per_second(task)  # the cube root gives the same order
+    return float(np.cbrt(width(task))) * _per_second(task)  # the cube root preserves the order
 
 
 def _unicef(task: TaskState) -> float:
@@ -410,7 +410,7 @@ class _Columns:
         if len(best) > 1:
             orders = self._order[best]
             best = best[orders == orders.min()]
-        if len(best) > 1:  # pieces of one task
+        if len(best) > 1:  # there are several pieces of one task
             return int(min(best.tolist(), key=self._tasks.__getitem__))
         return int(best[0])
 
@@ -439,13 +439,13 @@ def _leads_until(leader: int, since: np.ndarray, rates: np.ndarray, products: np
     faster, others = rates > rate, (rates != rate) | (since != since_s)
     farthest_s = float(np.abs(since).max())
     until = inf
-    if faster.any():  # faster rows overtake where the lines cross
+    if faster.any():  # faster rows overtake others where the lines cross
         gains = rates[faster] - rate
         cross_s = (rates[faster] * since[faster] - rate * since_s) / gains
         unsure_s = _ROUNDING * rates[faster] * (np.abs(cross_s) + farthest_s) / gains
         until = float((cross_s - unsure_s).min())
     slower = others & ~faster
-    if slower.any():  # slower rows only fall behind, but rounding errors grow with time
+    if slower.any():  # slower rows can only fall behind, but rounding errors grow with time
         gap = products[leader] - float(products[slower].max())
         until = min(until, gap / (_ROUNDING * abs(rate)) - farthest_s)
     return until
@@ -515,7 +515,8 @@ class RandomFeasible:
             demand, type_, at = _pick(bags, fitting, int(rng.integers(total)))
             bag = bags.by_demand[demand]
             task = bag[at]
-            if not task.waiting:  # started before: drop it and draw again, which keeps the choice uniform
+            # this task has already started: drop it and draw again, which keeps the choice uniform
+            if not task.waiting:
                 bag[at] = bag[-1]
                 bag.pop()
                 continue

@@ -114,7 +114,7 @@ class _Losses:
 def loss(task: TaskState, type_: int) -> float:
     """Return the logarithm of the task's slowdown on ``type_`` against its fastest type."""
     if task.seconds[type_] == inf:
-        return 1e9  # finite, so that the means stay finite
+        return 1e9  # finite, so that means stay finite
     return log(task.seconds[type_] / task.best_s) if task.best_s else 0.0
 
 
@@ -412,7 +412,7 @@ class Fgd:
         kind = demand._replace(memory_gb=0.0)
         self._asked[kind] = self._asked.get(kind, 0) + 1
         self._count += 1
-        if self._count & (self._count - 1) == 0:  # 1, 2, 4, ...
+        if self._count & (self._count - 1) == 0:  # at counts of 1, 2, 4, ...
             self._weights = dict(self._asked)
             self._growths.clear()
 

@@ -62,7 +62,8 @@ class Planned:
         yield from self._follow(view, waiting)
         task = waiting.unplanned.first_fit()
         if task is None and not view.running:
-            task = view.queue(by_arrival).first_fit()  # the plan cannot be followed any more: start any task that fits
+            # the plan can no longer be followed, so start any task that fits
+            task = view.queue(by_arrival).first_fit()
         if task is not None:
             placement = self._placing.place(view, task)
             if placement is not None:
@@ -74,7 +75,7 @@ class Planned:
         again, machines = True, view.machines.list
         while again:
             again = False
-            for key in sorted(waiting.due):  # sorted, because a fork finds them in another order
+            for key in sorted(waiting.due):  # sorted, because the order of a set differs in a fork
                 task, site = waiting.due[key], self._plan[key][0]
                 if site.node >= 0 and not machines[site.node].room(task.demand):
                     continue

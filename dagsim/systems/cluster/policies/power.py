@@ -49,7 +49,7 @@ class EnergySaver:
             self._watts = busy_watts(view)
         groups = view.index(self, lambda: _Shortest(self.slowdown, self._watts, view.machines))
         pair = groups.first(view.machines)
-        if pair is None and not view.pending:  # the types it may use have left for good
+        if pair is None and not view.pending:  # all types that the task may use have left for good
             pair = view.typed_queue(by_seconds).first_fit()
         yield from start_of(self._place, view, *pair or (None,))
 
@@ -159,7 +159,8 @@ class _Bookings(DueTasks):
         """Book the cheapest start within the slack of a task, and return it."""
         first_s, run_s = task.ready_s, task.best_s
         gpus = task.demand.demand.gpus * task.waiting
-        if len(self._booked) > self._most:  # at twice the length, forgetting the past costs O(1) per task
+        # dropping the past only at twice the length costs O(1) per task
+        if len(self._booked) > self._most:
             self._booked = [span for span in self._booked if span[1] > first_s]
             self._most = 2 * len(self._booked) + 16
         start_s = self._cheapest_s(task, first_s, max(first_s, self._latest_s(task)), run_s, gpus)
@@ -174,8 +175,8 @@ class _Bookings(DueTasks):
         demand = task.demand
         able = sum(self._machines.capacity(demand, type_) for type_ in demand.types) * demand.demand.gpus + 1e-9
         booked = [span for span in self._booked if gpus and span[1] > first_s and not types.isdisjoint(span[3].types)]
-        # the cost is piecewise linear in the start: best is a start or an end at a change of the
-        # price, or next to another booking
+        # The cost is piecewise linear in the start time, so the best start is one at which the run
+        # starts or ends at a price change or next to another booking.
         starts = {first_s, last_s, *tariff.changes(first_s, last_s)}
         starts |= {time_s - run_s for time_s in tariff.changes(first_s + run_s, last_s + run_s)}
         starts |= {time_s for begin_s, end_s, _, _ in booked for time_s in (end_s, begin_s - run_s)}
@@ -198,7 +199,7 @@ def _peak(booked: list[tuple[float, float, float, DemandClass]], start_s: float,
         if begin_s < end_s and until_s > start_s:
             changes += [(max(begin_s, start_s), gpus), (until_s, -gpus)]
     most = held = 0.0
-    for _, change in sorted(changes):  # at one moment, what ends comes before what begins
+    for _, change in sorted(changes):  # at equal times, process ends before starts
         held += change
         most = max(most, held)
     return most

@@ -92,7 +92,7 @@ class LeastRemaining:
             looked_at.append((weight, entry))
             run = running[entry[1]]
             if run.started_s == now:
-                continue  # new runs stay, so that no two tasks displace each other forever
+                continue  # spare new runs, so that no two tasks displace each other for ever
             if run.type in task.demand.types and most > self.order.key(task, run.type):
                 yield run
 

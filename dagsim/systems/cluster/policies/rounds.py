@@ -115,7 +115,8 @@ class Rounds:
             self._round += 1
         competing = self._round * self.quantum_s == now
         latest_s = (self._round - 1) * self.quantum_s
-        if self._skips and not competing and latest_s > decided_s:  # as if no round had been skipped
+        # behaves as if no round had been skipped
+        if self._skips and not competing and latest_s > decided_s:
             self._service.now = latest_s
             self._rank_partly_running(view, queue)
         self._service.now, self._skips = now, False
@@ -164,7 +165,7 @@ class Rounds:
                     self.rank.stopped(job, self._service.of(job), view.now)
                     moved |= dict.fromkeys(queue.classes(job))
                 acted = True
-                self._service.take_ended()  # the jobs of these have just been ranked
+                self._service.take_ended()  # the jobs of these runs have just been ranked
                 queue.rank_again()
                 fits = view.fits(task)
             placement = self._place(view, task) if fits else None
@@ -459,15 +460,15 @@ class ServiceColumns(NamedTuple):
     """The runs under way, unordered, and the service received by the job of each."""
 
     run: np.ndarray  # (runs,) int64
-    order: np.ndarray  # (runs,) int64: of its task
+    order: np.ndarray  # (runs,) int64: order of the run's task
     job: np.ndarray  # (runs,) int64
     gpu_s: np.ndarray  # (runs,) float64
     seconds: np.ndarray  # (runs,) float64
     gpus: np.ndarray  # (runs,) float64: GPUs of all runs of the job
     runs: np.ndarray  # (runs,) float64: number of runs of the job
-    had_gpu_s: np.ndarray  # (runs,) float64: of its ended runs
+    had_gpu_s: np.ndarray  # (runs,) float64: GPU-seconds of the job's completed runs
     had_s: np.ndarray  # (runs,) float64
-    started_s: np.ndarray  # (runs,) float64: start of the run
+    started_s: np.ndarray  # (runs,) float64: start time of the run
 
     def alike(self, row: int) -> np.ndarray:
         """(runs,) bool: the service of the job equals that of the job in ``row`` at any time, to the

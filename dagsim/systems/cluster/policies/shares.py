@@ -261,7 +261,8 @@ def total_priority(factors: Factors, weights: Weights, tres: Mapping[str, float]
     fixed = weights.assoc * factors.assoc + weights.job_size * factors.job_size
     fixed += weights.partition * factors.partition + weights.qos * factors.qos
     fixed += ordered_sum([weight * tres.get(name, 0.0) for name, weight in weights.tres.items()]) - nice
-    return fixed + weights.age * factors.age + weights.fair_share * factors.fair_share  # the two that change, last
+    # add the two changing terms last
+    return fixed + weights.age * factors.age + weights.fair_share * factors.fair_share
 
 
 def truncated(priority: float) -> int:
