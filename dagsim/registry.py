@@ -105,7 +105,7 @@ class Registry(Generic[T]):
 
         def add(factory: Factory) -> Factory:
             if name in self._entries:
-                raise ValueError(f"a {self.kind} called {name!r} is registered already")
+                raise ValueError(f"a {self.kind} called {name!r} is already registered")
             self._entries[name] = Entry(name, factory, summary, tuple(tags))
             return factory
 
@@ -143,8 +143,8 @@ class Registry(Generic[T]):
         if self.is_own(name):
             if not own:
                 raise CodeNotAllowed(
-                    f"{self.kind} {name!r}: a data file can only name what comes with dagsim"
-                    f"{f' ({self.listing})' if self.listing else ''}; see docs/security.md"
+                    f"{self.kind} {name!r}: a data file may only name parts that come with "
+                    f"dagsim{f' ({self.listing})' if self.listing else ''}; see docs/security.md"
                 )
             return self._own(name)
         if ":" in name:
@@ -235,7 +235,7 @@ class Registry(Generic[T]):
         try:
             parameters = _of_class(target) if isinstance(target, type) else _parameters(target)
         except (TypeError, ValueError):
-            raise ConfigError(f"{self.kind} {name!r}: {target!r} cannot make one") from None
+            raise ConfigError(f"{self.kind} {name!r}: {target!r} is not a class or function that creates one") from None
         named = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
         if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             for param in params:

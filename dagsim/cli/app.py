@@ -114,7 +114,9 @@ def _in_new_spelling(args: Sequence[str], names: Collection[str]) -> list[str]:
         if option == "--workers" and (equals or place + 1 < len(written)):
             count = value if equals else written.pop(place + 1)
             if any(other.partition("=")[0] == "--executor" for other in written):
-                raise InputError(f"--workers {count}: is only for processes on this machine; leave out --executor")
+                raise InputError(
+                    f"--workers {count}: applies only to processes on this machine, so leave out --executor"
+                )
             if not count.isdigit() or not int(count):
                 raise InputError(f"--workers: must be a number of processes, 1 or more, got {count!r}")
             written[place : place + 1] = ["--executor", f"local:{count}"]
@@ -248,7 +250,7 @@ def _guarded() -> Iterator[None]:
         code = 2 if error.errno == errno.ENAMETOOLONG else 1
         raise _ended(error, f"{named}{error.strerror or error}", code) from None
     except UnicodeError as error:
-        raise _ended(error, f"not text that can be written: {error}", 1) from None
+        raise _ended(error, f"the text cannot be written: {error}", 1) from None
     except MemoryError as error:
         raise _ended(error, f"not enough memory{f' ({error})' if str(error) else ''}", 1) from None
     except KeyboardInterrupt as stop:
@@ -356,7 +358,7 @@ def _refuse_removed(args: Sequence[str]) -> None:
 
 app = App(
     cls=_Guarded,
-    help="Simulate DAG jobs on heterogeneous GPU clusters, and compare schedulers.",
+    help="Simulate DAG jobs on heterogeneous GPU clusters and compare schedulers.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

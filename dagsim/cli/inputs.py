@@ -137,7 +137,7 @@ def workload_save(
         Path | None,
         typer.Argument(
             metavar="[OUT]",
-            help="The file to write, as JSON Lines, compressed if the name ends in .gz. You can also use --out.",
+            help="The JSON Lines file to write, compressed if its name ends in .gz. You can also use --out.",
         ),
     ] = None,
     config: ConfigFile = None,

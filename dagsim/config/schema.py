@@ -104,7 +104,7 @@ class Config(TopKeys):
     def _of_the_seam(cls, system: Any) -> Any:
         if not isinstance(system, System | Foreign):
             raise ConfigError(
-                f"{kind_of(system)} is not a Scenario (dagsim.systems.seam); derive the class from Scenario"
+                f"{kind_of(system)} is not a Scenario, so derive the class from dagsim.systems.seam.Scenario"
             )
         return system
 
@@ -140,8 +140,8 @@ class Config(TopKeys):
         for key in _top_keys():
             if key in self.model_fields_set:
                 raise ConfigError(
-                    f"{key} describes the system {DEFAULT_SYSTEM!r}, but the system is {self.kind!r}; put its "
-                    f"settings under system"
+                    f"{key} belongs to the system {DEFAULT_SYSTEM!r}, but the system is {self.kind!r}; "
+                    "put itssettings under system"
                 )
         if (
             "policy" not in self.model_fields_set

@@ -137,7 +137,7 @@ class Document:
             if path[: len(replaced)] != replaced or not option.startswith("--"):
                 continue
             if path != key or option not in ("--set", own):
-                raise ConfigError(f"{source}: would undo {place}; change their order, or leave one of them out")
+                raise ConfigError(f"{source}: would undo {place}; change their order or leave one of them out")
 
 
 def read_yaml(path: Path) -> Document:
@@ -150,7 +150,9 @@ def read_yaml(path: Path) -> Document:
         if path.is_fifo() and path.parts[:2] not in (("/", "dev"), ("/", "proc")):
             raise ConfigError(f"{path}: is a named pipe, not a file")
         if path.stat().st_size > _MOST_BYTES:
-            raise ConfigError(f"{path}: has more than {_MOST_BYTES:,} bytes; a configuration is text of a few pages")
+            raise ConfigError(
+                f"{path}: has more than {_MOST_BYTES:,} bytes, but a configuration is a text of a few pages"
+            )
         with path.open(encoding="utf-8") as file:
             return load(file.read(_MOST_BYTES), str(path))
     except OSError as error:
@@ -172,12 +174,12 @@ def load(text: str, source: str) -> Document:
         mark = error.problem_mark or error.context_mark
         at = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         raise ConfigError(
-            f"{source}{at}: not YAML: {', '.join(filter(None, (error.context, error.problem)))}"
+            f"{source}{at}: invalid YAML: {', '.join(filter(None, (error.context, error.problem)))}"
         ) from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"{source}: not YAML: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"{source}: invalid YAML: {' '.join(str(error).split())}") from None
     except RecursionError:
-        raise ConfigError(f"{source}: nested too deeply") from None
+        raise ConfigError(f"{source}: the values are nested too deeply") from None
     document = Document(None, source)
     faults: list[str] = []
     if node is not None:
@@ -285,8 +287,8 @@ def _step(holder: Any, word: str, path: Key, source: str) -> Any:
             return int(word)
         case list():
             allowed = f"an index in 0..{len(holder) - 1}" if holder else "none: the list is empty"
-            raise ConfigError(f"{source}: {at} is a list, and has no {word!r}; allowed: {allowed}")
-    raise ConfigError(f"{source}: {at} is {holder!r}, and has no part {word!r}")
+            raise ConfigError(f"{source}: {at} is a list, so {word!r} does not select an entry; allowed: {allowed}")
+    raise ConfigError(f"{source}: {at} is {holder!r}, which has no key {word!r}")
 
 
 Schema = Mapping[str, Any]

@@ -42,10 +42,10 @@ def write_run(
     """
     if to_format not in FORMATS:
         hint = nearest(to_format or "", FORMATS)
-        raise UnknownName(f"--to-format {to_format!r}: a run can be written as {', '.join(FORMATS)}{hint}")
+        raise UnknownName(f"--to-format {to_format!r}: a run can only be written as {', '.join(FORMATS)}{hint}")
     store = Store.open(path)
     if (kind := store.config.kind) != "cluster":
-        raise InputError(f"{path}: a run of the system {kind!r} is no log of a cluster")
+        raise InputError(f"{path}: a run on the system {kind!r} cannot be written as the log of a cluster")
     line, scenario = store.line(0), cluster_scenario_of(store.config)
     runs, earlier = _last_runs(store)
     jobs = list(scenario.jobs(line.seed))

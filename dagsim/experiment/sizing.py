@@ -184,8 +184,9 @@ def trace_cluster(
         cluster = "trace" if trace.lists_machines() else "sized"
         if cluster == "sized" and not invented:
             raise ConfigError(
-                f"{trace.path}: the cluster is unknown, because the log does not list its machines; give --cluster "
-                f"FILE (dagsim site import makes one), or --cluster sized to invent one for an offered load of {LOAD}"
+                f"{trace.path}: the cluster is unknown, because the log does not list its machines; give "
+                "--cluster FILE (which dagsim site import can create), or --cluster sized to invent one "
+                f"for an offered load of {LOAD}"
             )
     if cluster == "trace":
         return "--cluster trace", {"cluster": {"name": "trace", "from_trace": True}}
@@ -261,10 +262,9 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     gpus = max(_NODE.gpus, _whole(demand.instance_gpus, "GPUs a node"))
     if gpus > _MOST_INVENTED:
         raise ConfigError(
-            f"the cluster would be invented for a job that asks for {demand.instance_gpus:,.0f} GPUs on one node, "
-            f"and no real node has that many; let jobs run on several nodes (--read spread, if the log is a plain "
-            f"table), "
-            "mend that row, or give a cluster with --cluster"
+            f"the cluster would be invented for a job that requests {demand.instance_gpus:,.0f} GPUs on "
+            "one node, but no real node has that many; let jobs run on several nodes (--read spread, if "
+            "the log is a plain table), correct that row, or give a cluster with --cluster"
         )
     cpus = max(_NODE.cpus, float(_whole(demand.instance_cpus, "cores a node")))
     memory_gb = max(_NODE.memory_gb, float(_whole(demand.instance_gb, "GB a node")))
@@ -311,7 +311,8 @@ def _whole(amount: float, what: str) -> int:
     """
     if not amount <= _MOST[what]:
         raise ConfigError(
-            f"the trace needs a cluster of {amount:.3g} {what}; the limit is {_MOST[what]:,}: "
-            "a field is damaged, or jobs never end; read fewer jobs with --max-jobs, or give a cluster with --cluster"
+            f"the trace needs a cluster with {amount:.3g} {what}, but the limit is {_MOST[what]:,}; "
+            "probably a field is damaged or jobs never end; read fewer jobs with --max-jobs, or give a "
+            "cluster with --cluster"
         )
     return ceil(amount)

@@ -230,14 +230,14 @@ class Store(ABC):
             RunFolderError: As in ``open``.
         """
         if not path.is_dir():
-            raise RunFolderError(f"{path}: no such run folder")
+            raise RunFolderError(f"{path}: there is no such run folder")
         if not (path / "manifest.json").exists():
             raise RunFolderError(f"{path}: not a run folder, because it has no manifest.json")
         facts = read_json_file(path / "manifest.json")
         if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
             raise RunFolderError(
-                f"{path / 'manifest.json'}: not from a run folder that this version can read (schema {SCHEMA}); run it "
-                "again: its command is in command.txt"
+                f"{path / 'manifest.json'}: this version only reads run folders with schema {SCHEMA}; "
+                "repeat the run with the command in command.txt"
             )
         check_shape(facts, _MANIFEST, path / "manifest.json")
         names = allowed()
@@ -251,7 +251,9 @@ class Store(ABC):
         try:
             config = load_config(file, own=own)
         except ConfigError as error:
-            raise RunFolderError(f"{path}: its configuration cannot be read: {'; '.join(error.args)}") from None
+            raise RunFolderError(
+                f"{path}: the configuration of the run cannot be read: {'; '.join(error.args)}"
+            ) from None
         return _kind(is_sweep(path))(path, config, facts)
 
     # The plan and the state of the folder.
@@ -273,7 +275,7 @@ class Store(ABC):
         Raises:
             RunFolderError: The folder belongs to another command.
         """
-        raise RunFolderError(f"{self.path}: not the folder of a sweep: it contains no {GRID}")
+        raise RunFolderError(f"{self.path}: not the folder of a sweep, because it contains no {GRID}")
 
     @abstractmethod
     def plan(self) -> Plan:
@@ -288,7 +290,7 @@ class Store(ABC):
         """The state of the run according to ``status.json``."""
         status = read_json_file(self.path / "status.json")
         if not isinstance(status, dict) or status.get("state") not in get_args(State):
-            raise RunFolderError(f"{self.path / 'status.json'}: its state is not one of {', '.join(get_args(State))}")
+            raise RunFolderError(f"{self.path / 'status.json'}: the state must be one of {', '.join(get_args(State))}")
         state: State = status["state"]
         return state
 
@@ -308,7 +310,9 @@ class Store(ABC):
             pid = None
             with suppress(RunFolderError, AttributeError):
                 pid = read_json_file(self.path / "status.json").get("pid")
-            raise RunFolderError(f"{self.path}: another process ({pid}) is writing to it; wait until it has ended")
+            raise RunFolderError(
+                f"{self.path}: another process ({pid}) is writing to this folder; wait until it has ended"
+            )
 
     def resume(self) -> None:
         """Become the writer again, and cut off unfinished rows of the last one.
@@ -319,8 +323,8 @@ class Store(ABC):
         """
         if not self.manifest.get("policies"):
             raise RunFolderError(
-                f"{self.path}: cannot be resumed: its manifest does not say which policies were to run, because its "
-                "command has no --resume; run it again: its command is in command.txt"
+                f"{self.path}: cannot be resumed, because the manifest does not list the policies of a "
+                "command without --resume; repeat the run with the command in command.txt"
             )
         self.check_unchanged()
         try:
@@ -339,7 +343,7 @@ class Store(ABC):
         """
         if changed := changes(self.manifest):
             raise RunFolderError(
-                f"{self.path}: cannot be resumed: {'; '.join(changed)}. Bring the old version back, or start a new run"
+                f"{self.path}: cannot be resumed: {'; '.join(changed)}. Restore the old version, or start a new run"
             )
         self.check_trace()
 
@@ -353,7 +357,9 @@ class Store(ABC):
         if trace is not None and (
             not Path(trace["path"]).exists() or file_hash(Path(trace["path"])) != trace["sha256"]
         ):
-            raise RunFolderError(f"{self.path}: cannot be resumed: its trace {trace['path']} is gone or has changed")
+            raise RunFolderError(
+                f"{self.path}: cannot be resumed, because the trace {trace['path']} is missing or has changed"
+            )
 
     @contextmanager
     def noting(self) -> Iterator[None]:
@@ -682,8 +688,8 @@ class Store(ABC):
         """
         if isinstance(self.config.system, Foreign):
             raise CodeNotAllowed(
-                f"{self.path}: its system {self.config.kind!r} is code outside dagsim, which was not imported; "
-                "--allow-code imports it (docs/security.md)"
+                f"{self.path}: the system {self.config.kind!r} is code outside dagsim, which was not "
+                "imported; give --allow-code to import it (docs/security.md)"
             )
         return scenario_of(self.config).cluster
 

@@ -46,7 +46,9 @@ def t_quantile(level: float, df: int) -> float:
         InputError: The level is not between 0 and 1, or there is no degree of freedom.
     """
     if not 0 < level < 1 or df < 1:
-        raise InputError(f"Student's t: level must lie between 0 and 1 and df be 1 or more, got {level!r} and {df!r}")
+        raise InputError(
+            f"Student's t: level must lie between 0 and 1, and df must be 1 or more, got {level!r} and {df!r}"
+        )
     tail = 1 - level
     log_norm = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - math.log(df * math.pi) / 2
     normal = NormalDist().inv_cdf(1 - tail / 2)
@@ -336,11 +338,12 @@ def over_time(
     """
     a, b = np.asarray(values, float), np.asarray(reference, float)
     if a.ndim != 1 or a.shape != b.shape:
-        raise InputError(f"blocks: needs one value per job of either run, got shapes {a.shape} and {b.shape}")
+        raise InputError(f"blocks: expected one value per job in both runs, got shapes {a.shape} and {b.shape}")
     require(2 <= blocks <= 100, "blocks: must be 2 to 100", blocks, InputError)
     if len(a) < FEWEST_JOBS:
         raise InputError(
-            f"blocks: needs {FEWEST_JOBS:,} jobs or more, this trace has {len(a):,}; shorter blocks are correlated"
+            f"blocks: a trace needs at least {FEWEST_JOBS:,} jobs, because shorter blocks are correlated, "
+            f"but this one has {len(a):,}"
         )
     require(0 < level < 1, "blocks: level must lie between 0 and 1", level, InputError)
     pieces = [
@@ -359,5 +362,5 @@ def over_time(
 def _ratio(ours: Floats, theirs: Floats, number: int) -> float:
     for column in (ours, theirs):
         if not np.all(np.isfinite(column) & (column >= 0)) or not column.any():
-            raise InputError(f"blocks: block {number} has a job without a finite time, or only times of 0")
+            raise InputError(f"blocks: block {number} contains a job without a finite time, or only times of 0")
     return float(ours.mean() / theirs.mean())

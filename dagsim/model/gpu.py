@@ -184,7 +184,9 @@ def mig_slice(gpu: GpuType, profile: str) -> GpuType:
     of = _A30_SLICES if gpu.name == "A30" else _SLICES
     size, memory_gb = (int(match[1]), float(match[2])) if match else (0, 0.0)
     if not 1 <= size <= of or not 0 < memory_gb <= gpu.memory_gb:
-        raise ModelError(f"{profile!r} is no MIG profile of {gpu.name}: {of} compute slices and {gpu.memory_gb:g} GB")
+        raise ModelError(
+            f"{profile!r} is not a MIG profile of {gpu.name}, which has {of} compute slices and {gpu.memory_gb:g} GB"
+        )
     part = size / of
     return GpuType(
         f"{gpu.name}-{size}g.{match[2] if match else ''}gb",

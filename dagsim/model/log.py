@@ -232,12 +232,12 @@ class FactColumns(Sequence[JobFacts]):
         jobs = len(self.ids)
         numbers = [getattr(self, name) for name in NUMBERS]
         if any(len(column) != jobs for column in (*numbers, self.tenant, self.graph)):
-            raise ValueError("columns of jobs of different lengths")
+            raise ValueError("the columns of jobs have different lengths")
         if len(self.first) != jobs + 1 or self.first[-1] != len(self.name) or (np.diff(self.first) < 0).any():
-            raise ValueError("tasks that are of no job")
+            raise ValueError("some tasks belong to no job")
         for places, of in ((self.name, self.names), (self.graph, self.graphs)):
             if len(places) and not 0 <= places.min() <= places.max() < len(of):
-                raise ValueError("a place beyond its list")
+                raise ValueError("an index points beyond its list")
 
     @classmethod
     def of(cls, facts: Sequence[JobFacts]) -> FactColumns:
@@ -360,9 +360,11 @@ class ScheduleLog:
         try:
             rows = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise RunFolderError(f"{path}: not a readable schedule log ({error})") from None
+            raise RunFolderError(f"{path}: the schedule log cannot be read ({error})") from None
         if rows.dtype != ROW:
-            raise RunFolderError(f"{path}: not a schedule log of this version (its fields are {rows.dtype.names})")
+            raise RunFolderError(
+                f"{path}: the schedule log comes from another version (its fields are {rows.dtype.names})"
+            )
         return cls.of(rows)
 
     @classmethod
@@ -441,17 +443,17 @@ class Schedule:
         """
         rows, jobs = self.log.rows(), FactColumns.of(self.jobs)
         if rows.ndim != 1:
-            raise ValueError(f"rows in {rows.ndim} dimensions")
+            raise ValueError(f"the rows have {rows.ndim} dimensions")
         # A rejected job that can run nowhere has no end on an idle cluster either.
         numbers = np.array([getattr(jobs, name) for name in NUMBERS if name not in ("deadline_s", *_IDEAL)])
         ideals = np.array([getattr(jobs, name) for name in _IDEAL])
         ends = (self.seed, self.ended_s, self.begins_s)
         finite = np.isfinite(numbers).all() and all(isinstance(end, int | float) and isfinite(end) for end in ends)
         if not finite or not (ideals >= 0).all():
-            raise ValueError("a number of a job, its seed or its end that is not finite")
+            raise ValueError("a number of a job, the seed or the end is not finite")
         texts = (*jobs.ids, *jobs.tenant, *jobs.names)
         if not all(isinstance(text, str) for text in texts):
-            raise ValueError("a name that is not a text")
+            raise ValueError("a name is not a string")
         kind, job, node, task = rows["kind"], rows["job"], rows["node"], rows["task"]
         self._check_rows(rows, "kind", (kind < 0) | (kind > max(Kind)))
         for name in ("time_s", "value"):

@@ -121,7 +121,7 @@ class QueueNode:
             _check(f"queue {self.name!r}: {part}", getattr(self, part))
         for part in ("borrow", "lend") if not self.children else ():
             if unknown := [key for key in getattr(self, part) if key not in self.quota]:
-                raise ModelError(f"queue {self.name!r}: {part} names {unknown[0]!r}, of which it has no quota")
+                raise ModelError(f"queue {self.name!r}: {part} names {unknown[0]!r}, for which the queue has no quota")
 
     def walk(self, above: tuple[str, ...] = ()) -> Iterator[tuple[QueueNode, tuple[str, ...]]]:
         """Yield the queue and all below it, each with the names of those above, nearest first."""
@@ -249,13 +249,16 @@ class NodeReservation:
 
     def __post_init__(self) -> None:
         if not self.name or not self.nodes:
-            raise ModelError(f"reservation {self.name!r}: it needs a name and nodes")
+            raise ModelError(f"reservation {self.name!r}: the reservation needs a name and nodes")
         if not 0 <= self.start_s < self.end_s:
             raise ModelError(
-                f"reservation {self.name!r}: it must end after it begins, got {self.start_s!r} to {self.end_s!r}"
+                f"reservation {self.name!r}: the reservation must end after it begins, got "
+                f"{self.start_s!r} to {self.end_s!r}"
             )
         if self.every_s is not None and not self.end_s - self.start_s <= self.every_s < inf:
-            raise ModelError(f"reservation {self.name!r}: every_s must not be shorter than it, got {self.every_s!r}")
+            raise ModelError(
+                f"reservation {self.name!r}: every_s must not be shorter than the reservation, got {self.every_s!r}"
+            )
 
     def times(self) -> list[tuple[float, float]]:
         """The start and end of each time that it is held."""
@@ -283,9 +286,9 @@ class NodeOutage:
 
     def __post_init__(self) -> None:
         if not self.nodes:
-            raise ModelError("outage: it needs nodes")
+            raise ModelError("outage: no nodes are named")
         if not 0 <= self.start_s < (inf if self.end_s is None else self.end_s):
-            raise ModelError(f"outage: it must end after it begins, got {self.start_s!r} to {self.end_s!r}")
+            raise ModelError(f"outage: the end must follow the beginning, got {self.start_s!r} to {self.end_s!r}")
 
 
 UNLIMITED_S = 365 * 86400.0
@@ -336,7 +339,7 @@ class QueueTree:
 
     def __post_init__(self) -> None:
         if self.kueue is not None and self.tree:
-            raise ModelError("queues: kueue has its own tree of cohorts; leave out one of kueue and tree")
+            raise ModelError("queues: kueue has its own tree of cohorts, so leave out either kueue or tree")
         _check("licences", self.licences)
         for part in self.partitions:
             if part.qos and part.qos not in [qos.name for qos in self.qos]:
@@ -345,9 +348,9 @@ class QueueTree:
         named |= {"partition": [partition.name for partition in self.partitions], "qos": [qos.name for qos in self.qos]}
         for kind, names in named.items():
             if twice := [name for name in names if names.count(name) > 1]:
-                raise ModelError(f"queues: there are two of the {kind} {twice[0]!r}")
+                raise ModelError(f"queues: the {kind} {twice[0]!r} occurs twice")
         if "root" in named["queue"]:
-            raise ModelError("queues: 'root' stands above all queues and cannot be one of them")
+            raise ModelError("queues: the name 'root' is reserved for the root of the tree")
         for qos in self.qos:
             if unknown := [name for name in qos.preempts if name not in named["qos"]]:
                 names_of_qos = ", ".join(named["qos"])

@@ -86,17 +86,21 @@ def _processors(job: Job, task: Task, format: str) -> int:
         raise _refused(job, format, f"the duration of task {task.name!r} depends on the GPU type")
     amount = task.gpus or task.cpus
     if amount < 1 or amount != int(amount):
-        raise _refused(job, format, f"task {task.name!r} needs {amount:g} processors; the format has whole ones")
+        raise _refused(
+            job, format, f"task {task.name!r} needs {amount:g} processors, but the format only has whole ones"
+        )
     return int(amount)
 
 
 def _single(job: Job, format: str) -> tuple[Task, int]:
     """Return the only task of a job and the number of its processors."""
     if len(job.tasks) > 1:
-        raise _refused(job, format, f"it has {len(job.tasks)} tasks; the format has no dependencies")
+        raise _refused(job, format, f"it has {len(job.tasks)} tasks, but the format has no dependencies")
     task = job.tasks[0]
     if task.instances > 1 and not task.gang:
-        raise _refused(job, format, "its instances start independently; processors of the format start together")
+        raise _refused(
+            job, format, "its instances start independently, but all processors of a job in the format start together"
+        )
     return task, task.instances * _processors(job, task, format)
 
 
@@ -138,12 +142,14 @@ def _write_slurm_events(path: Path, jobs: Iterable[Job], cluster: Cluster | None
         for job in jobs:
             task, _ = _single(job, "slurm-events")
             if task.cpus < 1 or task.cpus != int(task.cpus) or task.gpus != int(task.gpus):
-                raise _refused(job, "slurm-events", "it needs a part of a core or of a GPU, or no core")
+                raise _refused(job, "slurm-events", "it needs a fraction of a core or of a GPU, or no core")
             if task.memory_gb * 1024 != int(task.memory_gb * 1024):
-                raise _refused(job, "slurm-events", f"{task.memory_gb:g} GB are not a whole number of MB")
+                raise _refused(job, "slurm-events", f"{task.memory_gb:g} GB is not a whole number of MB")
             limit = task.estimate
             if limit is not None and (limit != int(limit) or limit < task.work):
-                raise _refused(job, "slurm-events", "its estimate is not a limit in whole seconds that it keeps")
+                raise _refused(
+                    job, "slurm-events", "its estimate is not a limit in whole seconds, or the job exceeds it"
+                )
             cores = int(task.cpus)
             words = [f"-sim-walltime {_number(task.work)} -n {task.instances * cores} --ntasks-per-node={cores}"]
             words += [f"-t {int(limit) // 60}:{int(limit) % 60:02d}"] if limit is not None else []
@@ -166,7 +172,9 @@ def _write_batsim(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> t
     for job in jobs:
         task, width = _single(job, "batsim")
         if cluster is not None and len(cluster.gpu_types) > 1:
-            raise _refused(job, "batsim", "the cluster has several GPU types; delays are the same on every resource")
+            raise _refused(
+                job, "batsim", "the cluster has several GPU types, but delays are the same on every resource"
+            )
         widest = max(widest, width)
         profile = _number(task.work)
         profiles[profile] = {"type": "delay", "delay": task.work}
@@ -210,7 +218,7 @@ def _write_each(
         content = text(job)
         if path.suffix == ending:
             if files:
-                raise _refused(job, format, "a file holds one graph; name a folder instead")
+                raise _refused(job, format, "a file holds only one graph, so name a folder instead")
             to = path
         else:
             path.mkdir(parents=True, exist_ok=True)
@@ -227,7 +235,7 @@ def _standard_graph(job: Job) -> str:
     graph = job.graph
     for task in job.tasks:
         if task.instances > 1 or _processors(job, task, "stg") > 1:
-            raise _refused(job, "stg", f"task {task.name!r} needs several processors; the format has one per task")
+            raise _refused(job, "stg", f"task {task.name!r} needs several processors, but the format has one per task")
     number = {place: row for row, place in enumerate(graph.order, 1)}
     last = len(graph.tasks) + 1
     rows: list[tuple[int, float, list[int]]] = [(0, 0.0, [])]
@@ -245,7 +253,9 @@ def _workflow(job: Job) -> str:
     names = [task.name for task in job.tasks]
     for place, (task, parents) in enumerate(zip(job.tasks, job.graph.parents, strict=True)):
         if task.instances > 1:
-            raise _refused(job, "wfcommons", f"task {task.name!r} has {task.instances} instances; the format has one")
+            raise _refused(
+                job, "wfcommons", f"task {task.name!r} has {task.instances} instances, but the format has one"
+            )
         cores = _processors(job, task, "wfcommons")
         inputs = [edge for edge in job.graph.edges if edge.child == place and edge.bytes]
         outputs = [edge for edge in job.graph.edges if edge.parent == place and edge.bytes]
@@ -292,7 +302,7 @@ def _plain_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
             raise _refused(job, "plain", "the name of a task has a |, which separates parents")
         for task, parents in zip(job.tasks, job.graph.parents, strict=True):
             if task.speeds:
-                raise _refused(job, "plain", f"task {task.name!r} has speeds by GPU type")
+                raise _refused(job, "plain", f"task {task.name!r} has different speeds on different GPU types")
             values = [job.id, job.arrival_s, task.gpus, task.work, "|".join(task.gpu_types or ()), task.instances]
             values += ["yes" if task.gang else "no", task.cpus, task.memory_gb, task.estimate]
             values += [task.model, task.batch, *(getattr(job, name) for name in _PLAIN_JOB), job.observed_start_s]
@@ -320,14 +330,16 @@ def _openb_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
     """Yield a pod for each job, scheduled at the logged time, or else at once."""
     for job in jobs:
         if len(job.tasks) > 1 or job.tasks[0].instances > 1:
-            raise _refused(job, "openb2023", "it has several tasks or instances; a pod is one")
+            raise _refused(job, "openb2023", "it has several tasks or instances, but a pod has only one")
         (task,) = job.tasks
         if task.speeds or task.model:
             raise _refused(job, "openb2023", "its duration depends on the GPU type")
         gpus = 1 if 0 < task.gpus < 1 else task.gpus
         sizes = (1000 * task.cpus, 1024 * task.memory_gb, gpus, 1000 * min(task.gpus, 1.0))
         if any(abs(size - round(size)) > 1e-6 for size in sizes):
-            raise _refused(job, "openb2023", "its CPUs, memory or GPUs are finer than .001 CPU, 1 MiB or .001 GPU")
+            raise _refused(
+                job, "openb2023", "its CPUs, memory or GPUs are not multiples of 0.001 CPU, 1 MiB and 0.001 GPU"
+            )
         start_s = job.arrival_s if job.observed_start_s is None else job.observed_start_s
         yield [
             *(job.id, *map(round, sizes), "|".join(task.gpu_types or ()), "Guaranteed", "Succeeded"),
@@ -376,7 +388,7 @@ def _sacct_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
         # a third of a job's memory may be fractional, but the total is whole
         cpus, gpus, memory = map(round, amounts)
         if any(abs(amount - round(amount)) > 1e-6 for amount in amounts):
-            raise _refused(job, "sacct", "all its CPUs, GPUs or memory (MB) are not whole numbers")
+            raise _refused(job, "sacct", "its total CPUs, GPUs or memory (in MB) is not a whole number")
         limit = (
             ""
             if task.estimate is None

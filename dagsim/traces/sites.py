@@ -173,7 +173,7 @@ def _numbers(inside: str) -> Iterator[str]:
         first, dash, last = part.partition("-")
         last = last if dash else first
         if not (first.isascii() and first.isdecimal() and last.isascii() and last.isdecimal() and len(last) < 19):
-            raise ValueError(f"no range of numbers: {part[:80]!r}")
+            raise ValueError(f"not a range of numbers: {part[:80]!r}")
         if int(first) > int(last):
             raise ValueError(f"a range that runs backwards: {part[:80]!r}")
         for number in range(int(first), int(last) + 1):

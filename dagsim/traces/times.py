@@ -153,10 +153,12 @@ def with_offsets(
     texts = {column: words.copy() for column, words in texts.items()}
     for row, repeats in rows.items():
         if not repeats:
-            report.note("with a time in an hour that is skipped (is timezone right?)", table.where(row))
+            report.note(
+                "with a time in an hour that does not exist in their time zone (check timezone)", table.where(row)
+            )
         dated, only = reading_of([texts[column][row] for column in columns], lasts_s(row), zone)
         if repeats and not only:
-            report.note("in an hour that their zone repeats, taken as its first", table.where(row))
+            report.note("in an hour that occurs twice in their time zone (taken as the first)", table.where(row))
         for column, text in zip(columns, dated, strict=True):
             texts[column][row] = text
     return replace(table, words_of=table.words_of | {column: texts[column] for column in columns})

@@ -94,7 +94,7 @@ class Trace:
         """
         if "origin_s" not in self.meta:
             raise TraceError(
-                f"{self.source}: the times of its machines count from the first job, which is not read yet"
+                f"{self.source}: the times of its machines count from the first job, which has not been read yet"
             )
         origin, scale = self.meta["origin_s"], self.options.time_scale
         moved = [
@@ -202,7 +202,7 @@ class Trace:
             report.jobs += len(jobs)
             yield self._moved(jobs, origin, scale)
         if report.jobs == 0:
-            raise TraceError(f"{self.source}: no job to keep ({report})")
+            raise TraceError(f"{self.source}: there is no usable job ({report})")
         if report.open:
             report.skip("after the window", report.open)
 
@@ -210,6 +210,6 @@ class Trace:
         moved = jobs.shifted(origin, scale)
         for _, error in moved.faults(~np.isfinite(moved.arrival_s)):
             raise TraceError(
-                f"{self.source}: a time scale of {self.options.time_scale!r} is too large for it ({error})"
+                f"{self.source}: the time scale {self.options.time_scale!r} is too large for this trace ({error})"
             )
         return moved

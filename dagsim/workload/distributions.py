@@ -205,7 +205,7 @@ class Choice:
 
     def __post_init__(self) -> None:
         if not self.values or not all(map(isfinite, self.values)):
-            raise WorkloadError(f"choice: values must be at least one number, got {self.values!r}")
+            raise WorkloadError(f"choice: values must contain at least one number, got {self.values!r}")
         _weights(self.kind, self.weights or (1.0,) * len(self.values), len(self.values))
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
@@ -240,7 +240,9 @@ class Quantiles:
                 f"quantiles: points must begin with probability 0 and end with probability 1, got {self.points!r}"
             )
         if chances != sorted(chances) or values != sorted(values) or values[0] < 0 or values[-1] == inf:
-            raise WorkloadError(f"quantiles: points must rise in probability and value, from 0 up, got {self.points!r}")
+            raise WorkloadError(
+                f"quantiles: points must increase in probability and value, starting from 0, got {self.points!r}"
+            )
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
         return self.at(rng.random(count))

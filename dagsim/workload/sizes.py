@@ -173,7 +173,7 @@ def _sizes(name: str, distribution: Distribution, rng: Draws, count: int) -> np.
     else:
         drawn = distribution.draw(rng(f"sizes/{name}"), count)
     if count and not drawn.min() >= 0:
-        raise WorkloadError(f"sizes: {name} must be 0 or more, and {distribution!r} gave {float(drawn.min())!r}")
+        raise WorkloadError(f"sizes: {name} must be 0 or more, but {distribution!r} gave {float(drawn.min())!r}")
     return drawn
 
 

@@ -120,11 +120,13 @@ def key_columns(order: Ordered | TypedOrdered, columns: KeyColumns) -> np.ndarra
             f"{type(error).__name__}: {error}"
         ) from error
     if not all(isinstance(key, np.ndarray) and key.shape == (count,) for key in keys):
-        raise ConfigError(f"its key must return one number per task, got {keys[0]!r} of {count} tasks")
+        raise ConfigError(f"its key must return one number per task, got {keys[0]!r} for {count} tasks")
     for place, expected in singly.items():
         answers = [float(key[place]) for key in keys]
         if not np.array_equal(answers, np.array(expected, float), equal_nan=True):
-            raise ConfigError(f"its key is {expected} of a single task and {answers} of all at once")
+            raise ConfigError(
+                f"its key is {expected} for a single task, but {answers} when evaluated for all tasks at once"
+            )
     return np.ascontiguousarray(np.stack(keys, axis=1), np.float64)
 
 

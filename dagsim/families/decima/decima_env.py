@@ -147,7 +147,7 @@ class DecimaEnv(EpisodeEnv):
 
     def _begun(self) -> SparkKernel:
         if self.simulation is None:
-            raise ResetNeeded("nothing to draw yet: call reset() first")
+            raise ResetNeeded("there is nothing to draw yet; call reset() first")
         kernel: SparkKernel = self.simulation
         return kernel
 

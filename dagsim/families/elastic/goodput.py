@@ -130,8 +130,8 @@ class GoodputModel:
         batch = np.asarray(replicas * local_batch * (accumulation + 1))
         if (batch < self.limits.initial).any():
             raise ModelError(
-                f"a batch of {batch.min():g} samples is below the initial batch of {self.limits.initial}; "
-                "the goodput model does not cover it"
+                f"a batch of {batch.min():g} samples is below the initial batch of {self.limits.initial}, "
+                "which the goodput model does not cover"
             )
         return self.throughput.samples_per_s(nodes, replicas, local_batch, accumulation) * self.efficiency(batch)
 
@@ -145,11 +145,11 @@ class GoodputModel:
         """
         nodes, replicas = np.broadcast_arrays(nodes, replicas)
         if (nodes < 1).any() or (replicas < nodes).any():
-            raise ModelError("a placement needs at least one node, and one replica on each")
+            raise ModelError("a placement needs at least one node, and at least one replica on each node")
         if (replicas * self.limits.local_min > self.limits.largest).any():
             raise ModelError(
-                f"{replicas.max()} replicas need {self.limits.local_min} samples each, more than the largest batch of "
-                f"{self.limits.largest}"
+                f"{replicas.max()} replicas need {self.limits.local_min} samples each, which exceeds the "
+                f"largest batch of {self.limits.largest}"
             )
         shape, nodes, replicas = nodes.shape, nodes.ravel(), replicas.ravel()
         least = np.maximum(self.limits.initial, self.limits.local_min * replicas)
@@ -212,7 +212,7 @@ def _columns(measurements: Sequence[StepMeasurement]) -> tuple[np.ndarray, ...]:
         raise ModelError("a throughput model needs at least one measured iteration")
     nodes, replicas, local, step_s, sync_s = map(np.array, zip(*measurements, strict=True))
     if (step_s <= sync_s).any():
-        raise ModelError("a measured iteration has no computing time: its synchronisation takes all of it")
+        raise ModelError("a measured iteration has no compute time, because synchronisation takes all of it")
     return nodes, replicas, local, step_s - sync_s, step_s
 
 

@@ -58,7 +58,8 @@ class _ElasticTask:
         elastic = piece.task.elastic
         if elastic is None or not isinstance(piece.training, GoodputProgress | Training):
             raise ConfigError(
-                f"elastic policies choose GPUs by a goodput model; the elastic task {piece.name} has another model"
+                f"elastic policies need a goodput model to choose GPUs, but the elastic task {piece.name} "
+                "has a different kind of model"
             )
         self.order = piece.order
         self.elastic: Elastic = elastic
@@ -245,7 +246,8 @@ class Pollux(_Resizing):
         _refuse_levels("pollux", [task.piece for task in tasks])
         if any(run.task.training is None for run in view.running.values() if run.gpus):
             raise ConfigError(
-                "pollux supports either elastic tasks or other tasks, not both (elastic: {default: by-size})"
+                "pollux cannot mix elastic tasks with other tasks; make all tasks elastic with elastic: "
+                "{default: by-size}"
             )
         [gpu] = {type_ for machine in view.machines.list if (type_ := view.gpu_types[machine.type]) is not None}
         jobs = {str(task.order): _Searched(task, gpu.name) for task in tasks}

@@ -93,11 +93,11 @@ class JobLog:
         """
         seen_s = jobs.observed_start_s if start_s is None else start_s
         if seen_s is None or (np.isnan(seen_s).all() and start_s is None):
-            raise TraceError("the log has no starts of jobs, so there are no waits to forecast")
+            raise TraceError("the log contains no start times, so there are no waits to forecast")
         submission = jobs.ids.tolist()
         if (np.diff(jobs.first) != 1).any():
             if len(jobs.parent):
-                raise TraceError("forecasts need a log of jobs whose tasks do not wait for each other")
+                raise TraceError("forecasts need a log in which the tasks of a job do not wait for each other")
             components = np.diff(jobs.first)
             submission, seen_s = np.repeat(jobs.ids, components).tolist(), np.repeat(seen_s, components)
             jobs = jobs.apart()
@@ -186,7 +186,7 @@ def read_snapshot(trace: Trace) -> tuple[JobLog, float]:
     jobs, t = trace.unscaled(), trace.begins_s
     if t is None:
         raise TraceError(
-            f"{trace.source}: not a snapshot; give the output of squeue --json or kubectl get pods -o json"
+            f"{trace.source}: not a snapshot of a queue; give the output of squeue --json or kubectl get pods -o json"
         )
     start_s = np.full(len(jobs), nan) if jobs.observed_start_s is None else jobs.observed_start_s
     stated_s = np.full(len(jobs.work), nan) if jobs.estimate is None else jobs.estimate
@@ -224,7 +224,7 @@ def read_sacct_log(path: Path, options: TraceOptions) -> JobLog:
     """
     rows = {row.id: row for row in _rows(Source(path), options)}  # use the last of several attempts
     if not rows:
-        raise TraceError(f"{path}: no job with a submission time")
+        raise TraceError(f"{path}: no job has a submission time")
     with TemporaryDirectory() as folder:
         file = Path(folder, "asked.txt")
         text = ["\t".join(COLUMNS), *("\t".join(row.asked) for row in rows.values())]

@@ -182,8 +182,8 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
     checks.drop(end < start, "without end")
     cpus, memory = table.numbers(_CPU), table.numbers(_MEMORY)
     fine = (cpus >= 0) & (cpus < inf), (memory >= 0) & (memory <= 100)
-    checks.note(~fine[0], "tasks without a usable plan_cpu (no cores asked)")
-    checks.note(~fine[1], "tasks without a usable plan_mem (no memory asked)")
+    checks.note(~fine[0], "tasks without a usable plan_cpu (taken as no cores)")
+    checks.note(~fine[1], "tasks without a usable plan_mem (taken as no memory)")
     cpus, memory = (np.where(usable, asked, 0.0) for usable, asked in zip(fine, (cpus / 100, memory), strict=True))
     name = table.words(_NAME)
     spelled = [(None, (), "") if word.startswith("task_") else _dag_name(word) for word in name.words]
@@ -213,10 +213,10 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
     graph = _graph(key[tasks], job[tasks], name.place[tasks], degree, listed)
     work, early = _work(start[tasks], end[tasks], graph, options.floor_s)
     alive = kept[job[tasks]]
-    findings.note(tasks[early & alive], "tasks that end before a parent does (work 0)", stage=1)
+    findings.note(tasks[early & alive], "tasks that end before one of their parents (taken as no work)", stage=1)
     orphans = np.flatnonzero(graph.orphan & alive)
     orphans = orphans[np.diff(job[tasks[orphans]], prepend=-1) > 0]
-    findings.note(tasks[orphans], "jobs with a parent that does not exist (taken as done)", stage=2)
+    findings.note(tasks[orphans], "jobs with a missing parent (taken as done)", stage=2)
     if options.gpus_per_task is None:
         kind, kinds = kinds_of_rows(
             np.ones(len(tasks), bool), (cpus[tasks], memory[tasks]), lambda cpus, gb: TaskKind(Demand(0.0, cpus, gb))

@@ -178,10 +178,10 @@ class Events:
         note(lives.alive, "tasks cut at the end of the trace")
         drop((lives.attempts == 0) & lives.is_headless, "of tasks that began before the trace")
         drop(lives.attempts == 0, "of tasks that never ran")
-        note(lives.attempts > 1, "tasks of several attempts (folded into one)")
+        note(lives.attempts > 1, "tasks with several attempts (merged into one)")
         asked = [table.words(column).chosen(lives.asked) for column in (_CPUS, _MEMORY)]
         blank = [np.array([not word for word in words.words])[words.place] for words in asked]
-        note(blank[0] & blank[1], "tasks without a request (nothing requested)")
+        note(blank[0] & blank[1], "tasks without a request (taken as no request)")
         amounts = []
         for words, field in zip(asked, ("CPU request", "memory request"), strict=True):
             values, reasons = zip(*[requested_amount(word, field) for word in words.words], strict=True)

@@ -183,7 +183,7 @@ class _Workflows:
         for collection, children in places.items():
             after = self._after.get(collection, ())
             if not all(parent in places for parent in after):
-                note("jobs that start after a missing one (taken as ended)")
+                note("jobs that start after a missing job (which is taken as ended)")
             parents = [place for parent in after for place in places.get(parent, ())]
             if len(parents) > 1 and len(children) > 1:
                 edges += [Edge(parent, len(tasks)) for parent in parents]

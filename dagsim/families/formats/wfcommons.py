@@ -71,7 +71,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
         ran = parts.get("execution")
         execution = {str(task.get("id")): task for task in _dicts(ran.get("tasks") if isinstance(ran, dict) else None)}
     if not isinstance(listed, list) or not listed:
-        raise TraceError(f"{where}: the workflow lists no tasks")
+        raise TraceError(f"{where}: the workflow has no tasks")
     tasks, edges, written, read = _tasks(listed, execution, sizes, options, report, where)
     if len(tasks) < len(listed):
         if tasks:
@@ -152,7 +152,7 @@ def _bytes(size: Any) -> float:
 def _section(document: Any, name: str, where: str) -> dict[str, Any]:
     section = document.get(name) if isinstance(document, dict) else None
     if not isinstance(section, dict):
-        raise TraceError(f"{where}: not a WfFormat workflow (there is no object {name!r})")
+        raise TraceError(f"{where}: not a WfFormat workflow, because there is no object {name!r}")
     return section
 
 

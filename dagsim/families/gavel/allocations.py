@@ -173,7 +173,7 @@ class AlloXShares(_Rule):
         jobs, types = situation.jobs, list(situation.gpus)
         wide = next((job for job in jobs.values() if job.gpus != 1), None)
         if wide and not self._gangs:
-            raise ConfigError(f"gavel: allox places jobs of one GPU only, job {wide.number} has {wide.gpus}")
+            raise ConfigError(f"gavel: allox only places jobs with one GPU, but job {wide.number} has {wide.gpus}")
         self._placed = {number: name for number, name in self._placed.items() if number in jobs}
         free = dict(situation.gpus)
         for name in self._placed.values():
@@ -554,7 +554,8 @@ class GivenShares(_Rule):
         at_s, rows = next(self._solves, (inf, {}))
         if abs(at_s - situation.now_s) > _SAME_S:
             raise ConfigError(
-                f"gavel: the next allocation is of {at_s!r} s, but the simulation solves at {situation.now_s!r} s"
+                f"gavel: the next recorded allocation is for {at_s!r} s, but the simulation needs one at "
+                f"{situation.now_s!r} s"
             )
         zeros = dict.fromkeys(situation.gpus, 0.0)
         return {key: {**zeros, **rows.get(key, {})} for key in _keys(situation, self.pairs)}

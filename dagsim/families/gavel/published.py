@@ -139,8 +139,8 @@ class Gavel:
         if self.allocator.pairs and rates is None:
             if view.sharing is None:
                 raise ConfigError(
-                    "gavel: the policy lets two tasks share GPUs, and the simulation has no sharing model "
-                    "(sharing: {default: 0.7}, say)"
+                    "gavel: the policy lets two tasks share GPUs, but the simulation has no sharing "
+                    "model; add one, such as sharing: {default: 0.7}"
                 )
             rates = _ModelledPairs(view.sharing, self._tasks)
         order = [gpu.name for gpu in sorted(types, key=lambda gpu: -gpu.fp32_tflops)]

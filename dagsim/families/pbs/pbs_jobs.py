@@ -127,7 +127,7 @@ def _records(source: Source, options: TraceOptions, report: ReadReport) -> Itera
             continue
         report.rows += 1
         if len(line) > _LONGEST:
-            raise TraceError(f"{source.where(place)}: a line of {len(line):,} characters")
+            raise TraceError(f"{source.where(place)}: the line has {len(line):,} characters, which is too long")
         if not _LINE.match(line):
             report.drop("that are not records", source.where(place))
             continue
@@ -184,14 +184,16 @@ def qstat_jobs(source: Source, options: TraceOptions, report: ReadReport) -> Ite
         report.rows += 1
         moments, is_doubtful = _moments(job, zone)
         if is_doubtful:
-            report.note("in an hour that their zone repeats, taken as its first", source.where(place))
+            report.note("in an hour that occurs twice in their time zone (taken as the first)", source.where(place))
         fields = {"Resource_List.mem": "0"} | job | moments
         owner = job.get("euser") or job.get("Job_Owner", "").partition("@")[0]
         fields |= {"user": owner, "account": job.get("Account_Name", ""), "queue": job.get("queue", "")}
         fields = with_gpus(fields)
         if not _states_gpus(fields) and (gpus := _gpus_submitted(fields)):
             fields["gpus"] = str(gpus)
-            report.note("with the GPUs of its submit arguments, since no resource states any", source.where(place))
+            report.note(
+                "with GPUs taken from the submit arguments, because no resource states any", source.where(place)
+            )
         yield place, id, fields
 
 
@@ -426,9 +428,11 @@ def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np
     chunks = [[_Chunk()] if isinstance(demand, str) else demand for demand in demands]
     sizes, begins = (column[asked] for column in (np.array(list(map(len, chunks))), bounds(list(map(len, chunks)))))
     checks.findings.note(
-        shown[kept & (sizes > 1)], "of several kinds of chunks, which need not start together here", stage=1
+        shown[kept & (sizes > 1)],
+        "with several kinds of chunks, which need not start together in the simulation",
+        stage=1,
     )
-    checks.findings.note(shown[kept & again], "with the id of an earlier job, treated as separate jobs", stage=1)
+    checks.findings.note(shown[kept & again], "with the id of an earlier job (treated as separate jobs)", stage=1)
     limit, user, account, queue, hosts = (table.words(column).chosen(shown) for column in _SHOWN)
     limits, reasons = zip(*map(_seconds, limit.words), strict=True)
     drop(np.array([bool(reason) for reason in reasons])[limit.place], "whose walltime is not a duration")
@@ -560,7 +564,7 @@ def _chunks(
             parsed = [parsed[0]._replace(pieces=total, cpus=parsed[0].cpus * pieces / total)]
             pieces = total
         if total % pieces:
-            raise Dirty("with GPUs that are not even over their nodes")
+            raise Dirty("with GPUs that are not spread evenly over their nodes")
         parsed = [chunk._replace(gpus=total // pieces) for chunk in parsed]
     if not any(chunk.memory_gb for chunk in parsed):
         share = pbs_memory_gb(memory) / pieces

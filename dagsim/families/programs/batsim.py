@@ -61,7 +61,7 @@ class Batsim:
                 "batsim:tcp://localhost:28000"
             )
         if endpoint.endswith(":*") and start is None:
-            raise ConfigError(f"batsim: the port of {endpoint!r} may be * only with start=COMMAND")
+            raise ConfigError(f"batsim: the port in {endpoint!r} may only be * together with start=COMMAND")
         try:
             import_module("zmq")
         except ImportError:
@@ -74,7 +74,7 @@ class Batsim:
         self._session: _Session | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
-        raise PolicyFailed(f"policy {self.name!r} cannot be forked: another program cannot be copied at an instant")
+        raise PolicyFailed(f"policy {self.name!r} cannot be forked: the state of another program cannot be copied")
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         """Yield the decisions of the other program for this instant.
@@ -383,7 +383,7 @@ class _Session:
 
     def _fail(self, view: ClusterView, what: str) -> NoReturn:
         self._peer.close()
-        raise PolicyFailed(f"policy {self.name!r} at {view.now:g} s: it {what} (docs/reference/batsim.md)")
+        raise PolicyFailed(f"policy {self.name!r} at {view.now:g} s: the program {what} (docs/reference/batsim.md)")
 
 
 class _Peer:
@@ -463,7 +463,7 @@ def _turn_at(endpoint: str) -> Lock:
         PolicyFailed: A simulation of this process uses the endpoint.
     """
     if endpoint in _HELD:
-        raise PolicyFailed(f"batsim: another simulation of this process uses {endpoint} (docs/reference/batsim.md)")
+        raise PolicyFailed(f"batsim: another simulation in this process is using {endpoint} (docs/reference/batsim.md)")
     key = sha256(f"{Path.home()} {endpoint}".encode()).hexdigest()[:16]
     lock = Lock(Path(gettempdir()) / f"dagsim-batsim-{key}.lock")
     while not lock.claim():

@@ -98,9 +98,9 @@ class ListedBeta:
 
     def __init__(self, values: tuple[float, ...], weights: tuple[float, ...]) -> None:
         if not values or len(values) != len(weights):
-            raise WorkloadError(f"as many values as weights are needed, got {len(values)} and {len(weights)}")
+            raise WorkloadError(f"there must be as many values as weights, got {len(values)} and {len(weights)}")
         if not (min(values) > 0 and min(weights) >= 0 and sum(weights) > 0):
-            raise WorkloadError("values must be above 0, weights 0 or more, and one of them above 0")
+            raise WorkloadError("values must be positive, and weights must be 0 or more with at least one above 0")
         self.values, self.weights = values, weights
 
     def __call__(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
@@ -210,4 +210,6 @@ class RampWorkload:
 
 def _check(least: float, most: float) -> None:
     if not 0 < least <= most:
-        raise WorkloadError(f"beta must lie between limits above 0, the smaller one first, got {least!r} and {most!r}")
+        raise WorkloadError(
+            f"the limits for beta must be positive, with the smaller one first, got {least!r} and {most!r}"
+        )

@@ -66,8 +66,8 @@ class MeasuredPairs:
                 return rates if min(rates) > 0 else None
         if self.default is None:
             raise ModelError(
-                f"sharing: no rates of {_named(first)} beside {_named(second)} on {gpu}; add the pair to the table, "
-                "or set default"
+                f"sharing: there are no rates for {_named(first)} beside {_named(second)} on {gpu}; add "
+                "the pair to the table, or set default"
             )
         return self.default, self.default
 
@@ -98,7 +98,7 @@ class PairTable:
 
     def __post_init__(self) -> None:
         if self.table is None and self.default is None:
-            raise ConfigError("sharing needs a table of pairs, or a default rate")
+            raise ConfigError("sharing needs a table of pairs or a default rate")
         self._pairs()
 
     def pair(self, first: Task, second: Task, gpu: str) -> tuple[float, float] | None:

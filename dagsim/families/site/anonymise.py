@@ -102,7 +102,7 @@ def anonymise(paths: Iterable[Path | str], folder: Path, names: Names | None = N
             written[-1].parent.mkdir(parents=True, exist_ok=True)
             write_jobs(written[-1], (_renamed(job, pseudonyms) for job in open_trace(path).jobs()))
     if not written:
-        raise TraceError("no file to anonymise; name at least one log or list of nodes, or a folder with a log")
+        raise TraceError("there is no file to anonymise; name at least one log, list of nodes, or folder with a log")
     return written
 
 

@@ -201,7 +201,8 @@ def grouped(
             members.setdefault((part, runs), []).append(node.name + suffix)
     if not members:
         raise TraceError(
-            f"no node is left on which jobs can run: {', '.join(imported.left_out[:8])} (--all keeps them)"
+            "no node is left for jobs to run on, because these were left out: "
+            f"{', '.join(imported.left_out[:8])} (--all keeps them)"
         )
     for (part, _), names in members.items():
         label = f"{(part.gpu or 'cpu').lower()}-x{part.gpus}" if part.gpu else "cpu"
@@ -313,5 +314,5 @@ def read_nodes(source: Source) -> list[FoundNode]:
         earlier = nodes.get(node.name)
         nodes[node.name] = node if earlier is None else earlier.also_in(node.partitions)
     if not nodes:
-        raise TraceError(f"{source}:1: it lists no nodes")
+        raise TraceError(f"{source}:1: the file lists no nodes")
     return list(nodes.values())

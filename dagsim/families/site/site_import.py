@@ -61,7 +61,7 @@ def read_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> ImportedSi
     named = {kind: site for kind, site in sites.items() if site.has_queues}
     if len(named) > 1:
         listed = "; ".join(f"{kind}: {', '.join(site.read_files()[:3])}" for kind, site in named.items())
-        raise TraceError(f"the files belong to several schedulers ({listed}); import one at a time")
+        raise TraceError(f"the files come from several schedulers ({listed}); import one at a time")
     for site in named.values():
         site.read += unread.values()
         return site

@@ -256,10 +256,10 @@ def array_tasks(job: str) -> int | None:
         if not all(
             number.isascii() and number.isdecimal() and len(number) < 9 for number in (first, last or "0", step or "1")
         ):
-            raise Dirty("with an array that is not a list of tasks")
+            raise Dirty("whose array is not a list of tasks")
         tasks += max(0, int(last or first) - int(first)) // max(1, int(step or 1)) + 1
     if tasks > _MOST_TASKS:
-        raise Dirty("with an array that is not a list of tasks")
+        raise Dirty("whose array is not a list of tasks")
     return tasks
 
 
@@ -287,7 +287,7 @@ def _pairs(text: str) -> Mapping[str, str]:
     for part in text.split(",") if not is_unset(text) else ():
         name, equals, value = part.partition("=")
         if not equals:
-            raise Dirty("with resources that are not a list of name=value")
+            raise Dirty("whose resources are not a list of name=value pairs")
         listed[name.strip().lower()] = value
     return listed
 
@@ -459,10 +459,11 @@ def _form(
             _check_header(names, where)
         if columns and not any(len(line) == len(names) for line in lines):
             raise TraceError(
-                f"{where}: {len(first)} fields, but --read columns= names {len(columns)}: {clipped(', '.join(columns))}"
+                f"{where}: the row has {len(first)} fields, but --read columns= names {len(columns)}: "
+                f"{clipped(', '.join(columns))}"
             )
         for name in sorted({name for name in names if name in _READ and names.count(name) > 1}):
-            report.note(f"column twice ({name}), of which the first counts", where)
+            report.note(f"column twice ({name}; the first counts)", where)
         places = [names.index(name.lower()) if name.lower() in names else None for name in COLUMNS]
         if "alloctres" not in names:  # nothing but the requested resources is known
             places[COLUMNS.index("AllocTRES")] = places[COLUMNS.index("ReqTRES")]
@@ -648,9 +649,9 @@ def _joined_tables(parts: FolderParts, report: ReadReport, delimiter: str | None
         for reason, count in scratch.noted.items():
             report.note(reason, str(file), count)
         for reason, count in scratch.dropped.items():
-            report.note(f"of a further file {reason}, not joined", str(file), count)
+            report.note(f"from a further file {reason} (not joined)", str(file), count)
     if parts.left_out:
-        report.note(f"files list the same jobs again and are not read: {', '.join(parts.left_out)}", str(parts.logs))
+        report.note(f"files list the same jobs again and were not read: {', '.join(parts.left_out)}", str(parts.logs))
     raw, alias = COLUMNS.index("JobIDRaw"), COLUMNS.index("JobID")
     fillable = [(place, name.lower()) for place, name in enumerate(COLUMNS) if place not in (raw, alias)]
 
@@ -700,9 +701,8 @@ def _check_header(names: Sequence[str], where: str) -> None:
     ]
     if missing:
         raise TraceError(
-            f"{where}: the header lacks {', '.join(missing)}; it has {clipped(', '.join(names))}; "
-            "this command prints all columns: "
-            f"{COMMAND}"
+            f"{where}: the header lacks {', '.join(missing)}; it has {clipped(', '.join(names))}; to "
+            f"print all columns, use{COMMAND}"
         )
 
 

@@ -644,7 +644,7 @@ class _Reading:
         elif asked.is_stated and not row["ReqTRES"] and is_unset(row["ReqGRES"]):
             asked = asked.with_gpus_of(allocated)._replace(types=())
         if asked.gpus and nodes > 1 and not is_unset(row["ReqGRES"]) and not has_total:
-            self._note("whose GPUs are those of ReqGRES, taken as a number per node", place)
+            self._note("with GPUs taken from ReqGRES as a number per node", place)
         return _Attempt(
             place,
             row["JobID"] or row["JobIDRaw"],
@@ -731,7 +731,9 @@ class _Reading:
         if ran and not attempts[-1].is_over and not self.options.keep_partial:
             self._note(_UNFINISHED, attempts[-1].place)
         if ran and ran[0].restarts:
-            self._note("of requeued jobs whose first attempts are not in the file (sacct --duplicates)", ran[0].place)
+            self._note(
+                "of requeued jobs without their first attempts, which only sacct --duplicates lists", ran[0].place
+            )
         return ran
 
     def _unusable(self, attempt: _Attempt) -> str | None:
@@ -793,7 +795,7 @@ class _Reading:
         last = attempts[-1]
         allocated, nodes = last.allocated, last.nodes
         if allocated.gpus > last.asked.gpus and last.asked.is_stated:
-            self._note("that hold GPUs they did not request", last.place)
+            self._note("that hold GPUs that they did not request", last.place)
         requested = self.options.demand == "requested" and last.asked.is_stated
         if requested or allocated.slices or len(allocated.types) < 2:
             return [attempts]
@@ -806,7 +808,7 @@ class _Reading:
         ):
             self._note(_MIXED, last.place)
             return [attempts]
-        self._note("on nodes of several GPU types, which need not start together here", last.place)
+        self._note("on nodes with several GPU types, whose parts need not start together in the simulation", last.place)
         parts = []
         for kind, size in sorted(allocated.types, key=lambda pair: -pair[1]):
             share = size / allocated.gpus
@@ -849,12 +851,12 @@ class _Reading:
             if not self.options.mig:
                 raise Dirty("on MIG slices (option mig)")
             if len(taken.slices) > 1:
-                self._note("on MIG slices of several sizes, each taken as the largest", attempt.place)
+                self._note("on MIG slices of several sizes (each taken as the largest)", attempt.place)
             return sum(count for _, count in taken.slices), max(share for share, _ in taken.slices)
         if taken.gpus:
             if taken.gpus % nodes == 0:
                 return nodes, taken.gpus // nodes
-            self._note("whose GPUs are not even over their nodes, taken one by one", attempt.place)
+            self._note("with GPUs spread unevenly over their nodes (treated as single GPUs)", attempt.place)
             return taken.gpus, 1
         if taken.shards:
             if self.options.shards is None:
@@ -873,9 +875,9 @@ def _refuse_again(attempt: _Attempt, earlier: list[_Attempt]) -> None:
     for place, other in enumerate(earlier):
         if (other.submit_s, other.start_s) == (attempt.submit_s, attempt.start_s) and attempt.start_s is not None:
             if other.is_over or not attempt.is_over:
-                raise Dirty("of an attempt that another row describes")
+                raise Dirty("for an attempt that another row describes")
             earlier[place] = attempt
-            raise Dirty("of an attempt that another row describes")
+            raise Dirty("for an attempt that another row describes")
 
 
 def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:

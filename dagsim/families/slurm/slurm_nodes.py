@@ -93,7 +93,7 @@ def sinfo_nodes(source: Source) -> Iterator[FoundNode]:
         if not line.strip() or fields[0] == _SINFO[0]:
             continue
         if len(fields) != len(_SINFO):
-            raise TraceError(f"{source.where(place)}: {len(fields)} fields instead of {len(_SINFO)}")
+            raise TraceError(f"{source.where(place)}: expected {len(_SINFO)} fields, got {len(fields)}")
         name, partition, state, cpus, memory, gres, features = fields
         row = {"NodeName": name, "State": state, "CPUTot": cpus, "RealMemory": memory.rstrip("+"), "Gres": gres}
         row |= {"Partitions": partition.rstrip("*"), "ActiveFeatures": features}

@@ -158,7 +158,7 @@ def _squeue_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int, M
             continue
         values = _fields(line, header, names, mark)
         if values is None:
-            raise TraceError(f"{source.where(number)}: the columns are not those of the header; use {QUEUE_COMMAND}")
+            raise TraceError(f"{source.where(number)}: the columns do not match the header; use {QUEUE_COMMAND}")
         fields = {
             _OF_SQUEUE[name]: value
             for name, value in zip(names, values, strict=True)
@@ -333,7 +333,9 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
         listed.add(re.split("[_+]", ids[0], maxsplit=1)[0])
         report.rows += len(ids)
         if job.get("two_readings"):
-            report.note("in an hour that their zone repeats, taken as its first", source.where(number), len(ids))
+            report.note(
+                "in an hour that occurs twice in their time zone (taken as the first)", source.where(number), len(ids)
+            )
         state, reason = _squeue_state(job)
         conditions = _conditions(job) if state == "PENDING" and reason == "Dependency" else ""
         why = "" if conditions or state != "PENDING" else _NOT_QUEUED.get(reason, "")

@@ -111,7 +111,7 @@ class SlurmSite(ImportedSite):
                 self.drop(f"node {name}: listed, but not in slurm.conf; kept")
         nodes |= self.listed
         if not nodes:
-            raise TraceError("no file lists nodes: add slurm.conf or the output of `scontrol show nodes`")
+            raise TraceError("no file lists nodes; add slurm.conf or the output of `scontrol show nodes`")
         if not self.counts_memory():
             self.drop("memory is not a consumable resource (SelectTypeParameters), so it limits nothing")
             return [replace(node, memory_gb=_ENDLESS_GB) for node in nodes.values()]
@@ -469,7 +469,9 @@ def _lines(file: Path, seen: tuple[Path, ...] = ()) -> Iterator[str]:
         if included:
             path = file.parent / Path(included[1]).name
             if not path.exists():
-                raise TraceError(f"{file}: it includes {included[1]}, which is not in the folder; add {path.name}")
+                raise TraceError(
+                    f"{file}: the file includes {included[1]}, which is not in the folder; add {path.name}"
+                )
             yield from _lines(path, (*seen, file))
         elif line.strip():
             yield line.strip()
@@ -680,9 +682,11 @@ def _of_cluster(site: SlurmSite, rows: list[dict[str, str]], file: Path) -> list
         return rows
     listed = ", ".join(list(names)[:5])
     if not ours:
-        raise TraceError(f"{file}: it lists several clusters ({listed}): add slurm.conf, which names one")
+        raise TraceError(f"{file}: the file lists several clusters ({listed}); add slurm.conf, which names one")
     if ours not in names:
-        raise TraceError(f"{file}: it belongs to another cluster ({listed}) than slurm.conf ({ours}); keep one of them")
+        raise TraceError(
+            f"{file}: the file belongs to a different cluster ({listed}) than slurm.conf ({ours}); keep one of them"
+        )
     if len(names) > 1:
         site.drop(f"{file.name}: rows from clusters other than {ours}")
     return [row for row in rows if row.get("cluster", "").lower() in ("", ours)]
@@ -817,7 +821,7 @@ def _read_topology(site: SlurmSite, file: Path) -> None:
             except ValueError:
                 site.block_sizes = [0]
             if min(site.block_sizes) < 1 or max(site.block_sizes) > MOST_NODES:
-                raise TraceError(f"{file}: BlockSizes {pairs['blocksizes'][:80]!r} are not numbers of nodes")
+                raise TraceError(f"{file}: BlockSizes must be numbers of nodes, got {pairs['blocksizes'][:80]!r}")
             continue
         name = pairs.get("switchname") or pairs.get("blockname")
         if name is None:
@@ -1002,7 +1006,7 @@ def _partition(
     listed = row.get("nodes", "ALL")
     nodes = () if listed.upper() == "ALL" else _hosts("" if is_unset(listed) else listed, f"partition {name}")
     if strangers := [node for node in nodes if node not in names]:
-        raise TraceError(f"partition {name}: node {strangers[0]!r} is in no list of nodes; add slurm.conf")
+        raise TraceError(f"partition {name}: no list of nodes contains {strangers[0]!r}; add slurm.conf")
     for key, plain in _PLAIN_PARTITION.items():
         if row.get(key, plain).upper() not in (plain, "NONE", "0"):
             site.drop(f"partition {name}: {key}={row[key]}")

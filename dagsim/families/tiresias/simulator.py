@@ -94,8 +94,8 @@ class TiresiasEvents:
         require(list(limits) == sorted(set(limits)) and limits, "tiresias-events: limits must rise", limits)
         if (schedule == "dlas-gpu-gittins") != bool(samples):
             raise ConfigError(
-                "tiresias-events: dlas-gpu-gittins needs samples, the GPU-seconds of earlier tasks, and no other "
-                f"schedule takes them; got {schedule} with {len(samples)}"
+                "tiresias-events: only dlas-gpu-gittins takes samples (the GPU-seconds of earlier "
+                f"tasks), and it needs them; got {schedule} with {len(samples)}"
             )
         self.schedule = schedule.removesuffix("-gittins")
         self.samples = tuple(sorted(samples))

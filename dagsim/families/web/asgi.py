@@ -147,7 +147,7 @@ class _Pages:
         """
         key = tuple(dict.fromkeys(ids))
         if not 0 < len(key) <= _MOST_COMPARED:
-            raise InputError(f"one to {_MOST_COMPARED} runs can be shown on a page, not {len(key)}")
+            raise InputError(f"a page can show 1 to {_MOST_COMPARED} runs, got {len(key)}")
         if self._results.snapshots is not None and QUEUE in key:
             if len(key) > 1:
                 raise InputError("the queue cannot share a page with runs")

@@ -141,7 +141,7 @@ def _of_sweep(folders: Sequence[Store], live: Sequence[str]) -> str:
         return _of_answer(answer, folders, live)
     view, packer = SweepView(folders[0]), Packer()
     if not view.lines:
-        raise InputError(f"{folders[0].path}: no cell is finished")
+        raise InputError(f"{folders[0].path}: there is no finished cell")
     parts = [static("sweep.html"), part("Results", view.table()), *_origin(folders)]
     data = packer.packed({"sweep": view.facts(packer)})
     return answered(f"{view.folder.sweep.name}: dagsim sweep", view.verdict(), parts, data, live=live)

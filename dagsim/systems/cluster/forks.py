@@ -53,7 +53,9 @@ class Forked:
             if issubclass(base, Forked) and base is not Forked:
                 slots = base.__dict__.get("__slots__")
                 if not isinstance(slots, dict) or not set(slots.values()) <= {SAME, COPIED, AHEAD, EMPTY}:
-                    raise TypeError(f"{base.__qualname__}: __slots__ must say of each field what a fork does with it")
+                    raise TypeError(
+                        f"{base.__qualname__}: __slots__ must state for each field what a fork does with it"
+                    )
                 fields |= slots
         _MAKERS[cls] = _copier(cls, "twin(old, fork)", "fork.twins[id(old)] = ", fields)
         cls._alike = _copier(cls, "alike(old)", "", dict.fromkeys(fields, SAME))

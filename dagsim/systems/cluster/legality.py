@@ -50,7 +50,7 @@ def started(kernel: Simulation, task: object, placement: object) -> list[Allotte
         IllegalDecision: The task cannot start now, or not there.
     """
     if not isinstance(task, TaskState):
-        _refuse(kernel.now, f"cannot start {task!r}: it is not a task; take one of view.ready")
+        _refuse(kernel.now, f"cannot start {task!r}: it is not a task; choose one from view.ready")
     why = _why_not_ready(kernel, task)
     if why:
         _refuse_start(kernel, task, why)
@@ -68,7 +68,8 @@ def moved(kernel: Simulation, run: Run, placement: object) -> list[Allotted]:
     if run.beside:
         _refuse(
             kernel.now,
-            f"run {run.id} of {run.task.name} shares its GPUs with run {run.beside[0]}, so it cannot move; preempt it",
+            f"run {run.id} of {run.task.name} shares its GPUs with run {run.beside[0]}, so it cannot be "
+            "migrated; preempt it instead",
         )
     for machine, count, mask, on in run.held:
         freed[machine.index] = freed[machine.index].after(demand, count, mask, on)
@@ -83,7 +84,9 @@ def resizable(kernel: Simulation, run: Run, placement: object) -> list[Allotted]
         IllegalDecision: Its task is not elastic, or cannot continue there.
     """
     if run.task.training is None:
-        _refuse(kernel.now, f"cannot resize run {run.id} of {run.task.name}: the task has no range of GPUs; migrate it")
+        _refuse(
+            kernel.now, f"cannot resize run {run.id} of {run.task.name}: the task is not elastic; migrate it instead"
+        )
     return moved(kernel, run, placement)
 
 
@@ -110,7 +113,7 @@ def joinable(kernel: Simulation, task: object, run_id: object) -> Run:
         IllegalDecision: There is no sharing, or the two cannot share their GPUs.
     """
     if not isinstance(task, TaskState):
-        _refuse(kernel.now, f"cannot start {task!r}: it is not a task; take one of view.ready")
+        _refuse(kernel.now, f"cannot start {task!r}: it is not a task; choose one from view.ready")
     if why := _why_not_ready(kernel, task):
         _refuse_start(kernel, task, why)
     number = _whole(run_id)
@@ -157,13 +160,13 @@ def stopped(kernel: Simulation, run_id: object) -> Run:
     number = _whole(run_id)
     run = None if number is None else kernel.running.get(number)
     if run is None:
-        _refuse(kernel.now, f"run {run_id!r} is not running, so it cannot be preempted; take a key of view.running")
+        _refuse(kernel.now, f"run {run_id!r} is not running, so it cannot be preempted; choose a key from view.running")
     # otherwise, a policy could reverse its decisions for ever without time passing
     if run.started_s == kernel.now:
         _refuse(
             kernel.now,
-            f"run {run.id} of {run.task.name} started in this instant, so it cannot be preempted yet; "
-            "choose among those with run.started_s < view.now",
+            f"run {run.id} of {run.task.name} started at this very moment, so it cannot be preempted yet; "
+            "choose a run with run.started_s < view.now",
         )
     return run
 
@@ -192,7 +195,7 @@ def applicant(kernel: Simulation, number: object) -> JobState:
     place = _whole(number)
     active = None if place is None else kernel.applicants.get(place)
     if active is None:
-        _refuse(kernel.now, f"job {number!r} does not wait to be admitted; take a key of view.applicants")
+        _refuse(kernel.now, f"job {number!r} is not waiting for admission; choose a key from view.applicants")
     return active
 
 
@@ -209,9 +212,9 @@ def resident(kernel: Simulation, decision: Kill) -> tuple[JobState, RejectReason
     place = _whole(number)
     active = None if place is None else kernel.frontier.jobs.get(place)
     if active is None:
-        _refuse(kernel.now, f"job {number!r} is not in the system, so it cannot be killed; take a key of view.jobs")
+        _refuse(kernel.now, f"job {number!r} is not in the system, so it cannot be killed; choose a key from view.jobs")
     if any(run.task.job is active and run.started_s == kernel.now for run in kernel.running.values()):
-        _refuse(kernel.now, f"job {number!r} has started in this instant, so it cannot be killed yet")
+        _refuse(kernel.now, f"job {number!r} started at this very moment, so it cannot be killed yet")
     return active, RejectReason(decision.reason)
 
 

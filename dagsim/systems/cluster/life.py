@@ -167,7 +167,7 @@ class Life(Forked):
         """
         now, progress, training = self._kernel.now, run.progress, run.task.training
         if run.computing_s is None or not 0 <= rate < inf:
-            raise ModelError(f"at {now:g} s: run {run.id} of {run.task.name} cannot go on at rate {rate!r}")
+            raise ModelError(f"at {now:g} s: run {run.id} of {run.task.name} cannot continue at rate {rate!r}")
         if progress is None:
             if rate == 1.0 and training is None:
                 return
@@ -375,15 +375,15 @@ class Life(Forked):
         task.training = elastic.training.start()
         if self._preemption.checkpoint_interval_s is not None and self.by_network:
             raise ModelError(
-                f"job {job.id!r}: elastic tasks write no periodic checkpoints over a network; leave preemption "
-                "checkpoint_interval_s out"
+                f"job {job.id!r}: elastic tasks cannot write periodic checkpoints over a network, so "
+                "leave out preemption.checkpoint_interval_s"
             )
         least = machines.compile(task.task.demand, elastic.least, demand.terms)
         if least.rejected is RejectReason.TOO_LARGE:
             most = max([machines.capacity(least, type_) for type_ in least.types])
             raise ModelError(
-                f"job {job.id!r}, task {task.task.name!r}: it needs {elastic.least} to {elastic.most} "
-                f"instances, and the nodes of one type have room for {most}"
+                f"job {job.id!r}, task {task.task.name!r}: the task needs {elastic.least} to "
+                f"{elastic.most} instances, but at most {most} fit on nodes of one type"
             )
         return least
 

@@ -245,7 +245,7 @@ class ClusterScenario(Models, ClusterWorld):
         """
         if self.engine == "compiled":
             raise ConfigError(
-                "engine compiled runs only policies given by name; for decisions one by one, use simpy or auto"
+                "engine compiled only runs policies given by name; to take decisions one by one, use simpy or auto"
             )
         return self._live(self.jobs(seed), seed, on_arrivals, observers)
 
@@ -451,7 +451,7 @@ class ClusterScenario(Models, ClusterWorld):
         jobs = jobs_at(jobs, begins_s, until_s, self.cluster, self.runtime, stated=stated_s is not None)
         if not len(jobs):
             end = "the end of the log" if file.until is None else repr(file.until)
-            raise TraceError(f"{file.path}: no job runs, waits or arrives from {file.since!r} until {end}")
+            raise TraceError(f"{file.path}: no job is running, waiting or arriving from {file.since!r} until {end}")
         return StoredJobs(jobs.shifted(0.0, trace.options.time_scale), left)
 
     def _window(self, file: TraceFile, seed: int) -> JobArrays:

@@ -86,7 +86,9 @@ class NodeGroup(Section):
     def _partitioned(cls, mig_s: float | None, info: ValidationInfo) -> float | None:
         gpu = info.data.get("gpu")
         if mig_s is not None and (gpu is None or canonical(gpu) not in MIG_TABLES):
-            raise ModelError(f"GPU type {gpu} has no MIG; allowed: {', '.join(MIG_TABLES)}, or leave mig_s out")
+            raise ModelError(
+                f"GPU type {gpu} does not support MIG; allowed: {', '.join(MIG_TABLES)}, or leave out mig_s"
+            )
         return mig_s
 
     @field_validator("gpu")
@@ -115,9 +117,9 @@ class NodeGroup(Section):
     @after_all(mode="after")
     def _whole(self) -> NodeGroup:
         if self.hosts is not None and len(self.nodes) != self.count:
-            raise ModelError(f"hosts: {self.hosts[:80]!r} names {len(self.nodes)} nodes, and count is {self.count}")
+            raise ModelError(f"hosts: {self.hosts[:80]!r} names {len(self.nodes)} nodes, but count is {self.count}")
         if (self.gpu is None) != (self.gpus == 0):
-            raise ModelError("gpu (a type) and gpus (how many per node) belong together: give both or neither")
+            raise ModelError("gpu (a type) and gpus (the number per node) belong together, so give both or neither")
         for key, most in _MOST.items():
             if getattr(self, key) > most:
                 raise ModelError(f"{key} must be at most {most:,}, got {getattr(self, key):,}")
@@ -156,11 +158,11 @@ class ClusterSection(Section):
     @after_all(mode="after")
     def _distinct(self) -> ClusterSection:
         if not (self.groups or self.from_trace):
-            raise ModelError("groups: a cluster needs at least one")
+            raise ModelError("groups: a cluster needs at least one group")
         names = [name for group in self.groups for name in group.nodes]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise ModelError(f"groups: two nodes would be called {twice!r}; give each group a name of its own")
+            raise ModelError(f"groups: two nodes would have the name {twice!r}; give each group a different name")
         return self
 
 
@@ -455,7 +457,7 @@ def queues_on(queues: QueueTree, section: ClusterSection) -> QueueTree:
         for name in [host for text in part.nodes for host in _hosts(text)]:
             if name not in names:
                 raise ModelError(
-                    f"partition {part.name!r}: there is no node and no group {name!r}{nearest(name, names)}; "
+                    f"partition {part.name!r}: there is no node or group {name!r}{nearest(name, names)}; "
                     f"groups: {', '.join(group.name for group in section.groups)}"
                 )
     parts = [replace(part, nodes=_spelled(part.nodes, section)) for part in queues.partitions]
@@ -470,7 +472,7 @@ def _of_groups(part: NodePartition, section: ClusterSection) -> NodePartition:
     """
     nodes = [node for group in section.groups if part.name in group.partitions for node in group.nodes]
     if not nodes:
-        raise ModelError(f"partition {part.name!r}: the cluster has no node of it")
+        raise ModelError(f"partition {part.name!r}: none of its nodes is in the cluster")
     return replace(part, nodes=tuple(nodes))
 
 
@@ -488,10 +490,13 @@ def _runtime_of(workload: Synthetic | Sessions | TraceFile) -> Runtime:
     try:
         runtime: Any = TypeAdapter(Runtime).validate_python(saved, context={"own": False})
     except ValidationError as error:
-        raise TraceError(f"{workload.path}:1: the runtime that was saved with it: {error.errors()[0]['msg']}") from None
+        raise TraceError(
+            f"{workload.path}:1: the runtime model saved in this file is invalid: {error.errors()[0]['msg']}"
+        ) from None
     if isinstance(runtime, Foreign):
         raise TraceError(
-            f"{workload.path}:1: the runtime that was saved with it is code outside dagsim, {runtime.kind!r}; a data "
-            f"file cannot have it imported. If you know it, name it yourself: --set runtime.kind={runtime.kind}"
+            f"{workload.path}:1: the runtime model saved in this file is code outside dagsim, "
+            f"{runtime.kind!r}, which a data file may not import. If you trust that code, name it "
+            f"yourself: --set runtime.kind={runtime.kind}"
         )
     return runtime

@@ -256,7 +256,7 @@ class SiteState(Forked):
     def _domains(self, job: str, request: Request) -> tuple[int, ...]:
         if request.level not in self.levels:
             raise ModelError(
-                f"job {job!r}: the network has no level {request.level!r}; its levels are {', '.join(self.levels)}"
+                f"job {job!r}: the network has no level {request.level!r}; levels: {', '.join(self.levels)}"
             )
         return self.levels[request.level] if request.level_required and request.segment is None else ()
 
@@ -406,6 +406,6 @@ def members(part: NodePartition, names: Sequence[str]) -> int:
     nodes = 0
     for name in part.nodes:
         if name not in by_name:
-            raise ConfigError(f"partition {part.name!r}: the cluster has no node and no group of nodes {name!r}")
+            raise ConfigError(f"partition {part.name!r}: the cluster has no node or group {name!r}")
         nodes |= by_name[name]
     return nodes

@@ -126,7 +126,7 @@ def test_the_view_expects_ends_at_the_present_rates() -> None:
     [
         ([job("a", 9, "bert"), job("b", 9, "lstm")], 1, {"sharing": None}, "has no sharing model"),
         ([job("a", 9, "bert"), job("b", 9, "bert")], 1, {}, "does not fit into the memory of its GPUs beside"),
-        ([job("a", 9, "bert"), job("b", 9, "gan")], 1, {}, "no rates of gan beside bert on T4; add the pair"),
+        ([job("a", 9, "bert"), job("b", 9, "gan")], 1, {}, "no rates for gan beside bert on T4; add the pair"),
         ([job("a", 9, "bert", gpus=2), job("b", 9, "lstm")], 2, {}, "asks for 1 x 1 GPUs, and run 0 holds 1 x 2 GPUs"),
     ],
 )
@@ -216,13 +216,13 @@ def test_a_table_of_gavel_gives_rates_relative_to_alone(tmp_path: Path) -> None:
     assert table.pair(other, one, v100) == (0.5, 0.4)
     assert table.pair(one, one, v100) is None
     with pytest.raises(
-        ModelError, match=r"no rates of LSTM beside LSTM on .*; add the pair to the table, or set default"
+        ModelError, match=r"no rates for LSTM beside LSTM on .*; add the pair to the table, or set default"
     ):
         table.pair(other, other, v100)
     path.with_name("other.json").write_text("[]")
     with pytest.raises(ConfigError, match="is not a table of Gavel's throughputs"):
         PairTable(str(path.with_name("other.json")))
-    with pytest.raises(ConfigError, match="needs a table of pairs, or a default rate"):
+    with pytest.raises(ConfigError, match="needs a table of pairs or a default rate"):
         PairTable()
 
 
@@ -328,7 +328,7 @@ def test_elastic_tasks_that_lose_their_work_begin_again() -> None:
     [
         ((Share(0, 1),), {"least": 2, "asked": 2}, "1 instances are below its minimum; it runs as 2 to 4 instances"),
         ((Share(0, 5),), {}, "5 instances are above its maximum; it runs as 1 to 4 instances"),
-        ((Share(0, 4),), {"local_min": 30}, "4 replicas need 30 samples each, more than the largest batch of 100"),
+        ((Share(0, 4),), {"local_min": 30}, "4 replicas need 30 samples each, which exceeds the largest batch of 100"),
     ],
 )
 def test_a_size_outside_the_range_of_a_task_is_refused(
@@ -350,12 +350,14 @@ def test_only_elastic_tasks_are_resized() -> None:
             yield Resize(0, (Share(0, 1),))
 
     jobs = [job("a", 9, "bert"), job("clock", 1, "lstm", 1)]
-    with pytest.raises(IllegalDecision, match="cannot resize run 0 of a/t: the task has no range of GPUs; migrate it"):
+    with pytest.raises(
+        IllegalDecision, match="cannot resize run 0 of a/t: the task is not elastic; migrate it instead"
+    ):
         kernel(jobs, gpus=2).run(Scripted(decide))
 
 
 def test_a_range_that_the_cluster_cannot_hold_names_what_it_can() -> None:
-    with pytest.raises(ModelError, match="needs 3 to 4 instances, and the nodes of one type have room for 2"):
+    with pytest.raises(ModelError, match="needs 3 to 4 instances, but at most 2 fit on nodes of one type"):
         kernel([elastic_job("a", least=3, asked=3)], gpus=2).run(Scripted(together))
 
 

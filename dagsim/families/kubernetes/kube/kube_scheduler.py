@@ -107,7 +107,7 @@ class KubeScheduler:
         self.notes = ["kube-scheduler draws among equally good nodes, so another run may place jobs elsewhere"]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
-        raise PolicyFailed(f"policy {self.name!r} cannot be forked: another program cannot be copied at an instant")
+        raise PolicyFailed(f"policy {self.name!r} cannot be forked: the state of another program cannot be copied")
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         """Yield the decisions of kube-scheduler for this instant.

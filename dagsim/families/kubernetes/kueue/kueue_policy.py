@@ -288,7 +288,9 @@ class Kueue:
                 for gone in cycle.preempted:
                     yield from self._stopped(view, gone.workload.name)
         except EndlessPreemption as circle:
-            self._note(f"workloads preempt each other in a circle, as in Kueue ({circle}); the circle was cut")
+            self._note(
+                f"workloads preempt each other in a circle, as they do in Kueue ({circle}); dagsim broke the circle"
+            )
 
     def _submit_next(self, task: TaskState) -> None:
         """Submit the next independent instance of a task, if there is one besides those admitted."""

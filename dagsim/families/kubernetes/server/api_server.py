@@ -298,7 +298,7 @@ class _Watch:
         """Send changes until the client goes, or the time that it asked for is over."""
         store, kind = self._api.store, self._target.resource
         if not self._since.isdigit():
-            raise Refusal(400, "BadRequest", f"the resource version {self._since!r} is no number")
+            raise Refusal(400, "BadRequest", f"the resource version {self._since!r} is not a number")
         changed = asyncio.Event()
         lines, position = self._beginning(store)
         waiting = self._api._watches.setdefault(kind, set())
@@ -412,7 +412,7 @@ async def _body(receive: Receive, headers: Mapping[str, str]) -> Any:
     except (ValueError, yaml.YAMLError) as error:
         raise Refusal(400, "BadRequest", f"the body cannot be read: {error}") from None
     if not isinstance(content, dict | list):
-        raise Refusal(400, "BadRequest", "the body is no object")
+        raise Refusal(400, "BadRequest", "the body is not an object")
     return content
 
 

@@ -260,11 +260,15 @@ class Throughput(_ByType):
         if self.missing == "flops":
             return gpu.fp32_tflops / reference.fp32_tflops
         if task.model is None:
-            raise ModelError(f"task {task.name!r} has no model to look up its throughput; give one, or missing: flops")
+            raise ModelError(
+                f"task {task.name!r} has no model to look up in the throughput table; give it a model, or set "
+                "missing: flops"
+            )
         at = "" if task.batch is None else f" at batch {task.batch}"
         raise ModelError(
-            f"task {task.name!r}: the throughput table does not compare model {task.model!r} on {gpu.name} with the "
-            f"reference {reference.name}{at}; give its speeds, leave that type out of gpu_types, or set missing: flops"
+            f"task {task.name!r}: the throughput table does not compare model {task.model!r} on "
+            f"{gpu.name} with the reference {reference.name}{at}; give the task's speeds, leave that type "
+            "out of gpu_types, or set missing: flops"
         )
 
     def _ratio(self, model: str, batch: int | None, gpu: GpuType, reference: GpuType) -> float | None:

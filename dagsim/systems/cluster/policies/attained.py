@@ -120,7 +120,7 @@ class QueueLevels:
 
     def __init__(self, thresholds: tuple[float, ...], promote: float = inf) -> None:
         if list(thresholds) != sorted(thresholds) or not all(threshold > 0 for threshold in thresholds):
-            raise ConfigError(f"tiresias: thresholds must be positive and rise, got {thresholds!r}")
+            raise ConfigError(f"tiresias: thresholds must be positive and increasing, got {thresholds!r}")
         require(promote > 0, "tiresias: promote must be positive", promote)
         self.thresholds = thresholds
         self.promote = promote
