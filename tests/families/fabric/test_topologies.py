@@ -130,7 +130,7 @@ def test_latencies_add_up_along_a_path() -> None:
         (lambda: Torus((4,), 0.0), r"torus: bandwidth_gb_s must be positive, got 0\.0"),
         (lambda: Island(8, 48.0, -1.0), r"island: latency_s must be 0 or more, got -1\.0"),
         (lambda: Island(0), "island: rails must be a whole number of at least 1, got 0"),
-        (lambda: Dragonfly(5, 2, 2, 1), "dragonfly: the number of routers per group must be at least the number of groups, 5, got 4"),
+        (lambda: Dragonfly(5, 2, 2, 1), "routers per group must be at least the number of groups, 5, got 4"),
         (lambda: Dragonfly(2, 1, 2, 1).routing(hosts(5)), "dragonfly: the topology has 4 hosts, but the cluster has 5"),
         (lambda: Explicit((Cable("l", 0.0),), ()), "explicit: link 'l': bandwidth_gb_s must be positive"),
         (lambda: Explicit((), (Route("h0", "x", ()),)).routing(hosts(1)), "to 'x': the cluster has no node 'x'"),
