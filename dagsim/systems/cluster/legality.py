@@ -1,7 +1,7 @@
 """Check that a decision is legal before the kernel carries it out. Nothing in this module changes
 state.
 
-Everything is checked before anything is done, so a refused decision leaves the simulation
+Everything is checked before anything is done, so an illegal decision leaves the simulation
 unchanged. Each message states the time, the task or run, the reason, and what to do instead.
 """
 
@@ -21,8 +21,8 @@ from dagsim.systems.cluster.view import Simulation
 
 
 def starts_on(kernel: Simulation, task: Any, placement: Any) -> NodeState | None:
-    """Return the node of a simple legal start: independent instances, or a whole gang, on one node.
-    None if it is not legal, or if ``started`` must check it.
+    """Return the node for a simple legal start: independent instances, or a whole gang, on one
+    node. None if the start is not legal, or if ``started`` must check it.
     """
     try:
         ((node, instances, gpu),) = placement
@@ -44,10 +44,10 @@ def starts_on(kernel: Simulation, task: Any, placement: Any) -> NodeState | None
 
 
 def started(kernel: Simulation, task: object, placement: object) -> list[Allotted]:
-    """Return the shares of a ``Start`` that can be carried out.
+    """Return the shares for a ``Start`` that can be carried out.
 
     Raises:
-        IllegalDecision: The task cannot start now, or not there.
+        IllegalDecision: The task cannot start now, or not on these nodes.
     """
     if not isinstance(task, TaskState):
         _refuse(kernel.now, f"cannot start {task!r}: it is not a task; choose one from view.ready")
@@ -58,7 +58,7 @@ def started(kernel: Simulation, task: object, placement: object) -> list[Allotte
 
 
 def moved(kernel: Simulation, run: Run, placement: object) -> list[Allotted]:
-    """Return the shares of a legal ``Migrate``, once ``run`` has released its resources.
+    """Return the shares for a legal ``Migrate``, once ``run`` has released its resources.
 
     Raises:
         IllegalDecision: Its task cannot continue there.
@@ -78,7 +78,7 @@ def moved(kernel: Simulation, run: Run, placement: object) -> list[Allotted]:
 
 
 def resizable(kernel: Simulation, run: Run, placement: object) -> list[Allotted]:
-    """Return the shares of a legal ``Resize``, once ``run`` has released its resources.
+    """Return the shares for a legal ``Resize``, once ``run`` has released its resources.
 
     Raises:
         IllegalDecision: Its task is not elastic, or cannot continue there.
@@ -155,7 +155,7 @@ def stopped(kernel: Simulation, run_id: object) -> Run:
     """Return the run that a ``Preempt`` or ``Migrate`` may stop.
 
     Raises:
-        IllegalDecision: It is not running, or has started at this time.
+        IllegalDecision: It is not running, or has started at this very time.
     """
     number = _whole(run_id)
     run = None if number is None else kernel.running.get(number)
@@ -175,7 +175,7 @@ def wake_up(now: float, until_s: object) -> float:
     """Return the time until which a ``Wait`` waits.
 
     Raises:
-        IllegalDecision: It is not a later time.
+        IllegalDecision: The time is not later than now.
     """
     try:
         wake_s = float("nan") if isinstance(until_s, bool | str) else float(until_s)  # type: ignore[arg-type]
@@ -190,7 +190,7 @@ def applicant(kernel: Simulation, number: object) -> JobState:
     """Return the job of an ``Admit`` or ``Reject``.
 
     Raises:
-        IllegalDecision: The job is not waiting to be admitted.
+        IllegalDecision: The job is not waiting for admission.
     """
     place = _whole(number)
     active = None if place is None else kernel.applicants.get(place)
@@ -275,7 +275,7 @@ def _allotted(
 
 
 def _check_domain(kernel: Simulation, task: TaskState, shares: Sequence[Allotted]) -> None:
-    """Refuse nodes in different domains of the level that the job requires."""
+    """Reject nodes in different domains of the level that the job requires."""
     terms, request = task.demand.terms, task.job.job.request
     assert terms is not None
     assert request is not None
@@ -290,7 +290,7 @@ def _check_domain(kernel: Simulation, task: TaskState, shares: Sequence[Allotted
 
 
 def _check_range(kernel: Simulation, task: TaskState, elastic: Elastic, total: int) -> None:
-    """Refuse a number of instances outside the range of an elastic task."""
+    """Reject a number of instances outside the range of an elastic task."""
     if elastic.least <= total <= elastic.most:
         return
     side = "below its minimum" if total < elastic.least else "above its maximum"
@@ -335,8 +335,8 @@ def _gpu(kernel: Simulation, task: TaskState, machine: NodeState, instances: int
 
 
 def _whole(value: object) -> int | None:
-    """Return ``value`` as an integer (NumPy's too); ``None`` for booleans, floats and everything
-    else.
+    """Return ``value`` as an integer (including NumPy's integers); ``None`` for booleans, floats
+    and everything else.
     """
     if type(value) is int:
         return value

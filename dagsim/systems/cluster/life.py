@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 
 class Life(Forked):
-    """The phases and rates of a kernel's runs. A kernel has one only if a model or an elastic task
-    needs it; otherwise a run computes from its start to its end.
+    """The phases and rates of a kernel's runs. A kernel has such an object only if a model or an
+    elastic task needs it. Otherwise, a run computes from its start to its end.
 
     The phases of a run follow each other without waiting for the kernel:
 
         begin ─> [fetch: a process] ─> [set up: the run as an event] ─> compute ─> the kernel ends it
 
-    While a run computes at rate 1, it is itself the event of its end. Otherwise it has a
+    While a run computes at rate 1, the run itself is the event of its end. Otherwise it has a
     ``WorkProgress``, whose event ends the current period of constant rate: an epoch, the work
-    before a checkpoint, or the run. When the rate changes, the work done is added up and a new
-    event is set; the old one stays on the clock and does nothing.
+    before a checkpoint, or the whole run. When the rate changes, the work done is added up and a
+    new event is set. The old event stays on the clock but does nothing.
     """
 
     __slots__ = {
@@ -126,8 +126,8 @@ class Life(Forked):
         self.set_up(run)
 
     def _setup_s(self, run: Run) -> float:
-        """Return the set-up time from the set-up model and for new GPU partitions, and record the
-        job that the GPUs run from now on.
+        """Return the set-up time according to the set-up model and for new GPU partitions, and
+        record which job the GPUs run from now on.
         """
         parting_s = max([machine.node.mig_s or 0.0 for machine, *_ in run.held if machine.remade], default=0.0)
         if self._setup is None or self._served is None:
@@ -142,8 +142,8 @@ class Life(Forked):
         return parting_s + self._setup.seconds(run.task.task, number, tuple(previous))
 
     def ended(self, run: Run, kind: int) -> None:
-        """Discard everything that belonged to a run that has released its nodes because it finished
-        or was stopped."""
+        """Discard everything that belonged to a run that has finished or was stopped and has
+        released its nodes."""
         if self._transfers is not None and kind == Kind.FINISHED:
             self._transfers.finished(run)
         if self._gangs is not None and run.progress is not None:
@@ -157,9 +157,8 @@ class Life(Forked):
     # Rates.
 
     def set_rate(self, run: Run, rate: float, until: float = inf, after_s: float | None = None) -> None:
-        """Let a computing run continue at ``rate`` from now on, and schedule its end again. An
-        elastic task is asked for its pace again at the progress ``until``, or ``after_s`` seconds
-        from now.
+        """Let a computing run continue at ``rate`` from now on, and reschedule its end. An elastic
+        task is asked for its pace again at the progress ``until``, or ``after_s`` seconds from now.
 
         Raises:
             ModelError: The run is not computing yet, or the rate is not a finite number of 0 or
@@ -191,8 +190,8 @@ class Life(Forked):
         self._tell_rate(run)
 
     def set_pace(self, run: Run) -> None:
-        """Let a computing run continue at the rate that its training, its communication or its
-        partner allows."""
+        """Let a computing run continue at the rate allowed by its training, its communication or
+        its partner."""
         task, training = run.task, run.task.training
         if run.process is not None:
             return  # the run is writing a checkpoint
@@ -236,14 +235,14 @@ class Life(Forked):
         return [fixed + sent for fixed, sent in zip(fixed_s, sent_s, strict=True)]
 
     def _set_end(self, run: Run, progress: WorkProgress) -> None:
-        """Set the event at the end of the current period of constant rate; none if it never
-        ends."""
+        """Set the event at the end of the current period of constant rate; there is none if the
+        period never ends."""
         if not run.is_endless:
             progress.event = Timer(self._kernel.clock, run._ends_s, COMPLETIONS, run)
             progress.event.callbacks = [self._reached]
 
     def _reached(self, event: Event) -> None:
-        """End a run that has a rate, or the epoch of an elastic one, or let it write a
+        """End a run that has a rate, or the epoch of an elastic run, or let the run write a
         checkpoint."""
         run: Run = event.value  # type: ignore[assignment]
         training, progress = run.task.training, run.progress
@@ -331,8 +330,8 @@ class Life(Forked):
         return again
 
     def keeps_state(self, run: Run, again: TaskState, kind: int, kept: KeptWork, notice_s: float) -> bool:
-        """Let a stopped run send its state to the storage, if it has one. Return True if ``again``
-        returns only later."""
+        """Let a stopped run send its state to the storage, if there is one. Return True if
+        ``again`` returns only later."""
         if self._transfers is None or not self.by_network or kept is not KeptWork.ALL:
             return False
         return self._transfers.keep_state(run, again, kind, notice_s)
@@ -343,7 +342,7 @@ class Life(Forked):
             self._transfers.cancel(number)
 
     def _left(self, run: Run, kept: KeptWork) -> float:
-        """Return the part of its task's work that would remain if a run stopped now."""
+        """Return the fraction of its task's work that would remain if a run stopped now."""
         task, progress, preemption = run.task, run.progress, self._preemption
         if progress is not None:
             self.settle(run, progress)

@@ -1,5 +1,5 @@
-"""The keys of the GPU cluster in a configuration. Because it is the default system, they are at the
-top level.
+"""The keys for the GPU cluster in a configuration. Because it is the default system, they are at
+the top level.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FailureModel: TypeAlias = Annotated[Any, Registered(FAILURE_MODELS, "node_failur
 
 
 class NodeGroup(Section):
-    """A group of ``count`` equal nodes, called ``<name>-0``, ``<name>-1`` and so on."""
+    """A group of ``count`` identical nodes, called ``<name>-0``, ``<name>-1`` and so on."""
 
     name: str
     """Prefix of the names of its nodes."""
@@ -131,7 +131,7 @@ _MOST = {"count": 100_000, "gpus": 1_024, "cpus": 1_000_000, "memory_gb": 10_000
 
 
 class ClusterSection(Section):
-    """The cluster: groups of equal nodes, or the machines of a trace."""
+    """The cluster: groups of identical nodes, or the machines of a trace."""
 
     name: str = "cluster"
     from_trace: bool = False
@@ -283,8 +283,8 @@ class ClusterKeys(Section):
         return self.trace_file
 
     def late_nodes(self) -> tuple[tuple[int, float, float], ...]:
-        """Return the windows ``(node, 0, arrival in seconds)`` of the nodes that are not there from
-        the beginning."""
+        """Return the windows ``(node, 0, arrival in seconds)`` of the nodes that are not present
+        from the beginning."""
         arrivals_s = [group.from_s for group in self.cluster.groups for _ in range(group.count)]
         return tuple([(node, 0.0, from_s) for node, from_s in enumerate(arrivals_s) if from_s])
 
@@ -366,8 +366,8 @@ class DescribedCluster(GpuCluster):
         )
 
     def label(self, named: Mapping[str, Any]) -> str:
-        """Return the workload in a few words: ``heterogeneous, load 0.7``, or ``jobs.csv, windows
-        of 200 jobs``."""
+        """Return a short description of the workload: ``heterogeneous, load 0.7``, or ``jobs.csv,
+        windows of 200 jobs``."""
         workload = self.keys.workload
         if (trace := self.keys.trace_file) is not None:
             name = Path(trace.path).name
@@ -384,7 +384,7 @@ class DescribedCluster(GpuCluster):
 
     @property
     def sample(self) -> Sample:
-        """A drawn workload, a whole trace, or a window of one."""
+        """A generated workload, a whole trace, or a window of one."""
         trace = self.keys.trace_file
         if trace is None:
             return Sample.SEED
@@ -403,7 +403,7 @@ class DescribedCluster(GpuCluster):
 
     @property
     def measured(self) -> tuple[int, int | None] | None:
-        """Range of the jobs, by arrival, that metrics count; None for all."""
+        """The range of jobs, in order of arrival, that metrics count; None for all."""
         measured: tuple[int, int | None] | None = self.keys.workload.measure
         return measured
 
@@ -414,8 +414,8 @@ class DescribedCluster(GpuCluster):
         return "" if hint is None else hint(self.scenario, policy, engine, wall_s)
 
     def told(self, estimates: str) -> Mapping[str, Any]:
-        """Return the keys of a configuration in which policies know durations ``exact``, ``noisy``
-        or ``hidden``."""
+        """Return the keys of a configuration in which policies know durations as ``exact``,
+        ``noisy`` or ``hidden``."""
         return {"estimates": {"kind": estimates}}
 
 
@@ -431,7 +431,7 @@ def _short(value: float | str) -> str:
 
 def _spelled(nodes: tuple[str, ...], section: ClusterSection) -> tuple[str, ...]:
     """Return the nodes spelled out by name. A group whose nodes have names of their own is replaced
-    by them."""
+    by these names."""
     named = {group.name: group.nodes for group in section.groups if group.hosts is not None}
     names = [name for text in nodes for name in _hosts(text)]
     return tuple(dict.fromkeys([node for name in names for node in named.get(name, (name,))]))
@@ -441,7 +441,7 @@ def queues_on(queues: QueueTree, section: ClusterSection) -> QueueTree:
     """Return the queues with the nodes of a cluster in their partitions, reservations and outages.
 
     Raises:
-        ModelError: A partition names a node that the cluster lacks, or has none.
+        ModelError: A partition has no nodes, or names a node that the cluster lacks.
     """
     if section.from_trace:
         return queues
@@ -477,7 +477,7 @@ def _of_groups(part: NodePartition, section: ClusterSection) -> NodePartition:
 
 
 def _runtime_of(workload: Synthetic | Sessions | TraceFile) -> Runtime:
-    """Return the default runtime model: measured throughputs, or for a trace the recorded seconds
+    """Return the default runtime model: measured throughputs or, for a trace, the recorded seconds
     or the model saved with it.
     """
     if isinstance(workload, Synthetic):

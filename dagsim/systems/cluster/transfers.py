@@ -26,8 +26,9 @@ _WRITTEN = int(Kind.WRITTEN)
 
 
 class Transfers(Forked):
-    """The transfers of a kernel with a network. Each is a SimPy process that waits for flows: that of a run
-    is interrupted if the run is stopped, that of a state that is written continues.
+    """The transfers of a kernel with a network. Each transfer is a SimPy process that waits for
+    flows. The transfer of a run is interrupted if the run is stopped, whereas the transfer of a
+    state being written continues.
     """
 
     __slots__ = {
@@ -57,7 +58,8 @@ class Transfers(Forked):
     # Data that a run reads before it starts to compute.
 
     def fetches(self, run: Run) -> bool:
-        """Let a run that has just started read what it needs over the network; False if that is nothing."""
+        """Let a run that has just started read what it needs over the network; return False if it
+        needs nothing."""
         saved = run.task.saved
         state = None if saved is None else saved[1] if run.moves else ()
         run.flows = self._flows(run.task, [(machine.index, count) for machine, count, *_ in run.held], state)
@@ -96,7 +98,7 @@ class Transfers(Forked):
         self, task: TaskState, places: Sequence[tuple[int, int]], state: Sequence[tuple[int, int]] | None
     ) -> list[Flow]:
         """Return the flows that a run on ``places`` must read: the output of each parent, from the
-        nodes where its instances ran, in proportion to their number there, and its data from the
+        nodes where its instances ran and in proportion to their number there, and its data from the
         storage. A run that has kept its work reads its ``state`` instead, from the nodes that have
         it or else from the storage.
         """
@@ -140,7 +142,8 @@ class Transfers(Forked):
 
     def expected_s(self, moves: Sequence[tuple[Run, Placement]], *, kept: bool) -> list[float]:
         """Return the seconds until everything that each run would read on its placement would have
-        arrived, if all moved now; 0 if the network cannot say that. ``kept``: they keep their work.
+        arrived, if all moved now; 0 if the network cannot predict this. With ``kept``, the runs
+        keep their work.
         """
         groups = []
         for run, placement in moves:
@@ -153,7 +156,7 @@ class Transfers(Forked):
     # Checkpoints of continuing runs.
 
     def saves(self, run: Run) -> bool:
-        """Let a run write its state to the storage; False if that takes no time."""
+        """Let a run write its state to the storage; return False if that takes no time."""
         run.flows = self._state_flows(run.task, [(machine.index, count) for machine, count, *_ in run.held])
         return bool(run.flows)
 
@@ -176,9 +179,9 @@ class Transfers(Forked):
     # States of stopped runs.
 
     def keep_state(self, run: Run, again: TaskState, kind: int, notice_s: float) -> bool:
-        """Let a stopped run, of which ``again`` is left, send its state to the storage from the nodes that have
-        it. With ``notice_s``, these nodes are gone after that, and ``again`` returns only once it is known what
-        has arrived: True if so.
+        """Let a stopped run, of which ``again`` is left, send its state to the storage from the
+        nodes that have it. With ``notice_s``, these nodes are gone after that time, and ``again``
+        returns only once it is known what has arrived. Returns True in that case.
         """
         places: Sequence[tuple[int, int]] = [(machine.index, count) for machine, count, *_ in run.held]
         if run.computing_s is None:

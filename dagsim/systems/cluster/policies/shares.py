@@ -26,10 +26,10 @@ task is in the system.
 
 
 class FairShares:
-    """Start the oldest task with room of the holder with the smallest *share*. A holder is a tenant
-    or a job. Its share is the resources of its runs divided by its entitlement. With
-    ``dominant`` the largest of its shares of the cluster's GPUs, cores and memory counts, else
-    its GPUs (cores, if it has no GPU).
+    """Start the oldest task that fits, from the holder with the smallest *share*. A holder is a
+    tenant or a job. Its share is the resources held by its runs divided by its entitlement. With
+    ``dominant``, the largest of its shares of the cluster's GPUs, cores and memory counts;
+    otherwise its GPUs count (or cores, if it has no GPU).
 
     Cost per decision: O(demand classes x log tasks) (progressive filling, Bertsekas and Gallager
     1992, section 6.5.2).
@@ -48,7 +48,7 @@ class FairShares:
         yield from start_of(self._place, view, turns.first(view))
 
     def share(self, holder: Hashable, held: _Amounts, total: _Amounts) -> float:
-        """Return the share of a holder with the resources ``held``, in a cluster of ``total``,
+        """Return the share of a holder with the resources ``held``, in a cluster with ``total``,
         divided by its entitlement.
         """
         gpus, cpus, _ = held
@@ -58,7 +58,8 @@ class FairShares:
         return (gpus + (cpus / (total[1] or 1.0) if not gpus else 0.0)) / self._dues[holder]
 
     def note(self, task: TaskState) -> Hashable:
-        """Return the holder that the task belongs to; its first task sets its entitlement."""
+        """Return the holder that the task belongs to; the first task of a holder sets its
+        entitlement."""
         holder = task.job.job.tenant if self.by == "tenant" else task.job.number
         if holder not in self._dues:
             self._dues[holder] = self.due(task)
@@ -70,8 +71,8 @@ _Entry: TypeAlias = tuple[float, int, int, Hashable]
 
 
 class _Turns:
-    """The resources that each holder's runs hold, and the ready tasks by holder within each demand
-    class. The holders of a class are in a heap by ``(share, oldest task)``.
+    """The resources held by the runs of each holder, and the ready tasks by holder within each
+    demand class. The holders in a class form a heap by ``(share, oldest task)``.
     """
 
     def __init__(self, shares: FairShares, total: _Amounts) -> None:
@@ -111,7 +112,7 @@ class _Turns:
                 self._enter(demand, holder)
 
     def first(self, view: ClusterView) -> TaskState | None:
-        """Return the next task in turn among those with room."""
+        """Return the next task in turn among those that fit."""
         best: tuple[tuple[float, int, int], TaskState] | None = None
         for demand, heap in self._heaps.items():
             if not heap or not view.machines.fits(demand):
@@ -161,23 +162,23 @@ def _capacity(view: ClusterView) -> _Amounts:
 
 
 def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
-    """Max-min fair: the holder with the fewest GPUs is next. All tenants (or with ``by=job`` all
-    jobs) have the same entitlement. Uses no estimates. Cost: ``FairShares`` (Bertsekas and
-    Gallager 1992, section 6.5.2).
+    """Max-min fair: the holder with the fewest GPUs is next. All tenants (or, with ``by=job``, all
+    jobs) have the same entitlement. Uses no estimates. Cost: ``FairShares`` (Bertsekas and Gallager
+    1992, section 6.5.2).
 
-    Shares are those of tenants or of jobs (``by``).
+    The holders are tenants or jobs (``by``).
     """
     return FairShares(by, _alike, False, placement)
 
 
 def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | PlacementRule = "best-fit") -> FairShares:
-    """Return the weighted fair: a job is entitled to GPUs in proportion to its weight times its
-    work to the power ``alpha``, where its work is its estimated GPU-seconds. With 0 only the weight
-    counts, with 1 the size too, and below 0 small jobs get more. Tuned, it is the strongest
-    baseline of Decima (Mao et al., SIGCOMM 2019, section 7.1). With ``by=tenant`` the first job of
-    a tenant sets its entitlement. Uses estimates. Cost: ``FairShares``.
+    """Weighted fair: a job is entitled to GPUs in proportion to its weight times its work to the
+    power ``alpha``, where its work is its estimated GPU-seconds. With 0, only the weight counts;
+    with 1, the size counts as well; and below 0, small jobs get more. When tuned, it is the
+    strongest baseline of Decima (Mao et al., SIGCOMM 2019, section 7.1). With ``by=tenant``, the
+    first job of a tenant sets its entitlement. Uses estimates. Cost: ``FairShares``.
 
-    Shares are those of tenants or of jobs (``by``).
+    The holders are tenants or jobs (``by``).
 
     Raises:
         ConfigError: ``alpha`` is not between -4 and 4.
@@ -200,7 +201,7 @@ def drf(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairS
     shares of GPUs, cores and memory) is next, weighted by the weight of its first job. Uses no
     estimates. Cost: ``FairShares`` (Ghodsi et al., NSDI 2011).
 
-    Shares are those of tenants or of jobs (``by``).
+    The holders are tenants or jobs (``by``).
     """
     return FairShares(by, _weight, True, placement)
 
@@ -217,7 +218,8 @@ ROOT = "root"
 
 
 class Account(NamedTuple):
-    """A node of the tree: an account, or (``is_user``) the association of a user with one."""
+    """A node in the tree: an account, or (``is_user``) the association of a user with an
+    account."""
 
     name: str
     parent: str | None
@@ -226,7 +228,7 @@ class Account(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """The factors of a job's priority, each from 0 to 1."""
+    """The factors in a job's priority, each from 0 to 1."""
 
     age: float = 0.0
     assoc: float = 0.0
@@ -256,7 +258,7 @@ class Weights:
 
 def total_priority(factors: Factors, weights: Weights, tres: Mapping[str, float], nice: float = 0.0) -> float:
     """Return the sum of weight x factor over all factors, minus ``nice``. Slurm truncates it.
-    ``tres``: requested / in the cluster.
+    ``tres``: requested amount / amount in the cluster.
     """
     fixed = weights.assoc * factors.assoc + weights.job_size * factors.job_size
     fixed += weights.partition * factors.partition + weights.qos * factors.qos
@@ -278,8 +280,8 @@ def age(waited_s: float, max_age_s: float) -> float:
 def job_size(
     nodes: float, cpus: float, all_nodes: float, all_cpus: float, limit_minutes: float, *, small: bool, relative: bool
 ) -> float:
-    """Return the size factor of a job. With ``small`` (PriorityFavorSmall) smaller jobs get more;
-    with ``relative`` the size is relative to the time limit (SMALL_RELATIVE_TO_TIME).
+    """Return the size factor of a job. With ``small`` (PriorityFavorSmall), smaller jobs get more;
+    with ``relative``, the size is relative to the time limit (SMALL_RELATIVE_TO_TIME).
     """
     if relative:
         size = max(nodes * all_cpus / all_nodes, cpus) / limit_minutes / all_cpus
@@ -291,15 +293,15 @@ def job_size(
 
 def billing(amounts: Mapping[str, float], weights: Mapping[str, float], *, largest: bool = False) -> float:
     """Return the usage per second of a job: the sum of amount x weight, or the largest of them
-    (MAX_TRES); not rounded. Without weights it is the CPUs.
+    (MAX_TRES); not rounded. Without weights, it is the number of CPUs.
     """
     terms = [amounts.get(name, 0.0) * weight for name, weight in weights.items()]
     return (max if largest else sum)(terms) if terms else amounts.get("cpu", 0.0)
 
 
 def decay_per_second(half_life_s: float) -> float:
-    """Return the factor by which past usage decays in one second: 1 - 0.693 / half-life in Slurm,
-    which is not exactly 2^(-1 / half-life).
+    """Return the factor by which past usage decays in one second, which is 1 - 0.693 / half-life in
+    Slurm, and not exactly 2^(-1 / half-life).
     """
     return 1.0 - 0.693 / half_life_s if half_life_s else 1.0
 
@@ -366,14 +368,14 @@ class ShareTree:
             name = self.accounts[name].parent
 
     def pass_time(self, seconds: float) -> None:
-        """Let all usage decay. It is carried out before the next charge. Factors are ratios of usage,
-        so they do not need it, and the steps in which the time passes do not change the result.
+        """Let all usage decay. It is carried out before the next charge. Factors are ratios of
+        usage, so they do not need it, and the steps in which time passes do not change the result.
         """
         self._passed_s += seconds
 
     def fair_tree(self) -> dict[str, float]:
         """Return the factor of each user by Fair Tree: its rank from the last (1) to the first,
-        over the number of users.
+        divided by the number of users.
 
         Siblings are sorted by shares / usage, largest first. Users that tie share a rank, accounts
         that tie are merged, and the first user of an account that ties with a user shares the
@@ -392,8 +394,8 @@ class ShareTree:
         """Return the factor of each user by the classic formula, 2^(-(effective usage / shares) /
         damping).
 
-        Uses the present usage of all, as documented; slurmctld uses that of accounts from its last
-        round.
+        Uses the present usage of everybody, as documented, whereas slurmctld uses the usage of
+        accounts from its last round.
         """
         whole = self._usage[ROOT]
         effective, shares = {ROOT: 1.0}, {ROOT: 1.0}
@@ -429,7 +431,7 @@ class ShareTree:
             tied = False
 
     def _level(self, name: str) -> float:
-        """Return the shares among its siblings divided by usage among them."""
+        """Return the shares divided by the usage, both relative to the siblings."""
         parent = self.accounts[name].parent
         assert parent is not None
         above = self._usage[parent]
