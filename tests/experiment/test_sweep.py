@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from typer.testing import CliRunner
 
+from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, InputError, RunFolderError, SimulationError, UnknownName
 from dagsim.experiment import executors as workers
@@ -423,3 +425,22 @@ def test_each_cell_of_an_axis_base_has_a_configuration_of_its_own(tmp_path: Path
     file.write_text("over: {base: [none.yaml]}\n")
     with pytest.raises(InputError, match=r"none\.yaml"):
         read_grid(file)
+
+
+def test_a_dry_run_lists_the_cells_and_runs_none(tmp_path: Path) -> None:
+    cells = cells_of(described(tmp_path))
+    command = ["sweep", str(tmp_path / "small.yaml"), "--dry-run", "-o", str(tmp_path / "runs")]
+    text = CliRunner().invoke(app, command).output
+    assert text.splitlines()[-1] == "8 cells"
+    listed = json.loads(CliRunner().invoke(app, [*command, "--json"]).output)
+    assert [(row["cell"], row["what"], row["seed"]) for row in listed] == [
+        (cell.id, cell.label, cell.seed) for cell in cells
+    ]
+    assert CliRunner().invoke(app, [*command, "--quiet"]).output == ""
+    assert not (tmp_path / "runs").exists()
+
+
+def test_only_the_runs_of_a_grid_carry_the_id_of_their_cell(tmp_path: Path) -> None:
+    cell = cells_of(described(tmp_path))[0]
+    assert CellWork()(cell, lambda count: None).id == ""
+    assert CellWork(named=True)(cell, lambda count: None).id == cell.id

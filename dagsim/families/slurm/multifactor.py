@@ -3,8 +3,8 @@ limits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
 from inspect import signature
@@ -12,6 +12,7 @@ from math import ceil, floor, inf
 from typing import Any, NamedTuple
 
 from dagsim.errors import ConfigError
+from dagsim.families.slurm.priority_formulas import Weights, decay_per_second, truncated
 from dagsim.families.slurm.slurm_backfill import (
     BackfillOutlook,
     NodePlan,
@@ -41,7 +42,6 @@ from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, Queu
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, Standing, TaskState
 from dagsim.systems.cluster.policies.preemption import FreedNodes
-from dagsim.systems.cluster.policies.shares import Weights, decay_per_second, truncated
 
 __all__ = ["SlurmMultifactor", "SlurmSettings", "rules_of_site"]
 
@@ -207,6 +207,28 @@ def _reservation(task: TaskState) -> int:
     """Return the index of the reservation in which the task runs, or -1."""
     terms = task.demand.terms
     return -1 if terms is None else terms.reservation
+
+
+@dataclass(slots=True)
+class _Cycle:
+    """The state of one backfill cycle."""
+
+    view: ClusterView
+    plan: NodePlan
+    fitting: dict[DemandClass, bool] = field(default_factory=dict)
+    """Whether a demand fits on the machines now."""
+    examined: PendingJob | None = None
+    """The job that was last examined in advance."""
+    open: list[tuple[int, float]] = field(default_factory=list)
+    """For each group of its nodes: those that are still open, and the end of its time limit."""
+    seen: int = 0
+    """The number of reservations that ``open`` takes into account."""
+
+    def fits(self, demand: DemandClass) -> bool:
+        """Return True if a start may fit on the machines, whatever is reserved."""
+        if demand not in self.fitting:
+            self.fitting[demand] = may_fit(self.view.machines, demand)
+        return self.fitting[demand]
 
 
 class SlurmMultifactor:
@@ -421,7 +443,8 @@ class SlurmMultifactor:
         view.follow(self)
         self._recalls = False
         pending = view.index((PendingJobs, self), lambda: self._pending(view))
-        if view.machines.released != self._released:  # a node may have come back into service
+        # a node may have come back into service into service
+        if view.machines.released != self._released:
             self._released, self._changed = view.machines.released, True
         self._book.calculate(now)
         if self._rules.holdings.budgets and self._book.rounds != self._charged:
@@ -466,6 +489,8 @@ class SlurmMultifactor:
         """True while it is told of the time before the beginning."""
         self._starting: tuple[TaskState, NodePartition] | None = None
         """The task that is being started, and its partition."""
+        self._ties = self._set.bf_ties == "wait"
+        """True if a limit that ends exactly when a reservation begins is too long."""
         self._gpu_names = [gpu.name if gpu is not None else "" for gpu in view.gpu_types]
         totals = [ordered_sum(getattr(node, name) for node in nodes) for name in ("cpus", "memory_gb", "gpus")]
         capacity = Capacity(len(nodes), *totals)
@@ -680,54 +705,17 @@ class SlurmMultifactor:
         listed, tests = pending.listed, int(self._set.bf_max_job_test)
         self._roomy.clear()
         pending.drop_left(2 * tests)
-        plan = NodePlan(
-            view,
-            self._table,
-            self._whole,
-            self._choice,
-            window_s=self._set.bf_window_s,
-            resolution_s=self._set.bf_resolution_s,
-            linear_s=self._set.bf_window_linear_s,
+        cycle = self._cycle(view)
+        plan, now = cycle.plan, view.now
+        outlook = BackfillOutlook(
+            listed,
+            tests,
+            lambda job: job.task.waiting > 0 and self._room(job)[0] > 0,
+            lambda job: self._could(cycle, job),
+            cycle.fits,
         )
         counts = {"user": self._set.bf_max_job_user, "assoc": self._set.bf_max_job_assoc}
         most = {name: count for name, count in (counts | {"part": self._set.bf_max_job_part}).items() if count}
-
-        fitting: dict[DemandClass, bool] = {}
-
-        def fits(demand: DemandClass) -> bool:
-            if demand not in fitting:
-                fitting[demand] = may_fit(view.machines, demand)
-            return fitting[demand]
-
-        hope: list[tuple[int, float]] = []
-        """For each group of the last tested job: the nodes that are open, and the end of the job's
-        time limit."""
-        hoping: PendingJob | None = None
-        seen, ties, now = 0, self._set.bf_ties == "wait", view.now
-
-        def could(job: PendingJob) -> bool:
-            nonlocal hope, hoping, seen
-            task = job.task
-            if job is not hoping or task.demand.gang:
-                if not (task.waiting > 0 and fits(task.demand)):
-                    return False
-                if task.demand.gang:
-                    return self._fit_beside(view, task, job.part, plan, self._room(job)[0]) is not None
-                hoping, seen, hope = job, 0, []
-                for group in self._rules.groups(task):
-                    if nodes := self._roomy_nodes(view, task, job.part, group.types):
-                        hope.append((nodes, now + self._longest_s(task, group.types)))
-            for reservation in plan.made[seen:]:  # only reservations made since the last test
-                kept_nodes = reservation.nodes
-                for place, (nodes, end_s) in enumerate(hope):
-                    if nodes & kept_nodes and reservation.meets(now, end_s, ties):
-                        hope[place] = nodes & ~kept_nodes, end_s
-            seen = len(plan.made)
-            return any(nodes for nodes, _ in hope)
-
-        outlook = BackfillOutlook(
-            listed, tests, lambda job: job.task.waiting > 0 and self._room(job)[0] > 0, could, fits
-        )
         considered: dict[tuple[str, str], int] = {}
         preempting = self._set.preempt != "off" and bool(self._preemptable)
         stoppable: dict[tuple[str, str], frozenset[int]] = {}
@@ -749,17 +737,14 @@ class SlurmMultifactor:
             if (most and self._is_over(task, part, most, considered)) or not self._licensed(view, task):
                 at += 1
                 continue
-            ruled_out = outlook.knows_no(at) or not fits(task.demand)
+            ruled_out = outlook.knows_no(at) or not cycle.fits(task.demand)
             placement = None if ruled_out else self._fit_beside(view, task, part, plan, room)
             if placement is None and preempting:
                 end_s, before = now + self._longest_s(task, task.demand.types), len(self._runs)
-                open_nodes = self._rules.nodes[part.name] & ~plan.kept(now, end_s, closed=ties)
+                open_nodes = self._rules.nodes[part.name] & ~plan.kept(now, end_s, closed=self._ties)
                 yield from self._make_way(view, task, part, open_nodes)
                 if len(self._runs) < before:
-                    plan.started()
-                    fitting.clear()
-                    hoping = None
-                    self._roomy.clear()
+                    self._renew(cycle)
                     placement = self._fit_beside(view, task, part, plan, room)
             if placement is None:
                 at += 1
@@ -771,15 +756,8 @@ class SlurmMultifactor:
                     break
                 if outlook.is_hopeful(at):
                     plan.make_room(job, barred=self._barred(task))
-                    hopeful = outlook.hopeful_at
-                    while at < hopeful and tested < tests and outlook.counts_all and could(listed[hopeful]):
-                        # A shorter form of the code above, for a job that is known not to start.
-                        job = listed[at]
-                        if most or job.holders or not job.task.waiting or not self._licensed(view, job.task):
-                            break
-                        plan.make_room(job, barred=self._barred(job.task))
-                        tested += 1
-                        at += 1
+                    passed = 0 if most else self._reserve_up_to_hope(cycle, outlook, listed, at, tests - tested)
+                    at, tested = at + passed, tested + passed
                 continue
             if not self._may_hold(view, job, placement):
                 at += 1
@@ -798,11 +776,65 @@ class SlurmMultifactor:
                 for entry, place in pending.drop(at, several=len(self._rules.parts(task.job)) > 1):
                     outlook.removed(entry, place)
                     at -= place < at
-            plan.started()
-            fitting.clear()
-            hoping = None
-            self._roomy.clear()
+            self._renew(cycle)
         yield from self._start_together(view, ready)
+
+    def _cycle(self, view: ClusterView) -> _Cycle:
+        plan = NodePlan(
+            view,
+            self._table,
+            self._whole,
+            self._choice,
+            window_s=self._set.bf_window_s,
+            resolution_s=self._set.bf_resolution_s,
+            linear_s=self._set.bf_window_linear_s,
+        )
+        return _Cycle(view, plan)
+
+    def _renew(self, cycle: _Cycle) -> None:
+        """Forget what a start or a stopped run may have changed."""
+        cycle.plan.started()
+        cycle.fitting.clear()
+        cycle.examined = None
+        self._roomy.clear()
+
+    def _could(self, cycle: _Cycle, job: PendingJob) -> bool:
+        """Return True if a job could start now beside the reservations made so far. Only reservations
+        made since the last test of the same job are examined."""
+        task = job.task
+        if job is not cycle.examined or task.demand.gang:
+            if not (task.waiting > 0 and cycle.fits(task.demand)):
+                return False
+            if task.demand.gang:
+                return self._fit_beside(cycle.view, task, job.part, cycle.plan, self._room(job)[0]) is not None
+            cycle.examined, cycle.seen, cycle.open = job, 0, []
+            for group in self._rules.groups(task):
+                if nodes := self._roomy_nodes(cycle.view, task, job.part, group.types):
+                    cycle.open.append((nodes, cycle.view.now + self._longest_s(task, group.types)))
+        made, now, ties = cycle.plan.made, cycle.view.now, self._ties
+        for reservation in made[cycle.seen :]:
+            kept_nodes = reservation.nodes
+            for place, (nodes, end_s) in enumerate(cycle.open):
+                if nodes & kept_nodes and reservation.meets(now, end_s, ties):
+                    cycle.open[place] = nodes & ~kept_nodes, end_s
+        cycle.seen = len(made)
+        return any(nodes for nodes, _ in cycle.open)
+
+    def _reserve_up_to_hope(
+        self, cycle: _Cycle, outlook: BackfillOutlook, listed: Sequence[PendingJob], at: int, left: int
+    ) -> int:
+        """Make reservations for the jobs from index ``at`` on, at most ``left``, up to the one that could
+        start, for as long as it still could. They are known not to start, so this is a shorter form of
+        their tests. Return how many were tested.
+        """
+        hopeful, passed = outlook.hopeful_at, 0
+        while at + passed < hopeful and passed < left and outlook.counts_all and self._could(cycle, listed[hopeful]):
+            job = listed[at + passed]
+            if job.holders or not job.task.waiting or not self._licensed(cycle.view, job.task):
+                break
+            cycle.plan.make_room(job, barred=self._barred(job.task))
+            passed += 1
+        return passed
 
     def _together(self, task: TaskState) -> str:
         """The name that the task shares with those that it has to start with; empty if it starts alone."""
@@ -883,8 +915,8 @@ class SlurmMultifactor:
             return None
 
         def placed(nodes: int, types: tuple[int, ...]) -> Placement | None:
-            end_s, ties = view.now + self._longest_s(task, types), self._set.bf_ties == "wait"
-            return self._on(view, task, part, nodes & ~plan.kept(view.now, end_s, closed=ties, of=nodes), room)
+            end_s = view.now + self._longest_s(task, types)
+            return self._on(view, task, part, nodes & ~plan.kept(view.now, end_s, closed=self._ties, of=nodes), room)
 
         return self._first(task, lambda types: self._roomy_nodes(view, task, part, types), placed)
 

@@ -93,8 +93,11 @@ def test_a_model_decides_as_in_the_environment(tmp_path: Path, observation: str,
     assert by_name(tmp_path / "model.zip") == rows
 
 
-def test_a_file_that_was_written_without_stable_baselines_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("preferred", [None, 15], ids=["as drawn", "waits wherever it may"])
+def test_a_file_that_was_written_without_stable_baselines_is_read(tmp_path: Path, preferred: int | None) -> None:
     weights = state()
+    if preferred is not None:
+        weights["action_net.bias"][preferred] = 1e6
     path = written(tmp_path / "model.zip", weights)
 
     def choose(shown: Any, mask: np.ndarray) -> int:

@@ -215,6 +215,13 @@ def test_a_training_is_the_iterations_of_its_learner(kind: str, tmp_path: Path) 
     assert all(torch.equal(value.detach(), kept[name]) for name, value in learner.net.named_parameters())
 
 
+def test_progress_names_the_iterations_that_are_done_and_those_at_the_end(tmp_path: Path) -> None:
+    told: list[Progress] = []
+    TrainingRun(RunStore.create(tmp_path, "train", few("ppo"), argv=[]), tell=told.append).run()
+    training = [(step.done, step.of) for step in told if step.what == "training"]
+    assert training == [(1, 3), (2, 3), (3, 3)]
+
+
 def test_a_warm_start_comes_before_the_first_iteration(tmp_path: Path) -> None:
     warm = few("ppo", "train.warm_start={policy: eft-wait, episodes: 4, epochs: 2}", "train.iterations=1")
     folder = RunStore.create(tmp_path, "train", warm, argv=[])
