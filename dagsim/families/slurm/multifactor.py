@@ -367,7 +367,7 @@ class SlurmMultifactor:
         alone = rules.alone(run.job, part)
         amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
         asked = self._asked(task, part, run.instances)
-        # the job is charged for all of its nodes, and they count against its limits
+        # The job is charged for all of its nodes, and all of them count against its limits.
         if alone and not part.exclusive:
             amounts = of_nodes(amounts, [machine.node for machine, *_ in run.held])
             asked = asked._replace(cpus=amounts.cpus, memory_gb=amounts.memory_gb, gpus=amounts.gpus)
@@ -401,7 +401,8 @@ class SlurmMultifactor:
         if self._starting is not None and self._starting[0] is run.task:
             return self._starting[1]
         parts = [part for part in self._rules.parts(run.job) if self._rules.has(part, run.nodes)]
-        if len(parts) > 1:  # it ran before the beginning, and a log of runs does not say where
+        # the run started before the beginning of the log, which does not record its place
+        if len(parts) > 1:
             self.forgets = "in which of several partitions a job had started"
         return parts[0] if parts else self._rules.partition(run.job)
 
@@ -435,14 +436,15 @@ class SlurmMultifactor:
         now = view.now
         if now < self._now:
             self._set_up(view)
-            # jobs that were running at the beginning keep their limits
+            # jobs that were already running at the beginning keep their limits
             for job in view.jobs.values():
                 self._rules.learn(view, job)
         self._now, self._some_fit = now, None
         view.follow(self)
         self._recalls = False
         pending = view.index((PendingJobs, self), lambda: self._pending(view))
-        if view.machines.released != self._released:  # a node may have come back
+        # a node may have come back into service into service
+        if view.machines.released != self._released:
             self._released, self._changed = view.machines.released, True
         self._book.calculate(now)
         if self._rules.holdings.budgets and self._book.rounds != self._charged:
@@ -462,7 +464,7 @@ class SlurmMultifactor:
             for number in pending.hopeless(holdings):
                 yield Kill(number, RejectReason.CANCELLED)
         stale = self._book.rounds != self._rounds and self._set.order != "basic"
-        # otherwise priorities are not used
+        # priorities are not used in any other case
         if stale and (self._set.preempt != "off" or self._any_fits(view, pending)):
             self._rounds = self._book.rounds
             pending.rank_anew(self._book, self._book.calculated_s)
@@ -555,7 +557,7 @@ class SlurmMultifactor:
                     fixed = self._book.fixed(asked)
                     slot = self._ranks.add(key, tier, fixed, self._book.since_s(asked), asked.user)
                     at_s = max(min(self._now, self._eligible_s(task)), self._book.calculated_s)
-                    # the time of the job's array
+                    # use the time at which the job's array was evaluated
                     at_s = at_s if task.job.queued_s is None else self._book.calculated_s
                     self._ranks.note(slot, self._book.priority(fixed, asked, at_s), self._book.rounds)
             jobs.append(
@@ -643,7 +645,8 @@ class SlurmMultifactor:
             if passed or self._is_leaving(task) or not self._licensed(view, task):
                 at += 1
                 continue
-            if self._together(task):  # started by backfill alone, and until then it holds up its partition
+            # only backfill can start this task, which blocks its partition until then
+            if self._together(task):
                 closed.add(part.name)
                 blocked |= rules.nodes[part.name]
                 at += 1
@@ -745,7 +748,7 @@ class SlurmMultifactor:
                     placement = self._fit_beside(view, task, part, plan, room)
             if placement is None:
                 at += 1
-                if preempting:  # a job behind it may stop runs, but none on reserved nodes
+                if preempting:  # a later job may stop runs, but not those on reserved nodes
                     if not self._is_leaving(task):
                         plan.make_room(job, self._stoppable(view, task, part, stoppable), self._barred(task))
                     continue
@@ -848,7 +851,7 @@ class SlurmMultifactor:
                 continue
             for task, part, placement in parts:
                 nodes = sum([1 << share.node for share in placement])
-                if self._on(view, task, part, nodes, inf) is None:  # they took the same node
+                if self._on(view, task, part, nodes, inf) is None:  # both took the same node
                     break
                 self.latest = "backfill"
                 self._starting = task, part
@@ -942,7 +945,7 @@ class SlurmMultifactor:
         that limit."""
         of_part = self._rules.nodes[part.name]
         groups = [(self._longest_s(task, group.types), of_part & group.nodes) for group in self._rules.groups(task)]
-        # one search for all groups
+        # one search serves all groups
         if not task.demand.gang and all(limit_s == groups[0][0] for limit_s, _ in groups):
             return ((float(groups[0][0]), tuple([nodes for _, nodes in groups])),)
         return tuple([(float(limit_s), (nodes,)) for limit_s, nodes in groups])
@@ -1006,7 +1009,8 @@ class SlurmMultifactor:
 
     def _on(self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int, room: float) -> Placement | None:
         demand, machines = task.demand, view.machines.list
-        if self._set.place == "first" and not (demand.gang or part.spreads):  # most jobs: no need to examine all nodes
+        # for most jobs, there is no need to examine all nodes
+        if self._set.place == "first" and not (demand.gang or part.spreads):
             for node in bits(nodes):
                 if count := machines[node].room(demand):
                     return (Share(node, int(min(count, task.waiting, room))),)
@@ -1043,7 +1047,7 @@ class SlurmMultifactor:
         killed: set[int] = set()
         chosen = self._victims(view, task, part, nodes, sorted(modes, key=self._worth)) if modes else []
         for run in chosen:
-            if run not in self._runs:  # its job was killed with another run
+            if run not in self._runs:  # the job was killed together with another run
                 continue
             job, grace_s = self._runs[run].job, self._grace_s(run)
             if grace_s > 0:
@@ -1174,7 +1178,7 @@ class SlurmMultifactor:
             kept = self._runs.get(run)
             if kept is None:
                 continue
-            # another task of the job has just started
+            # another task of the same job has just started
             if self._latest.get(kept.job, -inf) >= view.now:
                 heappush(self._deadlines, (view.now + 1.0, run))
                 return

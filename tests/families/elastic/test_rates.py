@@ -142,7 +142,7 @@ def test_elastic_tasks_that_lose_their_work_begin_again() -> None:
     [
         ((Share(0, 1),), {"least": 2, "asked": 2}, "1 instances are below its minimum; it runs as 2 to 4 instances"),
         ((Share(0, 5),), {}, "5 instances are above its maximum; it runs as 1 to 4 instances"),
-        ((Share(0, 4),), {"local_min": 30}, "4 replicas need 30 samples each, more than the largest batch of 100"),
+        ((Share(0, 4),), {"local_min": 30}, "4 replicas need 30 samples each, which exceeds the largest batch of 100"),
     ],
 )
 def test_a_size_outside_the_range_of_a_task_is_refused(
@@ -164,12 +164,14 @@ def test_only_elastic_tasks_are_resized() -> None:
             yield Resize(0, (Share(0, 1),))
 
     jobs = [job("a", 9, "bert"), job("clock", 1, "lstm", 1)]
-    with pytest.raises(IllegalDecision, match="cannot resize run 0 of a/t: the task has no range of GPUs; migrate it"):
+    with pytest.raises(
+        IllegalDecision, match="cannot resize run 0 of a/t: the task is not elastic; migrate it instead"
+    ):
         kernel(jobs, gpus=2).run(Scripted(decide))
 
 
 def test_a_range_that_the_cluster_cannot_hold_names_what_it_can() -> None:
-    with pytest.raises(ModelError, match="needs 3 to 4 instances, and the nodes of one type have room for 2"):
+    with pytest.raises(ModelError, match="needs 3 to 4 instances, but at most 2 fit on nodes of one type"):
         kernel([elastic_job("a", least=3, asked=3)], gpus=2).run(POLICIES.create("fifo"))
 
 

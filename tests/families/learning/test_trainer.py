@@ -321,23 +321,23 @@ def test_what_is_no_agent_is_refused_with_the_reason(folder: Store, tmp_path: Pa
         Checkpoint.load(tmp_path / "none.pt")
     cut = tmp_path / "cut.pt"
     cut.write_bytes((folder.path / "best.pt").read_bytes()[:500])
-    with pytest.raises(RunFolderError, match="not a readable checkpoint"):
+    with pytest.raises(RunFolderError, match="the checkpoint cannot be read"):
         Checkpoint.load(cut)
     other = read_plain(folder.path / "best.pt")
     other["features"][0] = "colour"
     write_plain(tmp_path / "other.pt", other)
-    with pytest.raises(RunFolderError, match=r"trained on other observations; they differ in .*colour"):
+    with pytest.raises(RunFolderError, match=r"trained on different observations; the differences are in .*colour"):
         Checkpoint.load(tmp_path / "other.pt")
-    with pytest.raises(RunFolderError, match="not an agent of this version"):
+    with pytest.raises(RunFolderError, match="not an agent from this version"):
         Checkpoint.load(folder.path / "checkpoint.pt")
     other = read_plain(folder.path / "best.pt")
     next(iter(other["weights"].values()))[0] = float("nan")
     write_plain(tmp_path / "nan.pt", other)
-    with pytest.raises(RunFolderError, match="of its weights holds numbers that are not finite"):
+    with pytest.raises(RunFolderError, match="in its weights contains numbers that are not finite"):
         Checkpoint.load(tmp_path / "nan.pt")
     shutil.copytree(folder.path, tmp_path / "run")
     (tmp_path / "run" / "checkpoint.pt").write_bytes(b"nonsense")
-    with pytest.raises(RunFolderError, match="not a readable checkpoint"):
+    with pytest.raises(RunFolderError, match="the checkpoint cannot be read"):
         TrainingRun(Store.open(tmp_path / "run")).run(resume=True)
 
 

@@ -152,7 +152,7 @@ def test_a_table_of_gavel_gives_rates_relative_to_alone(tmp_path: Path) -> None:
     path.with_name("other.json").write_text("[]")
     with pytest.raises(ConfigError, match="is not a table of Gavel's throughputs"):
         PairTable(str(path.with_name("other.json")))
-    with pytest.raises(ConfigError, match="needs a table of pairs, or a default rate"):
+    with pytest.raises(ConfigError, match="needs a table of pairs or a default rate"):
         PairTable()
 
 
