@@ -300,7 +300,7 @@ def test_tuning_takes_the_lowest_mean_and_says_by_how_much(tmp_path: Path) -> No
     assert "policy: b" in text
     write_tuned(tmp_path / "first.yaml", config, best_of(ranked(a=[1.0] * 5), "jct_s.mean"), "jct_s.mean", range(5))
     assert not (tmp_path / "first.yaml").read_text().splitlines()[1].startswith("#")
-    with pytest.raises(InputError, match="no candidate has a jct_s"):
+    with pytest.raises(InputError, match="no candidate has a value of jct_s"):
         best_of(ranked(a=[np.nan, 1.0], b=[1.0, np.nan]), "jct_s.mean")
 
 
