@@ -1,4 +1,4 @@
-"""What reading a trace produced: rows read, rows dropped, and why."""
+"""The result of reading a trace: rows read, rows dropped, and why."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Contradiction:
     """By reason, the number of jobs or rows, and the first of them: ids, or ``file:line``."""
 
     def add(self, reason: str, first: Iterable[str], count: int = 1) -> None:
-        """Add ``count`` jobs or rows to a reason, the first of which are named."""
+        """Add ``count`` jobs or rows to a reason, of which the first are named."""
         before, named = self.reasons.get(reason, (0, ()))
         self.reasons[reason] = before + count, (*named, *first)[:_IDS]
 
@@ -98,8 +98,8 @@ def contradiction_in(reason: str) -> str:
 
 @dataclass(slots=True)
 class ReadReport:
-    """Counts that are updated while a trace is read. At the end of the trace, every row is kept,
-    dropped or skipped.
+    """Counts that are updated while a trace is read. At the end of the trace, every row has been
+    kept, dropped or skipped.
 
     - A *dropped* row is faulty.
     - A *noted* row is kept, although something about it had to be tolerated.
@@ -127,8 +127,8 @@ class ReadReport:
         """Count ``rows`` faulty rows under ``reason``, a phrase that follows a number (``cyclic``,
         ``without end``).
 
-        ``where`` is the ``file:line`` of the first of them; ``detail`` adds information about this
-        particular row.
+        ``where`` is the ``file:line`` of the first of them, and ``detail`` adds information about
+        this particular row.
 
         Raises:
             TraceError: Always, in strict mode.
@@ -150,8 +150,8 @@ class ReadReport:
         impossible: str = "that describe an impossible job",
     ) -> Dropping:
         """Drop rows if the body of the ``with`` statement raises ``Dirty`` (for its reason, with
-        the start of ``detail``) or ``ModelError`` (as ``impossible``). Each of ``places``, a ``file:line`` or a
-        function that returns one, stands for ``rows`` of them.
+        the start of ``detail``) or ``ModelError`` (as ``impossible``). Each of ``places``, a
+        ``file:line`` or a function that returns one, represents ``rows`` of them.
         """
         return Dropping(self, places, rows, detail, impossible)
 
@@ -181,7 +181,7 @@ class ReadReport:
 
     @property
     def open(self) -> int:
-        """Number of rows that were read but are neither kept, dropped nor skipped yet."""
+        """Number of rows that have been read but not yet kept, dropped or skipped."""
         return self.rows - self.kept - self.dropped.total() - self.skipped.total()
 
     def to_dict(self) -> dict[str, Any]:

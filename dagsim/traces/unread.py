@@ -1,4 +1,5 @@
-"""Files that look like a trace, and are not read: each by its name, with what to do instead."""
+"""Files that look like a trace but are not read: each by its name, with advice on what to do
+instead."""
 
 from __future__ import annotations
 
@@ -112,7 +113,8 @@ _KINDS = tuple(
 
 
 def unread_kind(source: Source) -> UnreadKind | None:
-    """Return the kind of file that the source is, if it is a known one that dagsim does not read."""
+    """Return the kind of file that the source is, if it is a known kind that dagsim does not
+    read."""
     lines = source.head(80)
     for kind in _KINDS:
         pattern = re.compile(kind.lines)
