@@ -166,7 +166,7 @@ def test_a_cut_record_is_dropped_or_named(samples: Path, tmp_path: Path, name: s
         (tmp_path / "log").write_text(text[:cut])
         trace = open_trace(tmp_path / "log", name.partition("/")[0])
         if name.endswith("json"):
-            with pytest.raises(TraceError, match=r"log:\d+: not JSON"):
+            with pytest.raises(TraceError, match=r"log:\d+: invalid JSON"):
                 list(trace.jobs())
         else:
             assert list(trace.jobs())
