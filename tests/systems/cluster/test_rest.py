@@ -255,12 +255,15 @@ class _Halfway:
                 yield Wait(5.0)
 
 
-def test_the_rest_of_a_run_preempted_halfway_is_the_run_that_takes_half_as_long() -> None:
+def test_a_run_in_flight_states_the_start_of_the_run_that_it_resumes() -> None:
     jobs = [Job.single("j", Task("t", 10.0, instances=2), 0.0)]
     one = Cluster((Node("a", T4, 1),))
-    whole = drive(ClusterScenario(one, jobs).kernel(0), _Halfway())
+    kernel, pieces = ClusterScenario(one, jobs).kernel(0), dict[int, int]()
+    kernel.frontier.started.append(lambda run, _: pieces.setdefault(run.id, run.task.piece))
+    whole = drive(kernel, _Halfway())
     begun = [(place, row.time_s) for place, row in enumerate(whole.log) if row.kind == Kind.STARTED]
     assert [time_s for _, time_s in begun] == [0.0, 5.0, 10.0]
-    [job] = with_past(whole, jobs, 12.0, ClusterScenario(one, jobs).runtime)
+    assert [*pieces.values()] == [0, 1, 0]
+    [job] = with_past(whole, jobs, 12.0, pieces)
     runs = [(run.since_s, run.until_s, run.resumes) for run in job.in_flight]
     assert runs == [(0.0, 5.0, -1), (5.0, 10.0, begun[0][0]), (10.0, None, -1)]
