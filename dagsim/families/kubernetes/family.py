@@ -1,4 +1,4 @@
-"""The Kubernetes family, and what it registers."""
+"""The Kubernetes family and everything that it registers."""
 
 from dagsim.family import Entry, Family
 

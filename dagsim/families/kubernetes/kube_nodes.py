@@ -1,4 +1,4 @@
-"""Nodes as ``kubectl`` prints them, in JSON or YAML."""
+"""Nodes in the JSON or YAML output of ``kubectl``."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ def is_kube(source: Source) -> bool:
 
 
 def kube_nodes(source: Source) -> Iterator[FoundNode]:
-    """Yield nodes with their allocatable resources, from JSON or YAML. Cordoned and tainted nodes
-    can be used by pods that tolerate this; nodes that are not ready cannot be used.
+    """Yield the nodes with their allocatable resources, from JSON or YAML. Cordoned and tainted
+    nodes can be used by pods that tolerate the taint; nodes that are not ready cannot be used at
+    all.
 
     Raises:
         TraceError: The text is neither JSON nor YAML, or a quantity cannot be read.
@@ -53,7 +54,8 @@ def kube_nodes(source: Source) -> Iterator[FoundNode]:
 
 
 def _yaml_objects(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects in all YAML documents of the source, each with the line of its document."""
+    """Yield the objects in all YAML documents of the source, together with the line at which their
+    document begins."""
     for place, file in enumerate(source.files):
         with file.open_binary() as stream:
             text = stream.read(_MOST_YAML + 1).decode("utf-8", "replace")
@@ -104,8 +106,9 @@ _NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 
 def _node_manifest(name: str, node: Mapping[str, Any], there: Mapping[str, Any], state: str) -> dict[str, Any]:
-    """Return the parts of a node that kube-scheduler reads, without those that its group states:
-    cores, memory and the name. Nodes that differ in nothing else can then form one group."""
+    """Return the parts of a node that kube-scheduler reads, except those that are already part of
+    its group (cores, memory and the name). Nodes that are otherwise the same can then form one
+    group."""
     labels = {
         label: text
         for label, text in object_in(node, "metadata", "labels").items()
@@ -135,7 +138,7 @@ def _node_manifest(name: str, node: Mapping[str, Any], there: Mapping[str, Any],
 
 
 def _state(node: Mapping[str, Any]) -> str:
-    """Return ``Ready``, ``NotReady``, or what keeps most pods away."""
+    """Return ``Ready``, ``NotReady``, or the reason why most pods cannot use the node."""
     spec = object_in(node, "spec")
     ready = next(
         (condition for condition in list_in(node, "status", "conditions") if text_in(condition, "type") == "Ready"),

@@ -1,8 +1,9 @@
-"""Kubernetes: ``kubectl get pods -A -o json``, and Kueue's workloads with or without them.
+"""Kubernetes: the output of ``kubectl get pods -A -o json`` and, in addition or instead, Kueue's
+workloads.
 
-Reads a list, one object per line, or a folder of such files; scheduling events (``*event*.json``)
-tell when pods were bound. The pods of one owner form one job. Jobs are built one by one, because
-the pods of a job follow each other.
+Reads a list, one object per line, or a folder of such files; scheduling events (in files named
+``*event*.json``) tell when pods were bound. The pods that have the same owner form one job. Jobs
+are built one at a time, because the pods of a job are adjacent.
 """
 
 from __future__ import annotations
@@ -51,8 +52,9 @@ class Kubernetes(Reader):
     """Builds one job per owner of pods, with one task per kind of pod. The job is a gang if a pod
     group, Kueue, Volcano or JobSet makes it one.
 
-    A pod with the index of an earlier one, or created after one failed, is the next attempt at that
-    pod. Work is the time from the first start to the last end of a container in the last attempt.
+    A pod with the same index as an earlier pod, or created after another pod failed, is the next
+    attempt of that pod. The amount of work is the time between the first start and the last end of
+    a container in the last attempt.
     """
 
     name = "kubernetes"
@@ -94,13 +96,13 @@ class Kubernetes(Reader):
 
 
 class KubernetesNow(Kubernetes):
-    """The jobs that run and wait when ``kubectl get`` is called, which is when the simulation
-    begins. Running pods have been on their nodes since their containers started.
+    """The jobs that are running or waiting when ``kubectl get`` is called, which is when the
+    simulation begins. Running pods have occupied their nodes since their containers started.
 
-    The remaining time of a job follows from its limit. Without a limit, a running job takes twice
-    its present age (half of the jobs do, if run times have the tail of 1 / t), and a waiting job
-    takes the median of the running ones. Pods and pod sets with different demands are separate
-    jobs.
+    The remaining time of a job is derived from its time limit. Without a limit, a running job is
+    assumed to take twice its present age (half of the jobs do, if run times have the tail of 1 /
+    t), and a waiting job is assumed to take the median of the running ones. Pods and pod sets with
+    different demands become separate jobs.
     """
 
     name = "kubernetes-now"
@@ -125,8 +127,8 @@ class KubernetesNow(Kubernetes):
         yield from sorted(jobs, key=lambda job: job.arrival_s)
 
     def waiting(self, source: Source, zone: ZoneInfo | None = None) -> Iterable[WaitingJob]:
-        """Yield the waiting pods and workloads with the reasons: ``quota`` if Kueue says that
-        others hold the quota, else Kueue's message or the reason in the pod's condition."""
+        """Yield the waiting pods and workloads with their reasons: ``quota`` if Kueue reports that
+        others use the quota, or else Kueue's message or the reason in the condition of the pod."""
         for _, object in elements(source, "items"):
             kind, status = object_kind(object), object_in(object, "status")
             try:
@@ -146,7 +148,7 @@ class KubernetesNow(Kubernetes):
                     yield WaitingJob(f"{piece.name}/{number}", reason)
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
-        """Return a second after the last event that an object states."""
+        """Return the time one second after the last event recorded in any object."""
         reading = _Reading(source, options, ReadReport(), {}, _scheduled(source), _around(source), True)
         pieces = [entry.piece for group in reading.groups() for entry in reading.now(group)]
         return _instant_s(pieces) if pieces else None
@@ -182,7 +184,7 @@ class _Reading:
     """True if pods without a GPU count, because they hold cores and memory of nodes."""
 
     def groups(self) -> Iterator[list[_Found]]:
-        """Yield the pods and pod sets of each job, in order of creation."""
+        """Yield the pods and pod sets of each job in order of creation."""
 
         def read(report: ReadReport) -> Iterator[Table]:
             return tables_of(self.source, 3, replace(self, report=report)._rows(), (1,))
@@ -194,7 +196,7 @@ class _Reading:
                 yield [entries[row] for row in rows.tolist()]
 
     def _rows(self) -> Iterator[Row]:
-        """Yield pods and pod sets with their job and creation time."""
+        """Yield pods and pod sets with their jobs and creation times."""
         for place, object in elements(self.source, "items"):
             self.report.rows += 1
             with self.report.dropping(partial(self.source.where, place)):
@@ -232,7 +234,7 @@ class _Reading:
                 self.report.skip("of pods without a GPU")
 
     def job(self, pieces: list[_Found]) -> Job | None:
-        """Build a job from its pods or pod sets; ``None`` if it has to be dropped."""
+        """Build a job from its pods or pod sets; return ``None`` if the job has to be dropped."""
         created_s = min(entry.piece.created_s for entry in pieces)
         # information about a workload is more complete and exact
         if any(entry.piece.is_workload for entry in pieces):
@@ -245,8 +247,8 @@ class _Reading:
         return None
 
     def now(self, pieces: list[_Found]) -> list[_Found]:
-        """Return the pods or pod sets of a job that run or wait. A pod that is bound to a node
-        holds it."""
+        """Return the pods or pod sets of a job that are running or waiting. A pod that is bound to
+        a node occupies it."""
         bound = [
             replace(entry, piece=replace(entry.piece, fate="runs"))
             if entry.piece.fate == "waits" and entry.piece.node
@@ -262,7 +264,8 @@ class _Reading:
         return named
 
     def jobs_now(self, entries: Sequence[_Found], now_s: float, usual_s: float) -> Iterator[Job]:
-        """Yield the jobs for pods that all run or all wait, one for each kind of demand."""
+        """Yield the jobs for a group of pods that are either all running or all waiting, one job
+        for each kind of demand."""
         nodes = tuple(dict.fromkeys([entry.piece.node for entry in entries if entry.piece.node]))
         kinds: dict[object, list[_Found]] = {}
         for entry in _counted(entries):
@@ -288,7 +291,7 @@ class _Reading:
         """Build a job from its pods or pod sets.
 
         Raises:
-            Dirty, ModelError: The job did not finish, or has an invalid demand.
+            Dirty, ModelError: The job did not finish or has an invalid demand.
         """
         last = [attempts[-1] for attempts in _by_slot([entry.piece for entry in located])]
         if len(last) < len(located):
@@ -390,7 +393,8 @@ def _of(entries: Sequence[_Found], fate: str) -> list[_Found]:
 
 
 def _counted(entries: Sequence[_Found]) -> Sequence[_Found]:
-    """Return the pod sets of workloads, else the pods, because a workload represents its pods."""
+    """Return the pod sets of the workloads, or else the pods; a workload takes the place of its
+    pods."""
     return [entry for entry in entries if entry.piece.is_workload] or entries
 
 
@@ -409,7 +413,8 @@ def _age_s(piece: PodRecord, now_s: float) -> float:
 
 
 def _as_expected(piece: PodRecord, now_s: float, usual_s: float) -> PodRecord:
-    """Return the pod as it will be when it has ended; a waiting pod, as if it had started at once."""
+    """Return the pod in the state expected when it has ended; a waiting pod is treated as if it had
+    started at once."""
     if piece.fate == "waits":
         begin_s = piece.created_s
         return replace(piece, fate="over", started_s=begin_s, ended_s=begin_s + (piece.limit_s or usual_s))
@@ -422,8 +427,8 @@ def _as_expected(piece: PodRecord, now_s: float, usual_s: float) -> PodRecord:
 
 
 def _kind(piece: PodRecord) -> tuple[object, ...]:
-    """Return a key; pods of a job with equal keys are instances of one task. Labels that differ
-    between pods (an index) do not matter."""
+    """Return a key such that pods of a job with equal keys are instances of one task. Labels that
+    differ between the pods, such as an index, do not matter."""
     return piece.demand, piece.wanted, canonical_json(piece.manifest.get("spec"))
 
 
@@ -440,8 +445,8 @@ def _bound(piece: PodRecord) -> float | None:
 
 
 def _by_slot(pieces: list[PodRecord]) -> list[list[PodRecord]]:
-    """Return the attempts at each of a job's pods: by index, or in turn if a pod was created after
-    another failed."""
+    """Return the attempts of each pod of a job, grouped by index, or in sequence if a pod was
+    created after another one had failed."""
     slots: dict[str, list[PodRecord]] = {}
     failed: list[tuple[float, str]] = []
     for place, piece in enumerate(sorted(pieces, key=lambda piece: piece.created_s)):
@@ -461,7 +466,8 @@ _BLOCK, _OVERLAP = 1 << 20, 128
 
 
 def _around(source: Source) -> ClusterObjects:
-    """Return the objects that accompany the pods. Only files that contain such objects are parsed."""
+    """Return the objects that accompany the pods. Only files that contain such objects are
+    parsed."""
     around = ClusterObjects()
     for file in source.files:
         if _has_objects(file):
@@ -481,7 +487,7 @@ def _has_objects(file: Source) -> bool:
 
 
 def _scheduled(source: Source) -> dict[str, float]:
-    """Return the binding times of pods by uid, according to events."""
+    """Return the binding times of pods according to the events, by uid."""
     bound_s: dict[str, float] = {}
     for file in source.files:
         if not file.matches(*_EVENTS):

@@ -1,4 +1,5 @@
-"""Kueue's manifests (v1beta1 and v1beta2), as ``kubectl get -o json`` writes them, read into its objects."""
+"""Readers for Kueue's manifests (v1beta1 and v1beta2), as written by ``kubectl get -o json``, which
+return Kueue's objects."""
 
 from __future__ import annotations
 
@@ -43,14 +44,14 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
 def full_name(manifest: Any) -> str:
-    """Return ``namespace/name``, or the name of an object without namespace."""
+    """Return ``namespace/name``, or just the name if the object has no namespace."""
     namespace, name = text_in(manifest, "metadata", "namespace"), text_in(manifest, "metadata", "name")
     return f"{namespace}/{name}" if namespace else name
 
 
 def kueue_objects(manifests: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]] = ()) -> KueueObjects:
-    """Read what an administrator configured; ignoring manifests of other kinds. ``nodes`` are the
-    Kubernetes nodes on which topologies place pods.
+    """Read the objects that an administrator configured; manifests of other kinds are ignored.
+    ``nodes`` are the Kubernetes nodes on which pods are placed according to topologies.
 
     Raises:
         TraceError: A quantity or a word cannot be read, cohorts form a cycle, or a name occurs
@@ -81,8 +82,8 @@ def kueue_objects(manifests: Iterable[Mapping[str, Any]], nodes: Iterable[Mappin
 def kueue_workload_object(
     manifest: Mapping[str, Any], priorities: Mapping[str, float] | None = None
 ) -> Workload | None:
-    """Read a workload; None if it has finished or is inactive. ``priorities`` are the priorities of
-    priority classes.
+    """Read a workload; return None if it has finished or is inactive. ``priorities`` maps priority
+    classes to their priorities.
 
     Raises:
         TraceError: A quantity or time cannot be read.
@@ -190,7 +191,7 @@ def _topology(manifest: Mapping[str, Any]) -> Topology:
 
 
 def _node(manifest: Mapping[str, Any]) -> TopologyNode | None:
-    """Read a node; None if it is cordoned or not ready."""
+    """Read a node; return None if it is cordoned or not ready."""
     name = text_in(manifest, "metadata", "name")
     conditions = {text_in(one, "type"): text_in(one, "status") for one in list_in(manifest, "status", "conditions")}
     if object_in(manifest, "spec").get("unschedulable") or conditions.get("Ready", "True") != "True":
@@ -233,8 +234,8 @@ def _groups(owner: str, spec: Mapping[str, Any]) -> tuple[ResourceGroup, ...]:
 
 
 def _fair_sharing(configuration: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """Read the strategies. Fair sharing is on if the configuration has the section (in v1beta1,
-    unless ``enable`` is false)."""
+    """Read the strategies. Fair sharing is enabled if the configuration has the section (in
+    v1beta1, unless ``enable`` is false)."""
     section = configuration.get("fairSharing")
     if not isinstance(section, dict) or section.get("enable") is False:
         return None

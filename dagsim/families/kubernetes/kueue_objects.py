@@ -1,7 +1,8 @@
-"""Kueue's objects (v1beta2): what an administrator configures, and the workloads that queue for it.
+"""Kueue's objects (v1beta2): those that an administrator configures, and the workloads in the
+queues.
 
-Names are those of Kueue's API in snake case. Amounts are in natural units of the resource: cores,
-bytes, devices, and pods.
+Attributes have the names used in Kueue's API, written in snake case. Amounts are in natural units
+of the resource: cores, bytes, devices, and pods.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ _STRICT = {"extra": "forbid"}
 
 @dataclass(frozen=True, slots=True)
 class ResourceFlavor:
-    """A kind of node. ``gpu_types`` are the GPU types of these nodes, in dagsim's names. Jobs that
-    may use none of them never get the flavor; an empty tuple means any type."""
+    """A kind of node. ``gpu_types`` are the GPU types of these nodes, under the names used in
+    dagsim. Jobs that may use none of these types never get the flavor; an empty tuple means that
+    all types are possible."""
 
     name: str
     node_labels: Mapping[str, str] = field(default_factory=dict)
@@ -38,7 +40,7 @@ class ResourceFlavor:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Levels of a data centre, as node labels, widest level first."""
+    """The levels of a data centre as node labels, starting with the widest level."""
 
     name: str
     levels: tuple[str, ...]
@@ -48,7 +50,7 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class TopologyNode:
-    """A node on which pods are placed by topology. Its resources include ``pods``."""
+    """A node on which pods are placed according to a topology. Its resources include ``pods``."""
 
     name: str
     labels: Mapping[str, str]
@@ -60,7 +62,7 @@ class TopologyNode:
 
 @dataclass(frozen=True, slots=True)
 class ResourceQuota:
-    """Quota for a resource in a flavor; None means no limit."""
+    """The quota for a resource in a flavor; None means that there is no limit."""
 
     nominal: float
     borrowing_limit: float | None = None
@@ -77,7 +79,7 @@ class ResourceQuota:
 
 @dataclass(frozen=True, slots=True)
 class FlavorQuotas:
-    """Quotas for the resources of a group in one flavor, by resource."""
+    """The quotas in one flavor for the resources of a group, by resource."""
 
     name: str
     resources: Mapping[str, ResourceQuota]
@@ -87,7 +89,8 @@ class FlavorQuotas:
 
 @dataclass(frozen=True, slots=True)
 class ResourceGroup:
-    """Resources that a pod gets together from one flavor. Flavors are tried in order."""
+    """Resources that a pod receives together from one flavor. Flavors are tried in the given
+    order."""
 
     flavors: tuple[FlavorQuotas, ...]
     covered_resources: tuple[str, ...] = ()
@@ -101,7 +104,7 @@ class ResourceGroup:
 
 @dataclass(frozen=True, slots=True)
 class BorrowWithinCohort:
-    """How a workload that borrows may preempt workloads in other queues."""
+    """Defines how a workload that borrows may preempt workloads in other queues."""
 
     policy: Literal["Never", "LowerPriority"] = "Never"
     max_priority_threshold: float | None = None
@@ -111,7 +114,8 @@ class BorrowWithinCohort:
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """Which workloads a workload may preempt: in its own queue, and in other queues of its cohort."""
+    """Defines which workloads a workload may preempt in its own queue and in other queues of its
+    cohort."""
 
     within_cluster_queue: Policy = "Never"
     reclaim_within_cohort: Policy = "Never"
@@ -122,7 +126,8 @@ class Preemption:
 
 @dataclass(frozen=True, slots=True)
 class FlavorFungibility:
-    """When the search for a flavor ends before the last flavor, and which flavor is best."""
+    """Defines when the search for a flavor ends before the last flavor, and which flavor is
+    considered best."""
 
     when_can_borrow: SearchRule = "MayStopSearch"
     when_can_preempt: SearchRule = "TryNextFlavor"
@@ -133,8 +138,8 @@ class FlavorFungibility:
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
-    """A group of queues and cohorts that lend quota to each other. A cohort that only its members
-    name need not be listed."""
+    """A group of queues and cohorts that lend quota to each other. A cohort that is mentioned only
+    by its members need not be listed."""
 
     name: str
     parent: str = ""
@@ -165,7 +170,8 @@ class ClusterQueue:
 
 @dataclass(frozen=True, slots=True)
 class LocalQueue:
-    """A name, ``queue`` or ``namespace/queue``, under which workloads are submitted to a ClusterQueue."""
+    """A name (``queue`` or ``namespace/queue``) under which workloads are submitted to a
+    ClusterQueue."""
 
     name: str
     cluster_queue: str
@@ -179,7 +185,7 @@ class LocalQueue:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionFairSharing:
-    """Sharing of a ClusterQueue among its LocalQueues by their past usage."""
+    """Sharing of a ClusterQueue among its LocalQueues according to their past usage."""
 
     usage_half_life_s: float = 0.0
     usage_sampling_interval_s: float = 300.0
@@ -238,8 +244,8 @@ class KueueObjects:
         return [one.name for kind in (self.cohorts, self.cluster_queues, self.local_queues) for one in kind]
 
     def renamed(self, new: Callable[[str, str], str]) -> KueueObjects:
-        """Return the objects with pseudonyms for all names, and without labels, taints and tolerations. Levels of
-        topologies keep the last part of their labels."""
+        """Return the objects with pseudonyms in place of all names, and without labels, taints and
+        tolerations. The levels of topologies keep the last part of their labels."""
 
         def level(label: str) -> str:
             return label if label.startswith("kubernetes.io/") else f"example.com/{label.rpartition('/')[2]}"
@@ -309,8 +315,8 @@ class KueueObjects:
 class TopologyRequest:
     """The level at which the pods of a set have to be close together; levels are node labels.
 
-    Slices are groups of ``slice_size`` pods, each within one domain of ``slice_level``. Pod sets in
-    one ``group`` get the same flavor and domain.
+    Slices are groups of ``slice_size`` pods, each of which stays within one domain of
+    ``slice_level``. Pod sets in the same ``group`` are assigned the same flavor and domain.
     """
 
     required: str = ""
@@ -322,7 +328,7 @@ class TopologyRequest:
 
     @property
     def explicit(self) -> bool:
-        """True if it requests a placement, and not only a group."""
+        """True if a placement is requested, and not only a group."""
         return bool(self.required or self.preferred or self.unconstrained or self.slice_level)
 
 
@@ -331,8 +337,8 @@ class PodSet:
     """Identical pods. ``requests`` are those of one pod; ``min_count`` allows fewer pods than
     ``count``.
 
-    ``affinity`` lists alternative sets of requirements. ``excluded`` lists flavors without any node
-    for these pods.
+    ``affinity`` lists alternative sets of requirements. ``excluded`` lists the flavors that have no
+    node for these pods.
     """
 
     name: str = "main"
@@ -348,7 +354,7 @@ class PodSet:
 
 @dataclass(frozen=True, slots=True)
 class PodSetAssignment:
-    """What a pod set was assigned: flavors and total usage by resource, and pods by topology
+    """What was assigned to a pod set: flavors and total usage by resource, and pods by topology
     domain."""
 
     name: str
@@ -361,7 +367,7 @@ class PodSetAssignment:
 @dataclass(frozen=True, slots=True)
 class Workload:
     """A unit of admission. Times are in seconds; ``reserved_s`` is the time at which the workload
-    got its quota."""
+    received its quota."""
 
     name: str
     queue: str

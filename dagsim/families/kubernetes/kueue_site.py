@@ -1,4 +1,4 @@
-"""The configuration of a Kueue site, from ``kubectl get ... -o yaml`` or ``-o json``.
+"""The configuration of a Kueue site, from the output of ``kubectl get ... -o yaml`` or ``-o json``.
 
 This module reads ClusterQueues, Cohorts, LocalQueues, ResourceFlavors, Topologies and Workloads
 (``kueue.x-k8s.io``, v1alpha1 to v1beta2), the Configuration of Kueue's manager, also from its
@@ -43,7 +43,7 @@ _LABELS = (*TYPE_LABELS, "amd.com/gpu.product-name", "amd.com/gpu.family")
 
 @dataclass(slots=True)
 class KueueSite(ImportedSite):
-    """The contents of a site's files."""
+    """The contents of the files of a site."""
 
     policy = "kueue"
     objects: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class KueueSite(ImportedSite):
         return bool(self.objects)
 
     def kueue_objects(self) -> KueueObjects:
-        """Return what the administrator configured.
+        """Return the objects that the administrator configured.
 
         Raises:
             TraceError: An object cannot be read.
@@ -65,7 +65,7 @@ class KueueSite(ImportedSite):
         return kueue_objects(manifests, self.node_manifests)
 
     def workloads(self) -> list[Workload]:
-        """Return the workloads that wait or hold quota, in the order of the files.
+        """Return the workloads that are waiting or hold quota, in the order of the files.
 
         Raises:
             TraceError: A workload cannot be read.
@@ -76,7 +76,7 @@ class KueueSite(ImportedSite):
         return [one for manifest in manifests if (one := kueue_workload_object(manifest, priorities)) is not None]
 
     def restarts(self, queues: QueueTree) -> bool:
-        """Return True, because the pods of an evicted workload start again."""
+        """Return True, because the pods of an evicted workload start again from the beginning."""
         return True
 
     def found_nodes(self) -> list[FoundNode]:
@@ -90,9 +90,9 @@ class KueueSite(ImportedSite):
         return self.nodes
 
     def network(self, names: Sequence[str]) -> dict[str, Any] | None:
-        """Return the topology that the flavors name (else the first) as a tree of switches, one for
-        each value of its labels; None without a topology. A node that lacks a label is alone below
-        a switch at that level."""
+        """Return the topology that the flavors name (or else the first one) as a tree of switches,
+        with one switch for each value of its labels; return None if there is no topology. A node
+        that lacks a label is alone below a switch of that level."""
         named, there, used = self._topologies()
         for name in [*dict.fromkeys(filter(None, named)), *there]:
             if name not in used[:1]:
@@ -131,15 +131,15 @@ class KueueSite(ImportedSite):
         return {"kind": "shared", "topology": {"kind": "tree", "switches": tree, "levels_up": levels}}
 
     def _topologies(self) -> tuple[list[str], dict[str, Mapping[str, Any]], list[str]]:
-        """Return the topologies that flavors name, all that exist, and those that may be used as
-        the network, of which the first is used."""
+        """Return the topologies that flavors name, all existing topologies, and those that may be
+        used as the network; the first of the latter is used."""
         named = [text_in(flavor, "spec", "topologyName") for flavor in self.objects.get("ResourceFlavor", {}).values()]
         there = self.objects.get("Topology", {})
         return named, there, [name for name in dict.fromkeys(named) if name in there] or list(there)
 
     def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
-        """Return Kueue's objects, with the GPU types of each flavor; ``named`` maps the site's
-        names for GPU types to the names to use.
+        """Return Kueue's objects with the GPU types of each flavor; ``named`` maps the names of GPU
+        types at the site to the names to use.
 
         Raises:
             TraceError: A quantity or word cannot be read, or cohorts form a cycle.
@@ -184,8 +184,8 @@ class KueueSite(ImportedSite):
                 self.drop(f"{owner}: {key}")
 
     def _types_of(self, flavor: ResourceFlavor, named: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the GPU types of a flavor's nodes, from its labels, from the nodes with these
-        labels, or from its name; empty if nothing indicates GPUs."""
+        """Return the GPU types of a flavor's nodes according to its labels, to the nodes with these
+        labels, or to its name; empty if nothing suggests GPUs."""
         labels = flavor.node_labels
         site_names = [labels[label] for label in _LABELS if label in labels][:1]
         if not site_names and labels:
@@ -198,7 +198,7 @@ class KueueSite(ImportedSite):
 
 
 def is_kueue(source: Source) -> bool:
-    """Return True if the source contains objects of Kueue's configuration."""
+    """Return True if the source contains objects of a Kueue configuration."""
     head = "\n".join(source.head(1 << 12))
     return _GROUP in head and any(
         f"{kind}" in head for kind in ("ClusterQueue", "Cohort", "LocalQueue", "Flavor", "Topology")
@@ -206,10 +206,10 @@ def is_kueue(source: Source) -> bool:
 
 
 def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> KueueSite:
-    """Read the files of a site, ignoring files of other kinds.
+    """Read the files of a site, and ignore files of other kinds.
 
     Raises:
-        TraceError: A file cannot be read, or holds queues of Volcano or KAI.
+        TraceError: A file cannot be read, or it contains queues of Volcano or KAI.
     """
     site = KueueSite()
     for file in files:
@@ -235,7 +235,8 @@ def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Kueu
 
 
 def _refuse_other_queues(source: Source) -> None:
-    """Refuse a file with queues of another system. Without them, their quotas would be ignored in silence.
+    """Reject a file with queues of another system. Otherwise, the quotas of these queues would be
+    ignored without notice.
 
     Raises:
         TraceError: It holds such queues.
@@ -273,7 +274,7 @@ def _objects(source: Source) -> Iterator[Mapping[str, Any]]:
 
 
 def _yaml(source: Source, text: str) -> list[Any]:
-    """Parse the documents of a YAML text.
+    """Parse the documents in a YAML text.
 
     Raises:
         TraceError: The text is not YAML, is too long, or has aliases.

@@ -1,4 +1,5 @@
-"""Pods and Kueue's workloads: what they request, what affects their scheduling, and when they ran."""
+"""Pods and Kueue's workloads: their requests, everything that affects their scheduling, and the
+times at which they ran."""
 
 from __future__ import annotations
 
@@ -52,11 +53,11 @@ class _Budget(NamedTuple):
 
 class ClusterObjects:
     """The objects of a cluster that affect the scheduling of its pods: Services, ReplicaSets and
-    the like for the default spreading, budgets (PodDisruptionBudget), PriorityClasses and
+    similar objects (for the default spreading), budgets (PodDisruptionBudget), PriorityClasses and
     namespaces.
 
-    ``add`` takes any object. What concerns a pod is written into its manifest, so that a scheduler
-    needs nothing else.
+    ``add`` takes any object. Everything that concerns a pod is written into its manifest, so that a
+    scheduler needs no other objects.
     """
 
     KINDS = ("Service", "PodDisruptionBudget", "PriorityClass", "Namespace", "ReplicaSet", "StatefulSet",
@@ -70,7 +71,7 @@ class ClusterObjects:
         self._owners: dict[tuple[str, str, str], Mapping[str, Any]] = {}
 
     def add(self, object: Any) -> None:
-        """Record an object if it is of one of these kinds."""
+        """Record an object if it is one of these kinds."""
         kind, name = object_kind(object), text_in(object, "metadata", "name")
         namespace = text_in(object, "metadata", "namespace") or "default"
         selector = object_in(object, "spec", "selector")
@@ -105,7 +106,7 @@ class ClusterObjects:
                 self._owners[kind, namespace, name] = selector
 
     def priority(self, spec: Any) -> float:
-        """Return the priority of a pod: its own, else that of its class."""
+        """Return the priority of a pod, which is its own or else that of its class."""
         spec = object_in(spec)
         if spec.get("priority") is None:
             value = object_in(self._classes.get(text_in(spec, "priorityClassName"), {})).get("value")
@@ -113,8 +114,8 @@ class ClusterObjects:
         return _priority(spec)
 
     def pod_manifest(self, object: Any) -> dict[str, Any]:
-        """Return the parts of a pod that kube-scheduler reads: labels, the parts of its spec that matter, and under
-        ``resolved`` what follows from other objects and its status."""
+        """Return the parts of a pod that kube-scheduler reads: its labels, the relevant parts of
+        its spec, and, under ``resolved``, what follows from other objects and its status."""
         metadata, spec = object_in(object, "metadata"), object_in(object, "spec")
         labels, namespace = object_in(metadata, "labels"), text_in(metadata, "namespace") or "default"
         kept = {name: spec[name] for name in _KEPT if spec.get(name)}
@@ -160,8 +161,8 @@ class ClusterObjects:
         }
 
     def _with_namespaces(self, affinity: Any) -> Any:
-        """Return the affinity with the namespaces named that its terms select by labels, as far as
-        these are known."""
+        """Return the affinity with the names of the namespaces that its terms select by labels, as
+        far as these namespaces are known."""
         if not self._namespaces or not isinstance(affinity, dict):
             return affinity
         if "namespaceSelector" in affinity:
@@ -187,8 +188,8 @@ def _container(container: Any) -> dict[str, Any]:
 
 
 def object_kind(object: Any) -> str:
-    """Return the kind of an object. Items in a list of one kind, as the API returns it, do not
-    state their kind."""
+    """Return the kind of an object. Items in a list of a single kind, as returned by the API, do
+    not contain their kind."""
     if kind := text_in(object, "kind"):
         return kind
     spec, status = object_in(object, "spec"), object_in(object, "status")
@@ -205,7 +206,7 @@ def object_kind(object: Any) -> str:
 
 
 def unmodelled_of(spec: Any) -> Iterator[str]:
-    """Describe in words what a pod requests that is not modelled."""
+    """Describe in words the requests of a pod that are not modelled."""
     containers = [*list_in(spec, "containers"), *list_in(spec, "initContainers")]
     volumes = list_in(spec, "volumes")
     if any(object_in(volume).keys() & {"persistentVolumeClaim", "ephemeral", "csi"} for volume in volumes):
@@ -234,8 +235,8 @@ def pod_demand(spec: Any) -> PodDemand:
 
 
 def wanted_type(spec: Any) -> tuple[str, ...]:
-    """Return the GPU products that a pod requires by its node selector or required affinity; empty
-    if any will do."""
+    """Return the GPU products that a pod requires by its node selector or required affinity, or
+    nothing if every product is suitable."""
     for label in TYPE_LABELS:
         if product := text_in(spec, "nodeSelector", label):
             return (product,)
@@ -265,8 +266,8 @@ def whole_gpus(value: float) -> int:
 
 
 def _slice(name: str) -> float:
-    """Return the share of a GPU that a MIG resource represents; 0 for any other resource. An A30
-    has 4 slices, other GPUs 7."""
+    """Return the share of a GPU that a MIG resource represents, or 0 for any other resource. An A30
+    has 4 slices, and other GPUs have 7."""
     match = _SLICE.match(name)
     return 0.0 if match is None else int(match[1]) / (4 if int(match[2]) == 6 * int(match[1]) else 7)
 
@@ -287,7 +288,7 @@ _MOST_PODS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class PodRecord:
-    """One pod, or one pod set of a workload."""
+    """A pod, or a pod set of a workload."""
 
     whole: str
     """Key of the job to which this pod belongs."""
@@ -327,8 +328,8 @@ class PodRecord:
 
 
 def pod(object: Any, scheduled_s: float | None = None, around: ClusterObjects | None = None) -> PodRecord:
-    """Extract the facts of a pod; ``scheduled_s`` is the time of binding according to an event,
-    ``around`` holds the objects that affect its scheduling.
+    """Extract the facts about a pod; ``scheduled_s`` is the time at which it was bound according to
+    an event, and ``around`` contains the objects that affect its scheduling.
 
     Raises:
         Dirty: The pod is malformed.
@@ -378,8 +379,8 @@ def pod(object: Any, scheduled_s: float | None = None, around: ClusterObjects | 
 
 
 def kueue_workload(object: Any, around: ClusterObjects | None = None) -> Iterator[PodRecord]:
-    """Extract the facts of a Kueue workload, one per pod set; ``around`` holds the objects that
-    affect the scheduling of its pods.
+    """Extract the facts about a Kueue workload, one record per pod set; ``around`` contains the
+    objects that affect the scheduling of its pods.
 
     Raises:
         Dirty: The workload is malformed.
@@ -439,15 +440,15 @@ slices."""
 
 
 def level_name(label: str) -> str:
-    """Return the topology level that a node label represents: ``rack`` for
-    ``cloud.provider.com/topology-rack``, ``host`` for ``kubernetes.io/hostname``."""
+    """Return the topology level that a node label represents, such as ``rack`` for
+    ``cloud.provider.com/topology-rack`` and ``host`` for ``kubernetes.io/hostname``."""
     name = label.rpartition("/")[2].removeprefix("topology-")
     return "host" if name == "hostname" else name
 
 
 def _topology(source: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return the level that is requested from Kueue. Slices take precedence over the whole pod set,
-    because only one of the two can be modelled."""
+    """Return the level requested from Kueue. Slices take precedence over the whole pod set, because
+    only one of the two can be modelled."""
     required, preferred, of_slices = (level_name(text_in(source, name)) for name in names[:3])
     size = source.get(names[3])
     count = int(size) if isinstance(size, str | int) and re.fullmatch(r"[1-9]\d{0,8}", str(size)) else None
@@ -457,7 +458,7 @@ def _topology(source: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]
 
 
 def _positive(value: Any) -> float | None:
-    """Return a number of seconds above 0; ``None`` for anything else."""
+    """Return a positive number of seconds, or ``None`` for anything else."""
     return float(value) if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 53 else None
 
 
@@ -490,7 +491,7 @@ def _holds(status: Any, kind: str) -> bool:
 
 
 def _since(status: Any, kind: str) -> float | None:
-    """Return the time since which a condition holds; ``None`` if it does not."""
+    """Return the time since which a condition has held, or ``None`` if it does not hold."""
     if not _holds(status, kind):
         return None
     return moment_s(text_in(_condition(status, kind), "lastTransitionTime"), "lastTransitionTime", None)
@@ -512,7 +513,8 @@ def _fate(status: Any) -> str:
 
 
 def _ran(status: Any) -> tuple[float | None, float | None]:
-    """Return the first start of a main container (before any restart), and the end of the last one."""
+    """Return the first start of a main container (before any restart) and the end of the last
+    one."""
     started: list[float] = []
     finished: list[float] = []
     for container in list_in(status, "containerStatuses"):

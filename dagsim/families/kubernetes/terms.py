@@ -1,4 +1,4 @@
-"""Kubernetes' terms: quantities, the resources that a pod requests (KEP-753), and selectors.
+"""Kubernetes' terms: quantities, the resources requested by a pod (KEP-753), and selectors.
 
 As in kube-scheduler, resources are counted in whole units: thousandths of a core for ``cpu``, bytes
 for memory, ephemeral storage and huge pages, and single items of anything else. Fractions of a unit

@@ -1,4 +1,5 @@
-"""One decision of kube-scheduler: a node for a pod, or the pods to preempt so that it fits."""
+"""A single decision of kube-scheduler: it either finds a node for a pod or chooses the pods to
+preempt so that it fits."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class Waiting(NamedTuple):
 
 
 class Victims(NamedTuple):
-    """The pods that a preemption on a node would stop, most important first."""
+    """The pods that a preemption on a node would stop, the most important first."""
 
     node: int
     pods: Sequence[Bound]
@@ -33,7 +34,7 @@ class Victims(NamedTuple):
 
 
 class PodCycle:
-    """Decides for one pod after the other on a snapshot, with the plugins of a profile."""
+    """Decides for one pod at a time on a snapshot, using the plugins of a profile."""
 
     def __init__(self, profile: Profile, snapshot: NodeColumns) -> None:
         self.profile = profile
@@ -43,8 +44,8 @@ class PodCycle:
         """The current time; pods that start now stay."""
 
     def feasible(self, waiting: Waiting) -> np.ndarray:
-        """Return the indices of the nodes on which the pod may run. A nominated pod is tried on its
-        node first, and elsewhere only if it does not fit there."""
+        """Return the indices of the nodes on which the pod can run. A nominated pod is tried on its
+        node first, and on the other nodes only if it does not fit there."""
         nominated = self.snapshot.nomination(waiting.key)
         if nominated is not None and self.filters.passes_with_nominated(*self._asked(waiting), nominated):
             return np.array([nominated])
@@ -55,15 +56,15 @@ class PodCycle:
         return np.flatnonzero(passing)
 
     def best(self, pod: Pod, nodes: np.ndarray) -> int:
-        """Return the feasible node with the highest score, the first of several equal ones. A
-        single node is not scored."""
+        """Return the feasible node with the highest score, or the first of them if several have the
+        same score. If only one node is feasible, no scores are computed."""
         if len(nodes) == 1:
             return int(nodes[0])
         return int(nodes[np.argmax(total(self.profile, self.snapshot, pod, nodes))])
 
     def may_preempt(self, waiting: Waiting) -> bool:
-        """Return True if the pod may preempt others now: its policy allows it, and no pods are
-        already leaving its nominated node for it."""
+        """Return True if the pod may preempt others now, that is, if its policy allows preemption
+        and no pods are already leaving its nominated node to make room for it."""
         if not (self.profile.preempts and waiting.pod.preempts):
             return False
         nominated = self.snapshot.nomination(waiting.key)
@@ -73,16 +74,16 @@ class PodCycle:
         return not any(bound.priority < waiting.priority and bound.leaving for bound in there)
 
     def candidates(self, waiting: Waiting) -> list[Victims]:
-        """Return the nodes on which preemption would help, with the victims there, from best to
-        worst."""
+        """Return the nodes on which preemption would help, from best to worst, each with the
+        victims there."""
         nodes = len(self.snapshot.nodes)
         most = max(nodes * self.profile.candidates_percent // 100, self.profile.candidates_least, 1)
         looked_at = (self._victims_on(waiting, node) for node in np.flatnonzero(self._could_help(waiting)).tolist())
         return sorted(islice(filter(None, looked_at), most), key=_harm)
 
     def _could_help(self, waiting: Waiting) -> np.ndarray:
-        """Return True for each node on which the pod would have enough of each resource without the
-        pods of lower priority: a quick test that excludes most nodes."""
+        """Return True for each node on which the pod would have enough of every resource if all
+        pods of lower priority were gone; this quick test excludes most nodes."""
         snapshot, pod = self.snapshot, waiting.pod
         lower = [column for priority, column in snapshot.by_priority.items() if priority < waiting.priority]
         if not lower:
@@ -102,7 +103,8 @@ class PodCycle:
         return result
 
     def _victims_on(self, waiting: Waiting, node: int) -> Victims | None:
-        """Return the fewest and least important pods that must go so that the pod fits on the node."""
+        """Return the smallest and least important set of pods that must be removed from the node
+        for the pod to fit."""
         snapshot = self.snapshot
         lower = [
             bound
@@ -143,7 +145,8 @@ def _importance(bound: Bound) -> tuple[float, float]:
 
 
 def _protected(bound_pods: Sequence[Bound]) -> set[PodKey]:
-    """Return the pods whose disruption a budget does not allow, if they go in this order."""
+    """Return the pods whose disruption would violate a budget if the pods were removed in this
+    order."""
     left: dict[str, int] = {}
     protected = set()
     for bound in bound_pods:

@@ -1,4 +1,4 @@
-"""The policy ``kube-default``: kube-scheduler's queue, and its decisions carried out."""
+"""The policy ``kube-default``: it manages kube-scheduler's queue and carries out the decisions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TaskKey: TypeAlias = tuple[int, int, int]
 
 
 def profile_from(scoring: str, cpu: float, memory: float, gpu: float, config: str) -> Profile:
-    """Return the profile in a file, or the default profile with a strategy and weights.
+    """Return the profile in a file, or the default profile with the given strategy and weights.
 
     Raises:
         ConfigError: A parameter is wrong, or the file cannot be read.
@@ -46,21 +46,21 @@ def profile_from(scoring: str, cpu: float, memory: float, gpu: float, config: st
 
 class KubeDefault:
     """Schedules pods by ``Job.priority``, then by the time at which they arrived or came back; a
-    pod that finds no node is set aside and blocks no other pod. A pod goes to the feasible node
-    with the highest score, and to the first of several equal ones (kube-scheduler draws one at
-    random). Filters, scores and preemption are those of kube-scheduler 1.35 with all nodes scored,
-    see ``docs/kubernetes.md``.
+    pod for which no node is found is set aside and does not block any other pod. A pod is assigned
+    to the feasible node with the highest score, or to the first of them if several have the same
+    score (kube-scheduler picks one at random). The filters, the scores and preemption are those of
+    kube-scheduler 1.35 with all nodes scored; see ``docs/kubernetes.md``.
 
-    ``config`` is a KubeSchedulerConfiguration with the plugins' weights and arguments. Without it,
-    ``scoring`` (``least`` or ``most`` allocated) and the weights of ``cpu``, ``memory`` and ``gpu``
-    change only the strategy of NodeResourcesFit. With ``preempt``, a pod that finds no node stops
-    pods of lower priority on the node where that does the least harm. A preempted or lost pod comes
-    back ``restart_s`` seconds later, behind the other pods of its priority; a victim holds its node
-    for another ``grace_s`` seconds.
+    ``config`` is a KubeSchedulerConfiguration that sets the weights and arguments of the plugins.
+    Without it, ``scoring`` (``least`` or ``most`` allocated) and the weights of ``cpu``, ``memory``
+    and ``gpu`` change only the strategy of NodeResourcesFit. With ``preempt``, a pod for which no
+    node is found stops pods of lower priority on the node where this does the least harm. A
+    preempted or lost pod comes back after ``restart_s`` seconds, behind the other pods of its
+    priority; a victim occupies its node for another ``grace_s`` seconds.
 
-    A gang starts as a whole, as with a gang plug-in. Uses no estimates; preemptive. Each pod that
-    is tried costs O(nodes) operations on columns, and each node that preemption examines O(pods on
-    the node) (Kubernetes, scheduling framework, 2025).
+    A gang starts as a whole, as it does with a gang scheduling plug-in. Uses no estimates;
+    preemptive. Each pod that is tried costs O(nodes) operations on columns, and each node that
+    preemption examines O(pods on the node) (Kubernetes, scheduling framework, 2025).
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class KubeDefault:
         self._now = inf
 
     def wait_rules(self, view: ClusterView) -> KubeWaits:
-        """Return the nodes that pods may use, to explain waits."""
+        """Return the nodes that pods may use, so that waits can be explained."""
         return KubeWaits(_State(view, self._profile))
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
@@ -122,8 +122,8 @@ class KubeDefault:
                 yield Kill(number, RejectReason.CANCELLED)
 
     def _repeat(self, view: ClusterView, state: _State) -> None:
-        """Bring the state up to date with leaving pods and with nominations that it lacks, because
-        the state of a fork is new."""
+        """Add to the state the terminating pods and the nominations that it lacks, because a fork
+        starts with a new state."""
         for run, leaving in list(self._leaving.items()):
             if leaving.until_s <= view.now:
                 del self._leaving[run]
@@ -136,7 +136,7 @@ class KubeDefault:
                 state.nominate(task, self._nominated[_key(task)])
 
     def _preempt(self, view: ClusterView, state: _State, task: TaskState) -> Iterator[Preempt]:
-        """Stop runs of lower priority, or tell them to terminate, if the task then fits."""
+        """Stop runs of lower priority, or tell them to terminate, if the task fits afterwards."""
         if not self._profile.preempts:
             return
         if task.demand.gang:
@@ -164,15 +164,16 @@ class KubeDefault:
 
 
 class _Leaving(NamedTuple):
-    """Pods that are terminating, each with its node, and the time at which they are gone."""
+    """The pods that are terminating, with the node of each, and the time at which they will be
+    gone."""
 
     until_s: float
     pods: tuple[tuple[int, Bound], ...]
 
 
 class NodeScorer:
-    """Places the pods of a task as ``KubeDefault`` does, in whatever order it is called. The
-    parameters are those of ``KubeDefault``."""
+    """Places the pods of a task as ``KubeDefault`` does, regardless of the order in which it is
+    called. It has the same parameters as ``KubeDefault``."""
 
     def __init__(
         self, scoring: str = "least", cpu: float = 1, memory: float = 1, gpu: float = 0, config: str = ""
@@ -180,7 +181,7 @@ class NodeScorer:
         self._profile = profile_from(scoring, cpu, memory, gpu, config)
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
-        """Place one pod of the task, or a whole gang; on nodes of ``type_``, if it is set."""
+        """Place one pod of the task or a whole gang, on nodes of ``type_`` if it is set."""
         return _state(view, self._profile).place(view, task, type_)
 
 
@@ -198,7 +199,7 @@ def _state(view: ClusterView, profile: Profile) -> _State:
 
 
 class _State:
-    """The snapshot of a simulation, which the kernel keeps up to date."""
+    """The snapshot of a simulation, kept up to date by the kernel."""
 
     def __init__(self, view: ClusterView, profile: Profile) -> None:
         machines = view.machines.list
@@ -227,7 +228,7 @@ class _State:
 
     @staticmethod
     def pods_of(run: Run) -> tuple[tuple[int, Bound], ...]:
-        """Return the pods of a run, each with its node."""
+        """Return the pods of a run with the node of each."""
         pod, priority = _pod(run.task), run.job.job.priority
         return tuple(
             [
@@ -238,13 +239,13 @@ class _State:
         )
 
     def linger(self, leaving: _Leaving) -> None:
-        """Keep the resources of a preempted run's pods occupied, if they are not already."""
+        """Keep the resources of a preempted run's pods occupied, unless they already are."""
         for node, bound in leaving.pods:
             if (key := ("leaving", *bound.key)) not in self.snapshot.pods[node]:
                 self.snapshot.add(node, bound._replace(key=key, leaving=True))
 
     def leave(self, leaving: _Leaving) -> None:
-        """Free the resources of pods that are gone."""
+        """Free the resources of pods that have terminated."""
         for node, bound in leaving.pods:
             if (key := ("leaving", *bound.key)) in self.snapshot.pods[node]:
                 self.snapshot.remove(node, key)
@@ -260,7 +261,7 @@ class _State:
         return {task.job.job.id: nodes[_key(task)] for task in view.ready if _key(task) in nodes}
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
-        """Place one pod of the task, or a whole gang."""
+        """Place one pod of the task or a whole gang."""
         if task.demand.gang:
             return self._place_gang(view, task, type_)
         nodes = self._allowed(self.cycle.feasible(self._waiting(task)), task.demand, type_)
@@ -268,8 +269,8 @@ class _State:
         return None if node is None else (Share(node),)
 
     def _best(self, view: ClusterView, task: TaskState, nodes: np.ndarray) -> int | None:
-        """Return the best of the feasible nodes on which the task also fits for the kernel, which
-        takes into account nodes that are down, and shares of GPUs."""
+        """Return the best of those feasible nodes on which the kernel, too, can place the task; the
+        kernel also considers nodes that are down and shares of GPUs."""
         machines, demand = view.machines.list, task.demand
         if not len(nodes):
             return None
@@ -280,8 +281,8 @@ class _State:
         return self.cycle.best(_pod(task), nodes) if len(nodes) else None
 
     def _place_gang(self, view: ClusterView, task: TaskState, type_: int | None) -> Placement | None:
-        """Place all pods of a gang, one after the other, on nodes of one type: the type of the best
-        node for the first pod, if all pods fit there."""
+        """Place all pods of a gang in turn on nodes of one type: if all of them fit there, the type
+        of the best node for the first pod."""
         machines, demand = view.machines, task.demand
         pod, wanted = _pod(task), demand.gang
         types = [type_] if type_ is not None else list(demand.types)
@@ -313,8 +314,8 @@ class _State:
         return None
 
     def victims(self, view: ClusterView, task: TaskState) -> Victims | None:
-        """Return the preemption that does the least harm, among those after which the task also
-        fits for the kernel."""
+        """Return the least harmful of the preemptions after which the kernel, too, can place the
+        task."""
         waiting = self._waiting(task)
         self.cycle.now = view.now
         if not self.cycle.may_preempt(waiting):
@@ -332,7 +333,8 @@ class _State:
         return None
 
     def lower(self, view: ClusterView, task: TaskState) -> Iterator[Run]:
-        """Yield the runs of lower priority that may be stopped, lowest and youngest first."""
+        """Yield the runs of lower priority that may be stopped; those with the lowest priority come
+        first, and among these the youngest."""
         below = [
             run
             for run in view.running.values()
@@ -344,7 +346,8 @@ class _State:
         return Waiting(_key(task), _pod(task), task.job.job.priority)
 
     def _allowed(self, nodes: np.ndarray, demand: DemandClass, type_: int | None) -> np.ndarray:
-        """Return those nodes on which the kernel lets the demand start, whether or not it fits now."""
+        """Return the nodes on which the kernel allows the demand to start, whether or not it fits
+        at present."""
         types = demand.types if type_ is None else (type_,)
         among = self._of_types.get(types)
         if among is None:
@@ -356,8 +359,9 @@ class _State:
 
 
 class KubeWaits:
-    """The nodes that pods may use by their taints, cordons and labels; see ``waits.WaitRules``.
-    Rules about other pods are not included, because these pods change."""
+    """Determines which nodes pods may use, given taints, cordons and labels; see
+    ``waits.WaitRules``. Rules that refer to other pods are not included, because those pods
+    change."""
 
     elsewhere = "it would have fitted, but only on nodes that its selectors and tolerations do not allow"
 
@@ -371,7 +375,7 @@ class KubeWaits:
         """Remove a run."""
 
     def limits(self, task: TaskState) -> Iterator[str]:
-        """Yield nothing, because there are no limits."""
+        """Yield nothing, because this policy has no limits."""
         return iter(())
 
     def reached(self, task: TaskState) -> Iterator[ReachedLimit]:
@@ -379,7 +383,7 @@ class KubeWaits:
         return iter(())
 
     def never(self, task: TaskState) -> Iterator[str]:
-        """Say so if no node allows the pod."""
+        """Return an explanation if no node allows the pod."""
         if not self.nodes(task):
             counts = self._filters.verdicts(_pod(task))[1]
             yield "no node: " + ", ".join(f"{count} {reason}" for reason, count in counts.items())
@@ -398,7 +402,8 @@ class KubeWaits:
 
 
 class _Group(NamedTuple):
-    """Waiting tasks with one template and priority: if the first finds no node, none of them does."""
+    """Waiting tasks with the same template and the same priority: if there is no node for the first
+    of them, there is none for the others either."""
 
     number: int
     heap: list[tuple[float, float, int, int, TaskState]]
@@ -406,8 +411,9 @@ class _Group(NamedTuple):
 
 
 class _Queue:
-    """Waiting tasks by priority, then by the time at which they arrived. Tasks that found no node
-    are set aside until pods leave a node on which they might then fit."""
+    """Waiting tasks, ordered by priority and then by the time at which they arrived. Tasks for
+    which no node was found are set aside until the departure of pods frees a node on which they
+    might fit."""
 
     def __init__(self, state: _State, restart_s: float) -> None:
         self._state = state
@@ -487,12 +493,12 @@ class _Queue:
         return None
 
     def next_s(self) -> float:
-        """Return the time at which the next task comes back."""
+        """Return the time at which the next task will come back."""
         return self._later[0][0] if self._later else inf
 
     def tried(self, view: ClusterView, task: TaskState, started: bool) -> None:
-        """Record the outcome for the first task. If it found no node, it is set aside with its
-        group; if it was nominated now, it waits on its own."""
+        """Record the outcome of the attempt to place the first task. If no node was found, the task
+        is set aside with its group; if it has just been nominated, it waits separately."""
         if not started:
             group = self._by_number[heappop(self._active)[4]]
             if self._state.snapshot.nomination(_key(task)) is not None:
@@ -504,7 +510,8 @@ class _Queue:
         self.release(view)
 
     def release(self, view: ClusterView) -> None:
-        """Let groups be tried again that may now fit because of what has ended or started."""
+        """Let those groups be tried again that may now fit because of pods that have ended or
+        started."""
         state, released = self._state, view.machines.released
         if released == self.seen and state.starts == self._starts and not state.freed:
             return
@@ -533,8 +540,9 @@ class _Queue:
                 heappush(self._active, (*heap[0][:4], number))
 
     def _fit(self, node: int) -> np.ndarray:
-        """Return True for each group whose pods have enough of each resource on the node if pods of
-        lower priority there are stopped, and for groups that depend on pods elsewhere."""
+        """Return True for each group whose pods would have enough of every resource on the node if
+        pods of lower priority there were stopped, and for each group that depends on pods on other
+        nodes."""
         snapshot, groups = self._state.snapshot, len(self._by_number)
         free = snapshot.allocatable[:, node] - snapshot.requested[:, node]
         levels = np.array(sorted(snapshot.by_priority))

@@ -1,7 +1,7 @@
-"""The real kube-scheduler as a policy, at simulated time (docs/kubernetes.md).
+"""The real kube-scheduler as a policy that runs in simulated time (docs/kubernetes.md).
 
-dagsim plays the API server on loopback. The clock stands still until kube-scheduler rests; then its
-bindings and deletions are carried out as decisions.
+dagsim acts as the API server on the loopback interface. The simulated clock stands still until
+kube-scheduler is idle; then its bindings and deletions are carried out as decisions.
 """
 
 from __future__ import annotations
@@ -66,21 +66,24 @@ _TaskKey: TypeAlias = tuple[int, int, int]
 
 
 class KubeScheduler:
-    """A kube-scheduler, unmodified, that dagsim starts for every simulation. ``binary`` is its path, ``config``
-    a KubeSchedulerConfiguration (profiles, plugins, extenders), and ``arguments`` are further words of
-    its command.
+    """An unmodified kube-scheduler, which dagsim starts anew for every simulation. ``binary`` is
+    its path, ``config`` is a KubeSchedulerConfiguration (profiles, plugins, extenders), and
+    ``arguments`` are additional command-line arguments.
 
-    Each instance is a pod. A gang starts when its last pod is bound; until then its bound pods hold their
-    nodes, as in a cluster without a gang plug-in. A preempted or lost pod comes back as another pod
-    ``restart_s`` seconds later, and a victim holds its node for another ``grace_s`` seconds. ``timeout_s``
-    limits the wall-clock time of an instant. A scheduler that serves no metrics of kube-scheduler is taken
-    to rest after ``still_s`` seconds of the real clock without a request.
+    Each instance of a task is represented by a pod. A gang starts when its last pod is bound; until
+    then, the pods that are already bound occupy their nodes, as in a cluster without a gang
+    scheduling plug-in. A preempted or lost pod comes back as a new pod after ``restart_s`` seconds,
+    and a victim occupies its node for another ``grace_s`` seconds. ``timeout_s`` limits the real
+    time that the scheduler may take at each moment of the simulation. If a scheduler does not serve
+    the metrics of kube-scheduler, it is considered idle after ``still_s`` seconds of real time
+    without a request.
 
-    kube-scheduler draws among equally good nodes, so two runs may differ where nodes are alike.
+    kube-scheduler chooses at random among equally good nodes, so two runs may differ if the cluster
+    has identical nodes.
 
     Raises:
-        ConfigError: ``config`` cannot be read, or uvicorn is not installed.
-        UnknownName: There is no such program.
+        ConfigError: ``config`` cannot be read or uvicorn is not installed.
+        UnknownName: The program does not exist.
     """
 
     def __init__(
@@ -110,10 +113,11 @@ class KubeScheduler:
         raise PolicyFailed(f"policy {self.name!r} cannot be forked: the state of another program cannot be copied")
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        """Yield the decisions of kube-scheduler for this instant.
+        """Yield the decisions that kube-scheduler makes at the current time.
 
         Raises:
-            PolicyFailed: It ended, did not come to rest in time, or a task cannot be a pod.
+            PolicyFailed: The program ended, it was not idle in time, or a task cannot be expressed
+            as a pod.
         """
         if self._session is None:
             beside = Beside(self.name, self._timeout_s)
@@ -142,7 +146,7 @@ class KubeScheduler:
         ]
 
     def _help(self) -> str:
-        """The options that the program knows."""
+        """Return the options that the program supports."""
         try:
             known = subprocess.run([self._binary, "--help"], capture_output=True, timeout=min(5.0, self._timeout_s))
         except (OSError, subprocess.TimeoutExpired):
@@ -154,7 +158,7 @@ def read_configuration(path: Path) -> Manifest:
     """Read a KubeSchedulerConfiguration.
 
     Raises:
-        ConfigError: The file cannot be read, or holds something else.
+        ConfigError: The file cannot be read or contains something else.
     """
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -167,7 +171,8 @@ def read_configuration(path: Path) -> Manifest:
 
 @dataclass(slots=True)
 class _Waiting:
-    """Pods of a task that wait or, of a gang, are bound and wait for the others."""
+    """The pods of a task that are waiting, or that belong to a gang and are already bound but have
+    to wait for the others."""
 
     task: TaskState
     pods: list[Key] = field(default_factory=list)
@@ -176,7 +181,7 @@ class _Waiting:
 
 
 class _Event(NamedTuple):
-    """Something that kube-scheduler did to a pod: ``bind`` (with the node's name) or ``delete``."""
+    """An action of kube-scheduler on a pod: ``bind`` (with the name of the node) or ``delete``."""
 
     what: str
     pod: Key
@@ -184,7 +189,7 @@ class _Event(NamedTuple):
 
 
 class _Session:
-    """One simulation as kube-scheduler sees it."""
+    """A simulation as it appears to kube-scheduler."""
 
     def __init__(
         self,
@@ -268,7 +273,8 @@ class _Session:
             self._new.append(task)
 
     def started(self, run: Run, now: float) -> None:
-        """Note which pods a run is; one that the policy has not started gets pods of its own."""
+        """Record which pods belong to a run; a run that was not started by the policy gets new
+        pods."""
         if run.id in self._pods_of:
             return
         if self._placed is None:
@@ -279,13 +285,13 @@ class _Session:
         self._run_of.update(dict.fromkeys(self._placed, run.id))
 
     def ended(self, run: Run, now: float) -> None:
-        """Note a run that ended or was stopped."""
+        """Record that a run has ended or was stopped."""
         self._ended.append(run)
 
     # Decisions.
 
     def decisions(self, view: ClusterView) -> Iterator[Decision]:
-        """Yield what kube-scheduler decides at this instant."""
+        """Yield the decisions that kube-scheduler makes at the current time."""
         now = view.now
         due = [run for run in self._stops if run in view.running and view.running[run].started_s < now]
         self._stops = [run for run in self._stops if run in view.running and run not in due]
@@ -334,8 +340,8 @@ class _Session:
             del self._waiting[key]  # type: ignore[arg-type]
 
     def _deleted(self, view: ClusterView, event: _Event) -> Iterator[Decision]:
-        """Stop the run of a pod that kube-scheduler deleted; a bound pod of a gang that has not started waits
-        again.
+        """Stop the run of a pod that kube-scheduler deleted; if the pod was bound but belongs to a
+        gang that has not started, it waits again.
         """
         run = self._run_of.get(event.pod)
         if run is None:
@@ -354,7 +360,7 @@ class _Session:
 
     @staticmethod
     def _give_up(view: ClusterView) -> Iterator[Decision]:
-        """Cancel what waits for ever: nothing changes any more."""
+        """Cancel the tasks that would wait forever because nothing changes any more."""
         for number in dict.fromkeys([task.job.number for task in view.ready]):
             yield Kill(number, RejectReason.CANCELLED)
 
@@ -378,7 +384,7 @@ class _Session:
             self._store.create(_NAMESPACES, admitted(_NAMESPACES, object, self._store))
 
     async def _instant(self, view: ClusterView) -> None:
-        """Write what has changed, and wait until kube-scheduler rests."""
+        """Publish what has changed, and wait until kube-scheduler is idle."""
         store, now = self._store, view.now
         if now > store.now_s:
             store.held.clear()
@@ -411,7 +417,7 @@ class _Session:
             self._store.delete(PODS, key)
 
     def _forget(self, view: ClusterView) -> None:
-        """Remove the pods of runs that are over, and of tasks that are gone."""
+        """Remove the pods of runs that have ended and of tasks that no longer exist."""
         for run in self._ended:
             for key in self._pods_of.pop(run.id, ()):
                 self._run_of.pop(key, None)
@@ -426,8 +432,8 @@ class _Session:
                 del self._waiting[place]
 
     async def _change_nodes(self, view: ClusterView, *, closing: bool) -> None:
-        """Taint the nodes that are down, and cordon those that are drained (``closing``), or open those that are
-        back; and wait until kube-scheduler knows it.
+        """Taint the nodes that are down, cordon those that are being drained (``closing``), and
+        reopen those that are available again; then wait until kube-scheduler has noticed.
         """
         drained, before = self._closed(), self._store.version
         for number, machine in enumerate(view.machines.list):
@@ -459,7 +465,8 @@ class _Session:
         self._store.assign(NODES, ("", name), new)
 
     def _closed(self) -> int:
-        """The nodes that are closed now to all waiting tasks that could ever use them, as a bit set."""
+        """Return, as a bit set, the nodes that are currently closed to all waiting tasks that could
+        ever use them."""
         demands = {id(one.demand): one.demand for one in [*[w.task for w in self._waiting.values()], *self._new]}
         terms = [(demand.terms.nodes, demand.opened) for demand in demands.values() if demand.terms is not None]
         if not terms or len(terms) < len(demands):
@@ -495,7 +502,7 @@ class _Session:
             self._store.create(PODS, admitted(PODS, json.loads(json.dumps(pod)), self._store))
 
     def _add_past(self, run: Run) -> None:
-        """Put the pods of a run that was under way when the simulation began."""
+        """Create the pods of a run that was already in progress when the simulation began."""
         key = run.task.job.number, run.task.index, run.task.piece
         manifest = self._pod(run.task, key)
         for machine, count, *_ in run.held:
@@ -514,7 +521,8 @@ class _Session:
                 self._run_of[place] = run.id
 
     def _pod(self, task: TaskState, key: _TaskKey) -> Manifest:
-        """The pod of an instance. What follows from other objects is made into such objects."""
+        """Return the pod for an instance of a task. Properties that result from other objects are
+        expressed by creating those objects."""
         carried = json.loads(task.task.manifest) if task.task.manifest else {}
         if not carried and task.task.gpus != int(task.task.gpus):
             self._beside.fail(
@@ -547,7 +555,8 @@ class _Session:
         return {"requests": requests, "limits": {name: size for name, size in requests.items() if "/" in name}}
 
     def _restrict(self, task: TaskState, spec: Manifest, labels: dict[str, str], key: _TaskKey) -> None:
-        """Keep a pod on the types and nodes where its task may run, and the pods of a gang on one type."""
+        """Restrict a pod to the types and nodes on which its task may run, and all pods of a gang
+        to a single type."""
         demand = task.demand
         rules = []
         if not set(self._types) <= set(demand.types):
@@ -575,7 +584,7 @@ class _Session:
             spec["affinity"] = affinity
 
     def _surround(self, resolved: Mapping[str, Any], labels: dict[str, str], namespace: str) -> None:
-        """Make the Service that selects the pod, and the budgets that protect it."""
+        """Create the Service that selects the pod and the budgets that protect it."""
         if selector := resolved.get("services"):
             name = "service-" + "-".join(sorted(f"{key}.{value}" for key, value in selector.items()))
             self._keep(_SERVICES, namespace, _name(name), {"spec": {"selector": selector}})
@@ -592,7 +601,7 @@ class _Session:
             self._store.create(kind, {**object, "metadata": {"name": name}}, namespace)
 
     def _changed(self, change: ObjectChange) -> None:
-        """Note what kube-scheduler does to a pod."""
+        """Record what kube-scheduler has done to a pod."""
         self._rest.sent(change)
         if change.resource != PODS or not change.source:
             return
@@ -625,7 +634,7 @@ def _whole_priority(task: TaskState) -> int:
 
 
 def _name(text: str) -> str:
-    """A name that Kubernetes allows."""
+    """Return a name that is valid in Kubernetes."""
     return (
         "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in text.lower())[:200].strip("-")
         or "x"
@@ -633,7 +642,8 @@ def _name(text: str) -> str:
 
 
 def _gpu_name(nodes: Iterable[Node]) -> str:
-    """The resource that tasks without a manifest ask for: that of the nodes."""
+    """Return the GPU resource requested by tasks without a manifest, which is the resource that the
+    nodes offer."""
     for node in nodes:
         amounts = value_at(json.loads(node.manifest), "status.allocatable") if node.manifest else None
         for name in WHOLE_GPUS:
@@ -643,7 +653,7 @@ def _gpu_name(nodes: Iterable[Node]) -> str:
 
 
 def node_manifest(node: Node, type_: int, gpu_name: str) -> Manifest:
-    """The object of a node."""
+    """Return the Node object for a node."""
     carried = json.loads(node.manifest) if node.manifest else {}
     stated = value_at(carried, "status.allocatable") or {}
     gpus = [name for name in WHOLE_GPUS if name in stated] or [gpu_name]
@@ -662,12 +672,13 @@ def node_manifest(node: Node, type_: int, gpu_name: str) -> Manifest:
 
 
 class _Rest:
-    """Finds out when kube-scheduler rests, from its requests and its own metrics.
+    """Determines when kube-scheduler is idle, from its requests and its own metrics.
 
-    Every new pod needs a verdict. Then the metrics must add up: all changes that were sent have been
-    handled, nothing is active, being bound or preempted, and as many attempts have ended as pods entered
-    the queue. Where they do not, half a second without any change counts as rest; for a scheduler without
-    such metrics, ``still_s``.
+    Every new pod needs a verdict first. Then the metrics must be consistent: all changes that were
+    sent have been handled, no pod is active, being bound or being preempted, and the number of
+    finished attempts equals the number of pods that entered the queue. If they are not consistent,
+    half a second without any change is considered idle; for a scheduler without such metrics,
+    ``still_s`` is used.
     """
 
     def __init__(self, beside: Beside, still_s: float) -> None:
@@ -679,7 +690,7 @@ class _Rest:
         self._slack = _Account(0.0, 0.0, 0.0)
 
     def sent(self, change: ObjectChange) -> None:
-        """Count the events that a change means for kube-scheduler."""
+        """Count the events that kube-scheduler receives because of a change."""
         bound = bool(value_at(change.object, "spec.nodeName"))
         was_bound = bool(value_at(change.old, "spec.nodeName")) if change.old else bound
         if change.resource == PODS:
@@ -698,7 +709,7 @@ class _Rest:
             self._sent[{"ADDED": "NodeAdd", "MODIFIED": "NodeUpdate", "DELETED": "NodeDelete"}[change.event]] += 1
 
     async def reset(self) -> None:
-        """Take the present account as that of a program at rest."""
+        """Take the current account as that of an idle program."""
         for _ in range(10):
             if (account := await self._account()) is not None:
                 self._slack = account[0]
@@ -735,7 +746,7 @@ class _Rest:
                 pause = min(2 * pause, 0.02)
 
     async def _account(self) -> tuple[_Account, bool] | None:
-        """The pods that are not accounted for, and whether something is under way."""
+        """Return the pods that are not accounted for, and whether any work is in progress."""
         assert self.metrics is not None
         page = await self.metrics.page()
         if page is None:
@@ -760,7 +771,8 @@ class _Rest:
 
 
 class _Account(NamedTuple):
-    """Attempts begun and not ended, changes sent and not handled, and preemptions begun and not ended."""
+    """The numbers of attempts that have begun but not ended, of changes that were sent but not
+    handled, and of preemptions that have begun but not ended."""
 
     attempts: float
     unhandled: float

@@ -1,5 +1,5 @@
-"""The nodes and the pods on them, as columns over the nodes, in the form that filters and scores
-need."""
+"""The nodes and the pods on them, stored as columns over the nodes in the form that filters and
+scores need."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ Query: TypeAlias = tuple[str, object]
 
 
 class NodeColumns:
-    """The current state as kube-scheduler sees it. Arrays have one entry per node.
+    """The current state as kube-scheduler sees it. Each array has one entry per node.
 
-    Counts of pods that match a selector or hold a term are kept up to date once they have been asked
-    for, so that a decision is a few operations on arrays, however many pods there are.
+    The number of pods that match a selector or have a term is kept up to date once it has been
+    requested, so that a decision takes only a few operations on arrays, no matter how many pods
+    there are.
     """
 
     def __init__(self, nodes: Sequence[NodeObject]) -> None:
@@ -70,7 +71,8 @@ class NodeColumns:
             self._describe(index, node)
 
     def change(self, index: int, node: NodeObject) -> None:
-        """Replace the description of a node. Resources that no node had before are new rows."""
+        """Replace the description of a node. Resources that no node had before are added as
+        rows."""
         self.nodes[index] = node
         for name in node.allocatable:
             if name not in self.row:
@@ -173,18 +175,19 @@ class NodeColumns:
         return known
 
     def held(self, kind: str) -> Iterable[tuple[Term, int, np.ndarray]]:
-        """Return the terms of pods on nodes, with their weight, and the number of pods with each
-        term on each node: required affinity (``affinity``), required anti-affinity (``anti``), or
-        preferred terms (``preferred``)."""
+        """Return the terms of the pods on nodes with their weights, and the number of pods with
+        each term on each node; the terms are those of required affinity (``affinity``), of required
+        anti-affinity (``anti``), or the preferred ones (``preferred``)."""
         return [(term, weight, column) for (of, term, weight), column in self._held.items() if of == kind]
 
     @property
     def has_anti_affinity(self) -> bool:
-        """True if pods on nodes may keep others away by their labels."""
+        """True if pods on nodes may keep other pods away because of their labels."""
         return any(kind == "anti" for kind, *_ in self._held)
 
     def domains(self, label: str) -> np.ndarray:
-        """Return the number of each node's domain for a label, -1 where a node lacks it."""
+        """Return the number of the domain that each node belongs to for a label, or -1 for a node
+        without the label."""
 
         def number() -> np.ndarray:
             values: dict[str, int] = {}
@@ -199,8 +202,8 @@ class NodeColumns:
         return self.about_nodes(("domains", label), number)
 
     def about_nodes(self, key: object, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """Return a column that depends only on the nodes' descriptions, computed once until a
-        description changes."""
+        """Return a column that depends only on the descriptions of the nodes; it is computed once
+        and kept until a description changes."""
         column = self._about_nodes.get(key)
         if column is None:
             column = self._about_nodes[key] = compute()
@@ -211,7 +214,7 @@ class NodeColumns:
         self.nominated.setdefault(index, {})[bound.key] = bound
 
     def withdraw(self, key: PodKey) -> None:
-        """Remove the nomination of a pod, if it has one."""
+        """Remove the nomination of a pod if it has one."""
         for index in [index for index, bound_pods in self.nominated.items() if key in bound_pods]:
             del self.nominated[index][key]
             if not self.nominated[index]:
@@ -238,13 +241,13 @@ def _held_by(pod: Pod) -> Iterable[tuple[str, Iterable[tuple[int, Term]]]]:
 
 
 def matches_all(terms: Iterable[Term], pod: Pod) -> bool:
-    """Return True if the pod matches each of the terms."""
+    """Return True if the pod matches every term."""
     return all(term.matches(pod) for term in terms)
 
 
 def by_domain(domains: np.ndarray, column: np.ndarray, among: np.ndarray | None = None) -> np.ndarray:
-    """Return the sum of a column over each node's domain, 0 where a node has none; ``among`` limits
-    which nodes count."""
+    """Return, for each node, the sum of a column over the domain of the node, or 0 if it has no
+    domain; ``among`` restricts the nodes that count."""
     if not len(domains) or domains.max() < 0:
         return np.zeros(len(domains), np.int64)
     there = domains >= 0 if among is None else (domains >= 0) & among

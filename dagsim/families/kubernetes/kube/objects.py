@@ -41,7 +41,8 @@ Amounts: TypeAlias = Mapping[str, int]
 
 
 def _node_term(term: Any) -> Selector:
-    """Parse a node selector term; an empty one matches nothing. Fields are looked up like labels."""
+    """Parse a node selector term; an empty term does not match any node. Fields are looked up in
+    the same way as labels."""
     rules = (*requirements_of(list_in(term, "matchExpressions")), *requirements_of(list_in(term, "matchFields")))
     return Selector(rules) if rules else NOTHING
 
@@ -51,8 +52,8 @@ UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 
 class Term(NamedTuple):
-    """A term of pod affinity or anti-affinity: which pods it selects, and the label that defines a
-    domain."""
+    """A term of pod affinity or anti-affinity, with the pods that it selects and the label that
+    defines a domain."""
 
     selector: Selector
     namespaces: frozenset[str] | None
@@ -83,7 +84,7 @@ class HostPort(NamedTuple):
     port: int
 
     def collides(self, other: HostPort) -> bool:
-        """Return True if both ports cannot be taken on one node."""
+        """Return True if the two ports cannot both be used on one node."""
         return self[1:] == other[1:] and (self.ip == other.ip or _ANYWHERE in (self.ip, other.ip))
 
 
@@ -91,8 +92,8 @@ _ANYWHERE = "0.0.0.0"
 
 
 class Pod:
-    """The parts of a pod that kube-scheduler reads, without its name and state, so that pods from
-    one template share the object."""
+    """The parts of a pod that kube-scheduler reads, except for its name and state, so that pods
+    created from one template share the object."""
 
     __slots__ = (
         "affinity",
@@ -232,8 +233,8 @@ class Pod:
 
 
 def node_affinity_terms(affinity: Mapping[str, Any]) -> tuple[tuple[Selector, ...], tuple[tuple[int, Selector], ...]]:
-    """Return the required terms of node affinity, of which a node must match one (if there are
-    none, any node will do), and the preferred terms with their weights."""
+    """Return the required terms of node affinity, at least one of which must match a node (if there
+    are none, every node is suitable), and the preferred terms with their weights."""
     required = affinity.get(_REQUIRED)
     terms: tuple[Selector, ...] = ()
     if isinstance(required, dict):
@@ -294,8 +295,8 @@ class NodeObject:
         return any(term.matches(labels) for term in terms)
 
     def untolerated(self, tolerations: Collection[Toleration], effects: Collection[str]) -> int:
-        """Return the number of the node's taints with one of the effects that the tolerations do
-        not cover."""
+        """Return how many of the node's taints with one of the given effects are not covered by the
+        tolerations."""
         return sum(
             taint.effect in effects and not any(toleration.tolerates(taint) for toleration in tolerations)
             for taint in self.taints
@@ -308,7 +309,7 @@ GPUS = "gpu"
 
 @lru_cache(maxsize=1 << 16)
 def pod_of(manifest: str) -> Pod:
-    """Return the pod that a manifest describes; pods from one template share one object.
+    """Return the pod that a manifest describes; pods created from one template share one object.
 
     Raises:
         ModelError: The manifest cannot be read.
@@ -321,15 +322,15 @@ def pod_of(manifest: str) -> Pod:
 
 @lru_cache(maxsize=1 << 16)
 def plain_pod(demand: Demand) -> Pod:
-    """Return the pod for a task without a manifest. Shares of GPUs are left to the kernel."""
+    """Return the pod for a task without a manifest. Shares of GPUs are handled by the kernel."""
     requests = {"cpu": f"{demand.cpus:.9f}", "memory": int(demand.memory_gb * 2**30), GPUS: int(demand.gpus)}
     asked = {name: size for name, size in requests.items() if size and size != "0.000000000"}
     return Pod({"spec": {"containers": [{"resources": {"requests": asked}}]}})
 
 
 def node_of(node: Node) -> NodeObject:
-    """Return a node of the cluster as its manifest describes it. Its cores, memory and GPUs come
-    from the cluster, whatever the manifest says.
+    """Return a node of the cluster according to its manifest. Its cores, memory and GPUs are taken
+    from the cluster, regardless of the manifest.
 
     Raises:
         ModelError: The manifest cannot be read.

@@ -1,9 +1,9 @@
-"""The default plugins of kube-scheduler 1.35: on which nodes a pod may run, and the scores of the
-nodes.
+"""The default plugins of kube-scheduler 1.35, which determine the nodes on which a pod may run and
+the scores of these nodes.
 
-Sources: the plugins' documentation (kubernetes.io, Scheduling Framework, Assigning Pods to Nodes,
-Pod Topology Spread Constraints, Resource Bin Packing), and 12,643 decisions by the real program,
-whose rounding is reproduced.
+Sources: the documentation of the plugins (kubernetes.io, Scheduling Framework, Assigning Pods to
+Nodes, Pod Topology Spread Constraints, Resource Bin Packing), and 12,643 decisions of the real
+program, whose rounding is reproduced.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Filters:
         self._snapshot = snapshot
 
     def verdicts(self, pod: Pod) -> tuple[np.ndarray, dict[str, int]]:
-        """Return the outcome of all filters for each node: 0 if it passes, 1 if preemption might
-        help and else 2; and the number of nodes for each reason, as kube-scheduler states them. A
+        """Return the outcome of all filters for each node (0 if it passes, 1 if preemption might
+        help, or else 2), and the number of nodes for each reason, in the words of kube-scheduler. A
         node counts once for every resource that it lacks. Nominated pods do not count."""
         static = self.static(pod)
         verdict = np.where(static == 0, _FITS, _FOR_GOOD)
@@ -81,8 +81,8 @@ class Filters:
         return passes and (not others or self.passes(pod, node))
 
     def static(self, pod: Pod) -> np.ndarray:
-        """For each node, return 0, or the number of the first filter that it fails by its
-        description alone."""
+        """Return, for each node, the number of the first filter that rejects it because of its
+        description alone, or 0."""
         profile, nodes = self._profile, self._snapshot.nodes
         on = profile.filters
 
@@ -106,7 +106,7 @@ class Filters:
         return self._snapshot.about_nodes(("static", pod.tolerations, pod.node_terms), compute)
 
     def _dynamic(self, pod: Pod, node: int | None) -> Iterator[_Check]:
-        """Yield the checks of the other filters, for all nodes or for one."""
+        """Yield the verdicts of the other filters, either for all nodes or for one."""
         on, snapshot = self._profile.filters, self._snapshot
         at: slice | int = slice(None) if node is None else node
         if pod.ports and "NodePorts" in on:
@@ -138,7 +138,7 @@ class Filters:
 
     def _skewed(self, pod: Pod, constraint: Spread, every: Sequence[Spread]) -> tuple[np.ndarray, np.ndarray]:
         """Return the nodes that lack the label of a spread constraint, and the nodes on which the
-        pod would violate it."""
+        pod would violate the constraint."""
         snapshot = self._snapshot
         domains = snapshot.domains(constraint.key)
         counted = eligible(snapshot, self._profile, pod, constraint)
@@ -188,8 +188,8 @@ _OTHERS = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
 def _constraints(profile: Profile, pod: Pod, *, must: bool) -> Sequence[Spread]:
-    """Return the spread constraints of a pod that must hold, or the others; the profile's
-    constraints if the pod belongs to a Service and states none."""
+    """Return either the required spread constraints of a pod or the others; if the pod belongs to a
+    Service and has none of its own, those of the profile."""
     if pod.states_spread or not pod.service_labels:
         return pod.spread if must else pod.spread_soft
     selector = Selector(pod.service_labels)
@@ -269,8 +269,8 @@ def _utilization_score(arguments: FitArguments, allocated: np.ndarray, capacity:
 
 
 def is_scalar(resource: str) -> bool:
-    """Return True for extended resources, huge pages and the like, which count only for pods that
-    request them."""
+    """Return True for extended resources, huge pages and similar resources, which count only for
+    pods that request them."""
     return resource not in ("cpu", "memory", "ephemeral-storage")
 
 

@@ -1,4 +1,5 @@
-"""Profiles of kube-scheduler: its plugins, their weights and arguments (KubeSchedulerConfiguration)."""
+"""Profiles of kube-scheduler: the plugins with their weights and arguments
+(KubeSchedulerConfiguration)."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ class BalancedArguments:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The plugins that make decisions, with their weights and arguments; by default those of
+    """The plugins involved in decisions, with their weights and arguments; by default, those of
     kube-scheduler."""
 
     filters: frozenset[str] = frozenset(FILTERS)
@@ -90,12 +91,13 @@ class Profile:
     """Settings that have no effect here."""
 
     def ignores(self, resource: str) -> bool:
-        """Return True if the filter of NodeResourcesFit leaves the resource out."""
+        """Return True if the filter of NodeResourcesFit ignores the resource."""
         return resource in self.fit.ignored or resource.partition("/")[0] in self.fit.ignored_groups
 
 
 def read_profile(path: Path, name: str = "") -> Profile:
-    """Read the profile ``name`` (default: the first) of a KubeSchedulerConfiguration, YAML or JSON.
+    """Read the profile ``name`` (by default, the first one) from a KubeSchedulerConfiguration in
+    YAML or JSON.
 
     Raises:
         ConfigError: The file cannot be read, or a setting is wrong; the message names the file and the key.
@@ -115,7 +117,8 @@ def read_profile(path: Path, name: str = "") -> Profile:
 
 
 def profile_of(document: Mapping[str, Any], where: str, name: str = "") -> Profile:
-    """Return the profile ``name`` (default: the first) of a parsed KubeSchedulerConfiguration.
+    """Return the profile ``name`` (by default, the first one) of a parsed
+    KubeSchedulerConfiguration.
 
     Raises:
         ConfigError: A setting is wrong; the message names it.
@@ -129,7 +132,7 @@ def profile_of(document: Mapping[str, Any], where: str, name: str = "") -> Profi
 
 
 class _Reading:
-    """One profile of a document while it is being read."""
+    """A profile in a document that is being read."""
 
     def __init__(self, where: str, number: int) -> None:
         self._where = where
@@ -174,8 +177,8 @@ class _Reading:
         return replace(profile, unmodelled=tuple(self._unmodelled))
 
     def _plugins(self, plugins: Mapping[str, Any]) -> Profile:
-        """Apply enabled and disabled plugins. A plugin may be named at ``multiPoint`` or at a
-        single extension point."""
+        """Enable and disable plugins as configured. A plugin may be listed under ``multiPoint`` or
+        under a single extension point."""
         filters, weights, preempts = dict.fromkeys(FILTERS), dict(WEIGHTS), True
         for point in _POINTS:
             stated = object_in(plugins, point)

@@ -1,4 +1,4 @@
-"""Amounts as whole numbers, and in Kubernetes' notation."""
+"""Amounts as whole numbers and in the notation of Kubernetes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from math import ceil
 
 
 def unit(resource: str) -> int:
-    """Return the number of whole parts in one core, byte, or device. As in Kueue, cores are counted
+    """Return the number of whole units in one core, byte or device. As in Kueue, cores are counted
     in thousandths; devices are counted in millionths, because dagsim's jobs may use a share of a
     GPU."""
     if resource == "cpu":
@@ -28,7 +28,7 @@ def natural(resource: str, parts: int) -> float:
 
 
 def text(resource: str, parts: int) -> str:
-    """Return an amount as Kubernetes prints it: ``1500m``, ``16Gi``, ``1k``."""
+    """Return an amount in the notation of Kubernetes, such as ``1500m``, ``16Gi`` or ``1k``."""
     steps, suffixes = 1000, ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"]
     if _is_bytes(resource):
         steps, suffixes = 1024, ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]

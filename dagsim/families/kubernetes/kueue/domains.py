@@ -1,9 +1,10 @@
-"""Topology-aware scheduling: which nodes the pods of a workload get, in a tree of domains.
+"""Topology-aware scheduling, which chooses nodes for the pods of a workload in a tree of domains.
 
-Every domain has *room* for a number of pods, and for a number of slices (groups of pods that must
-stay within one domain of the slice level). A pod set with few pods may be the *leader* of another
-pod set's workers, in which case both get one domain. The rules are those of Kueue's KEP 2724; rules
-that it does not state were inferred from Kueue's decisions (docs/kubernetes.md).
+Every domain has *room* for a certain number of pods and for a certain number of slices (groups of
+pods that must stay within one domain of the slice level). A pod set with few pods may be the
+*leader* of the workers in another pod set; then both are placed in the same domain. The rules are
+those of Kueue's KEP 2724; rules that are not part of it were inferred from the decisions of Kueue
+(docs/kubernetes.md).
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> T
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The pods of one pod set that need a place. ``implied``: its queue has only topology flavors,
-    but the pod set requests no topology."""
+    """The pods of one pod set that have to be placed. ``implied`` is set if the queue has only
+    flavors with a topology but the pod set does not request one."""
 
     pod_set: PodSet
     requests: Requests
@@ -45,14 +46,14 @@ class Demand:
 
     @property
     def request(self) -> TopologyRequest:
-        """The request of the pod set."""
+        """Return the request of the pod set."""
         return self.pod_set.topology or TopologyRequest()
 
 
 class Domain:
-    """A node of the tree. ``pods`` and ``slices`` are its room, or what it was assigned;
-    ``*_beside`` is the room that remains beside one leader; ``leaders`` is 1 if it has room for a
-    leader."""
+    """A node in the tree of domains. ``pods`` and ``slices`` are its room or the numbers assigned
+    to it; ``*_beside`` is the room that remains next to a leader; ``leaders`` is 1 if the domain
+    has room for a leader."""
 
     __slots__ = (
         "children", "free", "labels", "leaders", "number", "pods", "pods_beside", "slices", "slices_beside", "taints",
@@ -72,7 +73,7 @@ class Domain:
 
 
 class TopologyTree:
-    """The domains of one flavor, and the pods in them."""
+    """The domains of one flavor and the pods in them."""
 
     def __init__(self, flavor: ResourceFlavor, topology: Topology, nodes: Iterable[TopologyNode]) -> None:
         self.name, self.keys = topology.name, topology.levels
@@ -112,28 +113,29 @@ class TopologyTree:
         were taken into account."""
 
     def address(self, leaf: Domain) -> tuple[str, ...]:
-        """Return the values that identify a lowest domain in an assignment: its host name, if it is
-        a host."""
+        """Return the values that identify a lowest domain in an assignment, which is the host name
+        if the domain is a host."""
         return leaf.values[-1:] if self.by_host else leaf.values
 
     def find(self, address: Sequence[str]) -> Domain | None:
-        """Return a lowest domain by its address; None if it does not exist."""
+        """Return the lowest domain with the given address, or None if it does not exist."""
         return self._by_address.get(tuple(address))
 
     def add(self, leaf: Domain, requests: Requests, pods: int) -> None:
-        """Add pods to a domain; a negative number removes them."""
+        """Add pods to a domain, or remove them if the number is negative."""
         for resource, amount in requests:
             leaf.used[resource] = leaf.used.get(resource, 0) + amount * pods
         leaf.used["pods"] = leaf.used.get("pods", 0) + unit("pods") * pods
         self.changed.append(leaf.number)
 
     def fits(self, leaf: Domain, requests: Requests, pods: int) -> bool:
-        """Return True if the domain has room for the pods, without a limit on their number."""
+        """Return True if the domain has room for the pods, regardless of any limit on the number of
+        pods."""
         return _pods_in({resource: leaf.free[resource] - leaf.used.get(resource, 0) for resource in leaf.free},
                         requests) >= pods  # fmt: skip
 
     def has_levels(self, request: TopologyRequest) -> bool:
-        """Return True if all levels of the request exist here."""
+        """Return True if this tree has all levels of the request."""
         level = self._level_of(request, implied=False)
         return level in self.keys and (not request.slice_level or request.slice_level in self.keys)
 
@@ -142,8 +144,9 @@ class TopologyTree:
     def place(
         self, demands: Sequence[Demand], *, empty: bool = False, exact: bool = True
     ) -> dict[str, Placement] | tuple[str, str]:
-        """Return a placement for each pod set, by name; or the name of a pod set that does not fit,
-        and why. ``empty`` ignores the pods that are there; ``exact`` gives the full reason."""
+        """Return a placement for each pod set by name, or else the name of a pod set that does not
+        fit and the reason. With ``empty``, the pods that are already there are ignored; with
+        ``exact``, the full reason is returned."""
         groups: dict[str, list[Demand]] = {}
         for number, demand in enumerate(demands):
             groups.setdefault(demand.request.group or f"{number}", []).append(demand)
@@ -226,8 +229,8 @@ class TopologyTree:
         self, workers: Demand, leader: Demand | None, assumed: Mapping[int, Mapping[str, int]],
         slice_level: int, size: int, *, empty: bool,
     ) -> dict[str, int]:  # fmt: skip
-        """Compute the room of all domains. Return how many lowest domains have no room for one pod,
-        by reason."""
+        """Compute the room of every domain. Return the number of lowest domains without room for
+        even one pod, by reason."""
         pod = (*workers.requests, ("pods", unit("pods")))
         lead = None if leader is None else (*leader.requests, ("pods", unit("pods")))
         shut_out: dict[str, int] = {}
@@ -281,8 +284,8 @@ class TopologyTree:
         return shut_out
 
     def _counted(self, pod: Requests, *, empty: bool) -> list[int]:
-        """Return the number of pods that fit into each lowest domain; only domains that changed are
-        counted anew."""
+        """Return the number of pods that fit into each lowest domain; only domains that have
+        changed are counted again."""
         if empty:
             return [_pods_in(leaf.free, pod) for leaf in self.leaves]
         counts, seen = self._counts.get(pod, ([], -1))
@@ -306,7 +309,8 @@ class TopologyTree:
         return counts
 
     def _choose(self, level: int, spread: _Spread, *, required: bool) -> tuple[int, list[Domain]] | int:
-        """Return the level and the domains that take the pod set; or how many slices fit."""
+        """Return the level and the domains for the pod set, or else the number of slices that
+        fit."""
         count, leaders = spread.count // spread.size, spread.leaders
         domains = self.levels[level]
         if not domains:
@@ -332,8 +336,8 @@ class TopologyTree:
     def _several(
         self, level: int, ordered: list[Domain], spread: _Spread, count: int
     ) -> tuple[int, list[Domain]] | int:
-        """Fill domains one after the other: first those that take a leader, then by their room for
-        workers."""
+        """Fill domains one after the other: those with room for a leader first, then those with the
+        most room for workers."""
         taken: list[Domain] = []
         left, leaders, at = count, spread.leaders, 0
         while leaders > 0 and at < len(ordered) and ordered[at].leaders > 0:
@@ -374,8 +378,8 @@ class TopologyTree:
 
 @dataclass(slots=True)
 class _Spread:
-    """How the pods of one group are spread. ``least_free`` fills the sufficient domains with the
-    least room; otherwise domains are chosen by best fit."""
+    """The way in which the pods of one group are spread. ``least_free`` fills those domains first
+    that have the least but still sufficient room; otherwise, domains are chosen by best fit."""
 
     count: int
     leaders: int
@@ -383,12 +387,13 @@ class _Spread:
     least_free: bool
 
     def sorted(self, domains: Iterable[Domain]) -> list[Domain]:
-        """Sort domains by room for workers."""
+        """Sort domains by their room for workers."""
         sign = 1 if self.least_free else -1
         return sorted(domains, key=lambda domain: (sign * domain.slices, domain.pods, domain.values))
 
     def sorted_for_leaders(self, domains: Iterable[Domain]) -> list[Domain]:
-        """Sort domains: first those with room for a leader, then by room for workers beside it."""
+        """Sort domains so that those with room for a leader come first, ordered by their room for
+        workers next to the leader."""
         sign = 1 if self.least_free else -1
         return sorted(
             domains,
@@ -396,8 +401,8 @@ class _Spread:
         )
 
     def hand_out(self, domains: list[Domain], count: int, leaders: int, size: int, *, by_slices: bool) -> list[Domain]:
-        """Give each domain its pods, in order; the last domain is chosen by best fit. If there is
-        not enough room, return no domain at all, as Kueue does."""
+        """Assign pods to the domains in order, choosing the last domain by best fit. If there is
+        not enough room, return no domains at all, as Kueue does."""
         room, room_beside = ("slices", "slices_beside") if by_slices else ("pods", "pods_beside")
         left = count // size if by_slices else count
         taken: list[Domain] = []
@@ -437,7 +442,8 @@ class _Spread:
 
 
 def _best_fit(domains: Sequence[Domain], needed: int, room: str) -> Domain:
-    """Return the first domain with the least room that suffices; the first one if none does."""
+    """Return the domain with the least but still sufficient room, or the first domain if none has
+    enough."""
     best, least = domains[0], getattr(domains[0], room)
     for domain in domains:
         there = getattr(domain, room)
@@ -463,7 +469,7 @@ def _quotient(amount: int, divisor: int) -> int:
 
 
 def _scarcest(leaf: Domain, requests: Requests) -> str:
-    """Return the resource of which there is not enough for one pod."""
+    """Return the resource that is insufficient even for one pod."""
     fewest, scarce = 1 << 31, ""
     for resource, amount in sorted((*requests, ("pods", unit("pods")))):
         if amount:
@@ -476,7 +482,8 @@ def _scarcest(leaf: Domain, requests: Requests) -> str:
 
 
 def _kept_away(leaf: Domain, pod_set: PodSet, tolerations: Sequence[Toleration]) -> str:
-    """Return why a node is closed to a pod set, in Kueue's words; empty if it is not."""
+    """Return the reason why a pod set cannot use a node, in the words of Kueue, or an empty string
+    if it can."""
     if (taint := untolerated(leaf.taints, tolerations)) is not None:
         return f'taint "{taint_text(taint)}"'
     if any(leaf.labels.get(key) != value for key, value in pod_set.node_selector.items()):

@@ -1,8 +1,8 @@
-"""Admission: scheduling cycles over the queues of one Kueue installation.
+"""Admission: scheduling cycles over the queues of a Kueue installation.
 
-The engine holds waiting and admitted workloads. The caller submits and finishes them, carries out
-``cycles``, and calls ``next_return`` to learn when workloads that were set aside come back. The
-engine has no clock and starts nothing.
+The engine holds waiting and admitted workloads. The caller submits and finishes workloads, iterates
+over ``cycles``, and calls ``next_return`` to find out when workloads that were set aside will come
+back. The engine has no clock and does not start anything itself.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _OVERLAP = "Workload has overlapping preemption targets with another workload"
 
 
 class EndlessPreemption(Exception):
-    """Workloads preempt each other in a circle. ``pairs`` lists workloads and their preemptors by
-    name."""
+    """Workloads preempt each other in an endless circle. ``pairs`` lists the workloads and their
+    preemptors by name."""
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
         super().__init__(", ".join(f"{by} preempts {name}" for name, by in pairs))
@@ -50,7 +50,7 @@ class EndlessPreemption(Exception):
 
 @dataclass(slots=True)
 class Preempted:
-    """A workload that lost its quota, for whom, and why."""
+    """A workload that lost its quota, the workload that received it, and the reason."""
 
     workload: WorkloadState
     by: str
@@ -59,10 +59,11 @@ class Preempted:
 
 @dataclass(slots=True)
 class Cycle:
-    """The outcome of one scheduling cycle. ``pending`` are the other heads with Kueue's messages.
+    """The outcome of one scheduling cycle. ``pending`` contains the other heads with Kueue's
+    messages.
 
-    ``advances`` is True if a workload was admitted, preempted or set aside; else the next cycle
-    depends only on ``heads``.
+    ``advances`` is True if a workload was admitted, preempted or set aside; otherwise, the next
+    cycle depends only on ``heads``.
     """
 
     admitted: list[WorkloadState] = field(default_factory=list)
@@ -73,8 +74,9 @@ class Cycle:
 
 
 class _Answer(NamedTuple):
-    """Flavors, targets, and why the workload does not fit. ``inert`` means that the workload, as a
-    head, is not admitted and preempts nothing, and that all flavors have been tried."""
+    """Flavors, targets, and the reason why the workload does not fit. ``inert`` means that the
+    workload, when it is the head of its queue, is neither admitted nor preempts others, and that
+    all flavors have been tried."""
 
     assignment: Assignment
     targets: list[Target]
@@ -84,7 +86,7 @@ class _Answer(NamedTuple):
 
 @dataclass(slots=True)
 class _Entry:
-    """The head of a queue in a cycle."""
+    """The head of a queue during a cycle."""
 
     workload: WorkloadState
     queue: QueueState
@@ -98,9 +100,10 @@ class _Entry:
 class Admission:
     """The engine.
 
-    ``requeue_s`` is the time after which workloads that were set aside come back when quota is
-    released (Kueue collects releases for 1 s). ``exact`` yields every cycle and full messages.
-    Without it, cycles that would only set heads aside are not yielded, which changes no decision.
+    ``requeue_s`` is the time between a release of quota and the return of workloads that were set
+    aside (Kueue collects releases for 1 s). With ``exact``, every cycle is yielded with full
+    messages. Without it, cycles that would only set heads aside are not yielded; this does not
+    change any decision.
     """
 
     def __init__(self, objects: KueueObjects, *, requeue_s: float = 0.0, exact: bool = True) -> None:
@@ -145,10 +148,10 @@ class Admission:
     # Workloads.
 
     def submit(self, spec: Workload) -> WorkloadState:
-        """Add a workload that waits, or one that holds quota already (with ``assignments``).
+        """Add a workload that is waiting, or one that already holds quota (with ``assignments``).
 
         Raises:
-            KeyError: There is no such LocalQueue.
+            KeyError: The LocalQueue does not exist.
         """
         local = self._locals[spec.queue]
         key = (spec.priority, spec.pod_sets)
@@ -165,7 +168,7 @@ class Admission:
         return workload
 
     def finish(self, workload: WorkloadState, now: float) -> None:
-        """Remove a workload that ended, or that its user deleted."""
+        """Remove a workload that has ended or was deleted by its user."""
         self.workloads.pop(workload.name, None)
         self.pending[workload.cluster_queue].remove(workload)
         if workload.where == "admitted":
@@ -173,7 +176,8 @@ class Admission:
         workload.where = ""
 
     def evict(self, workload: WorkloadState, now: float, *, waits: bool = True) -> None:
-        """Take the quota of a workload away; if it ``waits``, it returns to its place in the queue."""
+        """Take away the quota of a workload; if it ``waits``, it returns to its position in the
+        queue."""
         self._release(workload, now)
         workload.where, workload.reserved, workload.assignment = "", None, None
         workload.message, workload.tried, workload.evicted = None, (), False
@@ -195,7 +199,7 @@ class Admission:
         return drained
 
     def assignments(self, workload: WorkloadState) -> tuple[PodSetAssignment, ...]:
-        """Return what an admitted workload was given."""
+        """Return what was assigned to an admitted workload."""
         return tuple(
             [
                 PodSetAssignment(
@@ -214,12 +218,13 @@ class Admission:
     # Time.
 
     def next_return(self) -> float:
-        """Return the time at which workloads that were set aside come back; infinity if none will."""
+        """Return the time at which workloads that were set aside will come back, or infinity if
+        none will."""
         return min([time for time, _ in self._returns.values()], default=inf)
 
     def bring_back(self, now: float) -> bool:
-        """Return workloads that were set aside to their queues if their time has come. Return True
-        if there were any."""
+        """Return workloads that were set aside to their queues if the time has come. Return True if
+        there were any such workloads."""
         due = [root for root, (time, _) in self._returns.items() if time <= now]
         back = False
         for root in due:
@@ -228,10 +233,11 @@ class Admission:
         return back
 
     def cycles(self, now: float) -> Iterator[Cycle]:
-        """Run cycles until the next one would change nothing.
+        """Run cycles until another cycle would not change anything.
 
         Raises:
-            EndlessPreemption: Workloads preempt each other in a circle, as they do in Kueue.
+            EndlessPreemption: Workloads preempt each other in an endless circle, as they do in
+            Kueue.
         """
         seen: set[object] = set()
         states: set[object] = set()
@@ -252,7 +258,8 @@ class Admission:
                 states.add(state)
 
     def _state(self) -> object:
-        """Return the state: who holds what, who waits where, and past usage."""
+        """Return the state: which workloads hold quota, which workloads wait in which queue, and
+        past usage."""
         past = tuple([self.past_usage(name) for name in self._penalties])
         return past, frozenset(
             (one.name, one.where, one.tried, None if one.assignment is None else tuple(one.assignment.usage.items()))
@@ -260,7 +267,7 @@ class Admission:
         )
 
     def cycle(self, now: float) -> Cycle | None:
-        """Run one scheduling cycle; None if no queue has a head."""
+        """Run one scheduling cycle; return None if no queue has a head."""
         self._sample(now)
         for queues in () if self._exact else self._together.values():
             self._pass_over(queues)
@@ -277,8 +284,8 @@ class Admission:
     # One cycle.
 
     def _pass_over(self, queues: list[QueueState]) -> None:
-        """Set aside the heads in cycles in which nothing is admitted or preempted. What they
-        reserve lasts only for their cycle."""
+        """Set aside the heads of those cycles that neither admit nor preempt a workload. Their
+        reservations last only until the end of the cycle."""
         pendings = [self.pending[queue.name] for queue in queues]
         if any(pending.usage_of is not None for pending in pendings):
             return
@@ -300,8 +307,8 @@ class Admission:
                 pending.set_aside(head)
 
     def _nominate(self, workload: WorkloadState, queue: QueueState) -> _Answer:
-        """Find flavors and targets. Workloads of the same shape share one answer while nothing
-        changes."""
+        """Find flavors and targets. As long as nothing changes, workloads of the same shape share
+        one answer."""
         version = self.snapshot.version(queue)
         known = self._memo.get(queue.name)
         if known is None or known[0] != version:
@@ -336,8 +343,8 @@ class Admission:
         return assignment, self._preemptor.targets(workload, queue, assignment, self._search)
 
     def _fewer(self, workload: WorkloadState, queue: QueueState) -> tuple[Assignment, list[Target]] | None:
-        """Find, by bisection between all pods and the fewest, how many pods fit; like Kueue, assume
-        that fewer fit whenever more do."""
+        """Find the number of pods that fit by bisection between the minimum and all pods; like
+        Kueue, this assumes that a smaller number fits whenever a larger one does."""
         pod_sets = workload.spec.pod_sets
         spare = [0 if one.min_count is None else one.count - one.min_count for one in pod_sets]
         total = sum(spare)
@@ -353,7 +360,7 @@ class Admission:
         return best
 
     def _process(self, entries: list[_Entry], cycle: Cycle) -> list[tuple[_Entry, Target]]:
-        """Admit the entries in order, or let them preempt, while there is quota."""
+        """Admit the entries in order, or let them preempt others, as long as there is quota."""
         issued: list[tuple[_Entry, Target]] = []
         if all(entry.assignment.mode is not Mode.FIT and not entry.targets for entry in entries):
             # some preemptions only serve to reserve quota from workloads that need none
@@ -404,7 +411,7 @@ class Admission:
         )
 
     def _requeue(self, entries: list[_Entry], cycle: Cycle) -> None:
-        """Put the heads that were not admitted back into the queue, or set them aside."""
+        """Return the heads that were not admitted to the queue, or set them aside."""
         for entry in entries:
             if entry.state == "admitted":
                 continue
@@ -428,7 +435,7 @@ class Admission:
                 workload.message, workload.tried = entry.message, ()
 
     def _deliver(self, cycle: Cycle, issued: list[tuple[_Entry, Target]], now: float) -> None:
-        """Let admitted workloads hold their quota, and evict targets."""
+        """Assign quota to admitted workloads, and evict targets."""
         for workload in cycle.admitted:
             self.pending[workload.cluster_queue].remove(workload)
             workload.reserved = now
@@ -536,7 +543,7 @@ class Admission:
             penalty[resource] = penalty.get(resource, 0) + int(float(amount * 1000 // unit(resource)) * share)
 
     def _sample(self, now: float) -> None:
-        """Let past usage decay, and add present usage and penalties to it, once per interval."""
+        """Let past usage decay, and add the present usage and penalties once per interval."""
         sharing = self.objects.admission_fair_sharing
         if sharing is None or not self._by_usage:
             return
@@ -570,8 +577,9 @@ class Admission:
 
 
 class _Tournament:
-    """The order of fair sharing: from the root down, the child with the lowest share goes first,
-    where the share includes the request of its head. The order is computed again after each entry.
+    """The order of fair sharing: starting from the root, the child with the lowest share comes
+    first at each level, where the share includes the request of its head. The order is recomputed
+    after each entry.
     """
 
     def __init__(self, entries: Iterable[_Entry]) -> None:
@@ -616,7 +624,8 @@ class _Tournament:
 
 
 def _reserved(assignment: Assignment, node: QuotaNode) -> Amounts:
-    """Return what a head without targets reserves from others for the rest of the cycle."""
+    """Return the quota that a head without targets withholds from others for the rest of the
+    cycle."""
     reserved: Amounts = {}
     for slot, amount in assignment.usage.items():
         unused = node.nominal[slot] - node.usage[slot]

@@ -1,4 +1,5 @@
-"""The search for flavors: which flavor each resource of a workload gets, and at what price."""
+"""The search for flavors: it decides which flavor provides each resource of a workload, and at what
+price."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _MODES = {NO_FIT: Mode.NO_FIT, NO_CANDIDATES: Mode.PREEMPT, PREEMPT: Mode.PREEMP
 
 
 class Price(NamedTuple):
-    """The price of a flavor, and the height of the subtree from which it borrows."""
+    """The price of a flavor, and the height of the subtree from which quota is borrowed."""
 
     cost: int
     borrowing: int
@@ -36,7 +37,7 @@ Oracle = Callable[[WorkloadState, QueueState, int, int], Price]
 
 
 def is_better(one: Price, other: Price, rules: FlavorFungibility) -> bool:
-    """Return True if a price is better than another one."""
+    """Return True if a price is better than another."""
     if NO_FIT in (one.cost, other.cost):
         return one.cost != NO_FIT
     if rules.preference == "PreemptionOverBorrowing":
@@ -54,15 +55,15 @@ def stops_search(price: Price, rules: FlavorFungibility) -> bool:
 
 
 class FlavorSearch:
-    """Assigns flavors to the workloads of one snapshot."""
+    """Assigns flavors to the workloads in one snapshot."""
 
     def __init__(self, snapshot: Snapshot, oracle: Oracle, *, fair: bool, exact: bool) -> None:
         self._snapshot, self._oracle, self._fair, self._exact = snapshot, oracle, fair, exact
         self._suitable: dict[tuple[str, int, int, int], list[str]] = {}
 
     def assign(self, workload: WorkloadState, queue: QueueState, counts: Sequence[int] | None = None) -> Assignment:
-        """Assign flavors and topology domains; ``counts`` are the pods of each set, if there are
-        fewer than requested."""
+        """Assign flavors and topology domains; ``counts`` gives the number of pods in each set if
+        it is smaller than requested."""
         if workload.tried and queue.generation > workload.tried_generation:
             workload.tried = ()
         pod_sets = workload.spec.pod_sets
@@ -106,7 +107,7 @@ class FlavorSearch:
         sets: list[SetAssignment],
         so_far: Assignment,
     ) -> None:
-        """Choose one flavor per resource group for pod sets that stay together."""
+        """Choose one flavor per resource group for pod sets that have to stay together."""
         requests: dict[str, int] = {}
         for one in sets:
             for name, amount in one.totals.items():
@@ -133,8 +134,8 @@ class FlavorSearch:
         self, workload: WorkloadState, queue: QueueState, members: list[int], requests: dict[str, int], resource: str,
         so_far: Assignment,
     ) -> tuple[dict[str, Choice], list[str]]:  # fmt: skip
-        """Search the flavors of a group. Return the best flavor by resource, and the reasons why
-        others do not fit."""
+        """Search the flavors of a group. Return the best flavor for each resource, and the reasons
+        why other flavors do not fit."""
         number = queue.group_of[resource]
         group, rules = queue.groups[number], queue.spec.flavor_fungibility
         wanted = sorted((name, amount) for name, amount in requests.items() if name in group.resources)
@@ -176,8 +177,8 @@ class FlavorSearch:
     def _price(
         self, workload: WorkloadState, queue: QueueState, slot: int, before: int, amount: int, reasons: list[str]
     ) -> Price:
-        """Return the price of an amount in a slot; ``before`` is what other pod sets of the
-        workload take."""
+        """Return the price of an amount in a slot; ``before`` is the amount already taken by other
+        pod sets of the workload."""
         node, total = queue.node, before + amount
         flavor, resource = self._snapshot.names[slot]
         if total > node.most[slot]:
@@ -204,7 +205,8 @@ class FlavorSearch:
     def _unsuitable(
         self, workload: WorkloadState, queue: QueueState, members: list[int], number: int, group: Group
     ) -> list[str]:
-        """For each flavor, return why the pods cannot run there; empty if they can."""
+        """Return, for each flavor, the reason why the pods cannot run there, or an empty string if
+        they can."""
         key = (queue.name, number, workload.shape, members[0])
         reasons = self._suitable.get(key)
         if reasons is None:
@@ -245,7 +247,7 @@ class FlavorSearch:
     # Topology.
 
     def demands(self, workload: WorkloadState, queue: QueueState, assignment: Assignment) -> dict[str, list[Demand]]:
-        """Return the pod sets that need a place, by flavor."""
+        """Return the pod sets that have to be placed, by flavor."""
         demands: dict[str, list[Demand]] = {}
         for number, one in enumerate(assignment.sets):
             pod_set = workload.spec.pod_sets[number]
@@ -261,7 +263,8 @@ class FlavorSearch:
     def place(
         self, queue: QueueState, assignment: Assignment, demands: dict[str, list[Demand]], *, empty: bool = False
     ) -> tuple[str, str] | None:
-        """Place all demands; return the pod set that does not fit and the reason, else None."""
+        """Place all demands; return the first pod set that does not fit with the reason, or else
+        None."""
         placements: dict[str, Placement] = {}
         for flavor, asked in demands.items():
             placed = queue.trees[flavor].place(asked, empty=empty, exact=self._exact)
@@ -295,8 +298,9 @@ class FlavorSearch:
 
     @staticmethod
     def pods_of(queue: QueueState, assignment: Assignment) -> list[tuple[str, int, Requests, int]]:
-        """Return the topology usage of an assignment within its cycle. As in Kueue, usage counts
-        once for each resource that comes from the flavor; after the cycle, it counts only once."""
+        """Return the use of the topology by an assignment during its cycle. As in Kueue, the use is
+        counted once for each resource that the flavor provides; after the cycle, it is counted only
+        once."""
         pods = []
         for one in assignment.sets:
             in_topology = {name: choice.flavor for name, choice in one.choices.items() if choice.flavor in queue.trees}
@@ -312,8 +316,8 @@ def _set_mode(one: SetAssignment, mode: Mode) -> None:
 
 
 def _selected(pod_set: PodSet, keys: frozenset[str], labels: dict[str, str] | object) -> bool:
-    """Return True if the node selector and the affinity allow the labels. Only keys that some
-    flavor of the group has count; an alternative without such a key allows everything."""
+    """Return True if the node selector and the affinity allow the labels. Only keys that occur in
+    some flavor of the group count; an alternative without such a key allows every flavor."""
     assert isinstance(labels, dict)
     if any(key in keys and labels.get(key) != value for key, value in pod_set.node_selector.items()):
         return False

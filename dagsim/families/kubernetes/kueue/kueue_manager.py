@@ -1,7 +1,8 @@
-"""Kueue's real manager as a policy, at simulated time (docs/kubernetes.md).
+"""The real manager of Kueue as a policy that runs in simulated time (docs/kubernetes.md).
 
-dagsim plays the API server and the controllers of jobs. The clock stands still until the manager
-rests. Pods of admitted workloads go to nodes as under the policy ``kueue``.
+dagsim acts as the API server and as the job controllers. The simulated clock stands still until the
+manager is idle. The pods of admitted workloads are placed on nodes in the same way as with the
+policy ``kueue``.
 """
 
 from __future__ import annotations
@@ -45,17 +46,19 @@ _BY = re.compile(r"UID: ([\w-]+)")
 
 
 class KueueManager(Kueue):
-    """A manager of Kueue, unmodified, that dagsim starts for every simulation; its own ``minimalkueue`` is
-    one. ``binary`` is its path, ``arguments`` are further words of its command, and ``version`` is the API that
-    it speaks. Objects, workloads and the places of pods are those of the policy ``kueue``.
+    """An unmodified manager of Kueue, which dagsim starts anew for every simulation; Kueue's own
+    ``minimalkueue`` can be used. ``binary`` is its path, ``arguments`` are additional command-line
+    arguments, and ``version`` is the version of the API that it uses. Objects, workloads and the
+    placement of pods are the same as with the policy ``kueue``.
 
-    The manager rests when it has asked for nothing for ``still_s`` seconds of the real clock; where quota
-    was released while workloads wait, for ``return_s`` seconds, because it brings those back after a
-    second. ``timeout_s`` limits the wall-clock time of an instant.
+    The manager is considered idle when it has sent no request for ``still_s`` seconds of real time;
+    after a release of quota while workloads are waiting, for ``return_s`` seconds, because it
+    brings those workloads back after a second. ``timeout_s`` limits the real time that the manager
+    may take at each moment of the simulation.
 
     Raises:
-        ConfigError: ``version`` is none of Kueue's, or uvicorn is not installed.
-        UnknownName: There is no such program.
+        ConfigError: ``version`` is not a version of Kueue's API, or uvicorn is not installed.
+        UnknownName: The program does not exist.
     """
 
     forgets = "which workloads the manager had set aside"
@@ -109,7 +112,7 @@ class KueueManager(Kueue):
 
 
 class ManagedAdmission:
-    """The interface of ``Admission`` for a manager in another process."""
+    """The interface of ``Admission`` for a manager that runs in another process."""
 
     def __init__(
         self,
@@ -151,7 +154,8 @@ class ManagedAdmission:
     # The interface of Admission.
 
     def submit(self, spec: Workload) -> WorkloadState:
-        """Add a workload that waits, or one that holds quota already (with ``assignments``)."""
+        """Add a workload that is waiting, or one that already holds quota (with
+        ``assignments``)."""
         local = self._locals[spec.queue]
         workload = WorkloadState(spec, spec.cluster_queue or local.cluster_queue, 0)
         workload.where = "admitted" if spec.assignments else "heap"
@@ -169,7 +173,7 @@ class ManagedAdmission:
         return workload
 
     def finish(self, workload: WorkloadState, now: float) -> None:
-        """Remove a workload that ended, or that its user took back."""
+        """Remove a workload that has ended or was withdrawn by its user."""
         if self.workloads.pop(workload.name, None) is None:
             return
         self._released |= workload.where == "admitted"
@@ -178,14 +182,15 @@ class ManagedAdmission:
         self._writes.append(lambda: key in self._store.objects[_WORKLOADS] and self._store.delete(_WORKLOADS, key))  # type: ignore[arg-type]
 
     def bring_back(self, now: float) -> None:
-        """Do nothing: the manager brings workloads back itself."""
+        """Do nothing, because the manager brings workloads back itself."""
 
     def next_return(self) -> float:
-        """Nothing comes back at a later time of the simulation."""
+        """Return infinity, because nothing comes back at a later time of the simulation."""
         return inf
 
     def cycles(self, now: float) -> Iterator[Cycle]:
-        """Let the manager work until it rests, and yield what it admitted and evicted, one by one."""
+        """Let the manager work until it is idle, and yield the workloads that it admitted and
+        evicted, one at a time."""
         if not self._writes:
             return
         self._beside.call(self._settle(now))
@@ -205,13 +210,13 @@ class ManagedAdmission:
                 yield Cycle(preempted=[Preempted(workload, by, message)], advances=True)
 
     def assignments(self, workload: WorkloadState) -> tuple[PodSetAssignment, ...]:
-        """Return what an admitted workload was given."""
+        """Return what was assigned to an admitted workload."""
         object = self._store.objects[_WORKLOADS].get(_key(workload.spec))
         read = None if object is None else kueue_workload_object(object)
         return () if read is None else read.assignments
 
     def messages(self) -> Iterator[str]:
-        """Yield why workloads wait, in the manager's words."""
+        """Yield the reasons why workloads are waiting, in the words of the manager."""
         for object in self._store.listed(_WORKLOADS):
             for condition in (object.get("status") or {}).get("conditions") or ():
                 if condition.get("type") == "QuotaReserved" and condition.get("status") == "False":
@@ -251,8 +256,8 @@ class ManagedAdmission:
                 workload.where = "admitted"
 
     def _release_evicted(self) -> None:
-        """Do what the controller of a job does: the pods of an evicted workload end at once, it gives its quota
-        back, and waits again.
+        """Do what a job controller does: the pods of an evicted workload end at once, and the
+        workload gives its quota back and waits again.
         """
         for object in list(self._store.objects[_WORKLOADS].values()):
             if not (is_true(object, "Evicted") and is_true(object, "QuotaReserved")):
@@ -286,8 +291,8 @@ def _message(object: Mapping[str, Any], kind: str) -> str:
 
 
 def manifests_of(objects: KueueObjects, version: str) -> Iterator[tuple[str, str, Manifest]]:
-    """Yield the objects of an installation, each with its group and plural. All defaults are written out, because
-    no webhook fills them in.
+    """Yield the objects of an installation with the group and the plural name of each. All defaults
+    are written explicitly, because there is no webhook to fill them in.
     """
     yield "", "namespaces", {"metadata": {"name": "default"}}
     for topology in objects.topologies:
@@ -325,7 +330,7 @@ def manifests_of(objects: KueueObjects, version: str) -> Iterator[tuple[str, str
 
 
 def _plain(name: str) -> str:
-    """The name of a LocalQueue within the one namespace."""
+    """Return the name of a LocalQueue in the only namespace."""
     return name.replace("/", ".")
 
 
@@ -399,7 +404,7 @@ def _requirement(one: Requirement) -> Manifest:
 
 
 def workload_manifest(spec: Workload, version: str) -> Manifest:
-    """Write a workload. One with assignments holds its quota."""
+    """Write a workload. A workload with assignments holds its quota."""
     object: Manifest = {
         "metadata": {"name": spec.name, "namespace": "default"},
         "spec": {

@@ -1,5 +1,5 @@
-"""Kueue as a policy in simulated time: the admission engine admits workloads, and their pods are
-then placed on nodes."""
+"""Kueue as a policy in simulated time: the admission engine admits workloads, whose pods are then
+placed on nodes."""
 
 from __future__ import annotations
 
@@ -25,34 +25,35 @@ _Place: TypeAlias = tuple[int, int, int]
 
 @dataclass(slots=True)
 class _Admitted:
-    """A workload that holds quota but has not started; ``from_s`` is when its admission checks are
-    over."""
+    """A workload that holds quota but has not started; its admission checks are complete at
+    ``from_s``."""
 
     place: _Place
     from_s: float
 
 
 def rules_of_site(view: ClusterView) -> KueueWaits | None:
-    """The quotas of a site; None if it has none."""
+    """Return the quotas of a site, or None if it has none."""
     return KueueWaits(view, Site(view)) if view.queues is not None and view.queues.has_quota else None
 
 
 class Kueue:
     """Admission by quota, as in Kueue v0.17 (docs/kubernetes.md): one head of each ClusterQueue per
     scheduling cycle, borrowing and lending in cohorts, flavors, classic preemption or fair sharing.
-    The objects are those of ``queues.kueue``. With ``queues.tree``, each leaf is a ClusterQueue and
-    each node above it a cohort, and flavors are GPU types. A job belongs to the queue named by its
-    partition, account or tenant, else to the first one.
+    The objects are those in ``queues.kueue``. With ``queues.tree``, each leaf becomes a
+    ClusterQueue and each node above it a cohort; the flavors are the GPU types. A job belongs to
+    the queue named by its partition, account or tenant, or else to the first queue.
 
-    A gang is one workload, and so is each independent instance. An admitted workload holds its
-    quota and starts as soon as it fits on nodes: where the default scheduler would put it
-    (``scoring``, ``cpu``, ``memory``, ``gpu``), or where its topology requires. Preempted workloads
-    keep their places in the queue. Workloads that were set aside come back ``requeue_s`` after
-    quota is released (1 s in Kueue), and admission checks take ``checks_s``.
+    A gang is one workload, and so is each instance that is not part of a gang. An admitted workload
+    holds its quota, and it starts as soon as it fits on nodes, either where the default scheduler
+    would put it (``scoring``, ``cpu``, ``memory``, ``gpu``) or where its topology requires.
+    Preempted workloads keep their positions in the queue. Workloads that were set aside come back
+    ``requeue_s`` seconds after quota is released (1 s in Kueue), and admission checks take
+    ``checks_s`` seconds.
 
-    Uses no estimates; preemptive if a queue is configured so. A cycle costs O(queues) and a search
-    for targets O(running log running); heads of the same shape share a search while nothing
-    changes.
+    The policy uses no estimates; it is preemptive if a queue is configured to be. A cycle costs
+    O(queues), and a search for targets costs O(running log running); as long as nothing changes,
+    heads of the same shape share one search.
     """
 
     forgets = "which workloads it had set aside, and which held quota before they ran"
@@ -74,8 +75,8 @@ class Kueue:
         return KueueWaits(view, Site(view))
 
     def outlook(self, view: ClusterView) -> tuple[KueueWaits, list[Standing]]:
-        """Its quotas with what runs now, and the waiting workloads of each ClusterQueue in their order.
-        Nothing is decided.
+        """Return the quotas with their current use, and the waiting workloads of each ClusterQueue
+        in order. Nothing is decided.
         """
         self._now = view.now
         self._set_up(view)
@@ -95,7 +96,8 @@ class Kueue:
         return rules, standings
 
     def started(self, run: Run, now: float) -> None:
-        """Add a run; a run that the policy has not started holds quota since its own start."""
+        """Add a run; a run that was not started by the policy has held quota since its own
+        start."""
         if run.id in self._runs:
             return
         place = _place(run.task)
@@ -198,7 +200,7 @@ class Kueue:
             self._admission.finish(workload, self._now)
 
     def _welcome(self, tasks: _Tasks) -> None:
-        """Submit the workloads of tasks that became ready, and recognise preempted ones."""
+        """Submit workloads for the tasks that have become ready, and recognise preempted ones."""
         for place in tasks.take_new():
             task = tasks.ready[place]
             if task.waiting <= self._claimed[place] or place in self._open:
@@ -218,7 +220,7 @@ class Kueue:
             self._submit(task)
 
     def _submit(self, task: TaskState) -> WorkloadState:
-        """Submit a gang, or the next of a task's independent instances."""
+        """Submit a gang, or the next of the independent instances of a task."""
         place = _place(task)
         self._number += 1
         created = self._created.setdefault(place[:2], task.ready_s)
@@ -236,7 +238,7 @@ class Kueue:
         return self._admission.submit(spec)
 
     def _in_flight(self, run: Run) -> str:
-        """Let a run that was in progress when the simulation began hold its quota."""
+        """Let a run that was already in progress when the simulation began hold its quota."""
         job, task = run.job.job, run.task
         queue = self._site.cluster_queue_of(job)
         pod_set = self._site.pod_set(task, run.instances)
@@ -271,7 +273,8 @@ class Kueue:
     # Decisions.
 
     def _admit(self, view: ClusterView, tasks: _Tasks) -> Iterator[Decision]:
-        """Run cycles until they change nothing, and stop what they preempt."""
+        """Run cycles until they no longer change anything, and stop the workloads that they
+        preempt."""
         now = view.now
         for name in [name for name in self._late if self._preempts(view, name)]:
             del self._late[name]
@@ -293,20 +296,21 @@ class Kueue:
             )
 
     def _submit_next(self, task: TaskState) -> None:
-        """Submit the next independent instance of a task, if there is one besides those admitted."""
+        """Submit the next independent instance of a task if it has more instances than those
+        admitted."""
         place = _place(task)
         self._open.pop(place, None)
         if task.waiting > self._claimed[place]:
             self._submit(task)
 
     def _preempts(self, view: ClusterView, name: str) -> bool:
-        """Return True if the run of a workload may be stopped, which it may if it began before the
-        current time."""
+        """Return True if the run of a workload may be stopped, which is the case if it started
+        before the current time."""
         return name in self._run_of and view.running[self._run_of[name]].started_s < view.now
 
     def _stopped(self, view: ClusterView, name: str) -> Iterator[Decision]:
         """Stop the run of a preempted workload. A workload that has not started waits again, and
-        one that has just started is stopped at the next event."""
+        one that has only just started is stopped at the next event."""
         place = self._place_of[name]
         if self._waiting.pop(name, None) is not None:
             self._claimed[place] -= 1
@@ -337,7 +341,7 @@ class Kueue:
                     self._open[admitted.place] = waiting
 
     def _placement(self, view: ClusterView, task: TaskState, name: str) -> Placement | None:
-        """Return nodes for an admitted workload; None while it does not fit."""
+        """Return nodes for an admitted workload, or None as long as it does not fit."""
         if not view.fits(task):
             return None
         workload = self._admission.workloads[name]
@@ -358,8 +362,9 @@ class Kueue:
         return None
 
     def _give_up(self, view: ClusterView, tasks: _Tasks) -> Iterator[Decision]:
-        """Cancel what would wait for ever: nothing is running, nothing will arrive, and nothing can
-        be admitted, or only to flavors on whose nodes it never fits."""
+        """Cancel the tasks that would wait forever because nothing is running, nothing will arrive,
+        and no workload can be admitted, or can be admitted only to flavors on whose nodes it never
+        fits."""
         stuck: dict[str, list[TaskState]] = {}
         for place, task in tasks.ready.items():
             if task.waiting and (not self._claimed[place] or view.fits(task)):
@@ -389,7 +394,7 @@ class Kueue:
 
 
 class _Tasks:
-    """An index of the ready tasks by place."""
+    """An index of the ready tasks by position."""
 
     def __init__(self) -> None:
         self.ready: dict[_Place, TaskState] = {}
@@ -407,7 +412,7 @@ class _Tasks:
             self.ready.pop(_place(run.task), None)
 
     def take_new(self) -> list[_Place]:
-        """Return the tasks that became ready since the last call."""
+        """Return the tasks that have become ready since the last call."""
         new, self._new = [place for place in self._new if place in self.ready], []
         return new
 
@@ -417,5 +422,5 @@ def _place(task: TaskState) -> _Place:
 
 
 def _pods(task: TaskState) -> int:
-    """Return the number of pods in a task's next workload."""
+    """Return the number of pods in the next workload of a task."""
     return task.demand.gang or 1

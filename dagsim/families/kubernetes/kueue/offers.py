@@ -1,4 +1,4 @@
-"""The objects that a simulated cluster presents to Kueue, and each task as a pod set."""
+"""The objects that a simulated cluster presents to Kueue, with each task as a pod set."""
 
 from __future__ import annotations
 
@@ -40,15 +40,16 @@ _PODS_PER_NODE = 110
 
 
 class Site:
-    """Kueue's objects for a cluster: those in ``queues.kueue``, or objects made from
+    """The objects of Kueue for a cluster: those in ``queues.kueue``, or objects made from
     ``queues.tree``, where each leaf is a ClusterQueue and each node above it a cohort; without
-    either, one queue with a quota for the whole cluster.
+    either, a single queue with a quota for the whole cluster.
 
     With ``queues.kueue``, a task requests all its resources, as in Kueue. Quotas in ``queues.tree``
-    apply to the resources that they name.
+    apply only to the resources that they name.
 
     Raises:
-        ConfigError: A queue has no quota, or a topology's levels are not those of the network.
+        ConfigError: A queue has no quota, or the levels of a topology differ from those of the
+        network.
     """
 
     def __init__(self, view: ClusterView) -> None:
@@ -75,7 +76,7 @@ class Site:
 
     def queue_of(self, job: Job) -> str:
         """Return the LocalQueue of a job: the one named by its account and partition, or by its
-        partition, account or tenant, else the first."""
+        partition, account or tenant, or else the first one."""
         names = (job.partition, job.account, job.tenant)
         queue = self._named.get(names)
         if queue is None:
@@ -89,7 +90,7 @@ class Site:
         return self._queues[self._locals[self.queue_of(job)].cluster_queue]
 
     def pod_set(self, task: TaskState, count: int) -> PodSet:
-        """Return ``count`` instances of a task as pods."""
+        """Return a pod set for ``count`` instances of a task."""
         queue, demand = self.cluster_queue_of(task.job.job), task.demand
         return PodSet(
             "main",
@@ -100,14 +101,15 @@ class Site:
         )
 
     def requests(self, queue: ClusterQueue, demand: DemandClass) -> dict[str, float]:
-        """Return the requests of one instance, in the resources of its queue."""
+        """Return the requests of one instance for the resources of its queue."""
         gpus, cpus, memory_gb, _ = demand.demand
         covered = [name for group in queue.resource_groups for name in group.covered_resources]
         asked = {"cpu": cpus, "memory": memory_gb * 2**30, _device(covered): gpus}
         return {name: amount for name, amount in asked.items() if amount and (self.exact or name in covered)}
 
     def types_of(self, queue: ClusterQueue, flavors: Iterable[str]) -> set[str] | None:
-        """Return the GPU types of nodes that have all flavors; None if any will do."""
+        """Return the GPU types of nodes that belong to all flavors, or None if every type is
+        suitable."""
         types: set[str] | None = None
         for name in flavors:
             own = set(self._flavors[name].gpu_types) if name in self._flavors else set()
@@ -120,8 +122,8 @@ class Site:
         return types
 
     def flavor_of(self, queue: ClusterQueue, resource: str, type_: str) -> str | None:
-        """Return the flavor of a resource that a run on a GPU type uses; None if there is no such
-        quota."""
+        """Return the flavor of a resource that a run on a GPU type uses, or None if there is no
+        such quota."""
         for group in queue.resource_groups:
             if resource in group.covered_resources:
                 for name in _names(group):
@@ -131,15 +133,15 @@ class Site:
         return None
 
     def has_topology(self, flavor: str) -> bool:
-        """True if pods of a flavor are placed by a topology."""
+        """Return True if the pods of a flavor are placed according to a topology."""
         return flavor in self._flavors and bool(self._flavors[flavor].topology_name)
 
     def node_number(self, address: tuple[str, ...]) -> int:
-        """Return the number of the node that an assignment of a topology names."""
+        """Return the number of the node that is named in an assignment of a topology."""
         return self._numbers[address[-1]]
 
     def _excluded(self, queue: ClusterQueue, demand: DemandClass) -> Iterable[str]:
-        """Return the queue's flavors that have no node on which the task may run."""
+        """Return the flavors of the queue that have no node on which the task may run."""
         may = {self.type_names[type_] for type_ in demand.types}
         for group in queue.resource_groups:
             for name in _names(group):
@@ -148,7 +150,7 @@ class Site:
                     yield name
 
     def _topology(self, task: TaskState, queue: ClusterQueue) -> TopologyRequest | None:
-        """Return the job's request for the levels of its queue's topology."""
+        """Return the request of the job for the topology levels of its queue."""
         request = task.job.job.request
         names = {self._flavors[name].topology_name for group in queue.resource_groups for name in _names(group)
                  if name in self._flavors}  # fmt: skip
@@ -161,7 +163,7 @@ class Site:
         return TopologyRequest(required=label) if request.level_required else TopologyRequest(preferred=label)
 
     def _nodes(self, view: ClusterView) -> Iterable[TopologyNode]:
-        """Return the nodes of the cluster, with labels for the levels of the network."""
+        """Return the nodes of the cluster with labels for the levels of the network."""
         levels = {level.name: level.domains for level in view.levels}
         used = {flavor.topology_name for flavor in self.objects.resource_flavors}
         topologies = [topology for topology in self.objects.topologies if topology.name in used]
@@ -188,7 +190,7 @@ class Site:
 
 
 def _level(label: str) -> str:
-    """Return the network level that a label represents: ``rack`` for
+    """Return the network level that a label represents, for example ``rack`` for
     ``cloud.provider.com/topology-rack``."""
     name = label.rpartition("/")[2].removeprefix("topology-")
     return "host" if name == "hostname" else name
@@ -243,8 +245,8 @@ def _objects_of(tree: tuple[QueueNode, ...]) -> KueueObjects:
 
 
 def _groups(node: QueueNode, flavors: dict[str, ResourceFlavor]) -> tuple[ResourceGroup, ...]:
-    """Return one group for GPUs, whose flavors are types in the order of the quota, and one group
-    each for CPUs and memory."""
+    """Return one group for GPUs, whose flavors are the GPU types in the order of the quota, and one
+    group each for CPUs and memory."""
     by_resource: dict[str, list[FlavorQuotas]] = {}
     borrow, lend = _by_key(node.borrow), _by_key(node.lend)
     quota = dict.fromkeys([*_by_key(node.quota), *borrow, *lend], 0.0) | _by_key(node.quota)

@@ -1,4 +1,4 @@
-"""The workloads that wait in a ClusterQueue."""
+"""The workloads waiting in a ClusterQueue."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _Entry: TypeAlias = tuple[float, float, str, str, WorkloadState]
 
 
 class PendingQueue:
-    """Workloads in order of priority, creation and UID, and workloads that are set aside until
-    quota is released. In BestEffortFIFO, a workload that preempts others is *sticky*: it comes
-    first.
+    """Workloads in order of priority, creation time and UID, and workloads that are set aside until
+    quota is released. With BestEffortFIFO, a workload that is preempting others is *sticky*, which
+    means that it comes first.
 
     ``usage_of`` returns the past usage of a workload's LocalQueue, which then takes precedence over
-    everything else.
+    all other criteria.
     """
 
     def __init__(self, *, strict: bool, usage_of: Callable[[WorkloadState], float] | None = None) -> None:
@@ -34,7 +34,7 @@ class PendingQueue:
         return len(self._waiting)
 
     def push(self, workload: WorkloadState) -> None:
-        """Add a workload that can be tried; nothing happens if it is waiting already."""
+        """Add a workload that can be tried; nothing happens if it is already waiting."""
         if workload.name not in self._waiting:
             self.aside.pop(workload.name, None)
             workload.where = "heap"
@@ -42,25 +42,26 @@ class PendingQueue:
             insort(self._entries, _entry(workload), lo=self._start)
 
     def set_aside(self, workload: WorkloadState) -> None:
-        """Keep a workload out until quota is released."""
+        """Keep a workload out of the queue until quota is released."""
         self._waiting.discard(workload.name)
         workload.where = "aside"
         self.aside[workload.name] = workload
 
     def stick(self, workload: WorkloadState) -> None:
-        """Keep a workload first while it preempts others."""
+        """Keep a workload in first position while it preempts others."""
         if not self.strict:
             self._sticky = workload
 
     def remove(self, workload: WorkloadState) -> None:
-        """Remove a workload that was admitted or has gone."""
+        """Remove a workload that was admitted or no longer exists."""
         self._waiting.discard(workload.name)
         self.aside.pop(workload.name, None)
         if self._sticky is workload:
             self._sticky = None
 
     def bring_back(self) -> bool:
-        """Return all workloads that were set aside to the queue. Return True if there were any."""
+        """Return all workloads that were set aside to the queue. Return True if there were any such
+        workloads."""
         if not self.aside:
             return False
         for workload in self.aside.values():
@@ -73,7 +74,7 @@ class PendingQueue:
         return True
 
     def peek(self) -> WorkloadState | None:
-        """Return the head; None if nothing can be tried."""
+        """Return the head, or None if no workload can be tried."""
         waiting = self._waiting
         if not waiting:
             return None
@@ -93,7 +94,7 @@ class PendingQueue:
         return self._entries[self._start][4]
 
     def pop(self) -> WorkloadState | None:
-        """Take the head; None if nothing can be tried."""
+        """Remove and return the head, or return None if no workload can be tried."""
         head = self.peek()
         if head is not None:
             self._waiting.remove(head.name)

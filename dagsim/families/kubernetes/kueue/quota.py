@@ -1,8 +1,9 @@
-"""Quotas of a tree of cohorts, and their usage.
+"""The quotas in a tree of cohorts, and their usage.
 
-A pair of flavor and resource is a *slot*. Slots are numbered over all queues, so that a node's
-quotas and usage are lists. Usage within a node's guaranteed part (what it does not lend) is visible
-only below the node; the rest also counts at its parent.
+A pair of a flavor and a resource is called a *slot*. Slots are numbered across all queues, so that
+the quotas and the usage of a node can be stored in lists. Usage within the guaranteed part of a
+node's quota (the part that it does not lend) is visible only below the node; the rest also counts
+towards its parent.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ Slot: TypeAlias = tuple[str, str]
 
 
 class Share(NamedTuple):
-    """A node's use beyond its quota, in comparison with other nodes.
+    """The use of quota by a node beyond its own quota, for comparison with other nodes.
 
-    ``rank`` orders shares: borrowing nodes with weight 0 come last, ordered by their unweighted
-    share. ``borrowed`` lists the slots that the node borrows.
+    ``rank`` orders shares: borrowing nodes with weight 0 come last and are ordered by their
+    unweighted shares. ``borrowed`` lists the slots in which the node borrows.
     """
 
     rank: tuple[bool, float]
@@ -35,7 +36,7 @@ _NO_SHARE = Share((False, 0.0), ())
 
 
 class QuotaNode:
-    """A queue or a cohort. Lists are by slot; a limit of None means no limit."""
+    """A queue or a cohort. Lists are indexed by slot; None means that there is no limit."""
 
     def __init__(self, name: str, weight: float, slots: int, *, is_queue: bool) -> None:
         self.name, self.weight, self.is_queue = name, weight, is_queue
@@ -61,11 +62,12 @@ class QuotaNode:
 
     @property
     def root(self) -> QuotaNode:
-        """The topmost cohort above it, or the node itself."""
+        """Return the topmost cohort above the node, or the node itself."""
         return self.line[-1] if self.line else self
 
     def available(self, slot: int) -> int:
-        """Return what the node could still use; negative if more is used than exists."""
+        """Return the amount that the node could still use, which is negative if more is used than
+        exists."""
         parent, used = self.parent, self.usage[slot]
         if parent is None:
             return self.subtree[slot] - used
@@ -86,7 +88,7 @@ class QuotaNode:
         return self.usage[slot] + amount > (self.nominal if self.is_queue else self.subtree)[slot]
 
     def exceeds_any(self, slots: Iterable[int]) -> bool:
-        """Return True if usage exceeds the quota in one of the slots."""
+        """Return True if usage exceeds the quota in any of the slots."""
         usage, subtree = self.usage, self.subtree
         return any(usage[slot] > subtree[slot] for slot in slots)
 
@@ -125,7 +127,8 @@ class QuotaNode:
         return self.root.height, False
 
     def share(self) -> Share:
-        """Return the dominant share: usage beyond quota, relative to what the parent could have."""
+        """Return the dominant share, which is usage beyond the quota relative to what the parent
+        could have."""
         if self.parent is None:
             return _NO_SHARE
         usage, subtree = self.usage, self.subtree
@@ -148,7 +151,7 @@ class QuotaNode:
 class QuotaForest:
     """All queues and cohorts.
 
-    ``slots`` numbers the pairs of flavor and resource.
+    ``slots`` contains the number of each pair of flavor and resource.
     """
 
     def __init__(self, objects: KueueObjects, active: Iterable[str]) -> None:
@@ -235,7 +238,7 @@ class QuotaForest:
 
 
 def _quotas(groups: Sequence[ResourceGroup]) -> Iterator[tuple[Slot, int, int | None, int | None]]:
-    """Yield slot, nominal quota, borrowing limit and lending limit."""
+    """Yield the slot, the nominal quota, the borrowing limit and the lending limit."""
     for group in groups:
         for flavor in group.flavors:
             for resource, quota in flavor.resources.items():

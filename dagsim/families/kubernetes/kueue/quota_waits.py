@@ -1,4 +1,4 @@
-"""Quotas that kept a job waiting, as found in a log."""
+"""The quotas that kept a job waiting, as found in a log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dagsim.systems.cluster.waits import ReachedLimit
 
 
 class KueueWaits:
-    """Quotas with their usage by each queue; see ``waits.WaitRules``."""
+    """The quotas and their usage by each queue; see ``waits.WaitRules``."""
 
     elsewhere = "it would have fitted, but only on types for which its queue had no quota left"
 
@@ -40,7 +40,8 @@ class KueueWaits:
             node.give(slot, amount)
 
     def limits(self, task: TaskState) -> Iterator[str]:
-        """Describe the quotas that are used up; yield nothing while a type has quota left."""
+        """Describe the quotas that are used up; yield nothing as long as some type has quota
+        left."""
         if not self._with_quota(task):
             queue = self._site.cluster_queue_of(task.job.job)
             node, texts = self._forest.queues[queue.name], dict[str, None]()
@@ -51,7 +52,8 @@ class KueueWaits:
             yield from texts
 
     def reached(self, task: TaskState) -> Iterator[ReachedLimit]:
-        """The quotas that are used up, for the first of its types; none while a type has quota left."""
+        """Return the quotas that are used up for the first of its types, or nothing as long as some
+        type has quota left."""
         if self._with_quota(task) or not task.demand.types:
             return
         queue = self._site.cluster_queue_of(task.job.job)
@@ -79,7 +81,8 @@ class KueueWaits:
                 )
 
     def _holds_back(self, node: QuotaNode, slot: int) -> str:
-        """Say which quota or limit leaves the queue no more, from the queue upwards."""
+        """Describe the quota or limit that leaves the queue no more, starting at the queue and
+        going upwards."""
         nominal, used = self._natural(slot, node.nominal[slot]), self._natural(slot, node.usage[slot])
         words = f"its nominalQuota is {nominal:g}, of which {used:g} are in use"
         if node.parent is None:
@@ -92,8 +95,8 @@ class KueueWaits:
         return f"{words}, and of the {whole_quota:g} in the cohort {root.name}, {in_use:g} are in use"
 
     def never(self, task: TaskState) -> Iterator[str]:
-        """Describe the quotas that a start would exceed even with everything that the queue may
-        borrow; yield nothing if a type has enough."""
+        """Describe the quotas that a start would exceed even if the queue borrowed everything it
+        may; yield nothing if some type has enough."""
         queue = self._site.cluster_queue_of(task.job.job)
         node, reasons = self._forest.queues[queue.name], dict[str, None]()
         for type_ in task.demand.types:
@@ -109,8 +112,8 @@ class KueueWaits:
         yield from reasons
 
     def nodes(self, task: TaskState) -> int:
-        """Return the nodes of types with quota left; if no type has any left, the nodes of all
-        types that the task may use."""
+        """Return the nodes of the types with quota left, or, if no type has any left, the nodes of
+        all types that the task may use."""
         return sum(self._of_type[type_] for type_ in self._with_quota(task) or task.demand.types)
 
     def alone(self, task: TaskState) -> bool:
@@ -122,7 +125,7 @@ class KueueWaits:
         return False
 
     def _amounts(self, queue: ClusterQueue, task: TaskState, type_: int, instances: int | None = None) -> Amounts:
-        """Return the quota that a start of the task uses, in the slots that its queue has."""
+        """Return the quota that a start of the task would use in the slots of its queue."""
         count = instances if instances is not None else task.demand.gang or 1
         amounts: Amounts = {}
         for resource, amount in self._site.requests(queue, task.demand).items():

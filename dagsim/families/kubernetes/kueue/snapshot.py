@@ -1,4 +1,4 @@
-"""What a scheduling cycle sees: quota, topology, and the workloads that hold them."""
+"""The state that a scheduling cycle sees: quota, topology, and the workloads that hold them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dagsim.families.kubernetes.kueue_objects import ClusterQueue, KueueObjects,
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A resource group. ``label_keys`` are the labels of its flavors."""
+    """A resource group. ``label_keys`` are the keys of the labels of its flavors."""
 
     flavors: tuple[str, ...]
     resources: frozenset[str]
@@ -22,8 +22,8 @@ class Group:
 
 
 class QueueState:
-    """A ClusterQueue: its settings, its node in the quota forest, and the workloads that it
-    admitted."""
+    """A ClusterQueue with its settings, its node in the quota forest, and the workloads that were
+    admitted to it."""
 
     def __init__(self, spec: ClusterQueue, node: QuotaNode, order: int) -> None:
         self.spec, self.name, self.node, self.order = spec, spec.name, node, order
@@ -41,13 +41,14 @@ class QueueState:
 
     @property
     def always_reclaims(self) -> bool:
-        """True if the queue can get lent quota back at any time, so that it need not keep quota
-        unused."""
+        """True if the queue can reclaim lent quota at any time, so that it does not have to keep
+        quota unused."""
         return self.spec.preemption.reclaim_within_cohort == "Any"
 
 
 class Snapshot:
-    """The state of all quotas and topologies. ``changes`` grows whenever a workload gets or loses quota."""
+    """The state of all quotas and topologies. ``changes`` increases whenever a workload receives or
+    loses quota."""
 
     def __init__(self, objects: KueueObjects) -> None:
         self.objects = objects
@@ -98,8 +99,8 @@ class Snapshot:
         return Group(names, frozenset(group.covered_resources), keys)
 
     def version(self, queue: QueueState) -> int:
-        """Return a number that changes whenever anything changes on which the queue's chances
-        depend."""
+        """Return a number that changes whenever anything changes that affects the prospects of the
+        queue."""
         return self.changes.get("" if queue.trees else queue.node.root.name, 0)
 
     # Quota used by workloads.
@@ -109,7 +110,7 @@ class Snapshot:
         self._use(workload, 1)
 
     def remove(self, workload: WorkloadState) -> None:
-        """Give back the quota and the place of a workload."""
+        """Release the quota and the place of a workload."""
         self._use(workload, -1)
 
     def _use(self, workload: WorkloadState, sign: int) -> None:
@@ -134,7 +135,7 @@ class Snapshot:
                 self.add(workload)
 
     def use(self, queue: QueueState, usage: Amounts, pods: Iterable[tuple[str, int, Requests, int]] = ()) -> None:
-        """Add usage that no workload holds yet (within ``trial``)."""
+        """Add usage that is not held by any workload yet (within ``trial``)."""
         for slot, amount in usage.items():
             queue.node.take(slot, amount)
         for flavor, number, requests, count in pods:
@@ -156,8 +157,8 @@ class Snapshot:
 
     @contextmanager
     def trial(self, roots: Iterable[QuotaNode]) -> Iterator[None]:
-        """Undo at the end what ``use`` adds meanwhile. Quota usage is copied, because a reservation
-        may be negative."""
+        """Undo at the end everything that ``use`` has added in the meantime. Quota usage is copied,
+        because a reservation may be negative."""
         nodes: list[QuotaNode] = []
         left = list(roots)
         while left:

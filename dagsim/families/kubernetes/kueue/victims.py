@@ -1,4 +1,4 @@
-"""Which workloads a workload preempts: classic preemption, and fair sharing."""
+"""The choice of the workloads that a workload preempts, by classic preemption or fair sharing."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ FAIR_SHARING = "InCohortFairSharing"
 
 
 class Target(NamedTuple):
-    """A workload to preempt, with Kueue's reason."""
+    """A workload to preempt, with the reason given by Kueue."""
 
     workload: WorkloadState
     reason: str
 
 
 class Candidate(NamedTuple):
-    """A workload that may be preempted by the classic rules.
+    """A workload that may be preempted according to the classic rules.
 
     ``rank`` is 0 if the preemptor is nearer to the quota than the candidate, 1 if only priority
-    decides, and 2 in the preemptor's own queue. ``only_within_quota`` means that the candidate may
-    be preempted only if the preemptor does not borrow afterwards. ``between`` lists the nodes that
-    must still exceed their quota: the candidate's queue, and the cohorts below the common one.
+    decides, and 2 if the candidate is in the preemptor's own queue. ``only_within_quota`` means
+    that the candidate may be preempted only if the preemptor does not borrow afterwards.
+    ``between`` lists the nodes that must still exceed their quota: the queue of the candidate, and
+    the cohorts below the common cohort.
     """
 
     workload: WorkloadState
@@ -44,7 +45,7 @@ class Candidate(NamedTuple):
 
 @dataclass(slots=True)
 class Search:
-    """One search for targets: ``slots`` lack quota, and ``amounts`` are requested."""
+    """A search for targets; ``slots`` lack quota, and ``amounts`` are requested."""
 
     workload: WorkloadState
     queue: QueueState
@@ -54,9 +55,9 @@ class Search:
 
 
 class Preemptor:
-    """Finds targets. ``usage_of`` returns the past usage of a workload's LocalQueue, if its
-    ClusterQueue shares by usage; ``fair`` lists the strategies of fair sharing, None for classic
-    preemption."""
+    """Finds targets. ``usage_of`` returns the past usage of a workload's LocalQueue if its
+    ClusterQueue is shared by usage; ``fair`` lists the strategies of fair sharing, or is None for
+    classic preemption."""
 
     def __init__(
         self, snapshot: Snapshot, fair: Sequence[str] | None, usage_of: Callable[[WorkloadState], float | None] | None
@@ -66,8 +67,8 @@ class Preemptor:
     def targets(
         self, workload: WorkloadState, queue: QueueState, assignment: Assignment, search: FlavorSearch
     ) -> list[Target]:
-        """Return the workloads that have to be preempted so that the assignment fits; none if that
-        is impossible."""
+        """Return the workloads that have to be preempted so that the assignment fits, or no
+        workloads if that is impossible."""
         slots = {
             choice.slot for one in assignment.sets for choice in one.choices.values() if choice.mode is Mode.PREEMPT
         }
@@ -101,7 +102,7 @@ class Preemptor:
         )
 
     def _spared(self, search: Search, targets: list[Target], *, borrowing: bool) -> list[Target]:
-        """Remove targets that turn out not to be needed, beginning with the last but one."""
+        """Remove targets that turn out to be unnecessary, beginning with the second to last."""
         at = len(targets) - 2
         while at >= 0:
             self._snapshot.add(targets[at].workload)
@@ -118,8 +119,9 @@ class Preemptor:
             self._snapshot.add(target.workload)
 
     def _before(self, one: WorkloadState, other: WorkloadState, queue: str) -> int:
-        """Compare candidates of one class: evicted workloads first, then other queues, LocalQueues
-        with more past usage, lower priority, later reservation, and smaller UID."""
+        """Compare candidates of one class: evicted workloads come first, then those in other
+        queues, those in LocalQueues with more past usage, those with lower priority, those with a
+        later reservation, and those with a smaller UID."""
         keys = []
         for workload in (one, other):
             reserved = float("inf") if workload.reserved is None else workload.reserved
@@ -166,7 +168,7 @@ class Preemptor:
         return []
 
     def _candidates(self, search: Search) -> list[Candidate]:
-        """Return the candidates in the order in which they are preempted."""
+        """Return the candidates in the order in which they would be preempted."""
         queue, preemption = search.queue, search.queue.spec.preemption
         candidates: list[Candidate] = []
         if preemption.within_cluster_queue != "Never":
@@ -192,8 +194,8 @@ class Preemptor:
         return candidates
 
     def _candidates_above(self, search: Search) -> Iterator[Candidate]:
-        """Walk up the cohorts; in each subtree not yet visited, walk down to the queues beyond
-        their quota."""
+        """Walk up the cohorts and, in each subtree not yet visited, walk down to the queues that
+        exceed their quota."""
         node = search.queue.node
         borrowing = search.queue.spec.preemption.borrow_within_cohort
         left = dict(search.amounts)
@@ -222,7 +224,8 @@ class Preemptor:
 
     @staticmethod
     def _within_quota(node: QuotaNode, left: Amounts) -> bool:
-        """Return True if the node's quota suffices; subtract its guaranteed part from what is left."""
+        """Return True if the quota of the node is sufficient; subtract its guaranteed part from the
+        remaining amount."""
         fits = all(node.usage[slot] + amount <= node.subtree[slot] for slot, amount in left.items())
         for slot, amount in left.items():
             left[slot] = max(0, amount - node.unused_guaranteed(slot))
@@ -264,7 +267,8 @@ class Preemptor:
         return targets if fits else []
 
     def _alone_enough(self, search: Search, candidates: Sequence[WorkloadState]) -> bool:
-        """Return True if a queue without cohort has enough candidates; if not, Kueue v0.17.0 crashes."""
+        """Return True if a queue without a cohort has enough candidates; if it does not, Kueue
+        v0.17.0 crashes."""
         with self._snapshot.without(candidates):
             return self._fits(search, borrowing=True)
 
@@ -295,8 +299,8 @@ class Preemptor:
     def _first_strategy(
         self, search: Search, victims: _Victims, strategy: str
     ) -> tuple[list[Target], list[WorkloadState]]:
-        """Remove candidates until the workload fits. Return the targets, and the candidates that the
-        strategy refused."""
+        """Remove candidates until the workload fits. Return the targets, and the candidates that
+        the strategy rejected."""
         targets: list[Target] = []
         refused: list[WorkloadState] = []
         entitled = not any(search.queue.node.exceeds(slot) for slot in search.slots)
@@ -327,7 +331,7 @@ class Preemptor:
         return targets, refused
 
     def _second_strategy(self, search: Search, victims: _Victims, targets: list[Target]) -> bool:
-        """Try one refused candidate of each queue; return True if the workload fits."""
+        """Try one rejected candidate from each queue; return True if the workload fits."""
         while (queue := victims.next_queue()) is not None:
             mine, theirs = victims.compared(queue)
             if mine.share().rank < theirs.share().rank:
@@ -341,9 +345,9 @@ class Preemptor:
 
 
 class _Victims:
-    """Candidates for fair preemption by queue. The queue with the largest share comes first: from
-    the root down, a cohort before a queue with an equal share; among queues with equal shares, the
-    better candidate decides."""
+    """Candidates for fair preemption, by queue. The queue with the largest share comes first:
+    starting from the root, a cohort precedes a queue with an equal share; among queues with equal
+    shares, the one with the better candidate comes first."""
 
     def __init__(self, preemptor: Preemptor, search: Search, candidates: Sequence[WorkloadState]) -> None:
         self._preemptor, self._search = preemptor, search
@@ -358,21 +362,22 @@ class _Victims:
             waiting.reverse()
 
     def pop(self, queue: QuotaNode) -> WorkloadState:
-        """Take the best candidate of a queue."""
+        """Remove and return the best candidate of a queue."""
         return self.waiting[queue].pop()
 
     def drop(self, queue: QuotaNode) -> None:
-        """Leave out a queue from now on."""
+        """Ignore a queue from now on."""
         self._done.add(id(queue))
 
     def compared(self, queue: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
-        """Return the nodes just below the lowest common cohort: the preemptor's, and the other
-        queue's."""
+        """Return the two nodes just below the lowest common cohort: that of the preemptor, and that
+        of the other queue."""
         common = next(cohort for cohort in queue.line if id(cohort) in self._line)
         return _just_below(self._own, common), _just_below(queue, common)
 
     def next_queue(self) -> QuotaNode | None:
-        """Return the queue that has to give next; None if no candidates are left."""
+        """Return the queue from which the next victim is taken, or None if no candidates are
+        left."""
         if self._own.parent is None:
             return self._own if self.waiting.get(self._own) and id(self._own) not in self._done else None
         root = self._own.root
@@ -430,7 +435,7 @@ def _beyond_quota(
     cohort: QuotaNode, seen: QuotaNode | None, slots: frozenset[int], between: tuple[QuotaNode, ...]
 ) -> Iterator[tuple[QuotaNode, tuple[QuotaNode, ...]]]:
     """Yield the queues below a cohort that exceed their quota, each with the nodes that must exceed
-    theirs: the queue itself, and the cohorts below the first one."""
+    theirs: the queue itself, and the cohorts between it and the given cohort."""
     for child in cohort.cohorts:
         if child is not seen and child.exceeds_any(slots):
             yield from _beyond_quota(child, seen, slots, (*between, child))

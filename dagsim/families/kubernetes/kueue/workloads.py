@@ -1,4 +1,4 @@
-"""Workloads as the admission engine holds them, and what they are assigned."""
+"""Workloads as stored by the admission engine, and what they are assigned."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dagsim.families.kubernetes.kueue_objects import PodSet, Workload
 
 
 class Mode(IntEnum):
-    """How a flavor, a pod set, or a workload can be admitted."""
+    """The way in which a flavor, a pod set or a workload can be admitted."""
 
     NO_FIT = 0
     PREEMPT = 1
@@ -21,8 +21,9 @@ class Mode(IntEnum):
 
 @dataclass(slots=True)
 class Choice:
-    """A flavor for one resource. ``tried`` is the last flavor in its group that the search reached,
-    -1 at the end of the group; ``borrowing`` is the height of the subtree that has the quota."""
+    """A flavor chosen for one resource. ``tried`` is the last flavor in its group that the search
+    reached, or -1 at the end of the group; ``borrowing`` is the height of the subtree that has the
+    quota."""
 
     flavor: str
     slot: int
@@ -33,8 +34,8 @@ class Choice:
 
 @dataclass(slots=True)
 class SetAssignment:
-    """What a pod set would be assigned. ``totals`` are the requests of all its pods. It fits if
-    there are no reasons against it."""
+    """What would be assigned to a pod set. ``totals`` are the requests of all its pods. The pod set
+    fits if there are no reasons against it."""
 
     name: str
     count: int
@@ -45,7 +46,7 @@ class SetAssignment:
 
     @property
     def mode(self) -> Mode:
-        """The worst mode of its resources."""
+        """Return the worst mode of its resources."""
         if not self.reasons:
             return Mode.FIT
         if not self.choices:
@@ -55,8 +56,8 @@ class SetAssignment:
 
 @dataclass(slots=True)
 class Assignment:
-    """What a workload would be assigned: ``usage`` is quota by slot, and ``pods`` are the topology
-    domains of each flavor, with the requests of one pod and the number of pods."""
+    """What would be assigned to a workload: ``usage`` is the quota by slot, and ``pods`` are the
+    topology domains of each flavor with the requests of one pod and the number of pods."""
 
     sets: list[SetAssignment] = field(default_factory=list)
     mode: Mode = Mode.NO_FIT
@@ -66,7 +67,7 @@ class Assignment:
 
     @property
     def message(self) -> str:
-        """Why the workload does not fit, in Kueue's words."""
+        """Return the reason why the workload does not fit, in the words of Kueue."""
         return "; ".join(
             f"couldn't assign flavors to pod set {one.name}: {', '.join(sorted(one.reasons))}"
             for one in self.sets
@@ -75,12 +76,12 @@ class Assignment:
 
     @property
     def tried(self) -> tuple[tuple[tuple[str, int], ...], ...]:
-        """The last flavor tried, by pod set and resource."""
+        """Return the last flavor that was tried, by pod set and resource."""
         return tuple([tuple([(name, choice.tried) for name, choice in one.choices.items()]) for one in self.sets])
 
 
 class WorkloadState:
-    """A workload that waits or holds quota."""
+    """A workload that is waiting or holds quota."""
 
     __slots__ = (
         "arrived", "assignment", "cluster_queue", "created", "evicted", "local_queue", "message", "name", "pods",
@@ -116,12 +117,13 @@ class WorkloadState:
 
 
 def requests_in_parts(pod_set: PodSet) -> Requests:
-    """Return the requests of one pod in whole parts, sorted by resource."""
+    """Return the requests of one pod in whole units, sorted by resource."""
     return tuple(sorted((name, whole(name, amount)) for name, amount in pod_set.requests.items()))
 
 
 def pods_of(assignment: Assignment) -> list[tuple[str, int, Requests, int]]:
-    """Return the topology usage of an admitted workload, once for each of its flavors."""
+    """Return the use of the topology by an admitted workload, counted once for each of its
+    flavors."""
     pods = []
     for one in assignment.sets:
         each = tuple(sorted((name, one.totals[name] // one.count) for name in one.choices)) if one.count else ()

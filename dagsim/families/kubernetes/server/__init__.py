@@ -1,5 +1,6 @@
-"""A stand-in for the API server of Kubernetes, whose clock is the simulation's.
+"""A stand-in for the API server of Kubernetes; its clock is that of the simulation.
 
-``store`` holds the objects, ``patches`` changes them as clients ask, ``api_server`` serves them to
-the program on loopback, and ``program`` runs the program beside the simulation.
+``store`` contains the objects, ``patches`` changes them at the request of clients, ``api_server``
+serves them to the program on the loopback interface, and ``program`` runs the program alongside the
+simulation.
 """

@@ -1,7 +1,9 @@
-"""The API server: discovery, objects, watches and the subresources that schedulers write, as JSON over HTTP.
+"""The API server: it serves discovery, objects, watches and the subresources that schedulers write,
+as JSON over HTTP.
 
-It is an ASGI application, served by uvicorn on loopback. It decides nothing and knows nothing of
-time: the simulation writes to the store, the program beside it reads, watches and writes.
+It is an ASGI application, served by uvicorn on the loopback interface. It makes no decisions and
+has no notion of time: the simulation writes to the store, and the program that runs alongside it
+reads, watches and writes.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ _STATUS = ("status",)
 
 
 def _resources(group: str, text: str) -> Iterator[Resource]:
-    """Read kinds from words such as ``Node!:no/status``: ``!`` for objects of the cluster, the short name, and
-    the subresources.
+    """Parse kinds from words such as ``Node!:no/status``, where ``!`` marks objects that belong to
+    the cluster, followed by the short name and the subresources.
     """
     for word in text.split():
         kind, cluster, short, subresources = re.fullmatch(r"(\w+)(!?)(?::(\w+))?((?:/\w+)*)", word).groups()  # type: ignore[union-attr]
@@ -50,7 +52,7 @@ class Served(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The group and version, as objects state it (``apps/v1``)."""
+        """Return the group and version in the form used in objects (``apps/v1``)."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
@@ -104,7 +106,7 @@ _ASIDE = ("events", "leases", "tokenreviews", "subjectaccessreviews", "selfsubje
 
 
 class ApiTarget(NamedTuple):
-    """The object or the list that a path names."""
+    """The object or the list to which a path refers."""
 
     served: Served
     resource: Resource
@@ -115,7 +117,8 @@ class ApiTarget(NamedTuple):
 
 
 class ApiServer:
-    """Serves a store. It notes which requests are under way, so that one can tell whether clients rest."""
+    """Serves a store. It records which requests are in progress, so that one can tell whether the
+    clients are idle."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
@@ -133,7 +136,8 @@ class ApiServer:
         store.listeners.append(self._changed)
 
     async def start(self, port: int = 0) -> str:
-        """Listen on loopback, on a free port unless one is named, and return the URL."""
+        """Listen on the loopback interface, on a free port unless one is given, and return the
+        URL."""
         from uvicorn import Config
         from uvicorn.protocols.http.h11_impl import H11Protocol
         from uvicorn.server import ServerState
@@ -150,7 +154,7 @@ class ApiServer:
         return f"http://127.0.0.1:{listening.getsockname()[1]}"
 
     def stop(self) -> None:
-        """Stop listening, and cut the connections."""
+        """Stop listening, and close the connections."""
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):
@@ -283,7 +287,7 @@ class ApiServer:
 
 
 class _Watch:
-    """A watch, with or without a list before it (a streaming list)."""
+    """A watch, optionally preceded by a list (a streaming list)."""
 
     def __init__(self, api: ApiServer, target: ApiTarget, query: Mapping[str, str]) -> None:
         self._api, self._target = api, target
@@ -295,7 +299,7 @@ class _Watch:
         self._head = {"apiVersion": target.served.name, "kind": target.resource.kind}
 
     async def serve(self, receive: Receive, send: Send) -> None:
-        """Send changes until the client goes, or the time that it asked for is over."""
+        """Send changes until the client disconnects or the time that it requested has passed."""
         store, kind = self._api.store, self._target.resource
         if not self._since.isdigit():
             raise Refusal(400, "BadRequest", f"the resource version {self._since!r} is not a number")
@@ -332,7 +336,8 @@ class _Watch:
             self._api.watched[kind] -= 1
 
     def _beginning(self, store: ObjectStore) -> tuple[list[bytes], int]:
-        """The lines before the first change, and the version that they stand for."""
+        """Return the lines that precede the first change, and the version to which they
+        correspond."""
         kind, since = self._target.resource, int(self._since)
         if self._initial == "true" or (since == 0 and self._initial is None):
             lines = [
@@ -346,7 +351,8 @@ class _Watch:
         return [line for change in store.changes(kind, since) if (line := self._line(change))], store.version
 
     def _line(self, change: ObjectChange) -> bytes:
-        """A change as this watch sees it: an object that no longer matches is deleted."""
+        """Return a change as this watch sees it: an object that no longer matches appears as
+        deleted."""
         if self._target.namespace and change.object["metadata"].get("namespace") != self._target.namespace:
             return b""
         now = change.event != "DELETED" and self._chosen(change.object)
@@ -385,7 +391,7 @@ async def _answer(send: Send, code: int, content: Any) -> None:
 
 
 def _versioned(content: Any, target: ApiTarget) -> Any:
-    """An answer in the version that was asked for."""
+    """Return an answer in the version that was requested."""
     if not isinstance(content, dict) or content.get("kind") == "Status":
         return content
     head = {"apiVersion": target.served.name, "kind": content.get("kind") or target.resource.kind}
@@ -417,7 +423,8 @@ async def _body(receive: Receive, headers: Mapping[str, str]) -> Any:
 
 
 def locate(path: str) -> ApiTarget | Manifest | str | None:
-    """Return what a path stands for: objects, or an answer that never changes (discovery); None for nothing."""
+    """Return what a path refers to: objects, or an answer that never changes (discovery); None if
+    it refers to nothing."""
     match path.strip("/").split("/"):
         case ["healthz" | "readyz" | "livez", *_]:
             return "ok"
@@ -446,7 +453,7 @@ def _group(name: str) -> Manifest:
 
 
 def _within(served: Served, rest: list[str]) -> ApiTarget | Manifest | None:
-    """Return what the end of a path names within a group and version."""
+    """Return what the end of a path refers to within a group and version."""
     if not rest or rest == [""]:
         return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": served.name,
                 "resources": [entry for one in served.resources.values() for entry in _entries(one)]}  # fmt: skip
@@ -469,7 +476,8 @@ def _entries(kind: Resource) -> Iterator[Manifest]:
 
 
 def admitted(kind: Resource, object: Manifest, store: ObjectStore) -> Manifest:
-    """Return a new object with the defaults that a scheduler relies on, as the real API server fills them in."""
+    """Return a new object with the defaults that a scheduler relies on, which the real API server
+    fills in as well."""
     spec, status = object.get("spec") or {}, object.get("status") or {}
     if kind == PODS:
         spec = {

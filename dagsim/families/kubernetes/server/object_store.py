@@ -33,7 +33,7 @@ Key: TypeAlias = tuple[str, str]
 
 
 class Refusal(Exception):
-    """An answer that is not a success."""
+    """An answer other than success."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class Refusal(Exception):
 
     @property
     def status(self) -> Manifest:
-        """The answer, as clients expect it."""
+        """Return the answer in the form that clients expect."""
         about = {"status": "Failure", "message": str(self), "reason": self.reason, "code": self.code}
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, **about}
 
@@ -58,7 +58,7 @@ class Resource(NamedTuple):
 
 
 class ObjectChange(NamedTuple):
-    """A change of an object. ``source`` is the client; empty for the simulation itself."""
+    """A change to an object. ``source`` is the client, or empty for the simulation itself."""
 
     version: int
     event: str
@@ -70,28 +70,29 @@ class ObjectChange(NamedTuple):
 
 
 def stamp(now_s: float) -> str:
-    """The simulated time as Kubernetes writes it, in whole seconds."""
+    """Return the simulated time in the notation of Kubernetes, in whole seconds."""
     return (EPOCH + timedelta(seconds=now_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def key_of(object: Mapping[str, Any]) -> Key:
-    """The namespace and the name of an object."""
+    """Return the namespace and the name of an object."""
     return object["metadata"].get("namespace", ""), object["metadata"]["name"]
 
 
 def is_true(object: Mapping[str, Any], kind: str) -> bool:
-    """Return True if the condition ``kind`` of the object holds."""
+    """Return True if the condition ``kind`` of the object is true."""
     return any(
         one.get("type") == kind and one.get("status") == "True" for one in field(object, "status.conditions") or ()
     )
 
 
 class ObjectStore:
-    """The objects of a simulated cluster. An object is never changed in place: each change makes another.
+    """The objects of a simulated cluster. An object is never changed in place, because each change
+    creates a new object.
 
-    ``now_s`` is the simulated time. ``listeners`` are called with each ``ObjectChange``. With ``grace_s``, a
-    running pod that a client deletes stays for as long, marked as leaving; the simulation removes it. So do
-    the pods in ``held``, in any case.
+    ``now_s`` is the simulated time. ``listeners`` are called with each ``ObjectChange``. With
+    ``grace_s``, a running pod that a client deletes is kept for that many seconds and marked as
+    terminating; the simulation removes it. The pods in ``held`` are always kept in this way.
 
     Raises:
         Refusal: (All operations) The client's request cannot be carried out.
@@ -138,7 +139,8 @@ class ObjectStore:
         return self._commit("ADDED", resource, object, None, source)
 
     def replace(self, resource: Resource, key: Key, object: Manifest, part: str = "", source: str = "") -> Manifest:
-        """Replace an object, its status alone (``part`` is ``status``), or all but its status."""
+        """Replace an object, only its status (if ``part`` is ``status``), or everything but its
+        status."""
         old = self.get(resource, key)
         before, stated = old["metadata"], object.get("metadata") or {}
         for name in ("resourceVersion", "uid"):
@@ -162,7 +164,8 @@ class ObjectStore:
     def patch(
         self, resource: Resource, key: Key, patch: Any, form: str, part: str = "", source: str = "", owner: str = ""
     ) -> Manifest:
-        """Change an object by a patch of the media type ``form``; ``owner`` is the field manager of an apply."""
+        """Change an object by a patch of the media type ``form``; ``owner`` is the field manager of
+        an apply request."""
         if "apply" in form:
             place = resource, key, f"{owner}/{part}"
             before, self._applied[place] = self._applied.get(place, {}), patch
@@ -183,7 +186,8 @@ class ObjectStore:
     def delete(
         self, resource: Resource, key: Key, options: Mapping[str, Any] | None = None, source: str = ""
     ) -> Manifest:
-        """Remove an object. One with finalizers, and a running pod with time to end, is only marked."""
+        """Remove an object. An object with finalizers, or a running pod with a grace period, is
+        only marked."""
         old, options = self.get(resource, key), options or {}
         metadata = old["metadata"]
         for name, value in (options.get("preconditions") or {}).items():
@@ -226,11 +230,11 @@ class ObjectStore:
         return new
 
     def assign(self, resource: Resource, key: Key, object: Manifest, source: str = "") -> Manifest:
-        """Replace an object as a whole, with its status."""
+        """Replace an object as a whole, including its status."""
         return self._commit("MODIFIED", resource, object, self.get(resource, key), source)
 
     def listed(self, resource: Resource, namespace: str = "") -> Iterator[Manifest]:
-        """Yield the objects of a kind, by namespace and name."""
+        """Yield the objects of a kind, ordered by namespace and name."""
         objects = self.objects[resource]
         for key in sorted(objects):
             if not namespace or key[0] == namespace:

@@ -1,4 +1,5 @@
-"""Changes that clients of Kubernetes ask for: merge patches, JSON patches and server-side apply; and selectors."""
+"""Changes requested by clients of Kubernetes (merge patches, JSON patches and server-side apply),
+and selectors."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ class InvalidPatch(Exception):
 
 
 def merged(old: Any, patch: Any, *, strategic: bool) -> Any:
-    """Return ``old`` with a merge patch (RFC 7386) applied; a strategic one also merges the lists of
-    ``_KEYS``.
+    """Return ``old`` with a merge patch (RFC 7386) applied; a strategic patch also merges the lists
+    in ``_KEYS``.
     """
     if not isinstance(patch, dict):
         return patch
@@ -63,8 +64,8 @@ def _merged_items(key: str, old: list[Any], patch: list[Any]) -> list[Any]:
 
 
 def without_dropped(current: Any, before: Any, after: Any) -> Any:
-    """Return ``current`` without the fields that a client had applied ``before`` and leaves out ``after``,
-    as server-side apply removes them.
+    """Return ``current`` without the fields that a client had applied ``before`` and omits
+    ``after``, because server-side apply removes such fields.
     """
     if not (isinstance(current, dict) and isinstance(before, dict)):
         return current
@@ -86,7 +87,7 @@ def without_dropped(current: Any, before: Any, after: Any) -> Any:
 
 
 def stepwise(document: Any, steps: Any) -> Any:
-    """Apply a JSON patch (RFC 6902: add, remove, replace and test) to ``document``, in place.
+    """Apply a JSON patch (RFC 6902: add, remove, replace and test) to ``document`` in place.
 
     Raises:
         InvalidPatch: A step cannot be carried out.
@@ -125,7 +126,7 @@ def _take(document: Any, operation: str, path: str, value: Any) -> None:
 
 
 def field(object: Any, path: str) -> Any:
-    """Return the value at a path of names with dots; None if it is missing."""
+    """Return the value at a path of names separated by dots, or None if it is missing."""
     for part in path.split("."):
         object = object.get(part) if isinstance(object, dict) else None
     return object
@@ -136,7 +137,8 @@ _EQUAL = re.compile(r"([^\s!=,]+)\s*(!=|==?)\s*([^,]*)")
 
 
 def matcher(labels: str, fields: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Return what decides whether a label selector and a field selector choose an object."""
+    """Return a function that decides whether an object matches a label selector and a field
+    selector."""
     tests = [(_labels_of, *_rule(text)) for text in _terms(labels)]
     tests += [(_field_of, *_rule(text)) for text in _terms(fields)]
 
@@ -151,7 +153,7 @@ def _terms(text: str) -> list[str]:
 
 
 def _rule(term: str) -> tuple[str, set[str | None], bool]:
-    """The key of a term, the values that it names, and whether one of them is wanted."""
+    """Return the key of a term, the values that it names, and whether one of them is required."""
     if match := _SET.fullmatch(term):
         return match[1], {value.strip() for value in match[3].split(",")}, match[2] == "in"
     if match := _EQUAL.fullmatch(term):

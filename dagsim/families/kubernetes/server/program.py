@@ -1,4 +1,5 @@
-"""A scheduler of Kubernetes beside the simulation: its process, the server for it, and when it rests."""
+"""A scheduler of Kubernetes that runs alongside the simulation: its process, the server for it, and
+the test for whether it is idle."""
 
 from __future__ import annotations
 
@@ -33,11 +34,12 @@ _LAST_LINES = 12
 
 
 def checked_program(kind: str, binary: str, timeout_s: float) -> str:
-    """Return the path of a program that is there.
+    """Return the path of a program after checking that it exists.
 
     Raises:
-        ConfigError: No program is named, uvicorn is not installed, or ``timeout_s`` is not positive.
-        UnknownName: There is no such program.
+        ConfigError: No program is given, uvicorn is not installed, or ``timeout_s`` is not
+        positive.
+        UnknownName: The program does not exist.
     """
     require(0 < timeout_s < 1e6, f"{kind}: timeout_s must be a number of seconds above 0", timeout_s)
     if not binary:
@@ -53,11 +55,12 @@ def checked_program(kind: str, binary: str, timeout_s: float) -> str:
 
 
 class Beside:
-    """A program and the API server for it, in a thread of their own.
+    """A program and the API server for it, which runs in a thread of its own.
 
-    ``arguments`` gets a function that puts a document where the program can read it, and the URL of
-    the server; it returns the words of the command. Nothing is left behind however this process ends:
-    documents and the log are files without names, and on Linux the program ends with this process.
+    ``arguments`` receives the URL of the server and a function that stores a document where the
+    program can read it; it returns the words of the command. Nothing is left behind no matter how
+    this process ends, because documents and the log are files without names, and on Linux the
+    program ends together with this process.
     """
 
     def __init__(self, name: str, timeout_s: float, log_lines: int = _LAST_LINES) -> None:
@@ -77,7 +80,8 @@ class Beside:
         return ApiServer(self.store)
 
     def call(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Carry out ``work`` in the server's thread, where the store may be changed, and return its result."""
+        """Carry out ``work`` in the thread of the server, where the store may be changed, and
+        return its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def start(self, arguments: Callable[[Callable[[str, Any], str], str], list[str]]) -> None:
@@ -114,7 +118,7 @@ class Beside:
             os.close(handle)
 
     def _document(self, name: str, content: Any, handles: list[int]) -> str:
-        """Return a path at which the program reads a document, as JSON."""
+        """Return a path at which the program can read a document, as JSON."""
         text = json.dumps(content).encode()
         if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
             handle = os.memfd_create(name)
@@ -130,8 +134,8 @@ class Beside:
         return str(path)
 
     def held_port(self) -> int:
-        """Return a port of this machine that no other process gets meanwhile. The program has to share it
-        (``SO_REUSEPORT``).
+        """Return a port of this machine that no other process can obtain in the meantime. The
+        program has to share the port (``SO_REUSEPORT``).
         """
         holder = socket.socket()
         self._open.append(holder)
@@ -147,10 +151,10 @@ class Beside:
         return page
 
     async def until(self, condition: Callable[[], bool], what: str, deadline: float) -> None:
-        """Wait for the program until ``condition`` holds, which only its requests can change.
+        """Wait until ``condition`` holds, which only requests of the program can bring about.
 
         Raises:
-            PolicyFailed: It ended, or the deadline is over.
+            PolicyFailed: The program ended, or the deadline has passed.
         """
         while not condition():
             self.api.activity.clear()
@@ -159,10 +163,10 @@ class Beside:
                 await asyncio.wait_for(self.api.activity.wait(), 0.2)
 
     def check(self, what: str, deadline: float) -> None:
-        """Check that the program runs, and that the deadline is not over.
+        """Check that the program is running and that the deadline has not passed.
 
         Raises:
-            PolicyFailed: It ended, or it is too late.
+            PolicyFailed: The program ended, or the deadline has passed.
         """
         if self._process is not None and (code := self._process.poll()) is not None:
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
@@ -171,7 +175,7 @@ class Beside:
             self.fail(f"{what} within {self.timeout_s:g} s")
 
     def fail(self, what: str) -> None:
-        """Raise an error about the program, with the end of its log."""
+        """Raise an error about the program that includes the end of its log."""
         self._log.flush()
         size = os.fstat(self._log.fileno()).st_size
         tail = os.pread(self._log.fileno(), 8000, max(0, size - 8000)).decode("utf-8", "replace")
@@ -183,13 +187,13 @@ class Beside:
         raise PolicyFailed(f"policy {self.name!r} at {now:g} s: the program {what}{missing}{shown}")
 
     async def ready(self, kinds: Iterable[Resource], deadline: float) -> None:
-        """Wait until the program watches the kinds."""
+        """Wait until the program watches the given kinds."""
         kinds = list(kinds)
         names = ", ".join(kind.plural for kind in kinds)
         await self.until(lambda: all(self.api.watched[kind] for kind in kinds), f"did not watch {names}", deadline)
 
     async def still(self, seconds: float, deadline: float) -> None:
-        """Wait until no request came and no object changed for a while."""
+        """Wait until there has been no request and no change to an object for a while."""
         while True:
             self.api.activity.clear()
             if not self.api.under_way:
@@ -205,7 +209,8 @@ class Beside:
 
 
 def _dies_with(parent: int) -> Callable[[], None]:
-    """Return a function for a new process, which makes it end with its parent, however that ends (Linux)."""
+    """Return a function for a new process that makes the process end together with its parent, no
+    matter how the parent ends (Linux)."""
     library = ctypes.CDLL(None)
 
     def set_signal() -> None:
@@ -219,7 +224,7 @@ def _dies_with(parent: int) -> Callable[[], None]:
 def _end(
     loop: asyncio.AbstractEventLoop, thread: threading.Thread, api: ApiServer, opened: list[Any], log: IO[bytes]
 ) -> None:
-    """End the program, the server and their thread."""
+    """Stop the program, the server and their thread."""
     for one in opened:
         if isinstance(one, subprocess.Popen):
             with suppress(OSError):
@@ -256,7 +261,8 @@ def _end(
 
 
 class Metrics:
-    """The page ``/metrics`` of a program, read over HTTPS without checking its own certificate."""
+    """The page ``/metrics`` of a program, read over HTTPS without verifying its self-signed
+    certificate."""
 
     def __init__(self, port: int) -> None:
         context = ssl.create_default_context()
@@ -268,7 +274,7 @@ class Metrics:
         self._connection.close()
 
     async def page(self) -> bytes | None:
-        """Return the page; None if the program does not answer."""
+        """Return the page, or None if the program does not answer."""
         return await asyncio.to_thread(self._page)
 
     def _page(self) -> bytes | None:
@@ -289,8 +295,8 @@ _LABEL = re.compile(rb'(\w+)="([^"]*)"')
 
 
 def series(page: bytes, name: str) -> list[tuple[dict[str, str], float]]:
-    """Return the labels and the value of each series of a metric; of a histogram with its suffix, as
-    ``..._count``.
+    """Return the labels and the value of each series of a metric; for a histogram, include the
+    suffix, as in ``..._count``.
     """
     family = re.sub(r"_(count|sum)$", "", name)
     start = page.find(f"\n# TYPE {family} ".encode())
@@ -306,13 +312,14 @@ def series(page: bytes, name: str) -> list[tuple[dict[str, str], float]]:
 
 
 def summed(page: bytes, name: str, label: str = "", values: Iterable[str] = ()) -> float:
-    """The sum of a metric's series, or of those whose label has one of the values."""
+    """Return the sum of the series of a metric, or of only those whose label has one of the
+    values."""
     chosen = set(values)
     return sum(value for labels, value in series(page, name) if not label or labels.get(label) in chosen)
 
 
 def kubeconfig(url: str) -> Mapping[str, Any]:
-    """The configuration with which a client finds the server."""
+    """Return the configuration that a client needs to find the server."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
