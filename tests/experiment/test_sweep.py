@@ -280,7 +280,7 @@ def test_a_log_is_kept_where_it_is_asked_for(tmp_path: Path) -> None:
 
 def test_a_worker_of_another_version_refuses(tmp_path: Path) -> None:
     cell = cells_of(described(tmp_path))[0]
-    with pytest.raises(RunFolderError, match="version of dagsim on this worker differs"):
+    with pytest.raises(RunFolderError, match="have different versions of dagsim"):
         CellWork(code="0" * 64)(cell, lambda count: None)
 
 
@@ -319,13 +319,13 @@ def test_seeds_can_be_given_one_by_one_or_by_the_first_and_their_number(
         (("over:", "ovr:"), "unknown key 'ovr'; did you mean 'over'"),
         (("[fifo, sjf]", "fifo"), "over.policy: expected a list"),
         (("[fifo, sjf]", "[fifo, fifo]"), "'fifo' is listed twice"),
-        (("[0.7, 0.9]", "{from: 2, to: 1}"), "to not below from"),
+        (("[0.7, 0.9]", "{from: 2, to: 1}"), "to must not be below from"),
         (("[0.7, 0.9]", "{from: 0, to: 1.0e+9, step: 0.001}"), "at most 100,000"),
         (("seeds: 2", "seeds: 0"), "seeds: expected"),
         (("seeds: 2", "seeds: {first: 7}"), "{first: 100, count: 5}, got {'first': 7}"),
         (("seeds: 2", "seeds: {first: -1, count: 2}"), "seeds: expected"),
         (("seeds: 2", "seeds: [1, 1]"), "seeds: expected"),
-        (("seeds: 2", "seeds: {first: 0, count: 2000000}"), "cells; at most 1,000,000"),
+        (("seeds: 2", "seeds: {first: 0, count: 2000000}"), "at most 1,000,000 cells are allowed"),
         (("seeds: 2", "metrics: [jct.mean]"), "there is no metric 'jct.mean'"),
         (("workload.load", "workload.loud"), "loud"),
         (("set:", "base: nowhere.yaml\nset:"), "no configuration 'nowhere.yaml'"),

@@ -151,9 +151,9 @@ class RunTable:
     def begin(self) -> None:
         """Drop all reservations, and compile once there is enough work."""
         self.kept = [0] * len(self.ids)
-        # True if both forms are loaded
-        pays = self.searched > _LISTED or _functions.cache_info().currsize == 2
-        if not self.compiled and pays and _functions(compiled=True) != _functions(compiled=False):
+        # true if both forms are compiled
+        pays = self.searched > _LISTED or inner_loops.cache_info().currsize == 2
+        if not self.compiled and pays and inner_loops(compiled=True) != inner_loops(compiled=False):
             self.compiled = True
             for name in ("ends", "gives", "free", "begins", "untils", "out"):
                 setattr(self, name, np.array(getattr(self, name), np.float64))
@@ -293,7 +293,7 @@ class NodePlan:
         """The runs under way without those that a job may stop."""
         table.refresh(machines.list)
         table.begin()
-        self._fill, self._earliest = _functions(compiled=table.compiled)
+        self._fill, self._earliest = inner_loops(compiled=table.compiled)
         table.sort(self._now)
         self._drained = 0
         """Nodes on which nothing may start for an unknown time."""
@@ -399,14 +399,15 @@ class NodePlan:
                 free = sum([1 << node for node in room])
                 of_group = next(free & nodes for nodes in groups if free & nodes)
                 chosen = self._choice.nodes(of_group, room, room, wanted, spread=distinct, shares=shares)
-                if not chosen:  # not enough of the nodes that it needs: try when further ones are free
+                if not chosen:  # too few of the required nodes are free, so try again when more are
                     least_s = _next_end_s(runs.limits.order, begin_s)
                     if least_s > until_s:
                         return None
                     continue
             if begin_s <= least_s or not self._taken(chosen, begin_s, begin_s + limit_s):
                 return begin_s, chosen
-            least_s = begin_s  # its nodes are reserved later on, so Slurm tries again from there
+            # its nodes are reserved for a later time, so Slurm tries again from then on
+            least_s = begin_s
 
     def _without(self, gone: frozenset[int]) -> RunTable:
         """The runs under way but those ``gone``."""
@@ -472,7 +473,8 @@ class NodePlan:
                 for type_ in demand.types:
                     sharing |= nodes & machines.shared[type_]
             _, members = table.members((nodes & ~sharing,))
-            # The plan knows when reservations of the site end, but the choice of a domain does not.
+            # The plan accounts for the ends of the site's reservations, but the choice of a domain
+            # does not.
             open_ = demand.nodes if demand.terms is not None and demand.terms.domains else -1
             needs = (float(demand.whole), float(demand.cpus), float(demand.memory))
             held = Held(table.ends, table.gives, table.runs, table.stride, table.free)
@@ -511,7 +513,7 @@ def _next_end_s(order: Any, after_s: float) -> float:
 
 
 @cache
-def _functions(*, compiled: bool) -> tuple[Callable[..., Any], ...]:
+def inner_loops(*, compiled: bool) -> tuple[Callable[..., Any], ...]:
     """Return the functions of ``slurm_times``, compiled if numba is installed."""
     plain = slurm_times.fill_rooms, slurm_times.earliest
     compile_ = offered("compile") if compiled else None
@@ -522,7 +524,7 @@ def load_compiled() -> None:
     """Load the compiled functions, for a process that is about to run many simulations; every
     ``RunTable`` then uses them from the start."""
     for compiled in (False, True):
-        _functions(compiled=compiled)
+        inner_loops(compiled=compiled)
 
 
 def may_fit(machines: ClusterState, demand: DemandClass) -> bool:

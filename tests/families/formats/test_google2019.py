@@ -49,7 +49,7 @@ def test_a_collection_starts_after_all_tasks_of_another(sample: Any) -> None:
     ]  # fmt: skip
     assert job.graph.parents == ((), (), (4,), (4,), (0, 1))
     assert job.tasks[4].demand == (0, 0, 0, None)
-    assert sample.noted["jobs that start after a missing one (taken as ended)"] == 1  # 104 after 777
+    assert sample.noted["jobs that start after a missing job (which is taken as ended)"] == 1  # 104 after 777
 
 
 def test_jobs_arrive_at_their_submission_in_bands_of_priority(sample: Any) -> None:
@@ -75,7 +75,7 @@ def test_every_event_has_a_fate(sample: Any) -> None:
         "after the end of the trace": 1,
     }
     assert report.noted["tasks inside alloc sets (treated as ordinary tasks)"] == 2
-    assert report.noted["tasks without a request (nothing requested)"] == 1
+    assert report.noted["tasks without a request (taken as no request)"] == 1
     assert report.rows == 17 + 17 + 5
 
 

@@ -140,7 +140,7 @@ def test_a_replay_of_nothing_is_read_and_one_that_is_gone_is_an_error(tmp_path: 
     replay = ReplayBuffer(9)
     ReplayArchive(tmp_path / "replay").read(replay, ReplayBuffer(9).state())
     assert replay.span == (0, 0)
-    with pytest.raises(RunFolderError, match="the replay is damaged"):
+    with pytest.raises(RunFolderError, match="the replay buffer is damaged"):
         ReplayArchive(tmp_path / "replay").read(replay, {"span": [0, 4], "weights": torch.ones(4)})
 
 
@@ -179,7 +179,7 @@ def test_what_follows_is_valued_by_the_target_network(algorithm: AlgorithmSettin
     drawn = drawn._replace(discounts=torch.full_like(drawn.discounts, 0.5))  # as if no episode had ended
     before, again = (learns._loss(drawn, np.random.default_rng(1))[1] for _ in range(2))
     with torch.no_grad():
-        for weights in learns._target.parameters():
+        for weights in learns.target.parameters():
             weights.zero_()
     after = learns._loss(drawn, np.random.default_rng(1))[1]
     assert torch.equal(before, again)
@@ -208,7 +208,7 @@ def test_a_replay_with_a_gap_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match=third.name):
         ReplayArchive(tmp_path).read(ReplayBuffer(1000), state)
     second.unlink()
-    with pytest.raises(RunFolderError, match="the replay is damaged"):
+    with pytest.raises(RunFolderError, match="the replay buffer is damaged"):
         ReplayArchive(tmp_path).read(ReplayBuffer(1000), state)
 
 
