@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import sleep
 
 import pytest
 
 from dagsim.errors import ConfigError
 from dagsim.experiment.ledger import BLOCK, FIRST, Ledger, claim_report_seeds
+from dagsim.files import Lock
 from dagsim.seeds import REPORT, TRAIN, VALIDATION
 
 
@@ -124,3 +126,14 @@ def test_trainings_that_end_at_once_share_no_seed(tmp_path: Path) -> None:
     with ThreadPoolExecutor(6) as pool:
         claimed = list(pool.map(lambda name: claim_report_seeds(tmp_path / name, 10), names))
     assert len({seed for seeds in claimed for seed in seeds}) == 120
+
+
+def test_who_finds_the_ledger_locked_waits_until_it_is_free(ledger: Ledger) -> None:
+    lock = Lock(ledger.path.with_name(f".{ledger.path.name}.lock"))
+    assert lock.claim()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(ledger.spend, "grid", 30, "make grid")
+        sleep(0.1)
+        assert not waiting.done()
+        lock.release()
+        assert waiting.result().seeds == range(FIRST, FIRST + 30)

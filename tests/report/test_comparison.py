@@ -148,3 +148,13 @@ def test_statistics_of_a_workload_cut_no_name() -> None:
         assert name in result.output
     assert "\N{HORIZONTAL ELLIPSIS}" not in result.output
     assert max(map(len, result.output.splitlines()[:10])) <= 80
+
+
+def test_policies_that_are_alike_share_a_row_unless_a_column_that_is_shown_tells_them_apart() -> None:
+    def line(policy: str, seed: int, p99: float) -> Line:
+        return Line(policy, seed, {"jct_s.mean": 100.0 + seed} | TAIL | {"jct_s.p99": p99})
+
+    twins = [line(policy, seed, p99) for policy, p99 in (("fifo", 1.0), ("sjf", 2.0)) for seed in range(6)]
+    same = [line(policy, seed, 1.0) for policy in ("fifo", "sjf") for seed in range(6)]
+    assert len(comparison_table(standings(twins)).rows) == len(comparison_table(standings(same), wide=True).rows) == 1
+    assert len(comparison_table(standings(twins), wide=True).rows) == 2

@@ -29,3 +29,21 @@ def test_a_film_shows_the_use_of_the_gpus_up_to_each_frame(tmp_path: Path) -> No
 def test_another_ending_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match=r"\.gif or \.mp4"):
         film(simulate("heterogeneous", seed=1).schedule, tmp_path / name, "fifo")
+
+
+def test_ffmpeg_gets_every_frame_and_its_complaint_is_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "ffmpeg"
+    program.write_text(
+        '#!/bin/sh\nfor last; do :; done\nwc -c > "$last"\ntest -z "$BROKEN" || { echo no room >&2; exit 1; }\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    schedule = simulate("heterogeneous", seed=1).schedule
+    path = film(schedule, tmp_path / "run.mp4", "fifo", frames=2, width=301)
+    with Image.open(film(schedule, tmp_path / "run.gif", "fifo", frames=2, width=301)) as shown:
+        assert int(path.read_text()) == 2 * 3 * 300 * (shown.height - shown.height % 2)
+    monkeypatch.setenv("BROKEN", "1")
+    with pytest.raises(InputError, match=r"run\.mp4: cannot be written: no room"):
+        film(schedule, path, "fifo", frames=2)

@@ -312,3 +312,17 @@ class TestCommand:
         assert rows.keys() == CATALOGUE.keys()
         assert rows["philly"]["bytes"] == 1_055_988_361
         assert rows["stg"]["files"] == "by hand"
+
+
+def test_measured_sizes_and_checksums_stay_as_they_were_measured() -> None:
+    """A sum over all of them, because a wrong one refuses a file that is right."""
+    measured = [
+        f"{file.url} {file.bytes} {file.sha256}"
+        for name in sorted(CATALOGUE)
+        for file in CATALOGUE[name].files
+        if file.bytes is not None or file.sha256 is not None
+    ]
+    assert (len(measured), sha256("\n".join(measured).encode()).hexdigest()) == (
+        49,
+        "7df3801444e85602c8fe4160f6e1a3f0f8a4b621d9514ac9aeed637eb1a1be0e",
+    )

@@ -112,3 +112,8 @@ def test_a_mixture_takes_parts_by_weight():
 def test_what_is_no_distribution_is_refused_by_name(build, named):
     with pytest.raises(WorkloadError, match=named):
         build()
+
+
+def test_quantiles_below_1_grow_geometrically_too_and_from_0_linearly():
+    drawn = Quantiles(((0.0, 0.0), (0.5, 0.5), (1.0, 2.0)))
+    assert drawn.at(np.array([0.25, 0.75, 0.875])) == pytest.approx([0.25, 1.0, 2**0.5])

@@ -34,7 +34,7 @@ from dagsim.families.capacity.machines import (
 )
 from dagsim.families.capacity.planning import plan
 from dagsim.families.capacity.size_search import Size, SizeSearch, Target, Targets, gpus_of, least_size
-from dagsim.families.capacity.whatif import Beginning, LogDemand, Trial, with_growth
+from dagsim.families.capacity.whatif import Beginning, Fit, LogDemand, Trial, with_growth
 from dagsim.metrics.series import JobSeries
 from dagsim.model import GPU_TYPES
 from dagsim.model.gpu import LIST_PRICES
@@ -509,3 +509,26 @@ def test_growth_brings_the_same_jobs_closer_together(tmp_path: Path) -> None:
     assert grown.trace().options.time_scale == pytest.approx(0.8)
     twice = with_growth(grown, 0.25)
     assert twice.trace().options.time_scale == pytest.approx(0.64)
+
+
+@pytest.mark.parametrize(
+    ("metric", "name", "observed", "simulated"),
+    [
+        ("wait_s.mean", "wait_s.mean", 100.0, 90.0),
+        ("wait_s.p50", "wait_s.p50", 10.0, 30.0),
+        ("jct_s.mean", "wait_s.p95", 400.0, 300.0),  # the one of mean and p95 that differs more
+    ],
+)
+def test_today_is_compared_with_the_log_unless_its_time_is_scaled(
+    metric: str, name: str, observed: float, simulated: float
+) -> None:
+    waits = {"observed_s": {"mean": 100.0, "median": 10.0, "p95": 400.0}, "jobs": 50}
+    waits |= {"simulated_s": {"mean": 90.0, "median": 30.0, "p95": 300.0}}
+    workload: dict[str, Any] = {"observed": {"total": waits, "missed": 2}, "trace": {"options": {"time_scale": 1}}}
+    today = trial({})
+    real = replace(today, run=replace(today.run, workload=workload))
+    fit = Fit.of(real, metric)
+    assert fit == Fit(name, observed, simulated, 100.0, 400.0, 50, 2)
+    workload["trace"]["options"]["time_scale"] = 2
+    assert Fit.of(real, metric) is None
+    assert Fit.of(replace(today, run=replace(today.run, workload={"observed": None})), metric) is None

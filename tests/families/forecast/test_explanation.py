@@ -165,6 +165,7 @@ def test_the_table_says_what_the_json_says(tmp_path: Path) -> None:
     assert answer["sentence"] in text
     assert "With 2 instead of 4 GPUs it would start in" in text
     assert "Running jobs that free what it needs" in text
+    assert "If all jobs run to their limits and nobody else comes, it starts in 55 min." in text
 
 
 @pytest.mark.parametrize("others", ["", "  - {name: early, nodes: [n], start_s: 1699990000, end_s: 1699999000}\n"])

@@ -124,6 +124,9 @@ def test_scores_with_weights() -> None:
     quantiles[0, -1] = 1.0
     whole = score(quantiles, np.array([0.5, 3.0]), np.array([3.0, 1.0]))
     assert (whole.coverage_90, whole.median_abs_log) == (0.75, 0.5)
+    nothing = score(quantiles[:0], np.array([]))
+    assert (nothing.n, len(nothing.within)) == (0, len(whole.within))
+    assert np.isnan([nothing.coverage_90, nothing.crps_log, *nothing.within]).all()
 
 
 def test_quantiles_are_order_statistics() -> None:
@@ -263,6 +266,24 @@ def test_run_times_given_the_time_elapsed() -> None:
     values, weights = times.table(classes)
     assert weights.sum() == pytest.approx(1.0)
     assert len(values) == 12 + 400 * 5  # the prior, and the last 400 of each class
+
+
+def test_an_estimate_of_slurm_is_its_forecast_and_the_median_of_all_stands_for_the_others(
+    scenario: ClusterScenario, easy: JobLog
+) -> None:
+    t = float(easy.submit_s[150])
+    rows = rows_of(QueueState.at(easy, t), None)
+    assert len(rows) > 3
+    waits_s = np.full(len(rows), np.nan)
+    waits_s[:3] = 10.0, 500.0, 20.0
+    past = Past(easy)
+    past.move(t)
+    forecaster = Forecaster(Player(scenario, "easy", easy), 1)
+    assert "slurm" not in forecaster.from_waits(rows, past)
+    forecasts = forecaster.from_waits(replace(rows, estimate_s=t + waits_s), past)["slurm"]
+    assert forecasts.shape == (len(rows), len(LEVELS))
+    expected_s = np.where(np.isnan(waits_s), 20.0, waits_s)
+    assert np.expm1(forecasts) == pytest.approx(np.repeat(expected_s[:, None], len(LEVELS), axis=1))
 
 
 def test_the_oracle_is_exact(scenario: ClusterScenario, easy: JobLog) -> None:
@@ -638,6 +659,8 @@ policy: easy
         ("gpu=3", "did you mean 'gpus'"),
         ("cpus=3,cpus=4", "'cpus' is given twice"),
         ("cpus=1,limit=soon", "limit must be a time such as 12h"),
+        ("cpus=1,limit=0s", "limit must be a time such as 12h"),
+        ("cpus=1,limit=367-00:00:00", "limit must be a time such as 12h"),
         ("cpus=1,partition=gpu", "has neither partitions"),
         ("memory=3G", "expected gpus=N or cpus=N"),
         ("", "expected KEY=VALUE"),
@@ -647,6 +670,11 @@ def test_planned_jobs_that_cannot_be(snapshot: list[str], plan: str, message: st
     result = CliRunner().invoke(app, [*snapshot, "--job", plan])
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("limit", ["1s", "366-00:00:00"])
+def test_a_planned_job_may_take_from_a_second_to_a_year(snapshot: list[str], limit: str) -> None:
+    assert CliRunner().invoke(app, [*snapshot, "--job", f"cpus=1,limit={limit}"]).exit_code == 0
 
 
 def test_snapshots_without_waiting_jobs(snapshot: list[str], tmp_path: Path) -> None:

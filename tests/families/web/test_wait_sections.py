@@ -98,3 +98,26 @@ def test_exactly_the_gpus_asked_for_are_enough() -> None:
     assert _room(whole, 2.0, 2.0, 10.0) == "fewer than 2 GPUs free for 50 % of the time before"
     assert _room(whole, 2.0, 3.0, 10.0) == f"2 GPUs free for 57 % of the time before: {kept}"
     assert _room(whole, 1.0, 0.0, 10.0) == f"1 GPU free for 100 % of the time before: {kept}"
+
+
+def test_a_wait_that_came_after_the_first_start_is_told() -> None:
+    # "short" holds the GPU from 0 to 4; "long" waits from 2 to 4, runs for 1 s, and waits again from 5 to 11.
+    schedule = Schedule(Cluster.of({"T4": 1}), [], ScheduleLog())
+    for name, arrival_s, work_s in (("short", 0.0, 4.0), ("long", 2.0, 3.0)):
+        schedule.arrived(JobFacts(name, arrival_s, 0.0, "", None, 1.0, work_s, work_s, 1.0, ("t",)))
+    for row in [
+        (Kind.ARRIVED, 0.0, 0, -1, -1, -1, 0, 0, 0.0),
+        (Kind.STARTED, 0.0, 0, 0, 0, 0, 1, 1, 1.0),
+        (Kind.ARRIVED, 2.0, 1, -1, -1, -1, 0, 0, 0.0),
+        (Kind.FINISHED, 4.0, 0, 0, 0, 0, 1, 1, 1.0),
+        (Kind.COMPLETED, 4.0, 0, -1, -1, -1, 0, 0, 0.0),
+        (Kind.STARTED, 4.0, 1, 0, 1, 0, 1, 1, 1.0),
+        (Kind.PREEMPTED, 5.0, 1, 0, 1, 0, 1, 1, 1.0),
+        (Kind.STARTED, 11.0, 1, 0, 2, 0, 1, 1, 1.0),
+        (Kind.FINISHED, 13.0, 1, 0, 2, 0, 1, 1, 1.0),
+        (Kind.COMPLETED, 13.0, 1, -1, -1, -1, 0, 0, 0.0),
+    ]:
+        schedule.log.append(row)
+    (row,) = worst_waits(columns(schedule)).rows
+    assert row[:5] == ("long", "-", "1", "8", "2")
+    assert row[-1].endswith("stopped once; 75 % of the wait after its first start")
