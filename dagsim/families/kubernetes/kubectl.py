@@ -212,7 +212,7 @@ class _Reading:
                 for what in unmodelled_of(object_in(object, "spec")):
                     self.report.note(f"pods request {what}: not modelled", self.source.where(place))
             case "Workload":
-                pieces = list(kueue_workload(object, self.around))
+                pieces = list(kueue_workload(object, self.around, now=self.without_gpus))
                 if not pieces:
                     raise Dirty("without a pod set")
                 self.report.rows += len(pieces) - 1  # one row per pod set
@@ -423,8 +423,8 @@ def _as_expected(piece: PodRecord, now_s: float, usual_s: float) -> PodRecord:
 
 def _kind(piece: PodRecord) -> tuple[object, ...]:
     """Return a key; pods of a job with equal keys are instances of one task. Labels that differ
-    between pods (an index) do not matter."""
-    return piece.demand, piece.wanted, canonical_json(piece.manifest.get("spec"))
+    between pods (an index) do not matter, but pod sets are different tasks."""
+    return piece.demand, piece.wanted, canonical_json(piece.manifest.get("spec")), piece.manifest.get("podSet")
 
 
 def _terms(piece: PodRecord) -> Request:

@@ -98,6 +98,9 @@ class KueueManager(Kueue):
             self._note("fair sharing is part of the manager's own configuration, and was not passed on")
         return ManagedAdmission(objects, self._beside, self._command, self._version, self._still_s, self._return_s)
 
+    def _name_of(self, spec: Workload) -> str:
+        return spec.name.replace("/", ".")
+
     def _command(self, kubeconfig: str) -> list[str]:
         return [self._binary, f"--kubeconfig={kubeconfig}", *self._arguments]
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
 
 from dagsim.errors import ConfigError
+from dagsim.families.kubernetes.kueue_manifests import kueue_workload_object
 from dagsim.families.kubernetes.kueue_objects import (
     ClusterQueue,
     Cohort,
@@ -20,6 +24,7 @@ from dagsim.families.kubernetes.kueue_objects import (
     ResourceQuota,
     TopologyNode,
     TopologyRequest,
+    Workload,
 )
 from dagsim.families.kubernetes.terms import HOSTNAME
 from dagsim.model import Job, QueueNode, QueueTree
@@ -73,16 +78,40 @@ class Site:
             self.objects = replace(self.objects, nodes=tuple(self._nodes(view)))
         self._numbers = {node.name: number for number, node in enumerate(view.cluster.nodes)}
 
+    @property
+    def local_queues(self) -> Mapping[str, LocalQueue]:
+        """The LocalQueues by name."""
+        return self._locals
+
     def queue_of(self, job: Job) -> str:
-        """Return the LocalQueue of a job: the one named by its account and partition, or by its
-        partition, account or tenant, else the first."""
+        """Return the LocalQueue of a job: the one that it names, else the first."""
+        return self.stated_queue(job) or next(iter(self._locals))
+
+    def stated_queue(self, job: Job) -> str:
+        """Return the LocalQueue that a job names: by its account and partition, or by its
+        partition, account or tenant; empty if there is none of these names."""
         names = (job.partition, job.account, job.tenant)
         queue = self._named.get(names)
         if queue is None:
             asked = (f"{job.account}/{job.partition}", *names)
-            first = next(iter(self._locals))
-            queue = self._named[names] = next((self._names[name] for name in asked if name in self._names), first)
+            queue = self._named[names] = next((self._names[name] for name in asked if name in self._names), "")
         return queue
+
+    def workload(self, task: TaskState) -> Carried | None:
+        """Return the workload that a task's manifest carries; None if it carries none, or if
+        ``queues.kueue`` is not given.
+        """
+        text = task.task.manifest
+        if not self.exact or '"workload"' not in text:
+            return None
+        carried = _carried(text)
+        excluded = frozenset(self._excluded(self.cluster_queue_of(task.job.job), task.demand))
+        if carried.spec is None or not excluded:
+            return carried
+        sets = [
+            replace(one, excluded=excluded) if one.name == carried.pod_set else one for one in carried.spec.pod_sets
+        ]
+        return carried._replace(spec=replace(carried.spec, pod_sets=tuple(sets)))
 
     def cluster_queue_of(self, job: Job) -> ClusterQueue:
         """Return the ClusterQueue of a job."""
@@ -184,6 +213,21 @@ class Site:
             there = {"cpu": node.cpus, "memory": node.memory_gb * 2**30, "pods": float(_PODS_PER_NODE)}
             there |= dict.fromkeys(devices, float(node.gpus))
             yield TopologyNode(node.name, own | values | {HOSTNAME: node.name}, there)
+
+
+class Carried(NamedTuple):
+    """A workload as the objects of a cluster describe it (None if it is inactive), and the name of
+    the pod set that a task is."""
+
+    spec: Workload | None
+    pod_set: str
+
+
+@lru_cache(maxsize=1 << 14)
+def _carried(manifest: str) -> Carried:
+    """Read the workload in a task's manifest."""
+    document = json.loads(manifest)
+    return Carried(kueue_workload_object(document["workload"]), document.get("podSet", ""))
 
 
 def _level(label: str) -> str:
