@@ -140,10 +140,8 @@ class KubernetesNow(Kubernetes):
             message = text_in(condition, "message") if kind == "Workload" else ""
             held = "quota" in text_in(condition, "message") and "maximum" not in message
             reason = "quota" if held else message or text_in(condition, "reason")
-            for number, piece in enumerate(pieces):
-                if piece.fate == "waits":
-                    yield WaitingJob(piece.name, reason)
-                    yield WaitingJob(f"{piece.name}/{number}", reason)
+            if any(piece.fate == "waits" for piece in pieces):
+                yield WaitingJob(pieces[0].name, reason)
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
         """Return a second after the last event that an object states."""
@@ -263,7 +261,7 @@ class _Reading:
 
     def jobs_now(self, entries: Sequence[_Found], now_s: float, usual_s: float) -> Iterator[Job]:
         """Yield the jobs for pods that all run or all wait, one for each kind of demand."""
-        nodes = tuple(dict.fromkeys([entry.piece.node for entry in entries if entry.piece.node]))
+        nodes = _nodes_of(entry.piece for entry in entries)
         kinds: dict[object, list[_Found]] = {}
         for entry in _counted(entries):
             kinds.setdefault(_kind(entry.piece), []).append(entry)
@@ -324,7 +322,7 @@ class _Reading:
             self._tenant(last),
             observed_start_s=max(arrival_s, max(bound) if gang else min(bound)) if bound else None,
             eligible_s=arrival_s,
-            observed_nodes=tuple(dict.fromkeys([piece.node for piece in last if piece.node])),
+            observed_nodes=_nodes_of(last),
             account=last[0].namespace,
             partition=_queue(last),
             request=next((_terms(piece) for piece in last if piece.level), None),
@@ -439,6 +437,10 @@ def _bound(piece: PodRecord) -> float | None:
     return piece.started_s if piece.bound_s is None else piece.bound_s
 
 
+def _nodes_of(pieces: Iterable[PodRecord]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([node for piece in pieces for node in (*piece.nodes, piece.node) if node]))
+
+
 def _by_slot(pieces: list[PodRecord]) -> list[list[PodRecord]]:
     """Return the attempts at each of a job's pods: by index, or in turn if a pod was created after
     another failed."""
@@ -457,27 +459,16 @@ def _by_slot(pieces: list[PodRecord]) -> list[list[PodRecord]]:
 _AROUND = re.compile(
     rb'"kind"\s*:\s*"(?:Service|PodDisruptionBudget|PriorityClass|Namespace)(?:List)?"|"(?:replicas|clusterIP)"\s*:'
 )
-_BLOCK, _OVERLAP = 1 << 20, 128
 
 
 def _around(source: Source) -> ClusterObjects:
     """Return the objects that accompany the pods. Only files that contain such objects are parsed."""
     around = ClusterObjects()
     for file in source.files:
-        if _has_objects(file):
+        if file.mentions(_AROUND):
             for _, object in elements(file, "items"):
                 around.add(object)
     return around
-
-
-def _has_objects(file: Source) -> bool:
-    with file.open_binary() as stream:
-        rest = b""
-        while block := stream.read(_BLOCK):
-            if _AROUND.search(rest + block):
-                return True
-            rest = block[-_OVERLAP:]
-    return False
 
 
 def _scheduled(source: Source) -> dict[str, float]:

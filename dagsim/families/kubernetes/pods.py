@@ -314,6 +314,8 @@ class PodRecord:
     """``over``, ``failed``, ``evicted``, ``runs`` or ``waits``."""
     is_workload: bool = False
     node: str = ""
+    nodes: tuple[str, ...] = ()
+    """The nodes of a pod set that runs, if Kueue's topology states them."""
     limit_s: float | None = None
     """Longest time that the pod may run (``activeDeadlineSeconds``, Kueue's
     ``maximumExecutionTimeSeconds``)."""
@@ -405,6 +407,11 @@ def kueue_workload(object: Any, around: ClusterObjects | None = None, *, now: bo
         for assignment in list_in(status, "admission", "podSetAssignments")
     }
     carried = _carried(object, around, now=now)
+    workload = kueue_workload_object(carried)
+    hosts = {
+        one.name: tuple(dict.fromkeys([address[-1] for address, _ in one.domains or ()]))
+        for one in (workload.assignments if workload is not None else ())
+    }
     for pod_set in list_in(spec, "podSets"):
         count, template = object_in(pod_set).get("count"), object_in(pod_set, "template", "spec")
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_PODS:
@@ -427,6 +434,7 @@ def kueue_workload(object: Any, around: ClusterObjects | None = None, *, now: bo
             finished_s,
             fate if admitted_s is not None else "waits",
             True,
+            nodes=hosts.get(text_in(pod_set, "name"), ()),
             limit_s=_positive(object_in(spec).get("maximumExecutionTimeSeconds")),
             manifest=around.pod_manifest(_pod_of_template(pod_set, namespace))
             | {"podSet": text_in(pod_set, "name"), "workload": carried},

@@ -87,6 +87,8 @@ class KueueManager(Kueue):
         self._timeout_s, self._still_s, self._return_s = timeout_s, still_s, return_s
         self._beside: Beside | None = None
 
+    outlook = None  # type: ignore[assignment]
+
     def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
         raise PolicyFailed(f"policy {self.name!r} cannot be forked: another program cannot be copied at an instant")
 

@@ -13,10 +13,10 @@ from dagsim.errors import require
 from dagsim.families.kubernetes.kube import NodeScorer
 from dagsim.families.kubernetes.kueue.engine import Admission, EndlessPreemption
 from dagsim.families.kubernetes.kueue.offers import Carried, Site
-from dagsim.families.kubernetes.kueue.quota_waits import KueueWaits
+from dagsim.families.kubernetes.kueue.quota_waits import KueueWaits, Rehearsal
 from dagsim.families.kubernetes.kueue_objects import KueueObjects, PodSetAssignment, Workload
 from dagsim.model import Decision, Job, Kill, Placement, Preempt, RejectReason, Share, Start, Wait
-from dagsim.systems.cluster.api import ClusterView, Run, Standing, TaskState
+from dagsim.systems.cluster.api import ClusterView, Outcome, Run, Standing, TaskState
 
 _Place: TypeAlias = tuple[int, int, int]
 """Numbers of the job, the task and the piece."""
@@ -54,7 +54,9 @@ class Kueue:
     changes.
     """
 
-    forgets = "which workloads it had set aside, and which held quota before they ran"
+    forgets = "which workloads it had set aside"
+    decides_at_once = True
+    """What it decides in a snapshot is what Kueue decides next."""
 
     def __init__(
         self, scoring: str = "least", cpu: float = 1.0, memory: float = 1.0, gpu: float = 0.0, requeue_s: float = 0.0,
@@ -67,16 +69,18 @@ class Kueue:
         self.notes: list[str] = []
         """Facts that a reader of the results needs to know first."""
         self._now = inf
+        self._exact = False
+        """True if Kueue's messages are wanted."""
 
     def wait_rules(self, view: ClusterView) -> KueueWaits:
         """Return the quotas of the queues, to explain waits."""
         return KueueWaits(view, Site(view))
 
     def outlook(self, view: ClusterView) -> tuple[KueueWaits, list[Standing]]:
-        """Its quotas with what runs now, and the waiting workloads of each ClusterQueue in their order.
-        Nothing is decided.
+        """Its quotas with what runs now, and the waiting workloads of each ClusterQueue in their order,
+        with what the next cycles do about each. Nothing is decided.
         """
-        self._now = view.now
+        self._now, self._exact = view.now, True
         self._set_up(view)
         view.follow(self)
         tasks = view.index((_Tasks, self), _Tasks)
@@ -84,13 +88,38 @@ class Kueue:
         rules = self.wait_rules(view)
         for run in view.running.values():
             rules.started(run.id, run.task, run.instances, run.type)
+        lines = {
+            name: [one.name for one in (*pending.in_order(), *pending.aside.values())]
+            for name, pending in self._admission.pending.items()
+        }
+        rehearsal = Rehearsal(self._admission, view.now, self._runs)
         standings = []
-        for name, pending in self._admission.pending.items():
-            for workload in (*pending.in_order(), *pending.aside.values()):
-                for task in [tasks.ready[place] for place in self._places[workload.name] if place in tasks.ready]:
-                    parts = {"priority": float(workload.spec.priority)} if workload.spec.priority else {}
-                    standings.append(Standing(task, name, 0, float(workload.spec.priority), parts, rules.nodes(task)))
+        there: set[_Place] = set()
+        for bit, (queue, names) in enumerate(lines.items()):
+            for number, name in enumerate(names):
+                for place in self._places[name]:
+                    task = tasks.ready.get(place)
+                    if task is not None:
+                        there.add(place)
+                        outcome = rehearsal.outcome(name, rules.never(task))
+                        standings.append(
+                            # queues share quotas, not places
+                            Standing(task, queue, -number, task.job.job.priority, {}, 1 << bit, outcome)
+                        )
+        for place, task in tasks.ready.items():
+            if place not in there:
+                standings.append(self._apart(task, rehearsal))
         return rules, standings
+
+    def _apart(self, task: TaskState, rehearsal: Rehearsal) -> Standing:
+        """Return the standing of a task that waits in no ClusterQueue."""
+        carried, name = self._site.workload(task), self._open.get(_place(task))
+        outcome = None if name is None else rehearsal.outcome(name, ())
+        if name is None and carried is not None:
+            queue = task.job.job.partition
+            what = "it is deactivated" if carried.spec is None else f"LocalQueue {queue} doesn't exist"
+            outcome = Outcome("Inadmissible", f"waits: {what}", what, outside=True)
+        return Standing(task, "", 0, task.job.job.priority, {}, 0, outcome)
 
     def started(self, run: Run, now: float) -> None:
         """Add a run; a run that the policy has not started holds quota since its own start."""
@@ -176,7 +205,7 @@ class Kueue:
 
     def _engine(self, objects: KueueObjects) -> Admission:
         """Make what admits."""
-        return Admission(objects, requeue_s=self.requeue_s, exact=False)
+        return Admission(objects, requeue_s=self.requeue_s, exact=self._exact)
 
     # Tasks as workloads.
 
@@ -428,8 +457,9 @@ class Kueue:
         if carried is not None:
             assignments = tuple([one for one in assignments if one.name == carried.pod_set]) or assignments
         domains = [domain for one in assignments for domain in one.domains or ()]
-        if domains and sum(count for _, count in domains) == _pods(task):
-            shares = [Share(self._site.node_number(address), count) for address, count in domains]
+        nodes = [self._site.node_number(address) for address, _ in domains]
+        if domains and None not in nodes and sum(count for _, count in domains) == _pods(task):
+            shares = [Share(node, count) for node, (_, count) in zip(nodes, domains, strict=True) if node is not None]
             there = all(view.machines.list[share.node].room(task.demand) >= share.instances for share in shares)
             return tuple(sorted(shares)) if there else None
         queue = self._site.cluster_queue_of(task.job.job)

@@ -26,11 +26,12 @@ from dagsim.families.kubernetes.kueue_objects import (
     TopologyRequest,
     Workload,
 )
-from dagsim.families.kubernetes.terms import HOSTNAME
-from dagsim.model import Job, QueueNode, QueueTree
+from dagsim.families.kubernetes.terms import HOSTNAME, quantity, taints_of
+from dagsim.model import Job, Node, QueueNode, QueueTree
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.gpu import canonical
 from dagsim.systems.cluster.api import ClusterView, DemandClass, TaskState
+from dagsim.traces.documents import list_in, object_in
 
 GPUS = "gpus"
 """The resource for GPUs, and the flavor for any type, if quotas come from ``queues.tree``."""
@@ -162,9 +163,10 @@ class Site:
         """True if pods of a flavor are placed by a topology."""
         return flavor in self._flavors and bool(self._flavors[flavor].topology_name)
 
-    def node_number(self, address: tuple[str, ...]) -> int:
-        """Return the number of the node that an assignment of a topology names."""
-        return self._numbers[address[-1]]
+    def node_number(self, address: tuple[str, ...]) -> int | None:
+        """Return the number of the node that an assignment of a topology names; None if it names a
+        wider domain."""
+        return self._numbers.get(address[-1])
 
     def _excluded(self, queue: ClusterQueue, demand: DemandClass) -> Iterable[str]:
         """Return the queue's flavors that have no node on which the task may run."""
@@ -190,6 +192,11 @@ class Site:
 
     def _nodes(self, view: ClusterView) -> Iterable[TopologyNode]:
         """Return the nodes of the cluster, with labels for the levels of the network."""
+        stated = [_stated_node(node) for node in view.cluster.nodes]
+        needed = {label for one in self.objects.topologies for label in one.levels}
+        if all(one is not None and needed <= one.labels.keys() for one in stated):
+            yield from filter(None, stated)
+            return
         levels = {level.name: level.domains for level in view.levels}
         used = {flavor.topology_name for flavor in self.objects.resource_flavors}
         topologies = [topology for topology in self.objects.topologies if topology.name in used]
@@ -215,12 +222,31 @@ class Site:
             yield TopologyNode(node.name, own | values | {HOSTNAME: node.name}, there)
 
 
+def _stated_node(node: Node) -> TopologyNode | None:
+    """Return a node with the labels of its manifest; None if it has no manifest."""
+    if not node.manifest:
+        return None
+    manifest = json.loads(node.manifest)
+    labels = {HOSTNAME: node.name, **object_in(manifest, "metadata", "labels")}
+    if object_in(manifest, "spec").get("unschedulable"):
+        labels = {}  # in no domain
+    there = {name: quantity(amount) for name, amount in object_in(manifest, "status", "allocatable").items()}
+    there |= {"cpu": node.cpus, "memory": node.memory_gb * 2**30}
+    return TopologyNode(node.name, labels, there, taints_of(list_in(manifest, "spec", "taints")))
+
+
 class Carried(NamedTuple):
     """A workload as the objects of a cluster describe it (None if it is inactive), and the name of
     the pod set that a task is."""
 
     spec: Workload | None
     pod_set: str
+
+    @property
+    def requests(self) -> Mapping[str, float]:
+        """The requests of one pod."""
+        sets = () if self.spec is None else self.spec.pod_sets
+        return next((one.requests for one in sets if one.name == self.pod_set), {})
 
 
 @lru_cache(maxsize=1 << 14)
