@@ -27,8 +27,7 @@ from dagsim.cli.options import (
     Workers,
     expand_options,
 )
-from dagsim.cli.shared import audited, experiment, trace_at
-from dagsim.family import service
+from dagsim.cli.shared import audited, experiment, trace_at, with_own_site
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
@@ -361,25 +360,17 @@ def _of_snapshot(state: Path, asked: Experiment, reading: TraceFlags, *, watched
 
     first = [Setting(f"--state {state}", "workload", workload_of(state))]
     with TemporaryDirectory() as scratch:
+        asked = with_own_site(state, asked, reading, Path(scratch), told=True)
         if asked.config is None and reading.cluster is None:
-            if not service("holds_site")(state):
-                raise InputError(
-                    "--state: the cluster is unknown; give --config site.yaml (dagsim site import writes it)"
-                )
-            file = Path(scratch, "site.yaml")
-            for line in service("import_site")([state], file):
-                if line.startswith("not modelled:"):
-                    say(f"{state.name}: {line}", err=True)
-            asked = asked._replace(config=str(file))
+            raise InputError("--state: the cluster is unknown; give --config site.yaml (dagsim site import writes it)")
         return experiment(asked, reading, first=first, watched=watched)
 
 
 def _configured(path: Path, asked: Experiment, scratch: Path, reading: TraceFlags, *, watched: bool) -> Config:
     """Return the configuration for the log: that of ``--config``, else that of a folder's site
     files."""
-    if asked.config is None and path.is_dir() and service("holds_site")(path):
-        asked = asked._replace(config=str(scratch / "site.yaml"))
-        service("import_site")([path], scratch / "site.yaml")
+    if path.is_dir():
+        asked = with_own_site(path, asked, reading, scratch, told=False)
     return experiment(asked, reading, first=trace_at(path, "--backtest"), watched=watched, invented=False)
 
 

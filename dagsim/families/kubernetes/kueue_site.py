@@ -19,9 +19,15 @@ from zoneinfo import ZoneInfo
 
 import yaml
 
-from dagsim.errors import TraceError
+from dagsim.errors import InputError, TraceError
 from dagsim.families.kubernetes.kube_nodes import is_kube
-from dagsim.families.kubernetes.kueue_manifests import KINDS, full_name, kueue_objects, kueue_workload_object
+from dagsim.families.kubernetes.kueue_manifests import (
+    KINDS,
+    full_name,
+    kueue_objects,
+    kueue_workload_object,
+    with_objects,
+)
 from dagsim.families.kubernetes.kueue_objects import KueueObjects, ResourceFlavor, Workload
 from dagsim.families.kubernetes.pods import TYPE_LABELS, PodRecord, kueue_workload, level_name, object_kind
 from dagsim.families.kubernetes.terms import WHOLE_GPUS
@@ -113,13 +119,13 @@ class KueueSite(ImportedSite):
         gpus = sum(record.count * (record.demand.gpus + 1) for record in records if record.demand.on_gpu)
         cpus = ordered_sum(record.count * record.demand.cpus for record in records)
         memory_gb = ordered_sum(record.count * record.demand.memory_gb for record in records)
-        for owner in (*objects.cluster_queues, *objects.cohorts):
-            for group in owner.resource_groups:
-                for flavor in group.flavors:
-                    for resource, quota in flavor.resources.items():
-                        gpus += ceil(quota.nominal) if resource in WHOLE_GPUS else 0
-                        cpus += quota.nominal if resource == "cpu" else 0
-                        memory_gb += quota.nominal / 2**30 if resource == "memory" else 0
+        of_queues = [group for one in objects.cluster_queues for group in one.resource_groups]
+        for group in [*of_queues, *[group for one in objects.cohorts for group in one.resource_groups]]:
+            for flavor in group.flavors:
+                for resource, quota in flavor.resources.items():
+                    gpus += ceil(quota.nominal) if resource in WHOLE_GPUS else 0
+                    cpus += quota.nominal if resource == "cpu" else 0
+                    memory_gb += quota.nominal / 2**30 if resource == "memory" else 0
         self.drop("nodes: no file lists them, so that only quotas limit workloads; add kubectl get nodes -o json")
         wanted = [name for record in records for name in record.wanted]
         kinds = dict.fromkeys([kind for one in objects.resource_flavors for kind in self._types_of(one, {})] + wanted)
@@ -304,6 +310,26 @@ def is_kueue(source: Source) -> bool:
     """Return True if the source contains objects of Kueue's configuration."""
     head = "\n".join(source.head(1 << 12))
     return "apiVersion" in head and source.mentions(_OF_KUEUE)
+
+
+def changed_queues(queues: QueueTree | None, file: Path) -> QueueTree:
+    """Return the queues with the objects of a file (YAML or JSON) added, or in the place of those of
+    the same name.
+
+    Raises:
+        TraceError: The file cannot be read, or has no object of Kueue.
+        InputError: The configuration has no objects of Kueue, or the file changes none of them.
+    """
+    if queues is None or queues.kueue is None:
+        raise InputError(f"{file}: the configuration has no objects of Kueue (queues.kueue) that it could change")
+    try:
+        objects = with_objects(queues.kueue, _objects(Source(file)))
+    except TraceError as error:
+        text = str(error)
+        raise TraceError(text if text.startswith(str(file)) else f"{file}: {text}") from None
+    if objects == queues.kueue:
+        raise InputError(f"{file}: its objects are those of the configuration already")
+    return replace(queues, kueue=objects)
 
 
 def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> KueueSite:
