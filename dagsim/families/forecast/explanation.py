@@ -238,7 +238,7 @@ def explain(question: Question, job: str, futures: int = FUTURES) -> Explanation
     fates = {hindrance.fate, verdict_of(hindrance.reason).fate, verdict_of(stated).fate}
     never, known = hindrance.fate is Fate.NEVER, Fate.OUTSIDE not in fates  # else nobody knows when: nothing is played
     ahead = _ahead(present, task, listing, log) if task is not None else Ahead(0, 0, (), None, {})
-    if hindrance.reason in ("Priority", HELD_BY_OTHERS):
+    if hindrance.words == "waits for its turn":
         hindrance = hindrance._replace(words=_turn(ahead, log.partition[first]))
     start_s, nodes = (inf, ()) if never or not known else player.planned_start(state, int(members[0]))
     frees = list(_frees(log, state, present, hindrance, start_s, nodes, zero_s))

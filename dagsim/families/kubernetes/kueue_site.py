@@ -46,7 +46,7 @@ _MOST_CHARACTERS = 20_000_000
 _HALF = 512
 """Half of the GPUs that a node can have at most."""
 _OF_KUEUE = re.compile(
-    rb"config\.kueue\.x-k8s\.io|kind\"?\s*:\s*\"?(?:ClusterQueue|Cohort|LocalQueue|ResourceFlavor|Topology|Workload)\\b"
+    rb'config\.kueue\.x-k8s\.io|kind"?\s*:\s*"?(?:ClusterQueue|Cohort|LocalQueue|ResourceFlavor|Topology|Workload)\b'
 )
 _OF_OTHERS = re.compile("|".join(map(re.escape, _OTHER_QUEUES)).encode())
 _READ = {

@@ -101,7 +101,7 @@ class Kueue:
                     task = tasks.ready.get(place)
                     if task is not None:
                         there.add(place)
-                        outcome = rehearsal.outcome(name, rules.never(task))
+                        outcome = rehearsal.outcome(name, rules.never(task)) if self._site.exact else None
                         standings.append(
                             # queues share quotas, not places
                             Standing(task, queue, -number, task.job.job.priority, {}, 1 << bit, outcome)
@@ -114,7 +114,7 @@ class Kueue:
     def _apart(self, task: TaskState, rehearsal: Rehearsal) -> Standing:
         """Return the standing of a task that waits in no ClusterQueue."""
         carried, name = self._site.workload(task), self._open.get(_place(task))
-        outcome = None if name is None else rehearsal.outcome(name, ())
+        outcome = None if name is None or not self._site.exact else rehearsal.outcome(name, ())
         if name is None and carried is not None:
             queue = task.job.job.partition
             what = "it is deactivated" if carried.spec is None else f"LocalQueue {queue} doesn't exist"
