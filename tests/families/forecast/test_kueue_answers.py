@@ -94,6 +94,19 @@ def test_the_borrowing_limit_that_holds_a_workload_back_is_named_with_the_runs_t
     assert "number 2 of 2 in the ClusterQueue chem (StrictFIFO), behind bio/wide, which waits: " in behind["found"]
 
 
+def test_fewer_pods_or_gpus_are_tried_with_the_quota_that_they_need(tmp_path: Path) -> None:
+    def gpus(one: dict[str, Any], each: int) -> dict[str, Any]:
+        text = json.dumps(one).replace('"cpu"', '"nvidia.com/gpu"')
+        return json.loads(text.replace('"nvidia.com/gpu": "1"', f'"nvidia.com/gpu": "{each}"'))  # type: ignore[no-any-return]
+
+    queues = [gpus(one, 0) for one in (FLAVOR, cluster_queue("chem", 10), local_queue("c", "chem"))]
+    old = gpus(workload("old", "c", 0, ("main", 6, 1), runs_since=1, of="chem", seconds=7200), 1)
+    file = dump(tmp_path, old, gpus(workload("wide", "c", 10, ("main", 1, 1)), 8), queues=queues)
+    answer = asked("why", "bio/wide", "--state", file)
+    starts = {one["change"]: one["median_s"] for one in answer["changes"]}
+    assert starts["4 instead of 8 GPUs"] == 0 < answer["median_s"]
+
+
 def test_what_the_next_cycle_admits_starts_now_and_its_flavors_are_told(tmp_path: Path) -> None:
     file = dump(
         tmp_path,

@@ -26,7 +26,7 @@ from dagsim.families.kubernetes.kueue_objects import (
     TopologyRequest,
     Workload,
 )
-from dagsim.families.kubernetes.terms import HOSTNAME, quantity, taints_of
+from dagsim.families.kubernetes.terms import HOSTNAME, WHOLE_GPUS, quantity, taints_of
 from dagsim.model import Job, Node, QueueNode, QueueTree
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.gpu import canonical
@@ -106,11 +106,11 @@ class Site:
         if not self.exact or '"workload"' not in text:
             return None
         carried = _carried(text)
-        excluded = frozenset(self._excluded(self.cluster_queue_of(task.job.job), task.demand))
-        if carried.spec is None or not excluded:
+        if carried.spec is None:
             return carried
+        excluded = frozenset(self._excluded(self.cluster_queue_of(task.job.job), task.demand))
         sets = [
-            replace(one, excluded=excluded) if one.name == carried.pod_set else one for one in carried.spec.pod_sets
+            _as_demanded(one, task, excluded) if one.name == carried.pod_set else one for one in carried.spec.pod_sets
         ]
         return carried._replace(spec=replace(carried.spec, pod_sets=tuple(sets)))
 
@@ -247,6 +247,21 @@ class Carried(NamedTuple):
         """The requests of one pod."""
         sets = () if self.spec is None else self.spec.pod_sets
         return next((one.requests for one in sets if one.name == self.pod_set), {})
+
+
+def _as_demanded(pod_set: PodSet, task: TaskState, excluded: frozenset[str]) -> PodSet:
+    """Return a pod set of a manifest with what the task demands now, which may be another number of
+    pods or GPUs than the manifest's.
+    """
+    count, gpus = task.demand.gang or 1, task.demand.demand.gpus
+    device = next((name for name in pod_set.requests if name in WHOLE_GPUS), "")
+    requests = pod_set.requests
+    if device and requests[device] != gpus:
+        requests = {**requests, device: gpus}
+    if count == pod_set.count and requests is pod_set.requests and not excluded:
+        return pod_set
+    least = None if pod_set.min_count is None else min(pod_set.min_count, count)
+    return replace(pod_set, count=count, requests=requests, min_count=least, excluded=excluded)
 
 
 @lru_cache(maxsize=1 << 14)

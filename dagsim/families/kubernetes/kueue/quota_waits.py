@@ -286,17 +286,18 @@ class Rehearsal:
                     slot, amount = snapshot.slots[flavor, resource], totals[resource]
                     room = max(0, queue.node.available(slot))
                     if amount > room:
+                        holder, words = holds_back(queue.node, resource, slot)
                         users = [
                             run
                             for run, user in self._users
                             if slot in self._slots[user.name]
-                            and snapshot.queues[user.cluster_queue].node.root is queue.node.root
+                            and holder in (node := snapshot.queues[user.cluster_queue].node, *node.line)
                         ]
-                        yield _reached(queue.node, resource, flavor, slot, amount, room, tuple(users))
+                        yield _reached(queue.node, resource, flavor, slot, amount, room, words, tuple(users))
 
 
 def _reached(
-    node: QuotaNode, resource: str, flavor: str, slot: int, amount: int, room: int, users: tuple[int, ...]
+    node: QuotaNode, resource: str, flavor: str, slot: int, amount: int, room: int, words: str, users: tuple[int, ...]
 ) -> ReachedLimit:
     used = node.usage[slot]
     return ReachedLimit(
@@ -307,27 +308,29 @@ def _reached(
         natural(resource, used),
         natural(resource, amount),
         f"insufficient unused quota for {resource} in flavor {flavor}, {text(resource, amount - room)} more needed: "
-        f"{holds_back(node, resource, slot)}",
+        f"{words}",
         users,
     )
 
 
-def holds_back(node: QuotaNode, resource: str, slot: int) -> str:
-    """Say which quota or limit leaves a queue no more, from the queue upwards."""
+def holds_back(node: QuotaNode, resource: str, slot: int) -> tuple[QuotaNode, str]:
+    """Return the queue or cohort whose quota or limit leaves a queue no more, from the queue upwards, and say which
+    it is.
+    """
 
     def said(parts: int) -> str:
         return text(resource, parts)
 
     words = f"its nominalQuota is {said(node.nominal[slot])}, of which {said(node.usage[slot])} are in use"
     if node.parent is None:
-        return f"{words}, and it belongs to no cohort that could lend"
+        return node, f"{words}, and it belongs to no cohort that could lend"
     below = node
     for cohort in node.line:
         limit = below.borrowing[slot]
         beyond = max(0, below.usage[slot] - below.subtree[slot])
         if limit is not None and beyond + max(0, cohort.available(slot)) > limit:
             whose = "its" if below is node else f"the cohort {below.name}'s"
-            return f"{words}, and {whose} borrowingLimit is {said(limit)}"
+            return below, f"{words}, and {whose} borrowingLimit is {said(limit)}"
         below = cohort
     root = node.root
     lent = [
@@ -336,7 +339,7 @@ def holds_back(node: QuotaNode, resource: str, slot: int) -> str:
         if queue is not node and queue.lending[slot] is not None and queue.nominal[slot] > queue.usage[slot]
     ]
     limits = f" ({', '.join(lent)}: lendingLimit)" if lent else ""
-    return (
+    return root, (
         f"{words}, and of the {said(root.subtree[slot])} in the cohort {root.name}, {said(root.usage[slot])} are in "
         f"use{limits}"
     )
