@@ -258,8 +258,9 @@ class Rehearsal:
     def _admitted(self, workload: WorkloadState, where: str) -> Outcome:
         number, targets = self._cycle_of[workload.name], self._targets.get(workload.name, {})
         assigned = "; ".join(
-            f"{one.count} x {one.name}, "
-            + ", ".join(f"{resource} in flavor {flavor}" for resource, flavor in one.flavors.items())
+            ", ".join(
+                [f"{one.count} x {one.name}", *[f"{name} in flavor {flavor}" for name, flavor in one.flavors.items()]]
+            )
             for one in self._engine.assignments(workload)
         )
         which = "the next scheduling cycle" if number == 1 else f"scheduling cycle {number} from now"
