@@ -21,7 +21,7 @@ from dagsim.errors import InputError
 
 try:
     import fcntl
-except ImportError:  # not available on Windows, where nothing is locked
+except ImportError:  # the module does not exist on Windows, where nothing is locked
     fcntl = None  # type: ignore[assignment]
 
 
@@ -54,7 +54,7 @@ def whole_characters(value: Any, written: str | bytes) -> Any:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise ValueError(
-                f"half a character, \\u{ord(error.object[error.start]):x}, which UTF-8 cannot encode"
+                f"the text contains half a character (\\u{ord(error.object[error.start]):x}), which UTF-8 cannot encode"
             ) from None
     return value
 
@@ -83,8 +83,8 @@ class LineLimit(RawIOBase):
         self._line += data.count(b"\n")
         if self._length > LONGEST_LINE_B:
             raise self._error(
-                f"{self._where}:{self._line}: the line has more than {LONGEST_LINE_B:,} bytes; no row is that long, "
-                f"so the file is damaged or has another format"
+                f"{self._where}:{self._line}: the line has more than {LONGEST_LINE_B:,} bytes, but no row "
+                "is that long, so the file is damaged or has another format"
             )
         buffer[: len(data)] = data
         return len(data)
@@ -153,7 +153,7 @@ def _sync(path: Path) -> None:
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno in _LOST:  # other file systems do not support this, especially for folders
+        if error.errno in _LOST:  # other file systems do not support this, especially on folders
             raise
     finally:
         os.close(handle)
@@ -210,7 +210,7 @@ def append(path: Path, data: bytes, at: int) -> int:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT if at == 0 else os.O_WRONLY, 0o666)
     try:
         if os.fstat(handle).st_size < at:
-            raise OSError(None, f"is shorter than the {at} bytes that were written to it", str(path))
+            raise OSError(None, f"is shorter than the {at} bytes written to it", str(path))
         os.ftruncate(handle, at)
         os.lseek(handle, at, os.SEEK_SET)
         left = memoryview(data)
@@ -233,7 +233,7 @@ def cut(path: Path, size: int) -> None:
     """
     there = path.stat().st_size if path.exists() else 0
     if there < size:
-        raise OSError(None, f"is shorter than the {size} bytes that were written to it", str(path))
+        raise OSError(None, f"is shorter than the {size} bytes written to it", str(path))
     if size == 0:
         path.unlink(missing_ok=True)
     elif there > size:
@@ -279,7 +279,7 @@ class Lock:
             return False
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:  # another process holds the lock, or the file system has no locks
+        except OSError:  # another process holds the lock, or the file system does not support locks
             return False
         finally:
             os.close(handle)
@@ -306,7 +306,6 @@ def _locked(handle: int) -> bool:
                 return False
             time.sleep(wait_s)
         except OSError:
-            # on a file system without locks, writing without a guard is better than not writing at
-            # all
+            # On a file system without locks, unguarded writing is better than not writing at all.
             return True
     return False

@@ -65,7 +65,8 @@ class Allowed:
         Raises:
             CodeNotAllowed: It may not.
         """
-        whole_name = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.]|:\S)")  # in YAML, "name: 1.0" has the key "name"
+        # in YAML, "name: 1.0" has the key "name"
+        whole_name = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.]|:\S)")
         if self.everything or any(whole_name.search(text) for text in self._texts):
             return
         if _is_path(name) and _resolved(name) in map(_resolved, own_names(" ".join(self._texts))):
@@ -95,7 +96,8 @@ def allowed() -> Allowed | None:
 @contextmanager
 def allow(names: Allowed) -> Iterator[Allowed]:
     """Restrict imports to ``names`` while the block runs."""
-    global _allowed  # not a context variable, because it must also apply in threads that the block starts
+    # not a context variable, because it must also apply to threads started inside the block
+    global _allowed
     before, _allowed = _allowed, names
     try:
         yield names
@@ -189,7 +191,8 @@ def source_file(name: str) -> Path | None:
         return file if file.is_file() else None
     spec: ModuleSpec | None = None
     parts = name.partition(":")[0].split(".")
-    for count in range(1, len(parts) + 1):  # importlib.util.find_spec would import the packages on the way
+    # importlib.util.find_spec would import the parent packages
+    for count in range(1, len(parts) + 1):
         folders = None if spec is None else list(spec.submodule_search_locations or ())
         spec = PathFinder.find_spec(".".join(parts[:count]), folders)
         if spec is None:

@@ -30,7 +30,7 @@ def end_with_parent() -> None:
 
 
 def _wait_for_parent() -> None:
-    # it takes a while to import, and most commands start no workers
+    # Importing this takes a while, and most commands start no workers.
     from multiprocessing import parent_process
 
     parent = parent_process()
@@ -88,7 +88,8 @@ def steady_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free file descriptor, which is this one
+            # takes the lowest free file descriptor, which is this one
+            os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(number, True)
     output, errors = (getattr(stream, "encoding", None) or "utf-8" for stream in (sys.stdout, sys.stderr))
     buffered = io.BufferedWriter(_StandardStream(1, raises=True))
@@ -168,7 +169,7 @@ class Stopped(KeyboardInterrupt):
     too."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(number)  # NumPy rebuilds an exception from its arguments
+        super().__init__(number)  # NumPy rebuilds exceptions from their arguments
         self.number = number
 
 

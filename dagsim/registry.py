@@ -105,7 +105,7 @@ class Registry(Generic[T]):
 
         def add(factory: Factory) -> Factory:
             if name in self._entries:
-                raise ValueError(f"a {self.kind} called {name!r} is registered already")
+                raise ValueError(f"a {self.kind} called {name!r} is already registered")
             self._entries[name] = Entry(name, factory, summary, tuple(tags))
             return factory
 
@@ -143,8 +143,8 @@ class Registry(Generic[T]):
         if self.is_own(name):
             if not own:
                 raise CodeNotAllowed(
-                    f"{self.kind} {name!r}: a data file can only name what comes with dagsim"
-                    f"{f' ({self.listing})' if self.listing else ''}; see docs/security.md"
+                    f"{self.kind} {name!r}: a data file may only name parts that come with "
+                    f"dagsim{f' ({self.listing})' if self.listing else ''}; see docs/security.md"
                 )
             return self._own(name)
         if ":" in name:
@@ -212,7 +212,7 @@ class Registry(Generic[T]):
         except ModuleNotFoundError as error:
             module = name.partition(":")[0]
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                # the module exists, but something that it imports does not
+                # The module exists, but one of its own imports failed.
                 raise self._broken(name, "", error) from error
             raise UnknownName(f"{self.kind} {name!r}: there is no module {error.name!r}") from None
         except AttributeError as error:
@@ -235,7 +235,7 @@ class Registry(Generic[T]):
         try:
             parameters = _of_class(target) if isinstance(target, type) else _parameters(target)
         except (TypeError, ValueError):
-            raise ConfigError(f"{self.kind} {name!r}: {target!r} cannot make one") from None
+            raise ConfigError(f"{self.kind} {name!r}: {target!r} is not a class or function that creates one") from None
         named = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
         if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             for param in params:
@@ -272,7 +272,8 @@ def _has(value: object, method: str) -> bool:
     """
     if isinstance(value, type) or not inspect.isroutine(value):
         cls = value if isinstance(value, type) else type(value)
-        return any(callable(vars(base).get(method)) for base in cls.__mro__)  # not getattr: every class has a __call__
+        # getattr would not do, because every class has a __call__
+        return any(callable(vars(base).get(method)) for base in cls.__mro__)
     try:
         promised = inspect.signature(value, eval_str=True).return_annotation
     except (NameError, TypeError, ValueError):

@@ -56,8 +56,8 @@ _LATEX = {
 def in_latex(text: str) -> str:
     """Escape ``text`` for a paragraph or a cell of a table in LaTeX."""
     escaped = "".join(_LATEX.get(sign, sign) for sign in on_one_line(text))
-    # At the beginning of a row, either sign would be read as an argument of the preceding line
-    # break or rule.
+    # At the beginning of a row, Typst or LaTeX would read either sign as an argument of the
+    # preceding line break or rule.
     return f"{{{escaped[0]}}}{escaped[1:]}" if escaped.startswith(("[", "*")) else escaped
 
 

@@ -302,14 +302,15 @@ def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
     change[list(_ENDS)] = -1
     kind = np.ascontiguousarray(rows["kind"])
     places = np.flatnonzero(_among((Kind.ARRIVED, Kind.COMPLETED, Kind.STARTED, *_ENDS))[kind])
-    # rows are in order of time, and remain so within each job
+    # The rows are sorted by time, and stay so within each job.
     places = places[np.argsort(rows["job"][places], kind="stable")]
     job, time_s, change = rows["job"][places], rows["time_s"][places], change[kind[places]]
-    del places  # this saves memory, which is scarce here in large runs
+    del places  # frees memory, which is scarce here in large runs
 
     last = np.append(job[1:] != job[:-1], True)[: len(job)]
     count = np.cumsum(change, dtype=np.int64)
-    before = np.append(0, count[last])[:-1]  # runs of earlier jobs that are still running at the end of the log
+    # number of runs of earlier jobs that are still running at the end of the log
+    before = np.append(0, count[last])[:-1]
     count -= np.repeat(before, np.diff(np.flatnonzero(last), prepend=-1))
 
     gone = np.where(jobs.unfinished[job[last]], log_end_s, time_s[last])

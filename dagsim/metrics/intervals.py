@@ -46,14 +46,16 @@ def t_quantile(level: float, df: int) -> float:
         InputError: The level is not between 0 and 1, or there is no degree of freedom.
     """
     if not 0 < level < 1 or df < 1:
-        raise InputError(f"Student's t: level must lie between 0 and 1 and df be 1 or more, got {level!r} and {df!r}")
+        raise InputError(
+            f"Student's t: level must lie between 0 and 1, and df must be 1 or more, got {level!r} and {df!r}"
+        )
     tail = 1 - level
     log_norm = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - math.log(df * math.pi) / 2
     normal = NormalDist().inv_cdf(1 - tail / 2)
-    # Fisher's expansion, truncated so that the result is below the quantile
+    # Fisher's expansion, truncated so that the result lies below the quantile.
     bound = normal + (normal**3 + normal) / (4 * df)
-    # the tail is convex, so Newton's method from the left approaches the quantile and cannot
-    # overshoot
+    # The tail is convex, so Newton's method approaches the quantile from the left and cannot
+    # overshoot.
     for _ in range(200):
         density = math.exp(log_norm - (df + 1) / 2 * math.log1p(bound * bound / df))
         step = (float(two_sided_p(bound, df)) - tail) / (2 * density)
@@ -68,8 +70,8 @@ def _incomplete_beta(a: float, b: float, x: Floats, rest: Floats) -> Floats:
     with np.errstate(divide="ignore"):
         front = np.exp(
             math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * np.log(x) + b * np.log(rest)
-        )  # 0 at both ends
-    # the fraction converges fast on this side; on the other side, use I_x = 1 - I_rest
+        )  # the result is 0 at both ends
+    # The fraction converges fast on this side. On the other side, use I_x = 1 - I_rest.
     direct = x < (a + 1) / (a + b + 2)
     near = front * _fraction(a, b, np.where(direct, x, 0.0)) / a
     far = 1 - front * _fraction(b, a, np.where(direct, 0.0, rest)) / b
@@ -183,7 +185,8 @@ def median_rank(n: int, level: float = 0.95) -> int | None:
     k - 1 is the largest j with 2 P(Bin(n, 1/2) <= j) <= 1.4 (1 - ``level``): 1 for 5 to 8 pairs (5:
     93.75%), 2 for 9.
     """
-    few, ways = 0, 1  # number of outcomes of n coin tosses with at most `rank` heads, and with exactly `rank`
+    # number of sequences of n coin tosses with at most `rank` heads, and with exactly `rank` heads
+    few, ways = 0, 1
     for rank in range(n // 2 + 1):
         few += ways
         if 2 * few / 2**n > _MEDIAN_SLACK * (1 - level):
@@ -335,11 +338,12 @@ def over_time(
     """
     a, b = np.asarray(values, float), np.asarray(reference, float)
     if a.ndim != 1 or a.shape != b.shape:
-        raise InputError(f"blocks: needs one value per job of either run, got shapes {a.shape} and {b.shape}")
+        raise InputError(f"blocks: expected one value per job in both runs, got shapes {a.shape} and {b.shape}")
     require(2 <= blocks <= 100, "blocks: must be 2 to 100", blocks, InputError)
     if len(a) < FEWEST_JOBS:
         raise InputError(
-            f"blocks: needs {FEWEST_JOBS:,} jobs or more, this trace has {len(a):,}; shorter blocks are correlated"
+            f"blocks: a trace needs at least {FEWEST_JOBS:,} jobs, because shorter blocks are correlated, "
+            f"but this one has {len(a):,}"
         )
     require(0 < level < 1, "blocks: level must lie between 0 and 1", level, InputError)
     pieces = [
@@ -358,5 +362,5 @@ def over_time(
 def _ratio(ours: Floats, theirs: Floats, number: int) -> float:
     for column in (ours, theirs):
         if not np.all(np.isfinite(column) & (column >= 0)) or not column.any():
-            raise InputError(f"blocks: block {number} has a job without a finite time, or only times of 0")
+            raise InputError(f"blocks: block {number} contains a job without a finite time, or only times of 0")
     return float(ours.mean() / theirs.mean())

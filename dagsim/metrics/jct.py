@@ -262,7 +262,7 @@ def exclusive_fairness(source: Source, round_s: float | None = None) -> Floats:
         last = np.maximum(np.floor(ends_s / round_s).astype(np.int64), first)
         rounds = int(last.max(initial=0)) + 1
         changes = np.bincount(first, minlength=rounds) - np.bincount(last, minlength=rounds)
-        # Jobs in the system, summed over all rounds before each.
+        # Jobs in the system, summed over all preceding rounds.
         until = np.concatenate([[0], changes.cumsum().cumsum()])
         contention = np.maximum(1.0, (until[last] - until[first]) / np.maximum(last - first, 1) / gpus)
     return _ratio(jct(cols), jobs.ideal_s * contention)

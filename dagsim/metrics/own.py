@@ -57,7 +57,7 @@ def own_values(specs: Iterable[str], schedule: Schedule) -> dict[str, float]:
     for spec in specs:
         name = value_name(spec)
         if name in values:
-            raise ConfigError(f"metrics: two are called {name!r}; rename a class")
+            raise ConfigError(f"metrics: two metrics are called {name!r}; rename one of the classes")
         metric = METRICS.create(spec)
         try:
             value: Any = metric.of(schedule)

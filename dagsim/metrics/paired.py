@@ -171,12 +171,12 @@ def log_ratios(
     a, b = np.asarray(values, float), np.asarray(reference, float)
     if a.ndim != 1 or a.shape != b.shape or not len(a) or (seeds is not None and len(seeds) != len(a)):
         raise InputError(
-            f"paired comparison: needs two equally long lists of values, got shapes {a.shape} and {b.shape}"
-            + ("" if seeds is None else f" for {len(seeds)} seeds")
+            f"paired comparison: expected two lists of values with the same length, got shapes {a.shape} "
+            f"and {b.shape}" + ("" if seeds is None else f" for {len(seeds)} seeds")
         )
     for column, name in ((a, names[0]), (b, names[1])):
         _check_positive(column, name, seeds)
-    # not the log of the quotient, because swapping the two must exactly negate the result
+    # Do not take the log of the quotient, because swapping the two must negate the result exactly.
     logs: Floats = np.log(a) - np.log(b)
     return logs
 
@@ -413,13 +413,15 @@ class Precision:
 
     def __post_init__(self) -> None:
         if not 0 < self.within < 1:
-            raise InputError(f"precision: must lie between 0 % and 100 %, got {100 * self.within:g} %")
+            raise InputError(f"precision: must lie between 0% and 100%, got {100 * self.within:g}%")
         if self.start < MUST_DIFFER or self.step < 1:
             raise InputError(
-                f"precision: start must be {MUST_DIFFER} or more and step 1 or more, got {self.start} and {self.step}"
+                f"precision: start must be at least {MUST_DIFFER} and step at least 1, got {self.start} and {self.step}"
             )
         if self.cap < self.start:
-            raise InputError(f"precision: needs {self.start} seeds or windows to start with, there are {self.cap}")
+            raise InputError(
+                f"precision: needs {self.start} seeds or windows to start with, but there are only {self.cap}"
+            )
 
     def look(self, logs: Floats, largest_job: float = 0.0) -> Look:
         """Return the state after ``logs``, the log ratios of all seeds in the order in which they

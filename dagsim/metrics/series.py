@@ -262,8 +262,8 @@ class JobSeries:
         if match["part"] != "mean":
             mine = _of_quantile(mine, _ORDERS[match["part"]])
         centre = mine.mean()
-        # Scaled up where jobs are missing, so that the mean over all jobs varies as the mean over
-        # the counted jobs does.
+        # Scale the influences up where jobs are missing, so that the variance of the mean over all
+        # jobs matches that over the counted jobs.
         influences = np.full(len(values), centre)
         influences[counted] = centre + (mine - centre) * (len(values) / len(mine))
         return influences

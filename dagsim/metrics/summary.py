@@ -79,7 +79,8 @@ class Distribution:
         """Return the distribution of ``values``."""
         if not len(values) or np.isnan(values).any():
             return cls(*[math.nan] * 4)
-        with np.errstate(invalid="ignore"):  # percentiles interpolated between two infinities
+        # a percentile may be interpolated between two infinities
+        with np.errstate(invalid="ignore"):
             return cls(float(values.mean()), *np.percentile(values, [50, 95, 99]).tolist())
 
 
@@ -417,7 +418,7 @@ _GROUP_OF = {"by_priority": ("priority", JobGroup), "by_tenant": ("tenant", JobG
 
 def _terms(of: type) -> Iterator[MetricTerm]:
     for name, hint in get_type_hints(of, include_extras=True).items():
-        if name == "own":  # users choose their names
+        if name == "own":  # users choose these names
             continue
         unit, meaning = hint.__metadata__
         if name in _GROUP_OF:

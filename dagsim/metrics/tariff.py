@@ -62,7 +62,7 @@ class Tariff:
         """
         if first_s > _DATED_S:
             if begins:
-                raise ConfigError(f"{self.name}: begins={begins}: the log has dates of its own; leave begins out")
+                raise ConfigError(f"{self.name}: begins={begins}: the log has dates of its own, so leave out begins")
             return self
         begins_s = _moment(begins, f"{self.name}: begins") if begins else self.edges_s[0]
         return Tariff(self.name, self.edges_s, self.values, self.repeats, begins_s)
@@ -77,8 +77,8 @@ class Tariff:
         start_s, end_s = start_s + self.shift_s, end_s + self.shift_s
         if not self.repeats and (start_s < first_s or end_s > last_s):
             raise ConfigError(
-                f"{self.name}: the series lasts from {_date(first_s)} to {_date(last_s)}, and the run needs "
-                f"{_date(start_s)} to {_date(end_s)}; give more rows, or leave repeats=false out"
+                f"{self.name}: the series covers {_date(first_s)} to {_date(last_s)}, but the run needs "
+                f"{_date(start_s)} to {_date(end_s)}; give more rows, or leave out repeats=false"
             )
         return self._until(end_s) - self._until(start_s)
 
@@ -125,7 +125,7 @@ def read_tariff(path: Path | str, repeats: bool = True, least: float | None = No
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"{path}: no CSV file of a series: {error}") from None
+        raise ConfigError(f"{path}: not a CSV file with a time series: {error}") from None
     if not values:
         raise ConfigError(f"{path}: the series has no rows; expected lines such as 2026-01-05T00:00+01:00,0.21")
     lasts_s = times_s[-1] - times_s[-2] if len(times_s) > 1 else 3600.0
@@ -150,7 +150,7 @@ def _rows(lines: Iterable[list[str]], path: Path, least: float | None) -> tuple[
             raise ConfigError(f"{place}: expected a time and a value, got {len(cells)} cells")
         times_s.append(_moment(cells[0], place))
         if len(times_s) > 1 and times_s[-1] <= times_s[-2]:
-            raise ConfigError(f"{place}: the time {cells[0]} is not after that of the row before")
+            raise ConfigError(f"{place}: the time {cells[0]} does not follow that of the previous row")
         try:
             value = float(cells[1])
         except ValueError:
@@ -167,9 +167,9 @@ def _moment(text: str, place: str) -> float:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigError(f"{place}: {text[:80]!r} is no ISO date such as 2026-01-05T00:00+01:00") from None
+        raise ConfigError(f"{place}: {text[:80]!r} is not an ISO date such as 2026-01-05T00:00+01:00") from None
     if moment.tzinfo is None:
-        raise ConfigError(f"{place}: the time {text} has no zone; write {text}Z for UTC, or {text}+01:00")
+        raise ConfigError(f"{place}: the time {text} has no time zone; write {text}Z for UTC, or {text}+01:00")
     return moment.timestamp()
 
 

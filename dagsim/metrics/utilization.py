@@ -233,7 +233,7 @@ def gpu_node_fragmentation_ratio(source: Source) -> float:
     change = np.concatenate((runs.held[chosen], -runs.held[chosen]))
     order = np.lexsort((time_s, node))
     node, time_s = node[order], time_s[order]
-    # each node ends with no GPUs held, so one running sum works for all nodes
+    # Each node ends without held GPUs, so a single running sum works for all nodes.
     held = np.round(np.cumsum(change[order]), _DECIMALS)
     partly = (held[:-1] > 0) & (held[:-1] < size[node[:-1]])
     with_gpus = size > 0
@@ -406,7 +406,8 @@ def job_energy_j(source: Source, power: PowerModel = DEFAULT_POWER) -> Floats:
     """
     cols = columns(source)
     types, type_of = node_types(cols.cluster)
-    busy_w = np.append(_table(types, power)[1], 0.0)  # the last entry is for CPU machines, type -1
+    # the last entry is for machines without GPUs, type -1
+    busy_w = np.append(_table(types, power)[1], 0.0)
     drawn = cols.runs.gpu_s * busy_w[type_of[cols.runs.node]]
     return total(cols.runs.job, drawn, len(cols.jobs))
 
@@ -417,7 +418,7 @@ def watts(source: Source, power: PowerModel = DEFAULT_POWER) -> Steps:
     """
     cols = columns(source)
     types, type_of = node_types(cols.cluster)
-    # the last entry is for CPU machines
+    # The last entry is for machines without GPUs.
     idle_w, busy_w = (np.append(column, 0.0) for column in _table(types, power))
     runs, outages = cols.runs, cols.outages
     idle = idle_w[type_of] * np.array([node.gpus for node in cols.cluster.nodes], float)

@@ -113,7 +113,10 @@ def find_job(source: Source, job: str) -> int:
         return ids.index(job)
     if job.startswith("#") and job[1:].isdecimal() and int(job[1:]) < len(ids):
         return int(job[1:])
-    raise InputError(f"there is no job {job!r} in this run{nearest(job, ids)}; #0 to #{len(ids) - 1} go by arrival")
+    raise InputError(
+        f"there is no job {job!r} in this run{nearest(job, ids)}; you can also use #0 to #{len(ids) - 1}, "
+        "in order of arrival"
+    )
 
 
 def wait_reasons(source: Source, job: int) -> WaitReasons:
@@ -126,9 +129,9 @@ def wait_reasons(source: Source, job: int) -> WaitReasons:
     cols = columns(source)
     jobs, runs = cols.jobs, cols.runs
     if not 0 <= job < len(jobs):
-        raise InputError(f"there is no job number {job} among {len(jobs)}")
+        raise InputError(f"there is no job number {job}; there are only {len(jobs)} jobs")
     if jobs.rejected[job]:
-        raise InputError(f"job {jobs.ids[job]!r} was turned away when it arrived: it did not wait")
+        raise InputError(f"job {jobs.ids[job]!r} was rejected on arrival, so it did not wait")
     mine = np.flatnonzero(runs.job == job)
     periods = _periods(cols, job)
     wide = _types(cols, mine)

@@ -46,14 +46,16 @@ class Node:
             if not getattr(self, name) >= 0:
                 raise ModelError(f"node {self.name!r}: {name} must not be negative, got {getattr(self, name)!r}")
         if (self.gpu is None) != (self.gpus == 0):
-            raise ModelError(f"node {self.name!r}: a GPU type needs a GPU count above 0 and the other way round")
+            raise ModelError(
+                f"node {self.name!r}: a GPU type requires a GPU count above 0, and a GPU count requires a type"
+            )
         if self.mig_s is not None:
             require(0 <= self.mig_s < inf, f"node {self.name!r}: mig_s must be 0 or more", self.mig_s, ModelError)
             if self.gpu is None or self.gpu.name not in MIG_TABLES:
                 name = "CPU machine" if self.gpu is None else self.gpu.name
                 raise ModelError(
-                    f"node {self.name!r}: a {name} has no MIG, so mig_s must be left out; "
-                    f"allowed: {', '.join(MIG_TABLES)}"
+                    f"node {self.name!r}: {name} does not support MIG, so leave out mig_s; types with "
+                    f"MIG: {', '.join(MIG_TABLES)}"
                 )
 
 

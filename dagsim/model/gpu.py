@@ -140,7 +140,8 @@ _CATALOGUE = (
             nvlink_gb_s=448, tdp_watts=750, idle_watts=75, sources=_sources("AMD Instinct MI300X data sheet", _TEN_PERCENT, nvlink_gb_s="AMD Instinct MI300X data sheet: 7 links of 128 GB/s in both directions")),
     GpuType("MI325X", fp32_tflops=163.4, tf32_tflops=653.7, fp16_tflops=1307.4, memory_gb=256, bandwidth_gb_s=6000,
             nvlink_gb_s=448, tdp_watts=1000, idle_watts=100, sources=_sources("AMD Instinct MI325X data sheet", _TEN_PERCENT, nvlink_gb_s="AMD Instinct MI325X data sheet: 7 links of 128 GB/s in both directions")),
-    # One of the two GPUs (GCDs) of an MI250X, as its drivers and schedulers count them: half of the module.
+    # One of the two GPUs (GCDs) in an MI250X, as drivers and schedulers count them: half of the
+    # module.
     GpuType("MI250X-GCD", fp32_tflops=23.95, fp16_tflops=191.5, memory_gb=64, bandwidth_gb_s=1638,
             nvlink_gb_s=200, tdp_watts=250, idle_watts=25, sources=_sources("AMD Instinct MI250X data sheet, halved (vector FP32)", _TEN_PERCENT, nvlink_gb_s="LUMI documentation: link inside the module, 400 GB/s in both directions", tdp_watts="AMD Instinct MI250X data sheet: 500 W, halved (peak: 560 W)")),
     GpuType("MI100", fp32_tflops=23.1, fp16_tflops=184.6, memory_gb=32, bandwidth_gb_s=1229,
@@ -183,7 +184,9 @@ def mig_slice(gpu: GpuType, profile: str) -> GpuType:
     of = _A30_SLICES if gpu.name == "A30" else _SLICES
     size, memory_gb = (int(match[1]), float(match[2])) if match else (0, 0.0)
     if not 1 <= size <= of or not 0 < memory_gb <= gpu.memory_gb:
-        raise ModelError(f"{profile!r} is no MIG profile of {gpu.name}: {of} compute slices and {gpu.memory_gb:g} GB")
+        raise ModelError(
+            f"{profile!r} is not a MIG profile of {gpu.name}, which has {of} compute slices and {gpu.memory_gb:g} GB"
+        )
     part = size / of
     return GpuType(
         f"{gpu.name}-{size}g.{match[2] if match else ''}gb",

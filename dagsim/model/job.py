@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import inf, isfinite
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from dagsim.errors import GraphError, ModelError
+from dagsim.errors import GraphError, ModelError, NestedTooDeeply
 from dagsim.model.arithmetic import check_numbers, check_whole
 from dagsim.model.decision import Placement
 from dagsim.model.elastic import Elastic
@@ -232,13 +232,13 @@ def _parsed(constraint: str) -> _Constraint:
             if not tokens or tokens[-1] not in "&,":
                 break
             tokens.pop()
-        if counted and bracketed:  # [a*2&b*2]: each node is one or the other
+        if counted and bracketed:  # in [a*2&b*2], each node has one feature or the other
             tests.append(lambda features: any(test(features) for test in counted))
         return tests[0] if len(tests) == 1 else lambda features: all(test(features) for test in tests)
 
     def one(depth: int, bracketed: bool) -> tuple[_Test, str | None]:
         if depth > _DEEPEST:
-            raise ModelError(f"constraint {constraint[:80]!r}: nested too deeply")
+            raise NestedTooDeeply(f"constraint {constraint[:80]!r}: nested too deeply")
         token = tokens.pop() if tokens else ""
         test: _Test
         if token == "!":
@@ -339,7 +339,7 @@ class TaskGraph:
             for parent in names:
                 for name, role in ((child, "child"), (parent, "parent")):
                     if name not in place:
-                        raise GraphError(f"{role} {name!r} of edge {parent!r} -> {child!r} is no task of this job")
+                        raise GraphError(f"{role} {name!r} of edge {parent!r} -> {child!r} is not a task in this job")
                 edges.append(Edge(place[parent], place[child]))
         return cls(listed, tuple(edges))
 
@@ -403,13 +403,13 @@ def linked(kind: str, names: Sequence[str], edges: Iterable[tuple[int, int]]) ->
     if len(set(names)) != count:
         seen: set[str] = set()
         twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise GraphError(f"two {kind}s are called {twice!r}")
+        raise GraphError(f"two {kind}s have the name {twice!r}")
     parents: list[list[int]] = [[] for _ in names]
     children: list[list[int]] = [[] for _ in names]
     seen_edges: set[tuple[int, int]] = set()
     for parent, child in edges:
         if not (0 <= parent < count and 0 <= child < count):
-            raise GraphError(f"edge {parent} -> {child} leads outside the {count} {kind}s")
+            raise GraphError(f"edge {parent} -> {child} points outside the {count} {kind}s")
         if parent == child:
             raise GraphError(f"{kind} {names[child]!r} waits for itself")
         if (parent, child) in seen_edges:
@@ -425,7 +425,7 @@ def linked(kind: str, names: Sequence[str], edges: Iterable[tuple[int, int]]) ->
             if not missing[child]:
                 order.append(child)
     if len(order) < count:
-        raise GraphError(f"{kind}s wait for each other in a circle: {_circle(names, parents, set(order))}")
+        raise GraphError(f"the {kind}s wait for each other in a circle: {_circle(names, parents, set(order))}")
     return Links(tuple(map(tuple, parents)), tuple(map(tuple, children)), tuple(order))
 
 
@@ -450,7 +450,7 @@ class Demand(NamedTuple):
     gpu_types: tuple[str, ...] | None = None
 
 
-# otherwise 8 would be returned (and written) as 8.0 if 8.0 was requested first
+# Without typed=True, 8 would be returned (and written) as 8.0 if 8.0 had been requested first.
 @lru_cache(maxsize=65536, typed=True)
 def _demand(gpus: float, cpus: float, memory_gb: float, gpu_types: tuple[str, ...] | None) -> Demand:
     """Check a demand, once per distinct value. Tasks with equal demands share one object."""
@@ -461,7 +461,7 @@ def _demand(gpus: float, cpus: float, memory_gb: float, gpu_types: tuple[str, ..
     if not (memory_gb >= 0 and isfinite(memory_gb)):
         raise ModelError(f"memory_gb must be 0 or more, got {memory_gb!r}")
     if gpu_types is not None and not gpu_types:
-        raise ModelError("gpu_types must name at least one GPU type, or be left out for any")
+        raise ModelError("gpu_types must name at least one GPU type, or be left out to allow any type")
     return Demand(gpus, cpus, memory_gb, gpu_types)
 
 
@@ -525,7 +525,9 @@ class Task:
 
     def _check_elastic(self, elastic: Elastic) -> None:
         if not self.gang or self.gpus != 1:
-            raise ModelError(f"an elastic task is a gang of instances of one GPU, got {self.gpus!r} GPUs per instance")
+            raise ModelError(
+                f"an elastic task must be a gang of instances with one GPU each, got {self.gpus!r} GPUs per instance"
+            )
         if not elastic.least <= self.instances <= elastic.most:
             raise ModelError(
                 f"instances must lie in the task's range of {elastic.least} to {elastic.most}, got {self.instances}"
@@ -607,7 +609,7 @@ class Job:
             raise ModelError(f"job {self.id!r}: arrival_s must be 0 or more, got {self.arrival_s!r}")
         if self.deadline_s is not None and not self.deadline_s >= self.arrival_s:
             raise ModelError(
-                f"job {self.id!r}: deadline_s {self.deadline_s!r} lies before its arrival {self.arrival_s!r}"
+                f"job {self.id!r}: deadline_s {self.deadline_s!r} is before its arrival {self.arrival_s!r}"
             )
         if self.observed_start_s is not None or self.eligible_s is not None:
             self._check_observed()
@@ -632,7 +634,7 @@ class Job:
         for name in ("observed_start_s", "eligible_s"):
             value = getattr(self, name)
             if value is not None and not self.arrival_s <= value < inf:
-                raise ModelError(f"job {self.id!r}: {name} {value!r} lies before its arrival {self.arrival_s!r}")
+                raise ModelError(f"job {self.id!r}: {name} {value!r} is before its arrival {self.arrival_s!r}")
 
     def _check_in_flight(self) -> None:
         tasks, count = self.graph.tasks, [0] * len(self.graph.tasks)
@@ -640,18 +642,22 @@ class Job:
             task = run.task
             if not self.arrival_s <= run.since_s < inf:
                 before = f"which lies before its arrival {self.arrival_s!r}"
-                raise ModelError(f"job {self.id!r}: it runs since {run.since_s!r} s, {before}")
+                raise ModelError(f"job {self.id!r}: it has been running since {run.since_s!r} s, {before}")
             if not 0 <= task < len(tasks):
-                raise ModelError(f"job {self.id!r}: task {task!r} cannot be in flight; it has {len(tasks)} tasks")
+                raise ModelError(
+                    f"job {self.id!r}: task {task!r} cannot be in flight, because the job has only {len(tasks)} tasks"
+                )
             if run.until_s is not None and not run.since_s <= run.until_s < inf:
-                raise ModelError(f"job {self.id!r}: a run since {run.since_s!r} s cannot end at {run.until_s!r} s")
+                raise ModelError(
+                    f"job {self.id!r}: a run that started at {run.since_s!r} s cannot end at {run.until_s!r} s"
+                )
             instances = sum(share.instances for share in run.placement)
             count[task] += 0 if run.stopped else instances
             most, gang = tasks[task].instances, tasks[task].gang
             if instances < 1 or count[task] > most or (gang and instances != most):
                 raise ModelError(
                     f"job {self.id!r}: {instances} instances of task {tasks[task].name!r} are in flight, "
-                    f"but it has {most}"
+                    f"but the task has only {most}"
                     + (", which start together" if gang else "" if instances else " and a run has at least one")
                 )
         done = [0] * len(tasks)
@@ -662,6 +668,6 @@ class Job:
             for parent in self.graph.parents[run.task]:
                 if done[parent] < tasks[parent].instances:
                     raise ModelError(
-                        f"job {self.id!r}: task {run.task!r} cannot be in flight; it waits for task "
-                        f"{tasks[parent].name!r}, which is not done"
+                        f"job {self.id!r}: task {run.task!r} cannot be in flight, because it waits for "
+                        f"task {tasks[parent].name!r}, which is not done"
                     )

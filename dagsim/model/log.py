@@ -212,7 +212,7 @@ class FactColumns(Sequence[JobFacts]):
     """
 
     ids: tuple[str, ...]
-    arrival_s: NDArray[np.float64]  # (J,), like all numbers
+    arrival_s: NDArray[np.float64]  # (J,), like all other numbers
     priority: NDArray[np.float64]
     deadline_s: NDArray[np.float64]
     """NaN if the job has none."""
@@ -221,10 +221,10 @@ class FactColumns(Sequence[JobFacts]):
     ideal_gpu_s: NDArray[np.float64]
     gpus: NDArray[np.float64]
     tenant: tuple[str, ...]
-    first: np.ndarray  # (J + 1,) int64: where the tasks of each job begin
-    name: np.ndarray  # (n,) int: index of each task's name in names
+    first: np.ndarray  # (J + 1,) int64: index of the first task of each job
+    name: np.ndarray  # (n,) int: index of the name of each task in names
     names: tuple[str, ...]
-    graph: np.ndarray  # (J,) int: index in graphs
+    graph: np.ndarray  # (J,) int: index of the graph of each job in graphs
     graphs: tuple[Parents, ...]
     """Distinct ``JobFacts.parents``, in order of first appearance in the jobs, like ``names``."""
 
@@ -232,12 +232,12 @@ class FactColumns(Sequence[JobFacts]):
         jobs = len(self.ids)
         numbers = [getattr(self, name) for name in NUMBERS]
         if any(len(column) != jobs for column in (*numbers, self.tenant, self.graph)):
-            raise ValueError("columns of jobs of different lengths")
+            raise ValueError("the columns of jobs have different lengths")
         if len(self.first) != jobs + 1 or self.first[-1] != len(self.name) or (np.diff(self.first) < 0).any():
-            raise ValueError("tasks that are of no job")
+            raise ValueError("some tasks belong to no job")
         for places, of in ((self.name, self.names), (self.graph, self.graphs)):
             if len(places) and not 0 <= places.min() <= places.max() < len(of):
-                raise ValueError("a place beyond its list")
+                raise ValueError("an index points beyond its list")
 
     @classmethod
     def of(cls, facts: Sequence[JobFacts]) -> FactColumns:
@@ -360,9 +360,11 @@ class ScheduleLog:
         try:
             rows = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise RunFolderError(f"{path}: not a readable schedule log ({error})") from None
+            raise RunFolderError(f"{path}: the schedule log cannot be read ({error})") from None
         if rows.dtype != ROW:
-            raise RunFolderError(f"{path}: not a schedule log of this version (its fields are {rows.dtype.names})")
+            raise RunFolderError(
+                f"{path}: the schedule log comes from another version (its fields are {rows.dtype.names})"
+            )
         return cls.of(rows)
 
     @classmethod
@@ -441,17 +443,17 @@ class Schedule:
         """
         rows, jobs = self.log.rows(), FactColumns.of(self.jobs)
         if rows.ndim != 1:
-            raise ValueError(f"rows in {rows.ndim} dimensions")
-        # A job that can run nowhere, and is rejected, has no end on an idle cluster either.
+            raise ValueError(f"the rows have {rows.ndim} dimensions")
+        # A rejected job that can run nowhere has no end on an idle cluster either.
         numbers = np.array([getattr(jobs, name) for name in NUMBERS if name not in ("deadline_s", *_IDEAL)])
         ideals = np.array([getattr(jobs, name) for name in _IDEAL])
         ends = (self.seed, self.ended_s, self.begins_s)
         finite = np.isfinite(numbers).all() and all(isinstance(end, int | float) and isfinite(end) for end in ends)
         if not finite or not (ideals >= 0).all():
-            raise ValueError("a number of a job, its seed or its end that is not finite")
+            raise ValueError("a number of a job, the seed or the end is not finite")
         texts = (*jobs.ids, *jobs.tenant, *jobs.names)
         if not all(isinstance(text, str) for text in texts):
-            raise ValueError("a name that is not a text")
+            raise ValueError("a name is not a string")
         kind, job, node, task = rows["kind"], rows["job"], rows["node"], rows["task"]
         self._check_rows(rows, "kind", (kind < 0) | (kind > max(Kind)))
         for name in ("time_s", "value"):

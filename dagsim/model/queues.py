@@ -75,19 +75,19 @@ class JobCaps:
 
 @dataclass(frozen=True, slots=True)
 class QueueNode:
-    """An account of Slurm, or a queue or cohort of Kueue, with everything below it.
+    """An account, a queue or a group of queues, with everything below it.
 
     - ``weight`` is its shares among its siblings, ``users`` the shares of its users (default 1).
-    - ``priority`` is that of its association, ``user_priorities`` those of users that differ.
+    - ``priority`` is that of its jobs, ``user_priorities`` those of users that differ.
     - ``limits`` hold for everything below it together, ``user_limits`` for each of its users,
       ``limits_of`` for the users that it names, ``job_limits`` for each job.
     - ``quota`` is its own share, by GPU type or as ``gpus``, ``cpus``, ``memory_gb``.
     - ``borrow`` and ``lend`` are the maximum that it takes of others' quota or gives of its own; None
       means no limit.
-    - ``aliases`` are further names under which jobs are submitted to it: Kueue's LocalQueues, as
-      ``queue`` or ``namespace/queue``.
-    - ``order`` is Kueue's queueingStrategy, ``reclaim`` its reclaimWithinCohort, ``within`` its
-      withinClusterQueue.
+    - ``aliases`` are further names under which jobs are submitted to it, as ``queue`` or
+      ``namespace/queue``.
+    - ``order`` says whether a job that does not fit blocks later ones (``strict``), ``reclaim`` whose jobs
+      it may stop in other queues to get its quota back, ``within`` whose jobs in the same queue.
 
     Raises:
         ModelError: A name is missing, or a number is negative.
@@ -121,7 +121,7 @@ class QueueNode:
             _check(f"queue {self.name!r}: {part}", getattr(self, part))
         for part in ("borrow", "lend") if not self.children else ():
             if unknown := [key for key in getattr(self, part) if key not in self.quota]:
-                raise ModelError(f"queue {self.name!r}: {part} names {unknown[0]!r}, of which it has no quota")
+                raise ModelError(f"queue {self.name!r}: {part} names {unknown[0]!r}, for which the queue has no quota")
 
     def walk(self, above: tuple[str, ...] = ()) -> Iterator[tuple[QueueNode, tuple[str, ...]]]:
         """Yield the queue and all below it, each with the names of those above, nearest first."""
@@ -187,7 +187,7 @@ class NodePartition:
 class Qos:
     """A quality of service: a priority; limits in all, per user, per account and per job; and the QOS
     that it preempts. A run that is preempted goes on for ``grace_s``. If it ``keeps_usage``, budgets of
-    ``limits`` never recover (NoDecay).
+    ``limits`` never recover.
 
     Raises:
         ModelError: A number is out of range.
@@ -223,11 +223,11 @@ REPEATED_S = 60 * 86400.0
 class NodeReservation:
     """Nodes that only the jobs of a reservation may use from ``start_s`` to ``end_s``.
 
-    Times are on the clock of the log: for Slurm, seconds since 1970; for generated jobs, seconds of
-    the simulation. A job outside the reservation starts on its nodes only if its time limit ends
+    Times are on the clock of the log, seconds since 1970 if it has dates; for generated jobs, seconds
+    of the simulation. A job outside the reservation starts on its nodes only if its time limit ends
     before it begins. Jobs ask for it by name (``Request.reservation``).
 
-    - ``every_s`` repeats it at that interval (``DAILY``), for as long as ``REPEATED_S``.
+    - ``every_s`` repeats it at that interval, for as long as ``REPEATED_S``.
     - ``known_s`` is the time when it was made; None if it has been known from the beginning.
     - ``magnetic``: jobs of its ``accounts`` and ``users`` use its nodes without asking for it.
 
@@ -249,13 +249,16 @@ class NodeReservation:
 
     def __post_init__(self) -> None:
         if not self.name or not self.nodes:
-            raise ModelError(f"reservation {self.name!r}: it needs a name and nodes")
+            raise ModelError(f"reservation {self.name!r}: the reservation needs a name and nodes")
         if not 0 <= self.start_s < self.end_s:
             raise ModelError(
-                f"reservation {self.name!r}: it must end after it begins, got {self.start_s!r} to {self.end_s!r}"
+                f"reservation {self.name!r}: the reservation must end after it begins, got "
+                f"{self.start_s!r} to {self.end_s!r}"
             )
         if self.every_s is not None and not self.end_s - self.start_s <= self.every_s < inf:
-            raise ModelError(f"reservation {self.name!r}: every_s must not be shorter than it, got {self.every_s!r}")
+            raise ModelError(
+                f"reservation {self.name!r}: every_s must not be shorter than the reservation, got {self.every_s!r}"
+            )
 
     def times(self) -> list[tuple[float, float]]:
         """The start and end of each time that it is held."""
@@ -283,13 +286,13 @@ class NodeOutage:
 
     def __post_init__(self) -> None:
         if not self.nodes:
-            raise ModelError("outage: it needs nodes")
+            raise ModelError("outage: no nodes are named")
         if not 0 <= self.start_s < (inf if self.end_s is None else self.end_s):
-            raise ModelError(f"outage: it must end after it begins, got {self.start_s!r} to {self.end_s!r}")
+            raise ModelError(f"outage: the end must follow the beginning, got {self.start_s!r} to {self.end_s!r}")
 
 
 UNLIMITED_S = 365 * 86400.0
-"""The time limit of a job without one, in s: a year, as in Slurm's own plans."""
+"""The time limit of a job without one, in s: a year."""
 
 OVERDUE_S = 1.0
 """The rest of a time limit that has passed, in s."""
@@ -303,7 +306,7 @@ class TimeLimits(NamedTuple):
 
     @property
     def unstated_s(self) -> float:
-        """The time limit of a job that states none, as Slurm sets it: the default, else the longest, else a year."""
+        """The time limit of a job that states none: the default, else the longest, else a year."""
         return min(UNLIMITED_S if self.default_s is None else self.default_s, self.most_s)
 
 
@@ -312,10 +315,10 @@ class QueueTree:
     """All queues: the ``tree`` of accounts or cluster queues, the partitions and the qualities of
     service; reservations and outages of nodes, and the number of each licence.
 
-    ``kueue`` holds Kueue's own objects, in place of the ``tree``.
+    ``kueue`` holds the objects of the scheduler Kueue, in place of the ``tree``.
 
-    ``scheduler`` holds the parameters of ``slurm-multifactor`` that the site uses: a policy given
-    without parameters takes them.
+    ``scheduler`` holds the parameters that the site's scheduler has: the policy that represents the
+    scheduler takes them if it is given without parameters.
 
     Jobs that name no partition or QOS, or an unknown one, have the first.
 
@@ -336,7 +339,7 @@ class QueueTree:
 
     def __post_init__(self) -> None:
         if self.kueue is not None and self.tree:
-            raise ModelError("queues: kueue has its own tree of cohorts; leave out one of kueue and tree")
+            raise ModelError("queues: kueue has its own tree of cohorts, so leave out either kueue or tree")
         _check("licences", self.licences)
         for part in self.partitions:
             if part.qos and part.qos not in [qos.name for qos in self.qos]:
@@ -345,9 +348,9 @@ class QueueTree:
         named |= {"partition": [partition.name for partition in self.partitions], "qos": [qos.name for qos in self.qos]}
         for kind, names in named.items():
             if twice := [name for name in names if names.count(name) > 1]:
-                raise ModelError(f"queues: there are two of the {kind} {twice[0]!r}")
+                raise ModelError(f"queues: the {kind} {twice[0]!r} occurs twice")
         if "root" in named["queue"]:
-            raise ModelError("queues: 'root' stands above all queues and cannot be one of them")
+            raise ModelError("queues: the name 'root' is reserved for the root of the tree")
         for qos in self.qos:
             if unknown := [name for name in qos.preempts if name not in named["qos"]]:
                 names_of_qos = ", ".join(named["qos"])
@@ -380,7 +383,7 @@ class QueueTree:
 
     @property
     def has_quota(self) -> bool:
-        """True if a queue has a quota, as Kueue's have."""
+        """True if a queue has a quota."""
         return self.kueue is not None or any(node.quota for node, _ in self.walk())
 
 

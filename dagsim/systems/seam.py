@@ -329,7 +329,7 @@ class Scenario(System, ABC):
     Subclasses are frozen dataclasses, whose fields are the keys of ``system`` in a configuration.
     """
 
-    if TYPE_CHECKING:  # a dataclass would take the property for the default of its field
+    if TYPE_CHECKING:  # a dataclass would take the property for the default value of its field
 
         @property
         def cluster(self) -> Cluster:
@@ -465,17 +465,18 @@ def decisions_of(answer: object, now: float) -> Iterator[Any]:
     """
     if answer is None:
         return iter(())
-    if isinstance(answer, tuple) and hasattr(answer, "_fields"):  # otherwise its fields would be taken for decisions
+    # otherwise, its fields would be taken for decisions
+    if isinstance(answer, tuple) and hasattr(answer, "_fields"):
         kind = type(answer).__name__
         raise IllegalDecision(
-            f"at {now:g} s: decide() answered a {kind} itself; it must yield decisions or return a list of them: "
-            f"yield {kind}(...), or return [{kind}(...)]"
+            f"at {now:g} s: decide() returned a bare {kind}, but it must yield decisions or return a list "
+            f"of them: yield {kind}(...), or return [{kind}(...)]"
         )
     try:
         return iter(answer)  # type: ignore[call-overload,no-any-return]
     except TypeError:
         raise IllegalDecision(
-            f"at {now:g} s: decide() answered {answer!r}; it must yield decisions or return a list of them"
+            f"at {now:g} s: decide() returned {answer!r}, but it must yield decisions or return a list of them"
         ) from None
 
 

@@ -36,7 +36,7 @@ class Labels(NamedTuple):
     flight.
     """
 
-    place: np.ndarray  # (J,) int32: index in words
+    place: np.ndarray  # (J,) int32: index of each value in words
     words: tuple[Any, ...]
 
     @property
@@ -107,7 +107,7 @@ def _renamed(several: Sequence[tuple[np.ndarray, Sequence[T]]]) -> tuple[np.ndar
 
 def _edges_of(graphs: Sequence[TaskGraph], tasks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """``waits``, ``parent`` and ``output_bytes`` of these graphs; edges are ordered by child."""
-    if not any(graph.edges for graph in graphs):  # in most traces, jobs have one task
+    if not any(graph.edges for graph in graphs):  # in most traces, each job has a single task
         return np.zeros(tasks + 1, np.int64), np.zeros(0, np.int32), None
     parents = [places for graph in graphs for places in graph.parents]
     sizes = None
@@ -204,24 +204,24 @@ class JobArrays:
     # (n + 1,) int64: CSR offsets: the parents of task i are ``parent[waits[i]:waits[i + 1]]``
     waits: np.ndarray
     parent: np.ndarray  # (E,) int32: index of each parent among the tasks of its job
-    # (n,) float64: the users' estimate of the work; NaN or None means no estimate
+    # (n,) float64: the users' estimates of the work; NaN or None for no estimate
     estimate: np.ndarray | None = None
     output_bytes: np.ndarray | None = None  # (E,) float64: bytes on each edge; None: 0
     priority: np.ndarray | None = None  # (J,) float64; None: 0
     deadline_s: np.ndarray | None = None  # (J,) float64, inf where a job has none; None: no job has one
     weight: np.ndarray | None = None  # (J,) float64; None: 1
     observed_start_s: np.ndarray | None = None  # (J,) float64, NaN if unknown; None: unknown for all
-    eligible_s: np.ndarray | None = None  # (J,) float64, likewise
+    eligible_s: np.ndarray | None = None  # (J,) float64, NaN if unknown; None: unknown for all
     tenant: Labels | None = None
-    observed_nodes: Labels | None = None  # of tuples of names
+    observed_nodes: Labels | None = None  # labels are tuples of names
     user: Labels | None = None
     account: Labels | None = None
     partition: Labels | None = None
     qos: Labels | None = None
-    in_flight: Labels | None = None  # of tuples of InFlight
+    in_flight: Labels | None = None  # labels are tuples of InFlight
     begins_s: float = 0.0
     """When a simulation of these jobs begins; earlier arrivals are in the system then."""
-    request: Labels | None = None  # of ``Request`` or None
+    request: Labels | None = None  # labels are ``Request`` or None
     observed_gpu: Labels | None = None
 
     @classmethod
@@ -577,7 +577,7 @@ def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]
     if codes > 4 * count:
         code = _places(code)
     first = np.zeros(int(code.max()) + 1 if count else 0, np.int64)
-    # the last assignment wins, which is that of the first row
+    # The last assignment wins, which is the one from the first row.
     first[code[::-1]] = np.arange(count - 1, -1, -1)
     numbers, rows = renumbered(code, first.tolist())
     return numbers, np.array(rows, np.int64)
@@ -585,7 +585,8 @@ def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]
 
 def _places(column: np.ndarray) -> np.ndarray:
     """(n,) int64: index of each value among the sorted distinct values."""
-    return np.searchsorted(np.unique(column), column)  # faster than sorting indices for ``return_inverse``
+    # faster than ``return_inverse``, which sorts indices
+    return np.searchsorted(np.unique(column), column)
 
 
 def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -601,7 +602,7 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 def renumbered(kind: np.ndarray, kinds: Sequence[T]) -> tuple[np.ndarray, tuple[T, ...]]:
     """Renumber kinds: keep only those in use, in order of first use by a task."""
     first = np.full(len(kinds), len(kind))
-    # the last assignment wins, which is that of the first task of each kind
+    # The last assignment wins, which is the one from the first task of each kind.
     first[kind[::-1]] = np.arange(len(kind) - 1, -1, -1)
     used = np.flatnonzero(first < len(kind))
     order = used[np.argsort(first[used])]

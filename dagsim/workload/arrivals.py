@@ -64,7 +64,7 @@ class Bursty:
         floor = rng.random(count)
         burst = centres[rng.integers(self.bursts, size=count)] + self.width * rng.standard_normal(count)
         place = np.where(rng.random(count) < self.share, burst, floor)
-        place = np.clip(1 - np.abs(1 - np.abs(place)), 0, 1)  # reflected at both ends
+        place = np.clip(1 - np.abs(1 - np.abs(place)), 0, 1)  # values are reflected at both ends
         return np.sort(place) * span_s
 
 
@@ -95,7 +95,7 @@ class Diurnal:
         total = float(self._arrived(np.array([span_s]))[0])
         wanted = np.sort(rng.random(count)) * total
         low, high = np.zeros(count), np.full(count, float(span_s))
-        for _ in range(60):  # bisection, down to the precision of a float
+        for _ in range(60):  # bisect down to the precision of a float
             middle = (low + high) / 2
             early = self._arrived(middle) < wanted
             low, high = np.where(early, middle, low), np.where(early, high, middle)

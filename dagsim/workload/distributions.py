@@ -19,7 +19,8 @@ from dagsim.errors import WorkloadError, require
 from dagsim.model.arithmetic import ordered_sum
 
 _LOG2_E = 1.4426950408889634
-_LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10  # ln 2 in two parts: multiples of the first are exact
+# ln 2 as a sum of two parts, such that multiples of the first are exact
+_LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
 _TAYLOR = tuple([1.0 / factorial(power) for power in range(13, -1, -1)])
 
 
@@ -204,7 +205,7 @@ class Choice:
 
     def __post_init__(self) -> None:
         if not self.values or not all(map(isfinite, self.values)):
-            raise WorkloadError(f"choice: values must be at least one number, got {self.values!r}")
+            raise WorkloadError(f"choice: values must contain at least one number, got {self.values!r}")
         _weights(self.kind, self.weights or (1.0,) * len(self.values), len(self.values))
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
@@ -239,7 +240,9 @@ class Quantiles:
                 f"quantiles: points must begin with probability 0 and end with probability 1, got {self.points!r}"
             )
         if chances != sorted(chances) or values != sorted(values) or values[0] < 0 or values[-1] == inf:
-            raise WorkloadError(f"quantiles: points must rise in probability and value, from 0 up, got {self.points!r}")
+            raise WorkloadError(
+                f"quantiles: points must increase in probability and value, starting from 0, got {self.points!r}"
+            )
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
         return self.at(rng.random(count))

@@ -67,7 +67,7 @@ def columns_of(jobs: Iterable[Job]) -> TraceColumns:
     """
     kept = list(jobs)
     if len(kept) < 100:
-        raise WorkloadError(f"a workload is fitted to 100 jobs or more, got {len(kept)}")
+        raise WorkloadError(f"fitting a workload needs at least 100 jobs, got {len(kept)}")
     widest = [max(job.tasks, key=lambda task: task.instances) for job in kept]
     return TraceColumns(
         np.array([job.arrival_s for job in kept]),

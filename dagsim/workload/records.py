@@ -306,7 +306,7 @@ def write_jobs(path: Path, jobs: Iterable[Job], meta: Mapping[str, Any] | None =
             file.write(_line({"format": FORMAT, "version": VERSION, "meta": dict(meta or {})}, "the header"))
             for job in jobs:
                 if job.arrival_s < last_s:
-                    raise WorkloadError(f"job {job.id!r} arrives at {job.arrival_s!r}, before the one written last")
+                    raise WorkloadError(f"job {job.id!r} arrives at {job.arrival_s!r}, before the job written last")
                 file.write(_line(record_of(job), f"job {job.id!r}"))
                 written, last_s = written + 1, job.arrival_s
     except OSError as error:
@@ -330,7 +330,9 @@ def read_jobs(path: Path) -> Iterator[Job]:
             try:
                 job = job_of(_object(line))
                 if job.arrival_s < last_s:
-                    raise WrongRecord(f"arrival_s: {job.arrival_s!r} lies before the last job's {last_s!r}")
+                    raise WrongRecord(
+                        f"arrival_s: {job.arrival_s!r} is before the arrival of the previous job, {last_s!r}"
+                    )
             except (WrongRecord, ModelError) as error:
                 raise TraceError(f"{path}:{number}: {clipped(error)}") from None
             last_s = job.arrival_s
@@ -354,10 +356,11 @@ def _meta(path: Path, line: str) -> dict[str, Any]:
         header = {}
     meta = header.get("meta", {})
     if header.get("format") != FORMAT or not isinstance(meta, dict):
-        raise TraceError(f'{path}:1: no workload of dagsim (the first line should be {{"format": "{FORMAT}", ...}})')
+        raise TraceError(f'{path}:1: not a dagsim workload (the first line should be {{"format": "{FORMAT}", ...}})')
     if header.get("version") != VERSION:
         raise TraceError(
-            f"{path}:1: version: {clipped_repr(header.get('version'))} cannot be read; this dagsim knows {VERSION}"
+            f"{path}:1: version: {clipped_repr(header.get('version'))} cannot be read; this version of "
+            f"dagsim reads {VERSION}"
         )
     return meta
 
@@ -366,7 +369,7 @@ def _object(line: str) -> dict[str, Any]:
     try:
         record = whole_characters(json.loads(line, parse_constant=_no_constant), line)
     except (ValueError, RecursionError) as error:
-        raise WrongRecord(f"not a line of JSON ({error})") from None
+        raise WrongRecord(f"the line is not valid JSON ({error})") from None
     if not isinstance(record, dict):
         raise WrongRecord(f"should be a JSON object, got {clipped_repr(record)}")
     return record

@@ -34,7 +34,7 @@ _MOST = 10_000_000
 """Maximum number of jobs; a larger number is most likely a typing error."""
 _NEAR = 0.05
 """Maximum distance, as a quantile, of similar jobs from their session's own quantile."""
-_CHUNK = 256  # shapes drawn at once
+_CHUNK = 256  # number of shapes drawn at once
 _GRID = 4_000
 """Number of quantiles of a kind over which its expected load is summed."""
 _FORBID = {"extra": "forbid"}
@@ -74,11 +74,11 @@ class SessionKind:
 class _Started(NamedTuple):
     """Sessions, one entry each."""
 
-    kind: np.ndarray  # int64: index in kinds
+    kind: np.ndarray  # int64: index of each session's kind
     tenant: np.ndarray  # int64
     jobs: np.ndarray  # int64: number of jobs
-    own: np.ndarray  # float64: its quantile among the durations of its kind
-    gpus: np.ndarray  # float64: per instance, the same for all of its jobs
+    own: np.ndarray  # float64: quantile of the session among the durations of its kind
+    gpus: np.ndarray  # float64: GPUs per instance, the same for all jobs of the session
     cpus: np.ndarray
     memory_gb: np.ndarray
     instances: np.ndarray  # int64
@@ -97,7 +97,7 @@ class _Arrived(NamedTuple):
     """Jobs in order of time, one entry each, and their sessions."""
 
     time_s: np.ndarray
-    place: np.ndarray  # float64: quantile of its first task among the durations of its kind
+    place: np.ndarray  # float64: quantile of the first task among the durations of the kind
     session: _Started
 
     def until(self, count: int) -> _Arrived:
@@ -188,7 +188,7 @@ class Sessions:
         meter, last_s = LoadMeter(cluster, runtime), float(drawn.arrival_s[-1] * stretch)
         meter.add_arrays(drawn, seconds_of(drawn, runtime, cluster.gpu_types))
         if not last_s or not meter.busy_s > 0:
-            raise WorkloadError(f"workload: {cluster} can run none of this work, or all of it comes at once")
+            raise WorkloadError(f"workload: {cluster} cannot run any of this work, or all of it arrives at once")
         return meter.busy_s / last_s
 
     def _drawn(self, seed: int) -> JobArrays:
@@ -279,7 +279,7 @@ class Sessions:
         ``own``, or anywhere.
         """
         near = np.abs(own + _NEAR * (2 * rng("sessions/near").random(len(own)) - 1))
-        near = np.where(near >= 1, 2 - near, near)  # reflected at both ends
+        near = np.where(near >= 1, 2 - near, near)  # values are reflected at both ends
         fresh = rng("sessions/fresh").random(len(own))
         places = np.where(rng("sessions/alike").random(len(own)) < self.alike, near, fresh)
         return np.minimum(places, np.nextafter(1, 0))
@@ -307,7 +307,7 @@ class Sessions:
             drawn = [rules[kind].draw(rng, many) for kind, many in zip(kinds.tolist(), tasks.tolist(), strict=True)]
             return counts(np.concatenate(drawn))
         of_task = np.repeat(kinds, tasks)
-        # a constant needs no random numbers
+        # A constant needs no random numbers.
         varied = np.array([not isinstance(rule, Constant) for rule in rules])[of_task]
         drawn_at, values = np.zeros(len(of_task)), np.empty(len(of_task))
         drawn_at[varied] = rng.random(np.count_nonzero(varied))
@@ -334,7 +334,7 @@ def _stretch(workload: Sessions, cluster: Cluster, runtime: WorkRuntime) -> floa
     """Return the factor on times that meets the load."""
     natural = workload.natural_load(cluster, runtime)
     if not 0 < natural < inf:
-        raise WorkloadError(f"workload: {cluster} can run none of this work, so no load can be set")
+        raise WorkloadError(f"workload: {cluster} cannot run any of this work, so no load can be set")
     return natural / workload.load
 
 

@@ -112,9 +112,11 @@ class Alibaba:
         depth = 1 + rng.binomial(tasks - 1, _deeper(tasks))
         picks = rng.random((int(tasks.sum()), 3))
         level, owner = _levels(tasks, depth, picks[:, 0]), np.repeat(np.arange(jobs), tasks)
-        firsts = np.flatnonzero((np.diff(owner, prepend=-1) != 0) | (np.diff(level, prepend=-1) != 0))  # of each level
+        # first task of each level
+        firsts = np.flatnonzero((np.diff(owner, prepend=-1) != 0) | (np.diff(level, prepend=-1) != 0))
         ends = np.append(firsts[1:], len(level))
-        of = np.repeat(np.arange(len(firsts)), ends - firsts)  # the level of each task, over all jobs
+        # level of each task, numbered over all jobs
+        of = np.repeat(np.arange(len(firsts)), ends - firsts)
         widths = ends - firsts
 
         child = np.flatnonzero(level > 0)
@@ -142,7 +144,8 @@ def _levels(tasks: np.ndarray, depth: np.ndarray, picks: np.ndarray) -> np.ndarr
     level = ranges(np.zeros(len(tasks), np.int64), tasks)
     depth = np.repeat(depth, tasks)
     free = level >= depth
-    power = np.array([pick**_CROWDED for pick in picks[free].tolist()])  # NumPy's power differs between machines
+    # NumPy's power function differs between machines
+    power = np.array([pick**_CROWDED for pick in picks[free].tolist()])
     level[free] = (power * depth[free]).astype(np.int64)
     owner = np.repeat(np.arange(len(tasks)), tasks)
     return level[np.lexsort((level, owner))]
@@ -250,12 +253,13 @@ class Layered:
     def draw(self, rng: np.random.Generator, jobs: int) -> DagArrays:
         layers = _between(rng, self.layers, jobs)
         widths = _between(rng, self.width, int(layers.sum()))
-        first = bounds(widths)  # the first task of each layer
-        below = np.delete(np.arange(len(widths)), bounds(layers)[:-1])  # layers with a layer above them
+        first = bounds(widths)  # first task of each layer
+        # layers that have a layer above them
+        below = np.delete(np.arange(len(widths)), bounds(layers)[:-1])
         wide, above = widths[below], widths[below - 1]
         kept = rng.random(int((above * wide).sum())) < self.density
         fallback = rng.random(len(widths) * self.width[1])
-        tasks = ranges(first[below], wide)  # tasks with a layer above them
+        tasks = ranges(first[below], wide)  # tasks that have a layer above them
         candidates = np.repeat(above, wide)
         child = np.repeat(tasks, candidates)[kept]
         parent = ranges(np.repeat(first[below - 1], wide), candidates)[kept]
@@ -307,7 +311,8 @@ def _in_layers(layers: np.ndarray, widths: np.ndarray) -> DagArrays:
     above = np.concatenate([np.zeros(1, np.int64), widths[:-1]])
     above[firsts] = 0
     tasks = np.add.reduceat(widths, firsts)
-    start = bounds(widths)[:-1] - np.repeat(bounds(tasks)[:-1], layers) - above  # of the layer above, within the job
+    # start of the layer above, within the job
+    start = bounds(widths)[:-1] - np.repeat(bounds(tasks)[:-1], layers) - above
     waits = np.repeat(above, widths)
     return DagArrays(tasks, waits, ranges(np.repeat(start, widths), waits))
 
@@ -321,7 +326,9 @@ def _distinct(below: np.ndarray, count: np.ndarray, picks: np.ndarray) -> np.nda
     chosen = np.empty((len(below), 0), np.int64)
     for turn in range(int(count.max(initial=0))):
         number = (picks[:, turn] * (below - turn)).astype(np.int64)
-        for other in chosen.T:  # sorted: each that is not above the number makes it one more
+        # the chosen numbers are sorted, and each one that is not above this number increases it by
+        # one
+        for other in chosen.T:
             number += number >= other
         number[turn >= count] = np.iinfo(np.int64).max
         chosen = np.sort(np.concatenate([chosen, number[:, None]], axis=1), axis=1)

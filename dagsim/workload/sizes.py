@@ -51,7 +51,7 @@ class SizeColumns(NamedTuple):
     gang: np.ndarray  # (n,) bool
     model: np.ndarray  # (n,) int64: index in models
     estimate: np.ndarray | None = None  # (n,) float64
-    priority: np.ndarray | None = None  # (n,) float64, if sizes determine it
+    priority: np.ndarray | None = None  # (n,) float64; None unless sizes determine the priority
     models: tuple[str | None, ...] = (None,)
     gpu_types: tuple[str, ...] | None = None
 
@@ -167,12 +167,13 @@ Sizes: TypeAlias = Annotated[Independent | Correlated, TaggedUnion("independent"
 
 
 def _sizes(name: str, distribution: Distribution, rng: Draws, count: int) -> np.ndarray:
-    if isinstance(distribution, Constant):  # creating a generator takes longer than drawing for 100 jobs
+    # creating a generator takes longer than drawing the values for 100 jobs
+    if isinstance(distribution, Constant):
         drawn = np.full(count, float(distribution.value))
     else:
         drawn = distribution.draw(rng(f"sizes/{name}"), count)
     if count and not drawn.min() >= 0:
-        raise WorkloadError(f"sizes: {name} must be 0 or more, and {distribution!r} gave {float(drawn.min())!r}")
+        raise WorkloadError(f"sizes: {name} must be 0 or more, but {distribution!r} gave {float(drawn.min())!r}")
     return drawn
 
 

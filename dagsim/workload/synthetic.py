@@ -78,7 +78,7 @@ def _few(prefix: str, count: int) -> list[str]:
     return [f"{prefix}{number}" for number in range(count)]
 
 
-_CHUNK = 1024  # jobs drawn at once
+_CHUNK = 1024  # number of jobs drawn at once
 _MOST = 10_000_000
 """Maximum number of jobs; a larger number is most likely a typing error."""
 _PILOT = 32_768  # number of jobs used to estimate the expected load
@@ -142,7 +142,7 @@ class Synthetic:
             return drawn.arriving(arrival_s)
         assert seconds is not None
         ideal_s = drawn.critical_paths(seconds.min(axis=1))
-        with np.errstate(invalid="ignore"):  # from jobs that this cluster cannot run
+        with np.errstate(invalid="ignore"):  # jobs that this cluster cannot run give invalid values
             deadline_s = np.where(ideal_s < inf, arrival_s + slack * ideal_s, inf)
         if (before := np.flatnonzero(deadline_s < arrival_s)).size:
             raise ModelError(f"job {drawn.ids[before[0]]!r}: its slack {float(slack[before[0]])!r} is below 0")
@@ -167,7 +167,7 @@ class Synthetic:
         else:
             busy_s = self.count * _expected_s(self, cluster, runtime)
         if not busy_s > 0:
-            raise WorkloadError(f"workload: {cluster} can run none of this work, so no load can be set")
+            raise WorkloadError(f"workload: {cluster} cannot run any of this work, so no load can be set")
         span_s = busy_s / self.load
         times = self.arrivals.times(stream(seed, "arrivals"), self.count, span_s)
         if self.load_mode == "expected":

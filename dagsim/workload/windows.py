@@ -30,11 +30,12 @@ def spread_windows(
     first, last = _bounds(jobs, part)
     if windows > most:
         raise WorkloadError(
-            f"{windows:,} windows of {window_jobs:,} jobs would overlap in jobs {first:,} to {last:,}: "
-            f"{most:,} fit; ask for fewer or shorter ones"
+            f"{windows:,} windows of {window_jobs:,} jobs would overlap in jobs {first:,} to {last:,}, "
+            f"where only {most:,} fit; choose fewer or shorter windows"
         )
     share = last - first
-    # The middle of the i-th share less half a window, in whole numbers: starts lie at least window_jobs apart.
+    # The middle of the i-th share, less half a window, in whole numbers. Starts are at least
+    # window_jobs apart.
     starts = (first + ((2 * i + 1) * share - windows * window_jobs) // (2 * windows) for i in range(windows))
     return tuple(range(start, start + window_jobs) for start in starts)
 
@@ -68,7 +69,9 @@ def _reversed(number: int, bits: int) -> int:
 def _bounds(jobs: int, part: tuple[float, float]) -> tuple[int, int]:
     low, high = part
     if not 0 <= low < high <= 1:
-        raise WorkloadError(f"a part of a trace must lie between 0 and 1, from the smaller fraction, got {part!r}")
+        raise WorkloadError(
+            f"a part of a trace must be two fractions between 0 and 1, the smaller one first, got {part!r}"
+        )
     return round(low * jobs), round(high * jobs)
 
 
@@ -91,8 +94,8 @@ def check_measure(measure: Measure | None, count: int | None = None) -> None:
         tenth = count // 10
         shorter = f"workload.measure={tenth}:-{tenth} leaves out 10 % at each end, " if tenth else ""
         raise WorkloadError(
-            f"measure {first}:{'' if last is None else last} holds none of {count:,} jobs; "
-            f"{shorter}workload.measure=null counts all"
+            f"measure {first}:{'' if last is None else last} contains none of the {count:,} jobs; "
+            f"{shorter}workload.measure=null counts all of them"
         )
     if first < 0 or (last is not None and 0 <= last <= first):
         raise WorkloadError(f"measure must go from a job to a later one, got {first}:{'' if last is None else last}")

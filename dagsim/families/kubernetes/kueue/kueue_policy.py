@@ -164,7 +164,8 @@ class Kueue:
             stopped = True
             yield stop
         if stopped:
-            return  # the policy is called again, with the pieces of the runs that it stopped
+            # the policy is called again with the remaining parts of the runs that it stopped
+            return
         yield from self._start(view, tasks)
         until = min(
             [self._admission.next_return(), *(one.from_s for one in self._waiting.values() if one.from_s > now)]
@@ -207,7 +208,7 @@ class Kueue:
         """Make what admits."""
         return Admission(objects, requeue_s=self.requeue_s, exact=self._exact)
 
-    # Tasks as workloads.
+    # Workloads that stand for tasks.
 
     def _forget(self, view: ClusterView) -> None:
         """Remove the workloads of jobs that have finished or were stopped."""
@@ -403,7 +404,9 @@ class Kueue:
                 for gone in cycle.preempted:
                     yield from self._stopped(view, gone.workload.name)
         except EndlessPreemption as circle:
-            self._note(f"workloads preempt each other in a circle, as in Kueue ({circle}); the circle was cut")
+            self._note(
+                f"workloads preempt each other in a circle, as they do in Kueue ({circle}); dagsim broke the circle"
+            )
 
     def _submit_next(self, task: TaskState) -> None:
         """Submit the next independent instance of a task, if there is one besides those admitted."""
