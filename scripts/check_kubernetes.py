@@ -1,11 +1,13 @@
 """Ask dagsim's `kueue` and `kube-default` for decisions that the real programs took, and count the equal ones.
 
-    python scripts/check_kubernetes.py FOLDER [FOLDER ...] [--json] [--only TEXT] [--binary kube-scheduler]
+    python scripts/check_kubernetes.py FOLDER [FOLDER ...] [--json] [--only TEXT] [--answers | --binary kube-scheduler]
 
 Each state becomes the manifests that ``kubectl get -o json`` would give. The product's import reads
 them, and the product's policy decides. The script prints the right, wrong and inexpressible
 decisions of each family with their causes, and fails if a family is below its gate. With ``--binary`` that
-kube-scheduler itself plays the timelines in dagsim's simulated time; decisions of single pods are left out.
+kube-scheduler itself plays the timelines in dagsim's simulated time; decisions of single pods are left out. With
+``--answers`` the script compares what ``dagsim eta`` and ``why`` say about each waiting workload of a state with what
+Kueue did, and with its message.
 """
 
 from __future__ import annotations
@@ -98,8 +100,10 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print the counts as JSON")
     parser.add_argument("--only", default="", metavar="TEXT", help="check files whose path contains this text")
     parser.add_argument("--binary", default="", metavar="PATH", help="a kube-scheduler that plays the timelines")
+    parser.add_argument("--answers", action="store_true", help="judge eta and why on the states of Kueue")
+    parser.add_argument("--states", type=int, metavar="N", help="with --answers: the first N states of each file")
     arguments = parser.parse_args()
-    kube.BINARY = arguments.binary
+    kube.BINARY, kueue.ANSWERS, kueue.STATES = arguments.binary, arguments.answers, arguments.states
     for folder in arguments.folder:
         if not folder.is_dir():
             parser.error(f"{folder} is not a folder")

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-GUIDES = ("docs/tutorial.md", "docs/workloads.md", "docs/forecast.md", "docs/operators-sample.md")
+GUIDES = ("docs/tutorial.md", "docs/workloads.md", "docs/forecast.md", "docs/operators-sample.md", "docs/kubernetes.md")
 WIDTH = 100
 _BLOCK = re.compile(r"(?:<!-- file: (\S+) -->\n)?```(\w*)\n(.*?)```", re.DOTALL)
 _CLOCKS = (

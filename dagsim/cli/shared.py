@@ -125,6 +125,20 @@ def experiment(
     return config
 
 
+def with_own_site(path: Path, asked: Experiment, reading: TraceFlags, scratch: Path, *, told: bool) -> Experiment:
+    """Return the options with the configuration of the site that a log or a snapshot describes itself,
+    written to ``scratch``; the same options if a cluster is given, or if it describes none.
+    """
+    if asked.config is not None or reading.cluster is not None or not service("holds_site")(path):
+        return asked
+    file = scratch / "site.yaml"
+    lines = service("import_site")([path], file)
+    for line in lines if told else ():
+        if line.startswith("not modelled:"):
+            say(f"{path.name}: {line}", err=True)
+    return asked._replace(config=str(file))
+
+
 def audited(config: Config, *, told: bool, doubts: tuple[str, ...] = ()) -> Audit:
     """Check the log in a configuration before anything is simulated. Print where it contradicts
     itself or the site, and the other ``doubts``.

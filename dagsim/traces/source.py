@@ -5,6 +5,7 @@ shards.
 from __future__ import annotations
 
 import gzip
+import re
 import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ Row = tuple[int, Sequence[Any]]
 parsed them."""
 
 _HEAD_BYTES = 1 << 16
+_BLOCK, _OVERLAP = 1 << 20, 128
 # A row number combines the index of its file among the shards with its line in a single int, which
 # is cheap to pass on.
 LINE_BITS = 40
@@ -152,6 +154,17 @@ class Source:
         with self._raw() as raw:
             is_arrow = raw.peek(8).startswith(MAGIC)
         return ArrowFile(self.path) if is_arrow else None
+
+    def mentions(self, pattern: re.Pattern[bytes]) -> bool:
+        """Return True if the bytes of a shard contain the pattern, which spans at most 128 bytes."""
+        for file in self.files:
+            with file.open_binary() as stream:
+                rest = b""
+                while block := stream.read(_BLOCK):
+                    if pattern.search(rest + block):
+                        return True
+                    rest = block[-_OVERLAP:]
+        return False
 
     def size_bytes(self) -> int:
         """Return the size on disk in bytes, summed over a directory or archive; 0 if the file does

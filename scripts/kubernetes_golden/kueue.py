@@ -11,12 +11,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from dagsim.config.schema import load_config
 from dagsim.errors import DagsimError
+from dagsim.families.forecast.futures import QueueState
+from dagsim.families.forecast.live import Question
 from dagsim.families.kubernetes.kueue.amounts import text, whole
 from dagsim.families.kubernetes.kueue.engine import Admission, Cycle, EndlessPreemption
 from dagsim.families.kubernetes.kueue.workloads import WorkloadState
 from dagsim.families.kubernetes.kueue_objects import PodSetAssignment
 from dagsim.families.kubernetes.kueue_site import read_kueue_site
+from dagsim.families.site.cluster_file import import_site
 from kubernetes_golden import Verdict
 
 NAMESPACE = "research"
@@ -36,8 +40,10 @@ def _is_case(case: Any) -> bool:
 def verdicts(file: Path, document: Any) -> Iterator[Verdict]:
     """Yield a verdict for each state, and for each workload of a timeline."""
     family = file.parent.name
-    for case in document:
-        if "state" in case:
+    for case in document[:STATES]:
+        if ANSWERS:
+            yield from _answers(family, case) if "state" in case else ()
+        elif "state" in case:
             yield _state_verdict(family, case)
         else:
             yield from _timeline_verdicts(family, case)
@@ -217,6 +223,60 @@ def _cycle_difference(admission: Admission, cycle: Cycle, recorded: Mapping[str,
     if pending.keys() != heads.keys():
         return "heads that stay"
     return ""
+
+
+STATES: int | None = None
+"""The number of cases of each file; None for all."""
+ANSWERS = False
+"""True to judge the answers of ``eta`` and ``why`` about each waiting workload, not the cycles of the engine."""
+
+
+def _answers(family: str, case: Mapping[str, Any]) -> Iterator[Verdict]:
+    """Yield a verdict for each waiting workload of a state: what ``dagsim eta`` and ``why`` say about the objects as
+    ``kubectl`` gives them, against what Kueue did until rest, and its last message.
+    """
+    state, decisions = case["state"], case["decisions"]
+    waiting = [one["name"] for one in state["workloads"] if "admission" not in one]
+    if state["configuration"].get("featureGates") or decisions.get("truncated") or not waiting:
+        return
+    admitted: set[str] = set()
+    messages: dict[str, str | None] = {}
+    for cycle in decisions["cycles"]:
+        admitted |= {one["name"] for one in cycle.get("admitted", ())}
+        admitted -= {one["name"] for one in cycle.get("preempted", ())}
+        messages |= {one["name"]: one["message"] for one in cycle.get("pending", ())}
+    objects, nodes = manifests(state)
+    with TemporaryDirectory() as folder:
+        snapshot, site = Path(folder, "now.json"), Path(folder, "site.yaml")
+        snapshot.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*objects, *nodes]}))
+        try:
+            import_site([snapshot], site)
+            workload = {"kind": "trace", "path": str(snapshot), "format": "kubernetes-now"}
+            config = load_config(site).changed("check", {"workload": workload})
+            question = Question.read(config, snapshot, None, None, 1, 0)
+            present = QueueState.at(question.log, question.t)
+            said = {_plain(name): outcome for name, outcome in question.forecaster.player.said(present).items()}
+            starts_s = {_plain(row.job): row.quantiles_s[-1] for answer in question.answers() for row in answer.rows}
+        except DagsimError as error:
+            for name in waiting:
+                yield Verdict(family, f"{case['name']} {name}", "not_expressible", str(error).replace(folder, "..."))
+            return
+    for name in waiting:
+        outcome = said.get(name) or said.get(f"{name}/0")
+        if outcome is None:
+            cause = "no answer"
+        elif name in admitted:
+            starts = starts_s.get(name) == 0
+            cause = "" if outcome.reason in ("None", "Preempting") and starts else f"admitted, but {outcome.reason}"
+        elif outcome.reason in ("None", "Preempting"):
+            cause = "not admitted"
+        elif name in messages:
+            message = messages[name]
+            cause = "" if message is None or message in outcome.words else "another message"
+        else:
+            behind = outcome.never or outcome.reason in ("Priority", "Inadmissible")
+            cause = "" if behind else "a message, but it was never a head"
+        yield Verdict(family, f"{case['name']} {name}", "wrong" if cause else "right", cause)
 
 
 def _root(admission: Admission, queue: str) -> str:

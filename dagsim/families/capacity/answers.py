@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dagsim.experiment.scenario import workload_label
 from dagsim.families.capacity.answer_tables import plan_table
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.report.answer import Chart, Mark, Recommendation
 from dagsim.report.comparison import metric_name
 from dagsim.report.grid import Grid, factor, interval, number
 
 if TYPE_CHECKING:
     from dagsim.families.capacity.size_search import Size, SizePlan
-    from dagsim.families.capacity.whatif import Alternative, Beginning, Fit
+    from dagsim.families.capacity.whatif import Alternative, Beginning, Fit, Shift
 
 
 def _assumptions(begins: Beginning, remarks: Sequence[str]) -> tuple[str, ...]:
@@ -146,15 +147,75 @@ def whatif_answer(
     grid: Grid,
     begins: Beginning,
     remarks: Sequence[str] = (),
+    shifts: Mapping[tuple[str, str], Sequence[Shift]] | None = None,
 ) -> Recommendation:
     """Build the answer of ``dagsim whatif``: every alternative with its verdict and cost. ``grid``
-    is its table; ``remarks`` follow the assumptions."""
+    is its table; ``remarks`` follow the assumptions. ``shifts`` are the waits of each job in each
+    alternative, by cluster and policy."""
     today = choices[0]
-    sentences = [*_of_fit(fit), *(_of_choice(choice, today, metric) for choice in choices[1:])]
+    sentences = _of_fit(fit)
+    for choice in choices[1:]:
+        sentences.append(_of_choice(choice, today, metric))
+        sentences += _of_shifts(choice.cluster, (shifts or {}).get((choice.cluster, choice.policy), ()))
     if fit is not None and not fit.is_far:
         sentences.append(f"The simulation reproduces the log: {fit}.")
     charts = _of_alternatives(choices, metric, fit)
     return Recommendation(grid.title, tuple(sentences), grid, _assumptions(begins, remarks), charts)
+
+
+_NAMED = 3
+"""Number of jobs and queues that a sentence names."""
+
+
+def _of_shifts(name: str, shifts: Sequence[Shift]) -> Iterator[str]:
+    """Say who gains and who loses in an alternative: jobs, and queues by their mean waits."""
+    if not shifts:
+        return
+    gains, losses = [one for one in shifts if one.sooner_s > 0], [one for one in shifts if one.sooner_s < 0]
+    yield f"{name}: {len(gains):,} of {len(shifts):,} jobs start sooner, and {len(losses):,} later."
+    for word, several in (("Most is gained by", gains[:_NAMED]), ("Most is lost by", losses[::-1][:_NAMED])):
+        if several:
+            told = [f"{one.job} of {one.queue} ({_wait(one.today_s)} to {_wait(one.wait_s)})" for one in several]
+            yield f"{word} {', '.join(told)}."
+    moved = [row for row in _by_queue(shifts) if row[1] != row[2]]
+    if moved:
+        told = [f"{queue} {_wait(today_s)} to {_wait(wait_s)}" for queue, today_s, wait_s in moved]
+        yield f"Mean waits by queue: {', '.join(told)}."
+
+
+def _by_queue(shifts: Sequence[Shift]) -> Iterator[tuple[str, float, float]]:
+    """Yield the mean waits of the jobs of each queue, today and in an alternative."""
+    for queue in sorted({one.queue for one in shifts}):
+        own = [one for one in shifts if one.queue == queue]
+        today_s, wait_s = (ordered_sum(waits) for waits in zip(*[one[2:] for one in own], strict=True))
+        yield queue, today_s / len(own), wait_s / len(own)
+
+
+def _wait(seconds: float) -> str:
+    return f"{number(seconds)} s" if isfinite(seconds) else "never"
+
+
+def shift_facts(shifts: Mapping[tuple[str, str], Sequence[Shift]]) -> list[dict[str, Any]]:
+    """Return the waits of every job and queue in each alternative, for JSON; null for never."""
+
+    def finite(seconds: float) -> float | None:
+        return seconds if isfinite(seconds) else None
+
+    return [
+        {
+            "cluster": cluster,
+            "policy": policy,
+            "queues": [
+                {"queue": queue, "today_s": finite(today_s), "wait_s": finite(wait_s)}
+                for queue, today_s, wait_s in _by_queue(several)
+            ],
+            "jobs": [
+                {"job": one.job, "queue": one.queue, "today_s": finite(one.today_s), "wait_s": finite(one.wait_s)}
+                for one in several
+            ],
+        }
+        for (cluster, policy), several in shifts.items()
+    ]
 
 
 def _of_alternatives(choices: Sequence[Alternative], metric: str, fit: Fit | None) -> tuple[Chart, ...]:

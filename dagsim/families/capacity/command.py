@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import isfinite
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,7 +26,7 @@ from dagsim.cli.options import (
     TraceFlags,
     expand_options,
 )
-from dagsim.cli.shared import audited, checked, experiment, trace_at
+from dagsim.cli.shared import audited, checked, experiment, trace_at, with_own_site
 from dagsim.cli.sweep import swept
 from dagsim.errors import ConfigError
 
@@ -124,6 +125,14 @@ def whatif(
             help="Schedulers to compare, of which the first is today's (default: as configured).",
         ),
     ] = None,
+    alternative: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Kueue's objects (YAML or JSON), such as a ClusterQueue with another quota, in the place of those of "
+            "the same name; each file is an alternative; repeatable.",
+        ),
+    ] = None,
     growth: Growth = None,
     accept: Accept_ = None,
     price: Prices_ = None,
@@ -143,8 +152,8 @@ def whatif(
     config: ConfigFile = None,
     set_: Settings = None,
 ) -> None:
-    """Estimate the effect of other machines or another scheduler from a log: waits, intervals,
-    cost.
+    """Estimate the effect of other machines, another scheduler or other queues from a log: waits,
+    intervals, cost.
 
     Every alternative is one continuous simulation of the whole log.
 
@@ -153,15 +162,16 @@ def whatif(
     from dagsim.experiment.plan import Plan
     from dagsim.experiment.scenario import workload_label
     from dagsim.families.capacity.answer_tables import whatif_table
-    from dagsim.families.capacity.answers import whatif_answer
+    from dagsim.families.capacity.answers import shift_facts, whatif_answer
     from dagsim.families.capacity.machines import joined, with_memberships
-    from dagsim.families.capacity.whatif import Fit, WhatIf, alternatives_of, trials_of
+    from dagsim.families.capacity.whatif import Fit, WhatIf, alternatives_of, shifts_of, trials_of
 
     policies = _names(policy)
     chosen, audit = _configured(reading, trace, config, set_, policies[:1], growth, watched=shown.watched)
     chosen = _with_series(chosen, prices, carbon)
     checked("--metric", metric, chosen)
-    asked = WhatIf.of(with_memberships(chosen), policies, add or (), remove or (), accept or (), *_priced(price))
+    changed = (add or (), remove or (), accept or (), *_priced(price), alternative or ())
+    asked = WhatIf.of(with_memberships(chosen), policies, *changed)
     asked.demand.check(metric)
     folder, runs = swept(Plan.of_grid(asked.grid(trace, shown.name), "whatif"), shown)
     with folder.noting():
@@ -182,9 +192,13 @@ def whatif(
         remarks = [*_grown(growth), *(line for section in asked.clusters.values() for line in joined(today, section))]
         facts = {"run": str(folder.path), "metric": metric, "prices": asked.prices.to_dict(), **_log_facts(load, fit)}
         facts["choices"] = [choice.to_dict() for choice in choices]
-        _tell_answer(
-            folder.path, whatif_answer(choices, metric, fit, grid, begins, remarks), facts, shown, remarks, audit
-        )
+        shifts = {
+            (choice.cluster, choice.policy): shifts_of(choice, choices[0], asked.demand)
+            for choice in (choices[1:] if asked.queues else ())
+        }
+        facts |= {"shifts": shift_facts(shifts)} if shifts else {}
+        answer = whatif_answer(choices, metric, fit, grid, begins, remarks, shifts)
+        _tell_answer(folder.path, answer, facts, shown, remarks, audit)
 
 
 @app.command("plan")
@@ -329,10 +343,13 @@ def _configured(
     Raises:
         InputError: An option is wrong, or the log or the cluster cannot be read.
     """
-    what = Experiment(config=config, set_=set_)
-    chosen = experiment(
-        what, reading, policies[0] if policies else None, first=trace_at(trace), watched=watched, invented=False
-    )
+    with TemporaryDirectory() as scratch:
+        what = Experiment(config=config, set_=set_)
+        if reading.format_ == "kubernetes-now":
+            what = with_own_site(trace, what, reading, Path(scratch), told=watched)
+        chosen = experiment(
+            what, reading, policies[0] if policies else None, first=trace_at(trace), watched=watched, invented=False
+        )
     audit = audited(chosen, told=watched, doubts=(_NO_CLUSTER,) if reading.cluster == "sized" else ())
     if growth is None:
         return chosen, audit

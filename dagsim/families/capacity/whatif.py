@@ -23,6 +23,7 @@ from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
 from dagsim.experiment.store import Store
 from dagsim.families.capacity.machines import Prices, read_accept, read_gpus, resized, with_memberships
+from dagsim.family import service
 from dagsim.metrics.own import value_name
 from dagsim.metrics.paired import holm
 from dagsim.metrics.series import Change, JobSeries, Period, change_of, next_period
@@ -42,6 +43,7 @@ from dagsim.workload.load import ArrivalTimes, Load, LoadMeter, seconds_of
 TODAY = "today"
 """Label of the unchanged cluster."""
 METRICS = ("jct_s.mean", "wait_s.mean", "wait_s.p95", "energy_kwh")
+_PART = re.compile(r"^([^/]+/[^/]+)/\d+$")
 _AFTER = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|min|h|d)")
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _FIRST_DATE_S = 1e8
@@ -148,6 +150,12 @@ class LogDemand:
         unknown = JobSeries({}, np.zeros(0, np.int64), tenants, labels=self.labels).unknown_group(metric)
         if unknown:
             raise InputError(unknown)
+
+    def names(self) -> tuple[list[str], list[str]]:
+        """Return the id of each job, and its queue: its partition, account or tenant."""
+        columns = [getattr(self._jobs, name) for name in ("partition", "account", "tenant")]
+        words = [[""] * len(self._jobs) if column is None else column.tolist() for column in columns]
+        return self._jobs.ids.tolist(), [next(filter(None, several), "") for several in zip(*words, strict=True)]
 
     @property
     def jobs(self) -> int:
@@ -436,6 +444,8 @@ class WhatIf:
     """Clusters by label, today's first."""
     policies: Sequence[str]
     prices: Prices
+    queues: Mapping[str, Any]
+    """Queues by label, today's first; empty without alternatives."""
 
     @classmethod
     def of(
@@ -447,9 +457,10 @@ class WhatIf:
         accept: Sequence[str],
         price: Sequence[str],
         price_file: Path | None,
+        alternatives: Sequence[Path] = (),
     ) -> WhatIf:
-        """Read the texts of ``--add``, ``--remove``, ``--accept`` and ``--price``; the first policy (default:
-        that of ``config``) is today's.
+        """Read the texts of ``--add``, ``--remove``, ``--accept`` and ``--price``, and the files of
+        ``--alternative``; the first policy (default: that of ``config``) is today's.
 
         Raises:
             InputError: A text or the log cannot be read, there is nothing to compare, or jobs
@@ -461,10 +472,14 @@ class WhatIf:
         added = [read_gpus(text, "--add", own) for text in add]
         removed = [read_gpus(text, "--remove", own) for text in remove]
         accepted = read_accept(accept)
-        if not (added or removed or accepted) and len(policies) < 2:
+        if not (added or removed or accepted or alternatives) and len(policies) < 2:
             raise InputError(
-                "whatif: there is nothing to compare; give --add 16xH200, --remove 8xT4, or several --policy"
+                "whatif: there is nothing to compare; give --add 16xH200, --remove 8xT4, several --policy, or "
+                "--alternative queue.yaml"
             )
+        queues = {TODAY: config.queues} if alternatives else {}
+        for file in alternatives:
+            queues[file.name if file.name not in queues else str(file)] = service("changed_queues")(config.queues, file)
         config, demand = on_whole_log(config)
         clusters = {TODAY: config.cluster}
         if added or removed or accepted:
@@ -474,7 +489,7 @@ class WhatIf:
             if demand.is_snapshot and (displaced := demand.displaced(changed)):
                 raise InputError(f"{label}: {displaced:,} of the jobs running now do not fit on this cluster")
         prices = Prices.read(price, config.prices, price_file).of(clusters.values())
-        return cls(config, demand, clusters, policies, prices)
+        return cls(config, demand, clusters, policies, prices, queues)
 
     def grid(self, log: Path, name: str | None) -> SweepGrid:
         """Return the grid of clusters and policies, in a folder of that name (default: named after
@@ -483,10 +498,12 @@ class WhatIf:
         axes = (
             Axis("cluster", tuple(self.clusters), sections),
             Axis("policy", tuple(self.policies), tuple(self.policies)),
+            *([Axis("queues", tuple(self.queues), tuple(map(plain, self.queues.values())))] if self.queues else []),
         )
         dropped = ("policy", "cluster", "prices")
         settings = {key: value for key, value in plain(self.config).items() if key not in dropped}
-        name = name or question(log, self.config, list(sections), list(self.policies))
+        asked = [list(sections), list(self.policies), *([list(axes[2].values)] if self.queues else [])]
+        name = name or question(log, self.config, *asked)
         own = map(value_name, self.config.metrics)
         return SweepGrid(
             name, None, axes, {**settings, "cluster": sections[0]}, keep="series", metrics=(*METRICS, *own)
@@ -510,7 +527,7 @@ def alternatives_of(
     p = [nan, *holm([change.p for change in changes[1:]])]
     return [
         Alternative(
-            trial.run.at["cluster"],
+            _label(trial.run.at),
             trial.run.at["policy"],
             trial,
             prices.a_month(clusters[trial.run.at["cluster"]]) + prices.power_a_month(trial.mean_kw) if prices else None,
@@ -520,6 +537,38 @@ def alternatives_of(
         )
         for trial, change, adjusted in zip(trials, changes, p, strict=True)
     ]
+
+
+def _label(at: Mapping[str, str]) -> str:
+    """Return the cluster of a row, with its queues if these are not today's."""
+    cluster, queues = at["cluster"], at.get("queues", TODAY)
+    return cluster if queues == TODAY else queues if cluster == TODAY else f"{cluster}, {queues}"
+
+
+class Shift(NamedTuple):
+    """The waits of a job today and in an alternative; infinite if it does not start."""
+
+    job: str
+    queue: str
+    today_s: float
+    wait_s: float
+
+    @property
+    def sooner_s(self) -> float:
+        """Seconds that the job gains; 0 if it starts in neither."""
+        return 0.0 if self.today_s == self.wait_s else self.today_s - self.wait_s
+
+
+def shifts_of(choice: Alternative, today: Alternative, demand: LogDemand) -> list[Shift]:
+    """Return the waits of every job that counts, those that gain most first."""
+    series = [one.trial.series.values["wait_s"] for one in (today, choice)]
+    waits = [np.where(np.isnan(one), inf, one).tolist() for one in series]
+    shifts: dict[str, Shift] = {}
+    for id, queue, today_s, wait_s in zip(*demand.names(), *waits, strict=True):
+        job = _PART.sub(r"\1", id)  # the pod sets of a workload are one
+        other = shifts.get(job, Shift(job, queue, 0.0, 0.0))
+        shifts[job] = Shift(job, queue, max(today_s, other.today_s), max(wait_s, other.wait_s))
+    return sorted(shifts.values(), key=lambda shift: (-shift.sooner_s, shift.job))
 
 
 def _verdict(trial: Trial, today: Trial, change: Change, p: float, metric: str) -> str:

@@ -27,8 +27,7 @@ from dagsim.cli.options import (
     Workers,
     expand_options,
 )
-from dagsim.cli.shared import audited, experiment, trace_at
-from dagsim.family import service
+from dagsim.cli.shared import audited, experiment, trace_at, with_own_site
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
@@ -184,23 +183,19 @@ def _forecast(
 ) -> None:  # fmt: skip
     """Forecast the jobs of a snapshot, or a planned job; if somebody watches, show earlier answers,
     too."""
-    from dagsim.config.schema import Setting
     from dagsim.errors import InputError
-    from dagsim.families.forecast.live import Question, is_idle, workload_of
+    from dagsim.families.forecast.live import Question, is_idle
     from dagsim.families.forecast.planned_jobs import PlannedJob, shapes_of
     from dagsim.families.forecast.texts import queue_grid, shapes_grid, shapes_sentences, without_grid, without_sentence
     from dagsim.report.terminal import show_grid
     from dagsim.systems.cluster.knowledge import Knowledge
 
-    if asked.config is None and reading.cluster is None:
-        raise InputError("--state: the cluster is unknown; give --config site.yaml (from dagsim site import)")
     if is_idle(state):
         say("nothing runs or waits: a job that fits starts at once", err=True)
         if output.json:
             say(json.dumps({"jobs": [], "idle": True}))
         return
-    first = [Setting(f"--state {state}", "workload", workload_of(state))]
-    config = experiment(asked, reading, first=first, watched=output.watched)
+    config = _of_snapshot(state, asked, reading, watched=output.watched)
     audit = audited(config, told=output.watched)
     question = Question.read(config, state, history, algo, *counts)
     knowledge = str(Knowledge("forecast", 0.0, len(question.log), int(question.log.limited.sum()), of_log=True))
@@ -256,19 +251,15 @@ def explain_waiting(
     table: TableFormat, *, as_json: bool,
 ) -> None:  # fmt: skip
     """Print why a job of a snapshot waits (``dagsim why --state``)."""
-    from dagsim.config.schema import Setting
     from dagsim.errors import InputError
     from dagsim.families.forecast.explanation import explain
-    from dagsim.families.forecast.live import Question, is_idle, workload_of
+    from dagsim.families.forecast.live import Question, is_idle
     from dagsim.families.forecast.texts import why_grids, why_sentences
     from dagsim.report.terminal import show_grid
 
-    if asked.config is None:
-        raise InputError("--state: the cluster is unknown; give --config site.yaml (from dagsim site import)")
     if is_idle(state):
         raise InputError(f"{state}: the snapshot contains no running or waiting jobs, so there is no job {job}")
-    first = [Setting(f"--state {state}", "workload", workload_of(state))]
-    config = experiment(asked, TraceFlags(), first=first, watched=False)
+    config = _of_snapshot(state, asked, TraceFlags(), watched=False)
     audit = audited(config, told=not as_json)
     question = Question.read(config, state, history, algo, futures, 0)
     answer = explain(question, job, futures)
@@ -365,12 +356,30 @@ def _backtest(
         say(knowledge)
 
 
+def _of_snapshot(state: Path, asked: Experiment, reading: TraceFlags, *, watched: bool) -> Config:
+    """Return the configuration whose workload is a snapshot: that of ``--config``, else that of the
+    site which the snapshot itself describes, as Kueue's objects do.
+
+    Raises:
+        InputError: The cluster is unknown.
+    """
+    from dagsim.config.schema import Setting
+    from dagsim.errors import InputError
+    from dagsim.families.forecast.live import workload_of
+
+    first = [Setting(f"--state {state}", "workload", workload_of(state))]
+    with TemporaryDirectory() as scratch:
+        asked = with_own_site(state, asked, reading, Path(scratch), told=True)
+        if asked.config is None and reading.cluster is None:
+            raise InputError("--state: the cluster is unknown; give --config site.yaml (from dagsim site import)")
+        return experiment(asked, reading, first=first, watched=watched)
+
+
 def _configured(path: Path, asked: Experiment, scratch: Path, reading: TraceFlags, *, watched: bool) -> Config:
     """Return the configuration for the log: that of ``--config``, else that of a folder's site
     files."""
-    if asked.config is None and path.is_dir() and service("holds_site")(path):
-        asked = asked._replace(config=str(scratch / "site.yaml"))
-        service("import_site")([path], scratch / "site.yaml")
+    if path.is_dir():
+        asked = with_own_site(path, asked, reading, scratch, told=False)
     return experiment(asked, reading, first=trace_at(path, "--backtest"), watched=watched, invented=False)
 
 

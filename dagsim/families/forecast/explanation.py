@@ -226,7 +226,8 @@ def explain(question: Question, job: str, futures: int = FUTURES) -> Explanation
             Ahead(0, 0, (), None, {}), inf, inf, (), (), 0,
         )  # fmt: skip
     first = own[0]
-    played = rows_of(state, listing or None, partial(player.obstacle, t=t)).state.waiting
+    obstacle = partial(player.obstacle, t=t)
+    played = rows_of(state, listing or None, obstacle, keeps_all=player.knows_queue).state.waiting
     state = replace(state, waiting=np.union1d(played, own))
     members = np.flatnonzero(np.isin(state.waiting, own))
     present, tasks, zero_s = player.present(state)
@@ -238,7 +239,7 @@ def explain(question: Question, job: str, futures: int = FUTURES) -> Explanation
     # if the start time is unknown to everybody, nothing is simulated
     never, known = hindrance.fate is Fate.NEVER, Fate.OUTSIDE not in fates
     ahead = _ahead(present, task, listing, log) if task is not None else Ahead(0, 0, (), None, {})
-    if hindrance.reason in ("Priority", HELD_BY_OTHERS):
+    if hindrance.words == "waits for its turn":
         hindrance = hindrance._replace(words=_turn(ahead, log.partition[first]))
     start_s, nodes = (inf, ()) if never or not known else player.planned_start(state, int(members[0]))
     frees = list(_frees(log, state, present, hindrance, start_s, nodes, zero_s))
@@ -293,6 +294,11 @@ def _hindrance(
         return Hindrance("Suspended", f"is suspended: it waits {verdict_of('Suspended').words}")
     if listed is not None and listed.after and (others := _conditions(state, listed)):
         return others
+    ours = None if task is None else _own(present, task)
+    if ours is not None and ours.outcome is not None:
+        outcome = ours.outcome
+        fate = Fate.NEVER if outcome.never else Fate.OUTSIDE if outcome.outside else Fate.KNOWN
+        return Hindrance(outcome.reason, outcome.words, fate, outcome.limits)
     if words := player.obstacle(job, t):
         reason = words.partition(" (")[0].partition(":")[0] if words[0].isupper() else "BadConstraints"
         return Hindrance(reason, f"never starts under the present rules: {words}", Fate.NEVER)
@@ -314,7 +320,6 @@ def _hindrance(
         return Hindrance("Reservation", f"waits for a reservation to end: {_reserved(reserved, zero_s, t, task)}")
     if present.closed(task):
         return Hindrance("ReqNodeNotAvail", "waits for nodes: too many of those that it could use are down or drained")
-    ours = _own(present, task)
     if ours is not None and (first := next(_before(present, ours, task, question.listing or {}), None)) is not None:
         return Hindrance("Priority" if first.group == ours.group else HELD_BY_OTHERS, "waits for its turn")
     if causes := present.lacking(task):
@@ -391,7 +396,8 @@ def _before(present: Present, ours: Standing, task: TaskState, listing: dict[str
         if listed is not None and listed.reason == "Suspended":
             continue
         is_before = other > own or (other == own and at < place)
-        if is_before and not any(present.rules.reached(one.task)) and not present.closed(one.task):
+        is_held = one.outcome is None and (any(present.rules.reached(one.task)) or present.closed(one.task))
+        if is_before and not is_held:
             seen.add(one.task.job.number)
             before.append((one.group != ours.group, other, one))
     for *_, one in sorted(before, key=lambda row: (row[0], (-row[1][0], -row[1][1]))):

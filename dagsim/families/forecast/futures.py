@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 from math import e, floor, inf, log2
 from typing import Any
 
@@ -26,7 +27,7 @@ from dagsim.systems.cluster.past import jobs_at
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.view import ClusterView
-from dagsim.systems.cluster.waits import Obstacles, Present
+from dagsim.systems.cluster.waits import Obstacles, Outcome, Present
 from dagsim.systems.seam import Conversation
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
@@ -281,6 +282,24 @@ class Player:
         for task in view.ready:
             tasks.setdefault(task.job.job.id, task)
         return Present(view, policy, self._policy), tasks, scene.zero_s
+
+    @cached_property
+    def knows_queue(self) -> bool:
+        """True if the policy knows what becomes of every waiting job, also of those that never start: they may
+        block others.
+        """
+        policy = make_policy(self._estimated, self._policy, 0)
+        return getattr(policy, "decides_at_once", False) and getattr(policy, "outlook", None) is not None
+
+    def said(self, state: QueueState) -> dict[str, Outcome]:
+        """Return what the policy does about each waiting job at the present, by id; empty for policies whose first
+        decisions in a snapshot are not those of the real scheduler.
+        """
+        if not self.knows_queue or not len(state.waiting):
+            return {}
+        present, _, _ = self.present(state)
+        standings = [one for one in present.standings if one.outcome is not None]
+        return {one.task.job.job.id: one.outcome for one in standings if one.outcome is not None}
 
     def planned_start(self, state: QueueState, place: int) -> tuple[float, tuple[str, ...]]:
         """Seconds until the job at a place of ``state.waiting`` starts, and its nodes, if all jobs run to their

@@ -28,6 +28,8 @@ from dagsim.traces.times import moment_s
 from dagsim.traces.trace import Trace
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
+_PART = re.compile(r"^([^/]+/[^/]+)/\d+$")
+"""The id of a part of a workload, ``namespace/name/0``."""
 _BILLING = re.compile(r"(?:^|,)billing=(\d{1,15})(?:,|$)")
 
 
@@ -195,7 +197,7 @@ def read_snapshot(trace: Trace) -> tuple[JobLog, float]:
     jobs = replace(jobs, estimate=np.where(np.isfinite(stated_s), stated_s, jobs.work))
     log = JobLog.of(jobs, trace.meta["origin_s"], start_s)
     begin_s = np.where(log.eligible_s > t, log.eligible_s, log.begin_s)
-    array = objects([id.partition("_")[0] for id in log.array.tolist()])
+    array = objects([_PART.sub(r"\1", id.partition("_")[0]) for id in log.array.tolist()])
     return replace(log, array=array, begin_s=begin_s, limited=limited, ends_s=t), t
 
 

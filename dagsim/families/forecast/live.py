@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from dagsim.families.forecast.scores import LEVELS, log_wait, quantiles_of
 from dagsim.model import Cluster, QueueTree
 from dagsim.systems.cluster.past import forgotten
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
+from dagsim.systems.cluster.waits import Outcome
 from dagsim.traces import TraceOptions, format_of
 from dagsim.traces.documents import elements
 from dagsim.traces.source import Source
@@ -267,18 +268,20 @@ def expected(
     by forecasts at a third of the earlier times in the log; then at all of them."""
     past = Past(log, baselines=False)
     past.move(t)
-    rows = rows_of(QueueState.at(log, t), listing, partial(forecaster.player.obstacle, t=t))
+    player = forecaster.player
+    rows = rows_of(QueueState.at(log, t), listing, partial(player.obstacle, t=t), keeps_all=player.knows_queue)
     if jobs:
         rows = rows.chosen([place for place, job in enumerate(rows.first.tolist()) if log.array[job] in jobs])
     without = [job for job in _without(log, rows, listing) if not jobs or job.job in jobs]
+    said = forecaster.player.said(rows.state)
     played: list[np.ndarray] = []
     for waits_s in forecaster.waits(Future.RUNS, rows, past, instants):
         played.append(waits_s)
         if len(played) == forecaster.futures or (early is not None and early(len(played))):
             present = forecasts_of(rows, forecaster, past, instants, played)
-            yield Prospect(_shown(log, [present], rows, listing), len(played), 0, without)
+            yield Prospect(_shown(log, [present], rows, listing, said), len(played), 0, without)
     for earlier in _earlier(log, forecaster, t, instants):
-        yield Prospect(_shown(log, [*earlier, present], rows, listing), len(played), len(earlier), without)
+        yield Prospect(_shown(log, [*earlier, present], rows, listing, said), len(played), len(earlier), without)
 
 
 def expected_shapes(
@@ -307,7 +310,7 @@ def expected_shapes(
     if not kept:
         why = player.obstacle(places[0], t) or "it does not start within a week in any of the simulated futures"
         raise InputError(f"--job: {shapes[0]} could never start, even on the idle cluster: {why}")
-    queue = rows_of(state, listing, partial(player.obstacle, t=t)).state
+    queue = rows_of(state, listing, partial(player.obstacle, t=t), keeps_all=player.knows_queue).state
     others = queue.waiting[~np.isin(queue.waiting, places)]
     rows = [
         Rows(
@@ -368,16 +371,26 @@ def _test(log: JobLog, several: Sequence[Forecasts], count: int) -> np.ndarray:
     return forecast[len(forecast) - count :]
 
 
-def _shown(log: JobLog, several: Sequence[Forecasts], rows: Rows, listing: Listing | None) -> list[Expected]:
+def _shown(
+    log: JobLog, several: Sequence[Forecasts], rows: Rows, listing: Listing | None, said: Mapping[str, Outcome]
+) -> list[Expected]:
+    """Return the forecasts of the last rows. What the policy says about a job at the present (``said``) is the cause
+    of its wait; a job that the policy starts at once in every future starts now, whatever the past waits were.
+    """
     present = several[-1]
     if not len(present.t):
         return []
     forecasts = []
-    for logs, job, kind in zip(_test(log, several, len(present.t)), present.job.tolist(), present.kind, strict=True):
+    tested = _test(log, several, len(present.t))
+    if said:
+        tested = np.where((present.raw["runs"] == 0).all(axis=1)[:, None], 0.0, tested)
+    for logs, job, kind in zip(tested, present.job.tolist(), present.kind, strict=True):
         within = [_chance(logs, span_s) for span_s in (3600.0, 86400.0)]
         name, kind_name = log.array[job], KINDS[kind]
         listed = None if listing is None else listing.get(name)
         reason = kind_name if listed is None or listed.reason in ("", "None") else listed.reason
+        if (outcome := said.get(str(log.jobs.ids[job]))) is not None:
+            reason = outcome.brief
         waits_s = tuple(np.expm1(logs).tolist())
         forecasts.append(Expected(name, log.user[job], log.partition[job], kind_name, reason, waits_s, *within))
     return sorted(forecasts, key=lambda forecast: forecast.quantiles_s[9])
@@ -411,4 +424,6 @@ def _shapes(
 def _chance(logs: np.ndarray, span_s: float) -> float:
     """Return the probability of a start within a span, from the levels of the quantiles on either
     side; outside all quantiles, from the middle of the outermost twentieth."""
+    if not logs.any():
+        return 1.0
     return float(np.interp(np.log1p(span_s), logs, LEVELS, left=0.025, right=0.975))

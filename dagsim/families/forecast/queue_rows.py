@@ -151,9 +151,16 @@ class Rows:
         return np.stack([starts[..., places].min(axis=-1) for places in self.members], axis=-1)
 
 
-def rows_of(state: QueueState, listing: dict[str, Listed] | None, obstacle: Callable[[int], str] | None = None) -> Rows:
+def rows_of(
+    state: QueueState,
+    listing: dict[str, Listed] | None,
+    obstacle: Callable[[int], str] | None = None,
+    *,
+    keeps_all: bool = False,
+) -> Rows:
     """Return the rows of a state; with a listing of the queue, the rows in the listing.
-    ``obstacle`` describes what prevents the job at an index of the log from ever starting."""
+    ``obstacle`` describes what prevents the job at an index of the log from ever starting. With
+    ``keeps_all``, the state keeps the jobs that get no forecast."""
     log = state.log
     places: dict[str, list[int]] = {}
     names_of_jobs = log.array[state.waiting].tolist()
@@ -173,10 +180,10 @@ def rows_of(state: QueueState, listing: dict[str, Listed] | None, obstacle: Call
             silent[name] = Silent(name, _NEVER, words)
     for name, entry in listed.items():
         verdict = verdict_of(entry.reason)
-        if verdict.fate is not Fate.KNOWN and not _is_piece(name, places):
+        if verdict.fate is not Fate.KNOWN:
             silent[name] = Silent(name, _WITHOUT[verdict.fate], f"{entry.reason}: {verdict.words}")
     _follow(state, listed, places, kinds, silent)
-    kept = np.array([name not in silent for name in names_of_jobs], bool)
+    kept = np.array([keeps_all or name not in silent for name in names_of_jobs], bool)
     number = np.cumsum(kept) - 1
     names = [name for name in places if name not in silent and (listing is None or name in listing)]
     return Rows(
@@ -186,12 +193,6 @@ def rows_of(state: QueueState, listing: dict[str, Listed] | None, obstacle: Call
         np.array([np.nan if listing is None else listing[name].estimate_s for name in names], float),
         list(silent.values()),
     )
-
-
-def _is_piece(name: str, places: Mapping[str, object]) -> bool:
-    """Return True for a pod set of a workload that has a row, or whose pod sets have rows of their
-    own."""
-    return name.rpartition("/")[0] in places or f"{name}/0" in places
 
 
 def _follow(

@@ -49,8 +49,8 @@ def queue_grid(answer: Prospect[Expected]) -> Grid:
             row.job,
             row.user,
             row.partition,
-            span(row.quantiles_s[9]),
-            _interval(row.quantiles_s),
+            span(row.quantiles_s[9]) if row.quantiles_s[9] else "now",
+            _interval(row.quantiles_s) if row.quantiles_s[18] else "now",
             _chance(row.within_1h),
             _chance(row.within_24h),
             row.waits_for,
@@ -122,10 +122,11 @@ def why_sentences(answer: Explanation) -> list[str]:
     lines = [answer.sentence]
     if not (answer.agrees or answer.is_early):
         lines.append(f"By the rules of the site, it {answer.hindrance.words}.")
-    lines += [
-        f"{limit.owner[:1].upper()}{limit.owner[1:]}{limit.words.removeprefix(limit.owner)}."
-        for limit in answer.hindrance.limits
-    ]
+    for limit in answer.hindrance.limits:
+        told = limit.words.removeprefix(limit.owner)
+        if limit.detail and limit.detail not in answer.hindrance.words:
+            told = f": {limit.detail}"
+        lines.append(f"{limit.owner[:1].upper()}{limit.owner[1:]}{told}.")
     if answer.limit_start_s < inf:
         lines.append(
             f"If all jobs run to their limits and nobody else comes, it starts in {span(answer.limit_start_s)}."

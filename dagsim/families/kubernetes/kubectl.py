@@ -142,10 +142,8 @@ class KubernetesNow(Kubernetes):
             message = text_in(condition, "message") if kind == "Workload" else ""
             held = "quota" in text_in(condition, "message") and "maximum" not in message
             reason = "quota" if held else message or text_in(condition, "reason")
-            for number, piece in enumerate(pieces):
-                if piece.fate == "waits":
-                    yield WaitingJob(piece.name, reason)
-                    yield WaitingJob(f"{piece.name}/{number}", reason)
+            if any(piece.fate == "waits" for piece in pieces):
+                yield WaitingJob(pieces[0].name, reason)
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
         """Return the time one second after the last event recorded in any object."""
@@ -214,7 +212,7 @@ class _Reading:
                 for what in unmodelled_of(object_in(object, "spec")):
                     self.report.note(f"pods request {what} (not modelled)", self.source.where(place))
             case "Workload":
-                pieces = list(kueue_workload(object, self.around))
+                pieces = list(kueue_workload(object, self.around, now=self.without_gpus))
                 if not pieces:
                     raise Dirty("without a pod set")
                 self.report.rows += len(pieces) - 1  # each pod set counts as one row
@@ -264,9 +262,8 @@ class _Reading:
         return named
 
     def jobs_now(self, entries: Sequence[_Found], now_s: float, usual_s: float) -> Iterator[Job]:
-        """Yield the jobs for a group of pods that are either all running or all waiting, one job
-        for each kind of demand."""
-        nodes = tuple(dict.fromkeys([entry.piece.node for entry in entries if entry.piece.node]))
+        """Yield the jobs for pods that all run or all wait, one for each kind of demand."""
+        nodes = _nodes_of(entry.piece for entry in entries)
         kinds: dict[object, list[_Found]] = {}
         for entry in _counted(entries):
             kinds.setdefault(_kind(entry.piece), []).append(entry)
@@ -327,7 +324,7 @@ class _Reading:
             self._tenant(last),
             observed_start_s=max(arrival_s, max(bound) if gang else min(bound)) if bound else None,
             eligible_s=arrival_s,
-            observed_nodes=tuple(dict.fromkeys([piece.node for piece in last if piece.node])),
+            observed_nodes=_nodes_of(last),
             account=last[0].namespace,
             partition=_queue(last),
             request=next((_terms(piece) for piece in last if piece.level), None),
@@ -427,9 +424,9 @@ def _as_expected(piece: PodRecord, now_s: float, usual_s: float) -> PodRecord:
 
 
 def _kind(piece: PodRecord) -> tuple[object, ...]:
-    """Return a key such that pods of a job with equal keys are instances of one task. Labels that
-    differ between the pods, such as an index, do not matter."""
-    return piece.demand, piece.wanted, canonical_json(piece.manifest.get("spec"))
+    """Return a key; pods of a job with equal keys are instances of one task. Labels that differ
+    between pods (an index) do not matter, but pod sets are different tasks."""
+    return piece.demand, piece.wanted, canonical_json(piece.manifest.get("spec")), piece.manifest.get("podSet")
 
 
 def _terms(piece: PodRecord) -> Request:
@@ -442,6 +439,10 @@ def _queue(pieces: Sequence[PodRecord]) -> str:
 
 def _bound(piece: PodRecord) -> float | None:
     return piece.started_s if piece.bound_s is None else piece.bound_s
+
+
+def _nodes_of(pieces: Iterable[PodRecord]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([node for piece in pieces for node in (*piece.nodes, piece.node) if node]))
 
 
 def _by_slot(pieces: list[PodRecord]) -> list[list[PodRecord]]:
@@ -462,7 +463,6 @@ def _by_slot(pieces: list[PodRecord]) -> list[list[PodRecord]]:
 _AROUND = re.compile(
     rb'"kind"\s*:\s*"(?:Service|PodDisruptionBudget|PriorityClass|Namespace)(?:List)?"|"(?:replicas|clusterIP)"\s*:'
 )
-_BLOCK, _OVERLAP = 1 << 20, 128
 
 
 def _around(source: Source) -> ClusterObjects:
@@ -470,20 +470,10 @@ def _around(source: Source) -> ClusterObjects:
     parsed."""
     around = ClusterObjects()
     for file in source.files:
-        if _has_objects(file):
+        if file.mentions(_AROUND):
             for _, object in elements(file, "items"):
                 around.add(object)
     return around
-
-
-def _has_objects(file: Source) -> bool:
-    with file.open_binary() as stream:
-        rest = b""
-        while block := stream.read(_BLOCK):
-            if _AROUND.search(rest + block):
-                return True
-            rest = block[-_OVERLAP:]
-    return False
 
 
 def _scheduled(source: Source) -> dict[str, float]:

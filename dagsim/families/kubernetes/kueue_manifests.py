@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dagsim.errors import ModelError, TraceError
@@ -75,6 +76,39 @@ def kueue_objects(manifests: Iterable[Mapping[str, Any]], nodes: Iterable[Mappin
             _fair_sharing(configuration),
             _admission_fair_sharing(configuration),
         )
+    except ModelError as error:
+        raise TraceError(f"Kueue: {error}") from None
+
+
+def with_objects(objects: KueueObjects, manifests: Iterable[Mapping[str, Any]]) -> KueueObjects:
+    """Return the objects with those of some manifests added, each in the place of one of its kind
+    and name; a Configuration replaces the settings of fair sharing.
+
+    Raises:
+        TraceError: As ``kueue_objects``; or no manifest is of a kind that it reads.
+    """
+    listed = [manifest for manifest in manifests if text_in(manifest, "kind") in KINDS]
+    if not listed:
+        raise TraceError(f"no object of Kueue; known: {', '.join(KINDS)}")
+    changed: dict[str, Any] = {}
+    for field, kind, read in (
+        ("cluster_queues", "ClusterQueue", _cluster_queue),
+        ("cohorts", "Cohort", _cohort),
+        ("local_queues", "LocalQueue", _local_queue),
+        ("resource_flavors", "ResourceFlavor", _flavor),
+        ("topologies", "Topology", _topology),
+    ):
+        before = {one.name: one for one in getattr(objects, field)}
+        news = [read(manifest) for manifest in listed if text_in(manifest, "kind") == kind]
+        if kind == "ResourceFlavor":  # its GPU types follow from the site's nodes
+            news = [replace(one, gpu_types=before[one.name].gpu_types) if one.name in before else one for one in news]
+        changed[field] = tuple((before | {one.name: one for one in news}).values())
+    configuration = next((one for one in reversed(listed) if text_in(one, "kind") == "Configuration"), None)
+    if configuration is not None:
+        changed["fair_sharing"] = _fair_sharing(configuration)
+        changed["admission_fair_sharing"] = _admission_fair_sharing(configuration)
+    try:
+        return replace(objects, **changed)
     except ModelError as error:
         raise TraceError(f"Kueue: {error}") from None
 

@@ -7,23 +7,35 @@ ConfigMap ``kueue-manager-config``, and the nodes from ``kubectl get nodes -o js
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import yaml
 
-from dagsim.errors import TraceError
+from dagsim.errors import InputError, TraceError
 from dagsim.families.kubernetes.kube_nodes import is_kube
-from dagsim.families.kubernetes.kueue_manifests import KINDS, full_name, kueue_objects, kueue_workload_object
+from dagsim.families.kubernetes.kueue_manifests import (
+    KINDS,
+    full_name,
+    kueue_objects,
+    kueue_workload_object,
+    with_objects,
+)
 from dagsim.families.kubernetes.kueue_objects import KueueObjects, ResourceFlavor, Workload
-from dagsim.families.kubernetes.pods import TYPE_LABELS, level_name
+from dagsim.families.kubernetes.pods import TYPE_LABELS, PodRecord, kueue_workload, level_name, object_kind
+from dagsim.families.kubernetes.terms import WHOLE_GPUS
 from dagsim.families.site.node_lists import FoundNode, ImportedSite, read_nodes
 from dagsim.model import GPU_TYPES, QueueTree
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.documents import elements, list_in, object_in, text_in
+from dagsim.traces.fields import Dirty
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Source
 
@@ -31,11 +43,21 @@ _GROUP = "kueue.x-k8s.io"
 _OTHER_QUEUES = {"scheduling.volcano.sh": "Volcano", "scheduling.run.ai": "KAI"}
 """Groups of queues that are not modelled."""
 _MOST_CHARACTERS = 20_000_000
+_HALF = 512
+"""Half of the GPUs that a node can have at most."""
+_OF_KUEUE = re.compile(
+    rb'config\.kueue\.x-k8s\.io|kind"?\s*:\s*"?(?:ClusterQueue|Cohort|LocalQueue|ResourceFlavor|Topology|Workload)\b'
+)
+_OF_OTHERS = re.compile("|".join(map(re.escape, _OTHER_QUEUES)).encode())
 _READ = {
     "ClusterQueue": ("cohort", "cohortName", "queueingStrategy", "preemption", "resourceGroups", "namespaceSelector",
                      "stopPolicy", "fairSharing", "flavorFungibility", "admissionScope"),
     "Cohort": ("parentName", "parent", "resourceGroups", "fairSharing"),
     "LocalQueue": ("clusterQueue", "stopPolicy", "fairSharing"),
+    "Workload": ("podSets", "queueName", "priority", "priorityClassName", "priorityClassSource", "priorityClassRef",
+                 "active", "maximumExecutionTimeSeconds"),
+    "topologyRequest": ("required", "preferred", "unconstrained", "podSetSliceRequiredTopology", "podSetSliceSize",
+                        "podSetGroupName", "podIndexLabel", "subGroupIndexLabel", "subGroupCount"),
 }  # fmt: skip
 """Keys in specifications that are modelled."""
 _LABELS = (*TYPE_LABELS, "amd.com/gpu.product-name", "amd.com/gpu.family")
@@ -53,7 +75,7 @@ class KueueSite(ImportedSite):
 
     @property
     def has_queues(self) -> bool:
-        return bool(self.objects)
+        return bool(self.objects.keys() - {"Workload", "WorkloadPriorityClass"})
 
     def kueue_objects(self) -> KueueObjects:
         """Return the objects that the administrator configured.
@@ -80,14 +102,45 @@ class KueueSite(ImportedSite):
         return True
 
     def found_nodes(self) -> list[FoundNode]:
-        """Return all nodes.
+        """Return all nodes; if no file lists any, large nodes, on which everything has room.
 
         Raises:
-            TraceError: No file lists nodes.
+            TraceError: A quantity cannot be read.
         """
-        if not self.nodes:
-            raise TraceError("no file lists nodes; add the output of `kubectl get nodes -o json`")
-        return self.nodes
+        return self.nodes or list(self._assumed_nodes())
+
+    def _assumed_nodes(self) -> Iterator[FoundNode]:
+        """Yield nodes of each GPU type that have room for all workloads, and for all quotas."""
+        objects = self.kueue_objects()
+        records: list[PodRecord] = []
+        for manifest in self.objects.get("Workload", {}).values():
+            with suppress(Dirty):  # the reader of workloads counts these
+                records += kueue_workload(manifest)
+        gpus = sum(record.count * (record.demand.gpus + 1) for record in records if record.demand.on_gpu)
+        cpus = ordered_sum(record.count * record.demand.cpus for record in records)
+        memory_gb = ordered_sum(record.count * record.demand.memory_gb for record in records)
+        of_queues = [group for one in objects.cluster_queues for group in one.resource_groups]
+        for group in [*of_queues, *[group for one in objects.cohorts for group in one.resource_groups]]:
+            for flavor in group.flavors:
+                for resource, quota in flavor.resources.items():
+                    gpus += ceil(quota.nominal) if resource in WHOLE_GPUS else 0
+                    cpus += quota.nominal if resource == "cpu" else 0
+                    memory_gb += quota.nominal / 2**30 if resource == "memory" else 0
+        self.drop("nodes: no file lists them, so that only quotas limit workloads; add kubectl get nodes -o json")
+        wanted = [name for record in records for name in record.wanted]
+        kinds = dict.fromkeys([kind for one in objects.resource_flavors for kind in self._types_of(one, {})] + wanted)
+        # each node is at most half full, so that the largest pod finds one with room
+        each, count = min(max(gpus, 1), 2 * _HALF), 1 + gpus // _HALF
+        for kind in (kinds or {"": None}) if gpus else ("",):
+            for number in range(count if gpus else 1):
+                yield FoundNode(
+                    f"assumed{f'-{kind.lower()}' if kind else ''}-{number}",
+                    ((kind, each),) if gpus else (),
+                    min(cpus + 1.0, 1e6),
+                    min(memory_gb + 1.0, 1e7),
+                    "assumed",
+                    usable=True,
+                )
 
     def network(self, names: Sequence[str]) -> dict[str, Any] | None:
         """Return the topology that the flavors name (or else the first one) as a tree of switches,
@@ -96,7 +149,8 @@ class KueueSite(ImportedSite):
         named, there, used = self._topologies()
         for name in [*dict.fromkeys(filter(None, named)), *there]:
             if name not in used[:1]:
-                self.drop(f"Topology {name}: " + ("another one is the network" if name in there else "in no file"))
+                known = "another one is the network" if used else "it needs nodes"
+                self.drop(f"Topology {name}: {known if name in there else 'in no file'}")
         if not used:
             return None
         labels = [text_in(level, "nodeLabel") for level in list_in(there[used[0]], "spec", "levels")]
@@ -135,7 +189,8 @@ class KueueSite(ImportedSite):
         used as the network; the first of the latter is used."""
         named = [text_in(flavor, "spec", "topologyName") for flavor in self.objects.get("ResourceFlavor", {}).values()]
         there = self.objects.get("Topology", {})
-        return named, there, [name for name in dict.fromkeys(named) if name in there] or list(there)
+        usable = [name for name in dict.fromkeys(named) if name in there] or list(there)
+        return named, there, usable if self.nodes else []
 
     def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
         """Return Kueue's objects with the GPU types of each flavor; ``named`` maps the names of GPU
@@ -145,17 +200,23 @@ class KueueSite(ImportedSite):
             TraceError: A quantity or word cannot be read, or cohorts form a cycle.
         """
         objects = self.kueue_objects()
-        for kind in self.objects.keys() - {*KINDS, "Workload", "WorkloadPriorityClass"}:
+        for kind in sorted(self.objects.keys() - {*KINDS, "Workload", "WorkloadPriorityClass"}):
             self.drop(f"{kind}: {', '.join(list(self.objects[kind])[:5])}")
+        self._count_workloads()
         queues, labelled = self.objects.get("ClusterQueue", {}), {flavor.name for flavor in objects.resource_flavors}
         for kind, names in (("ClusterQueue", queues), ("LocalQueue", self.objects.get("LocalQueue", {}))):
             for name, manifest in names.items():
-                self._unmodelled_of(f"{kind} {name}", object_in(manifest, "spec"), _READ[kind])
+                own = {name} if kind == "LocalQueue" else self._local_queues_of({name})
+                self._unmodelled_of(f"{kind} {name}", object_in(manifest, "spec"), _READ[kind], own)
+                if kind == "ClusterQueue" and object_in(manifest, "spec", "namespaceSelector"):
+                    self.drop(f"{kind} {name}: namespaceSelector, as if it selected all{self._affected(own)}")
         for name, manifest in self.objects.get("Cohort", {}).items():
-            self._unmodelled_of(f"Cohort {name}", object_in(manifest, "spec"), _READ["Cohort"])
+            members = {one.name for one in objects.cluster_queues if one.cohort == name}
+            own = self._local_queues_of(members)
+            self._unmodelled_of(f"Cohort {name}", object_in(manifest, "spec"), _READ["Cohort"], own)
         for name, manifest in self.objects.get("LocalQueue", {}).items():
             if (target := text_in(manifest, "spec", "clusterQueue")) not in queues:
-                self.drop(f"LocalQueue {name}: its ClusterQueue {target!r} is in no file")
+                self.drop(f"LocalQueue {name}: its ClusterQueue {target!r} is in no file{self._affected({name})}")
         lacking = dict.fromkeys(
             flavor.name
             for queue in objects.cluster_queues
@@ -178,10 +239,58 @@ class KueueSite(ImportedSite):
         used = tuple([one for one in objects.topologies if [one.name] == network and one.name in self._topologies()[0]])
         return QueueTree(kueue=replace(objects, resource_flavors=tuple(typed), topologies=used, nodes=()))
 
-    def _unmodelled_of(self, owner: str, spec: Mapping[str, Any], known: Sequence[str]) -> None:
+    def _unmodelled_of(
+        self, owner: str, spec: Mapping[str, Any], known: Sequence[str], local_queues: Collection[str]
+    ) -> None:
         for key, value in spec.items():
             if value and key not in known:
-                self.drop(f"{owner}: {key}")
+                self.drop(f"{owner}: {key}{self._affected(local_queues)}")
+
+    def _local_queues_of(self, cluster_queues: Collection[str]) -> set[str]:
+        queues = self.objects.get("LocalQueue", {}).items()
+        return {name for name, manifest in queues if text_in(manifest, "spec", "clusterQueue") in cluster_queues}
+
+    def _unfinished(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield the workloads that have not finished, each with its LocalQueue."""
+        for manifest in self.objects.get("Workload", {}).values():
+            conditions = [text_in(one, "type") for one in list_in(manifest, "status", "conditions")
+                          if text_in(one, "status") == "True"]  # fmt: skip
+            if "Finished" not in conditions:
+                namespace, queue = text_in(manifest, "metadata", "namespace"), text_in(manifest, "spec", "queueName")
+                yield f"{namespace}/{queue}" if namespace else queue, manifest
+
+    def _affected(self, local_queues: Collection[str]) -> str:
+        """Say how many workloads are in some LocalQueues; empty if no file has workloads."""
+        queues = [queue for queue, _ in self._unfinished()]
+        number = sum(queue in local_queues for queue in queues)
+        return f" ({number:,} of {len(queues):,} workloads)" if queues else ""
+
+    def _count_workloads(self) -> None:
+        """Record what of workloads is not modelled, with the number of workloads that have it."""
+        counts: Counter[str] = Counter()
+        total = 0
+        for queue, manifest in self._unfinished():
+            total += 1
+            pod_sets = list_in(manifest, "spec", "podSets")
+            requests = [object_in(one, "topologyRequest") for one in pod_sets]
+            own = [key for key, value in object_in(manifest, "spec").items() if value and key not in _READ["Workload"]]
+            own += [
+                f"topologyRequest.{key}"
+                for one in requests
+                for key, value in one.items()
+                if value and key not in _READ["topologyRequest"]
+            ]
+            if queue not in self.objects.get("LocalQueue", {}):
+                own.append(f"LocalQueue {queue}, which is in no file, so that they are never admitted")
+            if list_in(manifest, "status", "admissionChecks"):
+                own.append("admissionChecks, which take the policy's checks_s")
+            if any(object_in(one).get("minCount") is not None for one in pod_sets):
+                own.append("minCount: fewer pods hold less quota, and take no longer")
+            if object_in(manifest, "metadata", "annotations").get("kueue.x-k8s.io/elastic-job"):
+                own.append("annotation kueue.x-k8s.io/elastic-job")
+            counts.update(list(dict.fromkeys(own)))
+        for what, number in counts.items():
+            self.drop(f"Workload: {what} ({number:,} of {total:,} workloads)")
 
     def _types_of(self, flavor: ResourceFlavor, named: Mapping[str, str]) -> tuple[str, ...]:
         """Return the GPU types of a flavor's nodes according to its labels, to the nodes with these
@@ -200,9 +309,27 @@ class KueueSite(ImportedSite):
 def is_kueue(source: Source) -> bool:
     """Return True if the source contains objects of a Kueue configuration."""
     head = "\n".join(source.head(1 << 12))
-    return _GROUP in head and any(
-        f"{kind}" in head for kind in ("ClusterQueue", "Cohort", "LocalQueue", "Flavor", "Topology")
-    )
+    return "apiVersion" in head and source.mentions(_OF_KUEUE)
+
+
+def changed_queues(queues: QueueTree | None, file: Path) -> QueueTree:
+    """Return the queues with the objects of a file (YAML or JSON) added, or in the place of those of
+    the same name.
+
+    Raises:
+        TraceError: The file cannot be read, or has no object of Kueue.
+        InputError: The configuration has no objects of Kueue, or the file changes none of them.
+    """
+    if queues is None or queues.kueue is None:
+        raise InputError(f"{file}: the configuration has no objects of Kueue (queues.kueue) that it could change")
+    try:
+        objects = with_objects(queues.kueue, _objects(Source(file)))
+    except TraceError as error:
+        text = str(error)
+        raise TraceError(text if text.startswith(str(file)) else f"{file}: {text}") from None
+    if objects == queues.kueue:
+        raise InputError(f"{file}: its objects are those of the configuration already")
+    return replace(queues, kueue=objects)
 
 
 def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> KueueSite:
@@ -217,9 +344,9 @@ def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Kueu
         _refuse_other_queues(source)
         if is_kube(source):
             site.nodes += read_nodes(source)
-            site.node_manifests += [node for _, node in elements(source, "items")]
+            site.node_manifests += [node for node in _objects(source) if object_kind(node) == "Node"]
             site.read.append((file.name, "kubectl get nodes"))
-        elif is_kueue(source):
+        if is_kueue(source):
             kinds: Counter[str] = Counter()
             for element in _objects(source):
                 if (settings := text_in(element, "data", "controller_manager_config.yaml")) and len(settings) < 1 << 16:
@@ -241,8 +368,7 @@ def _refuse_other_queues(source: Source) -> None:
     Raises:
         TraceError: It holds such queues.
     """
-    head = "\n".join(source.head(1 << 12))
-    if not any(group in head for group in _OTHER_QUEUES):
+    if "apiVersion" not in "\n".join(source.head(1 << 12)) or not source.mentions(_OF_OTHERS):
         return
     names: dict[str, list[str]] = {}
     for element in _objects(source):

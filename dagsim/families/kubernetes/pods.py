@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from dagsim.errors import TraceError
+from dagsim.families.kubernetes.kueue_manifests import kueue_workload_object
 from dagsim.families.kubernetes.terms import WHOLE_GPUS, Selector, label_selector, pod_requests
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.documents import list_in, object_in, text_in
@@ -313,6 +315,8 @@ class PodRecord:
     """``over``, ``failed``, ``evicted``, ``runs`` or ``waits``."""
     is_workload: bool = False
     node: str = ""
+    nodes: tuple[str, ...] = ()
+    """The nodes of a pod set that runs, if Kueue's topology states them."""
     limit_s: float | None = None
     """Longest time that the pod may run (``activeDeadlineSeconds``, Kueue's
     ``maximumExecutionTimeSeconds``)."""
@@ -378,9 +382,10 @@ def pod(object: Any, scheduled_s: float | None = None, around: ClusterObjects | 
     )
 
 
-def kueue_workload(object: Any, around: ClusterObjects | None = None) -> Iterator[PodRecord]:
-    """Extract the facts about a Kueue workload, one record per pod set; ``around`` contains the
-    objects that affect the scheduling of its pods.
+def kueue_workload(object: Any, around: ClusterObjects | None = None, *, now: bool = False) -> Iterator[PodRecord]:
+    """Extract the facts of a Kueue workload, one per pod set; ``around`` holds the objects that
+    affect the scheduling of its pods. Each carries the whole workload in its manifest, and with
+    ``now`` also the quota that the workload holds.
 
     Raises:
         Dirty: The workload is malformed.
@@ -401,6 +406,12 @@ def kueue_workload(object: Any, around: ClusterObjects | None = None) -> Iterato
             "",
         )
         for assignment in list_in(status, "admission", "podSetAssignments")
+    }
+    carried = _carried(object, around, now=now)
+    workload = kueue_workload_object(carried)
+    hosts = {
+        one.name: tuple(dict.fromkeys([address[-1] for address, _ in one.domains or ()]))
+        for one in (workload.assignments if workload is not None else ())
     }
     for pod_set in list_in(spec, "podSets"):
         count, template = object_in(pod_set).get("count"), object_in(pod_set, "template", "spec")
@@ -424,8 +435,10 @@ def kueue_workload(object: Any, around: ClusterObjects | None = None) -> Iterato
             finished_s,
             fate if admitted_s is not None else "waits",
             True,
+            nodes=hosts.get(text_in(pod_set, "name"), ()),
             limit_s=_positive(object_in(spec).get("maximumExecutionTimeSeconds")),
-            manifest=around.pod_manifest(_pod_of_template(pod_set, namespace)),
+            manifest=around.pod_manifest(_pod_of_template(pod_set, namespace))
+            | {"podSet": text_in(pod_set, "name"), "workload": carried},
             **_topology(object_in(pod_set, "topologyRequest"), _FIELDS),
         )
 
@@ -474,6 +487,37 @@ def _priority(spec: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 1 << 53:
         return 0.0
     return float(value)
+
+
+_OF_POD_SETS = ("name", "count", "minCount", "topologyRequest")
+_OF_CONDITIONS = ("type", "status", "lastTransitionTime")
+
+
+def _carried(object: Any, around: ClusterObjects, *, now: bool) -> dict[str, Any]:
+    """Return the parts of a workload that Kueue decides by, in the form of its manifest."""
+    metadata, spec, status = (object_in(object, name) for name in ("metadata", "spec", "status"))
+    pod_sets = [
+        {name: pod_set[name] for name in _OF_POD_SETS if object_in(pod_set).get(name) is not None}
+        | {"template": {"spec": around.pod_manifest({"spec": object_in(pod_set, "template", "spec")})["spec"]}}
+        for pod_set in list_in(spec, "podSets")
+    ]
+    names = ("namespace", "name", "uid", "creationTimestamp")
+    carried: dict[str, Any] = {
+        "metadata": {name: metadata[name] for name in names if name in metadata},
+        "spec": {"queueName": text_in(spec, "queueName"), "podSets": pod_sets},
+    }
+    if now:
+        carried["spec"]["active"] = spec.get("active") is not False
+        true = [one for one in list_in(status, "conditions") if text_in(one, "status") == "True"]
+        conditions = [{name: one[name] for name in _OF_CONDITIONS if name in one} for one in true]
+        carried["status"] = {"conditions": conditions} | (
+            {"admission": status["admission"]} if status.get("admission") else {}
+        )
+    try:
+        kueue_workload_object(carried)
+    except TraceError:
+        raise Dirty("with an impossible quantity, count or time") from None
+    return carried
 
 
 def _pod_of_template(pod_set: Any, namespace: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from dagsim.own_code import attribute
 from dagsim.traces import Trace, open_trace
 from dagsim.traces.source import Source
 
-_OWNED = re.compile(r"(partition|QOS|reservation|queue|ClusterQueue|LocalQueue) ([^:\s]+):")
+_OWNED = re.compile(r"(partition|QOS|reservation|queue|LocalQueue) ([^:\s]+):(?!.* workloads\)$)")
 """The owner of a setting, which its text begins with."""
 
 
@@ -118,7 +118,7 @@ def with_jobs(unmodelled: Iterable[str], log: Trace | None, written_s: float | N
         "QOS": Counter(job.qos for job in jobs),
         "reservation": Counter(job.request.reservation for job in jobs if job.request),
     }
-    counts |= dict.fromkeys(("queue", "ClusterQueue", "LocalQueue"), counts["partition"])
+    counts |= dict.fromkeys(("queue", "LocalQueue"), counts["partition"])
     listed = []
     for text in settings:
         owner = _OWNED.match(text)

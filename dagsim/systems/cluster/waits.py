@@ -119,6 +119,22 @@ class ReachedLimit(NamedTuple):
         return {name: value for name, value in self._asdict().items() if name != "runs"} | {"excess": self.excess}
 
 
+class Outcome(NamedTuple):
+    """What a scheduler does about a waiting task at the present, in its own words."""
+
+    reason: str
+    """Its name for the cause; ``None`` if the task starts."""
+    words: str
+    """The rest of a sentence that begins with the job."""
+    brief: str
+    """The cause in a few words."""
+    limits: tuple[ReachedLimit, ...] = ()
+    never: bool = False
+    """True if the task can never start under the present rules."""
+    outside: bool = False
+    """True if the task waits for a person."""
+
+
 class Standing(NamedTuple):
     """The place of a waiting task in the queue of a policy; the highest tier and priority come
     first."""
@@ -132,6 +148,8 @@ class Standing(NamedTuple):
     """The parts that add up to the priority, by name."""
     nodes: int
     """The nodes of the group, as a bit set."""
+    outcome: Outcome | None = None
+    """What the policy does about it, if it can tell without the nodes."""
 
 
 class WaitRules(Protocol):

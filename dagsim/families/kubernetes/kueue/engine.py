@@ -110,6 +110,7 @@ class Admission:
         self.objects, self.requeue_s, self._exact = objects, requeue_s, exact
         self.snapshot = Snapshot(objects)
         self.workloads: dict[str, WorkloadState] = {}
+        self._arrivals = 0
         self._locals = {local.name: local for local in objects.local_queues}
         sharing = objects.admission_fair_sharing
         self._consumed: dict[str, dict[str, int]] = {
@@ -133,6 +134,13 @@ class Admission:
         self._search = FlavorSearch(
             self.snapshot, self._preemptor.price, fair=objects.fair_sharing is not None, exact=exact
         )
+        self._drained = tuple(
+            [
+                {one.name for one in several if one.stop_policy == "HoldAndDrain"}
+                for several in (objects.cluster_queues, objects.local_queues)
+            ]
+        )
+        """The ClusterQueues, and the LocalQueues, that keep no workload."""
         self._returns: dict[str, tuple[float, list[PendingQueue]]] = {}
         """The times at which the workloads of a tree come back, by its root."""
         self._trees_of: dict[str, list[PendingQueue]] = {}
@@ -157,7 +165,8 @@ class Admission:
         key = (spec.priority, spec.pod_sets)
         shape = self._shapes.setdefault(_hashable(key), len(self._shapes))
         workload = WorkloadState(spec, spec.cluster_queue or local.cluster_queue, shape)
-        workload.arrived = len(self.workloads)
+        self._arrivals += 1
+        workload.arrived = self._arrivals
         self.workloads[spec.name] = workload
         if spec.assignments:
             self._hold(workload, self._held(workload, spec.assignments))
@@ -186,14 +195,17 @@ class Admission:
 
     def drain(self, now: float) -> list[WorkloadState]:
         """Evict the workloads of queues with the stop policy ``HoldAndDrain``."""
-        stopped = {queue.name for queue in self.objects.cluster_queues if queue.stop_policy == "HoldAndDrain"}
-        stopped_locals = {name for name, local in self._locals.items() if local.stop_policy == "HoldAndDrain"}
-        drained = [
-            workload
-            for workload in self.workloads.values()
-            if workload.where == "admitted"
-            and (workload.cluster_queue in stopped or workload.local_queue in stopped_locals)
-        ]
+        stopped, locals_ = self._drained
+        drained = (
+            [
+                workload
+                for workload in self.workloads.values()
+                if workload.where == "admitted"
+                and (workload.cluster_queue in stopped or workload.local_queue in locals_)
+            ]
+            if stopped or locals_
+            else []
+        )
         for workload in drained:
             self.evict(workload, now, waits=False)
         return drained
@@ -239,6 +251,8 @@ class Admission:
             EndlessPreemption: Workloads preempt each other in an endless circle, as they do in
             Kueue.
         """
+        if drained := self.drain(now):
+            yield Cycle(preempted=[Preempted(workload, "", "Stopped") for workload in drained], advances=True)
         seen: set[object] = set()
         states: set[object] = set()
         preempting = 0

@@ -90,6 +90,8 @@ class KueueManager(Kueue):
         self._timeout_s, self._still_s, self._return_s = timeout_s, still_s, return_s
         self._beside: Beside | None = None
 
+    outlook = None  # type: ignore[assignment]
+
     def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
         raise PolicyFailed(f"policy {self.name!r} cannot be forked: the state of another program cannot be copied")
 
@@ -100,6 +102,9 @@ class KueueManager(Kueue):
         if objects.fair_sharing is not None or objects.admission_fair_sharing is not None:
             self._note("fair sharing is part of the manager's own configuration, so it was not passed on")
         return ManagedAdmission(objects, self._beside, self._command, self._version, self._still_s, self._return_s)
+
+    def _name_of(self, spec: Workload) -> str:
+        return spec.name.replace("/", ".")
 
     def _command(self, kubeconfig: str) -> list[str]:
         return [self._binary, f"--kubeconfig={kubeconfig}", *self._arguments]

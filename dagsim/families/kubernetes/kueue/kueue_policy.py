@@ -5,19 +5,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TypeAlias
 
 from dagsim.errors import require
 from dagsim.families.kubernetes.kube import NodeScorer
 from dagsim.families.kubernetes.kueue.engine import Admission, EndlessPreemption
-from dagsim.families.kubernetes.kueue.offers import Site
-from dagsim.families.kubernetes.kueue.quota_waits import KueueWaits
-from dagsim.families.kubernetes.kueue.workloads import WorkloadState
+from dagsim.families.kubernetes.kueue.offers import Carried, Site
+from dagsim.families.kubernetes.kueue.quota_waits import KueueWaits, Rehearsal
 from dagsim.families.kubernetes.kueue_objects import KueueObjects, PodSetAssignment, Workload
-from dagsim.model import Decision, Kill, Placement, Preempt, RejectReason, Share, Start, Wait
-from dagsim.systems.cluster.api import ClusterView, Run, Standing, TaskState
+from dagsim.model import Decision, Job, Kill, Placement, Preempt, RejectReason, Share, Start, Wait
+from dagsim.systems.cluster.api import ClusterView, Outcome, Run, Standing, TaskState
 
 _Place: TypeAlias = tuple[int, int, int]
 """Numbers of the job, the task and the piece."""
@@ -25,10 +24,10 @@ _Place: TypeAlias = tuple[int, int, int]
 
 @dataclass(slots=True)
 class _Admitted:
-    """A workload that holds quota but has not started; its admission checks are complete at
-    ``from_s``."""
+    """A workload that holds quota, and its tasks that have not started; ``from_s`` is when its
+    admission checks are over."""
 
-    place: _Place
+    places: dict[_Place, None]
     from_s: float
 
 
@@ -56,7 +55,9 @@ class Kueue:
     heads of the same shape share one search.
     """
 
-    forgets = "which workloads it had set aside, and which held quota before they ran"
+    forgets = "which workloads it had set aside"
+    decides_at_once = True
+    """What it decides in a snapshot is what Kueue decides next."""
 
     def __init__(
         self, scoring: str = "least", cpu: float = 1.0, memory: float = 1.0, gpu: float = 0.0, requeue_s: float = 0.0,
@@ -69,16 +70,18 @@ class Kueue:
         self.notes: list[str] = []
         """Facts that a reader of the results needs to know first."""
         self._now = inf
+        self._exact = False
+        """True if Kueue's messages are wanted."""
 
     def wait_rules(self, view: ClusterView) -> KueueWaits:
         """Return the quotas of the queues, to explain waits."""
         return KueueWaits(view, Site(view))
 
     def outlook(self, view: ClusterView) -> tuple[KueueWaits, list[Standing]]:
-        """Return the quotas with their current use, and the waiting workloads of each ClusterQueue
-        in order. Nothing is decided.
+        """Its quotas with what runs now, and the waiting workloads of each ClusterQueue in their order,
+        with what the next cycles do about each. Nothing is decided.
         """
-        self._now = view.now
+        self._now, self._exact = view.now, True
         self._set_up(view)
         view.follow(self)
         tasks = view.index((_Tasks, self), _Tasks)
@@ -86,14 +89,38 @@ class Kueue:
         rules = self.wait_rules(view)
         for run in view.running.values():
             rules.started(run.id, run.task, run.instances, run.type)
+        lines = {
+            name: [one.name for one in (*pending.in_order(), *pending.aside.values())]
+            for name, pending in self._admission.pending.items()
+        }
+        rehearsal = Rehearsal(self._admission, view.now, self._runs)
         standings = []
-        for name, pending in self._admission.pending.items():
-            for workload in (*pending.in_order(), *pending.aside.values()):
-                task = tasks.ready.get(self._place_of.get(workload.name, (-1, -1, -1)))
-                if task is not None:
-                    parts = {"priority": float(workload.spec.priority)} if workload.spec.priority else {}
-                    standings.append(Standing(task, name, 0, float(workload.spec.priority), parts, rules.nodes(task)))
+        there: set[_Place] = set()
+        for bit, (queue, names) in enumerate(lines.items()):
+            for number, name in enumerate(names):
+                for place in self._places[name]:
+                    task = tasks.ready.get(place)
+                    if task is not None:
+                        there.add(place)
+                        outcome = rehearsal.outcome(name, rules.never(task)) if self._site.exact else None
+                        standings.append(
+                            # queues share quotas, not places
+                            Standing(task, queue, -number, task.job.job.priority, {}, 1 << bit, outcome)
+                        )
+        for place, task in tasks.ready.items():
+            if place not in there:
+                standings.append(self._apart(task, rehearsal))
         return rules, standings
+
+    def _apart(self, task: TaskState, rehearsal: Rehearsal) -> Standing:
+        """Return the standing of a task that waits in no ClusterQueue."""
+        carried, name = self._site.workload(task), self._open.get(_place(task))
+        outcome = None if name is None or not self._site.exact else rehearsal.outcome(name, ())
+        if name is None and carried is not None:
+            queue = task.job.job.partition
+            what = "it is deactivated" if carried.spec is None else f"LocalQueue {queue} doesn't exist"
+            outcome = Outcome("Inadmissible", f"waits: {what}", what, outside=True)
+        return Standing(task, "", 0, task.job.job.priority, {}, 0, outcome)
 
     def started(self, run: Run, now: float) -> None:
         """Add a run; a run that was not started by the policy has held quota since its own
@@ -106,18 +133,22 @@ class Kueue:
             if name is not None:
                 self._open[place] = name
             name = self._in_flight(run)
-        self._runs[run.id], self._run_of[name] = name, run.id
-        if self._waiting.pop(name, None) is not None:
-            self._claimed[place] -= 1
+        self._runs[run.id] = name
+        self._runs_of.setdefault(name, {})[run.id] = None
+        self._unclaim(name, place)
 
     def ended(self, run: Run, now: float) -> None:
         """Remove a run."""
         name = self._runs.pop(run.id)
-        del self._run_of[name]
+        self._late.pop(run.id, None)
+        del self._runs_of[name][run.id]
         self._touched[run.job.number] = None
         self._admission.bring_back(now)
+        if self._runs_of[name]:
+            return
+        del self._runs_of[name]
         workload = self._admission.workloads.get(name)
-        if workload is not None and name not in self._preempted:
+        if workload is not None and name not in self._preempted and name not in self._waiting:
             self._admission.finish(workload, now)
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
@@ -154,27 +185,30 @@ class Kueue:
         """The time at which each task first became ready, which preempted workloads keep."""
         self._open: dict[_Place, str] = {}
         """The workload of each task that waits, or that holds quota but has not started."""
-        self._place_of: dict[str, _Place] = {}
+        self._places: dict[str, dict[_Place, None]] = {}
+        """The tasks of each workload: one, or one for each pod set."""
+        self._carried: set[str] = set()
+        """Names of the workloads that manifests described and that have been submitted."""
         self._waiting: dict[str, _Admitted] = {}
-        """Admitted workloads that have not started, in order of admission."""
+        """Admitted workloads of which a task has not started, in order of admission."""
         self._claimed: Counter[_Place] = Counter()
         """Number of each task's workloads that are admitted but have not started."""
         self._runs: dict[int, str] = {}
         """Workloads by run."""
-        self._run_of: dict[str, int] = {}
+        self._runs_of: dict[str, dict[int, None]] = {}
         self._names_of: dict[int, list[str]] = {}
         """All workloads of a job, by its number."""
         self._touched: dict[int, None] = {}
         """Jobs of which a run has ended since the last decision."""
-        self._preempted: dict[str, _Place] = {}
-        """Preempted workloads whose pieces have not come back, with the job and the task."""
-        self._late: dict[str, None] = {}
-        """Preempted workloads whose runs began at the same time."""
+        self._preempted: dict[str, dict[_Place, None]] = {}
+        """Preempted workloads of which pieces have not come back, with the places of their runs."""
+        self._late: dict[int, None] = {}
+        """Runs of preempted workloads that began at the same time."""
         self._number = 0
 
     def _engine(self, objects: KueueObjects) -> Admission:
         """Make what admits."""
-        return Admission(objects, requeue_s=self.requeue_s, exact=False)
+        return Admission(objects, requeue_s=self.requeue_s, exact=self._exact)
 
     # Workloads that stand for tasks.
 
@@ -183,18 +217,31 @@ class Kueue:
         for number in self._touched:
             if number not in view.jobs:
                 for name in self._names_of.pop(number, ()):
-                    self._drop(name)
+                    for place in [place for place in self._places.get(name, ()) if place[0] == number]:
+                        self._leave(name, place)
         self._touched.clear()
 
-    def _drop(self, name: str) -> None:
-        """Remove a workload, wherever it is."""
-        place = self._place_of.pop(name, None)
-        if self._waiting.pop(name, None) is not None and place is not None:
+    def _unclaim(self, name: str, place: _Place) -> None:
+        """Let a task of an admitted workload wait no longer for its start, if it does."""
+        admitted = self._waiting.get(name)
+        if admitted is not None and place in admitted.places:
+            del admitted.places[place]
             self._claimed[place] -= 1
-        if place is not None and self._open.get(place) == name:
+            if not admitted.places:
+                del self._waiting[name]
+
+    def _leave(self, name: str, place: _Place) -> None:
+        """Remove a task of a workload, and the workload with its last task."""
+        self._unclaim(name, place)
+        self._places[name].pop(place, None)
+        if self._open.get(place) == name:
             del self._open[place]
+        if self._places[name]:
+            return
+        del self._places[name]
         self._preempted.pop(name, None)
-        self._late.pop(name, None)
+        for run in self._runs_of.get(name, ()):
+            self._late.pop(run, None)
         workload = self._admission.workloads.get(name)
         if workload is not None:
             self._admission.finish(workload, self._now)
@@ -205,49 +252,120 @@ class Kueue:
             task = tasks.ready[place]
             if task.waiting <= self._claimed[place] or place in self._open:
                 continue
-            back = next((name for name, old in self._preempted.items() if old[:2] == place[:2]), None)
-            if back is not None and _pods(task) == self._admission.workloads[back].spec.pod_sets[0].count:
-                del self._preempted[back]
-                self._open[place], self._place_of[back] = back, place
-                if back in self._waiting:
-                    self._claimed[self._waiting[back].place] -= 1
-                    self._waiting[back].place = place
-                    self._claimed[place] += 1
+            back, old = next(
+                ((name, old) for name, olds in self._preempted.items() for old in olds if old[:2] == place[:2]),
+                ("", place),
+            )
+            if back and (
+                back in self._carried or _pods(task) == self._admission.workloads[back].spec.pod_sets[0].count
+            ):
+                self._returned(back, old, place)
                 continue
-            # several instances ran together; each of them now waits separately
-            if back is not None:
-                self._drop(back)
+            if back:  # several instances ran as one; each now waits by itself
+                self._leave(back, old)
             self._submit(task)
 
-    def _submit(self, task: TaskState) -> WorkloadState:
-        """Submit a gang, or the next of the independent instances of a task."""
-        place = _place(task)
-        self._number += 1
+    def _returned(self, name: str, old: _Place, new: _Place) -> None:
+        """Let the piece of a preempted run stand for its workload again."""
+        del self._preempted[name][old]
+        if not self._preempted[name]:
+            del self._preempted[name]
+        self._open[new] = name
+        self._places[name].pop(old, None)
+        self._places[name][new] = None
+        admitted = self._waiting.get(name)
+        if admitted is not None and old in admitted.places:
+            del admitted.places[old]
+            admitted.places[new] = None
+            self._claimed[old] -= 1
+            self._claimed[new] += 1
+
+    def _submit(self, task: TaskState) -> None:
+        """Submit a gang, the next of a task's independent instances, or the workload that the task
+        is a pod set of.
+        """
+        job, place, carried = task.job.job, _place(task), self._site.workload(task)
+        if carried is not None:
+            queue = self._queue_of(carried, job)
+            if carried.spec is None or not queue:
+                return  # Kueue never admits it
+            name = self._name_of(carried.spec)
+            self._join(name, place)
+            self._open[place] = name
+            if name in self._admission.workloads:
+                if self._admission.workloads[name].where == "admitted" and name not in self._preempted:
+                    self._claim(name, [place])
+                return
+            workload = self._admission.submit(self._spec_of(carried.spec, name, queue, job, name in self._carried))
+            self._carried.add(name)
+            if workload.where == "admitted":
+                self._claim(name, [place])
+            return
         created = self._created.setdefault(place[:2], task.ready_s)
-        name = f"{task.order:020}.{task.piece:06}.{self._number}"
-        spec = Workload(
-            name,
-            self._site.queue_of(task.job.job),
-            task.job.job.priority,
-            created,
-            name,
-            (self._site.pod_set(task, _pods(task)),),
+        name = self._new_name(task)
+        pod_set = self._site.pod_set(task, _pods(task))
+        self._join(name, place)
+        self._open[place] = name
+        self._admission.submit(Workload(name, self._site.queue_of(job), job.priority, created, name, (pod_set,)))
+
+    def _new_name(self, task: TaskState) -> str:
+        self._number += 1
+        return f"{task.order:020}.{task.piece:06}.{self._number}"
+
+    def _name_of(self, spec: Workload) -> str:
+        """Return the name under which a workload of a manifest is submitted."""
+        return spec.name
+
+    def _queue_of(self, carried: Carried, job: Job) -> str:
+        """Return the LocalQueue of a workload; empty if there is no such queue."""
+        known = carried.spec is not None and carried.spec.queue in self._site.local_queues
+        return carried.spec.queue if known and carried.spec is not None else self._site.stated_queue(job)
+
+    @staticmethod
+    def _spec_of(spec: Workload, name: str, queue: str, job: Job, again: bool) -> Workload:
+        """Return a workload of a manifest on the simulation's clock; one that comes ``again`` holds
+        no quota.
+        """
+        reserved_s = None if spec.reserved_s is None else job.arrival_s + spec.reserved_s - spec.created_s
+        spec = replace(
+            spec, name=name, queue=queue, priority=job.priority, created_s=job.arrival_s, reserved_s=reserved_s
         )
-        self._open[place], self._place_of[name] = name, place
-        self._names_of.setdefault(place[0], []).append(name)
-        return self._admission.submit(spec)
+        return replace(spec, assignments=(), cluster_queue="", reserved_s=None, evicted=False) if again else spec
+
+    def _join(self, name: str, place: _Place) -> None:
+        """Add a task to a workload."""
+        self._places.setdefault(name, {})[place] = None
+        names = self._names_of.setdefault(place[0], [])
+        if name not in names[-1:]:
+            names.append(name)
+
+    def _claim(self, name: str, places: Iterable[_Place]) -> None:
+        """Let tasks of an admitted workload wait for their start."""
+        admitted = self._waiting.setdefault(name, _Admitted({}, self._now + self.checks_s))
+        for place in places:
+            if place not in admitted.places:
+                admitted.places[place] = None
+                self._claimed[place] += 1
 
     def _in_flight(self, run: Run) -> str:
         """Let a run that was already in progress when the simulation began hold its quota."""
         job, task = run.job.job, run.task
+        carried = self._site.workload(task)
+        if carried is not None and carried.spec is not None and (local := self._queue_of(carried, job)):
+            name = self._name_of(carried.spec)
+            if name in self._admission.workloads or carried.spec.assignments:
+                self._join(name, _place(task))
+                if name not in self._admission.workloads:
+                    self._admission.submit(self._spec_of(carried.spec, name, local, job, again=False))
+                self._carried.add(name)
+                return name
         queue = self._site.cluster_queue_of(job)
         pod_set = self._site.pod_set(task, run.instances)
         type_ = self._site.type_names[run.type]
         flavors = {name: self._site.flavor_of(queue, name, type_) for name in pod_set.requests}
         held = {name: flavor for name, flavor in flavors.items() if flavor is not None}
         usage = {name: pod_set.requests[name] * run.instances for name in held}
-        self._number += 1
-        name = f"{task.order:020}.{task.piece:06}.{self._number}"
+        name = self._new_name(task)
         created = self._created.setdefault((task.job.number, task.index), min(job.arrival_s, run.started_s))
         nodes = None
         if any(self._site.has_topology(flavor) for flavor in held.values()):
@@ -266,8 +384,7 @@ class Kueue:
                 run.started_s,
             )
         )
-        self._place_of[name] = _place(task)
-        self._names_of.setdefault(task.job.number, []).append(name)
+        self._join(name, _place(task))
         return name
 
     # Decisions.
@@ -276,17 +393,16 @@ class Kueue:
         """Run cycles until they no longer change anything, and stop the workloads that they
         preempt."""
         now = view.now
-        for name in [name for name in self._late if self._preempts(view, name)]:
-            del self._late[name]
-            yield Preempt(self._run_of[name])
+        for run in [run for run in self._late if view.running[run].started_s < now]:
+            del self._late[run]
+            yield Preempt(run)
         try:
             for cycle in self._admission.cycles(now):
                 for workload in cycle.admitted:
-                    place = self._place_of[workload.name]
-                    self._waiting[workload.name] = _Admitted(place, now + self.checks_s)
-                    self._claimed[place] += 1
-                    task = tasks.ready.get(place)
-                    if task is not None and not task.demand.gang:
+                    places = list(self._places[workload.name])
+                    self._claim(workload.name, places)
+                    task = tasks.ready.get(places[0])
+                    if task is not None and not task.demand.gang and workload.name not in self._carried:
                         self._submit_next(task)
                 for gone in cycle.preempted:
                     yield from self._stopped(view, gone.workload.name)
@@ -303,24 +419,21 @@ class Kueue:
         if task.waiting > self._claimed[place]:
             self._submit(task)
 
-    def _preempts(self, view: ClusterView, name: str) -> bool:
-        """Return True if the run of a workload may be stopped, which is the case if it started
-        before the current time."""
-        return name in self._run_of and view.running[self._run_of[name]].started_s < view.now
-
     def _stopped(self, view: ClusterView, name: str) -> Iterator[Decision]:
-        """Stop the run of a preempted workload. A workload that has not started waits again, and
-        one that has only just started is stopped at the next event."""
-        place = self._place_of[name]
-        if self._waiting.pop(name, None) is not None:
-            self._claimed[place] -= 1
+        """Stop the runs of a preempted workload. A task that has not started waits again, and a run
+        that has just started is stopped at the next event."""
+        admitted = self._waiting.get(name)
+        for place in list(admitted.places if admitted is not None else ()):
+            self._unclaim(name, place)
             self._open.setdefault(place, name)
-            return
-        self._preempted[name] = place
-        if self._preempts(view, name):
-            yield Preempt(self._run_of[name])
-        else:
-            self._late[name] = None
+        runs = list(self._runs_of.get(name, ()))
+        if runs:
+            self._preempted[name] = dict.fromkeys([_place(view.running[run].task) for run in runs])
+        for run in runs:
+            if view.running[run].started_s < view.now:
+                yield Preempt(run)
+            else:
+                self._late[run] = None
 
     def _start(self, view: ClusterView, tasks: _Tasks) -> Iterator[Decision]:
         """Start admitted workloads that fit on nodes."""
@@ -328,17 +441,18 @@ class Kueue:
             admitted = self._waiting.get(name)
             if admitted is None or admitted.from_s > view.now or name in self._preempted:
                 continue
-            task = tasks.ready.get(admitted.place)
-            if task is None or not task.waiting:
-                self._drop(name)  # this workload has no instances left
-                continue
-            placement = self._placement(view, task, name)
-            if placement is not None:
-                waiting = self._open.get(admitted.place)
-                self._open[admitted.place] = name
-                yield Start(task, placement)
-                if waiting is not None and waiting != name:
-                    self._open[admitted.place] = waiting
+            for place in list(admitted.places):
+                task = tasks.ready.get(place)
+                if task is None or not task.waiting:
+                    self._leave(name, place)  # no instance is left for this workload
+                    continue
+                placement = self._placement(view, task, name)
+                if placement is not None:
+                    waiting = self._open.get(place)
+                    self._open[place] = name
+                    yield Start(task, placement)
+                    if waiting is not None and waiting != name:
+                        self._open[place] = waiting
 
     def _placement(self, view: ClusterView, task: TaskState, name: str) -> Placement | None:
         """Return nodes for an admitted workload, or None as long as it does not fit."""
@@ -346,9 +460,13 @@ class Kueue:
             return None
         workload = self._admission.workloads[name]
         assignments = self._admission.assignments(workload)
+        carried = self._site.workload(task)
+        if carried is not None:
+            assignments = tuple([one for one in assignments if one.name == carried.pod_set]) or assignments
         domains = [domain for one in assignments for domain in one.domains or ()]
-        if domains:
-            shares = [Share(self._site.node_number(address), count) for address, count in domains]
+        nodes = [self._site.node_number(address) for address, _ in domains]
+        if domains and None not in nodes and sum(count for _, count in domains) == _pods(task):
+            shares = [Share(node, count) for node, (_, count) in zip(nodes, domains, strict=True) if node is not None]
             there = all(view.machines.list[share.node].room(task.demand) >= share.instances for share in shares)
             return tuple(sorted(shares)) if there else None
         queue = self._site.cluster_queue_of(task.job.job)
@@ -371,8 +489,8 @@ class Kueue:
                 stuck.setdefault(self._site.cluster_queue_of(task.job.job).name, []).append(task)
         for name, waiting in stuck.items():
             pending = self._admission.pending[name]
-            heads = [head for head in (*pending.in_order(), *pending.aside.values()) if head.name in self._place_of]
-            place = self._place_of[heads[0].name] if heads else _place(waiting[0])
+            heads = [head for head in (*pending.in_order(), *pending.aside.values()) if head.name in self._places]
+            place = next(iter(self._places[heads[0].name])) if heads else _place(waiting[0])
             first = tasks.ready[place] if place in tasks.ready else waiting[0]
             others = len({task.job.number for task in waiting} - {first.job.number})
             if self._claimed[_place(first)]:

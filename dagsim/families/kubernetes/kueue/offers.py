@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
 
 from dagsim.errors import ConfigError
+from dagsim.families.kubernetes.kueue_manifests import kueue_workload_object
 from dagsim.families.kubernetes.kueue_objects import (
     ClusterQueue,
     Cohort,
@@ -20,12 +24,14 @@ from dagsim.families.kubernetes.kueue_objects import (
     ResourceQuota,
     TopologyNode,
     TopologyRequest,
+    Workload,
 )
-from dagsim.families.kubernetes.terms import HOSTNAME
-from dagsim.model import Job, QueueNode, QueueTree
+from dagsim.families.kubernetes.terms import HOSTNAME, WHOLE_GPUS, quantity, taints_of
+from dagsim.model import Job, Node, QueueNode, QueueTree
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.gpu import canonical
 from dagsim.systems.cluster.api import ClusterView, DemandClass, TaskState
+from dagsim.traces.documents import list_in, object_in
 
 GPUS = "gpus"
 """The resource for GPUs, and the flavor for any type, if quotas come from ``queues.tree``."""
@@ -74,16 +80,40 @@ class Site:
             self.objects = replace(self.objects, nodes=tuple(self._nodes(view)))
         self._numbers = {node.name: number for number, node in enumerate(view.cluster.nodes)}
 
+    @property
+    def local_queues(self) -> Mapping[str, LocalQueue]:
+        """The LocalQueues by name."""
+        return self._locals
+
     def queue_of(self, job: Job) -> str:
-        """Return the LocalQueue of a job: the one named by its account and partition, or by its
-        partition, account or tenant, or else the first one."""
+        """Return the LocalQueue of a job: the one that it names, else the first."""
+        return self.stated_queue(job) or next(iter(self._locals))
+
+    def stated_queue(self, job: Job) -> str:
+        """Return the LocalQueue that a job names: by its account and partition, or by its
+        partition, account or tenant; empty if there is none of these names."""
         names = (job.partition, job.account, job.tenant)
         queue = self._named.get(names)
         if queue is None:
             asked = (f"{job.account}/{job.partition}", *names)
-            first = next(iter(self._locals))
-            queue = self._named[names] = next((self._names[name] for name in asked if name in self._names), first)
+            queue = self._named[names] = next((self._names[name] for name in asked if name in self._names), "")
         return queue
+
+    def workload(self, task: TaskState) -> Carried | None:
+        """Return the workload that a task's manifest carries; None if it carries none, or if
+        ``queues.kueue`` is not given.
+        """
+        text = task.task.manifest
+        if not self.exact or '"workload"' not in text:
+            return None
+        carried = _carried(text)
+        if carried.spec is None:
+            return carried
+        excluded = frozenset(self._excluded(self.cluster_queue_of(task.job.job), task.demand))
+        sets = [
+            _as_demanded(one, task, excluded) if one.name == carried.pod_set else one for one in carried.spec.pod_sets
+        ]
+        return carried._replace(spec=replace(carried.spec, pod_sets=tuple(sets)))
 
     def cluster_queue_of(self, job: Job) -> ClusterQueue:
         """Return the ClusterQueue of a job."""
@@ -136,9 +166,10 @@ class Site:
         """Return True if the pods of a flavor are placed according to a topology."""
         return flavor in self._flavors and bool(self._flavors[flavor].topology_name)
 
-    def node_number(self, address: tuple[str, ...]) -> int:
-        """Return the number of the node that is named in an assignment of a topology."""
-        return self._numbers[address[-1]]
+    def node_number(self, address: tuple[str, ...]) -> int | None:
+        """Return the number of the node that an assignment of a topology names; None if it names a
+        wider domain."""
+        return self._numbers.get(address[-1])
 
     def _excluded(self, queue: ClusterQueue, demand: DemandClass) -> Iterable[str]:
         """Return the flavors of the queue that have no node on which the task may run."""
@@ -163,7 +194,12 @@ class Site:
         return TopologyRequest(required=label) if request.level_required else TopologyRequest(preferred=label)
 
     def _nodes(self, view: ClusterView) -> Iterable[TopologyNode]:
-        """Return the nodes of the cluster with labels for the levels of the network."""
+        """Return the nodes of the cluster, with labels for the levels of the network."""
+        stated = [_stated_node(node) for node in view.cluster.nodes]
+        needed = {label for one in self.objects.topologies for label in one.levels}
+        if all(one is not None and needed <= one.labels.keys() for one in stated):
+            yield from filter(None, stated)
+            return
         levels = {level.name: level.domains for level in view.levels}
         used = {flavor.topology_name for flavor in self.objects.resource_flavors}
         topologies = [topology for topology in self.objects.topologies if topology.name in used]
@@ -187,6 +223,55 @@ class Site:
             there = {"cpu": node.cpus, "memory": node.memory_gb * 2**30, "pods": float(_PODS_PER_NODE)}
             there |= dict.fromkeys(devices, float(node.gpus))
             yield TopologyNode(node.name, own | values | {HOSTNAME: node.name}, there)
+
+
+def _stated_node(node: Node) -> TopologyNode | None:
+    """Return a node with the labels of its manifest; None if it has no manifest."""
+    if not node.manifest:
+        return None
+    manifest = json.loads(node.manifest)
+    labels = {HOSTNAME: node.name, **object_in(manifest, "metadata", "labels")}
+    if object_in(manifest, "spec").get("unschedulable"):
+        labels = {}  # in no domain
+    there = {name: quantity(amount) for name, amount in object_in(manifest, "status", "allocatable").items()}
+    there |= {"cpu": node.cpus, "memory": node.memory_gb * 2**30}
+    return TopologyNode(node.name, labels, there, taints_of(list_in(manifest, "spec", "taints")))
+
+
+class Carried(NamedTuple):
+    """A workload as the objects of a cluster describe it (None if it is inactive), and the name of
+    the pod set that a task is."""
+
+    spec: Workload | None
+    pod_set: str
+
+    @property
+    def requests(self) -> Mapping[str, float]:
+        """The requests of one pod."""
+        sets = () if self.spec is None else self.spec.pod_sets
+        return next((one.requests for one in sets if one.name == self.pod_set), {})
+
+
+def _as_demanded(pod_set: PodSet, task: TaskState, excluded: frozenset[str]) -> PodSet:
+    """Return a pod set of a manifest with what the task demands now, which may be another number of
+    pods or GPUs than the manifest's.
+    """
+    count, gpus = task.demand.gang or 1, task.demand.demand.gpus
+    device = next((name for name in pod_set.requests if name in WHOLE_GPUS), "")
+    requests = pod_set.requests
+    if device and requests[device] != gpus:
+        requests = {**requests, device: gpus}
+    if count == pod_set.count and requests is pod_set.requests and not excluded:
+        return pod_set
+    least = None if pod_set.min_count is None else min(pod_set.min_count, count)
+    return replace(pod_set, count=count, requests=requests, min_count=least, excluded=excluded)
+
+
+@lru_cache(maxsize=1 << 14)
+def _carried(manifest: str) -> Carried:
+    """Read the workload in a task's manifest."""
+    document = json.loads(manifest)
+    return Carried(kueue_workload_object(document["workload"]), document.get("podSet", ""))
 
 
 def _level(label: str) -> str:

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from dagsim.families.kubernetes.kueue.workloads import WorkloadState
 
-_Entry: TypeAlias = tuple[float, float, str, str, WorkloadState]
-"""Negative priority, creation, UID and name; the workload itself is never compared."""
+_Entry: TypeAlias = tuple[float, float, str, str, int, WorkloadState]
+"""Negative priority, creation, UID, name and order of arrival, which differs, so that the workload is not compared."""
 
 
 class PendingQueue:
@@ -28,22 +28,23 @@ class PendingQueue:
         self._entries: list[_Entry] = []
         """In order; entries before ``_start``, and entries that are not ``_waiting``, are finished."""
         self._start = 0
-        self._waiting: set[str] = set()
+        self._waiting: set[int] = set()
+        """The orders of arrival of those that wait."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def push(self, workload: WorkloadState) -> None:
-        """Add a workload that can be tried; nothing happens if it is already waiting."""
-        if workload.name not in self._waiting:
+        """Add a workload that can be tried; nothing happens if it is waiting already."""
+        if workload.arrived not in self._waiting:
             self.aside.pop(workload.name, None)
             workload.where = "heap"
-            self._waiting.add(workload.name)
+            self._waiting.add(workload.arrived)
             insort(self._entries, _entry(workload), lo=self._start)
 
     def set_aside(self, workload: WorkloadState) -> None:
-        """Keep a workload out of the queue until quota is released."""
-        self._waiting.discard(workload.name)
+        """Keep a workload out until quota is released."""
+        self._waiting.discard(workload.arrived)
         workload.where = "aside"
         self.aside[workload.name] = workload
 
@@ -53,8 +54,8 @@ class PendingQueue:
             self._sticky = workload
 
     def remove(self, workload: WorkloadState) -> None:
-        """Remove a workload that was admitted or no longer exists."""
-        self._waiting.discard(workload.name)
+        """Remove a workload that was admitted or has gone."""
+        self._waiting.discard(workload.arrived)
         self.aside.pop(workload.name, None)
         if self._sticky is workload:
             self._sticky = None
@@ -69,7 +70,7 @@ class PendingQueue:
         self._entries = self._entries[self._start :] + [_entry(workload) for workload in self.aside.values()]
         self._entries.sort()  # this is usually a concatenation of two sorted lists
         self._start = 0
-        self._waiting.update(self.aside)
+        self._waiting.update([workload.arrived for workload in self.aside.values()])
         self.aside.clear()
         return True
 
@@ -80,31 +81,32 @@ class PendingQueue:
             return None
         if self.usage_of is not None:
             usage_of, sticky = self.usage_of, self._sticky
-            heads = [entry for entry in self._entries[self._start :] if entry[3] in waiting]
-            return min(heads, key=lambda entry: (usage_of(entry[4]), entry[4] is not sticky, entry[:4]))[4]
-        if self._sticky is not None and self._sticky.name in waiting:
+            heads = [entry for entry in self._entries[self._start :] if entry[4] in waiting]
+            return min(heads, key=lambda entry: (usage_of(entry[5]), entry[5] is not sticky, entry[:5]))[5]
+        if self._sticky is not None and self._sticky.arrived in waiting:
             return self._sticky
         entries, start = self._entries, self._start
-        while entries[start][3] not in waiting:
+        while entries[start][4] not in waiting:
             start += 1
         self._start = start
         if start > 1000 and start > len(entries) // 2:
             del entries[:start]
             self._start = 0
-        return self._entries[self._start][4]
+        return self._entries[self._start][5]
 
     def pop(self) -> WorkloadState | None:
         """Remove and return the head, or return None if no workload can be tried."""
         head = self.peek()
         if head is not None:
-            self._waiting.remove(head.name)
+            self._waiting.remove(head.arrived)
             head.where = ""
         return head
 
     def in_order(self) -> list[WorkloadState]:
         """Return all workloads that can be tried, heads first."""
-        return [entry[4] for entry in self._entries[self._start :] if entry[3] in self._waiting]
+        waiting = [entry[5] for entry in self._entries[self._start :] if entry[4] in self._waiting]
+        return list(dict.fromkeys(waiting))
 
 
 def _entry(workload: WorkloadState) -> _Entry:
-    return (-workload.priority, workload.created, workload.uid, workload.name, workload)
+    return (-workload.priority, workload.created, workload.uid, workload.name, workload.arrived, workload)

@@ -1,15 +1,17 @@
-"""The quotas that kept a job waiting, as found in a log."""
+"""Quotas that keep a job waiting: as found in a log, and as the engine says at the present."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from dagsim.families.kubernetes.kueue.amounts import natural, whole
+from dagsim.families.kubernetes.kueue.amounts import natural, text, whole
+from dagsim.families.kubernetes.kueue.engine import Admission, EndlessPreemption
 from dagsim.families.kubernetes.kueue.offers import Site
 from dagsim.families.kubernetes.kueue.quota import Amounts, QuotaForest, QuotaNode
-from dagsim.families.kubernetes.kueue_objects import ClusterQueue
-from dagsim.systems.cluster.api import ClusterView, TaskState
-from dagsim.systems.cluster.waits import ReachedLimit
+from dagsim.families.kubernetes.kueue.workloads import WorkloadState
+from dagsim.families.kubernetes.kueue_objects import ClusterQueue, Workload
+from dagsim.systems.cluster.api import ClusterView, Outcome, ReachedLimit, TaskState
 
 
 class KueueWaits:
@@ -24,6 +26,8 @@ class KueueWaits:
         for machine in view.machines.list:
             self._of_type[machine.type] |= machine.bit
         self._taken: dict[int, tuple[QuotaNode, Amounts]] = {}
+        self._idle: Admission | None = None
+        """An engine without workloads, once it is needed."""
 
     def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
         """Add a run."""
@@ -95,8 +99,13 @@ class KueueWaits:
         return f"{words}, and of the {whole_quota:g} in the cohort {root.name}, {in_use:g} are in use"
 
     def never(self, task: TaskState) -> Iterator[str]:
-        """Describe the quotas that a start would exceed even if the queue borrowed everything it
-        may; yield nothing if some type has enough."""
+        """Describe the quotas that a start would exceed even with everything that the queue may
+        borrow; yield nothing if a type has enough. A workload with a manifest is tried in Kueue
+        without any others."""
+        if (carried := self._site.workload(task)) is not None:
+            if carried.spec is not None and (message := self._alone(carried.spec)):
+                yield message
+            return
         queue = self._site.cluster_queue_of(task.job.job)
         node, reasons = self._forest.queues[queue.name], dict[str, None]()
         for type_ in task.demand.types:
@@ -110,6 +119,18 @@ class KueueWaits:
                 return
             reasons |= dict.fromkeys(own)
         yield from reasons
+
+    def _alone(self, spec: Workload) -> str:
+        """Return Kueue's message about a workload that never fits; empty if it fits alone."""
+        if spec.queue not in self._site.local_queues:
+            return ""
+        if self._idle is None:
+            self._idle = Admission(self._site.objects)
+        workload = self._idle.submit(replace(spec, assignments=(), cluster_queue="", reserved_s=None))
+        messages = [message for cycle in self._idle.cycles(0.0) for _, message in cycle.pending]
+        admitted = workload.where == "admitted"
+        self._idle.finish(workload, 0.0)
+        return messages[-1] if messages and not admitted else ""
 
     def nodes(self, task: TaskState) -> int:
         """Return the nodes of the types with quota left, or, if no type has any left, the nodes of
@@ -128,7 +149,9 @@ class KueueWaits:
         """Return the quota that a start of the task would use in the slots of its queue."""
         count = instances if instances is not None else task.demand.gang or 1
         amounts: Amounts = {}
-        for resource, amount in self._site.requests(queue, task.demand).items():
+        carried = self._site.workload(task)
+        requests = carried.requests if carried is not None else self._site.requests(queue, task.demand)
+        for resource, amount in requests.items():
             flavor = self._site.flavor_of(queue, resource, self._site.type_names[type_])
             if flavor is not None:
                 amounts[self._forest.slots[flavor, resource]] = whole(resource, amount) * count
@@ -157,3 +180,181 @@ class KueueWaits:
     def _natural(self, slot: int, parts: int) -> float:
         resource = self._forest.names[slot][1]
         return natural(resource, parts) / (2**30 if resource == "memory" and not self._site.exact else 1)
+
+
+class Rehearsal:
+    """The cycles that follow from the present of an engine, until nothing changes, and what they
+    say about each waiting workload. The engine is used up.
+    """
+
+    def __init__(self, engine: Admission, now: float, runs: Mapping[int, str]) -> None:
+        """``runs`` are the names of the workloads that run, by run."""
+        self._engine = engine
+        self._users = [(run, engine.workloads[name]) for run, name in runs.items()]
+        self._slots = {name: frozenset(engine.workloads[name].usage) for name in runs.values()}
+        self._line: dict[str, list[WorkloadState]] = {}
+        for name, pending in engine.pending.items():
+            head = pending.peek()
+            listed = [*pending.in_order(), *pending.aside.values()]
+            self._line[name] = listed if head is None else [head, *[one for one in listed if one is not head]]
+        self._holding = {name for name, one in engine.workloads.items() if one.where == "admitted"}
+        self._said: dict[str, str] = {}
+        """Kueue's last message about each workload that was a head."""
+        self._cycle_of: dict[str, int] = {}
+        """The number of the cycle, from 1, in which a workload is admitted."""
+        self._targets: dict[str, dict[str, str]] = {}
+        """The workloads that a workload preempts, with the reasons."""
+        try:
+            for number, cycle in enumerate(engine.cycles(now), 1):
+                for workload in cycle.admitted:
+                    self._cycle_of[workload.name] = number
+                for gone in cycle.preempted:
+                    self._cycle_of.pop(gone.workload.name, None)
+                    self._targets.setdefault(gone.by, {})[gone.workload.name] = gone.reason
+                for workload, message in cycle.pending:
+                    self._said[workload.name] = message
+        except EndlessPreemption:  # the policy notes it
+            pass
+
+    def outcome(self, name: str, never: Iterable[str]) -> Outcome | None:
+        """Return what Kueue does about a workload; None if the workload holds quota already.
+        ``never`` are the reasons for which it can never be admitted.
+        """
+        if name in self._holding:
+            return None
+        workload = self._engine.workloads[name]
+        queue = self._engine.snapshot.queues[workload.cluster_queue]
+        local = next(one for one in self._engine.objects.local_queues if one.name == workload.local_queue)
+        for kind, owner, is_stopped in (
+            ("ClusterQueue", queue.name, queue.name in self._engine.snapshot.inactive),
+            ("LocalQueue", local.name, local.stop_policy != "None"),
+        ):
+            if is_stopped:
+                why = self._engine.snapshot.inactive.get(owner, "Stopped") if kind == "ClusterQueue" else "Stopped"
+                words = f"{kind} {owner.rpartition('/')[2]} is inactive"
+                return Outcome("Inadmissible", f"waits: {words} ({why})", words, outside=True)
+        line = self._line[queue.name]
+        place = next(number for number, one in enumerate(line, 1) if one is workload)
+        where = f"number {place} of {len(line)} in the ClusterQueue {queue.name} ({queue.spec.queueing_strategy})"
+        if name in self._cycle_of:
+            return self._admitted(workload, where)
+        message = self._said.get(name, "")
+        for alone in never:
+            blocks = len(line) - place if queue.spec.queueing_strategy == "StrictFIFO" else 0
+            behind = f", and blocks {blocks} behind it" if blocks else ""
+            now = f" (now: {message})" if message not in ("", alone) else ""
+            return Outcome(
+                "quota", f"can never be admitted: {alone}{now}; it is {where}{behind}", _short(alone), never=True
+            )
+        if not message:
+            head = line[0]
+            why = self._said.get(head.name, "")
+            return Outcome(
+                "Priority",
+                f"waits for its turn: it is {where}, behind {head.name}{f', which waits: {why}' if why else ''}",
+                f"its turn: {place} of {len(line)} in {queue.name}, behind {head.name}",
+            )
+        return Outcome(
+            "quota", f"waits for quota: {message}; it is {where}", _short(message), tuple(self._limits(workload))
+        )
+
+    def _admitted(self, workload: WorkloadState, where: str) -> Outcome:
+        number, targets = self._cycle_of[workload.name], self._targets.get(workload.name, {})
+        assigned = "; ".join(
+            ", ".join(
+                [f"{one.count} x {one.name}", *[f"{name} in flavor {flavor}" for name, flavor in one.flavors.items()]]
+            )
+            for one in self._engine.assignments(workload)
+        )
+        which = "the next scheduling cycle" if number == 1 else f"scheduling cycle {number} from now"
+        if not targets:
+            return Outcome("None", f"is {where}, and is admitted in {which}: {assigned}", "the next cycles")
+        gone = ", ".join(f"{name} ({reason})" for name, reason in targets.items())
+        return Outcome(
+            "Preempting",
+            f"is {where}; it preempts {gone}, and is admitted in {which}: {assigned}",
+            f"preemption of {', '.join(targets)}",
+        )
+
+    def _limits(self, workload: WorkloadState) -> Iterator[ReachedLimit]:
+        """Yield the quotas of its queue that have too little left for all pods of a workload."""
+        snapshot = self._engine.snapshot
+        queue = snapshot.queues[workload.cluster_queue]
+        totals: dict[str, int] = {}
+        for pod_set, requests in zip(workload.spec.pod_sets, workload.requests, strict=True):
+            for resource, amount in requests:
+                totals[resource] = totals.get(resource, 0) + amount * pod_set.count
+        for group in queue.groups:
+            for flavor in group.flavors:
+                for resource in sorted(group.resources & totals.keys()):
+                    slot, amount = snapshot.slots[flavor, resource], totals[resource]
+                    room = max(0, queue.node.available(slot))
+                    if amount > room:
+                        holder, words = holds_back(queue.node, resource, slot)
+                        users = [
+                            run
+                            for run, user in self._users
+                            if slot in self._slots[user.name]
+                            and holder in (node := snapshot.queues[user.cluster_queue].node, *node.line)
+                        ]
+                        yield _reached(queue.node, resource, flavor, slot, amount, room, words, tuple(users))
+
+
+def _reached(
+    node: QuotaNode, resource: str, flavor: str, slot: int, amount: int, room: int, words: str, users: tuple[int, ...]
+) -> ReachedLimit:
+    used = node.usage[slot]
+    return ReachedLimit(
+        "quota",
+        f"the ClusterQueue {node.name}",
+        f"{resource} in flavor {flavor}",
+        natural(resource, used + room),
+        natural(resource, used),
+        natural(resource, amount),
+        f"insufficient unused quota for {resource} in flavor {flavor}, {text(resource, amount - room)} more needed: "
+        f"{words}",
+        users,
+    )
+
+
+def holds_back(node: QuotaNode, resource: str, slot: int) -> tuple[QuotaNode, str]:
+    """Return the queue or cohort whose quota or limit leaves a queue no more, from the queue upwards, and say which
+    it is.
+    """
+
+    def said(parts: int) -> str:
+        return text(resource, parts)
+
+    words = f"its nominalQuota is {said(node.nominal[slot])}, of which {said(node.usage[slot])} are in use"
+    if node.parent is None:
+        return node, f"{words}, and it belongs to no cohort that could lend"
+    below = node
+    for cohort in node.line:
+        limit = below.borrowing[slot]
+        beyond = max(0, below.usage[slot] - below.subtree[slot])
+        if limit is not None and beyond + max(0, cohort.available(slot)) > limit:
+            whose = "its" if below is node else f"the cohort {below.name}'s"
+            return below, f"{words}, and {whose} borrowingLimit is {said(limit)}"
+        below = cohort
+    root = node.root
+    lent = [
+        f"{queue.name} lends {said(queue.lending[slot] or 0)} at most"
+        for queue in _queues_below(root)
+        if queue is not node and queue.lending[slot] is not None and queue.nominal[slot] > queue.usage[slot]
+    ]
+    limits = f" ({', '.join(lent)}: lendingLimit)" if lent else ""
+    return root, (
+        f"{words}, and of the {said(root.subtree[slot])} in the cohort {root.name}, {said(root.usage[slot])} are in "
+        f"use{limits}"
+    )
+
+
+def _queues_below(node: QuotaNode) -> Iterator[QuotaNode]:
+    yield from node.queues
+    for cohort in node.cohorts:
+        yield from _queues_below(cohort)
+
+
+def _short(message: str) -> str:
+    """Return a message of Kueue without its first words."""
+    return message.removeprefix("couldn't assign flavors to pod set ").removeprefix("main: ")

@@ -1,0 +1,221 @@
+"""What ``eta``, ``why`` and ``whatif`` say about Kueue's objects as ``kubectl`` prints them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from dagsim.cli import app
+
+GROUP = "kueue.x-k8s.io/v1beta2"
+
+
+def cluster_queue(name: str, cpus: int, **spec: Any) -> dict[str, Any]:
+    quota = {"name": "cpu", "nominalQuota": cpus} | spec.pop("quota", {})
+    groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "spot", "resources": [quota]}]}]
+    spec = {"cohortName": "lab", "resourceGroups": groups, "namespaceSelector": {}} | spec
+    return {"apiVersion": GROUP, "kind": "ClusterQueue", "metadata": {"name": name}, "spec": spec}
+
+
+def local_queue(name: str, queue: str, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "bio"}
+    return {"apiVersion": GROUP, "kind": "LocalQueue", "metadata": metadata, "spec": {"clusterQueue": queue} | spec}
+
+
+def workload(
+    name: str, queue: str, minute: int, *pod_sets: tuple[str, int, int], runs_since: int | None = None, **spec: Any
+) -> dict[str, Any]:
+    """A workload with pod sets of a name, a number of pods and the CPUs of each."""
+    created, sets, assigned = f"2026-04-01T09:{minute:02}:00Z", [], []
+    for label, count, cpus in pod_sets or (("main", 1, 4),):
+        container = {"name": "c", "resources": {"requests": {"cpu": str(cpus)}}}
+        least = {"minCount": spec["least"]} if "least" in spec else {}
+        sets.append({"name": label, "count": count, "template": {"spec": {"containers": [container]}}} | least)
+        usage = {"cpu": str(count * cpus)}
+        assigned.append({"name": label, "flavors": {"cpu": "spot"}, "resourceUsage": usage, "count": count})
+    status: dict[str, Any] = {}
+    if runs_since is not None:
+        since = {"status": "True", "lastTransitionTime": f"2026-04-01T09:{runs_since:02}:00Z"}
+        conditions = [{"type": "QuotaReserved"} | since, {"type": "Admitted"} | since]
+        status = {"admission": {"clusterQueue": spec["of"], "podSetAssignments": assigned}, "conditions": conditions}
+    return {
+        "apiVersion": GROUP, "kind": "Workload",
+        "metadata": {"name": name, "namespace": "bio", "uid": name, "creationTimestamp": created},
+        "spec": {"queueName": queue, "priority": spec.get("priority", 0), "podSets": sets,
+                 "maximumExecutionTimeSeconds": spec.get("seconds", 3600)},
+        "status": status,
+    }  # fmt: skip
+
+
+FLAVOR = {"apiVersion": GROUP, "kind": "ResourceFlavor", "metadata": {"name": "spot"}, "spec": {}}
+QUEUES = [
+    FLAVOR,
+    cluster_queue("chem", 10, quota={"borrowingLimit": 2}, queueingStrategy="StrictFIFO"),
+    cluster_queue("phys", 10, preemption={"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"}),
+    cluster_queue("idle", 4, stopPolicy="Hold"),
+    local_queue("c", "chem"),
+    local_queue("p", "phys"),
+    local_queue("i", "idle"),
+]
+
+
+def dump(folder: Path, *workloads: dict[str, Any], queues: list[dict[str, Any]] = QUEUES) -> str:
+    file = folder / "kueue.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*workloads, *queues]}, indent=1))
+    return str(file)
+
+
+def asked(*words: str) -> Any:
+    result = CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_the_borrowing_limit_that_holds_a_workload_back_is_named_with_the_runs_that_free_it(tmp_path: Path) -> None:
+    file = dump(
+        tmp_path,
+        workload("old", "c", 0, ("main", 2, 4), runs_since=1, of="chem", seconds=7200),
+        workload("wide", "c", 10, ("main", 1, 5)),
+        workload("next", "c", 11, ("main", 1, 1)),
+    )
+    answer = asked("why", "bio/wide", "--state", file)
+    message = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor spot, 1 more needed"
+    assert f"waits for quota: {message}; it is number 1 of 2 in the ClusterQueue chem (StrictFIFO)" in answer["found"]
+    (limit,) = answer["limits"]
+    assert limit["detail"].endswith("its nominalQuota is 10, of which 8 are in use, and its borrowingLimit is 2")
+    assert [one["job"] for one in answer["frees"]] == ["bio/old"]
+    assert answer["start_by_limits_s"] == pytest.approx(7200 - 10 * 60 - 1)  # the snapshot is a second after 9:11
+    behind = asked("why", "bio/next", "--state", file)
+    assert behind["reason"] == "Priority"
+    assert "number 2 of 2 in the ClusterQueue chem (StrictFIFO), behind bio/wide, which waits: " in behind["found"]
+
+
+def test_fewer_pods_or_gpus_are_tried_with_the_quota_that_they_need(tmp_path: Path) -> None:
+    def gpus(one: dict[str, Any], each: int) -> dict[str, Any]:
+        text = json.dumps(one).replace('"cpu"', '"nvidia.com/gpu"')
+        return json.loads(text.replace('"nvidia.com/gpu": "1"', f'"nvidia.com/gpu": "{each}"'))  # type: ignore[no-any-return]
+
+    queues = [gpus(one, 0) for one in (FLAVOR, cluster_queue("chem", 10), local_queue("c", "chem"))]
+    old = gpus(workload("old", "c", 0, ("main", 6, 1), runs_since=1, of="chem", seconds=7200), 1)
+    file = dump(tmp_path, old, gpus(workload("wide", "c", 10, ("main", 1, 1)), 8), queues=queues)
+    answer = asked("why", "bio/wide", "--state", file)
+    starts = {one["change"]: one["median_s"] for one in answer["changes"]}
+    assert starts["4 instead of 8 GPUs"] == 0 < answer["median_s"]
+
+
+def test_what_the_next_cycle_admits_starts_now_and_its_flavors_are_told(tmp_path: Path) -> None:
+    file = dump(
+        tmp_path,
+        workload("old", "c", 0, runs_since=1, of="chem"),
+        workload("first", "p", 5, ("driver", 1, 2), ("workers", 4, 2)),
+        workload("second", "p", 6),
+    )
+    rows = {row["job"]: row for row in asked("eta", "--state", file)["jobs"]}
+    assert rows["bio/first"]["quantiles_s"]["q95"] == 0
+    assert (rows["bio/first"]["waits_for"], rows["bio/first"]["within_1h"]) == ("the next cycles", 1)
+    words = asked("why", "bio/first", "--state", file)["sentence"]
+    assert "admitted in the next scheduling cycle: 1 x driver, cpu in flavor spot; 4 x workers, cpu in flavor" in words
+    shown = CliRunner().invoke(app, ["eta", "--state", file], catch_exceptions=False)
+    assert " now " in shown.stdout
+
+
+def test_the_targets_of_a_preemption_are_named_with_kueue_s_reason(tmp_path: Path) -> None:
+    file = dump(
+        tmp_path,
+        workload("low", "p", 0, ("main", 1, 10), runs_since=1, of="phys"),
+        workload("borrower", "c", 0, ("main", 1, 12), runs_since=2, of="chem"),
+        workload("urgent", "p", 9, ("main", 1, 8), priority=5),
+    )
+    answer = asked("why", "bio/urgent", "--state", file)
+    assert answer["reason"] == "Preempting"
+    assert "it preempts bio/low (InClusterQueue), and is admitted in scheduling cycle 2 from now" in answer["found"]
+
+
+def test_a_head_that_can_never_be_admitted_says_how_many_it_blocks(tmp_path: Path) -> None:
+    file = dump(tmp_path, workload("huge", "c", 0, ("main", 1, 13)), *[workload(f"w{n}", "c", n) for n in (1, 2)])
+    answer = asked("why", "bio/huge", "--state", file)
+    assert answer["kind"] == "never"
+    assert "current podset request (13) > maximum capacity (12)" in answer["found"]
+    assert answer["found"].endswith("number 1 of 3 in the ClusterQueue chem (StrictFIFO), and blocks 2 behind it")
+    forecast = asked("eta", "--state", file)
+    assert [one["job"] for one in forecast["no_forecast"]] == ["bio/huge"]
+    assert all(row["median_s"] > 6e5 for row in forecast["jobs"])  # they never start: it blocks a StrictFIFO queue
+
+
+@pytest.mark.parametrize(
+    ("queue", "words"), [("i", "ClusterQueue idle is inactive (Stopped)"), ("x", "LocalQueue x doesn't exist")]
+)
+def test_workloads_of_stopped_and_missing_queues_wait_for_a_person(tmp_path: Path, queue: str, words: str) -> None:
+    file = dump(tmp_path, workload("w", queue, 0), workload("other", "p", 1))
+    answer = asked("why", "bio/w", "--state", file)
+    assert answer["found"] == f"waits: {words}"
+    assert answer["median_s"] is None
+
+
+def test_pod_sets_are_admitted_together_and_fewer_pods_where_the_workload_allows_it(tmp_path: Path) -> None:
+    queues = [FLAVOR, QUEUES[1], local_queue("c", "chem")]
+    for least, waits in ((6, True), (3, False)):
+        file = dump(
+            tmp_path,
+            workload("half", "c", 0, ("main", 1, 4), runs_since=1, of="chem", seconds=1800),
+            workload("pair", "c", 5, ("main", 6, 1), ("more", 1, 3)) if waits else workload(
+                "few", "c", 5, ("main", 9, 1), least=least),
+            queues=queues,
+        )  # fmt: skip
+        (row,) = asked("eta", "--state", file)["jobs"]
+        assert (row["median_s"] > 60) == waits  # 6 are free: 9 do not fit, and of 9 pods 6 do
+
+
+def test_a_queue_with_more_quota_is_an_alternative_with_who_gains_and_who_loses(tmp_path: Path) -> None:
+    queues = [
+        FLAVOR, cluster_queue("chem", 4), cluster_queue("phys", 4), local_queue("c", "chem"), local_queue("p", "phys"),
+    ]  # fmt: skip
+    old = workload("old", "p", 0, ("main", 1, 8), runs_since=1, of="phys", seconds=3600)
+    file = dump(
+        tmp_path, old, workload("gains", "c", 5, ("main", 1, 4)), workload("same", "p", 6, ("main", 1, 8)),
+        queues=queues,
+    )  # fmt: skip
+    more = tmp_path / "more.json"
+    more.write_text(json.dumps(cluster_queue("chem", 8)))
+    less = tmp_path / "less.json"
+    less.write_text(json.dumps(cluster_queue("phys", 0)))
+    words = ["whatif", "--trace", file, "--format", "kubernetes-now", "--price", "none", "--alternative", str(more)]
+    answer = asked(*words, "--out", str(tmp_path / "results"))
+    assert [(one["cluster"], one["policy"]) for one in answer["choices"]] == [
+        ("today", "kueue"),
+        ("more.json", "kueue"),
+    ]
+    (shift,) = answer["shifts"]
+    jobs = {one["job"]: (one["today_s"], one["wait_s"]) for one in shift["jobs"]}
+    # today all 8 CPUs are in use until 10:01, and with 12 there are 4 at once
+    assert jobs["bio/gains"] == (56 * 60, pytest.approx(61))
+    both = [*words, "--alternative", str(less), "--out", str(tmp_path / "again")]
+    result = CliRunner().invoke(app, both, catch_exceptions=False)
+    assert "Most is gained by bio/same of p (6,900 s to 3,300 s), bio/gains of c (3,360 s to 61 s)." in result.stdout
+    assert "Most is lost by bio/same of p (6,900 s to never)." in result.stdout
+    same = tmp_path / "same.json"
+    same.write_text(json.dumps(queues[1]))
+    refused = CliRunner().invoke(app, [*words[:-1], str(same)])
+    assert refused.exit_code == 2
+    assert "its objects are those of the configuration already" in refused.stderr
+
+
+def test_settings_that_are_not_modelled_are_counted_by_workloads(tmp_path: Path) -> None:
+    gated = workload("gated", "c", 1)
+    gated["spec"]["preemptionGates"] = [{"name": "other.example/gate"}]
+    queues = [*QUEUES, cluster_queue("odd", 1, admissionChecksStrategy={"admissionChecks": [{"name": "x"}]})]
+    file = dump(
+        tmp_path, gated, workload("lost", "x", 2), local_queue("o", "odd"), workload("o", "o", 3), queues=queues
+    )
+    result = CliRunner().invoke(app, ["site", "import", file, "--out", str(tmp_path / "site.yaml")])
+    for line in (
+        "not modelled: nodes: no file lists them",
+        "not modelled: ClusterQueue odd: admissionChecksStrategy (1 of 3 workloads)",
+        "not modelled: Workload: preemptionGates (1 of 3 workloads)",
+        "not modelled: Workload: LocalQueue bio/x, which is in no file, so that they are never admitted (1 of 3",
+    ):
+        assert line in result.stdout
