@@ -1,6 +1,6 @@
 """Immutable values that describe a simulation: clusters, jobs, decisions, records and queues."""
 
-from dagsim.model.cluster import Cluster, Node, OnDemand
+from dagsim.model.cluster import Cluster, Node, OnDemand, PowerState
 from dagsim.model.decision import (
     Admit,
     Decision,
@@ -18,7 +18,7 @@ from dagsim.model.decision import (
 from dagsim.model.elastic import Elastic, Pace, TrainingModel, TrainingState
 from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type
 from dagsim.model.job import Condition, Demand, Edge, InFlight, Job, Request, Task, TaskGraph, canonical_json
-from dagsim.model.log import JobFacts, Kind, PowerState, Record, RejectReason
+from dagsim.model.log import JobFacts, Kind, Record, RejectReason
 from dagsim.model.queues import (
     OVERDUE_S,
     UNLIMITED_S,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from math import inf, isfinite
 from typing import Literal
 
@@ -11,6 +12,19 @@ from dagsim.errors import ModelError, require
 from dagsim.model.arithmetic import check_numbers, check_whole, ordered_sum
 from dagsim.model.gpu import GpuType, gpu_type
 from dagsim.model.mig import MIG_TABLES
+
+
+class PowerState(IntEnum):
+    """States of a node that is powered on demand."""
+
+    OFF = 0
+    """It is off and costs nothing."""
+    BOOTING = 1
+    """It boots, and cannot run anything yet."""
+    UP = 2
+    """It is up."""
+    STOPPING = 3
+    """It is being powered down, and cannot run anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +77,10 @@ class OnDemand:
     def boots_s(self) -> tuple[float, ...]:
         """The times of which each boot takes one."""
         return self.boot_s if isinstance(self.boot_s, tuple) else (self.boot_s,)
+
+    def is_open(self, state: int) -> bool:
+        """Return True if tasks may be placed on a node in a state."""
+        return state == PowerState.UP or (self.trigger == "placed" and state != PowerState.STOPPING)
 
     @property
     def mean_boot_s(self) -> float:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dagsim.errors import RunFolderError
 from dagsim.model.arithmetic import numbered
-from dagsim.model.cluster import Cluster
+from dagsim.model.cluster import Cluster, PowerState
 
 __all__ = [
     "NUMBERS",
@@ -81,19 +81,6 @@ class Kind(IntEnum):
     POWER = 15
     """A node that is powered on demand changed; ``value`` is its ``PowerState``. It begins as
     ``Node.on_demand`` says."""
-
-
-class PowerState(IntEnum):
-    """States of a node that is powered on demand."""
-
-    OFF = 0
-    """It is off and costs nothing."""
-    BOOTING = 1
-    """It boots, and cannot run anything yet."""
-    UP = 2
-    """It is up."""
-    STOPPING = 3
-    """It is being powered down, and cannot run anything."""
 
 
 class RejectReason(IntEnum):

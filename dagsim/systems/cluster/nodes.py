@@ -503,7 +503,7 @@ class ClusterState(Forked):
         instances go to one machine, as many as fit there. A gang goes to the fullest single machine
         that can hold it, else to as few machines as possible.
         """
-        if demand.plain and not self.asleep:  # as in ``best``, without the call, because this runs for every single start
+        if demand.plain and not self.asleep:  # as in ``best``, without the call, as this runs for every single start
             levels = self.by_gpus[type_]
             used = levels.used >> demand.whole << demand.whole
             if not used:

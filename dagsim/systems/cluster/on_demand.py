@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from simpy.events import Event
 
-from dagsim.model import Kind, OnDemand, PowerState
+from dagsim.model import Kind, PowerState
 from dagsim.model.log import packed_row
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import DISTURBANCES, Timer
@@ -152,8 +152,7 @@ class OnDemandNodes(Forked):
 
     def is_open(self, node: int) -> bool:
         """Return True if tasks may be placed on the node, as far as its power is concerned."""
-        state = self.states.get(node, _UP)
-        return state == _UP or (state != _STOPPING and self._rules[node].trigger == "placed")
+        return node not in self._rules or self._rules[node].is_open(self.states[node])
 
     def fail(self, node: int) -> None:
         """Note that a node has gone down. It is off when it comes back."""
@@ -187,8 +186,8 @@ class OnDemandNodes(Forked):
             case PowerState.STOPPING:
                 self._change(node, _OFF)
             case PowerState.UP if not self._runs[node]:
-                if self._idle_until_s(node) > self._kernel.now:
-                    self._set_timer(node, self._idle_until_s(node))
+                if (until_s := max(self._idle_until_s(node), self._needed_until_s(node))) > self._kernel.now:
+                    self._set_timer(node, until_s)
                 elif shutdown_s := self._rules[node].shutdown_s:
                     self._change(node, _STOPPING)
                     self._set_timer(node, self._kernel.now + shutdown_s)
@@ -220,6 +219,15 @@ class OnDemandNodes(Forked):
         idle_s, since_s = self._rules[node].idle_s, self._idle_since_s[node]
         return inf if idle_s is None else max(since_s + idle_s, nextafter(since_s, inf))
 
+    def _needed_until_s(self, node: int) -> float:
+        """Return until when a node that boots for pending tasks stays up even if it is idle: until others
+        that boot for the same tasks are up, as the autoscaler removes no node while it adds some.
+        """
+        if self._rules[node].trigger == "placed":
+            return 0.0
+        coming = [at for at, state in self.states.items() if state == _BOOTING and not self.is_open(at)]
+        return max([nextafter(self._due_s[at], inf) for at in coming], default=0.0)
+
     def _change(self, node: int, state: PowerState) -> None:
         kernel = self._kernel
         self.states[node], self._since_s[node] = state, kernel.now
@@ -239,6 +247,8 @@ class OnDemandNodes(Forked):
             kernel.changed = True
         elif machine.up and not is_open:
             machines.take_down(machine)
+        if self.states[node] == _OFF and not is_open:
+            kernel.changed = True  # waiting tasks may make it boot
 
     def _set_timer(self, node: int, due_s: float) -> None:
         self._due_s[node] = due_s
