@@ -225,8 +225,12 @@ class _Reading:
 
     def _power(self, row: Record) -> None:
         """Check that a node changes as it may, and not under a run."""
-        order = {PowerState.OFF: (PowerState.BOOTING,), PowerState.BOOTING: (PowerState.UP,),
-                 PowerState.UP: (PowerState.STOPPING, PowerState.OFF), PowerState.STOPPING: (PowerState.OFF,)}  # fmt: skip
+        order = {
+            PowerState.OFF: (PowerState.BOOTING,),
+            PowerState.BOOTING: (PowerState.UP,),
+            PowerState.UP: (PowerState.STOPPING, PowerState.OFF),
+            PowerState.STOPPING: (PowerState.OFF,),
+        }
         was, state = self.power.get(row.node), PowerState(int(row.value))
         failed = state == PowerState.OFF and row.node in self.down
         if was is None or (state not in order[was] and not failed and row.time_s > self.schedule.begins_s):

@@ -471,7 +471,7 @@ class ClusterState(Forked):
                 self._focus(demand, type_)
             if demand.counted:
                 self._choose(demand, type_)
-        for among in self._awake_first(self._enough(demand)):
+        for among in self.awake_first(self._enough(demand)):
             for index in self._candidates(demand, type_, most_free_first, among):
                 machine = machines[index]
                 if machine.room(demand):
@@ -483,10 +483,10 @@ class ClusterState(Forked):
         GPU come first), for CPU-only demands by free cores. CPUs and memory are not checked: use
         ``NodeState.room``.
         """
-        sets = self._awake_first(demand.nodes)
+        sets = self.awake_first(demand.nodes)
         return chain(*[self._candidates(demand, type_, most_free_first, among) for among in sets])
 
-    def _awake_first(self, nodes: int) -> tuple[int, ...]:
+    def awake_first(self, nodes: int) -> tuple[int, ...]:
         """Split a bit set of nodes into those that are awake and those that would have to boot."""
         return (nodes & ~self.asleep, nodes & self.asleep) if self.asleep else (nodes,)
 
@@ -843,7 +843,7 @@ class ClusterState(Forked):
         with an idle GPU, or -1.
         """
         machines = self.list
-        for among in self._awake_first(self._enough(demand)):
+        for among in self.awake_first(self._enough(demand)):
             partly = self.shared[type_] & among
             if partly:
                 for index in self.by_share[type_].tightest(demand.share, partly):

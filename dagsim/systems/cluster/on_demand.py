@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import floor, inf, nextafter
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,7 +33,7 @@ from dagsim.systems.cluster.state import Run, TaskState
 if TYPE_CHECKING:
     from dagsim.systems.cluster.kernel import ClusterKernel
 
-_OFF, _BOOTING, _UP, _STOPPING = PowerState
+_OFF, _BOOTING, _UP, _STOPPING = map(int, PowerState)
 _POWER = int(Kind.POWER)
 
 
@@ -61,9 +62,10 @@ class OnDemandNodes(Forked):
     def __init__(self, kernel: ClusterKernel) -> None:
         nodes, begins_s = kernel.schedule.cluster.nodes, kernel.now
         self._kernel = kernel
-        self._rules = {at: node.on_demand for at, node in enumerate(nodes) if node.on_demand is not None}
+        rules = {at: node.on_demand for at, node in enumerate(nodes) if node.on_demand is not None}
+        self._rules = MappingProxyType(rules)
         self.states = {at: _UP if rule.up else _OFF for at, rule in self._rules.items()}
-        """The state of each node that is powered on demand."""
+        """The ``PowerState`` of each node that is powered on demand."""
         self._since_s = dict.fromkeys(self._rules, begins_s)
         """When each of them came into its state."""
         self._due_s = dict.fromkeys(self._rules, inf)
@@ -176,7 +178,7 @@ class OnDemandNodes(Forked):
 
     def _reached(self, event: Event) -> None:
         """End the state of a node, unless its timer has been set anew since."""
-        node: int = event.value
+        node: int = event.value  # type: ignore[assignment]
         if self._due_s[node] > self._kernel.now:
             return
         self._due_s[node] = inf
@@ -206,6 +208,8 @@ class OnDemandNodes(Forked):
                     del self._allocated[run.id]
                     run.setup_s = 0.0
                     self._kernel.begin(run)
+                    for tell in self._kernel.frontier.rated:
+                        tell(run, self._kernel.now)
 
     def _rest(self, node: int) -> None:
         """Let an idle node be looked at again. Its timer may still be set, from an earlier time."""
@@ -228,7 +232,7 @@ class OnDemandNodes(Forked):
         coming = [at for at, state in self.states.items() if state == _BOOTING and not self.is_open(at)]
         return max([nextafter(self._due_s[at], inf) for at in coming], default=0.0)
 
-    def _change(self, node: int, state: PowerState) -> None:
+    def _change(self, node: int, state: int) -> None:
         kernel = self._kernel
         self.states[node], self._since_s[node] = state, kernel.now
         kernel.record(packed_row(_POWER, kernel.now, -1, -1, -1, node, 0, 0, float(state)))
@@ -282,7 +286,7 @@ class OnDemandNodes(Forked):
                 hopeless.add(task.demand)
         return sorted(machine.index for machine in coming[booting:])
 
-    def _twins(self, state: PowerState) -> Iterator[NodeState]:
+    def _twins(self, state: int) -> Iterator[NodeState]:
         """Yield copies, to fill with tasks, of the nodes in a state that boot for pending tasks."""
         for node, rule in self._rules.items():
             if rule.trigger == "pending" and self.states[node] == state and not self._kernel.is_down(node):

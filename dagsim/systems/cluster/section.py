@@ -87,7 +87,7 @@ class NodeGroup(Section):
     """Seconds to create a GPU partition (MIG). If set, fractions of GPUs are partitions according
     to NVIDIA's table."""
     on_demand: OnDemand | None = None
-    """When its nodes are powered up and down (docs/reference/clusters.md). Default: they are always up."""
+    """When its nodes are powered up and down (docs/operators.md). Default: they are always up."""
     manifest: Mapping[str, Any] = {}
     """Additional information that a scheduler reads about each node, in the scheduler's own form:
     for Kubernetes ``metadata.labels``, ``spec.taints``, ``spec.unschedulable``, ``status.images``

@@ -15,7 +15,7 @@ import numpy as np
 
 from dagsim.errors import InputError
 from dagsim.family import family_entries, service
-from dagsim.model import Job, Kind, PowerState, QueueTree, RejectReason, Request, Task
+from dagsim.model import Job, Kind, QueueTree, RejectReason, Request, Task
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.dependencies import Dependencies
 from dagsim.systems.cluster.network.base import Network
@@ -438,7 +438,7 @@ class _Past:
         elif kind == Kind.UP:
             self._down.discard(node)
         elif kind == Kind.POWER:
-            self._power[node] = PowerState(int(value))
+            self._power[node] = int(value)
         if kind in (Kind.DOWN, Kind.UP, Kind.POWER):
             self._open_or_close(self._machines.list[node])
 
